@@ -1,0 +1,317 @@
+//! What packets mean: the elements that all protocols share.
+//!
+//! An element never reads memory. Elements that steer program flow ([`Element::Atoms`],
+//! [`Element::Address`]…) are consumed by [`crate::flow`]; every other one is a [`Mark`] and
+//! passes through the flow in its place.
+
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+
+/// A string of up to 32 atoms; bit 0 is the oldest, a one is E, a zero is N.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Atoms {
+    /// The atoms; bits beyond `count` are zero.
+    pub bits: u32,
+    /// How many there are, 1 to 32.
+    pub count: u8,
+}
+
+/// One element of a trace source that follows a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    /// PTM, ETMv4, ETE: each atom leads to the next waypoint (P0 instruction), taken or not.
+    WaypointAtoms(Atoms),
+    /// ETMv3: each atom is one instruction that passed (E) or failed (N) its condition.
+    InstructionAtoms(Atoms),
+    /// One waypoint atom of a cycle-accurate trace, with the cycles that belong to its range.
+    TimedAtom {
+        /// E or N.
+        taken: bool,
+        /// Cycles up to and with this waypoint.
+        cycles: u32,
+    },
+    /// Execution goes on here: the target of the indirect branch before it, or, after a
+    /// discontinuity, where the trace begins.
+    Address {
+        /// First instruction.
+        address: Address,
+        /// Instruction set at that address.
+        isa: Isa,
+    },
+    /// Instructions in a straight line were executed up to `end`, without a waypoint atom
+    /// (before an exception, or a PTM waypoint update).
+    RunTo {
+        /// The first address not executed, or the last one executed if `inclusive`.
+        end: Address,
+        /// Whether the instruction at `end` was executed.
+        inclusive: bool,
+    },
+    /// ETMv4 Q element: `instructions` were executed from the current address, path unknown.
+    Q {
+        /// How many, if the trace says so.
+        instructions: Option<u32>,
+    },
+    /// An exception was taken. Execution ran in a straight line to `return_address` before it,
+    /// if that is known and lies ahead of the current address.
+    Exception(Exception),
+    /// The last traced instruction was not executed after all (ETMv3 "cancel").
+    CancelInstruction,
+    /// Everything that does not steer the flow.
+    Mark(Mark),
+}
+
+/// An exception, as its packet tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// The number as traced by the protocol.
+    pub number: u16,
+    /// Its name by architecture and profile (`IRQ`, `SVC`…).
+    pub name: &'static str,
+    /// The preferred exception return address.
+    pub return_address: Option<Address>,
+}
+
+/// The state of the core as traced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Context {
+    /// Instruction set.
+    pub isa: Isa,
+    /// Exception level.
+    pub el: Option<ExceptionLevel>,
+    /// Security state.
+    pub security: Option<Security>,
+    /// AArch64 (true) or AArch32.
+    pub is_64bit: Option<bool>,
+    /// Virtual machine identifier.
+    pub vmid: Option<u32>,
+    /// Context identifier.
+    pub context_id: Option<u32>,
+}
+
+/// Why tracing was turned on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceOnReason {
+    /// The begin of trace, or the end of a filtered region.
+    BeginOrFilter,
+    /// After a FIFO overflow.
+    Overflow,
+    /// After leaving debug state.
+    DebugRestart,
+}
+
+impl TraceOnReason {
+    /// The name in the element stream.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BeginOrFilter => "begin_or_filter",
+            Self::Overflow => "overflow",
+            Self::DebugRestart => "debug_restart",
+        }
+    }
+}
+
+/// Why nothing is known until the next synchronisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSyncReason {
+    /// The begin of the buffer.
+    Start,
+    /// A FIFO overflow that lost trace.
+    Overflow,
+    /// A discard packet.
+    Discard,
+    /// A packet that no encoder writes.
+    BadPacket,
+    /// The code image contradicts the trace.
+    BadImage,
+}
+
+impl NoSyncReason {
+    /// The name in the element stream.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Overflow => "overflow",
+            Self::Discard => "discard",
+            Self::BadPacket => "bad_packet",
+            Self::BadImage => "bad_image",
+        }
+    }
+}
+
+/// What became of a memory transaction (ETE, Transactional Memory Extension).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transaction {
+    /// The trace begins inside one.
+    Init,
+    /// It starts.
+    Start,
+    /// It was committed.
+    Commit,
+    /// It failed.
+    Fail,
+}
+
+impl Transaction {
+    /// The name in the element stream.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Start => "start",
+            Self::Commit => "commit",
+            Self::Fail => "fail",
+        }
+    }
+}
+
+/// How a local timestamp of an ITM relates to the packet before it (DWT/ITM, LTS).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimestampRelation {
+    /// Both are on time.
+    Sync,
+    /// The timestamp is late.
+    TimestampDelayed,
+    /// The data were late.
+    DataDelayed,
+    /// Both are late.
+    BothDelayed,
+}
+
+impl TimestampRelation {
+    /// The name in the element stream.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "sync",
+            Self::TimestampDelayed => "timestamp_delayed",
+            Self::DataDelayed => "data_delayed",
+            Self::BothDelayed => "both_delayed",
+        }
+    }
+}
+
+/// An ITM element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Itm {
+    /// Software wrote to a stimulus port.
+    Stimulus {
+        /// Port, with its page.
+        port: u8,
+        /// Size of the write: 1, 2 or 4.
+        bytes: u8,
+        /// What was written.
+        value: u32,
+    },
+    /// The DWT reported an event, a sample or a data access.
+    Hardware {
+        /// Discriminator.
+        port: u8,
+        /// Size: 1, 2 or 4.
+        bytes: u8,
+        /// Payload.
+        value: u32,
+    },
+    /// Packets were lost.
+    Overflow,
+    /// Time by the system's counter.
+    GlobalTimestamp(u64),
+    /// Time since the last local timestamp.
+    LocalTimestamp {
+        /// Ticks since the last one.
+        delta: u32,
+        /// Reliability.
+        relation: TimestampRelation,
+        /// Ticks since the begin.
+        total: u64,
+    },
+}
+
+/// An STM element: one STPv2 data or event packet in its master and channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stm {
+    /// Master, if known.
+    pub master: Option<u16>,
+    /// Channel, if known.
+    pub channel: Option<u16>,
+    /// Size of the payload in bits: 0, 4, 8, 16, 32, 64.
+    pub bits: u8,
+    /// Payload.
+    pub value: u64,
+    /// A marked packet.
+    pub marker: bool,
+    /// A trigger packet.
+    pub trigger: bool,
+    /// `value` is a frequency in Hz.
+    pub frequency: bool,
+    /// The master reported an error.
+    pub master_error: bool,
+    /// A global error.
+    pub global_error: bool,
+    /// Timestamp.
+    pub timestamp: Option<u64>,
+}
+
+/// An element that does not steer the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Nothing is known from here to the next synchronisation point.
+    NoSync(NoSyncReason),
+    /// Tracing was turned on: what lies before is not connected to what follows.
+    TraceOn(TraceOnReason),
+    /// The core's state from here.
+    Context(Context),
+    /// An exception return was executed.
+    ExceptionReturn,
+    /// Cycles since the last count.
+    Cycles(u32),
+    /// Time by the system's counter.
+    Timestamp(u64),
+    /// Numbered event.
+    Event(u8),
+    /// The trigger event.
+    Trigger,
+    /// Marks where a later timestamp belongs.
+    Marker(u32),
+    /// Memory transaction.
+    Transaction(Transaction),
+    /// ETE instrumentation (ITE).
+    Instrumentation {
+        /// Exception level of the instruction.
+        el: ExceptionLevel,
+        /// Value of the register.
+        value: u64,
+    },
+    /// A data access (ETMv3 data trace).
+    Data {
+        /// Address, if traced.
+        address: Option<Address>,
+        /// Value, if traced.
+        value: Option<u64>,
+        /// Size of the value in bytes, 0 if no value is traced.
+        bytes: u8,
+        /// Write or read, where the access is known by the code.
+        write: Option<bool>,
+    },
+    /// STM.
+    Stm(Stm),
+    /// ITM, DWT.
+    Itm(Itm),
+    /// The end of this source's trace.
+    End,
+}
+
+/// Takes elements, each with the place of the packet that gave rise to it.
+pub trait ElementSink {
+    /// Takes the next element.
+    fn element(&mut self, at: BufferOffset, element: Element);
+
+    /// Takes an element that does not steer the flow.
+    #[inline]
+    fn mark(&mut self, at: BufferOffset, mark: Mark) {
+        self.element(at, Element::Mark(mark));
+    }
+}
+
+/// Collects elements; for tests.
+impl ElementSink for Vec<(BufferOffset, Element)> {
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        self.push((at, element));
+    }
+}

@@ -1,0 +1,20 @@
+//! Saved Arm systems in GDB: snapshots served, CoreSight trace decoded.
+//!
+//! ```text
+//! snapshot directory → model → deformatter → packets → elements → blocks → timeline
+//!                                                                           ├→ server (GDB, LLDB)
+//!                                                                           ├→ tfile
+//!                                                                           └→ reports
+//! ```
+//!
+//! | module | what it is for |
+//! | --- | --- |
+//! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
+//! | [`snapshot`] | snapshot directories: files ⇄ model |
+//! | [`element`] | what packets mean: the elements that all protocols share |
+//! | [`protocol`] | what every trace protocol offers |
+
+pub mod element;
+pub mod protocol;
+pub mod quantity;
+pub mod snapshot;

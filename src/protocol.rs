@@ -1,0 +1,66 @@
+//! What every trace protocol offers: bytes → packets, packets → elements.
+//!
+//! Each protocol implements the same three traits in files of the same names. Nothing here
+//! knows memory, buffers or output formats.
+
+use crate::element::ElementSink;
+use crate::quantity::BufferOffset;
+
+/// Splits the bytes of one trace source into packets.
+///
+/// The caller owns the bytes and calls [`next`](Self::next) again and again, each time with
+/// everything that is not yet consumed.
+pub trait PacketDecoder {
+    /// One packet: what its bytes say, and no more.
+    type Packet: Describe;
+
+    /// The packet at the begin of `bytes`, and how many bytes it has (at least one).
+    ///
+    /// `None`: `bytes` ends inside the packet; call again with more, or call
+    /// [`finish`](Self::finish) at the end of the trace. A decoder asks for a bounded number of
+    /// bytes only. Bytes before the first synchronisation, and bytes that no encoder writes,
+    /// are packets of their own kinds.
+    fn next(&mut self, bytes: &[u8]) -> Option<(Self::Packet, usize)>;
+
+    /// What is left at the end of the trace, not empty, as one packet.
+    fn finish(&mut self, bytes: &[u8]) -> Self::Packet;
+
+    /// Bytes were lost here: what follows needs a new synchronisation point.
+    fn lost(&mut self);
+}
+
+/// Turns packets into elements.
+pub trait ElementDecoder {
+    /// What [`PacketDecoder`] makes.
+    type Packet;
+
+    /// Takes a packet that began at `at`.
+    fn packet(&mut self, at: BufferOffset, packet: &Self::Packet, out: &mut impl ElementSink);
+
+    /// The end of the trace: gives out what was held back, then [`crate::element::Mark::End`].
+    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
+}
+
+/// The value of a packet's field in a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// A small count, printed in decimal.
+    Count(u64),
+    /// An address or another value, printed in hex.
+    Hex(u64),
+    /// Yes or no.
+    Flag(bool),
+    /// A name.
+    Name(&'static str),
+    /// Atoms, oldest first, printed as E and N.
+    Atoms(crate::element::Atoms),
+}
+
+/// The names of a packet and of its fields, for listings.
+pub trait Describe {
+    /// The specification's name in snake case; `not_sync` for bytes before synchronisation.
+    fn name(&self) -> &'static str;
+
+    /// Calls `each` with the name and value of every field that the packet carries.
+    fn fields(&self, each: &mut dyn FnMut(&'static str, Field));
+}

@@ -1,0 +1,81 @@
+//! The quantities that every module shares, each with a type of its own.
+//!
+//! Knows nothing of files, protocols or debuggers.
+
+use std::fmt;
+
+/// A virtual address of the traced core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Address(pub u64);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
+/// A byte's place in a trace buffer, counted from the first byte of its first file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BufferOffset(pub u64);
+
+/// A CoreSight trace ID: 7 bits (Arm CoreSight Architecture Specification, ATB).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TraceId(pub u8);
+
+/// An exception level, 0 to 3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExceptionLevel(pub u8);
+
+/// An instruction set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Isa {
+    /// AArch64.
+    A64,
+    /// AArch32, Arm.
+    #[default]
+    A32,
+    /// AArch32, Thumb.
+    T32,
+    /// ThumbEE: recognised, not followed.
+    ThumbEe,
+    /// Jazelle: recognised, not followed.
+    Jazelle,
+}
+
+impl Isa {
+    /// The name in the element stream.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::A64 => "A64",
+            Self::A32 => "A32",
+            Self::T32 => "T32",
+            Self::ThumbEe => "ThumbEE",
+            Self::Jazelle => "Jazelle",
+        }
+    }
+}
+
+/// A security state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Security {
+    /// Secure.
+    Secure,
+    /// Non-secure.
+    NonSecure,
+    /// Root (Realm Management Extension).
+    Root,
+    /// Realm (Realm Management Extension).
+    Realm,
+}
+
+impl Security {
+    /// The name in the element stream.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Secure => "secure",
+            Self::NonSecure => "non-secure",
+            Self::Root => "root",
+            Self::Realm => "realm",
+        }
+    }
+}
