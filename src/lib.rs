@@ -13,8 +13,12 @@
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`element`] | what packets mean: the elements that all protocols share |
 //! | [`protocol`] | what every trace protocol offers |
+//! | [`decode`] | the joins: a snapshot's trace through all stages |
+//! | [`report`] | listings of decoded trace |
 
+pub mod decode;
 pub mod element;
 pub mod protocol;
 pub mod quantity;
+pub mod report;
 pub mod snapshot;

@@ -1,0 +1,137 @@
+//! A buffer of text that numbers are written into by hand.
+//!
+//! Formatting with `write!` costs several times the decoding; these few functions do not.
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Text to be written out in one piece.
+#[derive(Clone, Debug, Default)]
+pub struct TextBuffer(Vec<u8>);
+
+impl TextBuffer {
+    /// The text so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Takes the text out; the buffer is empty afterwards.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+
+    /// Bytes of text.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets the text, keeps the memory.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Appends text.
+    #[inline]
+    pub fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    /// Appends one byte of ASCII.
+    #[inline]
+    pub fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    /// Appends spaces until the line that began at `start` has `column` characters.
+    #[inline]
+    pub fn pad(&mut self, start: usize, column: usize) {
+        let to = start + column;
+        if self.0.len() < to {
+            self.0.resize(to, b' ');
+        } else {
+            self.byte(b' ');
+        }
+    }
+
+    /// Appends a number in decimal.
+    #[inline]
+    pub fn decimal(&mut self, mut value: u64) {
+        let mut digits = [0u8; 20];
+        let mut at = digits.len();
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (value % 10) as u8;
+            value /= 10;
+            if value == 0 {
+                break;
+            }
+        }
+        self.0.extend_from_slice(&digits[at..]);
+    }
+
+    /// Appends a number as `0x` and lower-case hex without leading zeros.
+    #[inline]
+    pub fn hex(&mut self, value: u64) {
+        let count = (67 - value.leading_zeros().min(63) as usize) / 4;
+        let mut digits = *b"0x0000000000000000";
+        for (i, digit) in digits[2..2 + count].iter_mut().enumerate() {
+            *digit = HEX[(value >> (4 * (count - 1 - i)) & 15) as usize];
+        }
+        self.0.extend_from_slice(&digits[..2 + count]);
+    }
+
+    /// Appends bytes as two hex digits each.
+    #[inline]
+    pub fn hex_bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0
+                .extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn made(write: impl FnOnce(&mut TextBuffer)) -> String {
+        let mut buffer = TextBuffer::default();
+        write(&mut buffer);
+        String::from_utf8(buffer.take()).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_as_std_writes_them(value: u64, shift in 0u32..64) {
+            let value = value >> shift;
+            prop_assert_eq!(made(|b| b.decimal(value)), value.to_string());
+            prop_assert_eq!(made(|b| b.hex(value)), format!("{value:#x}"));
+        }
+    }
+
+    #[test]
+    fn zero_is_written() {
+        assert_eq!(made(|b| b.decimal(0)), "0");
+        assert_eq!(made(|b| b.hex(0)), "0x0");
+        assert_eq!(made(|b| b.hex(u64::MAX)), "0xffffffffffffffff");
+    }
+
+    #[test]
+    fn padding_separates_what_does_not_fit() {
+        assert_eq!(
+            made(|b| {
+                b.text("abc");
+                b.pad(0, 5);
+                b.text("d");
+                b.pad(0, 3);
+                b.text("e");
+            }),
+            "abc  d e"
+        );
+    }
+}

@@ -1,0 +1,3 @@
+//! What people and programs read: listings and exports.
+
+pub mod listing;
