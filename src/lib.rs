@@ -12,12 +12,14 @@
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`element`] | what packets mean: the elements that all protocols share |
+//! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`report`] | listings of decoded trace |
 
 pub mod decode;
 pub mod element;
+pub mod formatter;
 pub mod protocol;
 pub mod quantity;
 pub mod report;

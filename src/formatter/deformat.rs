@@ -1,0 +1,427 @@
+//! Frames → bytes per trace ID.
+
+use crate::quantity::BufferOffset;
+
+use super::{Demux, FRAME_BYTES, FSYNC, HSYNC};
+
+/// How frames lie in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameKind {
+    /// Frame after frame from the first byte on, as in the memory of an ETB, ETF or ETR
+    /// (`coresight`). FSYNC is no part of it but is understood where it stands: the next frame
+    /// begins after it, and four of them in a row separate two captures.
+    Memory,
+    /// As on the pins of a trace port (`dstream_coresight`): the first frame begins after the
+    /// first FSYNC; FSYNC stands between frames, HSYNC anywhere at even distance.
+    Tpiu,
+}
+
+/// What became of the bytes of a buffer. The sum is the size of what was fed, once the last
+/// piece was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bytes given to a stream.
+    pub payload: u64,
+    /// Trace IDs and auxiliary bytes.
+    pub overhead: u64,
+    /// FSYNC and HSYNC.
+    pub sync: u64,
+    /// Data before the first ID, bytes before the first FSYNC or after a loss, frames cut off.
+    pub skipped: u64,
+}
+
+impl Counts {
+    /// All bytes.
+    pub fn sum(&self) -> u64 {
+        self.payload + self.overhead + self.sync + self.skipped
+    }
+}
+
+/// Takes a buffer piece by piece and gives each source's bytes to a [`Demux`].
+///
+/// The offset of a byte in a [`Demux`] follows the convention of other CoreSight tools: data
+/// after an ID byte are counted from the ID byte's place.
+#[derive(Clone, Debug)]
+pub struct Deformatter {
+    kind: FrameKind,
+    /// Whose data come next.
+    id: Option<u8>,
+    state: State,
+    counts: Counts,
+    /// FSYNCs in a row.
+    fsyncs: u32,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Looks for FSYNC; the last bytes, the youngest lowest, and how many they are.
+    Searching { window: u32, held: u32 },
+    /// A frame is being put together.
+    Frame(Partial),
+}
+
+/// The begin of a frame whose bytes do not lie together.
+#[derive(Clone, Debug, Default)]
+struct Partial {
+    bytes: [u8; FRAME_BYTES],
+    /// Place of each pair of bytes.
+    places: [u64; FRAME_BYTES / 2],
+    /// Bytes in `bytes`, even.
+    filled: usize,
+    /// The first byte of a pair.
+    half: Option<(u64, u8)>,
+    /// Place of a pair `ff ff`, which may be the first half of FSYNC.
+    held: Option<u64>,
+}
+
+impl Partial {
+    fn is_empty(&self) -> bool {
+        self.filled == 0 && self.half.is_none() && self.held.is_none()
+    }
+
+    fn len(&self) -> u64 {
+        self.filled as u64 + u64::from(self.half.is_some()) + 2 * u64::from(self.held.is_some())
+    }
+}
+
+/// Bit 0 of each even byte of half a frame, from four auxiliary bits.
+const LOW_BITS: [u64; 16] = {
+    let mut table = [0; 16];
+    let mut aux = 0;
+    while aux < 16 {
+        let mut bit = 0;
+        while bit < 4 {
+            table[aux] |= ((aux as u64 >> bit) & 1) << (16 * bit);
+            bit += 1;
+        }
+        aux += 1;
+    }
+    table
+};
+
+const EVEN_LOW_BITS: u64 = 0x0001_0001_0001_0001;
+
+/// Which of the four even bytes of half a frame hold an ID.
+#[inline]
+fn id_bits(half: u64) -> u32 {
+    let bits = half & EVEN_LOW_BITS;
+    ((bits | bits >> 15 | bits >> 30 | bits >> 45) & 0xf) as u32
+}
+
+impl Deformatter {
+    /// At the begin of a buffer.
+    pub fn new(kind: FrameKind) -> Self {
+        let state = match kind {
+            FrameKind::Memory => State::Frame(Partial::default()),
+            FrameKind::Tpiu => State::Searching { window: 0, held: 0 },
+        };
+        Self {
+            kind,
+            id: None,
+            state,
+            counts: Counts::default(),
+            fsyncs: 0,
+        }
+    }
+
+    /// What became of the bytes fed so far; those of a frame that is not complete are not yet
+    /// in it.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Takes the next bytes of the buffer; the first of them stands at `first`. Pieces may end
+    /// anywhere; with `last` no more come.
+    pub fn feed(&mut self, first: BufferOffset, bytes: &[u8], last: bool, out: &mut Demux) {
+        let mut at = first.0;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let between = match &self.state {
+                State::Frame(partial) => partial.is_empty(),
+                State::Searching { .. } => false,
+            };
+            let mut taken = 0;
+            if between {
+                taken = self.whole_frames(at, rest, out);
+            }
+            if taken == 0 {
+                self.byte(at, rest[0], out);
+                taken = 1;
+            }
+            at = at.wrapping_add(taken as u64);
+            rest = &rest[taken..];
+        }
+        if last {
+            self.cut_off(out);
+        }
+    }
+
+    /// Bytes of the buffer are missing before the next piece.
+    pub fn lost(&mut self, out: &mut Demux) {
+        self.cut_off(out);
+        self.id = None;
+        self.fsyncs = 0;
+        out.lose();
+        self.state = Self::new(self.kind).state;
+    }
+
+    /// Takes FSYNCs and frames whose bytes lie together; stops before anything else.
+    fn whole_frames(&mut self, at: u64, bytes: &[u8], out: &mut Demux) -> usize {
+        let mut done = 0;
+        let mut rest = bytes;
+        loop {
+            if rest.starts_with(&FSYNC) {
+                self.fsync(out);
+                done += FSYNC.len();
+                rest = &bytes[done..];
+                continue;
+            }
+            let Some(frame) = rest.first_chunk::<FRAME_BYTES>() else {
+                break;
+            };
+            let (low, high) = halves(frame);
+            let ids = id_bits(low) | id_bits(high) << 4;
+            let offset = at.wrapping_add(done as u64);
+            if ids == 0 {
+                self.data_frame(offset, low, high, out);
+            } else if self.may_hold_sync(frame, ids) {
+                break;
+            } else {
+                let mut places = [0; FRAME_BYTES / 2];
+                for (pair, place) in places.iter_mut().enumerate() {
+                    *place = offset.wrapping_add(2 * pair as u64);
+                }
+                self.mixed_frame(frame, &places, ids, out);
+            }
+            self.fsyncs = 0;
+            done += FRAME_BYTES;
+            rest = &bytes[done..];
+        }
+        done
+    }
+
+    fn may_hold_sync(&self, frame: &[u8; FRAME_BYTES], ids: u32) -> bool {
+        let mut left = ids;
+        while left != 0 {
+            if frame[2 * left.trailing_zeros() as usize] == 0xff {
+                return true;
+            }
+            left &= left - 1;
+        }
+        false
+    }
+
+    /// A frame without ID bytes.
+    #[inline]
+    fn data_frame(&mut self, offset: u64, low: u64, high: u64, out: &mut Demux) {
+        let Some(id) = self.id else {
+            self.counts.skipped += 15;
+            self.counts.overhead += 1;
+            return;
+        };
+        let aux = (high >> 56) as usize;
+        let mut data = [0; FRAME_BYTES];
+        data[..8].copy_from_slice(&(low | LOW_BITS[aux & 0xf]).to_le_bytes());
+        data[8..].copy_from_slice(&(high | LOW_BITS[aux >> 4]).to_le_bytes());
+        out.stream_mut(crate::quantity::TraceId(id))
+            .append_frame(offset, &data);
+        self.counts.payload += 15;
+        self.counts.overhead += 1;
+    }
+
+    /// A frame with ID bytes, one bit each in `ids`; the pairs of bytes stand at `places`.
+    fn mixed_frame(
+        &mut self,
+        frame: &[u8; FRAME_BYTES],
+        places: &[u64; FRAME_BYTES / 2],
+        ids: u32,
+        out: &mut Demux,
+    ) {
+        let (low, high) = halves(frame);
+        let aux = (high >> 56) as usize;
+        let mut data = [0; FRAME_BYTES];
+        data[..8].copy_from_slice(&(low | LOW_BITS[aux & 0xf]).to_le_bytes());
+        data[8..].copy_from_slice(&(high | LOW_BITS[aux >> 4]).to_le_bytes());
+        self.counts.overhead += 1 + u64::from(ids.count_ones());
+
+        // Where in the frame the current source's next byte counts from, and whether it had any.
+        let mut counted = 0;
+        let mut any = false;
+        let mut from = 0;
+        let mut left = ids;
+        while left != 0 {
+            let pair = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let id_at = 2 * pair;
+            let id = frame[id_at] >> 1;
+            let late = self.id != Some(id) && aux >> pair & 1 != 0 && pair < 7;
+            let mut end = id_at;
+            if late {
+                data[id_at] = data[id_at + 1];
+                end += 1;
+            }
+            any |= end > from;
+            counted = self.give(places, counted, &data[from..end], out);
+            from = id_at + 1 + usize::from(late);
+            if self.id != Some(id) {
+                self.id = Some(id);
+                if any {
+                    counted = id_at;
+                    any = false;
+                }
+            }
+        }
+        if from < 15 {
+            self.give(places, counted, &data[from..15], out);
+        }
+    }
+
+    /// Gives `data` to the current source; the first byte counts as byte `counted` of the
+    /// frame. Returns where the next one counts.
+    fn give(
+        &mut self,
+        places: &[u64; FRAME_BYTES / 2],
+        counted: usize,
+        data: &[u8],
+        out: &mut Demux,
+    ) -> usize {
+        let Some(id) = self.id else {
+            self.counts.skipped += data.len() as u64;
+            return counted + data.len();
+        };
+        self.counts.payload += data.len() as u64;
+        let stream = out.stream_mut(crate::quantity::TraceId(id));
+        let place = |index: usize| places[index / 2].wrapping_add(index as u64 & 1);
+        let mut from = 0;
+        while from < data.len() {
+            // As far as the places lie together: HSYNC may stand between any two pairs.
+            let first = place(counted + from);
+            let mut to = from + 1;
+            while to < data.len() && place(counted + to) == first.wrapping_add((to - from) as u64) {
+                to += 1;
+            }
+            stream.append(first, &data[from..to]);
+            from = to;
+        }
+        counted + data.len()
+    }
+
+    /// Takes one byte where frames do not lie together or are not found.
+    fn byte(&mut self, at: u64, byte: u8, out: &mut Demux) {
+        match &mut self.state {
+            State::Searching { window, held } => {
+                *window = *window << 8 | u32::from(byte);
+                *held += 1;
+                if *window == u32::from_be_bytes(FSYNC) && *held >= 4 {
+                    self.counts.skipped += u64::from(*held - 4);
+                    self.state = State::Frame(Partial::default());
+                    self.fsync(out);
+                } else if *held > 4 {
+                    self.counts.skipped += 1;
+                    *held -= 1;
+                }
+            }
+            State::Frame(partial) => match partial.half.take() {
+                None => partial.half = Some((at, byte)),
+                Some((place, first)) => self.pair(place, [first, byte], out),
+            },
+        }
+    }
+
+    fn pair(&mut self, place: u64, pair: [u8; 2], out: &mut Demux) {
+        let State::Frame(partial) = &mut self.state else {
+            return;
+        };
+        if let Some(held) = partial.held.take() {
+            if pair == HSYNC {
+                let dropped = partial.filled as u64;
+                *partial = Partial::default();
+                if dropped > 0 {
+                    self.counts.skipped += dropped;
+                    self.id = None;
+                    out.lose();
+                }
+                self.fsync(out);
+                return;
+            }
+            match self.kind {
+                FrameKind::Memory => self.fill(held, [0xff, 0xff], out),
+                FrameKind::Tpiu => {
+                    // No frame holds this pair: the place in the frames is lost.
+                    let dropped = partial.filled as u64 + 2;
+                    self.counts.skipped += dropped;
+                    self.id = None;
+                    out.lose();
+                    self.state = State::Searching { window: 0, held: 0 };
+                    self.byte(place, pair[0], out);
+                    self.byte(place.wrapping_add(1), pair[1], out);
+                    return;
+                }
+            }
+        }
+        if pair == [0xff, 0xff] {
+            if let State::Frame(partial) = &mut self.state {
+                partial.held = Some(place);
+            }
+        } else if pair == HSYNC && self.kind == FrameKind::Tpiu {
+            self.counts.sync += 2;
+        } else {
+            self.fill(place, pair, out);
+        }
+    }
+
+    fn fill(&mut self, place: u64, pair: [u8; 2], out: &mut Demux) {
+        let State::Frame(partial) = &mut self.state else {
+            return;
+        };
+        partial.bytes[partial.filled..partial.filled + 2].copy_from_slice(&pair);
+        partial.places[partial.filled / 2] = place;
+        partial.filled += 2;
+        if partial.filled == FRAME_BYTES {
+            let Partial { bytes, places, .. } = *partial;
+            partial.filled = 0;
+            self.fsyncs = 0;
+            let (low, high) = halves(&bytes);
+            let ids = id_bits(low) | id_bits(high) << 4;
+            self.mixed_frame(&bytes, &places, ids, out);
+        }
+    }
+
+    fn fsync(&mut self, out: &mut Demux) {
+        self.counts.sync += FSYNC.len() as u64;
+        self.fsyncs = self.fsyncs.saturating_add(1);
+        if self.kind == FrameKind::Memory && self.fsyncs == 4 {
+            self.id = None;
+            out.lose();
+        }
+    }
+
+    /// Counts what is left of a frame that does not go on.
+    fn cut_off(&mut self, out: &mut Demux) {
+        match &mut self.state {
+            State::Searching { window, held } => {
+                self.counts.skipped += u64::from(*held);
+                (*window, *held) = (0, 0);
+            }
+            State::Frame(partial) => {
+                // A frame may be complete but for the question whether FSYNC came.
+                if let Some(held) = partial.held.take() {
+                    let half = partial.half.take();
+                    self.fill(held, [0xff, 0xff], out);
+                    if let State::Frame(partial) = &mut self.state {
+                        partial.half = half;
+                    }
+                }
+                if let State::Frame(partial) = &mut self.state {
+                    self.counts.skipped += partial.len();
+                    *partial = Partial::default();
+                }
+            }
+        }
+    }
+}
+
+fn halves(frame: &[u8; FRAME_BYTES]) -> (u64, u64) {
+    let value = u128::from_le_bytes(*frame);
+    (value as u64, (value >> 64) as u64)
+}

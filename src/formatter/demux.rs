@@ -1,0 +1,265 @@
+//! The bytes of each trace source, and where in the buffer each of them stood.
+
+use crate::protocol::PacketDecoder;
+use crate::quantity::{BufferOffset, TraceId};
+
+use super::{ID_NULL, is_reserved};
+
+/// Payload from `start` on stood in the buffer from `offset` on, up to the next segment.
+///
+/// A frame of 16 bytes holds 15 bytes of payload, so a segment of several frames skips one
+/// byte of the buffer after each 15 of payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Position in the stream's payload, counted from the begin of the trace.
+    pub start: u64,
+    /// Place of that byte in the buffer.
+    pub offset: BufferOffset,
+}
+
+impl Segment {
+    fn offset_at(&self, position: u64) -> u64 {
+        let distance = position.wrapping_sub(self.start);
+        self.offset.0.wrapping_add(distance + distance / 15)
+    }
+}
+
+/// The payload of one trace ID that nobody has consumed yet.
+#[derive(Clone, Debug, Default)]
+pub struct Stream {
+    payload: Vec<u8>,
+    segments: Vec<Segment>,
+    /// Position of `payload[0]` since the begin of the trace.
+    consumed: u64,
+    /// Positions where bytes were lost, ascending, none before `consumed`.
+    losses: Vec<u64>,
+    keep: bool,
+    total: u64,
+}
+
+impl Stream {
+    /// The bytes that are not yet consumed.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
+    /// All bytes that ever came with this ID, kept or not.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Tells the place in the buffer of each byte of [`payload`](Self::payload).
+    pub fn locator(&self) -> Locator<'_> {
+        Locator {
+            segments: &self.segments,
+            base: self.consumed,
+            current: 0,
+        }
+    }
+
+    /// The index in [`payload`](Self::payload) of the first byte after a loss; if it is 0,
+    /// bytes are missing before the first byte. There may be no byte there yet.
+    pub fn loss(&self) -> Option<usize> {
+        self.losses
+            .first()
+            .and_then(|at| usize::try_from(at.saturating_sub(self.consumed)).ok())
+    }
+
+    /// Drops the first `count` bytes of the payload, and the losses before them or at their
+    /// begin.
+    pub fn consume(&mut self, count: usize) {
+        let count = count.min(self.payload.len());
+        self.payload.drain(..count);
+        let after = self.consumed + count as u64;
+        self.losses.retain(|&at| at >= after && at > self.consumed);
+        self.consumed = after;
+        let passed = self
+            .segments
+            .partition_point(|segment| segment.start <= self.consumed);
+        self.segments.drain(..passed.saturating_sub(1));
+    }
+
+    /// Splits the payload into packets and consumes it: `each` takes every packet with its
+    /// place and its bytes. What may still become a packet stays, unless this is the `last`
+    /// payload or bytes are missing after it.
+    pub fn packets<D: PacketDecoder>(
+        &mut self,
+        decoder: &mut D,
+        last: bool,
+        mut each: impl FnMut(BufferOffset, &D::Packet, &[u8]),
+    ) {
+        let mut at = 0;
+        let mut losses = 0;
+        let mut locator = Locator {
+            segments: &self.segments,
+            base: self.consumed,
+            current: 0,
+        };
+        loop {
+            let loss = self.losses.get(losses).copied();
+            let end = loss.map_or(self.payload.len(), |position| {
+                usize::try_from(position.saturating_sub(self.consumed))
+                    .map_or(self.payload.len(), |end| end.min(self.payload.len()))
+            });
+            while at < end {
+                let rest = &self.payload[at..end];
+                let Some((packet, length)) = decoder.next(rest) else {
+                    break;
+                };
+                let length = length.clamp(1, rest.len());
+                each(locator.locate(at), &packet, &rest[..length]);
+                at += length;
+            }
+            if at < end && (loss.is_some() || last) {
+                let rest = &self.payload[at..end];
+                let packet = decoder.finish(rest);
+                each(locator.locate(at), &packet, rest);
+                at = end;
+            }
+            if loss.is_none() {
+                break;
+            }
+            decoder.lost();
+            losses += 1;
+        }
+        self.losses.clear();
+        self.consume(at);
+    }
+
+    pub(super) fn append(&mut self, offset: u64, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        if !self.keep || bytes.is_empty() {
+            return;
+        }
+        self.place(offset);
+        self.payload.extend_from_slice(bytes);
+    }
+
+    /// Takes 15 bytes; the 16th is of no account.
+    #[inline]
+    pub(super) fn append_frame(&mut self, offset: u64, bytes: &[u8; 16]) {
+        self.total += 15;
+        if !self.keep {
+            return;
+        }
+        self.place(offset);
+        self.payload.extend_from_slice(bytes);
+        self.payload.truncate(self.payload.len() - 1);
+    }
+
+    pub(super) fn lose(&mut self) {
+        let position = self.consumed + self.payload.len() as u64;
+        if self.total > 0 && self.keep && self.losses.last() != Some(&position) {
+            self.losses.push(position);
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, offset: u64) {
+        let position = self.consumed + self.payload.len() as u64;
+        let follows = self
+            .segments
+            .last()
+            .is_some_and(|last| last.offset_at(position) == offset);
+        if !follows {
+            self.segments.push(Segment {
+                start: position,
+                offset: BufferOffset(offset),
+            });
+        }
+    }
+}
+
+/// Tells the place in the buffer of payload bytes, asked in ascending order.
+#[derive(Clone, Debug)]
+pub struct Locator<'a> {
+    segments: &'a [Segment],
+    base: u64,
+    current: usize,
+}
+
+impl Locator<'_> {
+    /// The place of `payload[index]`; `index` must not be less than the one asked before.
+    #[inline]
+    pub fn locate(&mut self, index: usize) -> BufferOffset {
+        let position = self.base + index as u64;
+        while self
+            .segments
+            .get(self.current + 1)
+            .is_some_and(|next| next.start <= position)
+        {
+            self.current += 1;
+        }
+        self.segments
+            .get(self.current)
+            .map_or(BufferOffset(0), |segment| {
+                BufferOffset(segment.offset_at(position))
+            })
+    }
+}
+
+/// The payload of every trace ID.
+#[derive(Clone, Debug)]
+pub struct Demux {
+    streams: Vec<Stream>,
+}
+
+impl Default for Demux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Demux {
+    /// Keeps the payload of all IDs that a source may use, and of the trigger.
+    pub fn new() -> Self {
+        Self::keep(|id| id.0 != ID_NULL && !is_reserved(id.0))
+    }
+
+    /// Keeps the payload of some IDs only. That of others is counted, not stored.
+    pub fn only(ids: &[TraceId]) -> Self {
+        Self::keep(|id| ids.contains(&id))
+    }
+
+    fn keep(wanted: impl Fn(TraceId) -> bool) -> Self {
+        let streams = (0..128)
+            .map(|id| Stream {
+                keep: wanted(TraceId(id)),
+                ..Stream::default()
+            })
+            .collect();
+        Self { streams }
+    }
+
+    /// The stream of a trace ID (its low 7 bits).
+    #[inline]
+    pub fn stream(&self, id: TraceId) -> &Stream {
+        &self.streams[usize::from(id.0 & 0x7f)]
+    }
+
+    /// The stream of a trace ID (its low 7 bits), to consume from it.
+    #[inline]
+    pub fn stream_mut(&mut self, id: TraceId) -> &mut Stream {
+        &mut self.streams[usize::from(id.0 & 0x7f)]
+    }
+
+    /// The IDs that had any bytes so far, ascending.
+    pub fn ids(&self) -> impl Iterator<Item = TraceId> + '_ {
+        (0..128u8)
+            .map(TraceId)
+            .filter(|&id| self.stream(id).total > 0)
+    }
+
+    /// Drops all payload that is not consumed.
+    pub fn clear(&mut self) {
+        for stream in &mut self.streams {
+            stream.consume(stream.payload.len());
+        }
+    }
+
+    pub(super) fn lose(&mut self) {
+        for stream in &mut self.streams {
+            stream.lose();
+        }
+    }
+}

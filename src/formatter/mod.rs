@@ -1,0 +1,38 @@
+//! The CoreSight trace formatter: frames of 16 bytes ⇄ bytes per trace ID.
+//!
+//! A formatter frame carries bytes of several trace sources (Arm CoreSight Architecture
+//! Specification, "Trace Formatter"). [`Deformatter`] takes a buffer piece by piece and gives
+//! each source's bytes to a [`Demux`]; [`encode`] writes frames. Nothing here knows what the
+//! bytes mean.
+//!
+//! A frame: bytes 0, 2 … 14 hold either a trace ID (bit 0 set, the ID in bits 7:1) or data
+//! whose bit 0 is in byte 15, the auxiliary byte (bit n for byte 2n). Bytes 1, 3 … 13 are
+//! data. Beside an ID the auxiliary bit tells when it takes effect: at once (0), or after the
+//! next byte (1). FSYNC (`ff ff ff 7f`) and HSYNC (`ff 7f`) are what a trace port puts between
+//! and into frames; both look like the reserved ID 0x7f.
+
+mod deformat;
+mod demux;
+pub mod encode;
+
+pub use deformat::{Counts, Deformatter, FrameKind};
+pub use demux::{Demux, Locator, Segment, Stream};
+
+/// Bytes of a formatter frame.
+pub const FRAME_BYTES: usize = 16;
+/// The full synchronisation packet of a trace port.
+pub const FSYNC: [u8; 4] = [0xff, 0xff, 0xff, 0x7f];
+/// The halfword synchronisation packet of a trace port.
+pub const HSYNC: [u8; 2] = [0xff, 0x7f];
+/// The trace ID whose data mean nothing.
+pub const ID_NULL: u8 = 0x00;
+/// The trace ID whose data tell that a trigger came.
+pub const ID_TRIGGER: u8 = 0x7d;
+
+/// Whether no source may use `id` (0x70 to 0x7f but the trigger).
+pub const fn is_reserved(id: u8) -> bool {
+    id >= 0x70 && id != ID_TRIGGER
+}
+
+#[cfg(test)]
+mod tests;
