@@ -4,6 +4,7 @@
 //! the protocols they come from.
 
 pub mod jsonl;
+pub mod text;
 pub mod text_buffer;
 
 use crate::element::{Atoms, Mark};

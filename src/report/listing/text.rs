@@ -1,0 +1,272 @@
+//! Listings for people: one aligned line a packet or element.
+//!
+//! `offset  id  kind  what`, the offset in decimal as the reference counts it, the trace ID in
+//! hex. Knows no protocol and no files.
+
+use super::text_buffer::TextBuffer;
+use crate::element::{Context, Exception, Itm, Mark, Stm};
+use crate::protocol::{Describe, Field};
+use crate::quantity::{BufferOffset, TraceId};
+
+const ID: usize = 11;
+const KIND: usize = 15;
+const WHAT: usize = 34;
+/// Packets name their bytes before what they say.
+const BYTES: usize = 34;
+const FIELDS: usize = 66;
+
+/// Writes the lines of one source.
+#[derive(Clone, Debug)]
+pub struct TextLines {
+    id: [u8; 2],
+    start: usize,
+    /// The lines.
+    pub out: TextBuffer,
+}
+
+impl TextLines {
+    /// For the source of this trace ID.
+    pub fn new(id: TraceId) -> Self {
+        let digits = format!("{:02x}", id.0);
+        let digits = digits.as_bytes();
+        Self {
+            id: [digits[0], digits[1]],
+            start: 0,
+            out: TextBuffer::default(),
+        }
+    }
+
+    /// Begins a line.
+    #[inline]
+    pub fn begin(&mut self, at: BufferOffset, kind: &str) {
+        self.start = self.out.len();
+        let width = at.0.checked_ilog10().unwrap_or(0) as usize + 1;
+        if let Some(blanks @ 1..) = (ID - 2).checked_sub(width) {
+            self.out.pad(self.start, blanks);
+        }
+        self.out.decimal(at.0);
+        self.out.pad(self.start, ID);
+        self.out.byte(self.id[0]);
+        self.out.byte(self.id[1]);
+        self.out.pad(self.start, KIND);
+        self.out.text(kind);
+    }
+
+    /// Ends a line.
+    #[inline]
+    pub fn end(&mut self) {
+        self.out.byte(b'\n');
+    }
+
+    /// Moves to the column where the line says what it says.
+    #[inline]
+    pub fn what(&mut self) {
+        self.out.pad(self.start, WHAT);
+    }
+
+    /// A packet.
+    pub fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
+        self.begin(at, packet.name());
+        self.out.pad(self.start, BYTES);
+        self.out.hex_bytes(bytes);
+        let mut column = FIELDS;
+        packet.fields(&mut |name, field| {
+            self.out.pad(self.start, column);
+            column = 0;
+            self.out.text(name);
+            self.out.byte(b'=');
+            match field {
+                Field::Count(value) => self.out.decimal(value),
+                Field::Hex(value) => self.out.hex(value),
+                Field::Flag(value) => self.out.text(if value { "yes" } else { "no" }),
+                Field::Name(value) => self.out.text(value),
+                Field::Atoms(atoms) => super::atoms(&mut self.out, atoms),
+            }
+        });
+        self.end();
+    }
+
+    /// A mark.
+    pub fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.begin(at, super::kind(mark));
+        if !matches!(mark, Mark::ExceptionReturn | Mark::End) {
+            self.what();
+        }
+        match *mark {
+            Mark::NoSync(reason) => self.out.text(reason.name()),
+            Mark::TraceOn(reason) => self.out.text(reason.name()),
+            Mark::Context(ref context) => self.context(context),
+            Mark::ExceptionReturn | Mark::End => {}
+            Mark::Cycles(count) => self.out.decimal(count.into()),
+            Mark::Timestamp(value) => self.out.hex(value),
+            Mark::Event(number) => self.out.decimal(number.into()),
+            Mark::Trigger => self.out.text("trigger"),
+            Mark::Marker(value) => self.out.hex(value.into()),
+            Mark::Transaction(state) => self.out.text(state.name()),
+            Mark::Instrumentation { el, value } => {
+                self.named("EL", u64::from(el.0));
+                self.out.byte(b' ');
+                self.out.hex(value);
+            }
+            Mark::Data {
+                address,
+                value,
+                bytes,
+                write,
+            } => {
+                self.out.text(match write {
+                    Some(true) => "write",
+                    Some(false) => "read",
+                    None => "access",
+                });
+                if let Some(address) = address {
+                    self.hex(" at ", address.0);
+                }
+                if let Some(value) = value {
+                    self.hex(" value ", value);
+                    self.named(" bytes ", bytes.into());
+                }
+            }
+            Mark::Stm(ref stm) => self.stm(stm),
+            Mark::Itm(itm) => self.itm(itm),
+        }
+        self.end();
+    }
+
+    /// An exception.
+    pub fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.begin(at, "exception");
+        self.what();
+        self.out.text(exception.name);
+        self.named(", number ", exception.number.into());
+        if let Some(address) = exception.return_address {
+            self.hex(", returns to ", address.0);
+        }
+        self.end();
+    }
+
+    fn named(&mut self, name: &str, value: u64) {
+        self.out.text(name);
+        self.out.decimal(value);
+    }
+
+    fn hex(&mut self, name: &str, value: u64) {
+        self.out.text(name);
+        self.out.hex(value);
+    }
+
+    fn context(&mut self, context: &Context) {
+        self.out.text(context.isa.name());
+        if let Some(el) = context.el {
+            self.named(" EL", el.0.into());
+        }
+        if let Some(security) = context.security {
+            self.out.byte(b' ');
+            self.out.text(security.name());
+        }
+        if let Some(is_64bit) = context.is_64bit {
+            self.out
+                .text(if is_64bit { ", 64 bits" } else { ", 32 bits" });
+        }
+        if let Some(vmid) = context.vmid {
+            self.hex(", VMID ", vmid.into());
+        }
+        if let Some(context_id) = context.context_id {
+            self.hex(", context ID ", context_id.into());
+        }
+    }
+
+    fn stm(&mut self, stm: &Stm) {
+        if let (Some(master), Some(channel)) = (stm.master, stm.channel) {
+            self.named("master ", master.into());
+            self.named(" channel ", channel.into());
+            self.out.byte(b' ');
+        }
+        if stm.bits > 0 {
+            self.named("D", stm.bits.into());
+            self.hex(" ", stm.value);
+        }
+        for (set, name) in [
+            (stm.marker, " marker"),
+            (stm.trigger, " trigger"),
+            (stm.frequency, " frequency"),
+            (stm.master_error, " master error"),
+            (stm.global_error, " global error"),
+        ] {
+            if set {
+                self.out.text(name);
+            }
+        }
+        if let Some(timestamp) = stm.timestamp {
+            self.hex(" at ", timestamp);
+        }
+    }
+
+    fn itm(&mut self, itm: Itm) {
+        match itm {
+            Itm::Stimulus { port, bytes, value } => {
+                self.named("stimulus port ", port.into());
+                self.payload(bytes, value);
+            }
+            Itm::Hardware { port, bytes, value } => {
+                self.named("hardware ", port.into());
+                self.payload(bytes, value);
+            }
+            Itm::Overflow => self.out.text("overflow"),
+            Itm::GlobalTimestamp(value) => self.hex("global timestamp ", value),
+            Itm::LocalTimestamp {
+                delta,
+                relation,
+                total,
+            } => {
+                self.named("local timestamp +", delta.into());
+                self.named(" = ", total);
+                self.out.byte(b' ');
+                self.out.text(relation.name());
+            }
+        }
+    }
+
+    fn payload(&mut self, bytes: u8, value: u32) {
+        self.hex(": ", value.into());
+        self.named(" in ", bytes.into());
+        self.out.text(if bytes == 1 { " byte" } else { " bytes" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::NoSyncReason;
+    use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+
+    #[test]
+    fn lines_are_aligned() {
+        let mut lines = TextLines::new(TraceId(0x10));
+        lines.mark(BufferOffset(858), &Mark::NoSync(NoSyncReason::Start));
+        lines.mark(
+            BufferOffset(1_234_567_890),
+            &Mark::Context(Context {
+                isa: Isa::A64,
+                el: Some(ExceptionLevel(1)),
+                security: Some(Security::NonSecure),
+                is_64bit: Some(true),
+                vmid: Some(3),
+                context_id: None,
+            }),
+        );
+        lines.exception(
+            BufferOffset(900),
+            &Exception {
+                number: 14,
+                name: "IRQ",
+                return_address: Some(Address(0x8000)),
+            },
+        );
+        assert_eq!(
+            std::str::from_utf8(lines.out.bytes()).unwrap(),
+            "      858  10  no_sync            start\n\
+             1234567890 10  context            A64 EL1 non-secure, 64 bits, VMID 0x3\n      900  10  exception          IRQ, number 14, returns to 0x8000\n"
+        );
+    }
+}
