@@ -1,3 +1,5 @@
 //! What people and programs read: listings and exports.
 
+pub mod disassembly;
 pub mod listing;
+pub mod symbols;

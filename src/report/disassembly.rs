@@ -1,0 +1,110 @@
+//! Disassembly of single instructions, for listings.
+//!
+//! Knows nothing of trace; `capstone` knows the instruction sets.
+
+use crate::quantity::Isa;
+use capstone::prelude::*;
+use capstone::{Capstone, arch};
+
+/// Disassemblers for the instruction sets that can be followed.
+pub struct Disassembler {
+    a64: Capstone,
+    a32: Capstone,
+    t32: Capstone,
+}
+
+impl Disassembler {
+    /// For little-endian code. `m_profile` selects the M-profile reading of T32.
+    pub fn new(m_profile: bool) -> Result<Self, String> {
+        let text = |error: capstone::Error| error.to_string();
+        let thumb = if m_profile {
+            vec![
+                arch::arm::ArchExtraMode::MClass,
+                arch::arm::ArchExtraMode::V8,
+            ]
+        } else {
+            vec![arch::arm::ArchExtraMode::V8]
+        };
+        Ok(Self {
+            a64: Capstone::new()
+                .arm64()
+                .mode(arch::arm64::ArchMode::Arm)
+                .build()
+                .map_err(text)?,
+            a32: Capstone::new()
+                .arm()
+                .mode(arch::arm::ArchMode::Arm)
+                .extra_mode([arch::arm::ArchExtraMode::V8].into_iter())
+                .build()
+                .map_err(text)?,
+            t32: Capstone::new()
+                .arm()
+                .mode(arch::arm::ArchMode::Thumb)
+                .extra_mode(thumb.into_iter())
+                .build()
+                .map_err(text)?,
+        })
+    }
+
+    /// The instruction at the begin of `code`, or its bytes as a number where it is not known.
+    pub fn text(&self, isa: Isa, address: u64, code: &[u8]) -> String {
+        let engine = match isa {
+            Isa::A64 => Some(&self.a64),
+            Isa::A32 => Some(&self.a32),
+            Isa::T32 => Some(&self.t32),
+            Isa::ThumbEe | Isa::Jazelle => None,
+        };
+        engine
+            .and_then(|engine| {
+                let found = engine.disasm_count(code, address, 1).ok()?;
+                let instruction = found.iter().next()?;
+                let mnemonic = instruction.mnemonic()?;
+                Some(match instruction.op_str() {
+                    Some(operands) if !operands.is_empty() => format!("{mnemonic} {operands}"),
+                    _ => mnemonic.to_owned(),
+                })
+            })
+            .unwrap_or_else(|| unknown(isa, code))
+    }
+}
+
+fn unknown(isa: Isa, code: &[u8]) -> String {
+    match (isa, code) {
+        (Isa::A64 | Isa::A32, &[a, b, c, d, ..]) => {
+            format!(".inst {:#010x}", u32::from_le_bytes([a, b, c, d]))
+        }
+        (_, &[a, b, c, d]) => format!(
+            ".inst.w {:#06x}{:04x}",
+            u16::from_le_bytes([a, b]),
+            u16::from_le_bytes([c, d])
+        ),
+        (_, &[a, b, ..]) => format!(".inst.n {:#06x}", u16::from_le_bytes([a, b])),
+        _ => "?".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_instruction_set_is_read_as_itself() {
+        let d = Disassembler::new(false).unwrap();
+        assert_eq!(d.text(Isa::A64, 0, &[0xc0, 0x03, 0x5f, 0xd6]), "ret");
+        assert_eq!(d.text(Isa::A32, 0, &[0x1e, 0xff, 0x2f, 0xe1]), "bx lr");
+        assert_eq!(d.text(Isa::T32, 0, &[0x70, 0x47]), "bx lr");
+        assert_eq!(
+            d.text(Isa::A64, 0x1000, &[0x02, 0, 0, 0x94]),
+            "bl #0x1008",
+            "targets are absolute"
+        );
+    }
+
+    #[test]
+    fn what_is_no_instruction_is_shown_as_a_number() {
+        let d = Disassembler::new(true).unwrap();
+        assert_eq!(d.text(Isa::A64, 0, &[0xff; 4]), ".inst 0xffffffff");
+        assert_eq!(d.text(Isa::Jazelle, 0, &[1, 2]), ".inst.n 0x0201");
+        assert_eq!(d.text(Isa::A64, 0, &[1]), "?");
+    }
+}
