@@ -15,7 +15,7 @@
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
-//! | [`report`] | listings of decoded trace |
+//! | [`report`] | listings and exports |
 
 pub mod decode;
 pub mod element;

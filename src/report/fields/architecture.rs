@@ -1,0 +1,197 @@
+//! Which trace architecture a trace source has, from its device type and its ID registers.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// A trace architecture with its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// ETMv1 to ETMv3 (ARM IHI 0014Q).
+    Etm {
+        /// 1 to 3.
+        major: u8,
+        /// The minor version.
+        minor: u8,
+    },
+    /// Program Flow Trace, traced by a PTM (ARM IHI 0035B).
+    Pft {
+        /// 1.
+        major: u8,
+        /// The minor version.
+        minor: u8,
+    },
+    /// ETMv4 (ARM IHI 0064).
+    Etmv4 {
+        /// The minor version.
+        minor: u8,
+    },
+    /// Embedded Trace Extension (ARM DDI 0487, chapter D4; registers in ARM DDI 0601).
+    Ete {
+        /// 1.
+        major: u8,
+        /// The minor version.
+        minor: u8,
+    },
+    /// System Trace Macrocell (ARM IHI 0054).
+    Stm,
+    /// Instrumentation Trace Macrocell (ARM DDI 0403, appendix D4).
+    Itm,
+    /// Anything else.
+    Unknown,
+}
+
+impl Architecture {
+    /// From a device's `type` (`ETM3.5`, `PFT1.1`, `PTM1.0`, `ETM4`, `ETE`, any case). Where the
+    /// type gives no version: ETMv3.0, PFTv1.0, ETMv4.0, ETEv1.0.
+    pub fn from_type(kind: &str) -> Self {
+        let kind = kind.trim().to_ascii_uppercase();
+        let digits = kind.find(|c: char| c.is_ascii_digit());
+        let (family, version) = kind.split_at(digits.unwrap_or(kind.len()));
+        let family = family.trim_end_matches([' ', '-', '_', 'V']);
+        let (major, minor) = version.split_once('.').unwrap_or((version, ""));
+        let major: Option<u8> = major.parse().ok();
+        let minor: u8 = minor.parse().unwrap_or(0).min(0xF);
+        match (family, major) {
+            ("ETM", Some(4)) => Self::Etmv4 { minor },
+            ("ETM", Some(major @ 1..=3)) => Self::Etm { major, minor },
+            ("ETM", None) => Self::Etm { major: 3, minor: 0 },
+            ("PFT" | "PTM", None | Some(1)) => Self::Pft { major: 1, minor },
+            ("ETE", None | Some(1)) => Self::Ete { major: 1, minor },
+            ("STM", _) => Self::Stm,
+            ("ITM", _) => Self::Itm,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// From ETMIDR bits `[11:8]` and `[7:4]` (IHI 0014Q 3.5.40, IHI 0035B 3.16.28): a major
+    /// field of 0 to 2 is ETMv1 to ETMv3, of 3 PFTv1.
+    pub fn from_etmidr(etmidr: u64) -> Self {
+        let minor = (etmidr >> 4 & 0xF) as u8;
+        match (etmidr >> 8 & 0xF) as u8 {
+            3 => Self::Pft { major: 1, minor },
+            major @ 0..=2 => Self::Etm {
+                major: major + 1,
+                minor,
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// From TRCIDR1 bits `[11:8]` and `[7:4]` (IHI 0064, TRCIDR1): major 4 is ETMv4. `Unknown`
+    /// where they refer to TRCDEVARCH.
+    pub fn from_trcidr1(trcidr1: u64) -> Self {
+        match trcidr1 >> 8 & 0xF {
+            4 => Self::Etmv4 {
+                minor: (trcidr1 >> 4 & 0xF) as u8,
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// From TRCDEVARCH (DDI 0601, TRCDEVARCH): ARCHPART `0xA13` is the PE trace architecture,
+    /// ARCHVER 4 ETMv4, 5 ETEv1; REVISION is the minor version.
+    pub fn from_trcdevarch(trcdevarch: u64) -> Self {
+        let minor = (trcdevarch >> 16 & 0xF) as u8;
+        match trcdevarch & 0xFFFF {
+            0x4A13 => Self::Etmv4 { minor },
+            0x5A13 => Self::Ete { major: 1, minor },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The architecture of a trace source: the ID registers decide, the device's type where they
+    /// are missing or say nothing.
+    pub fn of(kind: &str, register: impl Fn(&str) -> Option<u64>) -> Self {
+        let by_type = Self::from_type(kind);
+        let by_register = match by_type {
+            Self::Stm | Self::Itm => return by_type,
+            Self::Ete { .. } => register("TRCDEVARCH").map(Self::from_trcdevarch),
+            Self::Etmv4 { .. } => register("TRCIDR1").map(Self::from_trcidr1),
+            Self::Etm { .. } | Self::Pft { .. } => register("ETMIDR").map(Self::from_etmidr),
+            Self::Unknown => register("TRCDEVARCH")
+                .map(Self::from_trcdevarch)
+                .or_else(|| register("TRCIDR1").map(Self::from_trcidr1))
+                .or_else(|| register("ETMIDR").map(Self::from_etmidr)),
+        };
+        match by_register {
+            None | Some(Self::Unknown) => by_type,
+            Some(found) => found,
+        }
+    }
+
+    /// `major << 4 | minor`, by which the tables know which fields exist; ETE's come after
+    /// ETMv4's, as `5 << 4 | minor` (TRCDEVARCH.ARCHVER is 5 for ETEv1).
+    pub(super) fn version(self) -> u8 {
+        match self {
+            Self::Etm { major, minor } | Self::Pft { major, minor } => major << 4 | minor,
+            Self::Etmv4 { minor } => 0x40 | minor,
+            Self::Ete { minor, .. } => 0x50 | minor,
+            Self::Stm | Self::Itm | Self::Unknown => 0,
+        }
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Etm { major, minor } => write!(f, "ETMv{major}.{minor}"),
+            Self::Pft { major, minor } => write!(f, "PFTv{major}.{minor}"),
+            Self::Etmv4 { minor } => write!(f, "ETMv4.{minor}"),
+            Self::Ete { major, minor } => write!(f, "ETEv{major}.{minor}"),
+            Self::Stm => f.write_str("STM"),
+            Self::Itm => f.write_str("ITM"),
+            Self::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+impl Serialize for Architecture {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_names_the_architecture() {
+        for (kind, name) in [
+            ("ETM3.5", "ETMv3.5"),
+            ("etm3.3", "ETMv3.3"),
+            ("PFT1.1", "PFTv1.1"),
+            ("PTM1.0", "PFTv1.0"),
+            ("PTM", "PFTv1.0"),
+            ("ETM4", "ETMv4.0"),
+            ("ETMv4.2", "ETMv4.2"),
+            ("ETE", "ETEv1.0"),
+            ("STM", "STM"),
+            ("stm2", "STM"),
+            ("ITM", "ITM"),
+            ("ETM9.9", "unknown"),
+            ("ETM3.999999", "ETMv3.0"),
+            ("", "unknown"),
+            ("Cortex-A9", "unknown"),
+        ] {
+            assert_eq!(Architecture::from_type(kind).to_string(), name, "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_id_registers_decide() {
+        let of = |kind, name, value| {
+            Architecture::of(kind, |wanted| (wanted == name).then_some(value)).to_string()
+        };
+        assert_eq!(of("ETM3.0", "ETMIDR", 0x410C_F250), "ETMv3.5");
+        assert_eq!(of("ETM3.5", "ETMIDR", 0x4100_1220), "ETMv3.2");
+        assert_eq!(of("PTM", "ETMIDR", 0x411C_F312), "PFTv1.1");
+        assert_eq!(of("ETM3.5", "ETMIDR", 0x411C_F301), "PFTv1.0");
+        assert_eq!(of("ETM3.5", "ETMIDR", 0xF00), "ETMv3.5");
+        assert_eq!(of("ETM4", "TRCIDR1", 0x4200_F440), "ETMv4.4");
+        assert_eq!(of("ETE", "TRCDEVARCH", 0x4773_5A13), "ETEv1.3");
+        assert_eq!(of("ETE", "TRCIDR1", 0x4100_FFF0), "ETEv1.0");
+        assert_eq!(of("whatever", "TRCDEVARCH", 0x4771_5A13), "ETEv1.1");
+        assert_eq!(of("whatever", "PC", 0), "unknown");
+    }
+}
