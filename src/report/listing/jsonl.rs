@@ -3,6 +3,8 @@
 //! The fields are a contract with other programs: they are added to, never renamed. Knows no
 //! protocol and no files.
 
+use super::Lines;
+use super::branches::Line;
 use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
 use crate::protocol::{Describe, Field};
@@ -14,7 +16,7 @@ pub struct JsonLines {
     /// `{"source":…,"buffer":…,"trace_id":N,"offset":`
     head: String,
     /// The lines.
-    pub out: TextBuffer,
+    out: TextBuffer,
 }
 
 fn quoted(text: &str) -> String {
@@ -102,26 +104,6 @@ impl JsonLines {
         }
     }
 
-    /// A packet.
-    pub fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
-        self.begin(at, "packet");
-        self.word("packet", packet.name());
-        self.word_of_bytes(bytes);
-        packet.fields(&mut |name, field| match field {
-            Field::Count(value) => self.count(name, value),
-            Field::Hex(value) => self.hex(name, value),
-            Field::Flag(value) => self.flag(name, value),
-            Field::Name(value) => self.word(name, value),
-            Field::Atoms(atoms) => {
-                self.key(name);
-                self.out.byte(b'"');
-                super::atoms(&mut self.out, atoms);
-                self.out.byte(b'"');
-            }
-        });
-        self.end();
-    }
-
     fn word_of_bytes(&mut self, bytes: &[u8]) {
         self.key("bytes");
         self.out.byte(b'"');
@@ -129,8 +111,7 @@ impl JsonLines {
         self.out.byte(b'"');
     }
 
-    /// A mark, with all its fields.
-    pub fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+    fn begin_mark(&mut self, at: BufferOffset, mark: &Mark) {
         self.begin(at, super::kind(mark));
         match *mark {
             Mark::NoSync(reason) => self.word("reason", reason.name()),
@@ -167,18 +148,15 @@ impl JsonLines {
             Mark::Stm(ref stm) => self.stm(stm),
             Mark::Itm(itm) => self.itm(itm),
         }
-        self.end();
     }
 
-    /// An exception.
-    pub fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+    fn begin_exception(&mut self, at: BufferOffset, exception: &Exception) {
         self.begin(at, "exception");
         self.count("number", exception.number.into());
         self.word("name", exception.name);
         if let Some(address) = exception.return_address {
             self.hex("return_address", address.0);
         }
-        self.end();
     }
 
     fn context(&mut self, context: &Context) {
@@ -253,6 +231,56 @@ impl JsonLines {
         self.count("port", port.into());
         self.count("bytes", bytes.into());
         self.hex("value", value.into());
+    }
+}
+
+impl Lines for JsonLines {
+    fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
+        self.begin(at, "packet");
+        self.word("packet", packet.name());
+        self.word_of_bytes(bytes);
+        packet.fields(&mut |name, field| match field {
+            Field::Count(value) => self.count(name, value),
+            Field::Hex(value) => self.hex(name, value),
+            Field::Flag(value) => self.flag(name, value),
+            Field::Name(value) => self.word(name, value),
+            Field::Atoms(atoms) => {
+                self.key(name);
+                self.out.byte(b'"');
+                super::atoms(&mut self.out, atoms);
+                self.out.byte(b'"');
+            }
+        });
+        self.end();
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.begin_mark(at, mark);
+        self.end();
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.begin_exception(at, exception);
+        self.end();
+    }
+
+    fn branch_line(&mut self, at: BufferOffset, line: &Line, cycle: Option<u64>) {
+        match line {
+            Line::Branch(address) => {
+                self.begin(at, "branch");
+                self.hex("address", address.0);
+            }
+            Line::Exception(exception) => self.begin_exception(at, exception),
+            Line::Mark(mark) => self.begin_mark(at, mark),
+        }
+        if let Some(cycle) = cycle {
+            self.count("cycle", cycle);
+        }
+        self.end();
+    }
+
+    fn out(&mut self) -> &mut TextBuffer {
+        &mut self.out
     }
 }
 

@@ -3,6 +3,8 @@
 //! `offset  id  kind  what`, the offset in decimal as the reference counts it, the trace ID in
 //! hex. Knows no protocol and no files.
 
+use super::Lines;
+use super::branches::Line;
 use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
 use crate::protocol::{Describe, Field};
@@ -13,6 +15,9 @@ const KIND: usize = 15;
 const WHAT: usize = 34;
 /// Packets name their bytes before what they say.
 const BYTES: usize = 34;
+/// Columns of the listing of branches.
+const CYCLE: usize = 6;
+const VALUE: usize = 20;
 const FIELDS: usize = 66;
 
 /// Writes the lines of one source.
@@ -20,8 +25,7 @@ const FIELDS: usize = 66;
 pub struct TextLines {
     id: [u8; 2],
     start: usize,
-    /// The lines.
-    pub out: TextBuffer,
+    out: TextBuffer,
 }
 
 impl TextLines {
@@ -64,34 +68,7 @@ impl TextLines {
         self.out.pad(self.start, WHAT);
     }
 
-    /// A packet.
-    pub fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
-        self.begin(at, packet.name());
-        self.out.pad(self.start, BYTES);
-        self.out.hex_bytes(bytes);
-        let mut column = FIELDS;
-        packet.fields(&mut |name, field| {
-            self.out.pad(self.start, column);
-            column = 0;
-            self.out.text(name);
-            self.out.byte(b'=');
-            match field {
-                Field::Count(value) => self.out.decimal(value),
-                Field::Hex(value) => self.out.hex(value),
-                Field::Flag(value) => self.out.text(if value { "yes" } else { "no" }),
-                Field::Name(value) => self.out.text(value),
-                Field::Atoms(atoms) => super::atoms(&mut self.out, atoms),
-            }
-        });
-        self.end();
-    }
-
-    /// A mark.
-    pub fn mark(&mut self, at: BufferOffset, mark: &Mark) {
-        self.begin(at, super::kind(mark));
-        if !matches!(mark, Mark::ExceptionReturn | Mark::End) {
-            self.what();
-        }
+    fn mark_text(&mut self, mark: &Mark) {
         match *mark {
             Mark::NoSync(reason) => self.out.text(reason.name()),
             Mark::TraceOn(reason) => self.out.text(reason.name()),
@@ -130,19 +107,14 @@ impl TextLines {
             Mark::Stm(ref stm) => self.stm(stm),
             Mark::Itm(itm) => self.itm(itm),
         }
-        self.end();
     }
 
-    /// An exception.
-    pub fn exception(&mut self, at: BufferOffset, exception: &Exception) {
-        self.begin(at, "exception");
-        self.what();
+    fn exception_text(&mut self, exception: &Exception) {
         self.out.text(exception.name);
         self.named(", number ", exception.number.into());
         if let Some(address) = exception.return_address {
             self.hex(", returns to ", address.0);
         }
-        self.end();
     }
 
     fn named(&mut self, name: &str, value: u64) {
@@ -231,6 +203,66 @@ impl TextLines {
         self.hex(": ", value.into());
         self.named(" in ", bytes.into());
         self.out.text(if bytes == 1 { " byte" } else { " bytes" });
+    }
+}
+
+impl Lines for TextLines {
+    fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
+        self.begin(at, packet.name());
+        self.out.pad(self.start, BYTES);
+        self.out.hex_bytes(bytes);
+        let mut column = FIELDS;
+        packet.fields(&mut |name, field| {
+            self.out.pad(self.start, column);
+            column = 0;
+            self.out.text(name);
+            self.out.byte(b'=');
+            match field {
+                Field::Count(value) => self.out.decimal(value),
+                Field::Hex(value) => self.out.hex(value),
+                Field::Flag(value) => self.out.text(if value { "yes" } else { "no" }),
+                Field::Name(value) => self.out.text(value),
+                Field::Atoms(atoms) => super::atoms(&mut self.out, atoms),
+            }
+        });
+        self.end();
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.begin(at, super::kind(mark));
+        if !matches!(mark, Mark::ExceptionReturn | Mark::End) {
+            self.what();
+        }
+        self.mark_text(mark);
+        self.end();
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.begin(at, "exception");
+        self.what();
+        self.exception_text(exception);
+        self.end();
+    }
+
+    fn branch_line(&mut self, _: BufferOffset, line: &Line, cycle: Option<u64>) {
+        self.start = self.out.len();
+        self.out.text(line.short_name());
+        self.out.pad(self.start, CYCLE);
+        match cycle {
+            Some(cycle) => self.out.hex(cycle),
+            None => self.out.byte(b'-'),
+        }
+        self.out.pad(self.start, VALUE);
+        match line {
+            Line::Branch(address) => self.out.hex(address.0),
+            Line::Exception(exception) => self.exception_text(exception),
+            Line::Mark(mark) => self.mark_text(mark),
+        }
+        self.end();
+    }
+
+    fn out(&mut self) -> &mut TextBuffer {
+        &mut self.out
     }
 }
 
