@@ -11,12 +11,14 @@
 //! | --- | --- |
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
+//! | [`arch`] | architectures: register sets, target descriptions |
 //! | [`element`] | what packets mean: the elements that all protocols share |
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`report`] | listings and exports |
 
+pub mod arch;
 pub mod decode;
 pub mod element;
 pub mod formatter;

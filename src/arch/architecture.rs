@@ -1,0 +1,327 @@
+//! Which architecture a core has: from its `type`, or from its registers where that says nothing.
+//!
+//! The type of a core is its product name or its architecture, in any case
+//! (Debug and Trace Snapshot File Format 0.2, section 3.2.1).
+
+use crate::snapshot::model::Device;
+
+/// What decides the register set of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Architecture {
+    /// ARMv8-A, ARMv9-A or ARMv8-R in AArch64 state.
+    AArch64,
+    /// ARMv4 to ARMv7-A/R, and AArch32 state of ARMv8.
+    AArch32,
+    /// ARMv6-M, ARMv7-M, ARMv8-M.
+    MProfile,
+}
+
+impl Architecture {
+    /// The name that users see and type.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AArch64 => "AArch64",
+            Self::AArch32 => "AArch32",
+            Self::MProfile => "M-profile",
+        }
+    }
+
+    /// The bits of a general register.
+    pub const fn general_bits(self) -> u32 {
+        match self {
+            Self::AArch64 => 64,
+            Self::AArch32 | Self::MProfile => 32,
+        }
+    }
+}
+
+/// An architecture and what it was taken from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detected {
+    /// The architecture.
+    pub architecture: Architecture,
+    /// What it was taken from, for the user: `type Cortex-A57`.
+    pub from: String,
+    /// Nothing in the snapshot says it: the most likely one was taken.
+    pub assumed: bool,
+}
+
+/// What the type of a core leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FromType {
+    Known(Architecture),
+    /// ARMv8 and later with both execution states.
+    Either,
+    Unknown,
+}
+
+impl Architecture {
+    /// The architecture of a core device.
+    pub fn detect(device: &Device) -> Detected {
+        let from_type = || format!("type {}", device.kind.trim());
+        match classify(&device.kind) {
+            FromType::Known(architecture) => Detected {
+                architecture,
+                from: from_type(),
+                assumed: false,
+            },
+            FromType::Either => match execution_state(device) {
+                Some((architecture, from)) => Detected {
+                    architecture,
+                    from: format!("{}, {from}", from_type()),
+                    assumed: false,
+                },
+                None => Detected {
+                    architecture: Self::AArch64,
+                    from: from_type(),
+                    assumed: false,
+                },
+            },
+            FromType::Unknown => match from_registers(device) {
+                Some((architecture, from)) => Detected {
+                    architecture,
+                    from,
+                    assumed: false,
+                },
+                None => Detected {
+                    architecture: Self::AArch64,
+                    from: "nothing in the snapshot says it".to_owned(),
+                    assumed: true,
+                },
+            },
+        }
+    }
+}
+
+/// Letters and digits of a type, lower case: `ARM Cortex-A57` and `cortex_a57` are one.
+fn normalised(kind: &str) -> String {
+    kind.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
+}
+
+fn classify(kind: &str) -> FromType {
+    use Architecture::{AArch32, AArch64, MProfile};
+    let all = normalised(kind);
+    let name = all.strip_prefix("arm").filter(|rest| {
+        ["cortex", "neoverse", "aa64", "aa32", "v"]
+            .iter()
+            .any(|next| rest.starts_with(next))
+    });
+    let name = name.unwrap_or(&all);
+    let number = |prefix: &str| -> Option<u32> {
+        let digits = name.strip_prefix(prefix)?;
+        let end = digits
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(digits.len());
+        digits.get(..end)?.parse().ok()
+    };
+    if name.starts_with("cortexm") || ["sc000", "sc300", "starmc1"].contains(&name) {
+        return FromType::Known(MProfile);
+    }
+    if let Some(number) = number("cortexr") {
+        return if number == 82 {
+            FromType::Either
+        } else {
+            FromType::Known(AArch32)
+        };
+    }
+    if let Some(number) = number("cortexa") {
+        return match number {
+            5 | 7 | 8 | 9 | 12 | 15 | 17 | 32 => FromType::Known(AArch32),
+            _ => FromType::Either,
+        };
+    }
+    if ["cortexx", "neoverse", "foundationv8", "fvpbaseaemv8"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
+    {
+        return FromType::Either;
+    }
+    if ["aa64", "aarch64", "arm64"].contains(&name) {
+        return FromType::Known(AArch64);
+    }
+    if ["aa32", "aarch32", "arm32"].contains(&name) {
+        return FromType::Known(AArch32);
+    }
+    if let Some(version) = number("v") {
+        let profile = name
+            .trim_start_matches(|c: char| c == 'v' || c.is_ascii_digit())
+            .trim_end_matches(|c: char| c.is_ascii_digit());
+        return match (version, profile) {
+            (_, "m" | "em" | "mbaseline" | "mmainline" | "mbase" | "mmain") => {
+                FromType::Known(MProfile)
+            }
+            (8 | 9 | 80..=99, _) => FromType::Either,
+            _ => FromType::Known(AArch32),
+        };
+    }
+    // The classic cores: ARM7TDMI, ARM926EJ-S, ARM1136JF-S, ARM1176JZF-S.
+    if let Some(7..=1199) = number("arm") {
+        return FromType::Known(AArch32);
+    }
+    if ["scorpion", "krait", "xscale", "strongarm"].contains(&name) {
+        return FromType::Known(AArch32);
+    }
+    FromType::Unknown
+}
+
+/// The execution state of an ARMv8 core that has both.
+fn execution_state(device: &Device) -> Option<(Architecture, String)> {
+    let has = |name: &str| {
+        device
+            .registers
+            .iter()
+            .any(|register| register.name.eq_ignore_ascii_case(name))
+    };
+    if ["X0", "X1", "X29", "W0", "CurrentEL", "SPSel", "NZCV"]
+        .iter()
+        .any(|name| has(name))
+    {
+        return Some((Architecture::AArch64, "AArch64 registers".to_owned()));
+    }
+    if ["R0", "R1", "R13", "R15"].iter().any(|name| has(name)) {
+        return Some((Architecture::AArch32, "AArch32 registers".to_owned()));
+    }
+    let low = device
+        .registers
+        .iter()
+        .find(|register| {
+            ["CPSR", "PSTATE"]
+                .iter()
+                .any(|name| register.name.eq_ignore_ascii_case(name))
+        })
+        .map(|register| register.value.0.first().copied().unwrap_or(0))?;
+    // PSTATE.nRW, CPSR.M[4] (Arm ARM DDI 0487, C5.2.19): 0 is AArch64.
+    Some(if low & 0x10 == 0 {
+        (Architecture::AArch64, "CPSR.M[4] = 0".to_owned())
+    } else {
+        (Architecture::AArch32, "CPSR.M[4] = 1".to_owned())
+    })
+}
+
+fn from_registers(device: &Device) -> Option<(Architecture, String)> {
+    let mut a_profile = None;
+    let mut wide_pc = false;
+    for register in &device.registers {
+        let name = register.name.to_ascii_uppercase();
+        match name.as_str() {
+            "XPSR" | "MSP" | "PRIMASK" | "BASEPRI" | "FAULTMASK" | "EPSR" | "IPSR" => {
+                return Some((
+                    Architecture::MProfile,
+                    format!("register {}", register.name),
+                ));
+            }
+            "X0" | "X1" | "X29" | "X30" | "W0" | "CURRENTEL" | "SPSEL" => {
+                return Some((Architecture::AArch64, format!("register {}", register.name)));
+            }
+            _ if name.ends_with("_EL1") || name.ends_with("_EL2") || name.ends_with("_EL3") => {
+                return Some((Architecture::AArch64, format!("register {}", register.name)));
+            }
+            "R0" | "R1" | "R15" | "CPSR" if a_profile.is_none() => {
+                a_profile = Some(register.name.clone());
+            }
+            "PC" if register.size == Some(64) => wide_pc = true,
+            _ => {}
+        }
+    }
+    if wide_pc {
+        return Some((Architecture::AArch64, "a PC of 64 bits".to_owned()));
+    }
+    a_profile.map(|name| (Architecture::AArch32, format!("register {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::model::{Register, RegisterValue};
+
+    fn core(kind: &str, registers: &[(&str, u32, u64)]) -> Device {
+        Device {
+            kind: kind.to_owned(),
+            registers: registers
+                .iter()
+                .map(|&(name, size, value)| Register {
+                    name: name.to_owned(),
+                    size: Some(size),
+                    value: RegisterValue(value.to_le_bytes().to_vec()),
+                    ..Register::default()
+                })
+                .collect(),
+            ..Device::default()
+        }
+    }
+
+    #[test]
+    fn types_of_the_wild() {
+        use Architecture::{AArch32, AArch64, MProfile};
+        for (kind, wanted) in [
+            ("Cortex-A57", AArch64),
+            ("CORTEX-A53", AArch64),
+            ("cortex-a710", AArch64),
+            ("Cortex-X3", AArch64),
+            ("Neoverse-N1", AArch64),
+            ("ARM-AA64", AArch64),
+            ("arm-aa64", AArch64),
+            ("ARMv8-A", AArch64),
+            ("ARMv8.2-A", AArch64),
+            ("ARMv9-A", AArch64),
+            ("ARM-AA32", AArch32),
+            ("Cortex-A15", AArch32),
+            ("ARM Cortex-A9", AArch32),
+            ("Cortex-A32", AArch32),
+            ("Cortex-R5", AArch32),
+            ("Cortex-R82", AArch64),
+            ("ARMv7-A", AArch32),
+            ("ARMv7-R", AArch32),
+            ("armv7a", AArch32),
+            ("ARMv6", AArch32),
+            ("ARMv5TE", AArch32),
+            ("ARM1136JF-S", AArch32),
+            ("ARM926EJ-S", AArch32),
+            ("ARM7TDMI", AArch32),
+            ("Cortex-M0+", MProfile),
+            ("cortex-m33", MProfile),
+            ("ARMv6-M", MProfile),
+            ("ARMv7-M", MProfile),
+            ("ARMv7E-M", MProfile),
+            ("ARMv8-M", MProfile),
+            ("ARMv8-M.mainline", MProfile),
+            ("ARMv8.1-M", MProfile),
+        ] {
+            let found = Architecture::detect(&core(kind, &[]));
+            assert_eq!(found.architecture, wanted, "{kind}");
+            assert!(!found.assumed, "{kind}");
+        }
+    }
+
+    #[test]
+    fn registers_decide_where_the_type_is_silent() {
+        use Architecture::{AArch32, AArch64, MProfile};
+        for (registers, wanted) in [
+            (&[("R0", 32, 0), ("XPSR", 32, 0)][..], MProfile),
+            (&[("R0", 32, 0), ("CPSR", 32, 0x1d3)][..], AArch32),
+            (&[("SCTLR_EL1", 32, 0)][..], AArch64),
+            (&[("PC", 64, 0), ("CPSR", 32, 0x1c5)][..], AArch64),
+        ] {
+            let found = Architecture::detect(&core("unknown", registers));
+            assert_eq!(found.architecture, wanted, "{registers:?}");
+        }
+        assert!(Architecture::detect(&core("unknown", &[])).assumed);
+    }
+
+    #[test]
+    fn execution_state_of_armv8() {
+        use Architecture::{AArch32, AArch64};
+        for (registers, wanted) in [
+            (&[("R0", 32, 0), ("CPSR", 32, 0x1d3)][..], AArch32),
+            (&[("PC", 64, 0), ("CPSR", 32, 0x1d3)][..], AArch32),
+            (&[("PC", 64, 0), ("CPSR", 32, 0x1c5)][..], AArch64),
+            (&[("X0", 64, 0)][..], AArch64),
+        ] {
+            let found = Architecture::detect(&core("Cortex-A53", registers));
+            assert_eq!(found.architecture, wanted, "{registers:?}");
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Target descriptions: which registers the cores of one architecture have, in the form that GDB
+//! and LLDB read (GDB manual, appendix G).
+//!
+//! The registers that a debugger requires of an architecture come first and keep their usual
+//! numbers. Two kinds of features of our own follow: parts of registers of which no more than
+//! the part is known, and every further register, grouped by [`Area`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::area::Area;
+use super::registers::{RegisterFile, RegisterView};
+use super::views::{self, View};
+use super::{Architecture, aarch32, aarch64};
+
+/// A register as a debugger is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterDescription {
+    /// Its name in the debugger.
+    pub name: String,
+    /// Its number in the remote protocol.
+    pub number: u32,
+    /// Its size in bits, a multiple of 8.
+    pub bits: u32,
+    /// Its type: one of GDB's own, or one that its feature defines.
+    pub kind: String,
+    /// Its register group, where it has one of its own.
+    pub group: Option<&'static str>,
+    /// It is in the reply to `g`; others are fetched one by one.
+    pub general: bool,
+    /// Where its value comes from.
+    pub view: RegisterView,
+}
+
+impl RegisterDescription {
+    /// A register of the core's own set, which `g` includes.
+    pub(super) fn core(number: u32, name: &str, bits: u32, kind: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            number,
+            bits,
+            kind: kind.to_owned(),
+            group: None,
+            general: true,
+            view: RegisterView::Core(View {
+                register: name.to_owned(),
+                offset: 0,
+                bits,
+            }),
+        }
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.bits as usize / 8
+    }
+}
+
+/// A feature: registers that belong together, and their types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its name; GDB knows those that begin with `org.gnu.gdb`.
+    pub name: String,
+    /// Definitions of types, as XML.
+    pub types: String,
+    /// Its registers.
+    pub registers: Vec<RegisterDescription>,
+}
+
+/// What a debugger is told of the cores behind one endpoint.
+#[derive(Clone, Debug)]
+pub struct TargetDescription {
+    architecture: Architecture,
+    features: Vec<Feature>,
+    /// Number → feature and register.
+    numbers: BTreeMap<u32, (usize, usize)>,
+}
+
+/// Number of the first register outside the core's own set.
+const FIRST_OWN_NUMBER: u32 = 128;
+
+impl TargetDescription {
+    /// The description that fits all the cores: each register that one of them has.
+    pub fn new(architecture: Architecture, kinds: &[&str], cores: &[&RegisterFile]) -> Self {
+        let mut features = match architecture {
+            Architecture::AArch64 => aarch64::features(),
+            Architecture::AArch32 => aarch32::a_profile(kinds, cores),
+            Architecture::MProfile => aarch32::m_profile(cores),
+        };
+        let mut next = FIRST_OWN_NUMBER;
+        let described: BTreeSet<String> = features
+            .iter()
+            .flat_map(|feature| &feature.registers)
+            .map(|register| register.name.clone())
+            .collect();
+        features.extend(parts(architecture, cores, &described, &mut next));
+        let mut names: BTreeSet<String> = features
+            .iter()
+            .flat_map(|feature| &feature.registers)
+            .map(|register| register.name.clone())
+            .collect();
+        features.extend(further(cores, &mut names, &mut next));
+        let numbers = features
+            .iter()
+            .enumerate()
+            .flat_map(|(f, feature)| {
+                feature
+                    .registers
+                    .iter()
+                    .enumerate()
+                    .map(move |(r, register)| (register.number, (f, r)))
+            })
+            .collect();
+        Self {
+            architecture,
+            features,
+            numbers,
+        }
+    }
+
+    /// The architecture.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// All features, those that GDB requires first.
+    pub fn features(&self) -> &[Feature] {
+        &self.features
+    }
+
+    /// All registers by number.
+    pub fn registers(&self) -> impl Iterator<Item = &RegisterDescription> {
+        self.numbers
+            .values()
+            .map(|&(feature, register)| &self.features[feature].registers[register])
+    }
+
+    /// The register of that number.
+    pub fn register(&self, number: u32) -> Option<&RegisterDescription> {
+        let &(feature, register) = self.numbers.get(&number)?;
+        self.features.get(feature)?.registers.get(register)
+    }
+
+    /// The document: `target.xml`, without includes.
+    pub fn xml(&self) -> String {
+        let mut xml = String::from(
+            "<?xml version=\"1.0\"?>\n<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n<target version=\"1.0\">\n",
+        );
+        let architecture = match self.architecture {
+            Architecture::AArch64 => "aarch64",
+            Architecture::AArch32 | Architecture::MProfile => "arm",
+        };
+        let _ = writeln!(xml, "<architecture>{architecture}</architecture>");
+        for feature in &self.features {
+            let _ = writeln!(xml, "<feature name=\"{}\">", feature.name);
+            xml.push_str(&feature.types);
+            for register in &feature.registers {
+                let _ = write!(
+                    xml,
+                    "<reg name=\"{}\" bitsize=\"{}\" regnum=\"{}\" type=\"{}\"",
+                    register.name, register.bits, register.number, register.kind
+                );
+                if let Some(group) = register.group {
+                    let _ = write!(xml, " group=\"{group}\"");
+                }
+                if !register.general {
+                    xml.push_str(" save-restore=\"no\"");
+                }
+                xml.push_str("/>\n");
+            }
+            xml.push_str("</feature>\n");
+        }
+        xml.push_str("</target>\n");
+        xml
+    }
+}
+
+/// Views that are known where the whole register is not: a place of their own, since a debugger
+/// shows a register as unavailable when any byte of it is.
+fn parts(
+    architecture: Architecture,
+    cores: &[&RegisterFile],
+    described: &BTreeSet<String>,
+    next: &mut u32,
+) -> Option<Feature> {
+    let views: &[(char, u32)] = match architecture {
+        Architecture::AArch64 => &[('w', 31), ('d', 32), ('s', 32), ('h', 32), ('b', 32)],
+        Architecture::AArch32 | Architecture::MProfile => &[('s', 32)],
+    };
+    let mut registers = Vec::new();
+    for &(letter, count) in views {
+        for n in 0..count {
+            let name = format!("{letter}{n}");
+            let Some(view) = views::view_of(architecture, &name) else {
+                continue;
+            };
+            let needed = cores.iter().any(|core| {
+                let known = |bytes: &[Option<u8>]| bytes.iter().all(Option::is_some);
+                core.core(&view.register).is_some_and(|bytes| {
+                    let start = view.offset as usize / 8;
+                    let part = bytes.get(start..start + view.bits as usize / 8);
+                    !known(bytes) && part.is_some_and(known)
+                })
+            });
+            if needed && !described.contains(&name) {
+                registers.push(RegisterDescription {
+                    kind: part_kind(letter).to_owned(),
+                    bits: view.bits,
+                    number: *next,
+                    group: Some("partial"),
+                    general: false,
+                    view: RegisterView::Core(view),
+                    name,
+                });
+                *next += 1;
+            }
+        }
+    }
+    let types = match architecture {
+        Architecture::AArch64 => concat!(
+            "<union id=\"part_d\"><field name=\"f\" type=\"ieee_double\"/>",
+            "<field name=\"u\" type=\"uint64\"/><field name=\"s\" type=\"int64\"/></union>\n",
+            "<union id=\"part_s\"><field name=\"f\" type=\"ieee_single\"/>",
+            "<field name=\"u\" type=\"uint32\"/><field name=\"s\" type=\"int32\"/></union>\n",
+            "<union id=\"part_h\"><field name=\"u\" type=\"uint16\"/>",
+            "<field name=\"s\" type=\"int16\"/></union>\n",
+            "<union id=\"part_b\"><field name=\"u\" type=\"uint8\"/>",
+            "<field name=\"s\" type=\"int8\"/></union>\n",
+        ),
+        Architecture::AArch32 | Architecture::MProfile => {
+            "<union id=\"part_s\"><field name=\"f\" type=\"ieee_single\"/>\
+             <field name=\"u\" type=\"uint32\"/><field name=\"s\" type=\"int32\"/></union>\n"
+        }
+    };
+    (!registers.is_empty()).then(|| Feature {
+        name: "org.armsnap.partial".to_owned(),
+        types: types.to_owned(),
+        registers,
+    })
+}
+
+fn part_kind(letter: char) -> &'static str {
+    match letter {
+        'w' => "uint32",
+        'd' => "part_d",
+        's' => "part_s",
+        'h' => "part_h",
+        _ => "part_b",
+    }
+}
+
+/// Registers outside the core's own set: one feature for each area.
+fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32) -> Vec<Feature> {
+    // Name in lower case → name as first written, bytes; in the order of the files.
+    let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
+    let mut order: Vec<(String, String)> = Vec::new();
+    for core in cores {
+        for (name, bytes) in core.others() {
+            let key = name.to_ascii_lowercase();
+            let size = sizes.entry(key.clone()).or_insert_with(|| {
+                order.push((key, name.to_owned()));
+                bytes
+            });
+            *size = bytes.max(*size);
+        }
+    }
+    let mut features = Vec::new();
+    for area in Area::ALL {
+        let mut types = BTreeMap::new();
+        let mut registers = Vec::new();
+        for (key, name) in order.iter().filter(|(_, name)| Area::of(name) == area) {
+            let bytes = sizes.get(key).copied().unwrap_or(4);
+            registers.push(RegisterDescription {
+                name: unique_identifier(name, names),
+                number: *next,
+                bits: bytes as u32 * 8,
+                kind: unsigned(bytes, &mut types),
+                group: Some(area.group()),
+                general: false,
+                view: RegisterView::Other(name.clone()),
+            });
+            *next += 1;
+        }
+        if !registers.is_empty() {
+            features.push(Feature {
+                name: format!("org.armsnap.{}", area.group()),
+                types: types.into_values().collect(),
+                registers,
+            });
+        }
+    }
+    features
+}
+
+/// A type for unsigned values of that many bytes.
+fn unsigned(bytes: usize, types: &mut BTreeMap<usize, String>) -> String {
+    match bytes {
+        1 | 2 | 4 | 8 | 16 => format!("uint{}", bytes * 8),
+        _ => {
+            let name = format!("bytes{bytes}");
+            types.entry(bytes).or_insert_with(|| {
+                format!("<vector id=\"{name}\" type=\"uint8\" count=\"{bytes}\"/>\n")
+            });
+            name
+        }
+    }
+}
+
+/// A name that debuggers accept after `$`, and that no other register has.
+fn unique_identifier(name: &str, names: &mut BTreeSet<String>) -> String {
+    let mut identifier: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect();
+    if identifier.is_empty() || identifier.starts_with(|c: char| c.is_ascii_digit()) {
+        identifier.insert(0, '_');
+    }
+    let mut candidate = identifier.clone();
+    let mut n = 2_usize;
+    while !names.insert(candidate.clone()) {
+        candidate = format!("{identifier}_{n}");
+        n += 1;
+    }
+    candidate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::model::{Device, Register, RegisterValue};
+
+    fn file(architecture: Architecture, registers: &[(&str, u32, u64)]) -> RegisterFile {
+        let device = Device {
+            registers: registers
+                .iter()
+                .map(|&(name, size, value)| Register {
+                    name: name.to_owned(),
+                    size: Some(size),
+                    value: RegisterValue(value.to_le_bytes()[..size as usize / 8].to_vec()),
+                    ..Register::default()
+                })
+                .collect(),
+            ..Device::default()
+        };
+        RegisterFile::read(&device, architecture)
+    }
+
+    fn find<'a>(description: &'a TargetDescription, name: &str) -> &'a RegisterDescription {
+        description
+            .registers()
+            .find(|register| register.name == name)
+            .unwrap_or_else(|| panic!("no register {name}"))
+    }
+
+    #[test]
+    fn aarch64_keeps_the_numbers_of_gdb() {
+        let core = file(
+            Architecture::AArch64,
+            &[("D0", 64, 7), ("SCTLR_EL1", 32, 1), ("CNTFRQ_EL0", 32, 2)],
+        );
+        let description = TargetDescription::new(Architecture::AArch64, &[], &[&core]);
+        assert_eq!(find(&description, "x0").number, 0);
+        assert_eq!(find(&description, "cpsr").number, 33);
+        assert_eq!(find(&description, "v0").number, 34);
+        assert_eq!(find(&description, "fpcr").number, 67);
+        let part = find(&description, "d0");
+        assert_eq!(part.group, Some("partial"));
+        assert_eq!(core.bytes(&part.view, 8)[0], Some(7));
+        assert!(
+            description
+                .registers()
+                .all(|register| register.name != "d1")
+        );
+        assert_eq!(find(&description, "SCTLR_EL1").group, Some("system"));
+        assert_eq!(find(&description, "CNTFRQ_EL0").group, Some("timers"));
+        assert!(!find(&description, "SCTLR_EL1").general);
+    }
+
+    #[test]
+    fn cores_share_one_description() {
+        let first = file(Architecture::AArch64, &[("A", 32, 1)]);
+        let second = file(Architecture::AArch64, &[("a", 64, 2), ("B-1", 32, 3)]);
+        let description = TargetDescription::new(Architecture::AArch64, &[], &[&first, &second]);
+        let a = find(&description, "A");
+        assert_eq!(a.bits, 64);
+        assert_eq!(first.bytes(&a.view, 8)[7], Some(0));
+        assert_eq!(second.bytes(&a.view, 8)[0], Some(2));
+        let b = find(&description, "B_1");
+        assert_eq!(first.bytes(&b.view, 4), [None; 4]);
+        assert_eq!(second.bytes(&b.view, 4)[0], Some(3));
+    }
+
+    #[test]
+    fn aarch32_and_m_profile_have_their_status_register_at_25() {
+        let core = file(Architecture::AArch32, &[("S_TTBR0", 32, 1), ("S0", 32, 5)]);
+        let description = TargetDescription::new(Architecture::AArch32, &["Cortex-A15"], &[&core]);
+        assert_eq!(find(&description, "cpsr").number, 25);
+        assert_eq!(find(&description, "s0").group, Some("partial"));
+        let core = file(Architecture::MProfile, &[("MSP", 32, 1)]);
+        let description = TargetDescription::new(Architecture::MProfile, &["Cortex-M3"], &[&core]);
+        assert_eq!(find(&description, "xpsr").number, 25);
+        assert!(description.xml().contains("org.gnu.gdb.arm.m-system"));
+        assert!(!description.xml().contains("org.gnu.gdb.arm.vfp"));
+    }
+
+    #[test]
+    fn numbers_are_unique_and_names_are_identifiers() {
+        let core = file(
+            Architecture::AArch32,
+            &[("x<y", 32, 1), ("x_y", 32, 1), ("1", 8, 1), ("D3", 64, 9)],
+        );
+        let description = TargetDescription::new(Architecture::AArch32, &[], &[&core]);
+        let count: usize = description
+            .features()
+            .iter()
+            .map(|f| f.registers.len())
+            .sum();
+        assert_eq!(count, description.registers().count());
+        for register in description.registers() {
+            assert!(
+                register
+                    .name
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            );
+        }
+        assert_eq!(find(&description, "x_y_2").bits, 32);
+    }
+}

@@ -1,0 +1,16 @@
+//! Arm architectures: which one a core has, its registers, and how a debugger is told of them.
+//!
+//! Knows the snapshot's model of a device, but no files, no trace and no debugger's protocol.
+
+pub mod aarch32;
+pub mod aarch64;
+pub mod architecture;
+pub mod area;
+pub mod description;
+pub mod registers;
+pub mod state;
+pub mod views;
+
+pub use architecture::{Architecture, Detected};
+pub use description::{Feature, RegisterDescription, TargetDescription};
+pub use registers::{RegisterFile, RegisterView};

@@ -1,0 +1,383 @@
+//! A core's registers as far as a snapshot knows them: byte by byte, never a value made up.
+
+use std::collections::BTreeMap;
+
+use super::Architecture;
+use super::views::{self, View};
+use crate::snapshot::model::{Device, Register};
+
+/// The most bytes of one register that are kept: a Z register of SVE at its largest.
+const MAX_BYTES: usize = 256;
+
+/// The bytes of a register, least significant first; `None` where the snapshot does not say.
+pub type Bytes = Vec<Option<u8>>;
+
+/// Where a register of a target description finds its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RegisterView {
+    /// A register of the core, or a part of one.
+    Core(View),
+    /// A register outside the core's own set, by its name as written.
+    Other(String),
+}
+
+/// The registers of one core.
+#[derive(Clone, Debug)]
+pub struct RegisterFile {
+    architecture: Architecture,
+    core: BTreeMap<String, Bytes>,
+    /// Registers outside the core's own set in file order: name as written, bytes.
+    others: Vec<(String, Bytes)>,
+    /// Where each name (lower case) stands in `others`.
+    other_index: BTreeMap<String, usize>,
+    notes: Vec<String>,
+}
+
+impl RegisterFile {
+    /// Reads the registers of a core device.
+    pub fn read(device: &Device, architecture: Architecture) -> Self {
+        let mut file = Self {
+            architecture,
+            core: BTreeMap::new(),
+            others: Vec::new(),
+            other_index: BTreeMap::new(),
+            notes: Vec::new(),
+        };
+        let mut views: Vec<(View, &Register, usize)> = Vec::new();
+        for register in &device.registers {
+            if let Some(view) = views::view_of(architecture, &register.name) {
+                views.push((view, register, 0));
+            } else if let Some([low, high]) = views::halves_of_quad(architecture, &register.name) {
+                views.push((low, register, 0));
+                views.push((high, register, 8));
+            } else {
+                file.add_other(register);
+            }
+        }
+        // The widest view of a register is the one that says most: it is written last.
+        views.sort_by_key(|(view, _, _)| view.bits);
+        for (view, register, from) in views {
+            file.write_view(&view, register, from);
+        }
+        match architecture {
+            Architecture::AArch64 => file.complete_aarch64(),
+            Architecture::MProfile => file.complete_m_profile(),
+            Architecture::AArch32 => {}
+        }
+        file
+    }
+
+    /// The architecture that decided what the names mean.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// What was put together, or left out, for the user.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Registers outside the core's own set: names as written, with their size in bytes.
+    pub fn others(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.others
+            .iter()
+            .map(|(name, bytes)| (name.as_str(), bytes.len()))
+    }
+
+    /// The bytes of a register of the core, if any of them is known.
+    pub fn core(&self, register: &str) -> Option<&[Option<u8>]> {
+        self.core.get(register).map(Vec::as_slice)
+    }
+
+    /// The bytes of a view, `size` of them; unknown ones are `None`.
+    pub fn bytes(&self, view: &RegisterView, size: usize) -> Bytes {
+        let known: &[Option<u8>] = match view {
+            RegisterView::Core(view) => self
+                .core(&view.register)
+                .and_then(|bytes| bytes.get(view.offset as usize / 8..))
+                .unwrap_or(&[]),
+            RegisterView::Other(name) => match self.other_index.get(&name.to_ascii_lowercase()) {
+                Some(&index) => &self.others[index].1,
+                None => &[],
+            },
+        };
+        let mut bytes: Bytes = known.iter().copied().take(size).collect();
+        // A register that one core has narrower than another is zero above, if it is there.
+        let fill = match view {
+            RegisterView::Other(_) if !known.is_empty() => Some(0),
+            _ => None,
+        };
+        bytes.resize(size, fill);
+        bytes
+    }
+
+    /// The value of a register by any of its names, if it is wholly known and fits.
+    pub fn value(&self, name: &str) -> Option<u64> {
+        let bytes = match views::view_of(self.architecture, name) {
+            Some(view) => {
+                let size = view.bits as usize / 8;
+                self.bytes(&RegisterView::Core(view), size)
+            }
+            None => {
+                let &index = self.other_index.get(&name.to_ascii_lowercase())?;
+                self.others[index].1.clone()
+            }
+        };
+        bytes
+            .iter()
+            .rev()
+            .try_fold(0_u64, |value, byte| match byte {
+                Some(byte) if value >> 56 == 0 => Some(value << 8 | u64::from(*byte)),
+                _ => None,
+            })
+    }
+
+    /// The program counter.
+    pub fn pc(&self) -> Option<u64> {
+        self.value("pc")
+    }
+
+    /// Sets a register of the core.
+    fn set_core(&mut self, register: &str, value: u64) {
+        if let Some(bits) = views::core_register_bits(self.architecture, register) {
+            let size = bits as usize / 8;
+            let bytes = value.to_le_bytes();
+            let bytes = (0..size).map(|i| Some(bytes.get(i).copied().unwrap_or(0)));
+            self.core.insert(register.to_owned(), bytes.collect());
+        }
+    }
+
+    fn add_other(&mut self, register: &Register) {
+        let size = (register.size.unwrap_or(32) as usize).div_ceil(8).max(1);
+        let size = size.max(register.value.0.len());
+        if size > MAX_BYTES {
+            self.notes.push(format!(
+                "{} has {size} bytes, more than any Arm register: left out",
+                register.name
+            ));
+            return;
+        }
+        let size = match size {
+            3 => 4,
+            5..=7 => 8,
+            9..=15 => 16,
+            size => size,
+        };
+        let mut bytes: Bytes = register.value.0.iter().copied().map(Some).collect();
+        bytes.resize(size, Some(0));
+        let key = register.name.to_ascii_lowercase();
+        match self.other_index.get(&key) {
+            Some(&index) => {
+                if self.others[index].1 != bytes {
+                    self.notes.push(format!(
+                        "{} is given twice with different values: the first is shown",
+                        register.name
+                    ));
+                }
+            }
+            None => {
+                self.other_index.insert(key, self.others.len());
+                self.others.push((register.name.clone(), bytes));
+            }
+        }
+    }
+
+    fn write_view(&mut self, view: &View, register: &Register, from: usize) {
+        let Some(bits) = views::core_register_bits(self.architecture, &view.register) else {
+            return;
+        };
+        let bytes = self
+            .core
+            .entry(view.register.clone())
+            .or_insert_with(|| vec![None; bits as usize / 8]);
+        let (start, count) = (view.offset as usize / 8, view.bits as usize / 8);
+        let mut differs = false;
+        for (i, byte) in bytes.iter_mut().skip(start).take(count).enumerate() {
+            let new = register.value.0.get(from + i).copied().unwrap_or(0);
+            differs |= byte.is_some_and(|old| old != new);
+            *byte = Some(new);
+        }
+        if differs {
+            self.notes.push(format!(
+                "{} is given under several names with different values: {} is shown",
+                view.register, register.name
+            ));
+        }
+    }
+
+    /// AArch64: CPSR from its parts, SP from the copy that is in use (DDI 0487, C5.2, D1.2.2).
+    fn complete_aarch64(&mut self) {
+        if self.core("cpsr").is_none() {
+            let parts = ["CurrentEL", "DAIF", "NZCV", "SPSel"].map(|name| self.value(name));
+            if let [Some(level), Some(daif), Some(nzcv), Some(select)] = parts {
+                let level = level & 0xc;
+                let handler = if level == 0 { 0 } else { select & 1 };
+                let optional = [
+                    ("PAN", 22),
+                    ("UAO", 23),
+                    ("DIT", 24),
+                    ("SSBS", 12),
+                    ("TCO", 25),
+                ]
+                .iter()
+                .filter_map(|&(name, bit)| Some(self.value(name)? & (1 << bit)))
+                .fold(0, |all, bit| all | bit);
+                let cpsr = nzcv & 0xf000_0000 | daif & 0x3c0 | level | handler | optional;
+                self.set_core("cpsr", cpsr);
+                self.notes.push(format!(
+                    "cpsr {cpsr:#010x} is put together from CurrentEL, DAIF, NZCV and SPSel"
+                ));
+            }
+        }
+        if self.core("sp").is_none()
+            && let Some(cpsr) = self.value("cpsr")
+            && cpsr & 0x10 == 0
+        {
+            let level = if cpsr & 1 == 0 { 0 } else { (cpsr >> 2) & 3 };
+            let name = format!("SP_EL{level}");
+            if let Some(sp) = self.value(&name) {
+                self.set_core("sp", sp);
+                self.notes.push(format!("sp is {name}, as cpsr selects it"));
+            }
+        }
+    }
+
+    /// M-profile: xPSR from its parts, SP from the stack in use (DDI 0403, B1.4.1, B1.4.2).
+    fn complete_m_profile(&mut self) {
+        if self.core("xpsr").is_none() {
+            let parts = ["APSR", "IPSR", "EPSR"].map(|name| self.value(name));
+            if let [Some(apsr), Some(ipsr), Some(epsr)] = parts {
+                self.set_core(
+                    "xpsr",
+                    apsr & 0xf80f_0000 | ipsr & 0x1ff | epsr & 0x0700_fc00,
+                );
+                self.notes
+                    .push("xpsr is put together from APSR, IPSR and EPSR".to_owned());
+            }
+        }
+        if self.core("sp").is_none()
+            && let Some(xpsr) = self.value("xpsr")
+        {
+            // Handler mode always uses the main stack; CONTROL.SPSEL decides in thread mode.
+            let name = match (xpsr & 0x1ff, self.value("CONTROL")) {
+                (0, Some(control)) if control & 2 != 0 => Some("psp"),
+                (0, None) => None,
+                _ => Some("msp"),
+            };
+            if let Some((name, sp)) = name.and_then(|name| Some((name, self.value(name)?))) {
+                self.set_core("sp", sp);
+                self.notes.push(format!("sp is {name}, the stack in use"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::model::RegisterValue;
+
+    fn device(registers: &[(&str, Option<u32>, &[u8])]) -> Device {
+        Device {
+            registers: registers
+                .iter()
+                .map(|&(name, size, value)| Register {
+                    name: name.to_owned(),
+                    size,
+                    value: RegisterValue(value.to_vec()),
+                    ..Register::default()
+                })
+                .collect(),
+            ..Device::default()
+        }
+    }
+
+    #[test]
+    fn the_widest_view_wins_and_disagreement_is_noted() {
+        let file = RegisterFile::read(
+            &device(&[
+                ("X0", Some(64), &[1, 2, 3, 4, 5, 6, 7, 8]),
+                ("W0", None, &[9, 2, 3, 4]),
+                ("W1", None, &[1]),
+            ]),
+            Architecture::AArch64,
+        );
+        assert_eq!(file.value("x0"), Some(0x0807_0605_0403_0201));
+        assert_eq!(file.value("w0"), Some(0x0403_0201));
+        assert_eq!(file.value("X1"), None);
+        assert_eq!(file.value("W1"), Some(1));
+        assert_eq!(file.value("X2"), None);
+        assert_eq!(file.notes().len(), 1, "{:?}", file.notes());
+    }
+
+    #[test]
+    fn parts_of_vectors_are_known_and_the_rest_is_not() {
+        let file = RegisterFile::read(
+            &device(&[
+                ("D0", Some(64), &[1, 2, 3, 4, 5, 6, 7, 8]),
+                ("B1", None, &[7]),
+            ]),
+            Architecture::AArch64,
+        );
+        let v0 = file.core("v0").unwrap();
+        assert!(v0[..8].iter().all(Option::is_some));
+        assert!(v0[8..].iter().all(Option::is_none));
+        assert_eq!(file.value("B1"), Some(7));
+        assert_eq!(file.value("H1"), None);
+        assert_eq!(file.core("v2"), None);
+    }
+
+    #[test]
+    fn quads_are_two_doubles() {
+        let quad: Vec<u8> = (0..16).collect();
+        let file = RegisterFile::read(&device(&[("Q1", Some(128), &quad)]), Architecture::AArch32);
+        assert_eq!(file.value("d2"), Some(0x0706_0504_0302_0100));
+        assert_eq!(file.value("d3"), Some(0x0f0e_0d0c_0b0a_0908));
+        assert_eq!(file.value("s7"), Some(0x0f0e_0d0c));
+    }
+
+    #[test]
+    fn cpsr_is_put_together_only_from_all_its_parts() {
+        let parts: [(&str, Option<u32>, &[u8]); 5] = [
+            ("CurrentEL", None, &[8]),
+            ("DAIF", None, &[0xc0, 3]),
+            ("NZCV", None, &[0, 0, 0, 0x20]),
+            ("SPSel", None, &[1]),
+            ("SP_EL2", Some(64), &[0x10]),
+        ];
+        let file = RegisterFile::read(&device(&parts), Architecture::AArch64);
+        assert_eq!(file.value("CPSR"), Some(0x2000_03c9));
+        assert_eq!(file.value("SP"), Some(0x10));
+        assert_eq!(file.notes().len(), 2);
+        let file = RegisterFile::read(&device(&parts[1..]), Architecture::AArch64);
+        assert_eq!(file.value("CPSR"), None);
+        assert_eq!(file.value("SP"), None);
+    }
+
+    #[test]
+    fn m_profile_stack_and_status() {
+        let file = RegisterFile::read(
+            &device(&[
+                ("APSR", None, &[0, 0, 0, 0x60]),
+                ("IPSR", None, &[]),
+                ("EPSR", None, &[0, 0, 0, 1]),
+                ("CONTROL", None, &[2]),
+                ("MSP", None, &[4]),
+                ("PSP", None, &[8]),
+            ]),
+            Architecture::MProfile,
+        );
+        assert_eq!(file.value("xPSR"), Some(0x6100_0000));
+        assert_eq!(file.value("R13"), Some(8));
+    }
+
+    #[test]
+    fn absurd_sizes_are_left_out() {
+        let file = RegisterFile::read(
+            &device(&[("HUGE", Some(u32::MAX), &[1]), ("ODD", Some(20), &[1])]),
+            Architecture::AArch64,
+        );
+        assert_eq!(file.others().collect::<Vec<_>>(), [("ODD", 4)]);
+        assert_eq!(file.notes().len(), 1);
+    }
+}
