@@ -15,14 +15,17 @@
 //! | [`element`] | what packets mean: the elements that all protocols share |
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
+//! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`report`] | listings and exports |
 
 pub mod arch;
 pub mod decode;
 pub mod element;
+pub mod etmv3;
 pub mod formatter;
 pub mod protocol;
+pub mod ptm;
 pub mod quantity;
 pub mod report;
 pub mod snapshot;

@@ -1,0 +1,94 @@
+//! The registers that tell how a trace macrocell was set up. ETMv3 and PTM share their numbers
+//! and most of their fields; [`super::config`] and [`crate::ptm::config`] say what they mean.
+//!
+//! ARM IHI 0014Q and ARM IHI 0035B, both chapter 3 "Programmer's Model". Knows no files.
+
+use crate::quantity::TraceId;
+
+/// The values of the registers that the decoders need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    /// ETMCR, 0x000: Main Control Register.
+    pub etmcr: u32,
+    /// ETMCCER, 0x07A: Configuration Code Extension Register.
+    pub etmccer: u32,
+    /// ETMIDR, 0x079: ID Register.
+    pub etmidr: u32,
+    /// ETMTRACEIDR, 0x080: CoreSight Trace ID Register.
+    pub etmtraceidr: u32,
+}
+
+impl Registers {
+    const fn control(self, bit: u32) -> bool {
+        self.etmcr >> bit & 1 == 1
+    }
+
+    pub(crate) const fn extension(self, bit: u32) -> bool {
+        self.etmccer >> bit & 1 == 1
+    }
+
+    /// ETMIDR \[7:4\]: X of ETMv3.X or PFTv1.X.
+    pub const fn minor_version(self) -> u8 {
+        (self.etmidr >> 4 & 0xf) as u8
+    }
+
+    /// ETMIDR \[20\]: the alternative encoding of branch addresses (ETMv3.4 and later).
+    pub const fn alternative_branches(self) -> bool {
+        self.etmidr >> 20 & 1 == 1
+    }
+
+    /// ETMTRACEIDR \[6:0\].
+    pub const fn trace_id(self) -> TraceId {
+        TraceId((self.etmtraceidr & 0x7f) as u8)
+    }
+
+    /// ETMCR \[15:14\]: bytes of the context ID that are traced: 0, 1, 2 or 4.
+    pub const fn context_id_bytes(self) -> u8 {
+        [0, 1, 2, 4][(self.etmcr >> 14 & 3) as usize]
+    }
+
+    /// ETMCR \[1\]: coprocessor register transfers are traced.
+    pub const fn coprocessor_transfers(self) -> bool {
+        self.control(1)
+    }
+
+    /// ETMCR \[2\]: data values are traced.
+    pub const fn data_values(self) -> bool {
+        self.control(2)
+    }
+
+    /// ETMCR \[3\]: data addresses are traced.
+    pub const fn data_addresses(self) -> bool {
+        self.control(3)
+    }
+
+    /// ETMCR \[8\]: branch output, branch broadcasting: direct branches have addresses too.
+    pub const fn branch_broadcast(self) -> bool {
+        self.control(8)
+    }
+
+    /// ETMCR \[12\]: cycle-accurate tracing.
+    pub const fn cycle_accurate(self) -> bool {
+        self.control(12)
+    }
+
+    /// ETMCR \[20\]: instructions are not traced.
+    pub const fn data_only(self) -> bool {
+        self.control(20)
+    }
+
+    /// ETMCR \[28\]: timestamps are traced.
+    pub const fn timestamps(self) -> bool {
+        self.control(28)
+    }
+
+    /// ETMCR \[29\]: PTM: the return stack is used.
+    pub const fn return_stack(self) -> bool {
+        self.control(29)
+    }
+
+    /// ETMCR \[30\]: the VMID is traced.
+    pub const fn vmid(self) -> bool {
+        self.control(30)
+    }
+}

@@ -1,0 +1,108 @@
+//! The value of a timestamp packet, the same in ETMv3.5 and PTM.
+//!
+//! ARM IHI 0014Q 7.7.4 and ARM IHI 0035B 4.5.9 "Timestamp packet". Knows no headers.
+
+/// How the timestamps of a source are encoded (ETMCCER \[29:28\]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Encoding {
+    /// 64 bits instead of 48.
+    pub wide: bool,
+    /// Gray code instead of natural binary.
+    pub gray: bool,
+}
+
+impl Encoding {
+    /// The most bytes that a value has.
+    pub const fn max_bytes(self) -> usize {
+        if self.wide { 9 } else { 7 }
+    }
+}
+
+/// Takes the values in turn: a packet gives only the bits up to the highest that changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timestamps {
+    /// As traced, before Gray decoding.
+    traced: u64,
+}
+
+impl Timestamps {
+    /// The value at the begin of `bytes`, and how many bytes it has; `None` if it is cut.
+    #[inline]
+    pub fn next(&mut self, bytes: &[u8], encoding: Encoding) -> Option<(u64, usize)> {
+        let max = encoding.max_bytes();
+        let (mut value, mut bits) = (0u64, 0u32);
+        for (i, &byte) in bytes.iter().take(max).enumerate() {
+            let (kept, width) = match (i + 1 == max, encoding.wide) {
+                (false, _) => (byte & 0x7f, 7),
+                (true, true) => (byte, 8),
+                (true, false) => (byte & 0x3f, 6),
+            };
+            value |= u64::from(kept) << bits;
+            bits += width;
+            if byte & 0x80 == 0 || i + 1 == max {
+                let told = u64::MAX >> (64 - bits);
+                self.traced = self.traced & !told | value;
+                let value = if encoding.gray {
+                    from_gray(self.traced)
+                } else {
+                    self.traced
+                };
+                return Some((value, i + 1));
+            }
+        }
+        None
+    }
+}
+
+/// ARM IHI 0014Q 7.7.3: bit n is the parity of the traced bits n and above.
+fn from_gray(mut value: u64) -> u64 {
+    let mut shift = 1;
+    while shift < 64 {
+        value ^= value >> shift;
+        shift *= 2;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_not_told_are_kept() {
+        let mut stamps = Timestamps::default();
+        let narrow = Encoding::default();
+        assert_eq!(
+            stamps.next(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f], narrow),
+            Some((0xffff_ffff_ffff, 7))
+        );
+        assert_eq!(
+            stamps.next(&[0x81, 0x02, 0x55], narrow),
+            Some((0xffff_ffff_c101, 2))
+        );
+        assert_eq!(stamps.next(&[0x80, 0x80], narrow), None);
+    }
+
+    #[test]
+    fn the_last_byte_has_no_continuation_bit() {
+        let mut stamps = Timestamps::default();
+        let wide = Encoding {
+            wide: true,
+            gray: false,
+        };
+        let bytes = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0xff, 0x01];
+        assert_eq!(stamps.next(&bytes, wide), Some((0xff00_0000_0000_0000, 9)));
+    }
+
+    #[test]
+    fn gray_codes_are_undone_over_the_whole_value() {
+        let mut stamps = Timestamps::default();
+        let gray = Encoding {
+            wide: false,
+            gray: true,
+        };
+        // 0b1000 is 0b1100 in Gray code, 0b1001 is 0b1101.
+        assert_eq!(stamps.next(&[0b1100], gray), Some((8, 1)));
+        assert_eq!(stamps.next(&[0b1101], gray), Some((9, 1)));
+    }
+}

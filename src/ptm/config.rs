@@ -1,0 +1,97 @@
+//! How a PTM was set up: values of its registers → what the decoders must know.
+
+use crate::etmv3::registers::Registers;
+use crate::etmv3::timestamp::Encoding;
+use crate::quantity::TraceId;
+
+/// The configuration of one PTM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// CoreSight trace ID.
+    pub trace_id: TraceId,
+    /// X of PFTv1.X.
+    pub minor_version: u8,
+    /// Bytes of a context ID: 0, 1, 2 or 4.
+    pub context_id_bytes: u8,
+    /// Each atom is a packet of its own with a cycle count.
+    pub cycle_accurate: bool,
+    /// How timestamps are encoded.
+    pub timestamp: Encoding,
+    /// An E atom on an indirect branch takes its target from the return stack.
+    pub return_stack: bool,
+    /// Direct branches that are taken have a branch address packet too.
+    pub branch_broadcast: bool,
+    /// DMB and DSB are waypoints.
+    pub barriers_are_waypoints: bool,
+}
+
+impl Config {
+    /// ETMIDR where it is not known: PFTv1.1.
+    pub const DEFAULT_ETMIDR: u32 = 0x4100_f310;
+
+    /// From the values of the registers (ARM IHI 0035B 3.16).
+    pub const fn new(registers: Registers) -> Self {
+        // ETMCCER [29:26] are reserved in PFTv1.0, whose timestamps are 48 bits.
+        let v1_1 = registers.minor_version() >= 1;
+        Self {
+            trace_id: registers.trace_id(),
+            minor_version: registers.minor_version(),
+            context_id_bytes: registers.context_id_bytes(),
+            cycle_accurate: registers.cycle_accurate(),
+            timestamp: Encoding {
+                wide: v1_1 && registers.extension(29),
+                gray: v1_1 && registers.etmccer != 0 && !registers.extension(28),
+            },
+            return_stack: registers.return_stack() && registers.extension(23),
+            branch_broadcast: registers.branch_broadcast(),
+            barriers_are_waypoints: registers.extension(24),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cortex_a15_with_its_return_stack() {
+        let config = Config::new(Registers {
+            etmcr: 0x2000_0400,
+            etmccer: 0x34c0_1ac2,
+            etmidr: 0x411c_f312,
+            etmtraceidr: 2,
+        });
+        assert_eq!(config.trace_id, TraceId(2));
+        assert_eq!(config.minor_version, 1);
+        assert!(config.return_stack && !config.cycle_accurate && !config.barriers_are_waypoints);
+        assert_eq!(
+            config.timestamp,
+            Encoding {
+                wide: true,
+                gray: false
+            }
+        );
+    }
+
+    #[test]
+    fn bits_reserved_in_1_0_are_ignored() {
+        let mut registers = Registers {
+            etmcr: 0x1000_f000,
+            etmccer: 0x20c0_18ea,
+            etmidr: 0x411c_f300,
+            etmtraceidr: 0x90,
+        };
+        let config = Config::new(registers);
+        assert_eq!(config.timestamp, Encoding::default());
+        assert_eq!(config.context_id_bytes, 4);
+        assert_eq!(config.trace_id, TraceId(0x10));
+        registers.etmidr = 0x411c_f310;
+        assert_eq!(
+            Config::new(registers).timestamp,
+            Encoding {
+                wide: true,
+                gray: true
+            }
+        );
+    }
+}

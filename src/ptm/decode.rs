@@ -1,0 +1,362 @@
+//! Bytes → PFT packets (ARM IHI 0035B 4.5).
+//!
+//! Remembers what packets leave out: the address and instruction set of the packet before, the
+//! upper bits of the timestamp.
+
+use super::config::Config;
+use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timestamp};
+use crate::element::{Atoms, TraceOnReason};
+use crate::etmv3::sync::{self, Unsynchronised, Zeros};
+use crate::etmv3::timestamp::Timestamps;
+use crate::protocol::PacketDecoder;
+use crate::quantity::Isa;
+
+/// Splits the bytes of one PTM into packets.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    config: Config,
+    synchronised: bool,
+    address: u32,
+    isa: Isa,
+    /// The last AltISA bit: Thumb means ThumbEE.
+    alternative: bool,
+    timestamps: Timestamps,
+}
+
+/// The atoms that a header holds outside cycle-accurate mode: bit 7 is one, the highest one
+/// below it marks their number; N is a one, the oldest is on the left.
+const ATOMS: [Atoms; 128] = {
+    let mut table = [Atoms { bits: 0, count: 0 }; 128];
+    let mut header = 0;
+    while header < 128 {
+        let mut count = 5;
+        while count > 0 && header >> (count + 1) == 0 {
+            count -= 1;
+        }
+        let mut i = 0;
+        while i < count {
+            if header >> (count - i) & 1 == 0 {
+                table[header].bits |= 1 << i;
+            }
+            i += 1;
+        }
+        table[header].count = count as u8;
+        header += 1;
+    }
+    table
+};
+
+/// The cycle count at the begin of `bytes`, and how many bytes it has: 1 to 5. Bits \[5:2\] of
+/// the first are the low ones, bit 6 says whether more follow.
+#[inline]
+fn cycle_count(bytes: &[u8]) -> Option<(u32, usize)> {
+    let first = *bytes.first()?;
+    let mut value = u32::from(first >> 2 & 0xf);
+    if first & 0x40 == 0 {
+        return Some((value, 1));
+    }
+    let mut shift = 4;
+    for (i, &byte) in bytes.iter().enumerate().skip(1).take(4) {
+        value |= u32::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 == 0 || i == 4 {
+            return Some((value, i + 1));
+        }
+    }
+    None
+}
+
+/// A little-endian value of 0 to 4 bytes.
+#[inline]
+fn little_endian(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, &byte| value << 8 | u32::from(byte))
+}
+
+/// The address bytes of a branch address or waypoint update packet.
+struct AddressBytes {
+    /// The bits told, without the fifth byte.
+    value: u32,
+    /// How many those are.
+    bits: u8,
+    /// The fifth byte.
+    fifth: Option<u8>,
+    /// Bit 6 of the last byte: exception information follows.
+    more: bool,
+    /// How many bytes there are.
+    length: usize,
+}
+
+impl AddressBytes {
+    #[inline]
+    fn new(bytes: &[u8]) -> Option<Self> {
+        let first = *bytes.first()?;
+        let mut address = Self {
+            value: u32::from(first >> 1 & 0x3f),
+            bits: 6,
+            fifth: None,
+            more: false,
+            length: 1,
+        };
+        if first & 0x80 == 0 {
+            return Some(address);
+        }
+        for &byte in bytes.iter().skip(1).take(3) {
+            address.length += 1;
+            if byte & 0x80 == 0 {
+                address.value |= u32::from(byte & 0x3f) << address.bits;
+                address.bits += 6;
+                address.more = byte & 0x40 != 0;
+                return Some(address);
+            }
+            address.value |= u32::from(byte & 0x7f) << address.bits;
+            address.bits += 7;
+        }
+        let fifth = *bytes.get(4)?;
+        address.length = 5;
+        address.more = fifth & 0x40 != 0;
+        address.fifth = Some(fifth);
+        Some(address)
+    }
+}
+
+impl Decoder {
+    /// A decoder at the begin of a trace.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            synchronised: false,
+            address: 0,
+            isa: Isa::A32,
+            alternative: false,
+            timestamps: Timestamps::default(),
+        }
+    }
+
+    /// Completes an address, with the instruction set and alignment it has (figures 4.5 to 4.7).
+    #[inline]
+    fn complete(&mut self, bytes: &AddressBytes) -> PartAddress {
+        if let Some(fifth) = bytes.fifth {
+            self.isa = match fifth {
+                _ if fifth & 0x20 != 0 => Isa::Jazelle,
+                _ if fifth & 0x10 != 0 => Isa::T32,
+                _ => Isa::A32,
+            };
+        }
+        self.isa = match self.isa {
+            Isa::T32 | Isa::ThumbEe if self.alternative => Isa::ThumbEe,
+            Isa::T32 | Isa::ThumbEe => Isa::T32,
+            other => other,
+        };
+        let (shift, width) = match self.isa {
+            Isa::A64 | Isa::A32 => (2, 3),
+            Isa::T32 | Isa::ThumbEe => (1, 4),
+            Isa::Jazelle => (0, 5),
+        };
+        let (mut value, mut bits) = (bytes.value, bytes.bits);
+        if let Some(fifth) = bytes.fifth {
+            value |= u32::from(fifth & ((1 << width) - 1)) << bits;
+            bits += width;
+        }
+        let value = value << shift;
+        let bits = bits + shift;
+        let told = u32::MAX >> (32 - bits);
+        self.address = self.address & !told | value;
+        PartAddress {
+            value: self.address,
+            bits,
+            isa: self.isa,
+        }
+    }
+
+    #[inline]
+    fn branch(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let address = AddressBytes::new(bytes)?;
+        let mut length = address.length;
+        let mut information = None;
+        let mut alternative = self.alternative;
+        if address.more {
+            let first = *bytes.get(length)?;
+            length += 1;
+            alternative = first & 0x40 != 0;
+            let mut exception = u16::from(first >> 1 & 0xf);
+            let mut hyp = None;
+            if first & 0x80 != 0 {
+                let second = *bytes.get(length)?;
+                length += 1;
+                exception |= u16::from(second & 0x1f) << 4;
+                hyp = Some(second & 0x20 != 0);
+            }
+            information = Some(Information {
+                exception,
+                non_secure: first & 1 != 0,
+                hyp,
+            });
+        }
+        let mut cycles = None;
+        if self.config.cycle_accurate {
+            let (count, used) = cycle_count(&bytes[length..])?;
+            cycles = Some(count);
+            length += used;
+        }
+        self.alternative = alternative;
+        let branch = Branch {
+            address: self.complete(&address),
+            information,
+            cycles,
+        };
+        Some((Packet::Branch(branch), length))
+    }
+
+    fn waypoint_update(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let address = AddressBytes::new(&bytes[1..])?;
+        let mut length = 1 + address.length;
+        // Only a fifth address byte is followed by an information byte: AltISA (figure 4.36).
+        if address.fifth.is_some() && address.more {
+            self.alternative = *bytes.get(length)? & 0x40 != 0;
+            length += 1;
+        }
+        let address = self.complete(&address);
+        Some((Packet::WaypointUpdate { address }, length))
+    }
+
+    fn i_sync(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let address = little_endian(bytes.get(1..5)?);
+        let information = *bytes.get(5)?;
+        let mut length = 6;
+        let reason = match information >> 5 & 3 {
+            0 => None,
+            1 => Some(TraceOnReason::BeginOrFilter),
+            2 => Some(TraceOnReason::Overflow),
+            _ => Some(TraceOnReason::DebugRestart),
+        };
+        let mut cycles = None;
+        if self.config.cycle_accurate && reason.is_some() {
+            let (count, used) = cycle_count(&bytes[length..])?;
+            cycles = Some(count);
+            length += used;
+        }
+        let mut context_id = None;
+        let size = usize::from(self.config.context_id_bytes);
+        if size > 0 {
+            context_id = Some(little_endian(bytes.get(length..length + size)?));
+            length += size;
+        }
+        self.alternative = information & 4 != 0;
+        self.isa = match (address & 1 != 0, self.alternative) {
+            (false, _) => Isa::A32,
+            (true, false) => Isa::T32,
+            (true, true) => Isa::ThumbEe,
+        };
+        self.address = address & !1;
+        let sync = ISync {
+            address: self.address,
+            isa: self.isa,
+            reason,
+            non_secure: information & 8 != 0,
+            hyp: information & 2 != 0,
+            context_id,
+            cycles,
+        };
+        Some((Packet::ISync(sync), length))
+    }
+
+    fn timestamp(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let mut timestamps = self.timestamps;
+        let (value, used) = timestamps.next(&bytes[1..], self.config.timestamp)?;
+        let mut length = 1 + used;
+        let mut cycles = None;
+        if self.config.cycle_accurate {
+            let (count, used) = cycle_count(&bytes[length..])?;
+            cycles = Some(count);
+            length += used;
+        }
+        self.timestamps = timestamps;
+        let stamp = Timestamp {
+            value,
+            frequency_changed: bytes[0] & 4 != 0,
+            cycles,
+        };
+        Some((Packet::Timestamp(stamp), length))
+    }
+
+    fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        match sync::search(bytes) {
+            Unsynchronised::Sync(length) => {
+                self.synchronised = true;
+                Some((Packet::ASync { resumes: true }, length))
+            }
+            Unsynchronised::Skip(count) => Some((Packet::NotSync, count)),
+            Unsynchronised::Cut => None,
+        }
+    }
+
+    fn reserved(&mut self) -> Option<(Packet, usize)> {
+        self.synchronised = false;
+        Some((Packet::Reserved, 1))
+    }
+}
+
+impl PacketDecoder for Decoder {
+    type Packet = Packet;
+
+    #[inline]
+    fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let header = *bytes.first()?;
+        if !self.synchronised {
+            return self.search(bytes);
+        }
+        if header & 1 == 1 {
+            return self.branch(bytes);
+        }
+        if header & 0x80 != 0 {
+            if self.config.cycle_accurate {
+                let (cycles, length) = cycle_count(bytes)?;
+                let taken = header & 2 == 0;
+                return Some((Packet::TimedAtom { taken, cycles }, length));
+            }
+            let atoms = ATOMS[usize::from(header & 0x7f)];
+            if atoms.count == 0 {
+                return self.reserved();
+            }
+            return Some((Packet::Atoms(atoms), 1));
+        }
+        match header {
+            0x00 => match sync::zeros(bytes) {
+                Zeros::Sync(length) => Some((Packet::ASync { resumes: false }, length)),
+                Zeros::Other(count) => {
+                    self.synchronised = false;
+                    Some((Packet::BadSequence, count))
+                }
+                Zeros::Cut => None,
+            },
+            0x08 => self.i_sync(bytes),
+            0x0c => Some((Packet::Trigger, 1)),
+            0x3c => Some((Packet::Vmid(*bytes.get(1)?), 2)),
+            0x42 | 0x46 => self.timestamp(bytes),
+            0x66 => Some((Packet::Ignore, 1)),
+            0x6e => {
+                let length = 1 + usize::from(self.config.context_id_bytes);
+                let id = little_endian(bytes.get(1..length)?);
+                Some((Packet::ContextId(id), length))
+            }
+            0x72 => self.waypoint_update(bytes),
+            0x76 => Some((Packet::ExceptionReturn, 1)),
+            _ => self.reserved(),
+        }
+    }
+
+    fn finish(&mut self, _bytes: &[u8]) -> Packet {
+        if self.synchronised {
+            Packet::Incomplete
+        } else {
+            Packet::NotSync
+        }
+    }
+
+    fn lost(&mut self) {
+        self.synchronised = false;
+    }
+}

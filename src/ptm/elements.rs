@@ -1,0 +1,231 @@
+//! PFT packets → elements.
+//!
+//! A branch address packet without an exception implies an E atom before it (ARM IHI 0035B
+//! 4.5.4). What an exception returns to is where the waypoint before it led: the flow's part.
+
+use super::packet::{Branch, ISync, Packet, exception_name};
+use crate::element::{
+    Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
+};
+use crate::protocol::ElementDecoder;
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing was seen.
+    Start,
+    /// The next A-sync is waited for.
+    ASync,
+    /// The next I-sync is waited for.
+    ISync,
+    /// Everything is known.
+    Decoding,
+}
+
+/// Turns the packets of one PTM into elements.
+#[derive(Clone, Debug)]
+pub struct Elements {
+    state: State,
+    /// No I-sync was seen since decoding was lost.
+    restart: bool,
+    /// The instruction set that a packet told last.
+    isa: Option<Isa>,
+    context: Context,
+}
+
+impl Default for Elements {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Elements {
+    /// A decoder at the begin of a trace.
+    pub fn new() -> Self {
+        Self {
+            state: State::Start,
+            restart: true,
+            isa: None,
+            context: Context {
+                is_64bit: Some(false),
+                ..Context::default()
+            },
+        }
+    }
+
+    fn lost(&mut self) {
+        self.state = State::ASync;
+        self.restart = true;
+    }
+
+    /// Takes the state that a packet tells; says whether it changed.
+    fn update(&mut self, non_secure: bool, hyp: Option<bool>) -> bool {
+        let before = self.context;
+        self.context.security = Some(if non_secure {
+            Security::NonSecure
+        } else {
+            Security::Secure
+        });
+        if let Some(hyp) = hyp {
+            self.context.el = hyp.then_some(ExceptionLevel(2));
+        }
+        before != self.context
+    }
+
+    fn context(&mut self, at: BufferOffset, isa: Isa, out: &mut impl ElementSink) {
+        self.context.isa = isa;
+        out.mark(at, Mark::Context(self.context));
+    }
+
+    fn i_sync(&mut self, at: BufferOffset, sync: &ISync, out: &mut impl ElementSink) {
+        let first = std::mem::replace(&mut self.restart, false);
+        if first || sync.reason.is_some() {
+            let reason = sync.reason.unwrap_or(TraceOnReason::BeginOrFilter);
+            out.mark(at, Mark::TraceOn(reason));
+        }
+        if let Some(cycles) = sync.cycles {
+            out.mark(at, Mark::Cycles(cycles));
+        }
+        let mut tell = (first || sync.reason.is_some())
+            && (self.isa != Some(sync.isa) || sync.context_id.is_some());
+        tell |= self.update(sync.non_secure, Some(sync.hyp));
+        if sync.context_id.is_some() {
+            tell |= self.context.context_id != sync.context_id;
+            self.context.context_id = sync.context_id;
+        }
+        self.isa = Some(sync.isa);
+        if tell {
+            self.context(at, sync.isa, out);
+        }
+        out.element(
+            at,
+            Element::Address {
+                address: Address(sync.address.into()),
+                isa: sync.isa,
+            },
+        );
+    }
+
+    fn branch(&mut self, at: BufferOffset, branch: &Branch, out: &mut impl ElementSink) {
+        match branch.information {
+            Some(information) if information.exception != 0 => {
+                out.element(
+                    at,
+                    Element::Exception(Exception {
+                        number: information.exception,
+                        name: exception_name(information.exception),
+                        return_address: None,
+                    }),
+                );
+                if let Some(cycles) = branch.cycles {
+                    out.mark(at, Mark::Cycles(cycles));
+                }
+            }
+            _ => out.element(
+                at,
+                match branch.cycles {
+                    Some(cycles) => Element::TimedAtom {
+                        taken: true,
+                        cycles,
+                    },
+                    None => Element::WaypointAtoms(Atoms { bits: 1, count: 1 }),
+                },
+            ),
+        }
+        let isa = branch.address.isa;
+        self.isa = Some(isa);
+        if let Some(information) = branch.information
+            && self.update(information.non_secure, information.hyp)
+        {
+            self.context(at, isa, out);
+        }
+        out.element(
+            at,
+            Element::Address {
+                address: Address(branch.address.value.into()),
+                isa,
+            },
+        );
+    }
+
+    #[inline]
+    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        match *packet {
+            Packet::Atoms(atoms) => out.element(at, Element::WaypointAtoms(atoms)),
+            Packet::TimedAtom { taken, cycles } => {
+                out.element(at, Element::TimedAtom { taken, cycles });
+            }
+            Packet::Branch(ref branch) => self.branch(at, branch, out),
+            Packet::ISync(ref sync) => self.i_sync(at, sync, out),
+            Packet::WaypointUpdate { address } => {
+                self.isa = Some(address.isa);
+                out.element(
+                    at,
+                    Element::RunTo {
+                        end: Address(address.value.into()),
+                        inclusive: true,
+                    },
+                );
+            }
+            Packet::Trigger => out.mark(at, Mark::Trigger),
+            Packet::ContextId(id) => {
+                if self.context.context_id.replace(id) != Some(id) {
+                    self.context(at, self.isa.unwrap_or_default(), out);
+                }
+            }
+            Packet::Vmid(vmid) => {
+                let vmid = u32::from(vmid);
+                if self.context.vmid.replace(vmid) != Some(vmid) {
+                    self.context(at, self.isa.unwrap_or_default(), out);
+                }
+            }
+            Packet::Timestamp(stamp) => {
+                out.mark(at, Mark::Timestamp(stamp.value));
+                if let Some(cycles) = stamp.cycles {
+                    out.mark(at, Mark::Cycles(cycles));
+                }
+            }
+            Packet::ExceptionReturn => out.mark(at, Mark::ExceptionReturn),
+            Packet::ASync { resumes: false } | Packet::Ignore | Packet::Incomplete => {}
+            Packet::ASync { resumes: true } => {
+                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
+                self.lost();
+                self.state = State::ISync;
+            }
+            Packet::NotSync | Packet::Reserved | Packet::BadSequence => {
+                out.mark(at, Mark::NoSync(NoSyncReason::BadPacket));
+                self.lost();
+            }
+        }
+    }
+}
+
+impl ElementDecoder for Elements {
+    type Packet = Packet;
+
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.state == State::Decoding {
+            return self.decode(at, packet, out);
+        }
+        if self.state == State::Start {
+            out.mark(at, Mark::NoSync(NoSyncReason::Start));
+            self.state = State::ASync;
+        }
+        match (self.state, packet) {
+            (_, Packet::ASync { .. }) => self.state = State::ISync,
+            (State::ISync, Packet::ISync(sync)) => {
+                self.state = State::Decoding;
+                self.i_sync(at, sync, out);
+            }
+            (_, Packet::NotSync | Packet::Reserved | Packet::BadSequence) => {
+                self.state = State::ASync;
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        out.mark(at, Mark::End);
+    }
+}

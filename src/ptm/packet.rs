@@ -1,0 +1,226 @@
+//! The packets of PFT (ARM IHI 0035B 4.5).
+
+use crate::element::{Atoms, TraceOnReason};
+use crate::protocol::{Describe, Field};
+use crate::quantity::Isa;
+
+/// One packet. Addresses are whole: the bits that a packet leaves out are those of the address
+/// before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// Bytes before the first A-sync, or after bytes that no encoder writes.
+    NotSync,
+    /// Alignment synchronisation (4.5.1).
+    ASync {
+        /// Packets begin here: the bytes before were not synchronised, or lost.
+        resumes: bool,
+    },
+    /// Instruction synchronisation (4.5.2).
+    ISync(ISync),
+    /// Atoms (4.5.3).
+    Atoms(Atoms),
+    /// One atom with its cycle count, in cycle-accurate mode (4.5.3).
+    TimedAtom {
+        /// E or N.
+        taken: bool,
+        /// Cycles since the last count.
+        cycles: u32,
+    },
+    /// Branch address (4.5.4).
+    Branch(Branch),
+    /// Waypoint update (4.5.5): execution reached the instruction at this address.
+    WaypointUpdate {
+        /// The last instruction executed.
+        address: PartAddress,
+    },
+    /// The trigger event (4.5.6).
+    Trigger,
+    /// Context ID (4.5.7).
+    ContextId(u32),
+    /// VMID (4.5.8).
+    Vmid(u8),
+    /// Timestamp (4.5.9).
+    Timestamp(Timestamp),
+    /// An exception return was executed (4.5.10).
+    ExceptionReturn,
+    /// Padding (4.5.11).
+    Ignore,
+    /// A header that the specification reserves.
+    Reserved,
+    /// Zeros that begin no A-sync.
+    BadSequence,
+    /// A packet cut by the end of the trace, or by lost bytes.
+    Incomplete,
+}
+
+/// An address and how much of it the packet told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartAddress {
+    /// The whole address.
+    pub value: u32,
+    /// Its low bits that the packet told, 6 to 32.
+    pub bits: u8,
+    /// The instruction set at the address.
+    pub isa: Isa,
+}
+
+/// Instruction synchronisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ISync {
+    /// The next instruction.
+    pub address: u32,
+    /// Its instruction set.
+    pub isa: Isa,
+    /// Why tracing begins here; `None`: periodic synchronisation.
+    pub reason: Option<TraceOnReason>,
+    /// Non-secure state.
+    pub non_secure: bool,
+    /// Hyp mode.
+    pub hyp: bool,
+    /// Context ID, where it is traced.
+    pub context_id: Option<u32>,
+    /// Cycles since the last count, in cycle-accurate mode.
+    pub cycles: Option<u32>,
+}
+
+/// A branch was taken, or an exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The target.
+    pub address: PartAddress,
+    /// The exception information bytes.
+    pub information: Option<Information>,
+    /// Cycles since the last count, in cycle-accurate mode.
+    pub cycles: Option<u32>,
+}
+
+/// The exception information bytes of a branch address packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Information {
+    /// Number of the exception; 0: none, a branch that changes the state.
+    pub exception: u16,
+    /// Non-secure state.
+    pub non_secure: bool,
+    /// Hyp mode, if there is a second byte.
+    pub hyp: Option<bool>,
+}
+
+/// A timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamp {
+    /// The whole value, in natural binary.
+    pub value: u64,
+    /// The clock frequency changed since the timestamp before.
+    pub frequency_changed: bool,
+    /// Cycles since the last count, in cycle-accurate mode.
+    pub cycles: Option<u32>,
+}
+
+/// The name of an exception (ARM IHI 0035B 4.5.4, ARMv7-A).
+pub const fn exception_name(number: u16) -> &'static str {
+    match number {
+        0 => "None",
+        1 => "Debug halt",
+        2 => "SMC",
+        3 => "Hyp",
+        4 => "Asynchronous data abort",
+        5 => "ThumbEE check",
+        8 => "Reset",
+        9 => "Undefined",
+        10 => "SVC",
+        11 => "Prefetch abort",
+        12 => "Synchronous data abort",
+        13 => "Generic",
+        14 => "IRQ",
+        15 => "FIQ",
+        _ => "Reserved",
+    }
+}
+
+impl Describe for Packet {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::NotSync => "not_sync",
+            Self::ASync { .. } => "async",
+            Self::ISync(_) => "i_sync",
+            Self::Atoms(_) | Self::TimedAtom { .. } => "atom",
+            Self::Branch(_) => "branch_address",
+            Self::WaypointUpdate { .. } => "waypoint_update",
+            Self::Trigger => "trigger",
+            Self::ContextId(_) => "context_id",
+            Self::Vmid(_) => "vmid",
+            Self::Timestamp(_) => "timestamp",
+            Self::ExceptionReturn => "exception_return",
+            Self::Ignore => "ignore",
+            Self::Reserved => "reserved",
+            Self::BadSequence => "bad_sequence",
+            Self::Incomplete => "incomplete",
+        }
+    }
+
+    fn fields(&self, each: &mut dyn FnMut(&'static str, Field)) {
+        match *self {
+            Self::NotSync
+            | Self::ASync { .. }
+            | Self::Trigger
+            | Self::ExceptionReturn
+            | Self::Ignore
+            | Self::Reserved
+            | Self::BadSequence
+            | Self::Incomplete => {}
+            Self::ISync(sync) => {
+                each("address", Field::Hex(sync.address.into()));
+                each("isa", Field::Name(sync.isa.name()));
+                let reason = sync.reason.map_or("periodic", TraceOnReason::name);
+                each("reason", Field::Name(reason));
+                each("non_secure", Field::Flag(sync.non_secure));
+                each("hyp", Field::Flag(sync.hyp));
+                if let Some(id) = sync.context_id {
+                    each("context_id", Field::Hex(id.into()));
+                }
+                cycles(sync.cycles, each);
+            }
+            Self::Atoms(atoms) => each("atoms", Field::Atoms(atoms)),
+            Self::TimedAtom { taken, cycles } => {
+                let bits = u32::from(taken);
+                each("atoms", Field::Atoms(Atoms { bits, count: 1 }));
+                each("cycles", Field::Count(cycles.into()));
+            }
+            Self::Branch(branch) => {
+                part_address(branch.address, each);
+                if let Some(information) = branch.information {
+                    each("exception", Field::Count(information.exception.into()));
+                    each(
+                        "exception_name",
+                        Field::Name(exception_name(information.exception)),
+                    );
+                    each("non_secure", Field::Flag(information.non_secure));
+                    if let Some(hyp) = information.hyp {
+                        each("hyp", Field::Flag(hyp));
+                    }
+                }
+                cycles(branch.cycles, each);
+            }
+            Self::WaypointUpdate { address } => part_address(address, each),
+            Self::ContextId(id) => each("context_id", Field::Hex(id.into())),
+            Self::Vmid(vmid) => each("vmid", Field::Hex(vmid.into())),
+            Self::Timestamp(stamp) => {
+                each("value", Field::Hex(stamp.value));
+                each("frequency_changed", Field::Flag(stamp.frequency_changed));
+                cycles(stamp.cycles, each);
+            }
+        }
+    }
+}
+
+fn part_address(address: PartAddress, each: &mut dyn FnMut(&'static str, Field)) {
+    each("address", Field::Hex(address.value.into()));
+    each("address_bits", Field::Count(address.bits.into()));
+    each("isa", Field::Name(address.isa.name()));
+}
+
+fn cycles(cycles: Option<u32>, each: &mut dyn FnMut(&'static str, Field)) {
+    if let Some(cycles) = cycles {
+        each("cycles", Field::Count(cycles.into()));
+    }
+}
