@@ -29,6 +29,13 @@ pub enum Element {
         /// Cycles up to and with this waypoint.
         cycles: u32,
     },
+    /// One instruction atom of a cycle-accurate ETMv3 trace, with the cycles up to it.
+    TimedInstruction {
+        /// E (passed its condition) or N.
+        passed: bool,
+        /// Cycles since the atom before.
+        cycles: u32,
+    },
     /// Execution goes on here: the target of the indirect branch before it, or, after a
     /// discontinuity, where the trace begins.
     Address {
@@ -53,6 +60,9 @@ pub enum Element {
     /// An exception was taken. Execution ran in a straight line to `return_address` before it,
     /// if that is known and lies ahead of the current address.
     Exception(Exception),
+    /// PTM: an exception was taken whose preferred return address is where execution had come
+    /// to: the current address. (`return_address` is not set.)
+    ExceptionHere(Exception),
     /// The last traced instruction was not executed after all (ETMv3 "cancel").
     CancelInstruction,
     /// Everything that does not steer the flow.

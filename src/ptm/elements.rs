@@ -111,7 +111,7 @@ impl Elements {
             Some(information) if information.exception != 0 => {
                 out.element(
                     at,
-                    Element::Exception(Exception {
+                    Element::ExceptionHere(Exception {
                         number: information.exception,
                         name: exception_name(information.exception),
                         return_address: None,

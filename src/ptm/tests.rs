@@ -114,7 +114,7 @@ fn an_exception_implies_no_atom_and_changes_the_state() {
     assert_eq!(
         got[4..],
         [
-            Element::Exception(Exception {
+            Element::ExceptionHere(Exception {
                 number: 2,
                 name: "SMC",
                 return_address: None

@@ -94,8 +94,12 @@ impl<L: Lines> ElementSink for Branches<L> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         match element {
             Element::Address { address, .. } => self.line(at, Line::Branch(address)),
-            Element::Exception(exception) => self.line(at, Line::Exception(exception)),
-            Element::TimedAtom { cycles, .. } => self.count(cycles),
+            Element::Exception(exception) | Element::ExceptionHere(exception) => {
+                self.line(at, Line::Exception(exception));
+            }
+            Element::TimedAtom { cycles, .. } | Element::TimedInstruction { cycles, .. } => {
+                self.count(cycles);
+            }
             Element::Mark(Mark::Cycles(cycles)) => self.count(cycles),
             Element::Mark(
                 mark @ (Mark::Context(_)
