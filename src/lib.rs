@@ -18,6 +18,7 @@
 //! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`report`] | listings and exports |
+//! | [`tfile`] | GDB trace files ⇄ trace frames |
 
 pub mod arch;
 pub mod decode;
@@ -29,3 +30,4 @@ pub mod ptm;
 pub mod quantity;
 pub mod report;
 pub mod snapshot;
+pub mod tfile;

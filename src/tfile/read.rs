@@ -1,0 +1,450 @@
+//! Trace files: bytes → description and trace frames.
+//!
+//! Frames are walked, not loaded: the index holds one place for every [`STRIDE`] frames, made
+//! as far as somebody has asked.
+
+use super::MAGIC;
+use super::description::{Description, RegisterSizes};
+use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
+use std::sync::Mutex;
+
+/// Frames between two places of the index.
+const STRIDE: usize = 256;
+/// Tracepoint number and size, before a frame's data.
+const HEADER: usize = 6;
+/// Frames that are looked at to tell the byte order and the size of register blocks.
+const SAMPLE: usize = 64;
+
+/// The byte order of the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// Least significant byte first.
+    Little,
+    /// Most significant byte first.
+    Big,
+}
+
+impl ByteOrder {
+    /// The first two bytes.
+    pub fn u16(self, bytes: &[u8]) -> u16 {
+        match self {
+            Self::Little => LittleEndian::read_u16(bytes),
+            Self::Big => BigEndian::read_u16(bytes),
+        }
+    }
+
+    /// The first four bytes.
+    pub fn u32(self, bytes: &[u8]) -> u32 {
+        match self {
+            Self::Little => LittleEndian::read_u32(bytes),
+            Self::Big => BigEndian::read_u32(bytes),
+        }
+    }
+
+    /// The first eight bytes.
+    pub fn u64(self, bytes: &[u8]) -> u64 {
+        match self {
+            Self::Little => LittleEndian::read_u64(bytes),
+            Self::Big => BigEndian::read_u64(bytes),
+        }
+    }
+}
+
+/// Why bytes are no trace file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The first line is another.
+    #[error("line 1: expected \\x7fTRACE0, found {0:?}")]
+    Magic(String),
+    /// The description has no end.
+    #[error("line {0}: the description ends without an empty line")]
+    Unended(usize),
+    /// A frame does not fit the file.
+    #[error(
+        "trace frame {frame} at byte {at:#x}: its {size} bytes reach beyond the file's end ({left} left)"
+    )]
+    Cut {
+        /// Its number, from 0.
+        frame: usize,
+        /// Where it begins in the file.
+        at: usize,
+        /// Its size by its header.
+        size: usize,
+        /// What is left of the file.
+        left: usize,
+    },
+}
+
+/// A trace file.
+#[derive(Debug)]
+pub struct File<'a> {
+    bytes: &'a [u8],
+    description: Description,
+    order: ByteOrder,
+    first: usize,
+    notes: Vec<String>,
+    index: Mutex<Index>,
+}
+
+#[derive(Debug)]
+struct Index {
+    /// Where frame `n * STRIDE` begins.
+    places: Vec<usize>,
+    /// The number of frames, once the end was seen.
+    count: Option<usize>,
+}
+
+impl<'a> File<'a> {
+    /// Reads the description; frames are read when they are asked for. `target_order` is the
+    /// byte order where it is known; otherwise the frames tell it.
+    pub fn open(bytes: &'a [u8], target_order: Option<ByteOrder>) -> Result<Self, Error> {
+        if !bytes.starts_with(MAGIC) {
+            let line = bytes.split(|&b| b == b'\n').next().unwrap_or_default();
+            let line = &line[..line.len().min(20)];
+            return Err(Error::Magic(String::from_utf8_lossy(line).into_owned()));
+        }
+        let mut notes = Vec::new();
+        let mut description = Description::default();
+        let mut sizes = None;
+        let mut at = MAGIC.len();
+        let mut number = 1;
+        loop {
+            number += 1;
+            let rest = &bytes[at..];
+            let length = memchr::memchr(b'\n', rest).ok_or(Error::Unended(number))?;
+            at += length + 1;
+            if length == 0 {
+                break;
+            }
+            let line = String::from_utf8_lossy(&rest[..length]);
+            let line = line.trim_end_matches('\r');
+            let mut fault = |text| notes.push(format!("line {number}: {text}"));
+            if let Some(found) = description.line(line, &mut fault) {
+                if sizes.is_some() {
+                    fault("R: there is a line of its kind already; the last one counts".into());
+                }
+                sizes = Some(found);
+            }
+        }
+        let order = target_order.unwrap_or_else(|| likely_order(bytes, at));
+        let mut file = Self {
+            bytes,
+            description,
+            order,
+            first: at,
+            notes,
+            index: Mutex::new(Index {
+                places: vec![at],
+                count: None,
+            }),
+        };
+        file.choose_register_size(sizes);
+        Ok(file)
+    }
+
+    fn choose_register_size(&mut self, sizes: Option<RegisterSizes>) {
+        let Some(sizes) = sizes else {
+            self.notes.push(
+                "there is no R line: the size of register blocks is not known, GDB reads no such file"
+                    .to_owned(),
+            );
+            return;
+        };
+        let fits = |size: Option<u32>| {
+            size.map(|size| {
+                let misfits = self
+                    .walk(self.first)
+                    .map_while(Result::ok)
+                    .take(SAMPLE)
+                    .filter(|frame| !frame.fits(size))
+                    .count();
+                (misfits, size)
+            })
+        };
+        let (hex, decimal) = (fits(sizes.hex), fits(sizes.decimal));
+        self.description.register_bytes = match (hex, decimal) {
+            (Some((misfits, size)), Some((other, decimal))) if size != decimal => {
+                let (chosen, form) = if other < misfits {
+                    (decimal, "decimal, as GDB's manual says")
+                } else {
+                    (size, "hex, as GDB writes it")
+                };
+                self.notes.push(format!(
+                    "R is read as {form}: {chosen} bytes a register block"
+                ));
+                chosen
+            }
+            (Some((_, size)), _) | (None, Some((_, size))) => size,
+            (None, None) => 0,
+        };
+    }
+
+    /// What the description says.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The byte order of the frames.
+    pub fn order(&self) -> ByteOrder {
+        self.order
+    }
+
+    /// What was odd, each with its line.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// All trace frames from the first one.
+    pub fn frames(&self) -> Frames<'_, 'a> {
+        self.walk(self.first)
+    }
+
+    /// How many trace frames there are. Walks to the end the first time.
+    pub fn count(&self) -> usize {
+        self.locate(usize::MAX);
+        self.lock().count.unwrap_or(0)
+    }
+
+    /// Trace frame `number`, from 0.
+    pub fn frame(&self, number: usize) -> Option<Result<TraceFrame<'a>, Error>> {
+        let place = self.locate(number)?;
+        let mut frames = self.walk(place);
+        frames.number = number / STRIDE * STRIDE;
+        frames.nth(number % STRIDE)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Index> {
+        self.index
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The last place of the index at or before frame `number`, and none beyond the end.
+    fn locate(&self, number: usize) -> Option<usize> {
+        let mut index = self.lock();
+        while index.count.is_none() && index.places.len() <= number / STRIDE {
+            let known = (index.places.len() - 1) * STRIDE;
+            let mut frames = self.walk(*index.places.last()?);
+            let walked = frames
+                .by_ref()
+                .take_while(Result::is_ok)
+                .take(STRIDE)
+                .count();
+            if walked < STRIDE {
+                index.count = Some(known + walked);
+            } else {
+                index.places.push(frames.at);
+            }
+        }
+        if index.count.is_some_and(|count| number > count) {
+            return None;
+        }
+        index.places.get(number / STRIDE).copied()
+    }
+
+    fn walk(&self, at: usize) -> Frames<'_, 'a> {
+        Frames {
+            file: self,
+            at,
+            number: 0,
+            ended: false,
+        }
+    }
+}
+
+/// The byte order by which the first frames end where they should.
+fn likely_order(bytes: &[u8], first: usize) -> ByteOrder {
+    let whole = |order: ByteOrder| {
+        let mut at = first;
+        let mut frames = 0;
+        while frames < SAMPLE {
+            let rest = &bytes[at.min(bytes.len())..];
+            if rest.len() < 2 || order.u16(rest) == 0 {
+                return (true, frames);
+            }
+            if rest.len() < HEADER {
+                break;
+            }
+            let size = order.u32(&rest[2..]) as usize;
+            if size > rest.len() - HEADER {
+                break;
+            }
+            at += HEADER + size;
+            frames += 1;
+        }
+        (frames == SAMPLE, frames)
+    };
+    if whole(ByteOrder::Big) > whole(ByteOrder::Little) {
+        ByteOrder::Big
+    } else {
+        ByteOrder::Little
+    }
+}
+
+/// Walks trace frames. A frame that does not fit the file is the last item.
+#[derive(Clone, Debug)]
+pub struct Frames<'f, 'a> {
+    file: &'f File<'a>,
+    at: usize,
+    number: usize,
+    ended: bool,
+}
+
+impl<'a> Iterator for Frames<'_, 'a> {
+    type Item = Result<TraceFrame<'a>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let rest = &self.file.bytes[self.at..];
+        let order = self.file.order;
+        // GDB ends with 4 zero bytes, its manual with 2; a file may also just end.
+        if rest.len() < 2 || order.u16(rest) == 0 {
+            self.ended = true;
+            return None;
+        }
+        let size = rest
+            .get(2..HEADER)
+            .map_or(0, |size| order.u32(size) as usize);
+        let Some(data) = rest
+            .len()
+            .checked_sub(HEADER)
+            .filter(|&left| left >= size)
+            .map(|_| &rest[HEADER..HEADER + size])
+        else {
+            self.ended = true;
+            return Some(Err(Error::Cut {
+                frame: self.number,
+                at: self.at,
+                size,
+                left: rest.len().saturating_sub(HEADER),
+            }));
+        };
+        let frame = TraceFrame {
+            number: self.number,
+            tracepoint: order.u16(rest),
+            data,
+            order,
+            register_bytes: self.file.description.register_bytes as usize,
+        };
+        self.at += HEADER + size;
+        self.number += 1;
+        Some(Ok(frame))
+    }
+}
+
+/// One trace frame: what was collected at one hit of a tracepoint.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceFrame<'a> {
+    /// Its number in the file, from 0.
+    pub number: usize,
+    /// The tracepoint that was hit.
+    pub tracepoint: u16,
+    data: &'a [u8],
+    order: ByteOrder,
+    register_bytes: usize,
+}
+
+/// A block of a trace frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Block<'a> {
+    /// `R`: registers, as a reply to `g` without its hex.
+    Registers(&'a [u8]),
+    /// `M`: memory.
+    Memory {
+        /// Of the first byte.
+        address: u64,
+        /// Up to 65535.
+        bytes: &'a [u8],
+    },
+    /// `V`: a trace state variable.
+    Variable {
+        /// Its number.
+        number: i32,
+        /// Its value.
+        value: i64,
+    },
+    /// What cannot be read: a block of another type, or one that is cut. Nothing follows.
+    Unreadable {
+        /// The block's type.
+        kind: u8,
+        /// Where in the frame's data it begins.
+        at: usize,
+    },
+}
+
+impl<'a> TraceFrame<'a> {
+    /// The frame's data as they stand.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// Its blocks in order.
+    pub fn blocks(&self) -> Blocks<'a> {
+        Blocks {
+            frame: *self,
+            at: 0,
+        }
+    }
+
+    fn fits(&self, register_bytes: u32) -> bool {
+        let frame = TraceFrame {
+            register_bytes: register_bytes as usize,
+            ..*self
+        };
+        !frame
+            .blocks()
+            .any(|block| matches!(block, Block::Unreadable { .. }))
+    }
+}
+
+/// Walks the blocks of a trace frame.
+#[derive(Clone, Debug)]
+pub struct Blocks<'a> {
+    frame: TraceFrame<'a>,
+    at: usize,
+}
+
+impl<'a> Blocks<'a> {
+    fn block(&self, kind: u8, rest: &'a [u8]) -> Option<(Block<'a>, usize)> {
+        let order = self.frame.order;
+        match kind {
+            b'R' => {
+                let length = self.frame.register_bytes;
+                Some((Block::Registers(rest.get(..length)?), length))
+            }
+            b'M' => {
+                let address = order.u64(rest.get(..8)?);
+                let length = usize::from(order.u16(rest.get(8..10)?));
+                let bytes = rest.get(10..10 + length)?;
+                Some((Block::Memory { address, bytes }, 10 + length))
+            }
+            b'V' => {
+                let number = order.u32(rest.get(..4)?).cast_signed();
+                let value = order.u64(rest.get(4..12)?).cast_signed();
+                Some((Block::Variable { number, value }, 12))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Iterator for Blocks<'a> {
+    type Item = Block<'a>;
+
+    fn next(&mut self) -> Option<Block<'a>> {
+        let (&kind, rest) = self.frame.data.get(self.at..)?.split_first()?;
+        let at = self.at;
+        match self.block(kind, rest) {
+            Some((block, length)) => {
+                self.at += 1 + length;
+                Some(block)
+            }
+            None => {
+                self.at = self.frame.data.len();
+                Some(Block::Unreadable { kind, at })
+            }
+        }
+    }
+}
