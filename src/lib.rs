@@ -16,6 +16,7 @@
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
 //! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
+//! | [`stm`] | STM: MIPI STPv2 |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`report`] | listings and exports |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
@@ -30,4 +31,5 @@ pub mod ptm;
 pub mod quantity;
 pub mod report;
 pub mod snapshot;
+pub mod stm;
 pub mod tfile;

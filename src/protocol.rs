@@ -14,7 +14,9 @@ pub trait PacketDecoder {
     /// One packet: what its bytes say, and no more.
     type Packet: Describe;
 
-    /// The packet at the begin of `bytes`, and how many bytes it has (at least one).
+    /// The packet at the begin of `bytes`, and how many bytes it has: at least one, or none if
+    /// it lies wholly in the last byte of the packet before (STPv2 counts in nibbles), which
+    /// never happens twice in a row.
     ///
     /// `None`: `bytes` ends inside the packet; call again with more, or call
     /// [`finish`](Self::finish) at the end of the trace. A decoder asks for a bounded number of
@@ -60,6 +62,12 @@ pub enum Field {
 pub trait Describe {
     /// The specification's name in snake case; `not_sync` for bytes before synchronisation.
     fn name(&self) -> &'static str;
+
+    /// A byte that a listing shows before the packet's own bytes: the begin of a packet that
+    /// lies in the last byte of the packet before (STPv2 counts in nibbles), the rest zero.
+    fn shared_byte(&self) -> Option<u8> {
+        None
+    }
 
     /// Calls `each` with the name and value of every field that the packet carries.
     fn fields(&self, each: &mut dyn FnMut(&'static str, Field));

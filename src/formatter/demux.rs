@@ -1,6 +1,6 @@
 //! The bytes of each trace source, and where in the buffer each of them stood.
 
-use crate::protocol::PacketDecoder;
+use crate::protocol::{Describe, PacketDecoder};
 use crate::quantity::{BufferOffset, TraceId};
 
 use super::{ID_NULL, is_reserved};
@@ -15,12 +15,15 @@ pub struct Segment {
     pub start: u64,
     /// Place of that byte in the buffer.
     pub offset: BufferOffset,
+    /// Whether a byte of the buffer is no payload after each 15 that are.
+    pub framed: bool,
 }
 
 impl Segment {
     fn offset_at(&self, position: u64) -> u64 {
         let distance = position.wrapping_sub(self.start);
-        self.offset.0.wrapping_add(distance + distance / 15)
+        let others = if self.framed { distance / 15 } else { 0 };
+        self.offset.0.wrapping_add(distance + others)
     }
 }
 
@@ -75,7 +78,7 @@ impl Stream {
         self.consumed = after;
         let passed = self
             .segments
-            .partition_point(|segment| segment.start <= self.consumed);
+            .partition_point(|segment| segment.start < self.consumed);
         self.segments.drain(..passed.saturating_sub(1));
     }
 
@@ -106,14 +109,18 @@ impl Stream {
                 let Some((packet, length)) = decoder.next(rest) else {
                     break;
                 };
-                let length = length.clamp(1, rest.len());
-                each(locator.locate(at), &packet, &rest[..length]);
+                let length = length.min(rest.len());
+                let position = self.consumed + at as u64;
+                let place = locator.locate_packet(position, packet.shared_byte().is_some());
+                each(place, &packet, &rest[..length]);
                 at += length;
             }
             if at < end && (loss.is_some() || last) {
                 let rest = &self.payload[at..end];
                 let packet = decoder.finish(rest);
-                each(locator.locate(at), &packet, rest);
+                let position = self.consumed + at as u64;
+                let place = locator.locate_packet(position, packet.shared_byte().is_some());
+                each(place, &packet, rest);
                 at = end;
             }
             if loss.is_none() {
@@ -165,6 +172,7 @@ impl Stream {
             self.segments.push(Segment {
                 start: position,
                 offset: BufferOffset(offset),
+                framed: true,
             });
         }
     }
@@ -182,7 +190,13 @@ impl Locator<'_> {
     /// The place of `payload[index]`; `index` must not be less than the one asked before.
     #[inline]
     pub fn locate(&mut self, index: usize) -> BufferOffset {
-        let position = self.base + index as u64;
+        self.locate_position(self.base + index as u64)
+    }
+
+    /// The place of the byte at `position` of the whole stream, not before the last byte
+    /// consumed, and not less than the one asked before.
+    #[inline]
+    pub fn locate_position(&mut self, position: u64) -> BufferOffset {
         while self
             .segments
             .get(self.current + 1)
@@ -195,6 +209,17 @@ impl Locator<'_> {
             .map_or(BufferOffset(0), |segment| {
                 BufferOffset(segment.offset_at(position))
             })
+    }
+
+    /// The place that listings give to a packet at `position`: that of its first byte, or the
+    /// one after the byte that it shares with the packet before.
+    #[inline]
+    pub fn locate_packet(&mut self, position: u64, shared: bool) -> BufferOffset {
+        if shared && position > 0 {
+            BufferOffset(self.locate_position(position - 1).0.wrapping_add(1))
+        } else {
+            self.locate_position(position)
+        }
     }
 }
 
@@ -248,6 +273,20 @@ impl Demux {
         (0..128u8)
             .map(TraceId)
             .filter(|&id| self.stream(id).total > 0)
+    }
+
+    /// Takes bytes of a buffer without frames, the first of which stands at `offset`, as the
+    /// payload of `id`.
+    pub fn unformatted(&mut self, id: TraceId, offset: BufferOffset, bytes: &[u8]) {
+        let stream = self.stream_mut(id);
+        let position = stream.consumed + stream.payload.len() as u64;
+        stream.segments.push(Segment {
+            start: position,
+            offset,
+            framed: false,
+        });
+        stream.payload.extend_from_slice(bytes);
+        stream.total += bytes.len() as u64;
     }
 
     /// Drops all payload that is not consumed.

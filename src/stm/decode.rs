@@ -1,0 +1,368 @@
+//! Bytes → packets of STPv2.
+
+use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
+use crate::protocol::PacketDecoder;
+
+/// Bytes in which the longest packet lies, with room to read its last numbers at once.
+const WINDOW: usize = 40;
+/// Bytes of ff that every ASYNC has, and one byte more with its zero.
+const ASYNC_ONES: usize = 10;
+const ASYNC_BYTES: usize = ASYNC_ONES + 1;
+/// Nibbles F in an ASYNC.
+const ASYNC_NIBBLES: usize = 21;
+
+/// Splits the bytes of an STM into packets.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    /// Inside the stream of packets; otherwise the next ASYNC is looked for.
+    synced: bool,
+    /// The second nibble of the last byte, if it begins the next packet. Without
+    /// synchronisation, the second nibble of the last byte whatever it is.
+    pending: Option<u8>,
+}
+
+impl Default for Packets {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Shape {
+    Reserved,
+    Null,
+    Master8,
+    Master16,
+    Channel8,
+    Channel16,
+    MasterError,
+    GlobalError,
+    Data { marker: bool },
+    Flag,
+    Version,
+    User,
+    Trigger,
+    Frequency,
+    CrossSync,
+    Async,
+}
+
+/// What an opcode says: nibbles of the opcode, nibbles of the payload, a timestamp after it.
+#[derive(Clone, Copy)]
+struct Opcode {
+    shape: Shape,
+    opcode: u8,
+    payload: u8,
+    timestamp: bool,
+}
+
+const fn op(opcode: u8, shape: Shape, payload: u8, timestamp: bool) -> Opcode {
+    Opcode {
+        shape,
+        opcode,
+        payload,
+        timestamp,
+    }
+}
+
+const PLAIN: Shape = Shape::Data { marker: false };
+const MARKED: Shape = Shape::Data { marker: true };
+
+/// Opcodes of one nibble, of two (F, n) and of three (F, 0, n).
+const OPCODES: [Opcode; 48] = [
+    op(1, Shape::Null, 0, false),
+    op(1, Shape::Master8, 2, false),
+    op(1, Shape::MasterError, 2, false),
+    op(1, Shape::Channel8, 2, false),
+    op(1, PLAIN, 2, false),
+    op(1, PLAIN, 4, false),
+    op(1, PLAIN, 8, false),
+    op(1, PLAIN, 16, false),
+    op(1, MARKED, 2, true),
+    op(1, MARKED, 4, true),
+    op(1, MARKED, 8, true),
+    op(1, MARKED, 16, true),
+    op(1, PLAIN, 1, false),
+    op(1, MARKED, 1, true),
+    op(1, Shape::Flag, 0, true),
+    op(1, Shape::Reserved, 0, false), // continues
+    op(2, Shape::Reserved, 0, false), // continues
+    op(2, Shape::Master16, 4, false),
+    op(2, Shape::GlobalError, 2, false),
+    op(2, Shape::Channel16, 4, false),
+    op(2, PLAIN, 2, true),
+    op(2, PLAIN, 4, true),
+    op(2, PLAIN, 8, true),
+    op(2, PLAIN, 16, true),
+    op(2, MARKED, 2, false),
+    op(2, MARKED, 4, false),
+    op(2, MARKED, 8, false),
+    op(2, MARKED, 16, false),
+    op(2, PLAIN, 1, true),
+    op(2, MARKED, 1, false),
+    op(2, Shape::Flag, 0, false),
+    op(2, Shape::Async, 0, false),
+    op(3, Shape::Version, 1, false),
+    op(3, Shape::Null, 0, true),
+    op(3, Shape::User, 1, false),
+    op(3, Shape::User, 1, true),
+    op(3, Shape::Reserved, 0, false), // TIME
+    op(3, Shape::Reserved, 0, false), // TIME_TS
+    op(3, Shape::Trigger, 2, false),
+    op(3, Shape::Trigger, 2, true),
+    op(3, Shape::Frequency, 8, false),
+    op(3, Shape::Frequency, 8, true),
+    op(3, Shape::CrossSync, 2, false),
+    op(3, Shape::CrossSync, 2, true),
+    op(3, Shape::Reserved, 0, false),
+    op(3, Shape::Reserved, 0, false),
+    op(3, Shape::Reserved, 0, false),
+    op(3, Shape::Reserved, 0, false),
+];
+
+/// Reads nibbles at places counted from the begin of a packet.
+struct Nibbles<'a> {
+    bytes: &'a [u8; WINDOW],
+    /// 1 if the packet's first nibble lies before `bytes`.
+    before: usize,
+}
+
+impl Nibbles<'_> {
+    /// The number of `count` nibbles from `at` on; `at` is 1 at least.
+    #[inline]
+    fn number(&self, at: usize, count: u8) -> u64 {
+        if count == 0 {
+            return 0;
+        }
+        let place = at - self.before;
+        let Some(bytes) = self
+            .bytes
+            .get(place / 2..)
+            .and_then(|bytes| bytes.first_chunk())
+        else {
+            return 0;
+        };
+        let raw = (u128::from_le_bytes(*bytes) >> (4 * (place & 1))) as u64;
+        const LOW: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+        let swapped = raw.swap_bytes();
+        let ordered = (swapped & LOW) << 4 | (swapped >> 4) & LOW;
+        ordered >> (64 - 4 * u32::from(count))
+    }
+}
+
+impl Packets {
+    /// At the begin of the trace, which may be anywhere in a packet.
+    pub const fn new() -> Self {
+        Self {
+            synced: false,
+            pending: None,
+        }
+    }
+
+    /// The packet at the begin of `bytes` and its length in nibbles. `bytes` may hold zeros
+    /// after the end of the trace's bytes.
+    #[inline]
+    fn parse(&self, bytes: &[u8; WINDOW]) -> (PacketKind, usize) {
+        let before = usize::from(self.pending.is_some());
+        let low = u16::from_le_bytes([bytes[0], bytes[1]]);
+        let head = match self.pending {
+            Some(nibble) => low << 4 | u16::from(nibble),
+            None => low,
+        };
+        let index = match (head & 0xf, head >> 4 & 0xf, head >> 8 & 0xf) {
+            (0xf, 0, third) => 32 + third,
+            (0xf, second, _) => 16 + second,
+            (first, ..) => first,
+        };
+        let opcode = OPCODES[usize::from(index)];
+        let nibbles = Nibbles { bytes, before };
+        let mut at = usize::from(opcode.opcode);
+        let mut payload = opcode.payload;
+        let mut value = nibbles.number(at, payload);
+        at += usize::from(payload);
+        if let Shape::User = opcode.shape {
+            payload = value as u8 + 1;
+            value = nibbles.number(at, payload);
+            at += usize::from(payload);
+        }
+        let timestamp = if opcode.timestamp {
+            let count = match nibbles.number(at, 1) {
+                0xd => 14,
+                0xe => 16,
+                0xf => return (PacketKind::BadSequence, at + 1),
+                count => count as u8,
+            };
+            let value = nibbles.number(at + 1, count);
+            at += 1 + usize::from(count);
+            Some(Timestamp {
+                nibbles: count,
+                value,
+            })
+        } else {
+            None
+        };
+        let kind = match opcode.shape {
+            Shape::Reserved => PacketKind::Reserved,
+            Shape::Null => PacketKind::Null(timestamp),
+            Shape::Master8 => PacketKind::Master8(value as u8),
+            Shape::Master16 => PacketKind::Master16(value as u16),
+            Shape::Channel8 => PacketKind::Channel8(value as u8),
+            Shape::Channel16 => PacketKind::Channel16(value as u16),
+            Shape::MasterError => PacketKind::MasterError(value as u8),
+            Shape::GlobalError => PacketKind::GlobalError(value as u8),
+            Shape::Data { marker } => PacketKind::Data {
+                bits: 4 * payload,
+                value,
+                marker,
+                timestamp,
+            },
+            Shape::Flag => PacketKind::Flag(timestamp),
+            Shape::Version => match TimestampType::new(value as u8) {
+                Some(timestamps) => PacketKind::Version(timestamps),
+                None => PacketKind::BadSequence,
+            },
+            Shape::User => PacketKind::User {
+                nibbles: payload,
+                value,
+                timestamp,
+            },
+            Shape::Trigger => PacketKind::Trigger {
+                value: value as u8,
+                timestamp,
+            },
+            Shape::Frequency => PacketKind::Frequency {
+                hertz: value as u32,
+                timestamp,
+            },
+            Shape::CrossSync => PacketKind::CrossSync {
+                value: value as u8,
+                timestamp,
+            },
+            Shape::Async => {
+                let ones = nibbles.number(2, 16).leading_ones() / 4;
+                let more = (nibbles.number(18, 4) << 48).leading_ones() / 4;
+                let ones = 2 + if ones == 16 { 16 + more.min(3) } else { ones } as usize;
+                if ones < ASYNC_NIBBLES {
+                    // As far as it can be no other ASYNC's begin.
+                    return (PacketKind::BadSequence, ones + 1);
+                }
+                if nibbles.number(ASYNC_NIBBLES, 1) != 0 {
+                    return (PacketKind::BadSequence, 2);
+                }
+                at = ASYNC_NIBBLES + 1;
+                PacketKind::Async
+            }
+        };
+        (kind, at)
+    }
+
+    /// Looks for the next ASYNC.
+    fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let mut from = 0;
+        loop {
+            let run = next_run(bytes, from);
+            let Some(&after) = bytes.get(run.end) else {
+                // The last of the bytes may begin an ASYNC.
+                let skipped = run.end - run.len().min(ASYNC_ONES);
+                return (skipped > 0).then(|| (self.skip(bytes, skipped), skipped));
+            };
+            let preceding = match run.start {
+                0 => self.pending,
+                start => bytes.get(start - 1).map(|byte| byte >> 4),
+            };
+            let half = after & 0xf == 0 && (run.len() > ASYNC_ONES || preceding == Some(0xf));
+            if run.len() >= ASYNC_ONES && (after == 0x0f || half) {
+                let start = run.end - ASYNC_ONES;
+                if start > 0 {
+                    return Some((self.skip(bytes, start), start));
+                }
+                self.synced = true;
+                self.pending = half.then_some(after >> 4);
+                let packet = Packet {
+                    shared: half.then_some(0xf0),
+                    kind: PacketKind::Async,
+                };
+                return Some((packet, ASYNC_BYTES));
+            }
+            from = run.end + 1;
+        }
+    }
+
+    fn skip(&mut self, bytes: &[u8], count: usize) -> Packet {
+        self.pending = bytes[..count].last().map(|byte| byte >> 4);
+        Packet {
+            shared: None,
+            kind: PacketKind::NotSync,
+        }
+    }
+}
+
+/// The first run of bytes ff from `from` on that is long enough for an ASYNC or reaches the
+/// end of `bytes`; an empty one at the end if there is none.
+fn next_run(bytes: &[u8], from: usize) -> std::ops::Range<usize> {
+    let mut start = from;
+    loop {
+        let end = (start + ASYNC_ONES).min(bytes.len());
+        let window = bytes.get(start..end).unwrap_or_default();
+        if let Some(last) = window.iter().rposition(|&byte| byte != 0xff) {
+            start += last + 1;
+            continue;
+        }
+        let start = start.min(bytes.len());
+        let more = bytes[end..].iter().position(|&byte| byte != 0xff);
+        return start..more.map_or(bytes.len(), |more| end + more);
+    }
+}
+
+impl PacketDecoder for Packets {
+    type Packet = Packet;
+
+    #[inline]
+    fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        if !self.synced {
+            return self.search(bytes);
+        }
+        let (kind, nibbles) = match bytes.first_chunk() {
+            Some(window) => self.parse(window),
+            None => {
+                let mut window = [0; WINDOW];
+                window[..bytes.len()].copy_from_slice(bytes);
+                self.parse(&window)
+            }
+        };
+        let shared = self.pending;
+        let taken = nibbles - usize::from(shared.is_some());
+        let length = taken.div_ceil(2);
+        if length > bytes.len() {
+            return None;
+        }
+        self.pending = (taken % 2 == 1).then(|| bytes[length - 1] >> 4);
+        if matches!(kind, PacketKind::Reserved | PacketKind::BadSequence) {
+            self.synced = false;
+            self.pending = bytes[..length].last().map(|byte| byte >> 4);
+        }
+        let packet = Packet {
+            shared: shared.map(|nibble| nibble << 4),
+            kind,
+        };
+        Some((packet, length))
+    }
+
+    fn finish(&mut self, _bytes: &[u8]) -> Packet {
+        let shared = self.pending.filter(|_| self.synced);
+        let kind = if self.synced {
+            PacketKind::Incomplete
+        } else {
+            PacketKind::NotSync
+        };
+        self.lost();
+        Packet {
+            shared: shared.map(|nibble| nibble << 4),
+            kind,
+        }
+    }
+
+    fn lost(&mut self) {
+        *self = Self::new();
+    }
+}

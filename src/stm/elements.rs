@@ -1,0 +1,182 @@
+//! Packets → elements of an STM.
+
+use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
+use crate::element::{ElementSink, Mark, NoSyncReason, Stm};
+use crate::protocol::ElementDecoder;
+use crate::quantity::BufferOffset;
+
+/// Keeps what packets leave out: master, channel, the upper part of timestamps.
+#[derive(Clone, Debug, Default)]
+pub struct Elements {
+    started: bool,
+    synced: bool,
+    /// Unknown until the first M8 or M16.
+    master: Option<u16>,
+    channel: u16,
+    timestamps: Option<TimestampType>,
+    timestamp: u64,
+}
+
+impl Elements {
+    /// At the begin of the trace.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lose(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
+        *self = Self {
+            started: true,
+            ..Self::default()
+        };
+        out.mark(at, Mark::NoSync(reason));
+    }
+
+    /// The time that a packet tells. Unknown if no VERSION said how.
+    fn time(&mut self, traced: Timestamp) -> Option<u64> {
+        let mask = match traced.nibbles {
+            16.. => u64::MAX,
+            nibbles => (1 << (4 * nibbles)) - 1,
+        };
+        self.timestamp = match self.timestamps? {
+            TimestampType::Delta => self.timestamp.wrapping_add(traced.value),
+            TimestampType::Natural => self.timestamp & !mask | traced.value,
+            TimestampType::Gray => {
+                let gray = self.timestamp ^ self.timestamp >> 1;
+                from_gray(gray & !mask | traced.value)
+            }
+        };
+        Some(self.timestamp)
+    }
+}
+
+/// Each bit of the result is the parity of the bits from its place up.
+const fn from_gray(gray: u64) -> u64 {
+    let mut binary = gray;
+    let mut shift = 1;
+    while shift < 64 {
+        binary ^= binary >> shift;
+        shift *= 2;
+    }
+    binary
+}
+
+impl ElementDecoder for Elements {
+    type Packet = Packet;
+
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if !self.started {
+            self.lose(at, NoSyncReason::Start, out);
+        }
+        let timestamp = match packet.kind.timestamp() {
+            Some(traced) => self.time(traced),
+            None => None,
+        };
+        let element = Stm {
+            master: self.master,
+            channel: self.master.map(|_| self.channel),
+            timestamp,
+            ..Stm::default()
+        };
+        let stm = match packet.kind {
+            PacketKind::Data {
+                bits,
+                value,
+                marker,
+                ..
+            } => Stm {
+                bits,
+                value,
+                marker,
+                ..element
+            },
+            PacketKind::Flag(_) => Stm {
+                marker: true,
+                ..element
+            },
+            PacketKind::Null(Some(_)) => element,
+            PacketKind::Master8(value) => {
+                let upper = self.master.unwrap_or(0) & 0xff00;
+                self.master = Some(upper | u16::from(value));
+                self.channel = 0;
+                return;
+            }
+            PacketKind::Master16(value) => {
+                self.master = Some(value);
+                self.channel = 0;
+                return;
+            }
+            PacketKind::Channel8(value) => {
+                self.channel = self.channel & 0xff00 | u16::from(value);
+                return;
+            }
+            PacketKind::Channel16(value) => {
+                self.channel = value;
+                return;
+            }
+            PacketKind::Version(timestamps) => {
+                self.timestamps = Some(timestamps);
+                self.master = self.master.map(|_| 0);
+                self.channel = 0;
+                return;
+            }
+            PacketKind::Frequency { hertz, .. } => Stm {
+                bits: 32,
+                value: u64::from(hertz),
+                frequency: true,
+                ..element
+            },
+            PacketKind::Trigger { value, .. } => Stm {
+                bits: 8,
+                value: u64::from(value),
+                trigger: true,
+                ..element
+            },
+            PacketKind::MasterError(value) => {
+                self.channel = 0;
+                Stm {
+                    channel: self.master.map(|_| 0),
+                    bits: 8,
+                    value: u64::from(value),
+                    master_error: true,
+                    ..element
+                }
+            }
+            PacketKind::GlobalError(value) => {
+                self.master = None;
+                self.channel = 0;
+                Stm {
+                    master: None,
+                    channel: None,
+                    bits: 8,
+                    value: u64::from(value),
+                    global_error: true,
+                    ..element
+                }
+            }
+            PacketKind::Async => {
+                self.synced = true;
+                return;
+            }
+            PacketKind::NotSync => {
+                if self.synced {
+                    self.lose(at, NoSyncReason::Discard, out);
+                }
+                return;
+            }
+            PacketKind::Reserved | PacketKind::BadSequence => {
+                self.lose(at, NoSyncReason::BadPacket, out);
+                return;
+            }
+            PacketKind::Null(None)
+            | PacketKind::User { .. }
+            | PacketKind::CrossSync { .. }
+            | PacketKind::Incomplete => return,
+        };
+        out.mark(at, Mark::Stm(stm));
+    }
+
+    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        out.mark(at, Mark::End);
+    }
+}
