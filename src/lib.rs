@@ -17,6 +17,7 @@
 //! | [`protocol`] | what every trace protocol offers |
 //! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
 //! | [`stm`] | STM: MIPI STPv2 |
+//! | [`itm`] | ITM and DWT of M-profile cores |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`report`] | listings and exports |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
@@ -26,6 +27,7 @@ pub mod decode;
 pub mod element;
 pub mod etmv3;
 pub mod formatter;
+pub mod itm;
 pub mod protocol;
 pub mod ptm;
 pub mod quantity;

@@ -4,8 +4,8 @@ mod stream_support;
 
 use armsnap::formatter::FrameKind;
 use armsnap::quantity::TraceId;
-use armsnap::stm;
-use stream_support::{assert_parity, deformat, list, shared};
+use armsnap::{itm, stm};
+use stream_support::{assert_parity, deformat, list, list_raw, shared};
 
 const STM: TraceId = TraceId(0x20);
 
@@ -35,4 +35,21 @@ fn stm_only() {
 #[test]
 fn juno_r1_1() {
     stm_capture("juno_r1_1", "cstraceitm.bin", &["incomplete"]);
+}
+
+#[test]
+fn itm_only_raw() {
+    let Some(shared) = shared() else { return };
+    let path = shared.join("snapshots/itm_only_raw/itm_testdata.bin");
+    let bytes = std::fs::read(path).expect("capture");
+    let config = itm::Config::new(0);
+    let mut listed = list_raw(&bytes, itm::Packets::new(), itm::Elements::new(config));
+    // The reference shows this packet's last byte, 0x77, without its flags; the file has them.
+    let flagged = listed
+        .iter_mut()
+        .find(|packet| packet.bytes == "9482cffa77")
+        .expect("a global timestamp with both flags");
+    assert_eq!(flagged.offset, 201);
+    flagged.bytes = "9482cffa17".to_owned();
+    assert_parity(&listed, &shared, "itm_only_raw", 0);
 }

@@ -2,7 +2,7 @@
 //!
 //! Bytes are taken where they lie. Only a packet that is cut by the end of a piece is copied.
 
-use crate::protocol::PacketDecoder;
+use crate::protocol::{Describe, PacketDecoder};
 use crate::quantity::BufferOffset;
 
 /// How many bytes of a new piece are joined to a packet cut by the end of the piece before.
@@ -112,7 +112,7 @@ impl<D: PacketDecoder> Pipeline<D> {
             let Some((packet, length)) = self.decoder.next(&bytes[used..]) else {
                 break;
             };
-            let at = locate.locate(self.position);
+            let at = self.place(&packet, locate);
             sink.packet(&self.decoder, at, &packet, &bytes[used..used + length]);
             used += length;
             self.position += length as u64;
@@ -120,11 +120,22 @@ impl<D: PacketDecoder> Pipeline<D> {
         used
     }
 
+    /// The place of a packet: that of its first byte, or the one after the byte that it shares
+    /// with the packet before.
+    #[inline]
+    fn place(&self, packet: &D::Packet, locate: &mut impl Locate) -> BufferOffset {
+        if packet.shared_byte().is_some() && self.position > 0 {
+            BufferOffset(locate.locate(self.position - 1).0.wrapping_add(1))
+        } else {
+            locate.locate(self.position)
+        }
+    }
+
     fn flush(&mut self, locate: &mut impl Locate, sink: &mut impl PacketSink<D>) {
         let carry = std::mem::take(&mut self.carry);
         if !carry.is_empty() {
             let packet = self.decoder.finish(&carry);
-            let at = locate.locate(self.position);
+            let at = self.place(&packet, locate);
             sink.packet(&self.decoder, at, &packet, &carry);
             self.position += carry.len() as u64;
         }
@@ -134,7 +145,7 @@ impl<D: PacketDecoder> Pipeline<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Describe, Field};
+    use crate::protocol::Field;
     use proptest::prelude::*;
 
     /// A protocol whose header byte is the number of bytes that follow it.

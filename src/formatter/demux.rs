@@ -5,6 +5,9 @@ use crate::quantity::{BufferOffset, TraceId};
 
 use super::{ID_NULL, is_reserved};
 
+/// How far before the first byte that is not consumed places are still known.
+const LOCATABLE: u64 = 4096;
+
 /// Payload from `start` on stood in the buffer from `offset` on, up to the next segment.
 ///
 /// A frame of 16 bytes holds 15 bytes of payload, so a segment of several frames skips one
@@ -76,9 +79,10 @@ impl Stream {
         let after = self.consumed + count as u64;
         self.losses.retain(|&at| at >= after && at > self.consumed);
         self.consumed = after;
+        let kept = self.consumed.saturating_sub(LOCATABLE);
         let passed = self
             .segments
-            .partition_point(|segment| segment.start < self.consumed);
+            .partition_point(|segment| segment.start <= kept);
         self.segments.drain(..passed.saturating_sub(1));
     }
 
@@ -193,8 +197,8 @@ impl Locator<'_> {
         self.locate_position(self.base + index as u64)
     }
 
-    /// The place of the byte at `position` of the whole stream, not before the last byte
-    /// consumed, and not less than the one asked before.
+    /// The place of the byte at `position` of the whole stream; at most 4096 bytes before the
+    /// last byte consumed, and not less than the one asked before.
     #[inline]
     pub fn locate_position(&mut self, position: u64) -> BufferOffset {
         while self

@@ -104,9 +104,10 @@ impl JsonLines {
         }
     }
 
-    fn word_of_bytes(&mut self, bytes: &[u8]) {
+    fn word_of_bytes(&mut self, shared: Option<u8>, bytes: &[u8]) {
         self.key("bytes");
         self.out.byte(b'"');
+        self.out.hex_bytes(shared.as_slice());
         self.out.hex_bytes(bytes);
         self.out.byte(b'"');
     }
@@ -238,7 +239,7 @@ impl Lines for JsonLines {
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
         self.begin(at, "packet");
         self.word("packet", packet.name());
-        self.word_of_bytes(bytes);
+        self.word_of_bytes(packet.shared_byte(), bytes);
         packet.fields(&mut |name, field| match field {
             Field::Count(value) => self.count(name, value),
             Field::Hex(value) => self.hex(name, value),

@@ -210,6 +210,7 @@ impl Lines for TextLines {
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
         self.begin(at, packet.name());
         self.out.pad(self.start, BYTES);
+        self.out.hex_bytes(packet.shared_byte().as_slice());
         self.out.hex_bytes(bytes);
         let mut column = FIELDS;
         packet.fields(&mut |name, field| {

@@ -1,0 +1,221 @@
+//! Bytes → packets of ITM and DWT.
+
+use super::packet::Packet;
+use crate::element::TimestampRelation;
+use crate::protocol::PacketDecoder;
+
+/// Bytes of zero that every synchronization packet has before its last byte.
+const SYNC_ZEROS: usize = 5;
+/// The last byte of a synchronization packet.
+const SYNC_END: u8 = 0x80;
+/// Zeros that are taken into one synchronization packet at most.
+const SYNC_ZEROS_MOST: usize = 63;
+
+/// Splits the bytes of an ITM into packets.
+#[derive(Clone, Debug, Default)]
+pub struct Packets {
+    synced: bool,
+}
+
+/// The number in the bytes after a header, 7 bits each, the lowest first; bit 7 says that
+/// another byte follows.
+enum Continued {
+    /// The number and how many bytes it has.
+    Number(u64, usize),
+    /// It goes on after the most bytes that it may have.
+    Endless,
+    /// The bytes end.
+    Short,
+}
+
+#[inline]
+fn continued(bytes: &[u8], most: usize) -> Continued {
+    let mut value = 0;
+    for (index, &byte) in bytes.iter().skip(1).take(most).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            return Continued::Number(value, index + 1);
+        }
+    }
+    if bytes.len() > most {
+        Continued::Endless
+    } else {
+        Continued::Short
+    }
+}
+
+impl Packets {
+    /// At the begin of the trace, which may be anywhere in a packet.
+    pub const fn new() -> Self {
+        Self { synced: false }
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8]) -> Option<(Packet, usize)> {
+        let header = *bytes.first()?;
+        if header & 3 != 0 {
+            return source(header, bytes);
+        }
+        match header {
+            0x00 => sync(bytes),
+            0x70 => Some((Packet::Overflow, 1)),
+            0x10 | 0x20 | 0x30 | 0x40 | 0x50 | 0x60 => {
+                Some((Packet::LocalTimestamp2 { delta: header >> 4 }, 1))
+            }
+            0xc0 | 0xd0 | 0xe0 | 0xf0 => number(bytes, 4, |value, _| Packet::LocalTimestamp1 {
+                relation: match header >> 4 & 3 {
+                    0 => TimestampRelation::Sync,
+                    1 => TimestampRelation::TimestampDelayed,
+                    2 => TimestampRelation::DataDelayed,
+                    _ => TimestampRelation::BothDelayed,
+                },
+                delta: value as u32,
+            }),
+            0x94 => number(bytes, 4, |value, count| {
+                // The fourth byte has flags above five bits of the time.
+                let flags = if count == 4 { value >> 26 } else { 0 };
+                Packet::GlobalTimestamp1 {
+                    bits: (7 * count as u8).min(26),
+                    value: (value & 0x03ff_ffff) as u32,
+                    wrapped: flags & 2 != 0,
+                    clock_changed: flags & 1 != 0,
+                }
+            }),
+            0xb4 => number(bytes, 6, |value, _| Packet::GlobalTimestamp2 { value }),
+            _ if header & 0x0b == 0x08 => extension(header, bytes),
+            _ => Some((Packet::Reserved, 1)),
+        }
+    }
+
+    /// Looks for the next synchronization packet.
+    fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let mut zeros = 0;
+        for (index, &byte) in bytes.iter().enumerate() {
+            if byte == 0 {
+                zeros += 1;
+                continue;
+            }
+            if byte == SYNC_END && zeros >= SYNC_ZEROS {
+                let begin = index - zeros.min(SYNC_ZEROS_MOST);
+                if begin > 0 {
+                    return Some((Packet::NotSync, begin));
+                }
+                self.synced = true;
+                return Some((Packet::Sync, index + 1));
+            }
+            zeros = 0;
+        }
+        let skipped = bytes.len() - zeros.min(SYNC_ZEROS_MOST);
+        (skipped > 0).then_some((Packet::NotSync, skipped))
+    }
+}
+
+/// A packet of a header and a number of 1 to `most` bytes.
+#[inline]
+fn number(
+    bytes: &[u8],
+    most: usize,
+    packet: impl FnOnce(u64, usize) -> Packet,
+) -> Option<(Packet, usize)> {
+    match continued(bytes, most) {
+        Continued::Number(value, count) => Some((packet(value, count), 1 + count)),
+        Continued::Endless => Some((Packet::BadSequence, 1 + most)),
+        Continued::Short => None,
+    }
+}
+
+#[inline]
+fn source(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
+    let (size, value) = match header & 3 {
+        1 => (1, u32::from(*bytes.get(1)?)),
+        2 => {
+            let payload = bytes.get(1..)?.first_chunk()?;
+            (2, u32::from(u16::from_le_bytes(*payload)))
+        }
+        _ => (4, u32::from_le_bytes(*bytes.get(1..)?.first_chunk()?)),
+    };
+    let id = header >> 3;
+    let packet = if header & 4 == 0 {
+        Packet::Instrumentation {
+            port: id,
+            bytes: size,
+            value,
+        }
+    } else {
+        Packet::Hardware {
+            discriminator: id,
+            bytes: size,
+            value,
+        }
+    };
+    Some((packet, 1 + usize::from(size)))
+}
+
+fn extension(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
+    let hardware = header & 4 != 0;
+    let low = u32::from(header >> 4 & 7);
+    if header & 0x80 != 0 {
+        return number(bytes, 4, |value, count| Packet::Extension {
+            hardware,
+            bits: (3 + 7 * count as u8).min(32),
+            value: (value << 3) as u32 | low,
+        });
+    }
+    let packet = if hardware {
+        Packet::Extension {
+            hardware,
+            bits: 3,
+            value: low,
+        }
+    } else {
+        Packet::StimulusPage(low as u8)
+    };
+    Some((packet, 1))
+}
+
+fn sync(bytes: &[u8]) -> Option<(Packet, usize)> {
+    let zeros = bytes
+        .iter()
+        .take(SYNC_ZEROS_MOST + 1)
+        .take_while(|&&byte| byte == 0)
+        .count();
+    if zeros > SYNC_ZEROS_MOST {
+        return Some((Packet::BadSequence, 1));
+    }
+    let end = *bytes.get(zeros)?;
+    if end == SYNC_END && zeros >= SYNC_ZEROS {
+        Some((Packet::Sync, zeros + 1))
+    } else {
+        Some((Packet::BadSequence, zeros + 1))
+    }
+}
+
+impl PacketDecoder for Packets {
+    type Packet = Packet;
+
+    #[inline]
+    fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        if !self.synced {
+            return self.search(bytes);
+        }
+        let found = Self::parse(bytes);
+        if let Some((Packet::Reserved | Packet::BadSequence, _)) = found {
+            self.synced = false;
+        }
+        found
+    }
+
+    fn finish(&mut self, _bytes: &[u8]) -> Packet {
+        let packet = if self.synced {
+            Packet::Incomplete
+        } else {
+            Packet::NotSync
+        };
+        self.lost();
+        packet
+    }
+
+    fn lost(&mut self) {
+        self.synced = false;
+    }
+}

@@ -1,0 +1,15 @@
+//! The Instrumentation Trace Macrocell and the Data Watchpoint and Trace unit of M-profile
+//! cores (ITM, DWT).
+//!
+//! Sections cited are those of the Armv7-M Architecture Reference Manual, appendix "Debug ITM
+//! and DWT Packet Protocol". Nothing here knows frames, buffers or output formats.
+
+mod config;
+mod decode;
+mod elements;
+mod packet;
+
+pub use config::Config;
+pub use decode::Packets;
+pub use elements::Elements;
+pub use packet::Packet;
