@@ -117,9 +117,8 @@ impl<'a> File<'a> {
                 break;
             }
             let line = String::from_utf8_lossy(&rest[..length]);
-            let line = line.trim_end_matches('\r');
             let mut fault = |text| notes.push(format!("line {number}: {text}"));
-            if let Some(found) = description.line(line, &mut fault) {
+            if let Some(found) = description.line(&line, &mut fault) {
                 if sizes.is_some() {
                     fault("R: there is a line of its kind already; the last one counts".into());
                 }

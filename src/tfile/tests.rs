@@ -138,6 +138,20 @@ fn faults_of_the_description_are_told_with_their_line() {
     assert_eq!(file.description().tracepoints[0].number, 0);
 }
 
+/// Found by fuzzing: a line of one carriage return is no empty line.
+#[test]
+fn an_unknown_line_is_written_back_as_it_was() {
+    let bytes = b"\x7fTRACE0\nR 4\n\r\nlast\n\n\x01\x00\x00\x00\x00\x00";
+    let file = File::open(bytes, None).unwrap();
+    assert_eq!(file.description().unknown, ["\r", "last"]);
+    let mut writer = Writer::new(Vec::new(), file.description(), ByteOrder::Little).unwrap();
+    writer.end_frame(1).unwrap();
+    let again = writer.finish().unwrap();
+    let again = File::open(&again, None).unwrap();
+    assert_eq!(again.description(), file.description());
+    assert_eq!(again.count(), 1);
+}
+
 #[test]
 fn what_gdb_would_not_read_is_not_written() {
     let mut zero = description();

@@ -1,0 +1,32 @@
+#![no_main]
+
+use armsnap::formatter::{Demux, Deformatter, FrameKind};
+use armsnap::quantity::BufferOffset;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((&first, bytes)) = bytes.split_first() else {
+        return;
+    };
+    let kind = if first & 1 == 0 {
+        FrameKind::Memory
+    } else {
+        FrameKind::Tpiu
+    };
+    let mut demux = Demux::new();
+    let mut deformatter = Deformatter::new(kind);
+    let cut = usize::from(first) % (bytes.len() + 1);
+    deformatter.feed(BufferOffset(0), &bytes[..cut], false, &mut demux);
+    deformatter.feed(BufferOffset(cut as u64), &bytes[cut..], true, &mut demux);
+    assert_eq!(deformatter.counts().sum(), bytes.len() as u64);
+    for id in demux.ids().collect::<Vec<_>>() {
+        let stream = demux.stream(id);
+        let mut locator = stream.locator();
+        let mut last = None;
+        for index in 0..stream.payload().len() {
+            let at = locator.locate(index);
+            assert!(at.0 < bytes.len() as u64 && Some(at) > last);
+            last = Some(at);
+        }
+    }
+});

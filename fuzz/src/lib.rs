@@ -1,0 +1,65 @@
+//! What all fuzz targets check of a protocol's decoders.
+
+use armsnap::element::{Element, ElementSink};
+use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
+use armsnap::quantity::BufferOffset;
+
+/// Counts elements, so that a packet that gives rise to too many is found.
+#[derive(Default)]
+struct Count(usize);
+
+impl ElementSink for Count {
+    fn element(&mut self, _: BufferOffset, element: Element) {
+        std::hint::black_box(element);
+        self.0 += 1;
+    }
+}
+
+/// Decodes `bytes` to their end, in two pieces. Every byte is in exactly one packet, and the
+/// number of elements is bounded by the number of bytes.
+pub fn decode<D, E>(mut packets: D, mut elements: E, bytes: &[u8])
+where
+    D: PacketDecoder,
+    E: ElementDecoder<Packet = D::Packet>,
+{
+    let mut count = Count::default();
+    let mut at = 0;
+    let mut end = bytes.len() / 2;
+    while at < bytes.len() {
+        let packet = match packets.next(&bytes[at..end]) {
+            Some((packet, length)) => {
+                assert!(length > 0 && length <= end - at);
+                at += length;
+                packet
+            }
+            None if end < bytes.len() => {
+                end = bytes.len();
+                continue;
+            }
+            None => {
+                let packet = packets.finish(&bytes[at..]);
+                at = bytes.len();
+                packet
+            }
+        };
+        packet.fields(&mut |name, field| {
+            std::hint::black_box((name, field));
+        });
+        elements.packet(BufferOffset(at as u64), &packet, &mut count);
+        if at == end {
+            end = bytes.len();
+        }
+    }
+    elements.end(BufferOffset(at as u64), &mut count);
+    assert!(count.0 <= 64 * bytes.len() + 64, "{} elements", count.0);
+}
+
+/// The first `N` bytes as numbers for registers, and the rest.
+pub fn registers<const N: usize>(bytes: &[u8]) -> Option<([u32; N], &[u8])> {
+    let (head, rest) = bytes.split_at_checked(4 * N)?;
+    let mut numbers = [0; N];
+    for (number, four) in numbers.iter_mut().zip(head.chunks_exact(4)) {
+        *number = u32::from_le_bytes(four.try_into().ok()?);
+    }
+    Some((numbers, rest))
+}
