@@ -18,6 +18,7 @@
 //! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
 //! | [`stm`] | STM: MIPI STPv2 |
 //! | [`itm`] | ITM and DWT of M-profile cores |
+//! | [`etmv4`] | ETMv4 and ETE: configuration, packets, elements |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`report`] | listings and exports |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
@@ -26,6 +27,7 @@ pub mod arch;
 pub mod decode;
 pub mod element;
 pub mod etmv3;
+pub mod etmv4;
 pub mod formatter;
 pub mod itm;
 pub mod protocol;

@@ -1,0 +1,216 @@
+use super::*;
+use crate::etmv4::{Core, Profile, Protocol, Registers};
+use crate::protocol::{Describe, Field};
+use proptest::prelude::*;
+
+/// A packet of a listing: where, its bytes, its name and fields.
+type Line = (usize, Vec<u8>, String);
+
+/// A source of a packet script.
+struct Script {
+    config: Config,
+    lines: Vec<Line>,
+}
+
+pub fn config(words: &str) -> Config {
+    let mut words = words.split_whitespace();
+    let protocol = match words.next() {
+        Some("etmv4") => Protocol::Etmv4,
+        Some("ete") => Protocol::Ete,
+        other => panic!("protocol {other:?}"),
+    };
+    let core = words.next().unwrap();
+    let profile = match &core[..1] {
+        "A" => Profile::A,
+        "R" => Profile::R,
+        "M" => Profile::M,
+        other => panic!("profile {other}"),
+    };
+    let core = Core {
+        profile,
+        architecture: core[1..].parse().unwrap(),
+    };
+    let registers: Vec<(&str, u64)> = words
+        .map(|word| {
+            let (name, value) = word.split_once('=').unwrap();
+            let value = match value.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16),
+                None => value.parse(),
+            };
+            (name, value.unwrap())
+        })
+        .collect();
+    let find = |name: &str| registers.iter().find(|r| r.0 == name).map(|r| r.1);
+    Config::new(&Registers::read(find), protocol, core)
+}
+
+fn scripts(text: &str) -> Vec<Script> {
+    let mut scripts: Vec<Script> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(words) = line.strip_prefix("config ") {
+            scripts.push(Script {
+                config: config(words),
+                lines: Vec::new(),
+            });
+            continue;
+        }
+        let (place, packet) = line.split_once('|').unwrap();
+        let mut place = place.split_whitespace();
+        let offset = place.next().unwrap().parse().unwrap();
+        let bytes = place.map(|byte| u8::from_str_radix(byte, 16).unwrap());
+        let line = (offset, bytes.collect(), packet.trim().to_owned());
+        scripts.last_mut().unwrap().lines.push(line);
+    }
+    scripts
+}
+
+fn describe(packet: &Packet) -> String {
+    let mut text = packet.name().to_owned();
+    packet.fields(&mut |name, field| {
+        let value = match field {
+            Field::Count(value) => value.to_string(),
+            Field::Hex(value) => format!("{value:#x}"),
+            Field::Flag(value) => value.to_string(),
+            Field::Name(value) => value.to_owned(),
+            Field::Atoms(atoms) => (0..atoms.count)
+                .map(|bit| if atoms.bits >> bit & 1 == 1 { 'E' } else { 'N' })
+                .collect(),
+        };
+        text += &format!(" {name}={value}");
+    });
+    text
+}
+
+/// Packets of `bytes`, of which `piece` more bytes are offered each time that more are wanted.
+fn packets(config: &Config, bytes: &[u8], piece: usize) -> Vec<(usize, usize, Packet)> {
+    let mut decoder = Decoder::new(config);
+    let mut all = Vec::new();
+    let (mut at, mut end) = (0, 0);
+    while end < bytes.len() {
+        end = (end + piece).min(bytes.len());
+        while at < end
+            && let Some((packet, length)) = decoder.next(&bytes[at..end])
+        {
+            assert!(length > 0 && at + length <= end, "{packet:?} of {length}");
+            all.push((at, length, packet));
+            at += length;
+        }
+    }
+    if at < bytes.len() {
+        all.push((at, bytes.len() - at, decoder.finish(&bytes[at..])));
+    }
+    all
+}
+
+fn check(text: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    for script in scripts(text) {
+        let bytes: Vec<u8> = script.lines.iter().flat_map(|l| l.1.clone()).collect();
+        let lines: Vec<Line> = packets(&script.config, &bytes, bytes.len())
+            .into_iter()
+            .map(|(at, length, p)| (at, bytes[at..at + length].to_vec(), describe(&p)))
+            .collect();
+        for (have, want) in lines.iter().zip(&script.lines) {
+            assert_eq!(have, want);
+        }
+        assert_eq!(lines.len(), script.lines.len());
+        names.extend(
+            lines
+                .iter()
+                .map(|l| l.2.split(' ').next().unwrap().to_owned()),
+        );
+    }
+    names
+}
+
+#[test]
+fn every_packet_of_the_scripts() {
+    let mut names = check(include_str!("../../../testdata/packets/etmv4.txt"));
+    names.extend(check(include_str!("../../../testdata/packets/ete.txt")));
+    names.sort();
+    names.dedup();
+    // Every name that `Packet` has.
+    assert_eq!(names.len(), 57, "{names:?}");
+}
+
+#[test]
+fn bytes_one_by_one_give_the_same_packets() {
+    let text = include_str!("../../../testdata/packets/etmv4.txt");
+    for script in scripts(text) {
+        let bytes: Vec<u8> = script.lines.iter().flat_map(|l| l.1.clone()).collect();
+        let whole = packets(&script.config, &bytes, bytes.len());
+        // What is skipped before synchronisation may be cut anywhere.
+        let sync = |p: &&(usize, usize, Packet)| p.2 != Packet::NotSync;
+        let pieces = packets(&script.config, &bytes, 1);
+        assert!(pieces.iter().filter(sync).eq(whole.iter().filter(sync)));
+    }
+}
+
+/// Configurations that between them know every packet.
+fn configs() -> Vec<Config> {
+    let text = [
+        include_str!("../../../testdata/packets/etmv4.txt"),
+        include_str!("../../../testdata/packets/ete.txt"),
+    ];
+    text.iter()
+        .flat_map(|t| scripts(t))
+        .map(|script| script.config)
+        .collect()
+}
+
+/// Trace that is right to begin with: the packets of a script in any order.
+fn spliced() -> impl Strategy<Value = Vec<u8>> {
+    let text = include_str!("../../../testdata/packets/etmv4.txt");
+    let lines: Vec<Vec<u8>> = scripts(text)
+        .into_iter()
+        .flat_map(|script| script.lines)
+        .map(|line| line.1)
+        .collect();
+    prop::collection::vec(prop::sample::select(lines), 0..200).prop_map(|l| l.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_accounted_for(
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..600),
+            prop::collection::vec(prop_oneof![Just(0u8), Just(0x80), any::<u8>()], 0..600),
+            spliced(),
+        ],
+        flip in any::<(prop::sample::Index, u8)>(),
+        cut in any::<prop::sample::Index>(),
+        piece in 1usize..40,
+        which in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = bytes;
+        if !bytes.is_empty() {
+            let at = flip.0.index(bytes.len());
+            bytes[at] ^= 1 << (flip.1 & 7);
+            bytes.drain(..cut.index(bytes.len()));
+        }
+        let config = which.get(&configs()[..]).to_owned();
+        let found = packets(&config, &bytes, piece);
+        let mut at = 0;
+        for (begin, length, _) in found {
+            prop_assert_eq!(begin, at);
+            at += length;
+        }
+        prop_assert_eq!(at, bytes.len());
+    }
+
+    #[test]
+    fn an_alignment_synchronisation_is_found_after_anything(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        which in any::<prop::sample::Index>(),
+    ) {
+        // 40 reserved headers end whatever packet went before.
+        let async_ = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80];
+        let trace = [&bytes[..], &[0x87; 40], &async_, &[0x01, 0x00]].concat();
+        let place = trace.len() - 14;
+        let found = packets(which.get(&configs()[..]), &trace, 1000);
+        prop_assert!(found.iter().any(|p| p.0 == place && p.2 == Packet::Async));
+    }
+}

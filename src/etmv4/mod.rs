@@ -1,0 +1,17 @@
+//! ETMv4 and ETE instruction trace: bytes → packets → elements.
+//!
+//! One set of packets serves both protocols (ARM IHI 0064H; ARM DDI 0487, part D); where they
+//! differ, [`Config`] decides. Knows no memory, no files and no formatter.
+
+mod config;
+mod decode;
+mod describe;
+mod packet;
+mod payload;
+
+pub use config::{Conditional, Config, Core, Profile, Protocol, Registers, Version};
+pub use decode::Decoder;
+pub use packet::{
+    AddressBits, ConditionalInstruction, ConditionalResult, ContextInfo, ExceptionAddress,
+    InstructionSet, KeyedResult, Packet, TraceInfo,
+};
