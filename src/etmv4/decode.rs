@@ -45,7 +45,7 @@ const fn atoms(header: u8) -> Packet {
         _ => {
             let taken = (low & 0x1f) + 3;
             let last = if low & 0x20 == 0 { 1 << taken } else { 0 };
-            (6, (1 << taken) - 1 | last, taken as u8 + 1)
+            (6, ((1 << taken) - 1) | last, taken as u8 + 1)
         }
     };
     Packet::Atoms {
@@ -279,7 +279,7 @@ impl Decoder {
         };
         match packet {
             Packet::Async => self.sync = Sync::Yes,
-            _ if self.sync == Sync::Doubtful => match hidden_async(&bytes[..], length) {
+            _ if self.sync == Sync::Doubtful => match hidden_async(bytes, length) {
                 Hidden::At(place) => return Some((Packet::Bad { header }, place)),
                 Hidden::Perhaps => return None,
                 Hidden::None => {}
