@@ -39,6 +39,12 @@ pub trait ElementDecoder {
     /// Takes a packet that began at `at`.
     fn packet(&mut self, at: BufferOffset, packet: &Self::Packet, out: &mut impl ElementSink);
 
+    /// Bytes were lost before the next packet: nothing is known until the trace synchronises
+    /// again.
+    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        let _ = (at, out);
+    }
+
     /// The end of the trace: gives out what was held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
 }
