@@ -4,8 +4,9 @@
 //! upper bits of the timestamp.
 
 use super::config::Config;
-use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timestamp};
+use super::packet::{Branch, ISync, Information, Packet, Timestamp};
 use crate::element::{Atoms, TraceOnReason};
+use crate::etmv3::address::{AddressBytes, Addresses, Encoding};
 use crate::etmv3::sync::{self, Unsynchronised, Zeros};
 use crate::etmv3::timestamp::Timestamps;
 use crate::protocol::PacketDecoder;
@@ -16,10 +17,7 @@ use crate::quantity::Isa;
 pub struct Decoder {
     config: Config,
     synchronised: bool,
-    address: u32,
-    isa: Isa,
-    /// The last AltISA bit: Thumb means ThumbEE.
-    alternative: bool,
+    addresses: Addresses,
     timestamps: Timestamps,
 }
 
@@ -75,108 +73,26 @@ fn little_endian(bytes: &[u8]) -> u32 {
         .fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
-/// The address bytes of a branch address or waypoint update packet.
-struct AddressBytes {
-    /// The bits told, without the fifth byte.
-    value: u32,
-    /// How many those are.
-    bits: u8,
-    /// The fifth byte.
-    fifth: Option<u8>,
-    /// Bit 6 of the last byte: exception information follows.
-    more: bool,
-    /// How many bytes there are.
-    length: usize,
-}
-
-impl AddressBytes {
-    #[inline]
-    fn new(bytes: &[u8]) -> Option<Self> {
-        let first = *bytes.first()?;
-        let mut address = Self {
-            value: u32::from(first >> 1 & 0x3f),
-            bits: 6,
-            fifth: None,
-            more: false,
-            length: 1,
-        };
-        if first & 0x80 == 0 {
-            return Some(address);
-        }
-        for &byte in bytes.iter().skip(1).take(3) {
-            address.length += 1;
-            if byte & 0x80 == 0 {
-                address.value |= u32::from(byte & 0x3f) << address.bits;
-                address.bits += 6;
-                address.more = byte & 0x40 != 0;
-                return Some(address);
-            }
-            address.value |= u32::from(byte & 0x7f) << address.bits;
-            address.bits += 7;
-        }
-        let fifth = *bytes.get(4)?;
-        address.length = 5;
-        address.more = fifth & 0x40 != 0;
-        address.fifth = Some(fifth);
-        Some(address)
-    }
-}
-
 impl Decoder {
     /// A decoder at the begin of a trace.
     pub fn new(config: Config) -> Self {
         Self {
             config,
             synchronised: false,
-            address: 0,
-            isa: Isa::A32,
-            alternative: false,
+            addresses: Addresses::default(),
             timestamps: Timestamps::default(),
-        }
-    }
-
-    /// Completes an address, with the instruction set and alignment it has (figures 4.5 to 4.7).
-    #[inline]
-    fn complete(&mut self, bytes: &AddressBytes) -> PartAddress {
-        if let Some(fifth) = bytes.fifth {
-            self.isa = match fifth {
-                _ if fifth & 0x20 != 0 => Isa::Jazelle,
-                _ if fifth & 0x10 != 0 => Isa::T32,
-                _ => Isa::A32,
-            };
-        }
-        self.isa = match self.isa {
-            Isa::T32 | Isa::ThumbEe if self.alternative => Isa::ThumbEe,
-            Isa::T32 | Isa::ThumbEe => Isa::T32,
-            other => other,
-        };
-        let (shift, width) = match self.isa {
-            Isa::A64 | Isa::A32 => (2, 3),
-            Isa::T32 | Isa::ThumbEe => (1, 4),
-            Isa::Jazelle => (0, 5),
-        };
-        let (mut value, mut bits) = (bytes.value, bytes.bits);
-        if let Some(fifth) = bytes.fifth {
-            value |= u32::from(fifth & ((1 << width) - 1)) << bits;
-            bits += width;
-        }
-        let value = value << shift;
-        let bits = bits + shift;
-        let told = u32::MAX >> (32 - bits);
-        self.address = self.address & !told | value;
-        PartAddress {
-            value: self.address,
-            bits,
-            isa: self.isa,
         }
     }
 
     #[inline]
     fn branch(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let address = AddressBytes::new(bytes)?;
+        let address = AddressBytes::new(bytes, Encoding::Alternative)?;
+        if address.is_malformed() {
+            return self.bad_sequence(address.length);
+        }
         let mut length = address.length;
         let mut information = None;
-        let mut alternative = self.alternative;
+        let mut alternative = self.addresses.alternative;
         if address.more {
             let first = *bytes.get(length)?;
             length += 1;
@@ -201,9 +117,9 @@ impl Decoder {
             cycles = Some(count);
             length += used;
         }
-        self.alternative = alternative;
+        self.addresses.alternative = alternative;
         let branch = Branch {
-            address: self.complete(&address),
+            address: self.addresses.complete(&address),
             information,
             cycles,
         };
@@ -211,14 +127,17 @@ impl Decoder {
     }
 
     fn waypoint_update(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let address = AddressBytes::new(&bytes[1..])?;
+        let address = AddressBytes::new(&bytes[1..], Encoding::Alternative)?;
+        if address.is_malformed() {
+            return self.bad_sequence(1 + address.length);
+        }
         let mut length = 1 + address.length;
         // Only a fifth address byte is followed by an information byte: AltISA (figure 4.36).
         if address.fifth.is_some() && address.more {
-            self.alternative = *bytes.get(length)? & 0x40 != 0;
+            self.addresses.alternative = *bytes.get(length)? & 0x40 != 0;
             length += 1;
         }
-        let address = self.complete(&address);
+        let address = self.addresses.complete(&address);
         Some((Packet::WaypointUpdate { address }, length))
     }
 
@@ -244,16 +163,18 @@ impl Decoder {
             context_id = Some(little_endian(bytes.get(length..length + size)?));
             length += size;
         }
-        self.alternative = information & 4 != 0;
-        self.isa = match (address & 1 != 0, self.alternative) {
+        let alternative = information & 4 != 0;
+        let isa = match (address & 1 != 0, alternative) {
             (false, _) => Isa::A32,
             (true, false) => Isa::T32,
             (true, true) => Isa::ThumbEe,
         };
-        self.address = address & !1;
+        let address = address & !1;
+        self.addresses.alternative = alternative;
+        self.addresses.set(address, isa);
         let sync = ISync {
-            address: self.address,
-            isa: self.isa,
+            address,
+            isa,
             reason,
             non_secure: information & 8 != 0,
             hyp: information & 2 != 0,
@@ -297,6 +218,11 @@ impl Decoder {
         self.synchronised = false;
         Some((Packet::Reserved, 1))
     }
+
+    fn bad_sequence(&mut self, length: usize) -> Option<(Packet, usize)> {
+        self.synchronised = false;
+        Some((Packet::BadSequence, length))
+    }
 }
 
 impl PacketDecoder for Decoder {
@@ -326,10 +252,7 @@ impl PacketDecoder for Decoder {
         match header {
             0x00 => match sync::zeros(bytes) {
                 Zeros::Sync(length) => Some((Packet::ASync { resumes: false }, length)),
-                Zeros::Other(count) => {
-                    self.synchronised = false;
-                    Some((Packet::BadSequence, count))
-                }
+                Zeros::Other(count) => self.bad_sequence(count),
                 Zeros::Cut => None,
             },
             0x08 => self.i_sync(bytes),

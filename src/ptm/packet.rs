@@ -1,6 +1,7 @@
 //! The packets of PFT (ARM IHI 0035B 4.5).
 
 use crate::element::{Atoms, TraceOnReason};
+pub use crate::etmv3::packet::PartAddress;
 use crate::protocol::{Describe, Field};
 use crate::quantity::Isa;
 
@@ -47,21 +48,10 @@ pub enum Packet {
     Ignore,
     /// A header that the specification reserves.
     Reserved,
-    /// Zeros that begin no A-sync.
+    /// Zeros that begin no A-sync, or an address that tells no instruction set.
     BadSequence,
     /// A packet cut by the end of the trace, or by lost bytes.
     Incomplete,
-}
-
-/// An address and how much of it the packet told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartAddress {
-    /// The whole address.
-    pub value: u32,
-    /// Its low bits that the packet told, 6 to 32.
-    pub bits: u8,
-    /// The instruction set at the address.
-    pub isa: Isa,
 }
 
 /// Instruction synchronisation.

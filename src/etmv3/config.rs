@@ -1,0 +1,123 @@
+//! How an ETMv3 was set up: values of its registers → what the decoders must know.
+
+use super::registers::Registers;
+use super::timestamp::Encoding;
+use crate::quantity::TraceId;
+
+/// What the exception numbers mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// ARMv4 to ARMv6, ARMv7-A, ARMv7-R.
+    #[default]
+    ApplicationOrRealTime,
+    /// ARMv7-M.
+    Microcontroller,
+}
+
+/// The configuration of one ETMv3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// CoreSight trace ID.
+    pub trace_id: TraceId,
+    /// X of ETMv3.X.
+    pub minor_version: u8,
+    /// The profile of the core.
+    pub profile: Profile,
+    /// Instructions are traced; not so in data-only mode.
+    pub instructions: bool,
+    /// Data values are traced.
+    pub data_values: bool,
+    /// Data addresses are traced.
+    pub data_addresses: bool,
+    /// Coprocessor register transfers are traced.
+    pub coprocessor_transfers: bool,
+    /// Bytes of a context ID: 0, 1, 2 or 4.
+    pub context_id_bytes: u8,
+    /// Atoms tell cycles.
+    pub cycle_accurate: bool,
+    /// The alternative encoding of branch addresses.
+    pub alternative_branches: bool,
+    /// Direct branches that are taken have a branch packet too.
+    pub branch_output: bool,
+    /// How timestamps are encoded.
+    pub timestamp: Encoding,
+    /// The core has the Virtualization Extensions: Hyp mode is traced.
+    pub virtualization: bool,
+}
+
+impl Config {
+    /// ETMIDR where it is not known: ETMv3.4 with the original encoding of branches.
+    pub const DEFAULT_ETMIDR: u32 = 0x4100_f240;
+
+    /// From the values of the registers (ARM IHI 0014Q 3.5).
+    pub const fn new(registers: Registers, profile: Profile) -> Self {
+        let minor_version = registers.minor_version();
+        // ETMCCER [29:26] are reserved before ETMv3.5.
+        let v3_5 = minor_version >= 5;
+        Self {
+            trace_id: registers.trace_id(),
+            minor_version,
+            profile,
+            instructions: !registers.data_only(),
+            data_values: registers.data_values(),
+            data_addresses: registers.data_addresses(),
+            coprocessor_transfers: registers.coprocessor_transfers(),
+            context_id_bytes: registers.context_id_bytes(),
+            cycle_accurate: registers.cycle_accurate(),
+            alternative_branches: minor_version >= 4 && registers.alternative_branches(),
+            branch_output: registers.branch_broadcast(),
+            timestamp: Encoding {
+                wide: v3_5 && registers.extension(29),
+                gray: v3_5 && registers.etmccer != 0 && !registers.extension(28),
+            },
+            virtualization: v3_5 && registers.extension(26),
+        }
+    }
+
+    /// Whether packets of the data trace can occur.
+    pub const fn data(&self) -> bool {
+        self.data_values || self.data_addresses || self.coprocessor_transfers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cortex_a7() {
+        let registers = Registers {
+            etmcr: 0x1000_1860,
+            etmccer: 0x3440_08f2,
+            etmidr: 0x410c_f250,
+            etmtraceidr: 0x10,
+        };
+        let config = Config::new(registers, Profile::ApplicationOrRealTime);
+        assert_eq!(config.trace_id, TraceId(0x10));
+        assert_eq!(config.minor_version, 5);
+        assert!(config.cycle_accurate && config.instructions && config.virtualization);
+        assert!(!config.alternative_branches && !config.data());
+        assert_eq!(
+            config.timestamp,
+            Encoding {
+                wide: true,
+                gray: false
+            }
+        );
+    }
+
+    #[test]
+    fn the_alternative_encoding_came_with_3_4() {
+        let mut registers = Registers {
+            etmcr: 0x0010_000c,
+            etmccer: 0x3040_0000,
+            etmidr: 0x4110_f230,
+            etmtraceidr: 1,
+        };
+        let config = Config::new(registers, Profile::Microcontroller);
+        assert!(!config.alternative_branches && !config.instructions && !config.timestamp.wide);
+        assert!(config.data_values && config.data_addresses);
+        registers.etmidr = 0x4110_f240;
+        assert!(Config::new(registers, Profile::Microcontroller).alternative_branches);
+    }
+}

@@ -1,0 +1,430 @@
+//! Bytes → ETMv3 packets (ARM IHI 0014Q chapter 7).
+//!
+//! Remembers what packets leave out: the instruction and data addresses and the instruction set
+//! of the packet before, the upper bits of the timestamp.
+
+use super::address::{AddressBytes, Addresses, Encoding};
+use super::config::{Config, Profile};
+use super::packet::{Branch, DataAddress, DataValue, ISync, Information, Packet, Place, Timing};
+use super::sync::{self, Unsynchronised, Zeros};
+use super::timestamp::Timestamps;
+use crate::element::{Atoms, TraceOnReason};
+use crate::protocol::PacketDecoder;
+use crate::quantity::Isa;
+
+/// Splits the bytes of one ETMv3 into packets.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    config: Config,
+    synchronised: bool,
+    addresses: Addresses,
+    data_address: u32,
+    timestamps: Timestamps,
+}
+
+/// A count of 1 to 5 bytes, 7 bits in each, and how many bytes it has.
+#[inline]
+fn count(bytes: &[u8]) -> Option<(u32, usize)> {
+    let mut value = 0;
+    for (i, &byte) in bytes.iter().enumerate().take(5) {
+        value |= u32::from(byte & 0x7f) << (7 * i);
+        if byte & 0x80 == 0 || i == 4 {
+            return Some((value, i + 1));
+        }
+    }
+    None
+}
+
+/// A little-endian value of 0 to 4 bytes.
+#[inline]
+fn little_endian(bytes: &[u8]) -> u32 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, &byte| value << 8 | u32::from(byte))
+}
+
+/// The SS field of a data header: the bytes of the value that follow.
+#[inline]
+fn value_bytes(header: u8) -> usize {
+    [0, 1, 2, 4][usize::from(header >> 2 & 3)]
+}
+
+#[inline]
+fn value_at(bytes: &[u8], at: usize, size: usize) -> Option<DataValue> {
+    let value = little_endian(bytes.get(at..at + size)?);
+    Some(DataValue {
+        value,
+        bytes: size as u8,
+    })
+}
+
+/// E or N of a bit that is one for N.
+const fn executed(header: u8, bit: u8) -> u32 {
+    (header >> bit & 1 ^ 1) as u32
+}
+
+/// Table 7.2: P-headers when cycles are not traced.
+#[inline]
+fn p_header(header: u8) -> Option<(Atoms, Timing)> {
+    match header & 0xb3 {
+        0x82 if header & 0x40 == 0 => {
+            let bits = executed(header, 3) | executed(header, 2) << 1;
+            Some((Atoms { bits, count: 2 }, Timing::None))
+        }
+        _ if header & 3 == 0 => {
+            let passed = header >> 2 & 0xf;
+            let bits = (1 << passed) - 1;
+            let count = passed + (header >> 6 & 1);
+            Some((Atoms { bits, count }, Timing::None))
+        }
+        _ => None,
+    }
+}
+
+/// Table 7.3: P-headers in cycle-accurate mode.
+#[inline]
+fn timed_p_header(header: u8) -> Option<(Atoms, Timing)> {
+    let none = Atoms { bits: 0, count: 0 };
+    match header & 0xa3 {
+        // Deprecated: a single cycle.
+        0x80 if header == 0x80 => Some((none, Timing::Before(1))),
+        0x80 => {
+            let passed = header >> 2 & 7;
+            let bits = (1 << passed) - 1;
+            let count = passed + (header >> 6 & 1);
+            Some((Atoms { bits, count }, Timing::Each))
+        }
+        0xa0 => {
+            let passed = header >> 6 & 1;
+            let atoms = Atoms {
+                bits: passed.into(),
+                count: passed,
+            };
+            Some((atoms, Timing::Before((header >> 2 & 7) + 1)))
+        }
+        0x82 if header & 0x50 == 0 => {
+            let bits = executed(header, 3) | executed(header, 2) << 1;
+            Some((Atoms { bits, count: 2 }, Timing::Before(1)))
+        }
+        0x82 if header & 0x58 == 0x10 => {
+            let bits = executed(header, 2);
+            Some((Atoms { bits, count: 1 }, Timing::Before(0)))
+        }
+        _ => None,
+    }
+}
+
+impl Decoder {
+    /// A decoder at the begin of a trace.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            synchronised: false,
+            addresses: Addresses::default(),
+            data_address: 0,
+            timestamps: Timestamps::default(),
+        }
+    }
+
+    const fn encoding(&self) -> Encoding {
+        if self.config.alternative_branches {
+            Encoding::Alternative
+        } else {
+            Encoding::Original
+        }
+    }
+
+    #[inline]
+    fn branch(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let address = AddressBytes::new(bytes, self.encoding())?;
+        if address.is_malformed() {
+            return self.bad_sequence(address.length);
+        }
+        let mut length = address.length;
+        let mut information = None;
+        if address.more {
+            let (told, used) = self.information(&bytes[length..])?;
+            information = Some(told);
+            self.addresses.alternative = bytes[length] & 0x40 != 0;
+            length += used;
+        } else if let Some(fifth) = address.fifth.filter(|fifth| fifth & 0x80 != 0) {
+            information = Some(Information {
+                exception: (fifth >> 3 & 7).into(),
+                deprecated: true,
+                cancel: fifth & 0x40 != 0,
+                non_secure: None,
+                hyp: None,
+                resume: 0,
+            });
+        }
+        let branch = Branch {
+            address: self.addresses.complete(&address),
+            information,
+        };
+        Some((Packet::Branch(branch), length))
+    }
+
+    /// One to three exception information bytes (figure 7.2).
+    fn information(&self, bytes: &[u8]) -> Option<(Information, usize)> {
+        let first = *bytes.first()?;
+        let mut told = Information {
+            exception: (first >> 1 & 0xf).into(),
+            deprecated: false,
+            cancel: first & 0x20 != 0,
+            non_secure: Some(first & 1 != 0),
+            hyp: None,
+            resume: 0,
+        };
+        if first & 0x80 == 0 {
+            return Some((told, 1));
+        }
+        let second = *bytes.get(1)?;
+        // Bit 6 tells byte 2 from byte 1, which may be left out.
+        if second & 0x40 != 0 {
+            told.resume = second & 0xf;
+            return Some((told, 2));
+        }
+        if self.config.profile == Profile::Microcontroller {
+            told.exception |= u16::from(second & 0x1f) << 4;
+        }
+        told.hyp = Some(second & 0x20 != 0);
+        if second & 0x80 == 0 {
+            return Some((told, 2));
+        }
+        told.resume = *bytes.get(2)? & 0xf;
+        Some((told, 3))
+    }
+
+    fn i_sync(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let mut length = 1;
+        let mut cycles = None;
+        if bytes[0] == 0x70 {
+            let (value, used) = count(&bytes[length..])?;
+            cycles = Some(value);
+            length += used;
+        }
+        let mut context_id = None;
+        let size = usize::from(self.config.context_id_bytes);
+        if size > 0 {
+            context_id = Some(little_endian(bytes.get(length..length + size)?));
+            length += size;
+        }
+        let information = *bytes.get(length)?;
+        length += 1;
+        let mut place = None;
+        if self.config.instructions {
+            let address = little_endian(bytes.get(length..length + 4)?);
+            length += 4;
+            let alternative = self.config.minor_version >= 3 && information & 4 != 0;
+            let isa = match (information & 0x10 != 0, address & 1 != 0) {
+                (true, _) => Isa::Jazelle,
+                (false, false) => Isa::A32,
+                (false, true) if alternative => Isa::ThumbEe,
+                (false, true) => Isa::T32,
+            };
+            let address = if isa == Isa::Jazelle {
+                address
+            } else {
+                address & !1
+            };
+            let mut addresses = self.addresses;
+            addresses.alternative = alternative;
+            addresses.set(address, isa);
+            let mut next = None;
+            if information & 0x80 != 0 {
+                let told = AddressBytes::new(&bytes[length..], self.encoding())?;
+                length += told.length;
+                next = Some(addresses.complete(&told).value);
+            }
+            self.addresses = addresses;
+            place = Some(Place { address, isa, next });
+        }
+        let sync = ISync {
+            place,
+            reason: match information >> 5 & 3 {
+                0 => None,
+                1 => Some(TraceOnReason::BeginOrFilter),
+                2 => Some(TraceOnReason::Overflow),
+                _ => Some(TraceOnReason::DebugRestart),
+            },
+            non_secure: information & 8 != 0,
+            hyp: self.config.virtualization && information & 2 != 0,
+            context_id,
+            cycles,
+        };
+        Some((Packet::ISync(sync), length))
+    }
+
+    /// The data address after a header, if `told` and addresses are traced, and where it ends.
+    #[inline]
+    fn data_address(
+        &mut self,
+        bytes: &[u8],
+        told: bool,
+        value_bytes: usize,
+    ) -> Option<(Option<DataAddress>, usize)> {
+        if !told || !self.config.data_addresses {
+            return Some((None, 1));
+        }
+        let (value, used) = count(&bytes[1..])?;
+        // Nothing is remembered before the packet is whole.
+        if bytes.len() < 1 + used + value_bytes {
+            return None;
+        }
+        let fifth = (used == 5).then(|| bytes[5]);
+        let bits = if used == 5 { 32 } else { 7 * used as u8 };
+        let known = u32::MAX >> (32 - bits);
+        self.data_address = self.data_address & !known | value & known;
+        let address = DataAddress {
+            value: self.data_address,
+            bits,
+            big_endian: fifth.map(|byte| byte & 0x10 != 0),
+        };
+        Some((Some(address), 1 + used))
+    }
+
+    fn normal_data(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let size = if self.config.data_values {
+            value_bytes(bytes[0])
+        } else {
+            0
+        };
+        let (address, mut length) = self.data_address(bytes, bytes[0] & 0x20 != 0, size)?;
+        let mut value = None;
+        if self.config.data_values {
+            value = Some(value_at(bytes, length, size)?);
+            length += size;
+        }
+        Some((Packet::NormalData { address, value }, length))
+    }
+
+    /// Headers that begin no branch and no P-header.
+    fn other(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let header = bytes[0];
+        match header {
+            0x00 => match sync::zeros(bytes) {
+                Zeros::Sync(length) => Some((Packet::ASync { resumes: false }, length)),
+                Zeros::Other(count) => self.bad_sequence(count),
+                Zeros::Cut => None,
+            },
+            0x04 => {
+                let (cycles, used) = count(&bytes[1..])?;
+                Some((Packet::CycleCount(cycles), 1 + used))
+            }
+            0x08 | 0x70 => self.i_sync(bytes),
+            0x0c => Some((Packet::Trigger, 1)),
+            0x3c => Some((Packet::Vmid(*bytes.get(1)?), 2)),
+            0x42 | 0x46 => {
+                let (value, used) = self.timestamps.next(&bytes[1..], self.config.timestamp)?;
+                let frequency_changed = header & 4 != 0;
+                Some((
+                    Packet::Timestamp {
+                        value,
+                        frequency_changed,
+                    },
+                    1 + used,
+                ))
+            }
+            0x66 => Some((Packet::Ignore, 1)),
+            0x6e => {
+                let length = 1 + usize::from(self.config.context_id_bytes);
+                let id = little_endian(bytes.get(1..length)?);
+                Some((Packet::ContextId(id), length))
+            }
+            0x76 => Some((Packet::ExceptionExit, 1)),
+            0x7e => Some((Packet::ExceptionEntry, 1)),
+            _ if self.config.data() => self.data(bytes),
+            _ => self.reserved(),
+        }
+    }
+
+    /// Headers of the data trace.
+    fn data(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let header = bytes[0];
+        match header {
+            0x50 => Some((Packet::StoreFailed, 1)),
+            0x62 => Some((Packet::DataSuppressed, 1)),
+            0x6a | 0x7a => {
+                let (address, length) = self.data_address(bytes, header & 0x10 != 0, 0)?;
+                Some((Packet::ValueNotTraced { address }, length))
+            }
+            // 0b00A0SS10
+            _ if header & 0xd3 == 0x02 => self.normal_data(bytes),
+            // 0b0TT0SS00
+            _ if header & 0x93 == 0x00 && self.config.data_values => {
+                let size = value_bytes(header);
+                let value = value_at(bytes, 1, size)?;
+                let tag = header >> 5 & 3;
+                Some((Packet::OutOfOrderData { tag, value }, 1 + size))
+            }
+            // 0b01A1TT00
+            _ if header & 0xd3 == 0x50 => {
+                let (address, length) = self.data_address(bytes, header & 0x20 != 0, 0)?;
+                let tag = header >> 2 & 3;
+                Some((Packet::OutOfOrderPlaceholder { tag, address }, length))
+            }
+            _ => self.reserved(),
+        }
+    }
+
+    fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        match sync::search(bytes) {
+            Unsynchronised::Sync(length) => {
+                self.synchronised = true;
+                Some((Packet::ASync { resumes: true }, length))
+            }
+            Unsynchronised::Skip(count) => Some((Packet::NotSync, count)),
+            Unsynchronised::Cut => None,
+        }
+    }
+
+    fn reserved(&mut self) -> Option<(Packet, usize)> {
+        self.synchronised = false;
+        Some((Packet::Reserved, 1))
+    }
+
+    fn bad_sequence(&mut self, length: usize) -> Option<(Packet, usize)> {
+        self.synchronised = false;
+        Some((Packet::BadSequence, length))
+    }
+}
+
+impl PacketDecoder for Decoder {
+    type Packet = Packet;
+
+    #[inline]
+    fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let header = *bytes.first()?;
+        if !self.synchronised {
+            return self.search(bytes);
+        }
+        if header & 1 == 1 {
+            return self.branch(bytes);
+        }
+        if header & 0x80 != 0 {
+            let atoms = if self.config.cycle_accurate {
+                timed_p_header(header)
+            } else {
+                p_header(header)
+            };
+            return match atoms {
+                Some((atoms, timing)) => Some((Packet::PHeader { atoms, timing }, 1)),
+                None => self.reserved(),
+            };
+        }
+        self.other(bytes)
+    }
+
+    fn finish(&mut self, _bytes: &[u8]) -> Packet {
+        if self.synchronised {
+            Packet::Incomplete
+        } else {
+            Packet::NotSync
+        }
+    }
+
+    fn lost(&mut self) {
+        self.synchronised = false;
+    }
+}

@@ -1,0 +1,285 @@
+//! ETMv3 packets → elements.
+//!
+//! An exception does not tell where it returns: instructions that abort count as executed.
+
+use super::config::{Config, Profile};
+use super::packet::{Branch, DataAddress, DataValue, ISync, Packet, Timing};
+use crate::element::{
+    Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
+};
+use crate::protocol::ElementDecoder;
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing was seen.
+    Start,
+    /// The next A-sync is waited for.
+    ASync,
+    /// The next I-sync is waited for.
+    ISync,
+    /// Everything is known.
+    Decoding,
+}
+
+/// Turns the packets of one ETMv3 into elements.
+#[derive(Clone, Debug)]
+pub struct Elements {
+    config: Config,
+    state: State,
+    context: Context,
+    /// An exception return that the next packet may cancel.
+    returning: Option<BufferOffset>,
+    /// Addresses of data that follow out of order, by tag.
+    announced: [Option<Address>; 4],
+}
+
+fn address(told: Option<DataAddress>) -> Option<Address> {
+    told.map(|address| Address(address.value.into()))
+}
+
+impl Elements {
+    /// A decoder at the begin of a trace.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            state: State::Start,
+            context: Self::unknown(),
+            returning: None,
+            announced: [None; 4],
+        }
+    }
+
+    fn unknown() -> Context {
+        Context {
+            is_64bit: Some(false),
+            ..Context::default()
+        }
+    }
+
+    fn lost(&mut self) {
+        self.state = State::ASync;
+        self.context = Self::unknown();
+        self.announced = [None; 4];
+    }
+
+    /// Nothing cancelled the exception return that was held back.
+    fn settle(&mut self, out: &mut impl ElementSink) {
+        if let Some(at) = self.returning.take() {
+            out.mark(at, Mark::ExceptionReturn);
+        }
+    }
+
+    /// Takes the state that a packet tells; says whether it changed.
+    fn update(&mut self, non_secure: Option<bool>, hyp: Option<bool>) -> bool {
+        let before = self.context;
+        if let Some(non_secure) = non_secure {
+            self.context.security = Some(if non_secure {
+                Security::NonSecure
+            } else {
+                Security::Secure
+            });
+        }
+        if let Some(hyp) = hyp.filter(|_| self.config.virtualization) {
+            self.context.el = hyp.then_some(ExceptionLevel(2));
+        }
+        before != self.context
+    }
+
+    fn i_sync(&mut self, at: BufferOffset, sync: &ISync, first: bool, out: &mut impl ElementSink) {
+        if first || sync.reason.is_some() {
+            let reason = sync.reason.unwrap_or(TraceOnReason::BeginOrFilter);
+            out.mark(at, Mark::TraceOn(reason));
+        }
+        self.update(Some(sync.non_secure), Some(sync.hyp));
+        if sync.context_id.is_some() {
+            self.context.context_id = sync.context_id;
+        }
+        if let Some(place) = sync.place {
+            self.context.isa = place.isa;
+        }
+        out.mark(at, Mark::Context(self.context));
+        if let Some(cycles) = sync.cycles {
+            out.mark(at, Mark::Cycles(cycles));
+        }
+        let Some(place) = sync.place else {
+            return;
+        };
+        self.address(at, place.address, place.isa, out);
+        if let Some(next) = place.next {
+            // The load or store in progress was executed (7.10.5, LSiP).
+            out.element(at, Element::InstructionAtoms(Atoms { bits: 1, count: 1 }));
+            self.address(at, next, place.isa, out);
+        }
+    }
+
+    fn address(&mut self, at: BufferOffset, to: u32, isa: Isa, out: &mut impl ElementSink) {
+        self.context.isa = isa;
+        let address = Address(to.into());
+        out.element(at, Element::Address { address, isa });
+    }
+
+    fn branch(&mut self, at: BufferOffset, branch: &Branch, out: &mut impl ElementSink) {
+        let cancel = branch.information.is_some_and(|told| told.cancel);
+        if cancel {
+            let returning = self.returning.take().is_some();
+            // ARMv7-M: only the return is cancelled, the instruction was executed (7.5).
+            if !returning || self.config.profile != Profile::Microcontroller {
+                out.element(at, Element::CancelInstruction);
+            }
+        } else {
+            self.settle(out);
+        }
+        if let Some(told) = branch.information {
+            if self.update(told.non_secure, told.hyp) {
+                self.context.isa = branch.address.isa;
+                out.mark(at, Mark::Context(self.context));
+            }
+            if told.exception != 0 || told.deprecated {
+                out.element(
+                    at,
+                    Element::Exception(Exception {
+                        number: told.exception,
+                        name: told.exception_name(self.config.profile),
+                        return_address: None,
+                    }),
+                );
+            }
+        }
+        self.address(at, branch.address.value, branch.address.isa, out);
+    }
+
+    #[inline]
+    fn atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
+        let (mut cycles, each) = match timing {
+            Timing::None if atoms.count == 0 => return,
+            Timing::None => return out.element(at, Element::InstructionAtoms(atoms)),
+            Timing::Each => (1, 1),
+            Timing::Before(cycles) => (u32::from(cycles), 0),
+        };
+        if atoms.count == 0 {
+            return out.mark(at, Mark::Cycles(cycles));
+        }
+        for i in 0..atoms.count {
+            let passed = atoms.bits >> i & 1 == 1;
+            out.element(at, Element::TimedInstruction { passed, cycles });
+            cycles = each;
+        }
+    }
+
+    /// What atoms before the first I-sync tell: only their cycles.
+    fn early_atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
+        match timing {
+            Timing::None => {}
+            Timing::Each => out.mark(at, Mark::Cycles(atoms.count.into())),
+            Timing::Before(cycles) => out.mark(at, Mark::Cycles(cycles.into())),
+        }
+    }
+
+    fn data(
+        at: BufferOffset,
+        address: Option<Address>,
+        value: Option<DataValue>,
+        out: &mut impl ElementSink,
+    ) {
+        out.mark(
+            at,
+            Mark::Data {
+                address,
+                value: value.map(|value| value.value.into()),
+                bytes: value.map_or(0, |value| value.bytes),
+                write: None,
+            },
+        );
+    }
+
+    #[inline]
+    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.returning.is_some() && !matches!(packet, Packet::Branch(_)) {
+            self.settle(out);
+        }
+        match *packet {
+            Packet::PHeader { atoms, timing } => Self::atoms(at, atoms, timing, out),
+            Packet::Branch(ref branch) => self.branch(at, branch, out),
+            Packet::ISync(ref sync) => self.i_sync(at, sync, false, out),
+            Packet::CycleCount(cycles) => out.mark(at, Mark::Cycles(cycles)),
+            Packet::ContextId(id) => {
+                self.context.context_id = Some(id);
+                out.mark(at, Mark::Context(self.context));
+            }
+            Packet::Vmid(vmid) => {
+                self.context.vmid = Some(vmid.into());
+                out.mark(at, Mark::Context(self.context));
+            }
+            Packet::NormalData {
+                address: told,
+                value,
+            } => Self::data(at, address(told), value, out),
+            Packet::OutOfOrderPlaceholder { tag, address: told } => {
+                self.announced[usize::from(tag & 3)] = address(told);
+            }
+            Packet::OutOfOrderData { tag, value } => {
+                let address = self.announced[usize::from(tag & 3)].take();
+                Self::data(at, address, Some(value), out);
+            }
+            Packet::ValueNotTraced { address: told } => Self::data(at, address(told), None, out),
+            Packet::ExceptionExit => self.returning = Some(at),
+            Packet::Timestamp { value, .. } => out.mark(at, Mark::Timestamp(value)),
+            Packet::Trigger => out.mark(at, Mark::Trigger),
+            Packet::ASync { resumes: false }
+            | Packet::ExceptionEntry
+            | Packet::DataSuppressed
+            | Packet::StoreFailed
+            | Packet::Ignore
+            | Packet::Incomplete => {}
+            Packet::ASync { resumes: true } => {
+                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
+                self.lost();
+                self.state = State::ISync;
+            }
+            Packet::NotSync | Packet::Reserved | Packet::BadSequence => {
+                out.mark(at, Mark::NoSync(NoSyncReason::BadPacket));
+                self.lost();
+            }
+        }
+    }
+}
+
+impl ElementDecoder for Elements {
+    type Packet = Packet;
+
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.state == State::Decoding {
+            return self.decode(at, packet, out);
+        }
+        if self.state == State::Start {
+            out.mark(at, Mark::NoSync(NoSyncReason::Start));
+            self.state = State::ASync;
+        }
+        match (self.state, *packet) {
+            (_, Packet::ASync { .. }) => self.state = State::ISync,
+            (State::ISync, Packet::ISync(ref sync)) => {
+                self.state = State::Decoding;
+                self.i_sync(at, sync, true, out);
+            }
+            // Time is known before the first I-sync.
+            (State::ISync, Packet::Timestamp { value, .. }) => {
+                out.mark(at, Mark::Timestamp(value));
+            }
+            (State::ISync, Packet::CycleCount(cycles)) => out.mark(at, Mark::Cycles(cycles)),
+            (State::ISync, Packet::PHeader { atoms, timing }) => {
+                Self::early_atoms(at, atoms, timing, out);
+            }
+            (_, Packet::NotSync | Packet::Reserved | Packet::BadSequence) => {
+                self.state = State::ASync;
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        self.settle(out);
+        out.mark(at, Mark::End);
+    }
+}

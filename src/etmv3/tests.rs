@@ -1,0 +1,375 @@
+//! Elements of packets made by hand, and what must hold for any bytes.
+
+use super::*;
+use crate::element::{
+    Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
+};
+use crate::etmv3::registers::Registers;
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+use proptest::prelude::*;
+
+fn config(etmcr: u32) -> Config {
+    Config::new(
+        Registers {
+            etmcr,
+            etmccer: 0x3440_08f2,
+            etmidr: 0x410c_f250,
+            etmtraceidr: 0x10,
+        },
+        Profile::ApplicationOrRealTime,
+    )
+}
+
+fn cortex_m(etmcr: u32) -> Config {
+    Config::new(
+        Registers {
+            etmcr,
+            etmccer: 0x0040_0000,
+            etmidr: 0x4114_f240,
+            etmtraceidr: 1,
+        },
+        Profile::Microcontroller,
+    )
+}
+
+fn packets(config: Config, bytes: &[u8]) -> Vec<(usize, Packet, usize)> {
+    let mut decoder = Decoder::new(config);
+    let mut at = 0;
+    let mut out = Vec::new();
+    while let Some((packet, length)) = decoder.next(&bytes[at..]) {
+        assert!(length > 0 && at + length <= bytes.len());
+        out.push((at, packet, length));
+        at += length;
+    }
+    if at < bytes.len() {
+        out.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
+    }
+    out
+}
+
+/// The elements after those of the first I-sync.
+fn elements(config: Config, rest: &[u8]) -> Vec<Element> {
+    let mut decoder = Elements::new(config);
+    let mut out: Vec<(BufferOffset, Element)> = Vec::new();
+    let bytes = with_sync(rest);
+    for (at, packet, _) in packets(config, &bytes) {
+        decoder.packet(BufferOffset(at as u64), &packet, &mut out);
+    }
+    decoder.end(BufferOffset(bytes.len() as u64), &mut out);
+    let mut out: Vec<Element> = out.into_iter().map(|(_, element)| element).collect();
+    assert_eq!(out.pop(), Some(Element::Mark(Mark::End)));
+    out
+}
+
+const A_SYNC: [u8; 6] = [0, 0, 0, 0, 0, 0x80];
+
+fn with_sync(rest: &[u8]) -> Vec<u8> {
+    let mut bytes = A_SYNC.to_vec();
+    // Tracing enabled at 0x8000, T32, secure.
+    bytes.extend([0x08, 0x21, 0x01, 0x80, 0x00, 0x00]);
+    bytes.extend(rest);
+    bytes
+}
+
+fn address(address: u64, isa: Isa) -> Element {
+    Element::Address {
+        address: Address(address),
+        isa,
+    }
+}
+
+fn exception(number: u16, name: &'static str) -> Element {
+    Element::Exception(Exception {
+        number,
+        name,
+        return_address: None,
+    })
+}
+
+const CONTEXT: Context = Context {
+    isa: Isa::T32,
+    el: None,
+    security: Some(Security::Secure),
+    is_64bit: Some(false),
+    vmid: None,
+    context_id: None,
+};
+
+#[test]
+fn packets_are_small() {
+    assert!(size_of::<Packet>() <= 40);
+}
+
+#[test]
+fn i_sync_turns_tracing_on_and_atoms_are_instructions() {
+    assert_eq!(
+        elements(config(0), &[0xc8]),
+        [
+            Element::Mark(Mark::NoSync(NoSyncReason::Start)),
+            Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter)),
+            Element::Mark(Mark::Context(CONTEXT)),
+            address(0x8000, Isa::T32),
+            Element::InstructionAtoms(Atoms {
+                bits: 0b011,
+                count: 3
+            }),
+        ]
+    );
+}
+
+#[test]
+fn cycles_belong_to_the_atom_after_them() {
+    let timed = |passed, cycles| Element::TimedInstruction { passed, cycles };
+    // Format 1 (E N), format 3 (4 cycles, E), format 3 (8 cycles), format 2 (N E), format 4 (N).
+    let got = elements(config(0x1000), &[0xc4, 0xec, 0xbc, 0x8a, 0x96]);
+    assert_eq!(
+        got[4..],
+        [
+            timed(true, 1),
+            timed(false, 1),
+            timed(true, 4),
+            Element::Mark(Mark::Cycles(8)),
+            timed(false, 1),
+            timed(true, 0),
+            timed(false, 0),
+        ]
+    );
+}
+
+#[test]
+fn an_exception_may_cancel_the_instruction_before_it() {
+    // To 0x18, A32, with IRQ, cancelled, Non-secure and Hyp mode.
+    let got = elements(config(0), &[0x84, 0x8d, 0x80, 0x80, 0x80, 0x48, 0xbd, 0x20]);
+    let hyp = Context {
+        isa: Isa::A32,
+        el: Some(ExceptionLevel(2)),
+        security: Some(Security::NonSecure),
+        ..CONTEXT
+    };
+    assert_eq!(
+        got[5..],
+        [
+            Element::CancelInstruction,
+            Element::Mark(Mark::Context(hyp)),
+            exception(14, "IRQ"),
+            address(0x18, Isa::A32),
+        ]
+    );
+}
+
+#[test]
+fn the_deprecated_fifth_byte_tells_an_exception() {
+    let got = elements(config(0), &[0x84, 0x8d, 0x80, 0x80, 0x80, 0xe8]);
+    assert_eq!(
+        got[5..],
+        [
+            Element::CancelInstruction,
+            exception(5, "FIQ"),
+            address(0x18, Isa::A32)
+        ]
+    );
+}
+
+#[test]
+fn an_exception_return_may_be_cancelled() {
+    let exit = Element::Mark(Mark::ExceptionReturn);
+    let got = elements(config(0), &[0x84, 0x76, 0x84]);
+    assert_eq!(got[5], exit);
+    let branch = [0x84, 0x76, 0x8d, 0x80, 0x80, 0x80, 0x48, 0x3c];
+    let got = elements(config(0), &branch);
+    assert_eq!(
+        got[5..7],
+        [Element::CancelInstruction, exception(14, "IRQ")]
+    );
+    // ARMv7-M: the instruction that returned was executed.
+    let got = elements(cortex_m(0), &[0x84, 0x76, 0x8d, 0x40, 0x3e]);
+    assert_eq!(
+        got[5..],
+        [exception(15, "SysTick"), address(0x800c, Isa::T32)]
+    );
+}
+
+#[test]
+fn armv7_m_has_long_exception_numbers_and_resumes() {
+    // Alternative encoding; bytes 0, 1 and 2: exception 0x34, resume 3.
+    let got = elements(cortex_m(0), &[0x84, 0x8d, 0x40, 0x88, 0x83, 0x43]);
+    assert_eq!(
+        got[5..],
+        [exception(0x34, "IRQ"), address(0x800c, Isa::T32)]
+    );
+}
+
+#[test]
+fn data_follow_their_addresses() {
+    let data = |address, value, bytes| {
+        Element::Mark(Mark::Data {
+            address,
+            value,
+            bytes,
+            write: None,
+        })
+    };
+    let got = elements(
+        config(0x1c | 0x2),
+        &[
+            // Normal data, 5 address bytes, 4 bytes.
+            0x2e, 0x90, 0xa0, 0x80, 0x80, 0x12, 0x78, 0x56, 0x34, 0x12,
+            // Two address bytes, one byte; without address, value zero.
+            0x26, 0x94, 0x20, 0xab, 0x02,
+            // Placeholder with tag 2 and an address, then its data.
+            0x78, 0x40, 0x84, 0x48, 0xcd, 0xab, // Value not traced, with an address.
+            0x7a, 0x44,
+        ],
+    );
+    assert_eq!(
+        got[4..],
+        [
+            data(Some(Address(0x2000_1010)), Some(0x1234_5678), 4),
+            data(Some(Address(0x2000_1014)), Some(0xab), 1),
+            data(None, Some(0), 0),
+            Element::InstructionAtoms(Atoms { bits: 1, count: 1 }),
+            data(Some(Address(0x2000_1040)), Some(0xabcd), 2),
+            data(Some(Address(0x2000_1044)), None, 0),
+        ]
+    );
+}
+
+#[test]
+fn data_only_mode_has_no_addresses_of_instructions() {
+    let config = config(0x0010_0004);
+    let mut bytes = A_SYNC.to_vec();
+    bytes.extend([0x08, 0x21, 0x06, 0x55]);
+    let got = packets(config, &bytes);
+    assert!(matches!(
+        got[1],
+        (6, Packet::ISync(packet::ISync { place: None, .. }), 2)
+    ));
+    assert!(matches!(
+        got[2],
+        (8, Packet::NormalData { address: None, .. }, 2)
+    ));
+}
+
+#[test]
+fn a_load_in_progress_was_executed() {
+    let mut bytes = A_SYNC.to_vec();
+    bytes.extend([0x08, 0xa1, 0x01, 0x80, 0x00, 0x00, 0x05, 0x84]);
+    let mut decoder = Elements::new(config(0));
+    let mut out: Vec<(BufferOffset, Element)> = Vec::new();
+    for (at, packet, _) in packets(config(0), &bytes) {
+        decoder.packet(BufferOffset(at as u64), &packet, &mut out);
+    }
+    let got: Vec<Element> = out.into_iter().map(|(_, element)| element).collect();
+    let executed = Element::InstructionAtoms(Atoms { bits: 1, count: 1 });
+    assert_eq!(
+        got[3..],
+        [
+            address(0x8000, Isa::T32),
+            executed,
+            address(0x8004, Isa::T32),
+            executed
+        ]
+    );
+}
+
+#[test]
+fn decoding_resumes_at_the_next_a_sync_after_a_bad_header() {
+    let mut rest = vec![0x84, 0x10, 0x84, 0x84];
+    rest.extend(with_sync(&[0x84]));
+    let got = elements(config(0), &rest);
+    assert_eq!(got[5], Element::Mark(Mark::NoSync(NoSyncReason::BadPacket)));
+    assert_eq!(
+        got[6],
+        Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter))
+    );
+}
+
+/// Bytes that look like a trace: synchronised, then headers with payloads cut and mixed.
+fn traces() -> impl Strategy<Value = Vec<u8>> {
+    let headers = vec![
+        0x04u8, 0x08, 0x70, 0x0c, 0x3c, 0x42, 0x46, 0x66, 0x6e, 0x76, 0x7e, 0x50, 0x62, 0x6a, 0x7a,
+        0x2e, 0x22, 0x24, 0x48, 0x58, 0x7c,
+    ];
+    let piece = prop_oneof![
+        4 => prop::collection::vec(any::<u8>(), 0..12),
+        2 => Just(with_sync(&[])),
+        1 => prop::collection::vec(Just(0u8), 0..40),
+        3 => prop::sample::select(headers).prop_map(|header| vec![header]),
+    ];
+    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+fn configs() -> impl Strategy<Value = Config> {
+    let etmcr = prop::sample::select(vec![
+        0u32,
+        0x1000,
+        0xc000,
+        0x900e,
+        0x0010_c00c,
+        0x0010_1004,
+        0x1000_5008,
+    ]);
+    (etmcr, any::<bool>()).prop_map(|(etmcr, m)| if m { cortex_m(etmcr) } else { config(etmcr) })
+}
+
+struct Count(usize);
+
+impl ElementSink for Count {
+    fn element(&mut self, _: BufferOffset, _: Element) {
+        self.0 += 1;
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_packets_end_to_end(
+        bytes in traces(),
+        config in configs(),
+        flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
+    ) {
+        let mut bytes = bytes;
+        for (index, bit) in flips {
+            if !bytes.is_empty() {
+                let i = index.index(bytes.len());
+                bytes[i] ^= 1 << (bit & 7);
+            }
+        }
+        let got = packets(config, &bytes);
+        let total: usize = got.iter().map(|(_, _, length)| length).sum();
+        prop_assert_eq!(total, bytes.len());
+        let mut decoder = Elements::new(config);
+        let mut count = Count(0);
+        for (at, packet, _) in &got {
+            decoder.packet(BufferOffset(*at as u64), packet, &mut count);
+        }
+        prop_assert!(count.0 <= 17 * got.len() + 1);
+        if let Some((_, _, length)) = got.last() {
+            prop_assert!(*length <= 64);
+        }
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same_packets(
+        bytes in traces(),
+        config in configs(),
+        size in 1usize..9,
+    ) {
+        let whole = packets(config, &bytes);
+        let mut decoder = Decoder::new(config);
+        let (mut at, mut end) = (0, 0);
+        let mut pieces = Vec::new();
+        while end < bytes.len() {
+            end = (end + size).min(bytes.len());
+            while at < end {
+                let Some((packet, length)) = decoder.next(&bytes[at..end]) else { break };
+                pieces.push((at, packet, length));
+                at += length;
+            }
+        }
+        if at < bytes.len() {
+            pieces.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
+        }
+        prop_assert_eq!(pieces, whole);
+    }
+}
