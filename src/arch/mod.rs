@@ -2,13 +2,17 @@
 //!
 //! Knows the snapshot's model of a device, but no files, no trace and no debugger's protocol.
 
+pub mod a32;
+pub mod a64;
 pub mod aarch32;
 pub mod aarch64;
 pub mod architecture;
 pub mod area;
+pub mod branch;
 pub mod description;
 pub mod registers;
 pub mod state;
+pub mod t32;
 pub mod views;
 
 pub use architecture::{Architecture, Detected};
