@@ -52,6 +52,14 @@ pub enum Element {
         /// Whether the instruction at `end` was executed.
         inclusive: bool,
     },
+    /// ETE source address: a straight line was executed up to this instruction, which acts as
+    /// with an E atom. Where the current address is not known, or lies beyond, only this one.
+    SourceAddress {
+        /// The instruction.
+        address: Address,
+        /// Its instruction set.
+        isa: Isa,
+    },
     /// ETMv4 Q element: `instructions` were executed from the current address, path unknown.
     Q {
         /// How many, if the trace says so.

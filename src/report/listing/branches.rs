@@ -114,6 +114,7 @@ impl<L: Lines> ElementSink for Branches<L> {
             | Element::InstructionAtoms(_)
             | Element::RunTo { .. }
             | Element::Q { .. }
+            | Element::SourceAddress { .. }
             | Element::CancelInstruction => {}
         }
     }
