@@ -11,8 +11,9 @@
 //! | --- | --- |
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
-//! | [`arch`] | architectures: register sets, target descriptions |
+//! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`element`] | what packets mean: the elements that all protocols share |
+//! | [`flow`] | elements and code → blocks: return stack, cache of blocks |
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
 //! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
@@ -28,6 +29,7 @@ pub mod decode;
 pub mod element;
 pub mod etmv3;
 pub mod etmv4;
+pub mod flow;
 pub mod formatter;
 pub mod itm;
 pub mod protocol;

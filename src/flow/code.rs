@@ -1,0 +1,95 @@
+//! Where the flow reads instructions: the code image.
+
+use crate::element::Context;
+use crate::quantity::{Address, ExceptionLevel, Security};
+
+/// What of a core's state decides which memory it sees.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ContextKey {
+    /// Exception level.
+    pub el: Option<ExceptionLevel>,
+    /// Security state.
+    pub security: Option<Security>,
+    /// AArch64 (true) or AArch32.
+    pub is_64bit: Option<bool>,
+}
+
+impl From<&Context> for ContextKey {
+    fn from(context: &Context) -> Self {
+        Self {
+            el: context.el,
+            security: context.security,
+            is_64bit: context.is_64bit,
+        }
+    }
+}
+
+/// A view of memory. Contexts that see the same memory have the same view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct View(pub u16);
+
+/// Memory that holds the instructions of a core. It does not change.
+pub trait CodeImage {
+    /// The view that a core has in this context. Called when the context changes.
+    fn view(&self, context: &ContextKey) -> View;
+
+    /// The bytes from `address` on, as many as lie together; empty if there are none. Called
+    /// once for a block of instructions, not for each time it is executed.
+    fn slice(&self, view: View, address: Address) -> &[u8];
+}
+
+impl<C: CodeImage + ?Sized> CodeImage for &C {
+    fn view(&self, context: &ContextKey) -> View {
+        (**self).view(context)
+    }
+
+    fn slice(&self, view: View, address: Address) -> &[u8] {
+        (**self).slice(view, address)
+    }
+}
+
+/// Pieces of memory that every context sees; where two overlap, the one added first is read.
+#[derive(Clone, Debug, Default)]
+pub struct Pieces {
+    pieces: Vec<(u64, Vec<u8>)>,
+}
+
+impl Pieces {
+    /// Adds the bytes at `address`.
+    pub fn add(&mut self, address: Address, bytes: Vec<u8>) {
+        self.pieces.push((address.0, bytes));
+    }
+}
+
+impl CodeImage for Pieces {
+    fn view(&self, _: &ContextKey) -> View {
+        View(0)
+    }
+
+    fn slice(&self, _: View, address: Address) -> &[u8] {
+        self.pieces
+            .iter()
+            .find_map(|(start, bytes)| {
+                let offset = usize::try_from(address.0.checked_sub(*start)?).ok()?;
+                bytes.get(offset..).filter(|rest| !rest.is_empty())
+            })
+            .unwrap_or_default()
+    }
+}
+
+/// The four bytes at `address`, or as many as there are, and their count. Pieces that meet in
+/// the middle of an instruction are joined.
+pub(super) fn fetch(code: &impl CodeImage, view: View, address: Address) -> ([u8; 4], usize) {
+    let mut word = [0; 4];
+    let mut count = 0;
+    while count < 4 {
+        let bytes = code.slice(view, Address(address.0.wrapping_add(count as u64)));
+        let part = bytes.len().min(4 - count);
+        if part == 0 {
+            break;
+        }
+        word[count..count + part].copy_from_slice(&bytes[..part]);
+        count += part;
+    }
+    (word, count)
+}

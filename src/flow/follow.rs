@@ -1,0 +1,637 @@
+//! Elements lead from block to block.
+
+use super::blocks::{AWAIT, BlockId, Blocks, End, NOWHERE, PUSH, SLOW, Space, Unit};
+use super::code::{CodeImage, ContextKey};
+use super::return_stack::ReturnStack;
+use super::sink::{FlowSink, Gap, LastKind, QRange};
+use super::walk::{LONGEST, Stop, Walk, Waypoints};
+use crate::arch::branch::Kind;
+use crate::element::{Atoms, Context, Element, ElementSink, Exception, Mark};
+use crate::quantity::{Address, BufferOffset, Isa};
+
+/// How many blocks without a waypoint one atom may lead through: 4 MiB of A64 code.
+const LONGEST_RUN: u32 = 16;
+
+/// What differs between trace sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowConfig {
+    /// Which instructions have atoms, beyond branches and ISB.
+    pub waypoints: Waypoints,
+    /// The trace unit leaves out the target of a return that it predicts (TRCCONFIGR.RS;
+    /// PTM ETMCR bit 29).
+    pub return_stack: bool,
+    /// A taken ERET gives [`Mark::ExceptionReturn`]: ETE has no packet for it.
+    pub exception_returns: bool,
+    /// The cache of blocks is emptied when it holds so many (56 to 120 bytes each).
+    pub most_blocks: usize,
+}
+
+impl Default for FlowConfig {
+    fn default() -> Self {
+        Self {
+            waypoints: Waypoints::default(),
+            return_stack: false,
+            exception_returns: false,
+            most_blocks: 1 << 22,
+        }
+    }
+}
+
+/// A block whose output is held back, for it may be cancelled (ETMv3).
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    at: BufferOffset,
+    block: u32,
+    taken: bool,
+    cycles: Option<u32>,
+    /// The exception return that its instruction was.
+    exception_return: Option<BufferOffset>,
+}
+
+/// A Q element whose end is not told yet.
+#[derive(Clone, Copy, Debug)]
+struct PendingQ {
+    at: BufferOffset,
+    from: u32,
+    instructions: Option<u32>,
+}
+
+/// Follows the program flow of one trace source.
+#[derive(Debug)]
+pub struct Flow<C> {
+    config: FlowConfig,
+    code: C,
+    blocks: Blocks,
+    /// The block that the next atom leads through.
+    current: u32,
+    /// Where new blocks are made.
+    space: Space,
+    stack: ReturnStack,
+    /// With [`AWAIT`]: the indirect branch with link that leads there; it pushes after the pop.
+    linking: Option<u32>,
+    held: Option<Held>,
+    q: Option<PendingQ>,
+}
+
+impl<C: CodeImage> Flow<C> {
+    /// A flow that knows no address yet.
+    pub fn new(config: FlowConfig, code: C) -> Self {
+        let view = code.view(&ContextKey::default());
+        Self {
+            config,
+            code,
+            blocks: Blocks::new(),
+            current: NOWHERE,
+            space: Space {
+                view,
+                unit: Unit::Waypoint,
+            },
+            stack: ReturnStack::default(),
+            linking: None,
+            held: None,
+            q: None,
+        }
+    }
+
+    /// The blocks that were executed so far.
+    pub fn blocks(&self) -> &Blocks {
+        &self.blocks
+    }
+
+    /// Takes the next element.
+    #[inline]
+    pub fn element(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
+        match element {
+            Element::WaypointAtoms(atoms) if self.space.unit == Unit::Waypoint => {
+                self.waypoints(at, atoms, sink);
+            }
+            _ => self.other(at, element, sink),
+        }
+    }
+
+    #[inline]
+    fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
+        let mut current = self.current;
+        let mut bits = atoms.bits;
+        for _ in 0..atoms.count {
+            let taken = (bits & 1) as usize;
+            bits >>= 1;
+            let link = self.blocks.hot[current as usize].links[taken];
+            if link.wrapping_sub(1) < PUSH - 1 {
+                sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
+                current = link;
+            } else if link == SLOW {
+                current = self.atom(at, current, taken == 1, None, sink);
+            } else {
+                sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
+                self.stack.push(current);
+                current = link & !PUSH;
+            }
+        }
+        self.current = current;
+        if self.blocks.len() >= self.config.most_blocks {
+            self.forget(sink);
+        }
+    }
+
+    /// Every element, at any speed.
+    #[inline(never)]
+    fn other(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
+        if !matches!(
+            element,
+            Element::CancelInstruction | Element::Mark(Mark::ExceptionReturn)
+        ) {
+            self.release(sink);
+        }
+        if !matches!(element, Element::Mark(_) | Element::Address { .. }) {
+            self.q = None;
+        }
+        match element {
+            Element::WaypointAtoms(atoms) => {
+                self.count_in(Unit::Waypoint);
+                self.waypoints(at, atoms, sink);
+            }
+            Element::InstructionAtoms(atoms) => {
+                self.count_in(Unit::Instruction);
+                for index in 0..u32::from(atoms.count) {
+                    let passed = atoms.bits.checked_shr(index).unwrap_or(0) & 1 == 1;
+                    self.current = self.atom(at, self.current, passed, None, sink);
+                }
+            }
+            Element::TimedAtom { taken, cycles } => {
+                self.count_in(Unit::Waypoint);
+                self.current = self.atom(at, self.current, taken, Some(cycles), sink);
+            }
+            Element::TimedInstruction { passed, cycles } => {
+                self.count_in(Unit::Instruction);
+                self.current = self.atom(at, self.current, passed, Some(cycles), sink);
+            }
+            Element::Address { address, isa } => self.address(address, isa, sink),
+            Element::RunTo { end, inclusive } => {
+                self.settle(at, sink);
+                self.run_to(at, end, inclusive, sink);
+            }
+            Element::SourceAddress { address, isa } => self.source(at, address, isa, sink),
+            Element::Q { instructions } => {
+                self.q = Some(PendingQ {
+                    at,
+                    from: self.current,
+                    instructions,
+                });
+                self.current = NOWHERE;
+            }
+            Element::Exception(exception) => self.exception(at, exception, false, sink),
+            Element::ExceptionHere(exception) => self.exception(at, exception, true, sink),
+            Element::CancelInstruction => {
+                if let Some(held) = self.held.take() {
+                    self.current = held.block;
+                }
+            }
+            Element::Mark(mark) => self.mark(at, &mark, sink),
+        }
+        if self.blocks.len() >= self.config.most_blocks {
+            self.forget(sink);
+        }
+    }
+
+    /// One atom in any state; returns the block after it.
+    #[inline(never)]
+    fn atom(
+        &mut self,
+        at: BufferOffset,
+        mut current: u32,
+        taken: bool,
+        cycles: Option<u32>,
+        sink: &mut impl FlowSink,
+    ) -> u32 {
+        let mut run = 0;
+        loop {
+            match current {
+                NOWHERE => return NOWHERE,
+                AWAIT => {
+                    current = self.pop(at, sink);
+                    continue;
+                }
+                _ => {}
+            }
+            let link = self.blocks.hot[current as usize].links[usize::from(taken)];
+            if link != SLOW {
+                self.executed(at, current, taken, cycles, sink);
+                if link & PUSH != 0 {
+                    self.stack.push(current);
+                }
+                return link & !PUSH;
+            }
+            match self.blocks.cold[current as usize].stop {
+                End::Waypoint => {
+                    self.executed(at, current, taken, cycles, sink);
+                    return self.leave(at, current, taken, sink);
+                }
+                End::Missing | End::NotFollowed => {
+                    self.stuck(at, current, sink);
+                    return NOWHERE;
+                }
+                End::Long => {
+                    self.part(at, current, sink);
+                    run += 1;
+                    if run == LONGEST_RUN {
+                        let to = self.blocks.cold[current as usize].end;
+                        let from = self.blocks.cold[current as usize].start;
+                        self.gap(at, Gap::NotReached { from, to }, sink);
+                        return NOWHERE;
+                    }
+                    current = self.fall_through(current);
+                }
+            }
+        }
+    }
+
+    /// The block after `current`, whose last instruction had an E or N atom.
+    fn leave(
+        &mut self,
+        at: BufferOffset,
+        current: u32,
+        taken: bool,
+        sink: &mut impl FlowSink,
+    ) -> u32 {
+        let index = current as usize;
+        let cold = self.blocks.cold[index];
+        let stacked = cold.last.link && self.config.return_stack;
+        match cold.last.kind {
+            LastKind::Branch if taken => {
+                let next = self.find(cold.space, cold.target_isa, cold.target);
+                self.blocks.hot[index].links[1] = next | if stacked { PUSH } else { 0 };
+                if stacked {
+                    self.stack.push(current);
+                }
+                next
+            }
+            LastKind::Indirect if taken => {
+                if self.config.exception_returns && cold.exception_return {
+                    sink.mark(at, &Mark::ExceptionReturn);
+                } else if stacked {
+                    self.linking = Some(current);
+                } else {
+                    self.blocks.hot[index].links[1] = AWAIT;
+                }
+                AWAIT
+            }
+            _ => {
+                let next = self.fall_through(current);
+                self.blocks.hot[index].links[usize::from(taken)] = next;
+                next
+            }
+        }
+    }
+
+    /// The block that begins where another one ends.
+    fn fall_through(&mut self, block: u32) -> u32 {
+        let index = block as usize;
+        if self.blocks.hot[index].links[0] == SLOW {
+            let cold = self.blocks.cold[index];
+            let next = self.find(cold.space, cold.isa, cold.end);
+            self.blocks.hot[index].links[0] = if cold.stop == End::Waypoint {
+                next
+            } else {
+                SLOW
+            };
+            return next;
+        }
+        self.blocks.hot[index].links[0]
+    }
+
+    /// The target of an indirect branch whose address the trace leaves out.
+    fn pop(&mut self, at: BufferOffset, sink: &mut impl FlowSink) -> u32 {
+        if !self.config.return_stack {
+            self.linking = None;
+            return NOWHERE;
+        }
+        let caller = self.stack.pop();
+        if let Some(linking) = self.linking.take() {
+            self.stack.push(linking);
+        }
+        let Some(caller) = caller else {
+            self.gap(at, Gap::ReturnStackEmpty, sink);
+            return NOWHERE;
+        };
+        let cold = self.blocks.cold[caller as usize];
+        if cold.space == self.space {
+            self.fall_through(caller)
+        } else {
+            self.find(self.space, cold.isa, cold.end)
+        }
+    }
+
+    /// Takes a return address if one is due.
+    fn settle(&mut self, at: BufferOffset, sink: &mut impl FlowSink) {
+        if self.current == AWAIT {
+            self.current = self.pop(at, sink);
+        }
+    }
+
+    fn find(&mut self, space: Space, isa: Isa, start: Address) -> u32 {
+        self.blocks
+            .at(&self.code, self.config.waypoints, space, isa, start)
+    }
+
+    fn address(&mut self, address: Address, isa: Isa, sink: &mut impl FlowSink) {
+        if let Some(q) = self.q.take() {
+            self.finish_q(&q, address, isa, sink);
+        }
+        if self.current == AWAIT
+            && let Some(linking) = self.linking.take()
+        {
+            self.stack.push(linking);
+        }
+        self.current = self.find(self.space, isa, address);
+    }
+
+    /// Counts atoms in this unit from now on.
+    fn count_in(&mut self, unit: Unit) {
+        if self.space.unit != unit {
+            self.space.unit = unit;
+            self.relocate(None);
+        }
+    }
+
+    /// The current address in the current space.
+    fn relocate(&mut self, isa: Option<Isa>) {
+        if self.current > AWAIT {
+            let cold = self.blocks.cold[self.current as usize];
+            self.current = self.find(self.space, isa.unwrap_or(cold.isa), cold.start);
+        }
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark, sink: &mut impl FlowSink) {
+        match mark {
+            Mark::Context(context) => self.context(context),
+            Mark::TraceOn(_) | Mark::NoSync(_) | Mark::End => {
+                self.current = NOWHERE;
+                self.stack.clear();
+                self.linking = None;
+                self.q = None;
+            }
+            Mark::ExceptionReturn => {
+                if let Some(held) = &mut self.held
+                    && held.exception_return.is_none()
+                {
+                    held.exception_return = Some(at);
+                    return;
+                }
+                self.release(sink);
+            }
+            Mark::Cycles(_)
+            | Mark::Timestamp(_)
+            | Mark::Event(_)
+            | Mark::Trigger
+            | Mark::Marker(_)
+            | Mark::Transaction(_)
+            | Mark::Instrumentation { .. }
+            | Mark::Data { .. }
+            | Mark::Stm(_)
+            | Mark::Itm(_) => {}
+        }
+        sink.mark(at, mark);
+    }
+
+    /// The memory that the core sees may have changed. The instruction set changes only where
+    /// it cannot be the one that the address told.
+    fn context(&mut self, context: &Context) {
+        let view = self.code.view(&ContextKey::from(context));
+        let mut isa = None;
+        if self.current > AWAIT
+            && let Some(is_64bit) = context.is_64bit
+        {
+            let known = self.blocks.cold[self.current as usize].isa;
+            if (known == Isa::A64) != is_64bit && (context.isa == Isa::A64) == is_64bit {
+                isa = Some(context.isa);
+            }
+        }
+        if view != self.space.view || isa.is_some() {
+            self.space.view = view;
+            self.relocate(isa);
+        }
+    }
+
+    /// Executes a straight line from the current address, over waypoints that are not taken,
+    /// and takes the last instruction if it is `inclusive`.
+    fn run_to(
+        &mut self,
+        at: BufferOffset,
+        end: Address,
+        inclusive: bool,
+        sink: &mut impl FlowSink,
+    ) {
+        if self.current <= AWAIT {
+            return;
+        }
+        let cold = self.blocks.cold[self.current as usize];
+        self.current = NOWHERE;
+        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
+        loop {
+            let here = walk.here();
+            if here == end && !inclusive {
+                break;
+            }
+            if here > end || walk.instructions() == LONGEST {
+                let from = cold.start;
+                return self.gap(at, Gap::NotReached { from, to: end }, sink);
+            }
+            match walk.step() {
+                Ok(_) if here == end => break,
+                Ok(_) => {}
+                Err(stop) => {
+                    if walk.instructions() > 0 {
+                        sink.partial(at, &walk.range(self.config.waypoints, true));
+                    }
+                    let gap = gap(stop, here, cold.isa);
+                    return self.gap(at, gap, sink);
+                }
+            }
+        }
+        if walk.instructions() > 0 {
+            sink.partial(at, &walk.range(self.config.waypoints, true));
+        }
+        let next = walk.here();
+        self.current = if inclusive {
+            let last = self.find(cold.space, cold.isa, end);
+            if self.blocks.cold[last as usize].end == next {
+                self.leave(at, last, true, sink)
+            } else {
+                self.find(cold.space, cold.isa, next)
+            }
+        } else {
+            self.find(cold.space, cold.isa, next)
+        };
+    }
+
+    /// Executes a straight line up to a taken instruction; only that one if no line leads there.
+    fn source(&mut self, at: BufferOffset, address: Address, isa: Isa, sink: &mut impl FlowSink) {
+        self.settle(at, sink);
+        let known = self.blocks.cold[self.current as usize];
+        if self.current <= AWAIT || known.start > address {
+            self.current = self.find(self.space, isa, address);
+        }
+        self.run_to(at, address, true, sink);
+    }
+
+    fn exception(
+        &mut self,
+        at: BufferOffset,
+        mut exception: Exception,
+        here: bool,
+        sink: &mut impl FlowSink,
+    ) {
+        self.settle(at, sink);
+        if self.current > AWAIT {
+            let start = self.blocks.cold[self.current as usize].start;
+            match exception.return_address {
+                Some(end) if start < end => self.run_to(at, end, false, sink),
+                None if here => exception.return_address = Some(start),
+                _ => {}
+            }
+        }
+        self.current = NOWHERE;
+        sink.exception(at, &exception);
+    }
+
+    /// `q` ended where execution goes on at `end`. Where its instructions are a straight line
+    /// they are known.
+    fn finish_q(&mut self, q: &PendingQ, end: Address, isa: Isa, sink: &mut impl FlowSink) {
+        if q.from <= AWAIT {
+            return;
+        }
+        let cold = self.blocks.cold[q.from as usize];
+        let count = q.instructions.unwrap_or(0);
+        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
+        let mut branched = false;
+        while !branched && walk.instructions() < count.min(LONGEST) {
+            let Ok(instruction) = walk.step() else {
+                break;
+            };
+            branched = matches!(instruction.kind, Kind::Branch { .. } | Kind::Indirect);
+        }
+        if count > 0 && walk.instructions() == count && (branched || walk.here() == end) {
+            sink.partial(q.at, &walk.range(self.config.waypoints, true));
+        } else {
+            let range = QRange {
+                start: cold.start,
+                end,
+                isa,
+                instructions: q.instructions,
+            };
+            sink.q_range(q.at, &range);
+        }
+    }
+
+    /// A block was executed.
+    fn executed(
+        &mut self,
+        at: BufferOffset,
+        block: u32,
+        taken: bool,
+        cycles: Option<u32>,
+        sink: &mut impl FlowSink,
+    ) {
+        if self.space.unit == Unit::Waypoint {
+            sink.block(at, &self.blocks, BlockId(block), taken, cycles);
+        } else {
+            self.release(sink);
+            self.held = Some(Held {
+                at,
+                block,
+                taken,
+                cycles,
+                exception_return: None,
+            });
+        }
+    }
+
+    /// Gives out what can no longer be cancelled.
+    fn release(&mut self, sink: &mut impl FlowSink) {
+        if let Some(held) = self.held.take() {
+            let block = BlockId(held.block);
+            sink.block(held.at, &self.blocks, block, held.taken, held.cycles);
+            if let Some(at) = held.exception_return {
+                sink.mark(at, &Mark::ExceptionReturn);
+            }
+        }
+    }
+
+    /// A block without a waypoint at its end was executed.
+    fn part(&mut self, at: BufferOffset, block: u32, sink: &mut impl FlowSink) {
+        self.release(sink);
+        let range = self.blocks.range(BlockId(block), true);
+        if range.instructions > 0 {
+            sink.partial(at, &range);
+        }
+    }
+
+    /// A block ends where it cannot be followed.
+    fn stuck(&mut self, at: BufferOffset, block: u32, sink: &mut impl FlowSink) {
+        self.part(at, block, sink);
+        let cold = self.blocks.cold[block as usize];
+        let stop = if cold.stop == End::NotFollowed {
+            Stop::NotFollowed
+        } else {
+            Stop::Missing
+        };
+        self.gap(at, gap(stop, cold.end, cold.isa), sink);
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap, sink: &mut impl FlowSink) {
+        self.release(sink);
+        sink.gap(at, gap);
+    }
+
+    /// Empties the table of blocks. What the flow itself remembers is decoded again.
+    #[cold]
+    #[inline(never)]
+    fn forget(&mut self, sink: &mut impl FlowSink) {
+        self.release(sink);
+        sink.forget(&self.blocks);
+        let old = std::mem::replace(&mut self.blocks, Blocks::new());
+        let again = |flow: &mut Self, block: u32| {
+            if block <= AWAIT {
+                return block;
+            }
+            let cold = old.cold[block as usize];
+            flow.find(cold.space, cold.isa, cold.start)
+        };
+        self.current = again(self, self.current);
+        for caller in self.stack.drain() {
+            let caller = again(self, caller);
+            self.stack.push(caller);
+        }
+        if let Some(linking) = self.linking {
+            self.linking = Some(again(self, linking));
+        }
+        if let Some(mut q) = self.q {
+            q.from = again(self, q.from);
+            self.q = Some(q);
+        }
+    }
+}
+
+fn gap(stop: Stop, address: Address, isa: Isa) -> Gap {
+    match stop {
+        Stop::Missing => Gap::MemoryMissing(address),
+        Stop::NotFollowed => Gap::NotFollowed { address, isa },
+    }
+}
+
+/// A flow and what takes its output, as one consumer of elements.
+#[derive(Debug)]
+pub struct FlowDriver<C, S> {
+    /// Follows.
+    pub flow: Flow<C>,
+    /// Takes what was executed.
+    pub sink: S,
+}
+
+impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
+    #[inline]
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        self.flow.element(at, element, &mut self.sink);
+    }
+}

@@ -1,0 +1,56 @@
+//! Elements + code → blocks: which instructions were executed.
+//!
+//! Owns the code image, the return stack and the cache of blocks. Must not know packets or
+//! protocols: what differs between protocols is in [`FlowConfig`] and in the elements.
+//!
+//! ```
+//! use armsnap::element::{Atoms, Element, Exception, Mark};
+//! use armsnap::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, Pieces, QRange, Range};
+//! use armsnap::quantity::{Address, BufferOffset, Isa};
+//!
+//! /// Counts instructions.
+//! #[derive(Default)]
+//! struct Count(u64);
+//!
+//! impl FlowSink for Count {
+//!     fn block(&mut self, _: BufferOffset, blocks: &Blocks, id: BlockId, _: bool, _: Option<u32>) {
+//!         self.0 += u64::from(blocks.instructions(id));
+//!     }
+//!     fn partial(&mut self, _: BufferOffset, range: &Range) {
+//!         self.0 += u64::from(range.instructions);
+//!     }
+//!     fn q_range(&mut self, _: BufferOffset, range: &QRange) {
+//!         self.0 += u64::from(range.instructions.unwrap_or(0));
+//!     }
+//!     fn exception(&mut self, _: BufferOffset, _: &Exception) {}
+//!     fn gap(&mut self, _: BufferOffset, _: Gap) {}
+//!     fn mark(&mut self, _: BufferOffset, _: &Mark) {}
+//!     fn forget(&mut self, _: &Blocks) {}
+//! }
+//!
+//! // 0x1000: add x0, x0, #1; cbnz x1, 0x1000
+//! let mut code = Pieces::default();
+//! code.add(Address(0x1000), [0x9100_0400_u32, 0xb5ff_ffe1].map(u32::to_le_bytes).concat());
+//! let mut flow = Flow::new(FlowConfig::default(), code);
+//! let mut count = Count::default();
+//! let at = BufferOffset(0);
+//! flow.element(at, Element::Address { address: Address(0x1000), isa: Isa::A64 }, &mut count);
+//! flow.element(at, Element::WaypointAtoms(Atoms { bits: 0b011, count: 3 }), &mut count);
+//! assert_eq!(count.0, 6);
+//! ```
+
+mod blocks;
+mod code;
+mod follow;
+mod return_stack;
+mod sink;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use blocks::{BlockId, Blocks};
+pub use code::{CodeImage, ContextKey, Pieces, View};
+pub use follow::{Flow, FlowConfig, FlowDriver};
+pub use sink::{FlowSink, Gap, Last, LastKind, QRange, Range};
+pub use walk::Waypoints;

@@ -1,0 +1,149 @@
+//! Instructions in a straight line, decoded one by one.
+
+use super::code::{CodeImage, View, fetch};
+use super::sink::{Last, LastKind, Range};
+use crate::arch::branch::{self, Instruction, Kind};
+use crate::quantity::{Address, Isa};
+
+/// The longest straight line that is walked at once, in instructions.
+pub(super) const LONGEST: u32 = 0x1_0000;
+
+/// Which instructions the trace unit makes atoms for, beyond branches and ISB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waypoints {
+    /// DSB and DMB (PTM, ETMCCER bit 24).
+    pub barriers: bool,
+    /// WFI and WFE (ETMv4 and ETE, TRCIDR2.WFXMODE).
+    pub waits: bool,
+    /// TSTART (ETE).
+    pub transactions: bool,
+}
+
+impl Waypoints {
+    pub(super) fn contain(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Other => false,
+            Kind::Branch { .. } | Kind::Indirect | Kind::Isb => true,
+            Kind::Barrier => self.barriers,
+            Kind::Wait => self.waits,
+            Kind::Transaction => self.transactions,
+        }
+    }
+}
+
+/// Why there is no next instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Memory is missing at the current address.
+    Missing,
+    /// The instruction set is not followed.
+    NotFollowed,
+}
+
+/// A walk along a straight line.
+pub(super) struct Walk<'a, C> {
+    code: &'a C,
+    view: View,
+    isa: Isa,
+    start: Address,
+    /// The rest of the piece of memory that `here` lies in.
+    bytes: &'a [u8],
+    here: Address,
+    instructions: u32,
+    /// Instructions of the current IT block to come.
+    it_block: u8,
+    last: Option<Instruction>,
+}
+
+impl<'a, C: CodeImage> Walk<'a, C> {
+    pub(super) fn new(code: &'a C, view: View, isa: Isa, start: Address) -> Self {
+        Self {
+            code,
+            view,
+            isa,
+            start,
+            bytes: code.slice(view, start),
+            here: start,
+            instructions: 0,
+            it_block: 0,
+            last: None,
+        }
+    }
+
+    /// The address of the next instruction.
+    pub(super) fn here(&self) -> Address {
+        self.here
+    }
+
+    pub(super) fn instructions(&self) -> u32 {
+        self.instructions
+    }
+
+    /// Decodes the next instruction and steps over it.
+    #[inline]
+    pub(super) fn step(&mut self) -> Result<Instruction, Stop> {
+        let (word, count) = if let Some(&word) = self.bytes.first_chunk::<4>() {
+            (word, 4)
+        } else {
+            fetch(self.code, self.view, self.here)
+        };
+        let Some(mut instruction) = branch::decode(self.isa, self.here, u32::from_le_bytes(word))
+        else {
+            return Err(Stop::NotFollowed);
+        };
+        let size = usize::from(instruction.bytes);
+        if count < size {
+            return Err(Stop::Missing);
+        }
+        self.here.0 = self.here.0.wrapping_add(size as u64);
+        if self.isa != Isa::A64 {
+            self.here.0 &= 0xffff_ffff;
+        }
+        self.bytes = match self.bytes.get(size..) {
+            Some(rest) if !rest.is_empty() && self.here.0 != 0 => rest,
+            _ => self.code.slice(self.view, self.here),
+        };
+        if self.it_block > 0 {
+            self.it_block -= 1;
+            instruction.conditional = true;
+        } else {
+            self.it_block = instruction.it_block;
+        }
+        self.instructions += 1;
+        self.last = Some(instruction);
+        Ok(instruction)
+    }
+
+    /// What was walked so far.
+    pub(super) fn range(&self, waypoints: Waypoints, taken: bool) -> Range {
+        Range {
+            start: self.start,
+            end: self.here,
+            isa: self.isa,
+            instructions: self.instructions,
+            last: last(self.last, waypoints, taken),
+        }
+    }
+}
+
+fn last(last: Option<Instruction>, waypoints: Waypoints, taken: bool) -> Last {
+    let Some(last) = last else {
+        return Last::default();
+    };
+    Last {
+        kind: match last.kind {
+            kind if !waypoints.contain(kind) => LastKind::Other,
+            Kind::Other => LastKind::Other,
+            Kind::Branch { .. } => LastKind::Branch,
+            Kind::Indirect => LastKind::Indirect,
+            Kind::Isb => LastKind::Isb,
+            Kind::Barrier => LastKind::Barrier,
+            Kind::Wait => LastKind::Wfi,
+            Kind::Transaction => LastKind::Transaction,
+        },
+        taken,
+        link: last.link,
+        returns: last.returns,
+        conditional: last.conditional,
+    }
+}
