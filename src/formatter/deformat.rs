@@ -11,10 +11,18 @@ pub enum FrameKind {
     /// (`coresight`). FSYNC is no part of it but is understood where it stands: the next frame
     /// begins after it, and four of them in a row separate two captures.
     Memory,
-    /// As on the pins of a trace port (`dstream_coresight`): the first frame begins after the
-    /// first FSYNC; FSYNC stands between frames, HSYNC anywhere at even distance.
+    /// As on the pins of a trace port: the first frame begins after the first FSYNC; FSYNC
+    /// stands between frames, HSYNC anywhere at even distance.
     Tpiu,
+    /// As a DSTREAM probe stores what it captures from a trace port (`dstream_coresight`):
+    /// blocks of 512 bytes, the last 8 of which are the probe's own. Places do not count them.
+    Dstream,
 }
+
+/// Bytes of a block that a DSTREAM stores.
+const BLOCK: u64 = 512;
+/// Bytes of a block that came from the trace port.
+const BLOCK_TRACE: u64 = 504;
 
 /// What became of the bytes of a buffer. The sum is the size of what was fed, once the last
 /// piece was.
@@ -26,6 +34,8 @@ pub struct Counts {
     pub overhead: u64,
     /// FSYNC and HSYNC.
     pub sync: u64,
+    /// The probe's own bytes ([`FrameKind::Dstream`]).
+    pub blocks: u64,
     /// Data before the first ID, bytes before the first FSYNC or after a loss, frames cut off.
     pub skipped: u64,
 }
@@ -33,7 +43,7 @@ pub struct Counts {
 impl Counts {
     /// All bytes.
     pub fn sum(&self) -> u64 {
-        self.payload + self.overhead + self.sync + self.skipped
+        self.payload + self.overhead + self.sync + self.blocks + self.skipped
     }
 }
 
@@ -113,7 +123,7 @@ impl Deformatter {
     pub fn new(kind: FrameKind) -> Self {
         let state = match kind {
             FrameKind::Memory => State::Frame(Partial::default()),
-            FrameKind::Tpiu => State::Searching { window: 0, held: 0 },
+            FrameKind::Tpiu | FrameKind::Dstream => State::Searching { window: 0, held: 0 },
         };
         Self {
             kind,
@@ -133,7 +143,40 @@ impl Deformatter {
     /// Takes the next bytes of the buffer; the first of them stands at `first`. Pieces may end
     /// anywhere; with `last` no more come.
     pub fn feed(&mut self, first: BufferOffset, bytes: &[u8], last: bool, out: &mut Demux) {
-        let mut at = first.0;
+        if self.kind == FrameKind::Dstream {
+            self.blocks(first.0, bytes, out);
+        } else {
+            self.frames(first.0, bytes, out);
+        }
+        if last {
+            self.cut_off(out);
+        }
+    }
+
+    /// Takes bytes of DSTREAM blocks.
+    fn blocks(&mut self, first: u64, bytes: &[u8], out: &mut Demux) {
+        let mut at = first;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (block, within) = (at / BLOCK, at % BLOCK);
+            let end = if within < BLOCK_TRACE {
+                BLOCK_TRACE
+            } else {
+                BLOCK
+            };
+            let (piece, after) = rest.split_at(rest.len().min((end - within) as usize));
+            if within < BLOCK_TRACE {
+                self.frames(block * BLOCK_TRACE + within, piece, out);
+            } else {
+                self.counts.blocks += piece.len() as u64;
+            }
+            at = at.wrapping_add(piece.len() as u64);
+            rest = after;
+        }
+    }
+
+    fn frames(&mut self, first: u64, bytes: &[u8], out: &mut Demux) {
+        let mut at = first;
         let mut rest = bytes;
         while !rest.is_empty() {
             let between = match &self.state {
@@ -150,9 +193,6 @@ impl Deformatter {
             }
             at = at.wrapping_add(taken as u64);
             rest = &rest[taken..];
-        }
-        if last {
-            self.cut_off(out);
         }
     }
 
@@ -346,7 +386,7 @@ impl Deformatter {
             }
             match self.kind {
                 FrameKind::Memory => self.fill(held, [0xff, 0xff], out),
-                FrameKind::Tpiu => {
+                FrameKind::Tpiu | FrameKind::Dstream => {
                     // No frame holds this pair: the place in the frames is lost.
                     let dropped = partial.filled as u64 + 2;
                     self.counts.skipped += dropped;
@@ -363,7 +403,7 @@ impl Deformatter {
             if let State::Frame(partial) = &mut self.state {
                 partial.held = Some(place);
             }
-        } else if pair == HSYNC && self.kind == FrameKind::Tpiu {
+        } else if pair == HSYNC && self.kind != FrameKind::Memory {
             self.counts.sync += 2;
         } else {
             self.fill(place, pair, out);

@@ -160,7 +160,7 @@ proptest! {
         bytes in prop::collection::vec(prop_oneof![Just(0xffu8), Just(0x7f), any::<u8>()], 0..600),
         pieces in prop::collection::vec(1usize..50, 1..5),
     ) {
-        for kind in [FrameKind::Memory, FrameKind::Tpiu] {
+        for kind in [FrameKind::Memory, FrameKind::Tpiu, FrameKind::Dstream] {
             let (found, counts, demux) = deformat(kind, &bytes, &pieces);
             prop_assert_eq!(counts.sum(), bytes.len() as u64);
             prop_assert_eq!(counts.payload, found.len() as u64);
@@ -258,4 +258,26 @@ fn consuming_keeps_places_and_losses() {
     stream.consume(1);
     assert_eq!(stream.loss(), None);
     assert_eq!(stream.locator().locate(0), BufferOffset(101));
+}
+
+#[test]
+fn a_dstream_keeps_eight_bytes_of_each_block() {
+    let mut trace = Vec::new();
+    let mut encoder = Encoder::with_fsync(1);
+    let data: Vec<u8> = (0..2000u32).map(|value| value as u8).collect();
+    encoder.write(TraceId(0x10), &data, &mut trace);
+    encoder.finish(&mut trace);
+    let mut blocks = Vec::new();
+    for block in trace.chunks(504) {
+        blocks.extend_from_slice(block);
+        blocks.extend_from_slice(&[0xff; 8][..if block.len() == 504 { 8 } else { 0 }]);
+    }
+    let plain = deformat(FrameKind::Tpiu, &trace, &[trace.len()]);
+    for piece in [blocks.len(), 512, 100, 1] {
+        let (found, counts, demux) = deformat(FrameKind::Dstream, &blocks, &[piece]);
+        assert_eq!(found, plain.0);
+        assert_eq!(counts.sum(), blocks.len() as u64);
+        assert_eq!(counts.blocks, 8 * (trace.len() as u64 / 504));
+        assert_eq!(demux.stream(TraceId(0x10)).payload(), data);
+    }
 }
