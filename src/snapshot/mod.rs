@@ -2,4 +2,14 @@
 //!
 //! Knows nothing of trace protocols or debuggers.
 
+pub mod files;
+pub mod ini;
+pub mod map;
+pub mod memory;
 pub mod model;
+pub mod paths;
+pub mod read;
+pub mod registers;
+pub mod topology;
+
+pub use read::{Error, Loaded, OpenOptions};

@@ -3,6 +3,7 @@
 //! Knows no files: [`super::read`] makes it, [`super::write`] writes it, [`super::check`] judges
 //! it. Sections and words are those of the Debug and Trace Snapshot File Format 0.2.
 
+use std::fmt;
 use std::path::PathBuf;
 
 /// A place in an .ini file.
@@ -12,6 +13,45 @@ pub struct Place {
     pub file: PathBuf,
     /// Line, from 1; 0 means the file as a whole.
     pub line: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        match self.line {
+            0 => Ok(()),
+            line => write!(f, ":{line}"),
+        }
+    }
+}
+
+/// Something about a snapshot that its user should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// Where.
+    pub place: Place,
+    /// Whether the files are wrong, or only odd.
+    pub severity: Severity,
+    /// Section of the specification, empty if it says nothing of this.
+    pub section: &'static str,
+    /// What was found, and what was wanted.
+    pub text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.text)
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Odd, or not advised.
+    Warning,
+    /// Against the specification; something is lost.
+    Error,
 }
 
 /// A whole snapshot (section 3).
@@ -27,6 +67,21 @@ pub struct Snapshot {
     pub clusters: Vec<Cluster>,
     /// The trace metadata (3.3).
     pub trace: Option<Trace>,
+    /// Other keys of `[snapshot]`, in order.
+    pub other: Vec<(String, String)>,
+    /// Other sections of snapshot.ini, in order.
+    pub other_sections: Vec<OtherSection>,
+}
+
+/// A section that the format does not know: kept, not used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtherSection {
+    /// Its name.
+    pub name: String,
+    /// Its keys and values, in order.
+    pub entries: Vec<(String, String)>,
+    /// Where it begins.
+    pub place: Place,
 }
 
 /// An entry of `[clusters]`.
@@ -61,6 +116,8 @@ pub struct Device {
     pub registers: Vec<Register>,
     /// Dumps in file order.
     pub dumps: Vec<Dump>,
+    /// Other sections, in order.
+    pub other_sections: Vec<OtherSection>,
     /// Where `[device]` begins.
     pub place: Place,
 }
@@ -135,6 +192,10 @@ pub struct Trace {
     pub source_buffers: Option<Vec<SourceBuffers>>,
     /// `[timestamp] frequency` in Hz (Arm DS).
     pub timestamp_frequency: Option<u64>,
+    /// Other sections, in order.
+    pub other_sections: Vec<OtherSection>,
+    /// Where the metadata begins.
+    pub place: Place,
 }
 
 /// A trace buffer (3.3.2).

@@ -1,0 +1,85 @@
+//! Where a snapshot's files come from: a directory, or bytes that the program holds.
+//!
+//! Knows no formats.
+
+use super::map::{self, Mapped};
+use super::paths::{self, PathError};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// The files of a snapshot, by the paths that the .ini files write.
+pub trait Files: fmt::Debug + Send + Sync {
+    /// The bytes of a file.
+    fn bytes(&self, written: &str) -> Result<Mapped, PathError>;
+
+    /// Its length in bytes, without opening it.
+    fn length(&self, written: &str) -> Result<u64, PathError>;
+}
+
+/// A directory. Files are mapped, each once.
+#[derive(Debug)]
+pub struct Directory {
+    root: PathBuf,
+    allow_outside: bool,
+    opened: Mutex<HashMap<PathBuf, Mapped>>,
+}
+
+impl Directory {
+    /// The files below `root`, and those outside if `allow_outside` is set.
+    pub fn new(root: PathBuf, allow_outside: bool) -> Self {
+        Self {
+            root,
+            allow_outside,
+            opened: Mutex::default(),
+        }
+    }
+}
+
+impl Files for Directory {
+    fn bytes(&self, written: &str) -> Result<Mapped, PathError> {
+        let path = paths::resolve(&self.root, written, self.allow_outside)?;
+        let mut opened = match self.opened.lock() {
+            Ok(opened) => opened,
+            // The map of files holds no half-made state.
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        if let Some(bytes) = opened.get(&path) {
+            return Ok(bytes.clone());
+        }
+        let bytes = map::map(&path)?;
+        opened.insert(path, bytes.clone());
+        Ok(bytes)
+    }
+
+    fn length(&self, written: &str) -> Result<u64, PathError> {
+        let path = paths::resolve(&self.root, written, self.allow_outside)?;
+        Ok(path.metadata()?.len())
+    }
+}
+
+/// Files that the program holds, by normal path (`sub/x.bin`).
+#[derive(Clone, Debug, Default)]
+pub struct InMemory(pub BTreeMap<String, Mapped>);
+
+impl InMemory {
+    fn find(&self, written: &str) -> Result<&Mapped, PathError> {
+        if written.trim().is_empty() {
+            return Err(PathError::Empty);
+        }
+        let path = paths::normal(written).ok_or(PathError::Outside)?;
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        Ok(self.0.get(&path).ok_or_else(missing)?)
+    }
+}
+
+impl Files for InMemory {
+    fn bytes(&self, written: &str) -> Result<Mapped, PathError> {
+        self.find(written).cloned()
+    }
+
+    fn length(&self, written: &str) -> Result<u64, PathError> {
+        Ok(self.find(written)?.len() as u64)
+    }
+}

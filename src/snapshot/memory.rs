@@ -1,0 +1,536 @@
+//! The memory that a device's dumps hold, by address and address space (section 3.2.3).
+//!
+//! **Which dump serves which space.** An address space is a set of translation regimes, see
+//! [`Space::regimes`]; a dump serves a request if the two sets have a regime in common. So a dump
+//! without space serves all; `S` serves EL1S, EL2S and EL3; `N` serves EL1N and EL2; `H`, `EL2`
+//! and `EL2N` are the same; and an `EL2` dump serves a request for `N`, because a core of which
+//! only the security state is known may be there. Physical memory (`P`, `SP`, `NP`) serves
+//! requests for physical memory and for `ANY`, never a virtual address.
+//!
+//! **Where dumps overlap**, the first in file order wins; added regions come after all dumps.
+//!
+//! Files are mapped when first touched. Knows no ELF and no instructions.
+
+use super::files::Files;
+use super::map::Mapped;
+use super::model::Device;
+use super::read::{Loaded, beside};
+use crate::quantity::{Address, ExceptionLevel, Security};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// An address space: those of the format (3.2.3) and those that other readers know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Space {
+    /// `ANY`, and where none is written.
+    #[default]
+    Any,
+    /// `N`: non-secure.
+    N,
+    /// `S`: secure.
+    S,
+    /// `H`: hypervisor.
+    H,
+    /// `EL1N`: non-secure EL1 and EL0.
+    El1N,
+    /// `EL1S`: secure EL1 and EL0.
+    El1S,
+    /// `EL2`.
+    El2,
+    /// `EL3`.
+    El3,
+    /// `P`: physical.
+    P,
+    /// `SP`: secure physical.
+    Sp,
+    /// `NP`: non-secure physical.
+    Np,
+    /// `EL1R`: Realm EL1 and EL0.
+    El1R,
+    /// `EL2S`: secure EL2.
+    El2S,
+    /// `EL2N`: non-secure EL2.
+    El2N,
+    /// `EL2R`: Realm EL2.
+    El2R,
+    /// `ROOT`: EL3 of a core with the Realm Management Extension.
+    Root,
+    /// `R`: Realm.
+    R,
+}
+
+impl Space {
+    /// All spaces.
+    pub const ALL: [Self; 17] = [
+        Self::Any,
+        Self::N,
+        Self::S,
+        Self::H,
+        Self::El1N,
+        Self::El1S,
+        Self::El2,
+        Self::El3,
+        Self::P,
+        Self::Sp,
+        Self::Np,
+        Self::El1R,
+        Self::El2S,
+        Self::El2N,
+        Self::El2R,
+        Self::Root,
+        Self::R,
+    ];
+
+    /// The name in a snapshot.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Any => "ANY",
+            Self::N => "N",
+            Self::S => "S",
+            Self::H => "H",
+            Self::El1N => "EL1N",
+            Self::El1S => "EL1S",
+            Self::El2 => "EL2",
+            Self::El3 => "EL3",
+            Self::P => "P",
+            Self::Sp => "SP",
+            Self::Np => "NP",
+            Self::El1R => "EL1R",
+            Self::El2S => "EL2S",
+            Self::El2N => "EL2N",
+            Self::El2R => "EL2R",
+            Self::Root => "ROOT",
+            Self::R => "R",
+        }
+    }
+
+    /// The space of that name, in any case; empty is [`Space::Any`].
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Some(Self::Any);
+        }
+        let mut all = Self::ALL.into_iter();
+        all.find(|space| space.name().eq_ignore_ascii_case(text))
+    }
+
+    /// Where a core fetches its instructions from. A level that is not known leaves the
+    /// security state alone.
+    pub const fn of(level: Option<ExceptionLevel>, security: Security) -> Self {
+        match (security, level) {
+            (Security::Root, _) => Self::Root,
+            (Security::Secure | Security::NonSecure, Some(ExceptionLevel(3))) => Self::El3,
+            (Security::Secure, Some(ExceptionLevel(2))) => Self::El2S,
+            (Security::Secure, Some(_)) => Self::El1S,
+            (Security::Secure, None) => Self::S,
+            (Security::NonSecure, Some(ExceptionLevel(2))) => Self::El2N,
+            (Security::NonSecure, Some(_)) => Self::El1N,
+            (Security::NonSecure, None) => Self::N,
+            (Security::Realm, Some(ExceptionLevel(3))) => Self::Root,
+            (Security::Realm, Some(ExceptionLevel(2))) => Self::El2R,
+            (Security::Realm, Some(_)) => Self::El1R,
+            (Security::Realm, None) => Self::R,
+        }
+    }
+
+    /// The regimes of the space, a bit each: EL1S, EL2S, EL3, EL1N, EL2N, EL1R, EL2R, root,
+    /// secure physical, non-secure physical.
+    const fn regimes(self) -> u16 {
+        match self {
+            Self::Any => 0x3FF,
+            Self::El1S => 1,
+            Self::El2S => 1 << 1,
+            Self::El3 => 1 << 2,
+            Self::S => 0b111,
+            Self::El1N => 1 << 3,
+            Self::H | Self::El2 | Self::El2N => 1 << 4,
+            Self::N => 0b11 << 3,
+            Self::El1R => 1 << 5,
+            Self::El2R => 1 << 6,
+            Self::R => 0b11 << 5,
+            Self::Root => 1 << 7,
+            Self::Sp => 1 << 8,
+            Self::Np => 1 << 9,
+            Self::P => 0b11 << 8,
+        }
+    }
+
+    /// Whether memory dumped for `self` answers a request for `wanted`.
+    pub const fn serves(self, wanted: Self) -> bool {
+        self.regimes() & wanted.regimes() != 0
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Where the bytes of a region come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A dump of the device, by its index.
+    Dump(usize),
+    /// Added by the program, with the reason (an ELF file's segment).
+    Added(String),
+}
+
+/// A region of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// First address.
+    pub address: Address,
+    /// Bytes that are there; a dump that its file or the address space cuts short has fewer than
+    /// it says.
+    pub length: u64,
+    /// Its space.
+    pub space: Space,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+#[derive(Debug)]
+enum Source {
+    File {
+        from: PathBuf,
+        written: String,
+        offset: u64,
+        bytes: OnceLock<Option<Mapped>>,
+    },
+    Bytes(Mapped),
+}
+
+/// A piece of a region that a space shows: no two pieces overlap.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    first: u64,
+    last: u64,
+    region: u32,
+}
+
+/// The memory of one core or memory space.
+#[derive(Debug)]
+pub struct CoreMemory {
+    files: Arc<dyn Files>,
+    regions: Vec<Region>,
+    sources: Vec<Source>,
+    /// By space, sorted by address; made when first asked for.
+    views: [OnceLock<Vec<Piece>>; Space::ALL.len()],
+}
+
+impl CoreMemory {
+    /// The memory that the dumps of `device` hold. Dumps whose file is not there, or whose space
+    /// has an unknown name, are left out: the reader's notes and `check` tell of them.
+    pub fn new(loaded: &Loaded, device: &Device) -> Self {
+        let mut out = Self {
+            files: loaded.files(),
+            regions: Vec::new(),
+            sources: Vec::new(),
+            views: Default::default(),
+        };
+        for (index, dump) in device.dumps.iter().enumerate() {
+            let Some(space) = Space::parse(dump.space.as_deref().unwrap_or("")) else {
+                continue;
+            };
+            let Ok(in_file) = loaded.length(&dump.place.file, &dump.file) else {
+                continue;
+            };
+            let offset = dump.offset.unwrap_or(0);
+            let there = in_file.saturating_sub(offset);
+            let length = dump.length.unwrap_or(there).min(there);
+            let source = Source::File {
+                from: dump.place.file.clone(),
+                written: dump.file.clone(),
+                offset,
+                bytes: OnceLock::new(),
+            };
+            out.push(
+                Address(dump.address),
+                length,
+                space,
+                Origin::Dump(index),
+                source,
+            );
+        }
+        out
+    }
+
+    /// Adds memory that serves where no dump and no earlier addition does. `why` names it in
+    /// [`Self::regions`].
+    pub fn add_region(&mut self, address: Address, bytes: Mapped, space: Space, why: &str) {
+        let length = bytes.len() as u64;
+        let origin = Origin::Added(why.to_owned());
+        self.push(address, length, space, origin, Source::Bytes(bytes));
+        self.views = Default::default();
+    }
+
+    fn push(&mut self, address: Address, length: u64, space: Space, origin: Origin, s: Source) {
+        // A region ends at the last address; zero stands for 2^64 here.
+        let room = address.0.wrapping_neg();
+        let length = if room == 0 { length } else { length.min(room) };
+        if length == 0 {
+            return;
+        }
+        self.regions.push(Region {
+            address,
+            length,
+            space,
+            origin,
+        });
+        self.sources.push(s);
+    }
+
+    /// All regions, those that win first.
+    pub fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.regions.iter()
+    }
+
+    /// The longest run of bytes known from `address` on in one region; empty if none is.
+    pub fn slice(&self, address: Address, space: Space) -> &[u8] {
+        let pieces = self.view(space);
+        let after = pieces.partition_point(|piece| piece.first <= address.0);
+        let Some(piece) = after.checked_sub(1).and_then(|at| pieces.get(at)) else {
+            return &[];
+        };
+        if piece.last < address.0 {
+            return &[];
+        }
+        let base = self.regions[piece.region as usize].address.0;
+        let bytes = self.bytes(piece.region as usize);
+        let from = usize::try_from(address.0 - base).unwrap_or(usize::MAX);
+        let to = usize::try_from(piece.last - base).unwrap_or(usize::MAX - 1) + 1;
+        bytes.get(from..to.min(bytes.len())).unwrap_or(&[])
+    }
+
+    /// Reads memory across neighbouring regions; gives the number of bytes up to the first that
+    /// is not known.
+    pub fn read(&self, address: Address, space: Space, out: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < out.len() {
+            let Some(at) = address.0.checked_add(done as u64) else {
+                break;
+            };
+            let bytes = self.slice(Address(at), space);
+            let count = bytes.len().min(out.len() - done);
+            if count == 0 {
+                break;
+            }
+            out[done..done + count].copy_from_slice(&bytes[..count]);
+            done += count;
+        }
+        done
+    }
+
+    fn bytes(&self, region: usize) -> &[u8] {
+        match &self.sources[region] {
+            Source::Bytes(bytes) => bytes,
+            Source::File {
+                from,
+                written,
+                offset,
+                bytes,
+            } => {
+                let opened = bytes.get_or_init(|| {
+                    let file = beside(from, written, |path| self.files.bytes(path)).ok()?;
+                    let offset = usize::try_from(*offset).ok()?;
+                    Some(file.part(offset..usize::MAX))
+                });
+                opened.as_deref().unwrap_or(&[])
+            }
+        }
+    }
+
+    fn view(&self, space: Space) -> &[Piece] {
+        self.views[space as usize].get_or_init(|| {
+            // By first address: last address and region.
+            let mut taken: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
+            let serving = self.regions.iter().enumerate();
+            // A virtual address comes before the same physical one when any will do.
+            let physical = |r: &Region| matches!(r.space, Space::P | Space::Sp | Space::Np);
+            let mut order: Vec<(usize, &Region)> =
+                serving.filter(|(_, r)| r.space.serves(space)).collect();
+            order.sort_by_key(|(_, region)| physical(region));
+            for (index, region) in order {
+                let last = region.address.0 + (region.length - 1);
+                fill(&mut taken, region.address.0, last, index as u32);
+            }
+            let pieces = taken.into_iter();
+            pieces
+                .map(|(first, (last, region))| Piece {
+                    first,
+                    last,
+                    region,
+                })
+                .collect()
+        })
+    }
+}
+
+/// Gives `region` those addresses of `first..=last` that nobody has taken.
+fn fill(taken: &mut BTreeMap<u64, (u64, u32)>, first: u64, last: u64, region: u32) {
+    let before = taken.range(..=first).next_back();
+    let mut at = match before {
+        Some((_, &(end, _))) if end >= last => return,
+        Some((_, &(end, _))) if end >= first => end + 1,
+        _ => first,
+    };
+    let within: Vec<(u64, u64)> = taken
+        .range(at..=last)
+        .map(|(&first, &(last, _))| (first, last))
+        .collect();
+    for (begin, end) in within {
+        if begin > at {
+            taken.insert(at, (begin - 1, region));
+        }
+        if end >= last {
+            return;
+        }
+        at = end + 1;
+    }
+    taken.insert(at, (last, region));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::files::InMemory;
+    use proptest::prelude::*;
+
+    fn loaded(dumps: &str) -> Loaded {
+        let mut files = InMemory::default();
+        let mut file = |name: &str, bytes: Vec<u8>| {
+            files.0.insert(name.into(), bytes.into());
+        };
+        file("snapshot.ini", b"[device_list]\na=a.ini".to_vec());
+        let head = "[device]\nname=a\nclass=core\n";
+        file("a.ini", format!("{head}{dumps}").into_bytes());
+        file("x", (0..16).collect());
+        file("y", (100..116).collect());
+        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    }
+
+    #[test]
+    fn lengths_offsets_and_neighbours() {
+        let loaded = loaded(
+            "[dump]\nfile=x\naddress=0x1000\nlength=4\noffset=2\n\
+             [dump.b]\nfile=y\naddress=0x1004\n\
+             [dump3]\nfile=x\naddress=0xfffffffffffffffe\n\
+             [dump4]\nfile=none\naddress=0x1000\n\
+             [dump5]\nfile=x\naddress=0x2000\nlength=99\noffset=8\n\
+             [dump6]\nfile=x\naddress=0x3000\noffset=99\n",
+        );
+        let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        let slice = |address| memory.slice(Address(address), Space::Any);
+        assert_eq!(slice(0x1000), [2, 3, 4, 5]);
+        assert_eq!(slice(0x1003), [5]);
+        assert_eq!(slice(0x1004).len(), 16);
+        assert!(slice(0x0FFF).is_empty());
+        assert!(slice(0x1014).is_empty());
+        assert_eq!(slice(u64::MAX), [1]);
+        assert_eq!(slice(0x2000).len(), 8);
+        let mut out = [0; 8];
+        assert_eq!(memory.read(Address(0x1002), Space::Any, &mut out), 8);
+        assert_eq!(out, [4, 5, 100, 101, 102, 103, 104, 105]);
+        assert_eq!(memory.read(Address(u64::MAX - 1), Space::Any, &mut out), 2);
+        assert_eq!(memory.regions().count(), 4);
+    }
+
+    #[test]
+    fn the_first_dump_wins_and_additions_come_last() {
+        let loaded = loaded("[dump1]\nfile=x\naddress=4\nlength=4\n[dump2]\nfile=y\naddress=0\n");
+        let mut memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        assert_eq!(memory.slice(Address(0), Space::N), [100, 101, 102, 103]);
+        assert_eq!(memory.slice(Address(4), Space::N), [0, 1, 2, 3]);
+        assert_eq!(memory.slice(Address(8), Space::N)[0], 108);
+        memory.add_region(Address(8), vec![7; 16].into(), Space::Any, "segment");
+        assert_eq!(memory.slice(Address(8), Space::N)[0], 108);
+        assert_eq!(memory.slice(Address(16), Space::N), [7; 8]);
+    }
+
+    #[test]
+    fn which_dump_serves_which_space() {
+        let serves = |dump: &str, wanted: &str| {
+            Space::parse(dump)
+                .unwrap()
+                .serves(Space::parse(wanted).unwrap())
+        };
+        for (dump, wanted) in [
+            ("S", "EL1S"),
+            ("S", "EL2S"),
+            ("s", "EL3"),
+            ("N", "EL1N"),
+            ("N", "el2"),
+            ("H", "EL2"),
+            ("EL2", "H"),
+            ("EL2N", "EL2"),
+            ("EL2", "N"),
+            ("R", "EL1R"),
+            ("", "ROOT"),
+            ("ANY", "SP"),
+            ("P", "NP"),
+            ("EL3", "ANY"),
+            ("P", "ANY"),
+        ] {
+            assert!(serves(dump, wanted), "{dump} {wanted}");
+        }
+        for (dump, wanted) in [
+            ("S", "EL1N"),
+            ("N", "EL3"),
+            ("H", "EL1N"),
+            ("S", "ROOT"),
+            ("P", "N"),
+            ("SP", "NP"),
+            ("EL1N", "EL2"),
+            ("N", "P"),
+        ] {
+            assert!(!serves(dump, wanted), "{dump} {wanted}");
+        }
+        assert_eq!(Space::parse("EL9"), None);
+        for (index, space) in Space::ALL.into_iter().enumerate() {
+            assert_eq!(space as usize, index);
+            assert_eq!(Space::parse(space.name()), Some(space));
+        }
+    }
+
+    #[test]
+    fn spaces_keep_apart() {
+        let loaded =
+            loaded("[dump1]\nfile=x\naddress=0\nspace=S\n[dump2]\nfile=y\naddress=0\nspace=N\n");
+        let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        assert_eq!(memory.slice(Address(0), Space::El3)[0], 0);
+        assert_eq!(memory.slice(Address(0), Space::El2)[0], 100);
+        assert_eq!(memory.slice(Address(0), Space::Any)[0], 0);
+        assert!(memory.slice(Address(0), Space::Root).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_agree_with_a_linear_search(
+            regions in proptest::collection::vec((0_u64..40, 1_usize..12, 0_u8..3), 0..8),
+            high: bool,
+        ) {
+            let base = if high { u64::MAX - 39 } else { 0 };
+            let loaded = loaded("");
+            let mut memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+            let spaces = [Space::Any, Space::N, Space::S];
+            for (index, &(address, length, space)) in regions.iter().enumerate() {
+                let bytes = vec![index as u8; length];
+                memory.add_region(Address(base + address), bytes.into(), spaces[space as usize], "");
+            }
+            for offset in 0..40 {
+                for wanted in spaces {
+                    let expected = regions.iter().position(|&(address, length, space)| {
+                        let inside = (address..address + length as u64).contains(&offset);
+                        inside && spaces[space as usize].serves(wanted)
+                    });
+                    let found = memory.slice(Address(base + offset), wanted).first();
+                    prop_assert_eq!(found.map(|&b| usize::from(b)), expected);
+                }
+            }
+        }
+    }
+}
