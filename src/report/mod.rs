@@ -3,4 +3,5 @@
 pub mod disassembly;
 pub mod fields;
 pub mod listing;
+pub mod psr;
 pub mod symbols;
