@@ -2,6 +2,7 @@
 
 pub mod disassembly;
 pub mod fields;
+pub mod info;
 pub mod listing;
 pub mod psr;
 pub mod symbols;

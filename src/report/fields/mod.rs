@@ -33,7 +33,8 @@ pub struct Field {
     pub meaning: Cow<'static, str>,
     /// The value is one that the specification forbids.
     pub alarm: bool,
-    /// The field is a switch that is off; listings for people may gather these.
+    /// The field is a switch that is off and says no more than that; listings for people may
+    /// gather these.
     #[serde(skip)]
     pub off: bool,
 }
@@ -107,6 +108,9 @@ enum Words {
     /// Shown, as forbidden, only where all its bits are set.
     Forbidden(&'static str),
 }
+
+/// Words that only say that a switch is off.
+const PLAIN: [&str; 5] = ["off", "no", "none", "not implemented", "idle"];
 
 /// A line in a register's table.
 #[derive(Clone, Copy)]
@@ -215,7 +219,7 @@ fn row_in_words(row: &Row, value: u64) -> Option<Field> {
         value,
         meaning,
         alarm,
-        off: matches!(row.words, Words::Switch(..)) && value == 0,
+        off: value == 0 && matches!(row.words, Words::Switch(off, _) if PLAIN.contains(&off)),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Program Flow Trace (PTM): ETMCR, ETMCCER, ETMIDR, ETMTRACEIDR (ARM IHI 0035B). The names
 //! are those of ETMv3, the fields are not.
 
-use super::{Row, common, etmv3, read_as_one, rule, switch, table};
+use super::{Bits, Row, Words, common, etmv3, read_as_one, row, rule, switch, table};
 
 /// The table of a register.
 pub(super) fn rows(name: &str) -> Option<&'static [Row]> {
@@ -14,8 +14,15 @@ pub(super) fn rows(name: &str) -> Option<&'static [Row]> {
     })
 }
 
-/// Main Control Register, ETMCR (IHI 0035B 3.16.1).
+/// Main Control Register, ETMCR (IHI 0035B 3.16.1, table 3.17).
 const CONTROL: &[Row] = &[
+    row(
+        Bits((29, 29), Some((8, 8))),
+        "return stack with branch broadcast",
+        Words::Forbidden(
+            "PROHIBITED combination of bits 29 and 8: the PTM's behaviour is unpredictable",
+        ),
+    ),
     switch(30, "VMID trace", "off", "VMIDs are traced").since(0x11),
     switch(
         29,
@@ -169,6 +176,16 @@ mod tests {
             field(&read(1, "ETMCR", 0xC000), "context ID size").1,
             "32 bits are traced"
         );
+    }
+
+    #[test]
+    fn bits_29_and_8_together_are_prohibited() {
+        let alarms = |value| {
+            let fields = read(1, "ETMCR", value);
+            fields.iter().filter(|field| field.alarm).count()
+        };
+        assert_eq!(alarms(0x2000_0100), 1);
+        assert_eq!(alarms(0x2000_0000) + alarms(0x100) + alarms(0), 0);
     }
 
     #[test]

@@ -1,0 +1,208 @@
+//! [`Info`] from a loaded snapshot.
+
+use super::{
+    BufferInfo, ClusterInfo, CoreInfo, DeviceInfo, FileInfo, Info, MemorySpaceInfo,
+    SourceBufferInfo, SourceInfo, SpaceInfo, core, memory, source,
+};
+use crate::arch::{Architecture, RegisterFile, state};
+use crate::snapshot::Loaded;
+use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Snapshot, Trace};
+use crate::snapshot::topology::{self, TraceSource};
+
+impl Info {
+    /// What a loaded snapshot holds.
+    pub fn new(loaded: &Loaded) -> Self {
+        let model = &loaded.snapshot;
+        let cores = of_class(model, &DeviceClass::Core);
+        let spaces = of_class(model, &DeviceClass::MemorySpace);
+        let mut notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
+        let sources = sources(loaded, &mut notes);
+        Self {
+            version: model.version.clone(),
+            description: model.description.clone(),
+            devices: devices(model),
+            clusters: clusters(model),
+            cores: cores.map(|device| core_info(loaded, device)).collect(),
+            memory_spaces: spaces
+                .map(|device| MemorySpaceInfo {
+                    name: device.name.clone(),
+                    memory: memory::regions(loaded, device),
+                })
+                .collect(),
+            buffers: buffers(loaded),
+            sources,
+            timestamp_frequency: model.trace.as_ref().and_then(|t| t.timestamp_frequency),
+            notes,
+        }
+    }
+}
+
+/// All devices.
+fn devices(model: &Snapshot) -> Vec<DeviceInfo> {
+    let devices = model.devices.iter().map(|device| DeviceInfo {
+        name: device.name.clone(),
+        class: class(&device.class).to_owned(),
+        kind: device.kind.clone(),
+        location: device.location.clone(),
+        file: device.file.clone(),
+        registers: device.registers.len(),
+    });
+    devices.collect()
+}
+
+fn class(class: &DeviceClass) -> &str {
+    match class {
+        DeviceClass::Core => "core",
+        DeviceClass::TraceSource => "trace_source",
+        DeviceClass::MemorySpace => "memory_space",
+        DeviceClass::Other(other) => other,
+        DeviceClass::Missing => "",
+    }
+}
+
+/// Devices of a class.
+fn of_class<'a>(model: &'a Snapshot, class: &'a DeviceClass) -> impl Iterator<Item = &'a Device> {
+    model
+        .devices
+        .iter()
+        .filter(move |device| device.class == *class)
+}
+
+/// The clusters; without `[clusters]` all cores are in one (section 3.1.3).
+fn clusters(model: &Snapshot) -> Vec<ClusterInfo> {
+    let cores: Vec<String> = of_class(model, &DeviceClass::Core)
+        .map(|device| device.name.clone())
+        .collect();
+    if model.clusters.is_empty() && !cores.is_empty() {
+        return vec![ClusterInfo {
+            name: String::new(),
+            devices: cores,
+            assumed: true,
+        }];
+    }
+    let clusters = model.clusters.iter().map(|cluster| ClusterInfo {
+        name: cluster.name.clone(),
+        devices: cluster.devices.clone(),
+        assumed: false,
+    });
+    clusters.collect()
+}
+
+fn core_info(loaded: &Loaded, device: &Device) -> CoreInfo {
+    let detected = Architecture::detect(device);
+    let file = RegisterFile::read(device, detected.architecture);
+    let space = state::current_space(&file);
+    let cluster = loaded.snapshot.clusters.iter().find(|cluster| {
+        let mut names = cluster.devices.iter();
+        names.any(|name| name.eq_ignore_ascii_case(&device.name))
+    });
+    CoreInfo {
+        name: device.name.clone(),
+        kind: device.kind.clone(),
+        architecture: detected.architecture.name(),
+        architecture_from: detected.from,
+        cluster: cluster.map(|cluster| cluster.name.clone()),
+        registers: core::count(device, detected.architecture),
+        pc: core::value(&file, "pc"),
+        sp: core::value(&file, "sp"),
+        status: core::status(device, &file),
+        placeholder: core::placeholder(device, &file),
+        current_space: SpaceInfo {
+            name: space.name,
+            reason: space.reason,
+        },
+        memory: memory::regions(loaded, device),
+        notes: file.notes().to_vec(),
+    }
+}
+
+/// The trace buffers with their files.
+fn buffers(loaded: &Loaded) -> Vec<BufferInfo> {
+    let Some(trace) = &loaded.snapshot.trace else {
+        return Vec::new();
+    };
+    let file = |written: &String| {
+        let length = loaded.length(&trace.place.file, written);
+        FileInfo {
+            file: written.clone(),
+            size: length.as_ref().ok().copied(),
+            missing: length.err().map(|problem| problem.to_string()),
+        }
+    };
+    let buffers = trace.buffers.iter().map(|buffer| {
+        let files: Vec<FileInfo> = buffer.files.iter().map(file).collect();
+        let sizes = files.iter().filter_map(|file| file.size);
+        BufferInfo {
+            name: buffer.name.clone(),
+            format: format(&buffer.format).to_owned(),
+            size: sizes.fold(0, u64::saturating_add),
+            files,
+        }
+    });
+    buffers.collect()
+}
+
+fn format(format: &BufferFormat) -> &str {
+    match format {
+        BufferFormat::Coresight => "coresight",
+        BufferFormat::SourceData => "source_data",
+        BufferFormat::DstreamCoresight => "dstream_coresight",
+        BufferFormat::Other(other) => other,
+        BufferFormat::Missing => "",
+    }
+}
+
+/// The trace sources, also those that no buffer has; `notes` gets what their registers must not
+/// say.
+fn sources(loaded: &Loaded, notes: &mut Vec<String>) -> Vec<SourceInfo> {
+    let model = &loaded.snapshot;
+    let placed = topology::sources(loaded);
+    // A device of another class is a source where the metadata say so.
+    let all = model.devices.iter().enumerate().filter(|(index, device)| {
+        device.class == DeviceClass::TraceSource || placed.iter().any(|p| p.device == *index)
+    });
+    let mut sources = Vec::new();
+    for (index, device) in all {
+        let placed: Vec<&TraceSource> = placed.iter().filter(|p| p.device == index).collect();
+        let protocol = source::architecture(device);
+        let registers = source::registers(device, protocol);
+        notes.extend(source::alarms(device, &registers));
+        sources.push(SourceInfo {
+            name: device.name.clone(),
+            kind: device.kind.clone(),
+            protocol,
+            trace_id: source::trace_id(&registers),
+            cores: cores_of(model, index, &placed),
+            buffers: buffers_of(model.trace.as_ref(), &placed),
+            other_registers: device.registers.len() - registers.len(),
+            registers,
+        });
+    }
+    sources
+}
+
+/// Names of the cores that a source traces: those written, else the one that is assumed.
+fn cores_of(model: &Snapshot, source: usize, placed: &[&TraceSource]) -> Vec<String> {
+    let written = model.trace.iter().flat_map(|trace| &trace.core_sources);
+    let written = written.filter(|line| model.source_written(&line.source) == Some(source));
+    let mut cores: Vec<usize> = written
+        .filter_map(|line| model.device_named(&line.core))
+        .collect();
+    if cores.is_empty() {
+        cores = placed.iter().filter_map(|source| source.core).collect();
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    let devices = cores.iter().filter_map(|&core| model.devices.get(core));
+    devices.map(|device| device.name.clone()).collect()
+}
+
+fn buffers_of(trace: Option<&Trace>, placed: &[&TraceSource]) -> Vec<SourceBufferInfo> {
+    let buffers = placed.iter().filter_map(|source| {
+        Some(SourceBufferInfo {
+            buffer: trace?.buffers.get(source.buffer)?.name.clone(),
+            stream: source.stream,
+        })
+    });
+    buffers.collect()
+}

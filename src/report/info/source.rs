@@ -1,0 +1,106 @@
+//! A trace source's configuration registers in words.
+
+use super::{Hex, SourceRegisterInfo};
+use crate::report::fields::{self, Architecture};
+use crate::snapshot::model::Device;
+
+/// The trace architecture of a source: by its ID registers, else by its type.
+pub(super) fn architecture(device: &Device) -> Architecture {
+    Architecture::of(&device.kind, |name| device.register(name)?.value.as_u64())
+}
+
+/// The configuration registers that are known, those that control first.
+pub(super) fn registers(device: &Device, architecture: Architecture) -> Vec<SourceRegisterInfo> {
+    let known = device.registers.iter().filter_map(|register| {
+        let value = register.value.as_u64()?;
+        Some(SourceRegisterInfo {
+            name: register.name.clone(),
+            value: Hex::register(value, register.bits()),
+            fields: fields::describe(architecture, &register.name, value)?,
+        })
+    });
+    let mut registers: Vec<_> = known.collect();
+    registers.sort_by_key(|register| rank(&register.name));
+    registers
+}
+
+/// Where a register comes in the listing: control, trace ID, identification by number.
+fn rank(name: &str) -> (u8, u32) {
+    let name = name.to_ascii_uppercase();
+    match name.as_str() {
+        "ETMTRACEIDR" | "TRCTRACEIDR" => (1, 0),
+        "TRCAUTHSTATUS" => (2, 0),
+        "TRCDEVARCH" | "ETMIDR" => (3, 0),
+        "ETMCCER" => (4, 0),
+        _ => match name.strip_prefix("TRCIDR").map(str::parse) {
+            Some(Ok(number)) => (5, number),
+            _ => (0, 0),
+        },
+    }
+}
+
+/// The trace ID that the registers give.
+pub(super) fn trace_id(registers: &[SourceRegisterInfo]) -> Option<u64> {
+    let mut fields = registers.iter().flat_map(|register| &register.fields);
+    let id = fields.find(|field| matches!(field.name, "trace ID" | "TRACEID" | "TraceBusID"))?;
+    Some(id.value)
+}
+
+/// What the registers say against the specification, for the notes.
+pub(super) fn alarms(device: &Device, registers: &[SourceRegisterInfo]) -> Vec<String> {
+    let mut alarms = Vec::new();
+    for register in registers {
+        for field in register.fields.iter().filter(|field| field.alarm) {
+            alarms.push(format!(
+                "{}: {} {}: {}",
+                device.name, register.name, register.value, field.meaning
+            ));
+        }
+    }
+    alarms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::model::{Register, RegisterValue};
+
+    fn device(kind: &str, registers: &[(&str, u64)]) -> Device {
+        let registers = registers.iter().map(|&(name, value)| Register {
+            name: name.into(),
+            value: RegisterValue(value.to_le_bytes()[..4].into()),
+            ..Register::default()
+        });
+        Device {
+            name: "source".into(),
+            kind: kind.into(),
+            registers: registers.collect(),
+            ..Device::default()
+        }
+    }
+
+    #[test]
+    fn control_comes_first_and_id_registers_in_their_order() {
+        let names = [
+            "TRCIDR10",
+            "TRCIDR2",
+            "TRCTRACEIDR",
+            "TRCVICTLR",
+            "trcconfigr",
+        ];
+        let device = device("ETM4.2", &names.map(|name| (name, 1)));
+        let registers = registers(&device, architecture(&device));
+        let names: Vec<_> = registers.iter().map(|r| r.name.as_str()).collect();
+        assert_eq!(names, ["trcconfigr", "TRCTRACEIDR", "TRCIDR2", "TRCIDR10"]);
+        assert_eq!(registers[0].value.to_string(), "0x00000001");
+    }
+
+    #[test]
+    fn a_prohibited_value_is_an_alarm() {
+        let device = device("ETM3.5", &[("ETMCR", 0x0004_0080)]);
+        let registers = registers(&device, architecture(&device));
+        let alarms = alarms(&device, &registers);
+        assert_eq!(alarms.len(), 1);
+        assert!(alarms[0].starts_with("source: ETMCR 0x00040080: PROHIBITED"));
+    }
+}
