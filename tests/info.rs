@@ -14,9 +14,7 @@ fn open(path: &Path) -> Info {
 }
 
 fn as_text(info: &Info) -> String {
-    let mut out = String::new();
-    text::write(info, &mut out).unwrap();
-    out
+    text::Text(info).to_string()
 }
 
 fn as_json(info: &Info) -> serde_json::Value {

@@ -33,7 +33,7 @@ pub struct Field {
     pub meaning: Cow<'static, str>,
     /// The value is one that the specification forbids.
     pub alarm: bool,
-    /// The field is a switch that is off and says no more than that; listings for people may
+    /// It is 0 and says no more than that something is off or not there; listings for people may
     /// gather these.
     #[serde(skip)]
     pub off: bool,
@@ -109,7 +109,7 @@ enum Words {
     Forbidden(&'static str),
 }
 
-/// Words that only say that a switch is off.
+/// Words for 0 that only say that something is off or not there.
 const PLAIN: [&str; 5] = ["off", "no", "none", "not implemented", "idle"];
 
 /// A line in a register's table.
@@ -217,9 +217,9 @@ fn row_in_words(row: &Row, value: u64) -> Option<Field> {
         bits: row.bits,
         name: row.name,
         value,
+        off: value == 0 && PLAIN.contains(&&*meaning),
         meaning,
         alarm,
-        off: value == 0 && matches!(row.words, Words::Switch(off, _) if PLAIN.contains(&off)),
     })
 }
 

@@ -3,10 +3,40 @@
 
 use std::fmt::{self, Write};
 
-use super::{CoreInfo, Info, MemorySpaceInfo, RegionInfo, SourceInfo, SourceRegisterInfo};
+use super::{
+    CoreInfo, Info, MemorySpaceInfo, RegionInfo, RegisterCount, SourceInfo, SourceRegisterInfo,
+};
 
-/// Writes `info` to `out`.
-pub fn write(info: &Info, out: &mut impl Write) -> fmt::Result {
+/// Displays as the text.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a>(pub &'a Info);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(self.0, &mut Printable(f))
+    }
+}
+
+/// Escapes control characters: what a snapshot names must not steer the reader's terminal.
+struct Printable<W>(W);
+
+impl<W: Write> Write for Printable<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(at) = rest.find(|c: char| c.is_control() && c != '\n') {
+            let (plain, control) = rest.split_at(at);
+            self.0.write_str(plain)?;
+            let mut characters = control.chars();
+            if let Some(control) = characters.next() {
+                write!(self.0, "{}", control.escape_default())?;
+            }
+            rest = characters.as_str();
+        }
+        self.0.write_str(rest)
+    }
+}
+
+fn write(info: &Info, out: &mut impl Write) -> fmt::Result {
     head(info, out)?;
     cores(info, out)?;
     memory_spaces(&info.memory_spaces, out)?;
@@ -84,14 +114,12 @@ fn core(names: &str, core: &CoreInfo, out: &mut impl Write) -> fmt::Result {
     if !core.architecture_from.is_empty() {
         write!(out, " ({})", core.architecture_from)?;
     }
-    let registers = plural(core.registers.written, "register");
-    match core.registers.written - core.registers.distinct {
-        0 => writeln!(out, ", {registers}")?,
-        _ => writeln!(
-            out,
-            ", {} ({registers} with their views)",
-            plural(core.registers.distinct, "register"),
-        )?,
+    let RegisterCount { written, distinct } = core.registers;
+    let registers = plural(distinct, "register");
+    if written > distinct {
+        writeln!(out, ", {registers} ({written} with their views)")?;
+    } else {
+        writeln!(out, ", {registers}")?;
     }
     if let Some(why) = &core.placeholder {
         writeln!(
@@ -367,6 +395,13 @@ mod tests {
         ] {
             assert_eq!(size(bytes), text);
         }
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        let mut out = String::new();
+        writeln!(Printable(&mut out), "a\x1b[31mb\u{9b}\té").unwrap();
+        assert_eq!(out, "a\\u{1b}[31mb\\u{9b}\\té\n");
     }
 
     #[test]
