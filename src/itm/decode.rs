@@ -151,26 +151,36 @@ fn source(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
     Some((packet, 1 + usize::from(size)))
 }
 
+/// Bits 2:0 of the number are in the header; the fourth byte after it has eight bits of it.
 fn extension(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
     let hardware = header & 4 != 0;
-    let low = u32::from(header >> 4 & 7);
-    if header & 0x80 != 0 {
-        return number(bytes, 4, |value, count| Packet::Extension {
-            hardware,
-            bits: (3 + 7 * count as u8).min(32),
-            value: (value << 3) as u32 | low,
-        });
+    let mut value = u32::from(header >> 4 & 7);
+    let mut bits = 3;
+    let mut length = 1;
+    let mut more = header & 0x80 != 0;
+    while more {
+        let byte = *bytes.get(length)?;
+        length += 1;
+        if length == 5 {
+            value |= u32::from(byte) << bits;
+            bits += 8;
+            more = false;
+        } else {
+            value |= u32::from(byte & 0x7f) << bits;
+            bits += 7;
+            more = byte & 0x80 != 0;
+        }
     }
-    let packet = if hardware {
+    let packet = if length == 1 && !hardware {
+        Packet::StimulusPage(value as u8)
+    } else {
         Packet::Extension {
             hardware,
-            bits: 3,
-            value: low,
+            bits,
+            value,
         }
-    } else {
-        Packet::StimulusPage(low as u8)
     };
-    Some((packet, 1))
+    Some((packet, length))
 }
 
 fn sync(bytes: &[u8]) -> Option<(Packet, usize)> {

@@ -129,6 +129,12 @@ impl ElementDecoder for Elements {
         out.mark(at, Mark::Itm(itm));
     }
 
+    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        if self.started {
+            self.lose(at, NoSyncReason::Discard, out);
+        }
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         out.mark(at, Mark::End);
     }
