@@ -19,6 +19,8 @@ pub struct Packets {
     /// The second nibble of the last byte, if it begins the next packet. Without
     /// synchronisation, the second nibble of the last byte whatever it is.
     pending: Option<u8>,
+    /// How many nibbles F the last packet ends with.
+    ones: usize,
 }
 
 impl Default for Packets {
@@ -156,6 +158,7 @@ impl Packets {
         Self {
             synced: false,
             pending: None,
+            ones: 0,
         }
     }
 
@@ -256,6 +259,28 @@ impl Packets {
         (kind, at)
     }
 
+    /// A nibble, counted from the begin of the packet.
+    fn nibble(&self, bytes: &[u8], at: usize) -> Option<u8> {
+        let place = match (self.pending, at) {
+            (Some(nibble), 0) => return Some(nibble),
+            (Some(_), at) => at - 1,
+            (None, at) => at,
+        };
+        let byte = *bytes.get(place / 2)?;
+        Some(byte >> (4 * (place % 2)) & 0xf)
+    }
+
+    /// The nibbles left of an ASYNC whose first ones went into the packet before: no packet
+    /// has as many nibbles F, so that one was corrupt.
+    #[cold]
+    fn rest_of_async(&self, bytes: &[u8]) -> Option<usize> {
+        let ones = (0..ASYNC_NIBBLES)
+            .take_while(|&at| self.nibble(bytes, at) == Some(0xf))
+            .count();
+        let cut = ones > 0 && ones < ASYNC_NIBBLES && self.ones + ones >= ASYNC_NIBBLES;
+        (cut && self.nibble(bytes, ones) == Some(0)).then_some(ones + 1)
+    }
+
     /// Looks for the next ASYNC.
     fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let mut from = 0;
@@ -322,7 +347,7 @@ impl PacketDecoder for Packets {
         if !self.synced {
             return self.search(bytes);
         }
-        let (kind, nibbles) = match bytes.first_chunk() {
+        let (mut kind, mut nibbles) = match bytes.first_chunk() {
             Some(window) => self.parse(window),
             None => {
                 let mut window = [0; WINDOW];
@@ -330,16 +355,38 @@ impl PacketDecoder for Packets {
                 self.parse(&window)
             }
         };
+        if self.ones > 0
+            && let Some(rest) = self.rest_of_async(bytes)
+        {
+            (kind, nibbles) = (PacketKind::Async, rest);
+        }
         let shared = self.pending;
-        let taken = nibbles - usize::from(shared.is_some());
-        let length = taken.div_ceil(2);
-        if length > bytes.len() {
+        let before = usize::from(shared.is_some());
+        if (nibbles - before).div_ceil(2) > bytes.len() {
             return None;
         }
-        self.pending = (taken % 2 == 1).then(|| bytes[length - 1] >> 4);
-        if matches!(kind, PacketKind::Reserved | PacketKind::BadSequence) {
+        let bad = matches!(kind, PacketKind::Reserved | PacketKind::BadSequence);
+        self.ones = 0;
+        if self.nibble(bytes, nibbles - 1) == Some(0xf) {
+            while self.nibble(bytes, nibbles - 1 - self.ones) == Some(0xf)
+                && self.ones + 1 < nibbles
+            {
+                self.ones += 1;
+            }
+            if bad {
+                // They may begin an ASYNC.
+                nibbles -= self.ones;
+            }
+        }
+        let taken = nibbles - before;
+        let length = taken.div_ceil(2);
+        if bad {
             self.synced = false;
-            self.pending = bytes[..length].last().map(|byte| byte >> 4);
+            if let Some(byte) = bytes[..length].last() {
+                self.pending = Some(byte >> 4);
+            }
+        } else {
+            self.pending = (taken % 2 == 1).then(|| bytes[length - 1] >> 4);
         }
         let packet = Packet {
             shared: shared.map(|nibble| nibble << 4),

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use armsnap::decode::pipeline::{PacketSink, Pipeline, Unformatted};
 use armsnap::element::{Element, Itm, Mark, Stm};
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
 use armsnap::protocol::{Describe, ElementDecoder, Field, PacketDecoder};
@@ -232,4 +233,32 @@ pub fn assert_parity(listed: &[Listed], shared: &Path, snapshot: &str, id: u8) {
         &elements,
         &expected(shared, &format!("{snapshot}.elements.gz"), id),
     );
+}
+
+/// Decodes unformatted bytes in pieces; bytes that are not synchronised make one packet.
+pub fn list_in_pieces<P: PacketDecoder>(bytes: &[u8], packets: P, piece: usize) -> Vec<Place> {
+    let mut pipeline = Pipeline::new(packets);
+    let mut places = Places::default();
+    for bytes in bytes.chunks(piece.max(1)) {
+        pipeline.feed(bytes, &mut Unformatted, &mut places);
+    }
+    pipeline.end(&mut Unformatted, &mut places);
+    places.0
+}
+
+/// A packet's name, place and length.
+pub type Place = (&'static str, u64, usize);
+
+#[derive(Default)]
+struct Places(Vec<Place>);
+
+impl<D: PacketDecoder> PacketSink<D> for Places {
+    fn packet(&mut self, _: &D, at: BufferOffset, packet: &D::Packet, bytes: &[u8]) {
+        match self.0.last_mut() {
+            Some(("not_sync", _, length)) if packet.name() == "not_sync" => *length += bytes.len(),
+            _ => self.0.push((packet.name(), at.0, bytes.len())),
+        }
+    }
+
+    fn end(&mut self, _: BufferOffset) {}
 }
