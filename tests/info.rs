@@ -3,10 +3,13 @@
 //! `UPDATE_GOLDEN=1` writes the files under testdata/golden anew.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use armsnap::report::info::{Info, text};
-use armsnap::snapshot::OpenOptions;
+use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::{Loaded, OpenOptions};
+use proptest::prelude::*;
 
 fn open(path: &Path) -> Info {
     let loaded = Snapshot::open(path, &OpenOptions::default());
@@ -235,4 +238,53 @@ fn real_snapshots_are_all_told() {
         told += 1;
     }
     assert!(told > 0);
+}
+
+/// Every file of one of our snapshots, by path.
+fn files(name: &str) -> InMemory {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata/info")
+        .join(name);
+    let mut files = InMemory::default();
+    for entry in std::fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        files.0.insert(name, std::fs::read(&path).unwrap().into());
+    }
+    files
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Bytes of the .ini files changed at random: `info` tells something, or the reader refuses.
+    #[test]
+    fn damaged_snapshots_are_told(
+        which in 0..2usize,
+        edits in proptest::collection::vec((any::<u16>(), any::<u16>(), 0..5usize), 1..12),
+    ) {
+        let mut files = files(["two-clusters", "etmv4-stm-itm"][which]);
+        let inis: Vec<String> = files.0.keys().filter(|n| n.ends_with(".ini")).cloned().collect();
+        for (file, at, edit) in edits {
+            let name = &inis[usize::from(file) % inis.len()];
+            let mut bytes = files.0[name].to_vec();
+            if bytes.is_empty() {
+                continue;
+            }
+            let at = usize::from(at) % bytes.len();
+            match edit {
+                0 => bytes[at] = at as u8,
+                1 => drop(bytes.remove(at)),
+                2 => bytes.insert(at, b'F'),
+                3 => bytes.truncate(at),
+                _ => drop(bytes.splice(at..at, *b"\n[dump]\naddress=0xFFFFFFFFFFFFFFF0\nfile=code.bin\n")),
+            }
+            files.0.insert(name.clone(), bytes.into());
+        }
+        if let Ok(loaded) = Loaded::from_files(Arc::new(files), "snapshot.ini") {
+            let info = Info::new(&loaded);
+            prop_assert!(as_text(&info).starts_with("Snapshot"));
+            prop_assert!(as_json(&info).is_object());
+        }
+    }
 }
