@@ -472,4 +472,4 @@ fn q(payload: &mut Payload<'_>, kind: u8) -> Result<Packet, Stop> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -3,14 +3,19 @@
 //! One set of packets serves both protocols (ARM IHI 0064H; ARM DDI 0487, part D); where they
 //! differ, [`Config`] decides. Knows no memory, no files and no formatter.
 
+mod address;
 mod config;
 mod decode;
 mod describe;
+mod elements;
+mod exceptions;
 mod packet;
 mod payload;
+mod speculation;
 
 pub use config::{Conditional, Config, Core, Profile, Protocol, Registers, Version};
 pub use decode::Decoder;
+pub use elements::Elements;
 pub use packet::{
     AddressBits, ConditionalInstruction, ConditionalResult, ContextInfo, ExceptionAddress,
     InstructionSet, KeyedResult, Packet, TraceInfo,

@@ -1,0 +1,435 @@
+//! ETMv4 and ETE packets → elements.
+//!
+//! Resolves addresses, timestamps and cycle counts, and speculation: what is given out has
+//! executed. Knows no memory: what the elements lead through is the flow's part.
+
+use super::address::AddressHistory;
+use super::config::Config;
+use super::packet::{
+    AddressBits, ContextInfo, ExceptionAddress, InstructionSet, Packet, TraceInfo,
+};
+use super::speculation::{Held, Queue};
+use crate::element::{Atoms, Context, Element, ElementSink, Mark, NoSyncReason, Transaction};
+use crate::protocol::ElementDecoder;
+use crate::quantity::BufferOffset;
+
+/// How many entries wait at most. Trace of a real trace unit stays far below: beyond this, the
+/// oldest are committed.
+const MOST_HELD: usize = 1 << 16;
+
+/// What the trace contradicts itself with: nothing is known until it synchronises again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Contradiction;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Waits for an alignment synchronisation.
+    Async,
+    /// Waits for a trace info packet.
+    TraceInfo,
+    /// Decodes.
+    Decoding,
+}
+
+/// Turns the packets of one ETMv4 or ETE source into elements.
+///
+/// Elements come out when they are committed. Those that are no P0 elements wait for the next P0
+/// element; what still waits at a discontinuity or at the end is not given out, but for events,
+/// timestamps and the like.
+#[derive(Clone, Debug)]
+pub struct Elements {
+    config: Config,
+    state: State,
+    /// Synchronisation was lost, which the next packet tells.
+    no_sync: Option<NoSyncReason>,
+    /// A buffer overflowed before the next trace on.
+    overflow: bool,
+
+    history: AddressHistory,
+    /// The instruction set of the last target address.
+    is: InstructionSet,
+    /// The last context packet said AArch64.
+    sent_64bit: bool,
+    timestamp: u64,
+    cycle_threshold: u32,
+    marker_seen: bool,
+
+    queue: Queue,
+    /// How many P0 elements are speculative. An exception or Q element counts once its address
+    /// was traced.
+    speculation: i64,
+    /// An exception or Q element waits for its address.
+    awaits_address: bool,
+
+    /// No context was given out since synchronisation: atoms mean nothing.
+    needs_context: bool,
+    /// The last context that was given out.
+    context: Context,
+}
+
+impl Elements {
+    /// At the begin of the trace of a source with this configuration.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            config: *config,
+            state: State::Async,
+            no_sync: Some(NoSyncReason::Start),
+            overflow: false,
+            history: AddressHistory::default(),
+            is: InstructionSet::Is0,
+            sent_64bit: false,
+            timestamp: 0,
+            cycle_threshold: 0,
+            marker_seen: false,
+            queue: Queue::default(),
+            speculation: 0,
+            awaits_address: false,
+            needs_context: true,
+            context: Context::default(),
+        }
+    }
+
+    /// Nothing is known until the trace synchronises again.
+    fn lose(&mut self, reason: NoSyncReason) {
+        self.state = State::Async;
+        self.no_sync = self.no_sync.or(Some(reason));
+        self.queue.clear();
+        self.speculation = 0;
+        self.awaits_address = false;
+        self.needs_context = true;
+    }
+
+    /// A packet contradicts the trace before it, or is no packet.
+    #[cold]
+    fn bad(&mut self) {
+        self.lose(NoSyncReason::BadPacket);
+        self.overflow = false;
+        self.marker_seen = false;
+        self.is = InstructionSet::Is0;
+    }
+
+    /// Packets that are not decoded: which one begins the trace?
+    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if let Some(reason) = self.no_sync.take() {
+            out.mark(at, Mark::NoSync(reason));
+        }
+        match (self.state, *packet) {
+            (State::Async, Packet::Async) => self.state = State::TraceInfo,
+            (State::TraceInfo, Packet::TraceInfo(info)) => {
+                self.synchronise(&info);
+                self.state = State::Decoding;
+                self.speculation = info.speculation.into();
+                if info.speculation > 0 {
+                    self.queue.push(at, Held::Unseen(info.speculation));
+                }
+                if info.in_transaction() {
+                    self.queue.push(at, Held::TransactionInit);
+                }
+            }
+            // ETE may trace events before it.
+            (State::TraceInfo, Packet::Event(events)) if self.config.is_ete() => {
+                self.hold(at, Held::Event(events), out);
+            }
+            _ => {}
+        }
+    }
+
+    /// What trace is compressed against begins anew (IHI 0064, "Trace Info packet").
+    fn synchronise(&mut self, info: &TraceInfo) {
+        self.history = AddressHistory::default();
+        self.timestamp = 0;
+        self.cycle_threshold = info.cycle_threshold;
+    }
+
+    fn hold(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
+        if self.queue.len() >= MOST_HELD {
+            let oldest = self.queue.p0().min(1) as u32;
+            let given = if oldest == 0 {
+                self.give_all(out)
+            } else {
+                self.commit(oldest, out)
+            };
+            if given.is_err() {
+                return self.bad();
+            }
+        }
+        self.queue.push(at, held);
+    }
+
+    /// A P0 element that needs nothing more.
+    fn hold_p0(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
+        self.hold(at, held, out);
+        self.speculation += i64::from(held.p0());
+    }
+
+    fn hold_atoms(&mut self, at: BufferOffset, atoms: Option<Atoms>, out: &mut impl ElementSink) {
+        if let Some(atoms) = atoms {
+            self.hold_p0(at, Held::Atoms(atoms), out);
+        }
+    }
+
+    /// A target address: of a branch, of the exception or Q element that waits for it, or where
+    /// trace begins.
+    fn target(&mut self, at: BufferOffset, bits: AddressBits, out: &mut impl ElementSink) {
+        let (address, is) = self.history.resolve(bits, self.sent_64bit);
+        self.is = is;
+        if self.queue.is_empty() && self.config.max_speculation == 0 {
+            // No P0 element that could be cancelled precedes it, and nothing that comes before it.
+            let element = self.address(address, is);
+            return out.element(at, element);
+        }
+        self.hold(at, Held::Address { address, is }, out);
+        if std::mem::take(&mut self.awaits_address) {
+            self.speculation += 1;
+        }
+    }
+
+    fn hold_context(&mut self, at: BufferOffset, info: ContextInfo, out: &mut impl ElementSink) {
+        self.sent_64bit = info.is_64bit();
+        self.hold(at, Held::Context { info, is: self.is }, out);
+    }
+
+    /// Every packet while decoding, but atoms without speculation.
+    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        // How many P0 elements the packet commits and cancels, whether the newest atom is wrong.
+        let (mut commit, mut cancel, mut mispredict) = (0, 0, false);
+        match *packet {
+            // Conditional instructions and data synchronisation markers do not lead the flow.
+            Packet::Async
+            | Packet::Ignore
+            | Packet::ConditionalInstruction(_)
+            | Packet::ConditionalFlush
+            | Packet::ConditionalResult(_)
+            | Packet::NumberedDataSyncMarker(_)
+            | Packet::UnnumberedDataSyncMarker(_) => {}
+            Packet::NotSync | Packet::Incomplete | Packet::Reserved { .. } | Packet::Bad { .. } => {
+                return self.bad();
+            }
+            Packet::Discard => return self.discard(NoSyncReason::Discard, out),
+            Packet::Overflow => {
+                self.overflow = true;
+                return self.discard(NoSyncReason::Overflow, out);
+            }
+            Packet::TraceInfo(info) => self.synchronise(&info),
+            Packet::TraceOn => self.hold(at, Held::TraceOn, out),
+            Packet::Atoms { atoms, .. } => self.hold_atoms(at, Some(atoms), out),
+            Packet::Address(bits) => self.target(at, bits, out),
+            Packet::AddressWithContext {
+                value,
+                bits,
+                is,
+                context,
+            } => {
+                let bits = AddressBits::Low { value, bits, is };
+                let (address, is) = self.history.resolve(bits, self.sent_64bit);
+                self.is = is;
+                self.hold_context(at, context, out);
+                self.hold(at, Held::Address { address, is }, out);
+                if std::mem::take(&mut self.awaits_address) {
+                    self.speculation += 1;
+                }
+            }
+            Packet::Context(Some(info)) => self.hold_context(at, info, out),
+            Packet::Context(None) => self.hold(at, Held::SameContext { is: self.is }, out),
+            Packet::SourceAddress(bits) => {
+                let (address, is) = self.history.resolve(bits, self.sent_64bit);
+                self.hold_p0(at, Held::Source { address, is }, out);
+            }
+            Packet::Exception {
+                number, address, ..
+            } => {
+                let target = address == ExceptionAddress::ReturnAndTarget;
+                self.hold(at, Held::Exception { number, target }, out);
+                self.awaits_address = true;
+            }
+            Packet::PeReset => {
+                self.history.push((0, InstructionSet::Is0));
+                self.hold_p0(at, Held::PeReset, out);
+            }
+            Packet::ExceptionReturn => {
+                let p0 = self.config.exception_returns_are_p0();
+                self.hold_p0(at, Held::ExceptionReturn { p0 }, out);
+            }
+            Packet::FunctionReturn => self.hold_p0(at, Held::FunctionReturn, out),
+            Packet::Q { count, address, .. } => {
+                self.hold(at, Held::Q { count }, out);
+                if let Some(bits) = address {
+                    let (address, is) = self.history.resolve(bits, self.sent_64bit);
+                    self.hold(at, Held::Address { address, is }, out);
+                    self.speculation += 1;
+                } else {
+                    self.awaits_address = true;
+                }
+            }
+            Packet::TransactionStart => {
+                let p0 = self.config.transactions_are_p0;
+                self.hold_p0(at, Held::TransactionStart { p0 }, out);
+            }
+            Packet::TransactionCommit => self.hold(at, Held::TransactionCommit, out),
+            Packet::TransactionFailure => {
+                self.history.push((0, InstructionSet::Is0));
+                self.hold(at, Held::TransactionFailure, out);
+            }
+            Packet::Event(events) => self.hold(at, Held::Event(events), out),
+            Packet::CycleCount {
+                commit: n, count, ..
+            } => {
+                // An unknown count is no time: the running count stands still.
+                let cycles = count.map_or(0, |n| n.saturating_add(self.cycle_threshold));
+                self.hold(at, Held::Cycles(cycles), out);
+                commit = n.unwrap_or(0);
+            }
+            Packet::Timestamp {
+                value,
+                bits,
+                cycles,
+            } => {
+                let above = u64::MAX.checked_shl(bits.into()).unwrap_or(0);
+                self.timestamp = self.timestamp & above | value;
+                let value = self.timestamp;
+                let cycles = cycles.unwrap_or(0);
+                self.hold(at, Held::Timestamp { value, cycles }, out);
+            }
+            Packet::TimestampMarker => self.hold(at, Held::TimestampMarker, out),
+            Packet::Instrumentation { el, value } => {
+                self.hold(at, Held::Instrumentation { el, value }, out);
+            }
+            Packet::Commit(count) => commit = count,
+            Packet::Cancel {
+                atoms,
+                count,
+                mispredict: wrong,
+                ..
+            } => {
+                self.hold_atoms(at, atoms, out);
+                (cancel, mispredict) = (count, wrong);
+            }
+            Packet::Mispredict { atoms } => {
+                self.hold_atoms(at, atoms, out);
+                mispredict = true;
+            }
+        }
+        // Deeper speculation than the trace unit can have commits by itself.
+        let beyond = self.speculation - i64::from(self.config.max_speculation);
+        if beyond > 0 {
+            commit = u32::try_from(beyond).unwrap_or(u32::MAX);
+        }
+        if commit > 0 || cancel > 0 || mispredict {
+            let resolved = self.resolve(commit, cancel, mispredict, out);
+            if resolved.is_err() {
+                self.bad();
+            }
+        }
+    }
+
+    fn resolve(
+        &mut self,
+        commit: u32,
+        cancel: u32,
+        mispredict: bool,
+        out: &mut impl ElementSink,
+    ) -> Result<(), Contradiction> {
+        if commit > 0 {
+            self.commit(commit, out)?;
+        }
+        if cancel > 0 {
+            if !self.queue.cancel(cancel) {
+                return Err(Contradiction);
+            }
+            self.speculation -= i64::from(cancel);
+        }
+        if mispredict && !self.queue.mispredict() {
+            return Err(Contradiction);
+        }
+        Ok(())
+    }
+
+    /// Gives out the oldest `count` P0 elements and what lies before them.
+    fn commit(&mut self, count: u32, out: &mut impl ElementSink) -> Result<(), Contradiction> {
+        if u64::from(count) > self.queue.p0() {
+            return Err(Contradiction);
+        }
+        let mut left = count;
+        while left > 0
+            && let Some(entry) = self.queue.split(left)
+        {
+            left -= entry.held.p0();
+            self.give(entry, out)?;
+        }
+        self.speculation -= i64::from(count);
+        Ok(())
+    }
+
+    /// Gives out everything.
+    fn give_all(&mut self, out: &mut impl ElementSink) -> Result<(), Contradiction> {
+        self.speculation = 0;
+        while let Some(entry) = self.queue.pop() {
+            self.give(entry, out)?;
+        }
+        Ok(())
+    }
+
+    /// Trace is missing: what was speculative will not be resolved.
+    fn discard(&mut self, reason: NoSyncReason, out: &mut impl ElementSink) {
+        while let Some(entry) = self.queue.pop() {
+            self.give_mark(entry, out);
+        }
+        self.lose(reason);
+    }
+
+    /// The end of the trace: gives out what does not depend on elements still speculative.
+    fn give_rest(&mut self, out: &mut impl ElementSink) {
+        let certain = self.config.max_speculation == 0 || self.speculation == 0;
+        while let Some(entry) = self.queue.pop() {
+            match entry.held {
+                Held::TransactionCommit if certain => {
+                    out.mark(entry.at, Mark::Transaction(Transaction::Commit));
+                }
+                Held::TransactionFailure if certain => {
+                    out.mark(entry.at, Mark::Transaction(Transaction::Fail));
+                }
+                Held::TraceOn | Held::ExceptionReturn { .. } => break,
+                held if held.p0() > 0 => break,
+                _ => self.give_mark(entry, out),
+            }
+        }
+        self.queue.clear();
+    }
+}
+
+impl ElementDecoder for Elements {
+    type Packet = Packet;
+
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.state != State::Decoding {
+            return self.wait(at, packet, out);
+        }
+        if let Packet::Atoms { atoms, .. } = *packet
+            && self.config.max_speculation == 0
+            && self.queue.is_empty()
+        {
+            if !self.needs_context {
+                out.element(at, Element::WaypointAtoms(atoms));
+            }
+            return;
+        }
+        self.decode(at, packet, out);
+    }
+
+    fn lost(&mut self, _: BufferOffset, _: &mut impl ElementSink) {
+        if self.state != State::Async {
+            self.bad();
+        }
+    }
+
+    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        self.give_rest(out);
+        out.mark(at, Mark::End);
+    }
+}
+
+mod give;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! What was committed → elements.
+//!
+//! Knows the instruction set that addresses mean, by the last context that was given out.
+
+use super::super::config::Profile;
+use super::super::exceptions;
+use super::super::packet::{ContextInfo, InstructionSet};
+use super::super::speculation::{Entry, Held};
+use super::{Contradiction, Elements};
+use crate::element::{Context, Element, ElementSink, Exception, Mark, TraceOnReason, Transaction};
+use crate::quantity::{Address, BufferOffset, Isa};
+
+/// The return address of a tail-chained or late exception in Armv7-M and Armv8-M: none
+/// (IHI 0064, "Exceptions in M-profile").
+const M_TAIL_CHAIN: u64 = 0xffff_fffe;
+
+impl Elements {
+    fn is_64bit(&self) -> bool {
+        self.context.is_64bit == Some(true)
+    }
+
+    fn isa(&self, is: InstructionSet) -> Isa {
+        match (self.is_64bit(), is) {
+            (true, _) => Isa::A64,
+            (false, InstructionSet::Is0) => Isa::A32,
+            (false, InstructionSet::Is1) => Isa::T32,
+        }
+    }
+
+    pub(super) fn address(&self, address: u64, is: InstructionSet) -> Element {
+        Element::Address {
+            address: Address(address),
+            isa: self.isa(is),
+        }
+    }
+
+    /// Gives out what was committed.
+    pub(super) fn give(
+        &mut self,
+        entry: Entry,
+        out: &mut impl ElementSink,
+    ) -> Result<(), Contradiction> {
+        let at = entry.at;
+        match entry.held {
+            Held::Unseen(_) | Held::FunctionReturn | Held::SameContext { .. } => {}
+            Held::Atoms(atoms) => {
+                if !self.needs_context {
+                    out.element(at, Element::WaypointAtoms(atoms));
+                }
+            }
+            Held::Exception { number, target } => self.give_exception(at, number, target, out)?,
+            Held::PeReset => out.element(
+                at,
+                Element::Exception(Exception {
+                    number: 0,
+                    name: exceptions::name(self.config.core.profile, 0),
+                    return_address: None,
+                }),
+            ),
+            Held::Q { count } => self.give_q(at, count, out)?,
+            Held::Source { address, is } => out.element(
+                at,
+                Element::SourceAddress {
+                    address: Address(address),
+                    isa: self.isa(is),
+                },
+            ),
+            Held::ExceptionReturn { .. } => out.mark(at, Mark::ExceptionReturn),
+            Held::TransactionInit => out.mark(at, Mark::Transaction(Transaction::Init)),
+            Held::TransactionStart { .. } => out.mark(at, Mark::Transaction(Transaction::Start)),
+            Held::TransactionCommit => out.mark(at, Mark::Transaction(Transaction::Commit)),
+            Held::TransactionFailure => out.mark(at, Mark::Transaction(Transaction::Fail)),
+            Held::TraceOn => {
+                let reason = if std::mem::take(&mut self.overflow) {
+                    TraceOnReason::Overflow
+                } else {
+                    TraceOnReason::BeginOrFilter
+                };
+                out.mark(at, Mark::TraceOn(reason));
+            }
+            Held::Address { address, is } => out.element(at, self.address(address, is)),
+            Held::Context { info, is } => self.give_context(at, info, is, out),
+            Held::Event(_)
+            | Held::Cycles(_)
+            | Held::Timestamp { .. }
+            | Held::TimestampMarker
+            | Held::Instrumentation { .. } => self.give_mark(entry, out),
+        }
+        Ok(())
+    }
+
+    /// Gives out what no cancel takes back.
+    pub(super) fn give_mark(&mut self, entry: Entry, out: &mut impl ElementSink) {
+        let at = entry.at;
+        match entry.held {
+            Held::Event(events) => out.mark(at, Mark::Event(events)),
+            Held::Cycles(cycles) => out.mark(at, Mark::Cycles(cycles)),
+            // With markers, a timestamp before the first marker belongs to no place.
+            Held::Timestamp { .. } if self.config.timestamp_markers && !self.marker_seen => {}
+            Held::Timestamp { value, cycles } => {
+                out.mark(at, Mark::Timestamp(value));
+                if self.config.cycle_counting {
+                    out.mark(at, Mark::Cycles(cycles));
+                }
+            }
+            Held::TimestampMarker => {
+                self.marker_seen = true;
+                out.mark(at, Mark::Marker(0));
+            }
+            Held::Instrumentation { el, value } => {
+                out.mark(at, Mark::Instrumentation { el, value });
+            }
+            _ => {}
+        }
+    }
+
+    fn give_context(
+        &mut self,
+        at: BufferOffset,
+        info: ContextInfo,
+        is: InstructionSet,
+        out: &mut impl ElementSink,
+    ) {
+        self.context = Context {
+            isa: Isa::A32,
+            el: Some(info.el()),
+            security: Some(info.security()),
+            is_64bit: Some(info.is_64bit()),
+            vmid: info.vmid().or(self.context.vmid),
+            context_id: info.context_id().or(self.context.context_id),
+        };
+        self.give_same_context(at, is, out);
+    }
+
+    fn give_same_context(
+        &mut self,
+        at: BufferOffset,
+        is: InstructionSet,
+        out: &mut impl ElementSink,
+    ) {
+        self.context.isa = self.isa(is);
+        self.needs_context = false;
+        out.mark(at, Mark::Context(self.context));
+    }
+
+    /// What follows an exception or Q element: an address, perhaps with a context before it.
+    fn address_of(&mut self) -> Result<(Option<Entry>, u64, InstructionSet), Contradiction> {
+        let context = match self.queue.peek().map(|entry| entry.held) {
+            Some(Held::Context { .. } | Held::SameContext { .. }) => self.queue.pop(),
+            _ => None,
+        };
+        match self.queue.pop().map(|entry| entry.held) {
+            Some(Held::Address { address, is }) => Ok((context, address, is)),
+            _ => Err(Contradiction),
+        }
+    }
+
+    fn give_exception(
+        &mut self,
+        at: BufferOffset,
+        number: u16,
+        target: bool,
+        out: &mut impl ElementSink,
+    ) -> Result<(), Contradiction> {
+        let (context, address, is) = self.address_of()?;
+        match context.map(|entry| entry.held) {
+            Some(Held::Context { info, is }) => self.give_context(at, info, is, out),
+            Some(Held::SameContext { is }) => self.give_same_context(at, is, out),
+            _ => {}
+        }
+        if target {
+            out.element(at, self.address(address, is));
+        }
+        let profile = self.config.core.profile;
+        let chained = profile == Profile::M && address == M_TAIL_CHAIN;
+        out.element(
+            at,
+            Element::Exception(Exception {
+                number,
+                name: exceptions::name(profile, number),
+                return_address: (!chained).then_some(Address(address)),
+            }),
+        );
+        Ok(())
+    }
+
+    fn give_q(
+        &mut self,
+        at: BufferOffset,
+        instructions: Option<u32>,
+        out: &mut impl ElementSink,
+    ) -> Result<(), Contradiction> {
+        let (context, address, is) = self.address_of()?;
+        out.element(at, Element::Q { instructions });
+        out.element(at, self.address(address, is));
+        if let Some(entry) = context {
+            self.give(entry, out)?;
+        }
+        Ok(())
+    }
+}
