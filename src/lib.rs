@@ -21,6 +21,7 @@
 //! | [`itm`] | ITM and DWT of M-profile cores |
 //! | [`etmv4`] | ETMv4 and ETE: configuration, packets, elements |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
+//! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
 
@@ -36,6 +37,7 @@ pub mod protocol;
 pub mod ptm;
 pub mod quantity;
 pub mod report;
+pub mod server;
 pub mod snapshot;
 pub mod stm;
 pub mod tfile;

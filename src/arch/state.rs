@@ -1,13 +1,17 @@
 //! The state of a core that decides what an address means: exception level and security.
 
 use super::{Architecture, RegisterFile};
+use crate::quantity::{ExceptionLevel, Security};
+use crate::snapshot::memory::Space;
 
-/// An address space of the snapshot format (Debug and Trace Snapshot File Format 0.2, section
-/// 4.1): the one in which a core sees memory now.
+/// The address space in which a core sees memory now (Debug and Trace Snapshot File Format 0.2,
+/// section 4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CurrentSpace {
-    /// `N`, `S`, `H`, `EL1N`, `EL1S`, `EL2`, `EL3`; `None` where the architecture has none.
-    pub name: Option<&'static str>,
+    /// The space; [`Space::Any`] where the architecture has only one.
+    pub space: Space,
+    /// Its name for the architecture: AArch32 says `N` for what is `EL1N` in AArch64.
+    pub name: &'static str,
     /// Why, for the user.
     pub reason: String,
 }
@@ -16,64 +20,84 @@ pub struct CurrentSpace {
 ///
 /// Non-secure is assumed where SCR is missing, as section 4.1 says.
 pub fn current_space(registers: &RegisterFile) -> CurrentSpace {
-    match registers.architecture() {
+    let (space, reason) = match registers.architecture() {
         Architecture::AArch64 => aarch64(registers),
         Architecture::AArch32 => aarch32(registers),
-        Architecture::MProfile => CurrentSpace {
-            name: None,
-            reason: "M-profile cores have one address space".to_owned(),
-        },
+        Architecture::MProfile => (
+            Space::Any,
+            "M-profile cores have one address space".to_owned(),
+        ),
+    };
+    let name = match (registers.architecture(), space) {
+        (Architecture::AArch32, Space::El1N) => Space::N.name(),
+        (_, space) => space.name(),
+    };
+    CurrentSpace {
+        space,
+        name,
+        reason,
     }
 }
 
-fn non_secure(registers: &RegisterFile) -> (bool, String) {
-    // SCR_EL3.NS, SCR.NS: bit 0 (Arm ARM DDI 0487, D19.2; DDI 0406, B4.1.129).
+fn security(registers: &RegisterFile) -> (Security, String) {
+    // SCR_EL3.NS, SCR.NS: bit 0; with RME, SCR_EL3.NSE: bit 62 (Arm ARM DDI 0487, D19.2;
+    // DDI 0406, B4.1.129).
     for name in ["SCR_EL3", "SCR"] {
         if let Some(scr) = registers.value(name) {
-            return (scr & 1 != 0, format!("{name}.NS = {}", scr & 1));
+            return match (scr >> 62 & 1, scr & 1) {
+                (0, 0) => (Security::Secure, format!("{name}.NS = 0")),
+                (0, _) => (Security::NonSecure, format!("{name}.NS = 1")),
+                (_, 0) => (Security::Root, format!("{name}.NSE = 1, NS = 0")),
+                (_, _) => (Security::Realm, format!("{name}.NSE = 1, NS = 1")),
+            };
         }
     }
-    (true, "no SCR: non-secure assumed".to_owned())
+    (Security::NonSecure, "no SCR: non-secure assumed".to_owned())
 }
 
-fn aarch64(registers: &RegisterFile) -> CurrentSpace {
+fn aarch64(registers: &RegisterFile) -> (Space, String) {
     let (level, why) = match (registers.value("cpsr"), registers.value("CurrentEL")) {
-        (Some(cpsr), _) => ((cpsr >> 2) & 3, "CPSR"),
-        (None, Some(level)) => ((level >> 2) & 3, "CurrentEL"),
+        (Some(cpsr), _) => ((cpsr >> 2) as u8 & 3, "CPSR"),
+        (None, Some(level)) => ((level >> 2) as u8 & 3, "CurrentEL"),
         (None, None) => (1, "no CPSR: EL1 assumed"),
     };
-    let (name, security) = match level {
-        3 => ("EL3", None),
-        2 => ("EL2", None),
-        _ => match non_secure(registers) {
-            (true, reason) => ("EL1N", Some(reason)),
-            (false, reason) => ("EL1S", Some(reason)),
+    let (security, reason) = security(registers);
+    match level {
+        // ID_AA64PFR0_EL1.RME: bits 55 to 52. With it, EL3 is in the root security state.
+        3 => match registers.value("ID_AA64PFR0_EL1") {
+            Some(features) if features >> 52 & 15 != 0 => {
+                (Space::Root, format!("EL3 ({why}) of a core with RME"))
+            }
+            _ => (Space::El3, format!("EL3 ({why})")),
         },
-    };
-    let reason = match security {
-        Some(security) => format!("EL{level} ({why}), {security}"),
-        None => format!("EL{level} ({why})"),
-    };
-    CurrentSpace {
-        name: Some(name),
-        reason,
+        // EL2 is non-secure, unless SCR_EL3.EEL2 (bit 18) enables secure EL2.
+        2 if security != Security::Realm => {
+            let enabled = registers
+                .value("SCR_EL3")
+                .is_some_and(|scr| scr >> 18 & 1 != 0);
+            let space = match security {
+                Security::Secure if enabled => Space::El2S,
+                _ => Space::El2,
+            };
+            (space, format!("EL2 ({why})"))
+        }
+        level => (
+            Space::of(Some(ExceptionLevel(level)), security),
+            format!("EL{level} ({why}), {reason}"),
+        ),
     }
 }
 
-fn aarch32(registers: &RegisterFile) -> CurrentSpace {
+fn aarch32(registers: &RegisterFile) -> (Space, String) {
     // Modes (DDI 0406, B1.3.1): 0x1a Hyp, 0x16 Monitor, which is always secure.
-    let mode = registers.value("cpsr").map(|cpsr| cpsr & 0x1f);
-    let (name, reason) = match mode {
-        Some(0x1a) => ("H", "Hyp mode (CPSR)".to_owned()),
-        Some(0x16) => ("S", "Monitor mode (CPSR)".to_owned()),
-        _ => match non_secure(registers) {
-            (true, reason) => ("N", reason),
-            (false, reason) => ("S", reason),
+    match registers.value("cpsr").map(|cpsr| cpsr & 0x1f) {
+        Some(0x1a) => (Space::H, "Hyp mode (CPSR)".to_owned()),
+        Some(0x16) => (Space::S, "Monitor mode (CPSR)".to_owned()),
+        _ => match security(registers) {
+            (Security::Secure, reason) => (Space::S, reason),
+            // Not [`Space::N`], which would see the dumps of Hyp mode too.
+            (_, reason) => (Space::El1N, reason),
         },
-    };
-    CurrentSpace {
-        name: Some(name),
-        reason,
     }
 }
 
@@ -82,7 +106,7 @@ mod tests {
     use super::*;
     use crate::snapshot::model::{Device, Register, RegisterValue};
 
-    fn space(architecture: Architecture, registers: &[(&str, u32)]) -> Option<&'static str> {
+    fn space(architecture: Architecture, registers: &[(&str, u32)]) -> Space {
         let device = Device {
             registers: registers
                 .iter()
@@ -94,25 +118,25 @@ mod tests {
                 .collect(),
             ..Device::default()
         };
-        current_space(&RegisterFile::read(&device, architecture)).name
+        current_space(&RegisterFile::read(&device, architecture)).space
     }
 
     #[test]
     fn spaces_follow_mode_and_security() {
         use Architecture::{AArch32, AArch64, MProfile};
-        assert_eq!(space(AArch32, &[("CPSR", 0x1d3), ("SCR", 0)]), Some("S"));
-        assert_eq!(space(AArch32, &[("CPSR", 0x1d3), ("SCR", 1)]), Some("N"));
-        assert_eq!(space(AArch32, &[("CPSR", 0x1d3)]), Some("N"));
-        assert_eq!(space(AArch32, &[("CPSR", 0x1da), ("SCR", 1)]), Some("H"));
-        assert_eq!(space(AArch32, &[("CPSR", 0x1d6), ("SCR", 1)]), Some("S"));
-        assert_eq!(space(AArch64, &[("CPSR", 0x3c9)]), Some("EL2"));
-        assert_eq!(space(AArch64, &[("CPSR", 0x3cd)]), Some("EL3"));
-        assert_eq!(space(AArch64, &[("CPSR", 0x3c5)]), Some("EL1N"));
+        assert_eq!(space(AArch32, &[("CPSR", 0x1d3), ("SCR", 0)]), Space::S);
+        assert_eq!(space(AArch32, &[("CPSR", 0x1d3), ("SCR", 1)]), Space::El1N);
+        assert_eq!(space(AArch32, &[("CPSR", 0x1d3)]), Space::El1N);
+        assert_eq!(space(AArch32, &[("CPSR", 0x1da), ("SCR", 1)]), Space::H);
+        assert_eq!(space(AArch32, &[("CPSR", 0x1d6), ("SCR", 1)]), Space::S);
+        assert_eq!(space(AArch64, &[("CPSR", 0x3c9)]), Space::El2);
+        assert_eq!(space(AArch64, &[("CPSR", 0x3cd)]), Space::El3);
+        assert_eq!(space(AArch64, &[("CPSR", 0x3c5)]), Space::El1N);
         assert_eq!(
             space(AArch64, &[("CPSR", 0), ("SCR_EL3", 0x530)]),
-            Some("EL1S")
+            Space::El1S
         );
-        assert_eq!(space(AArch64, &[("CurrentEL", 8)]), Some("EL2"));
-        assert_eq!(space(MProfile, &[]), None);
+        assert_eq!(space(AArch64, &[("CurrentEL", 8)]), Space::El2);
+        assert_eq!(space(MProfile, &[]), Space::Any);
     }
 }

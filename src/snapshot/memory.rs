@@ -7,7 +7,9 @@
 //! only the security state is known may be there. Physical memory (`P`, `SP`, `NP`) serves
 //! requests for physical memory and for `ANY`, never a virtual address.
 //!
-//! **Where dumps overlap**, the first in file order wins; added regions come after all dumps.
+//! **Where dumps overlap**, the first in file order wins, those without a space or for no more than
+//! the space asked for before those whose space serves others too (`H` before `N` for EL2). Added
+//! regions come after all dumps.
 //!
 //! Files are mapped when first touched. Knows no ELF and no instructions.
 
@@ -353,7 +355,11 @@ impl CoreMemory {
             let physical = |r: &Region| matches!(r.space, Space::P | Space::Sp | Space::Np);
             let mut order: Vec<(usize, &Region)> =
                 serving.filter(|(_, r)| r.space.serves(space)).collect();
-            order.sort_by_key(|(_, region)| physical(region));
+            // Of dumps for `N` and for `H`, a core in Hyp mode sees the latter.
+            let broader =
+                |r: &Region| r.space != Space::Any && r.space.regimes() & !space.regimes() != 0;
+            let added = |r: &Region| matches!(r.origin, Origin::Added(_));
+            order.sort_by_key(|(_, region)| (added(region), physical(region), broader(region)));
             for (index, region) in order {
                 let last = region.address.0 + (region.length - 1);
                 fill(&mut taken, region.address.0, last, index as u32);
@@ -411,6 +417,20 @@ mod tests {
         file("x", (0..16).collect());
         file("y", (100..116).collect());
         Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    }
+
+    #[test]
+    fn the_exact_space_wins_over_a_broader_one() {
+        let loaded = loaded(
+            "[dump.n]\nfile=x\naddress=0x1000\nspace=N\n\
+             [dump.h]\nfile=y\naddress=0x1000\nspace=H\n",
+        );
+        let mut memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        memory.add_region(Address(0x1000), vec![7; 32].into(), Space::El2N, "program");
+        for (space, first) in [(Space::El2N, 100), (Space::El1N, 0), (Space::N, 0)] {
+            assert_eq!(memory.slice(Address(0x1000), space)[0], first, "{space}");
+        }
+        assert_eq!(memory.slice(Address(0x1010), Space::H), [7; 16]);
     }
 
     #[test]

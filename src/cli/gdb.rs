@@ -1,0 +1,119 @@
+//! `armsnap gdb`: GDB on a snapshot, through a pipe to `armsnap serve --stdio`.
+//!
+//! GDB takes the place of this process, so that its exit status, its signals and the terminal
+//! are its own.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Args;
+
+use super::quote::shell_quote_os;
+use super::serve::{Selection, only};
+use armsnap::server::Endpoint;
+
+/// The arguments of `gdb`.
+#[derive(Clone, Debug, Args)]
+pub struct GdbArguments {
+    /// The snapshot: a directory that holds snapshot.ini, or the path of a snapshot.ini.
+    pub snapshot: PathBuf,
+    /// The GDB to start.
+    #[arg(long, value_name = "PROGRAM", default_value = "gdb-multiarch")]
+    pub gdb: OsString,
+    /// What is served.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Further arguments for GDB.
+    #[arg(last = true, value_name = "GDB ARGUMENTS")]
+    pub arguments: Vec<OsString>,
+}
+
+/// Starts GDB; returns only where that fails.
+pub fn run(arguments: &GdbArguments) -> Result<(), String> {
+    let endpoint = only(arguments.selection.endpoints(&arguments.snapshot)?)?;
+    let server = std::env::current_exe().map_err(|error| format!("armsnap itself: {error}"))?;
+    let mut gdb = Command::new(&arguments.gdb);
+    gdb.args(gdb_arguments(&server, arguments, &endpoint)?);
+    gdb.args(&arguments.arguments);
+    let error = gdb.exec();
+    let name = arguments.gdb.to_string_lossy();
+    Err(match error.kind() {
+        std::io::ErrorKind::NotFound => format!(
+            "{name} is not installed: install the package gdb-multiarch \
+             (apt install gdb-multiarch), or name a GDB for Arm with --gdb"
+        ),
+        _ => format!("{name} cannot be started: {error}"),
+    })
+}
+
+/// What GDB is told before the user's own arguments.
+fn gdb_arguments(
+    server: &Path,
+    arguments: &GdbArguments,
+    endpoint: &Endpoint,
+) -> Result<Vec<OsString>, String> {
+    let mut out = Vec::new();
+    let mut programs = endpoint.programs();
+    if let Some(program) = programs.next() {
+        out.push("-se".into());
+        out.push(program.path.clone().into());
+    }
+    out.push("-ex".into());
+    out.push(target_command(server, arguments)?);
+    for program in programs {
+        let mut command = OsString::from("with confirm off -- add-symbol-file ");
+        command.push(gdb_quote(program.path.as_os_str()));
+        out.push("-ex".into());
+        out.push(command);
+    }
+    Ok(out)
+}
+
+/// `target remote | armsnap serve --stdio …`, for the shell that GDB starts.
+fn target_command(server: &Path, arguments: &GdbArguments) -> Result<OsString, String> {
+    let selection = &arguments.selection;
+    let mut words: Vec<OsString> = vec![server.into(), "serve".into(), "--stdio".into()];
+    for name in &selection.core {
+        words.push(format!("--core={name}").into());
+    }
+    if let Some(name) = &selection.cluster {
+        words.push(format!("--cluster={name}").into());
+    }
+    for path in &selection.elf {
+        let mut word = OsString::from("--elf=");
+        word.push(path);
+        words.push(word);
+    }
+    if selection.no_elf_memory {
+        words.push("--no-elf-memory".into());
+    }
+    words.push(format!("--history={}", selection.history.name()).into());
+    words.push("--".into());
+    words.push(arguments.snapshot.clone().into());
+    let mut command = OsString::from("target remote | exec");
+    for word in &words {
+        if word.as_bytes().contains(&b'\n') {
+            return Err("GDB cannot be given a name with a line break".to_owned());
+        }
+        command.push(" ");
+        command.push(shell_quote_os(word));
+    }
+    Ok(command)
+}
+
+/// A file name in a GDB command.
+fn gdb_quote(path: &OsStr) -> OsString {
+    use std::os::unix::ffi::OsStringExt;
+    let mut out = vec![b'"'];
+    for &byte in path.as_bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+    OsString::from_vec(out)
+}

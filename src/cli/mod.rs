@@ -1,0 +1,4 @@
+//! temporary
+pub mod gdb;
+pub mod quote;
+pub mod serve;

@@ -1,0 +1,52 @@
+//! Quoting for the shell, for commands that users copy and that GDB gives to `/bin/sh`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// A word that the shell takes as it is.
+pub fn shell_quote(word: &str) -> String {
+    let quoted = shell_quote_os(OsStr::new(word));
+    quoted.into_string().unwrap_or_default()
+}
+
+/// A word, of any bytes, that the shell takes as it is.
+pub fn shell_quote_os(word: &OsStr) -> OsString {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(byte);
+    let bytes = word.as_bytes();
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        return word.to_owned();
+    }
+    let mut out = vec![b'\''];
+    for &byte in bytes {
+        match byte {
+            b'\'' => out.extend_from_slice(b"'\\''"),
+            byte => out.push(byte),
+        }
+    }
+    out.push(b'\'');
+    OsString::from_vec(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shell_gives_words_back() {
+        for word in [
+            "plain",
+            "",
+            "a b",
+            "it's",
+            "$HOME `x` \"y\" \\ *",
+            "-n",
+            "ü",
+        ] {
+            let script = format!("printf %s {}", shell_quote(word));
+            let output = std::process::Command::new("sh")
+                .args(["-c", &script])
+                .output();
+            assert_eq!(output.unwrap().stdout, word.as_bytes(), "{word}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `armsnap serve`: a snapshot behind sockets, or on standard input and output.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use clap::{Args, ValueEnum};
+
+use super::quote::shell_quote;
+use armsnap::server::listen::{Listener, serve_stdio};
+use armsnap::server::{Endpoint, Options, endpoints};
+use armsnap::snapshot::OpenOptions;
+use armsnap::snapshot::model::Snapshot;
+
+/// Most notes that are printed; `monitor info` shows all.
+const MAX_NOTES: usize = 20;
+
+/// How history is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum History {
+    /// Reverse execution, move by move. The history of a snapshot without decoded trace is its
+    /// final state alone: each move answers that history ends there.
+    Replay,
+    /// None: reverse execution is not offered.
+    None,
+}
+
+impl History {
+    /// As it is written on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Replay => "replay",
+            Self::None => "none",
+        }
+    }
+}
+
+/// What is served, the same for `serve` and `gdb`.
+#[derive(Clone, Debug, Args)]
+pub struct Selection {
+    /// A core by name; may be given several times. Default: all cores.
+    #[arg(long, value_name = "NAME")]
+    pub core: Vec<String>,
+    /// Only the cores of this cluster.
+    #[arg(long, value_name = "NAME")]
+    pub cluster: Option<String>,
+    /// A program of the cores. Default: an ELF file of the snapshot's directory whose contents
+    /// match the dumps.
+    #[arg(long, value_name = "FILE")]
+    pub elf: Vec<PathBuf>,
+    /// Do not read memory from the program where no dump is.
+    #[arg(long)]
+    pub no_elf_memory: bool,
+    /// How history is offered.
+    #[arg(long, value_enum, default_value_t = History::Replay)]
+    pub history: History,
+}
+
+impl Selection {
+    /// The endpoints of a snapshot.
+    pub fn endpoints(&self, snapshot: &Path) -> Result<Vec<Endpoint>, String> {
+        let options = Options {
+            cores: self.core.clone(),
+            cluster: self.cluster.clone(),
+            elfs: self.elf.clone(),
+            elf_memory: !self.no_elf_memory,
+            history: self.history == History::Replay,
+        };
+        let loaded =
+            Snapshot::open(snapshot, &OpenOptions::default()).map_err(|error| error.to_string())?;
+        endpoints(&loaded, &options).map_err(|error| error.to_string())
+    }
+}
+
+/// The arguments of `serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArguments {
+    /// The snapshot: a directory that holds snapshot.ini, or the path of a snapshot.ini.
+    pub snapshot: PathBuf,
+    /// Listen on this address. Default: 127.0.0.1 at a free port. With cores of several
+    /// architectures each further one takes the next port.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["unix", "stdio"])]
+    pub listen: Option<SocketAddr>,
+    /// Listen on this Unix socket. With cores of several architectures `.NAME` is added.
+    #[arg(long, value_name = "PATH", conflicts_with = "stdio")]
+    pub unix: Option<PathBuf>,
+    /// Speak the remote protocol on standard input and output.
+    #[arg(long)]
+    pub stdio: bool,
+    /// What is served.
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Runs `serve`; returns when standard input ends, or never.
+pub fn run(arguments: &ServeArguments) -> Result<(), String> {
+    let endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
+    if arguments.stdio {
+        let endpoint = only(endpoints)?;
+        print_notes(&endpoint);
+        return serve_stdio(Arc::new(endpoint)).map_err(|error| format!("stdio: {error}"));
+    }
+    let mut listeners = Vec::new();
+    let several = endpoints.len() > 1;
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let listener = match &arguments.unix {
+            Some(path) if several => Listener::unix(&with_suffix(path, endpoint)),
+            Some(path) => Listener::unix(path),
+            None => Listener::tcp(address(arguments.listen, index)?),
+        };
+        let wanted = match (&arguments.unix, arguments.listen) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Some(address)) => address.to_string(),
+            (None, None) => "127.0.0.1".to_owned(),
+        };
+        listeners.push(listener.map_err(|error| format!("cannot listen on {wanted}: {error}"))?);
+    }
+    for (endpoint, listener) in endpoints.iter().zip(&listeners) {
+        let address = listener.address().map_err(|error| error.to_string())?;
+        eprintln!(
+            "{}: {} (gdb-multiarch -ex {})",
+            endpoint.architecture().name(),
+            endpoint.core_names(),
+            shell_quote(&format!("target remote {address}"))
+        );
+    }
+    endpoints.iter().for_each(print_notes);
+    remove_sockets_at_the_end(&listeners).map_err(|error| format!("signals: {error}"))?;
+    let threads: Vec<_> = endpoints
+        .into_iter()
+        .zip(listeners)
+        .map(|(endpoint, listener)| thread::spawn(move || listener.serve(&Arc::new(endpoint))))
+        .collect();
+    for thread in threads {
+        match thread.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(format!("cannot accept clients: {error}")),
+            Err(_) => return Err("a listener ended unexpectedly".to_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// The one endpoint; otherwise an error that lists the choices.
+pub fn only(mut endpoints: Vec<Endpoint>) -> Result<Endpoint, String> {
+    if endpoints.len() == 1
+        && let Some(endpoint) = endpoints.pop()
+    {
+        return Ok(endpoint);
+    }
+    let mut text = "cores of several architectures need an endpoint each, and here is one; \
+                    choose with --core or --cluster:"
+        .to_owned();
+    for endpoint in &endpoints {
+        text.push_str(&format!("\n  {}:", endpoint.architecture().name()));
+        for core in &endpoint.cores {
+            text.push_str(&format!(" --core {}", shell_quote(&core.name)));
+        }
+    }
+    Err(text)
+}
+
+fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, String> {
+    let mut address = listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
+    if address.port() != 0 {
+        let port = u16::try_from(index)
+            .ok()
+            .and_then(|index| address.port().checked_add(index))
+            .ok_or_else(|| format!("no port is left behind {address}"))?;
+        address.set_port(port);
+    }
+    Ok(address)
+}
+
+fn with_suffix(path: &Path, endpoint: &Endpoint) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(".");
+    path.push(endpoint.architecture().name());
+    path.into()
+}
+
+fn print_notes(endpoint: &Endpoint) {
+    let notes = endpoint.notes();
+    for note in notes.iter().take(MAX_NOTES) {
+        eprintln!("note: {note}");
+    }
+    if notes.len() > MAX_NOTES {
+        let more = notes.len() - MAX_NOTES;
+        eprintln!("note: {more} more notes are in `monitor info`");
+    }
+}
+
+/// Ctrl-C and termination end the program as they would anyway, without leaving socket files.
+fn remove_sockets_at_the_end(listeners: &[Listener]) -> io::Result<()> {
+    let files: Vec<PathBuf> = listeners
+        .iter()
+        .filter_map(|listener| listener.file().map(Path::to_owned))
+        .collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            for file in &files {
+                let _ = std::fs::remove_file(file);
+            }
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,486 @@
+//! Endpoints: the cores of one architecture behind one address, with all that a session asks of
+//! them. "Thread" is what debuggers call a core.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gdbstub::common::Tid;
+
+use super::program::{self, Program};
+use crate::arch::registers::Bytes;
+use crate::arch::state::{self, CurrentSpace};
+use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
+use crate::quantity::Address;
+use crate::snapshot::Loaded;
+use crate::snapshot::elf::ElfError;
+use crate::snapshot::memory::{CoreMemory, Origin, Space};
+use crate::snapshot::model::{Cluster, Device, DeviceClass, Snapshot};
+
+/// What of a snapshot is served, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Names of the cores; all if empty.
+    pub cores: Vec<String>,
+    /// Name of a cluster: only its cores.
+    pub cluster: Option<String>,
+    /// Programs of the cores.
+    pub elfs: Vec<PathBuf>,
+    /// The program serves as memory where no dump is.
+    pub elf_memory: bool,
+    /// Reverse execution is offered.
+    pub history: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cores: Vec::new(),
+            cluster: None,
+            elfs: Vec::new(),
+            elf_memory: true,
+            history: true,
+        }
+    }
+}
+
+/// Why nothing can be served.
+#[derive(Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// The snapshot has no core.
+    #[error("no device of class core: nothing to serve")]
+    NoCore,
+    /// A name is that of no core.
+    #[error("expected the name of a core, found {found:?}: {}", known.join(", "))]
+    UnknownCore {
+        /// What was asked for.
+        found: String,
+        /// The cores there are.
+        known: Vec<String>,
+    },
+    /// A name is that of no cluster.
+    #[error("expected the name of a cluster, found {found:?}: {}", known.join(", "))]
+    UnknownCluster {
+        /// What was asked for.
+        found: String,
+        /// The clusters there are.
+        known: Vec<String>,
+    },
+    /// The choice of cores and cluster leaves none.
+    #[error("no core is left of --core and --cluster")]
+    NothingLeft,
+    /// A program that the user named cannot be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+}
+
+/// A core as a debugger sees it.
+#[derive(Debug)]
+pub struct Core {
+    /// Its name in the snapshot.
+    pub name: String,
+    /// Its type, as written.
+    pub kind: String,
+    /// The cluster it is in.
+    pub cluster: Option<String>,
+    /// Its architecture, and how that is known.
+    pub detected: Detected,
+    /// Its registers.
+    pub registers: RegisterFile,
+    /// The space in which it sees memory now.
+    pub space: CurrentSpace,
+    /// Its memory: dumps, and behind them the program.
+    pub memory: CoreMemory,
+    /// Its dumps in words, for the user.
+    dumps: Vec<String>,
+    /// What could not be loaded.
+    pub faults: Vec<String>,
+}
+
+impl Core {
+    /// What `info threads` shows behind the name.
+    pub fn summary(&self) -> String {
+        let kind = match self.kind.trim() {
+            "" => self.detected.architecture.name(),
+            kind => kind,
+        };
+        match self.space.space {
+            Space::Any => kind.to_owned(),
+            _ => format!("{kind} {}", self.space.name),
+        }
+    }
+
+    /// A register as it is sent: its bytes, or `None` for each where one of them is unknown.
+    ///
+    /// GDB looks at no more than the first byte of a register to see whether it is available,
+    /// and takes unknown bytes behind it as 0.
+    pub(super) fn register(&self, register: &RegisterDescription) -> Bytes {
+        let bytes = self.registers.bytes(&register.view, register.bytes());
+        if bytes.iter().all(Option::is_some) {
+            bytes
+        } else {
+            vec![None; bytes.len()]
+        }
+    }
+
+    /// The address spaces of its dumps, with the bytes in each.
+    pub(super) fn space_sizes(&self) -> BTreeMap<Space, u64> {
+        let mut sizes = BTreeMap::new();
+        for region in self.memory.regions() {
+            if matches!(region.origin, Origin::Dump(_)) {
+                let size = sizes.entry(region.space).or_insert(0_u64);
+                *size = size.saturating_add(region.length);
+            }
+        }
+        sizes
+    }
+
+    /// Adds what the programs load, behind all dumps.
+    fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
+        for program in programs {
+            for segment in &program.elf.segments {
+                let bytes = program.elf.mapped(segment);
+                let path = program.path.display().to_string();
+                // Virtual memory of either security state, and no physical memory.
+                for space in [Space::N, Space::S] {
+                    let address = Address(segment.address);
+                    self.memory.add_region(address, bytes.clone(), space, &path);
+                }
+            }
+        }
+    }
+}
+
+/// A device of class `memory_space`.
+#[derive(Debug)]
+pub struct MemoryDevice {
+    /// Its name.
+    pub name: String,
+    /// Its dumps.
+    pub memory: CoreMemory,
+}
+
+/// The cores of one architecture.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// What the snapshot says of itself, and where it lies.
+    pub title: String,
+    /// The cores; thread N is the core at N - 1.
+    pub cores: Vec<Core>,
+    /// Memory devices of the whole snapshot.
+    pub devices: Arc<Vec<MemoryDevice>>,
+    /// Which registers the cores have.
+    pub description: TargetDescription,
+    /// The description as a document.
+    pub xml: String,
+    /// The threads as a document.
+    pub threads_xml: String,
+    /// The program that clients are told of.
+    pub program: Option<Arc<Program>>,
+    /// Further programs that the user named.
+    pub further: Vec<Arc<Program>>,
+    /// Programs serve as memory where no dump is.
+    pub elf_memory: bool,
+    /// Reverse execution is offered.
+    pub history: bool,
+}
+
+impl Endpoint {
+    /// The architecture of its cores.
+    pub fn architecture(&self) -> Architecture {
+        self.description.architecture()
+    }
+
+    /// The numbers of its threads.
+    pub(super) fn threads(&self) -> impl Iterator<Item = Tid> + use<> {
+        (1..=self.cores.len()).filter_map(Tid::new)
+    }
+
+    /// The names of its cores, for the user.
+    pub fn core_names(&self) -> String {
+        let names: Vec<&str> = self.cores.iter().map(|core| core.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// All programs, the one that clients are told of first.
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.program
+            .iter()
+            .chain(&self.further)
+            .map(|program| &**program)
+    }
+
+    /// What is to be known before anything is believed: assumptions, disagreements, faults.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for core in &self.cores {
+            if core.detected.assumed {
+                notes.push(format!(
+                    "{}: {} assumed, {}",
+                    core.name,
+                    core.detected.architecture.name(),
+                    core.detected.from
+                ));
+            }
+            let own = core.registers.notes().iter().chain(&core.faults);
+            notes.extend(own.map(|note| format!("{}: {note}", core.name)));
+        }
+        for program in self.programs() {
+            notes.extend(program_notes(program, self.elf_memory));
+        }
+        notes
+    }
+
+    /// The text of `monitor info`.
+    pub fn info(&self) -> String {
+        let mut text = format!("{}\n", self.title);
+        let _ = writeln!(text, "position: the state at which the snapshot was taken");
+        for (core, thread) in self.cores.iter().zip(self.threads()) {
+            let _ = writeln!(
+                text,
+                "thread {thread}: {} ({}), {} from {}",
+                core.name,
+                core.summary(),
+                core.detected.architecture.name(),
+                core.detected.from
+            );
+            if let Some(cluster) = &core.cluster {
+                let _ = writeln!(text, "  cluster {cluster}");
+            }
+            let _ = writeln!(
+                text,
+                "  address space {}: {}",
+                core.space.name, core.space.reason
+            );
+            for dump in &core.dumps {
+                let _ = writeln!(text, "  {dump}");
+            }
+        }
+        for device in self.devices.iter() {
+            let _ = writeln!(
+                text,
+                "memory device {}: {} dumps",
+                device.name,
+                device.memory.regions().count()
+            );
+        }
+        for note in self.notes() {
+            let _ = writeln!(text, "note: {note}");
+        }
+        text
+    }
+}
+
+fn program_notes(program: &Program, elf_memory: bool) -> Vec<String> {
+    let path = program.path.display();
+    let how = if program.named { "named" } else { "found" };
+    let compared = &program.comparison;
+    let mut notes = vec![format!(
+        "program {path} ({how}): {} bytes compared with dumps, {} differ in read-only parts, {} in writable ones",
+        compared.compared, compared.differing, compared.changed
+    )];
+    for range in &compared.ranges {
+        notes.push(format!(
+            "dump and program differ at {:#x}-{:#x}: the dump is shown",
+            range.start, range.end
+        ));
+    }
+    if elf_memory {
+        for segment in &program.elf.segments {
+            notes.push(format!(
+                "where no dump is, {:#x}-{:#x} is read from {path}{}",
+                segment.address,
+                segment.end(),
+                if segment.writable {
+                    ": as it was before the program ran"
+                } else {
+                    ""
+                }
+            ));
+        }
+    }
+    notes
+}
+
+/// Makes the endpoints of a snapshot: one for each architecture among the chosen cores.
+pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
+    let snapshot = &loaded.snapshot;
+    let named = program::open_named(&options.elfs)?;
+    let devices = snapshot.devices.iter();
+    let devices: Vec<MemoryDevice> = devices
+        .filter(|device| device.class == DeviceClass::MemorySpace)
+        .map(|device| MemoryDevice {
+            name: device.name.clone(),
+            memory: CoreMemory::new(loaded, device),
+        })
+        .collect();
+    let devices = Arc::new(devices);
+    let mut groups: BTreeMap<Architecture, Vec<Core>> = BTreeMap::new();
+    for device in choose(snapshot, options)? {
+        let core = core(loaded, device);
+        let group = groups.entry(core.detected.architecture).or_default();
+        group.push(core);
+    }
+    let root = loaded.root.display();
+    let title = match &snapshot.description {
+        Some(description) => format!("{description} ({root})"),
+        None => root.to_string(),
+    };
+    let endpoints = groups.into_iter().map(|(architecture, mut cores)| {
+        let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
+        let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
+        let description = TargetDescription::new(architecture, &kinds, &files);
+        let programs = program::programs(&loaded.root, &named, &cores, architecture);
+        if options.elf_memory {
+            for core in &mut cores {
+                core.add_programs(programs.iter());
+            }
+        }
+        let mut programs = programs.into_iter().map(Arc::new);
+        Endpoint {
+            title: title.clone(),
+            devices: Arc::clone(&devices),
+            xml: description.xml(),
+            description,
+            threads_xml: threads_xml(&cores),
+            program: programs.next(),
+            further: programs.collect(),
+            elf_memory: options.elf_memory,
+            history: options.history,
+            cores,
+        }
+    });
+    Ok(endpoints.collect())
+}
+
+fn is_core(device: &Device) -> bool {
+    device.class == DeviceClass::Core
+}
+
+/// The cores that the options leave.
+fn choose<'s>(snapshot: &'s Snapshot, options: &Options) -> Result<Vec<&'s Device>, EndpointError> {
+    let all: Vec<&Device> = snapshot.devices.iter().filter(|d| is_core(d)).collect();
+    if all.is_empty() {
+        return Err(EndpointError::NoCore);
+    }
+    let mut chosen = all.clone();
+    if !options.cores.is_empty() {
+        for name in &options.cores {
+            if !all.iter().any(|device| same_name(&device.name, name)) {
+                return Err(EndpointError::UnknownCore {
+                    found: name.clone(),
+                    known: all.iter().map(|device| device.name.clone()).collect(),
+                });
+            }
+        }
+        chosen.retain(|device| options.cores.iter().any(|n| same_name(&device.name, n)));
+    }
+    if let Some(name) = &options.cluster {
+        let cluster = snapshot.clusters.iter().find(|c| same_name(&c.name, name));
+        let Some(cluster) = cluster else {
+            return Err(EndpointError::UnknownCluster {
+                found: name.clone(),
+                known: snapshot.clusters.iter().map(|c| c.name.clone()).collect(),
+            });
+        };
+        chosen.retain(|device| cluster.devices.iter().any(|n| same_name(&device.name, n)));
+    }
+    if chosen.is_empty() {
+        return Err(EndpointError::NothingLeft);
+    }
+    Ok(chosen)
+}
+
+/// Names may differ in case from where they are defined (section 3.3.5).
+fn same_name(a: &str, b: &str) -> bool {
+    a.trim().eq_ignore_ascii_case(b.trim())
+}
+
+fn core(loaded: &Loaded, device: &Device) -> Core {
+    let detected = Architecture::detect(device);
+    let registers = RegisterFile::read(device, detected.architecture);
+    let in_cluster =
+        |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
+    let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
+    let memory = CoreMemory::new(loaded, device);
+    let (dumps, faults) = describe_dumps(device, &memory);
+    Core {
+        name: device.name.clone(),
+        kind: device.kind.clone(),
+        cluster: cluster.map(|cluster| cluster.name.clone()),
+        space: state::current_space(&registers),
+        detected,
+        registers,
+        memory,
+        dumps,
+        faults,
+    }
+}
+
+/// The dumps of a device in words, and those that hold nothing.
+fn describe_dumps(device: &Device, memory: &CoreMemory) -> (Vec<String>, Vec<String>) {
+    let mut dumps = Vec::new();
+    let mut missing: Vec<bool> = vec![true; device.dumps.len()];
+    for region in memory.regions() {
+        let Origin::Dump(index) = region.origin else {
+            continue;
+        };
+        let Some(dump) = device.dumps.get(index) else {
+            continue;
+        };
+        missing[index] = false;
+        let space = match region.space {
+            Space::Any => String::new(),
+            space => format!(" in {space}"),
+        };
+        dumps.push(format!(
+            "{}, {} bytes{space}: {} ({})",
+            region.address, region.length, dump.file, dump.section
+        ));
+    }
+    let faults = device.dumps.iter().zip(missing);
+    let faults = faults
+        .filter(|(_, missing)| *missing)
+        .map(|(dump, _)| {
+            format!(
+                "no memory from [{}] {}: the file is missing or holds nothing there, or the \
+                 space is unknown",
+                dump.section, dump.file
+            )
+        })
+        .collect();
+    (dumps, faults)
+}
+
+/// The threads as GDB wants them (GDB manual, appendix G.8).
+fn threads_xml(cores: &[Core]) -> String {
+    let mut xml = String::from("<?xml version=\"1.0\"?>\n<threads>\n");
+    for (index, core) in cores.iter().enumerate() {
+        let _ = writeln!(
+            xml,
+            "<thread id=\"{:x}\" core=\"{index}\" name=\"{}\">{}</thread>",
+            index + 1,
+            escape(&core.name),
+            escape(&core.summary())
+        );
+    }
+    xml.push_str("</threads>\n");
+    xml
+}
+
+/// Text in XML; what XML cannot hold becomes `?`.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() => out.push('?'),
+            c => out.push(c),
+        }
+    }
+    out
+}

@@ -1,0 +1,161 @@
+//! Host I/O: the program's file, and no other, for a client to read (GDB manual, E.7).
+
+use gdbstub::target::ext::host_io as io;
+use gdbstub::target::ext::host_io::{HostIoErrno, HostIoError, HostIoResult};
+
+use super::program::Program;
+use super::target::SnapshotTarget;
+use std::sync::Arc;
+
+/// Most files that one client may hold open.
+const MAX_OPEN: usize = 64;
+
+/// The files that a client may open, and has opened.
+pub struct Files {
+    program: Option<Arc<Program>>,
+    open: Vec<bool>,
+}
+
+impl Files {
+    pub(super) fn new(program: Option<Arc<Program>>) -> Self {
+        Self {
+            program,
+            open: Vec::new(),
+        }
+    }
+
+    /// The path of the program, as clients are told it.
+    pub(super) fn program_path(&self) -> &[u8] {
+        match &self.program {
+            Some(program) => program.path.as_os_str().as_encoded_bytes(),
+            None => &[],
+        }
+    }
+
+    fn bytes(&self, fd: u32) -> Option<&[u8]> {
+        let is_open = self.open.get(fd as usize).copied().unwrap_or(false);
+        match &self.program {
+            Some(program) if is_open => Some(program.bytes()),
+            _ => None,
+        }
+    }
+}
+
+fn errno<T>(errno: HostIoErrno) -> HostIoResult<T, SnapshotTarget> {
+    Err(HostIoError::Errno(errno))
+}
+
+impl io::HostIo for SnapshotTarget {
+    fn support_open(&mut self) -> Option<io::HostIoOpenOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_close(&mut self) -> Option<io::HostIoCloseOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_pread(&mut self) -> Option<io::HostIoPreadOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_fstat(&mut self) -> Option<io::HostIoFstatOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_setfs(&mut self) -> Option<io::HostIoSetfsOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl io::HostIoOpen for SnapshotTarget {
+    fn open(
+        &mut self,
+        filename: &[u8],
+        flags: io::HostIoOpenFlags,
+        _mode: io::HostIoOpenMode,
+    ) -> HostIoResult<u32, Self> {
+        let path = self.files.program_path();
+        if path.is_empty() || filename != path {
+            return errno(HostIoErrno::ENOENT);
+        }
+        let writes = io::HostIoOpenFlags::O_WRONLY
+            | io::HostIoOpenFlags::O_RDWR
+            | io::HostIoOpenFlags::O_CREAT
+            | io::HostIoOpenFlags::O_TRUNC;
+        if flags.intersects(writes) {
+            return errno(HostIoErrno::EROFS);
+        }
+        let open = &mut self.files.open;
+        let fd = match open.iter().position(|used| !used) {
+            Some(fd) => fd,
+            None if open.len() < MAX_OPEN => {
+                open.push(false);
+                open.len() - 1
+            }
+            None => return errno(HostIoErrno::EMFILE),
+        };
+        open[fd] = true;
+        Ok(fd as u32)
+    }
+}
+
+impl io::HostIoClose for SnapshotTarget {
+    fn close(&mut self, fd: u32) -> HostIoResult<(), Self> {
+        match self.files.open.get_mut(fd as usize) {
+            Some(used) if *used => {
+                *used = false;
+                Ok(())
+            }
+            _ => errno(HostIoErrno::EBADF),
+        }
+    }
+}
+
+impl io::HostIoPread for SnapshotTarget {
+    fn pread(
+        &mut self,
+        fd: u32,
+        count: usize,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> HostIoResult<usize, Self> {
+        let Some(bytes) = self.files.bytes(fd) else {
+            return errno(HostIoErrno::EBADF);
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = bytes.get(start..).unwrap_or(&[]);
+        let count = rest.len().min(count).min(buf.len());
+        buf[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+impl io::HostIoFstat for SnapshotTarget {
+    fn fstat(&mut self, fd: u32) -> HostIoResult<io::HostIoStat, Self> {
+        let Some(bytes) = self.files.bytes(fd) else {
+            return errno(HostIoErrno::EBADF);
+        };
+        let size = bytes.len() as u64;
+        Ok(io::HostIoStat {
+            st_dev: 0,
+            st_ino: 0,
+            st_mode: io::HostIoOpenMode::S_IFREG | io::HostIoOpenMode::S_IRUSR,
+            st_nlink: 1,
+            st_uid: 0,
+            st_gid: 0,
+            st_rdev: 0,
+            st_size: size,
+            st_blksize: 4096,
+            st_blocks: size.div_ceil(512),
+            st_atime: 0,
+            st_mtime: 0,
+            st_ctime: 0,
+        })
+    }
+}
+
+impl io::HostIoSetfs for SnapshotTarget {
+    fn setfs(&mut self, _fs: io::FsKind) -> HostIoResult<(), Self> {
+        Ok(())
+    }
+}

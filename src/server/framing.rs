@@ -1,0 +1,212 @@
+//! Packets of the remote protocol as bytes: framing, checksums, escapes (GDB manual, appendix E.1).
+//!
+//! Knows nothing of what packets mean.
+
+/// The longest packet that is accepted, in bytes between `$` and `#`.
+pub const MAX_PACKET: usize = 0x1_0000;
+
+/// What a client's bytes add up to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A packet whose checksum is right; its payload as sent.
+    Packet(Vec<u8>),
+    /// A packet whose checksum is wrong or no number.
+    BadChecksum,
+    /// A packet longer than [`MAX_PACKET`].
+    TooLong,
+    /// `-`: the last reply is wanted again.
+    Resend,
+    /// The byte 0x03: Ctrl-C.
+    Interrupt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Between,
+    Payload,
+    Checksum,
+    LastDigit(u8),
+}
+
+/// Takes a client's bytes apart, one at a time.
+#[derive(Debug)]
+pub struct Framer {
+    state: State,
+    payload: Vec<u8>,
+    sum: u8,
+    too_long: bool,
+}
+
+impl Default for Framer {
+    fn default() -> Self {
+        Self {
+            state: State::Between,
+            payload: Vec::new(),
+            sum: 0,
+            too_long: false,
+        }
+    }
+}
+
+impl Framer {
+    /// Takes one byte; answers with what it completes.
+    pub fn push(&mut self, byte: u8) -> Option<Incoming> {
+        match (self.state, byte) {
+            (State::Between, b'-') => return Some(Incoming::Resend),
+            (State::Between, 0x03) => return Some(Incoming::Interrupt),
+            // A `$` within a packet is always escaped: one that is not begins a new packet.
+            (State::Between | State::Payload, b'$') => {
+                self.state = State::Payload;
+                self.payload.clear();
+                self.sum = 0;
+                self.too_long = false;
+            }
+            // Acknowledgements, and noise between packets.
+            (State::Between, _) => {}
+            (State::Payload, b'#') => self.state = State::Checksum,
+            (State::Payload, _) => {
+                self.sum = self.sum.wrapping_add(byte);
+                if self.payload.len() < MAX_PACKET {
+                    self.payload.push(byte);
+                } else {
+                    self.too_long = true;
+                }
+            }
+            (State::Checksum, _) => self.state = State::LastDigit(byte),
+            (State::LastDigit(first), _) => {
+                self.state = State::Between;
+                let payload = std::mem::take(&mut self.payload);
+                let sum = parse_hex(&[first, byte]);
+                return Some(if sum != Some(u64::from(self.sum)) {
+                    Incoming::BadChecksum
+                } else if self.too_long {
+                    Incoming::TooLong
+                } else {
+                    Incoming::Packet(payload)
+                });
+            }
+        }
+        None
+    }
+}
+
+/// Appends a packet with its checksum. The payload is escaped already where it needs to be.
+pub fn write_packet(payload: &[u8], out: &mut Vec<u8>) {
+    let sum = payload
+        .iter()
+        .fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+    out.reserve(payload.len() + 4);
+    out.push(b'$');
+    out.extend_from_slice(payload);
+    out.push(b'#');
+    write_hex(&[sum], out);
+}
+
+/// Appends bytes as binary data: `#`, `$`, `}` and `*` are escaped.
+pub fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
+    for &byte in bytes {
+        if matches!(byte, b'#' | b'$' | b'}' | b'*') {
+            out.extend_from_slice(&[b'}', byte ^ 0x20]);
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+/// Appends bytes as pairs of hexadecimal digits.
+pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for &byte in bytes {
+        out.push(DIGITS[usize::from(byte >> 4)]);
+        out.push(DIGITS[usize::from(byte & 15)]);
+    }
+}
+
+/// A hexadecimal number of at most 16 significant digits, nothing else.
+pub fn parse_hex(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |value, digit| {
+        let digit = (*digit as char).to_digit(16)?;
+        (value >> 60 == 0).then_some(value << 4 | u64::from(digit))
+    })
+}
+
+/// Text written as pairs of hexadecimal digits.
+pub fn hex_text(text: &str) -> String {
+    let mut out = Vec::with_capacity(2 * text.len());
+    write_hex(text.as_bytes(), &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push_all(framer: &mut Framer, bytes: &[u8]) -> Vec<Incoming> {
+        bytes.iter().filter_map(|byte| framer.push(*byte)).collect()
+    }
+
+    #[test]
+    fn packets_and_noise() {
+        let mut framer = Framer::default();
+        assert_eq!(
+            push_all(&mut framer, b"+$?#3f-\x03xx$g#67"),
+            [
+                Incoming::Packet(b"?".to_vec()),
+                Incoming::Resend,
+                Incoming::Interrupt,
+                Incoming::Packet(b"g".to_vec()),
+            ]
+        );
+    }
+
+    #[test]
+    fn wrong_sums_and_broken_packets() {
+        let mut framer = Framer::default();
+        assert_eq!(push_all(&mut framer, b"$g#68"), [Incoming::BadChecksum]);
+        assert_eq!(push_all(&mut framer, b"$g#zz"), [Incoming::BadChecksum]);
+        assert_eq!(
+            push_all(&mut framer, b"$qSupp$g#67"),
+            [Incoming::Packet(b"g".to_vec())]
+        );
+    }
+
+    #[test]
+    fn long_packets_take_no_memory() {
+        let mut framer = Framer::default();
+        framer.push(b'$');
+        for _ in 0..10 * MAX_PACKET {
+            assert_eq!(framer.push(b'\0'), None);
+        }
+        assert!(framer.payload.capacity() <= 2 * MAX_PACKET);
+        assert_eq!(push_all(&mut framer, b"#00"), [Incoming::TooLong]);
+        assert_eq!(
+            push_all(&mut framer, b"$g#67"),
+            [Incoming::Packet(b"g".to_vec())]
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let mut payload = Vec::new();
+        write_binary(&(0..=255).collect::<Vec<u8>>(), &mut payload);
+        let mut bytes = Vec::new();
+        write_packet(&payload, &mut bytes);
+        assert_eq!(
+            push_all(&mut Framer::default(), &bytes),
+            [Incoming::Packet(payload)]
+        );
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(parse_hex(b"fF"), Some(255));
+        assert_eq!(parse_hex(b"ffffffffffffffff"), Some(u64::MAX));
+        assert_eq!(parse_hex(b"000ffffffffffffffff"), Some(u64::MAX));
+        assert_eq!(parse_hex(b"10000000000000000"), None);
+        assert_eq!(parse_hex(b""), None);
+        assert_eq!(parse_hex(b"+1"), None);
+    }
+}

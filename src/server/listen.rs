@@ -1,0 +1,202 @@
+//! Sockets, pipes and the loop between them and sessions.
+//!
+//! Each client has a session and a thread of its own; a client that leaves, in whatever way,
+//! takes nothing with it.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use super::endpoint::Endpoint;
+use super::session::{End, Session};
+
+/// Most clients of one endpoint at a time.
+const MAX_CLIENTS: usize = 32;
+/// Replies are sent once they are that long, at the latest.
+const REPLY_BYTES: usize = 0x1_0000;
+
+/// Speaks with one client until one side ends it.
+pub fn converse(
+    endpoint: Arc<Endpoint>,
+    mut input: impl Read,
+    mut output: impl Write,
+) -> io::Result<Option<End>> {
+    let mut session = Session::new(endpoint);
+    let mut bytes = vec![0; 0x4000];
+    let mut replies = Vec::new();
+    loop {
+        let count = match input.read(&mut bytes) {
+            Ok(0) => return Ok(None),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        for &byte in &bytes[..count] {
+            let end = session.push(byte, &mut replies);
+            if end.is_some() || replies.len() >= REPLY_BYTES {
+                output.write_all(&replies)?;
+                replies.clear();
+            }
+            if end.is_some() {
+                output.flush()?;
+                return Ok(end);
+            }
+        }
+        if !replies.is_empty() {
+            output.write_all(&replies)?;
+            replies.clear();
+        }
+        output.flush()?;
+    }
+}
+
+/// Speaks with the client on standard input and output.
+pub fn serve_stdio(endpoint: Arc<Endpoint>) -> io::Result<()> {
+    match converse(endpoint, io::stdin().lock(), io::stdout().lock()) {
+        Err(error) if is_disconnect(&error) => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+fn is_disconnect(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+    )
+}
+
+/// A place where clients of one endpoint connect.
+pub enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A Unix socket; its file is removed when the listener is dropped.
+    Unix(UnixListener, SocketFile),
+}
+
+/// The file of a Unix socket.
+#[derive(Debug)]
+pub struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl SocketFile {
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Listener {
+    /// Listens on a TCP address; port 0 takes a free one.
+    pub fn tcp(address: SocketAddr) -> io::Result<Self> {
+        TcpListener::bind(address).map(Self::Tcp)
+    }
+
+    /// Listens on a Unix socket. A socket that nobody listens on any more is replaced.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+                std::fs::remove_file(path)?;
+                UnixListener::bind(path)?
+            }
+            other => other?,
+        };
+        Ok(Self::Unix(listener, SocketFile(path.to_owned())))
+    }
+
+    /// What is typed behind `target remote`.
+    pub fn address(&self) -> io::Result<String> {
+        match self {
+            Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
+            Self::Unix(_, file) => Ok(file.0.display().to_string()),
+        }
+    }
+
+    /// The socket's file, to be removed when the program is ended by a signal.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(_, file) => Some(file.path()),
+        }
+    }
+
+    /// Serves clients until the listener fails.
+    pub fn serve(self, endpoint: &Arc<Endpoint>) -> io::Result<()> {
+        let clients = Arc::new(AtomicUsize::new(0));
+        loop {
+            match &self {
+                Self::Tcp(listener) => match listener.accept() {
+                    Ok((stream, _)) => {
+                        let _ = stream.set_nodelay(true);
+                        let input = stream.try_clone();
+                        client(endpoint, &clients, input, stream);
+                    }
+                    Err(error) => pass_over(error)?,
+                },
+                Self::Unix(listener, _) => match listener.accept() {
+                    Ok((stream, _)) => {
+                        let input = stream.try_clone();
+                        client(endpoint, &clients, input, stream);
+                    }
+                    Err(error) => pass_over(error)?,
+                },
+            }
+        }
+    }
+}
+
+/// A connection that failed before it was accepted concerns nobody else.
+fn pass_over(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::Interrupted
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::ConnectionReset => Ok(()),
+        _ => Err(error),
+    }
+}
+
+fn is_stale(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
+    is_socket && UnixStream::connect(path).is_err()
+}
+
+/// Speaks with a client in a thread of its own; beyond [`MAX_CLIENTS`] the connection is closed.
+fn client<S: Read + Write + Send + 'static>(
+    endpoint: &Arc<Endpoint>,
+    clients: &Arc<AtomicUsize>,
+    input: io::Result<S>,
+    output: S,
+) {
+    struct Leave(Arc<AtomicUsize>);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let before = clients.fetch_add(1, Ordering::Relaxed);
+    let leave = Leave(Arc::clone(clients));
+    let Ok(input) = input else { return };
+    if before >= MAX_CLIENTS {
+        return;
+    }
+    let endpoint = Arc::clone(endpoint);
+    // A thread that cannot be had closes the connection; the others go on.
+    let _ = thread::Builder::new()
+        .name("client".to_owned())
+        .spawn(move || {
+            let _leave = leave;
+            let _ = converse(endpoint, input, output);
+        });
+}

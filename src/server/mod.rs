@@ -1,0 +1,25 @@
+//! Snapshots served to debuggers: GDB and LLDB, over GDB's remote protocol.
+//!
+//! ```text
+//! snapshot → endpoint (cores of one architecture) ← session ← client
+//!                                                   framing → packets of our own
+//!                                                           → gdbstub → target
+//! ```
+//!
+//! A snapshot is a record: registers and memory are read, never written. Each core is a thread.
+//! Knows no protocol of trace; where cores stand and how they move is in [`execution`].
+
+pub mod endpoint;
+pub mod execution;
+mod files;
+pub mod framing;
+pub mod listen;
+pub mod memory;
+mod monitor;
+mod packets;
+pub mod program;
+pub mod session;
+mod target;
+
+pub use endpoint::{Endpoint, EndpointError, Options, endpoints};
+pub use session::{End, Session};

@@ -1,0 +1,168 @@
+//! `monitor` commands: what a debugger has no commands of its own for.
+
+use std::fmt::Write as _;
+
+use super::endpoint::{Core, Endpoint};
+use super::memory::Look;
+use super::target::SnapshotTarget;
+use crate::arch::RegisterDescription;
+use crate::arch::registers::Bytes;
+
+const HELP: &str = "\
+monitor help                   this list
+monitor info                   the snapshot, its cores, their memory, what is to be known of them
+monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or a part of the name
+monitor space                  where memory is read now, and where else it can be
+monitor space NAME             read memory of that address space, or of that memory device
+monitor space current          follow the state of each core again
+";
+
+/// Runs a command; the answer is text for the user.
+pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
+    let (name, rest) = match command.trim().split_once(char::is_whitespace) {
+        Some((name, rest)) => (name, rest.trim()),
+        None => (command.trim(), ""),
+    };
+    let Some(core) = target.core(target.thread) else {
+        return "no core is selected\n".to_owned();
+    };
+    match name {
+        "" | "help" => HELP.to_owned(),
+        "info" => target.endpoint.info(),
+        "registers" => registers(&target.endpoint, core, rest),
+        "space" if rest.is_empty() => spaces(&target.endpoint, core, target.look),
+        "space" => {
+            let chosen = target.endpoint.look(rest);
+            match chosen {
+                Ok(look) => {
+                    target.look = look;
+                    let core = target.core(target.thread);
+                    let now = core.map(|core| target.endpoint.describe_look(core, target.look));
+                    format!(
+                        "Memory is read {}.\n\
+                         GDB may have kept code and stack: `maintenance flush dcache` forgets them.\n",
+                        now.unwrap_or_default()
+                    )
+                }
+                Err(reason) => format!("{reason}\n"),
+            }
+        }
+        _ => format!("no command {name:?}\n{HELP}"),
+    }
+}
+
+fn spaces(endpoint: &Endpoint, core: &Core, look: Look) -> String {
+    let mut text = format!("Memory is read {}.\n", endpoint.describe_look(core, look));
+    let _ = writeln!(text, "The state of {}: {}.", core.name, core.space.reason);
+    for (name, size) in core.space_sizes() {
+        let _ = writeln!(text, "  {name:<8} {size} bytes in dumps of {}", core.name);
+    }
+    for device in endpoint.devices.iter() {
+        let _ = writeln!(text, "  {:<8} memory device", device.name);
+    }
+    text
+}
+
+fn registers(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {
+    let mut text = String::new();
+    for register in endpoint.description.registers() {
+        if !matches(pattern, &register.name) {
+            continue;
+        }
+        let bytes = core.registers.bytes(&register.view, register.bytes());
+        let _ = writeln!(
+            text,
+            "{:<20} {:<36} {}",
+            register.name,
+            value(&bytes),
+            register.group.unwrap_or(if register_is_wide(register) {
+                "vector"
+            } else {
+                "general"
+            })
+        );
+    }
+    if text.is_empty() {
+        text = format!("no register matches {pattern:?}\n");
+    }
+    text
+}
+
+fn register_is_wide(register: &RegisterDescription) -> bool {
+    register.bits > 64 || register.kind == "ieee_double"
+}
+
+/// A value in hexadecimal; `..` for bytes that are not known.
+fn value(bytes: &Bytes) -> String {
+    if bytes.iter().all(Option::is_none) {
+        return "<unavailable>".to_owned();
+    }
+    let digits = bytes.iter().rev().map(|byte| match byte {
+        Some(byte) => format!("{byte:02x}"),
+        None => "..".to_owned(),
+    });
+    format!("0x{}", digits.collect::<String>())
+}
+
+/// Whether a name matches a pattern with `*` and `?`, or contains one without; any case.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
+    if !pattern.contains(['*', '?']) {
+        return name.contains(&pattern);
+    }
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    // The place behind the last `*`, and what it covers up to.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                p += 1;
+                star = Some((p, n));
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match star {
+                Some((behind, covered)) => {
+                    p = behind;
+                    n = covered + 1;
+                    star = Some((behind, n));
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name, wanted) in [
+            ("", "x0", true),
+            ("ttbr", "S_TTBR0", true),
+            ("TTBR0*", "ttbr0_el1", true),
+            ("ttbr0*", "S_TTBR0", false),
+            ("*el?", "TTBR0_EL1", true),
+            ("*el?", "TTBR0_EL12", false),
+            ("*a*b*c", "xaybzc", true),
+            ("*a*b*c", "xaybz", false),
+            ("?", "", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), wanted, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn values() {
+        assert_eq!(value(&vec![Some(1), Some(0x20)]), "0x2001");
+        assert_eq!(value(&vec![Some(1), None]), "0x..01");
+        assert_eq!(value(&vec![None, None]), "<unavailable>");
+    }
+}

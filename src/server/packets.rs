@@ -1,0 +1,221 @@
+//! Packets that gdbstub lacks, or that a snapshot answers in its own way.
+
+use std::fmt::Write as _;
+
+use gdbstub::common::Tid;
+
+use super::framing::{MAX_PACKET, hex_text, parse_hex, write_binary, write_hex, write_packet};
+use super::session::MALFORMED;
+use super::target::SnapshotTarget;
+
+/// What is to be done with a packet.
+pub(super) enum Answer {
+    /// The payload of the reply, escaped where it needs to be.
+    Reply(Vec<u8>),
+    /// `QStartNoAckMode`.
+    NoAckMode,
+    /// `vKill`, which wants an answer before the end.
+    Kill,
+    /// For gdbstub: these packets in turn; the reply to the last counts.
+    Pass(Vec<Vec<u8>>),
+}
+
+/// Not supported, in the remote protocol.
+const UNSUPPORTED: &[u8] = b"";
+/// GDB shows the text behind `E.`.
+const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is a record: its registers cannot be changed";
+const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is a record: its memory cannot be changed";
+/// `EFAULT`.
+const NO_MEMORY: &[u8] = b"E0e";
+
+/// Answers a packet, or says who does.
+pub(super) fn answer(target: &mut SnapshotTarget, general: &mut Tid, packet: &[u8]) -> Answer {
+    let reply = |reply: &[u8]| Answer::Reply(reply.to_vec());
+    let malformed = || Answer::Reply(MALFORMED.to_vec());
+    match packet {
+        b"QStartNoAckMode" => Answer::NoAckMode,
+        [b'H', operation, thread @ ..] => match select(target, general, *operation, thread) {
+            Some(packet) => Answer::Pass(vec![packet]),
+            None => malformed(),
+        },
+        [b'm', arguments @ ..] => match memory(target, *general, arguments) {
+            Some(bytes) => Answer::Reply(bytes),
+            None => malformed(),
+        },
+        [b'p', number @ ..] => match register(target, *general, number) {
+            Some(bytes) => Answer::Reply(bytes),
+            None => malformed(),
+        },
+        [b'P' | b'G', ..] => reply(READ_ONLY_REGISTERS),
+        [b'M' | b'X', ..] => reply(READ_ONLY_MEMORY),
+        b"bs" | b"bc" if !target.endpoint.history => reply(UNSUPPORTED),
+        b"bs" => {
+            let select = format!("Hc{:x}", target.thread);
+            Answer::Pass(vec![select.into_bytes(), b"bs".to_vec()])
+        }
+        // Signals mean nothing to a snapshot: `C05` is `c`.
+        [b'C', ..] => Answer::Pass(vec![b"c".to_vec()]),
+        [b'S', ..] => Answer::Pass(vec![b"s".to_vec()]),
+        b"qC" => Answer::Reply(format!("QC{general:x}").into_bytes()),
+        [
+            b'q',
+            b'S',
+            b'u',
+            b'p',
+            b'p',
+            b'o',
+            b'r',
+            b't',
+            b'e',
+            b'd',
+            ..,
+        ] => {
+            // Threads have plain numbers: one endpoint is one process.
+            Answer::Pass(vec![b"qSupported:swbreak+".to_vec()])
+        }
+        _ if packet.starts_with(b"vKill") => Answer::Kill,
+        _ => named(target, *general, packet).unwrap_or_else(|| Answer::Pass(vec![packet.to_vec()])),
+    }
+}
+
+fn named(target: &SnapshotTarget, general: Tid, packet: &[u8]) -> Option<Answer> {
+    let after = |name: &str| packet.strip_prefix(name.as_bytes());
+    let or_malformed =
+        |reply: Option<Vec<u8>>| Some(Answer::Reply(reply.unwrap_or_else(|| MALFORMED.to_vec())));
+    if let Some(rest) = after("qXfer:threads:read:") {
+        return or_malformed(transfer(target.endpoint.threads_xml.as_bytes(), rest));
+    }
+    if let Some(rest) = after("qThreadStopInfo") {
+        return or_malformed(thread_stop(target, rest));
+    }
+    if let Some(rest) = after("qMemoryRegionInfo:") {
+        return or_malformed(region(target, general, rest));
+    }
+    None
+}
+
+/// The features of a qSupported reply: those of gdbstub that hold here, and our own.
+pub(super) fn features(reply: &[u8], history: bool) -> Vec<u8> {
+    let text = String::from_utf8_lossy(reply);
+    let text = text.trim_start_matches('$');
+    let text = text.split('#').next().unwrap_or_default();
+    let mut features = format!("PacketSize={MAX_PACKET:x}");
+    for feature in text.split(';') {
+        let ours = feature.starts_with("PacketSize=") || feature == "multiprocess+";
+        let reverse = feature.starts_with("Reverse");
+        if !(ours || feature.is_empty() || reverse && !history) {
+            let _ = write!(features, ";{feature}");
+        }
+    }
+    features.push_str(";qXfer:threads:read+");
+    let mut out = Vec::new();
+    write_packet(features.as_bytes(), &mut out);
+    out
+}
+
+/// `H`: notes the thread, and says it to gdbstub in the way it understands.
+///
+/// GDB does not repeat an `Hc` that it has sent before, so that the thread selected last, by
+/// either, is the one that moves.
+fn select(
+    target: &mut SnapshotTarget,
+    general: &mut Tid,
+    operation: u8,
+    thread: &[u8],
+) -> Option<Vec<u8>> {
+    let chosen = match thread {
+        b"-1" | b"0" => None,
+        _ => {
+            let tid = thread_id(thread)?;
+            target.core(tid)?;
+            Some(tid)
+        }
+    };
+    match operation {
+        b'g' => {
+            *general = chosen.unwrap_or(*general);
+            target.thread = *general;
+            Some(format!("Hg{general:x}").into_bytes())
+        }
+        b'c' => {
+            target.thread = chosen.unwrap_or(*general);
+            Some(format!("Hc{:x}", target.thread).into_bytes())
+        }
+        _ => None,
+    }
+}
+
+fn thread_id(digits: &[u8]) -> Option<Tid> {
+    Tid::new(usize::try_from(parse_hex(digits)?).ok()?)
+}
+
+/// Two hexadecimal numbers with a separator.
+fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
+    let at = bytes.iter().position(|byte| *byte == separator)?;
+    Some((parse_hex(&bytes[..at])?, parse_hex(&bytes[at + 1..])?))
+}
+
+/// `m`: what is known from the address on; an error where nothing is.
+fn memory(target: &SnapshotTarget, general: Tid, arguments: &[u8]) -> Option<Vec<u8>> {
+    let (address, length) = pair(arguments, b',')?;
+    let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
+    let core = target.core(general)?;
+    let mut bytes = vec![0; length];
+    let count = target.endpoint.read(core, target.look, address, &mut bytes);
+    if count == 0 && length != 0 {
+        return Some(NO_MEMORY.to_vec());
+    }
+    let mut reply = Vec::with_capacity(2 * count);
+    write_hex(&bytes[..count.min(length)], &mut reply);
+    Some(reply)
+}
+
+/// `p`: a register, `xx` for each byte that is not known. An error would break a backtrace.
+fn register(target: &SnapshotTarget, general: Tid, number: &[u8]) -> Option<Vec<u8>> {
+    let number = u32::try_from(parse_hex(number)?).ok()?;
+    let register = target.endpoint.description.register(number)?;
+    let core = target.core(general)?;
+    let mut reply = Vec::with_capacity(2 * register.bytes());
+    for byte in core.register(register) {
+        match byte {
+            Some(byte) => write_hex(&[byte], &mut reply),
+            None => reply.extend_from_slice(b"xx"),
+        }
+    }
+    Some(reply)
+}
+
+/// A piece of a document: `:offset,length` behind the annex, which is empty.
+fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
+    let (offset, length) = pair(arguments.strip_prefix(b":")?, b',')?;
+    let rest = document.get(usize::try_from(offset).ok()?..).unwrap_or(&[]);
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let piece = &rest[..rest.len().min(length).min(MAX_PACKET / 2)];
+    let mut reply = vec![if piece.len() == rest.len() {
+        b'l'
+    } else {
+        b'm'
+    }];
+    write_binary(piece, &mut reply);
+    Some(reply)
+}
+
+/// `qThreadStopInfo` (LLDB): why a thread stopped; each stands where the snapshot was taken.
+fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
+    let tid = thread_id(thread)?;
+    let core = target.core(tid)?;
+    let name = hex_text(&core.name);
+    Some(format!("T05thread:{tid:x};hexname:{name};reason:trap;").into_bytes())
+}
+
+/// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.
+fn region(target: &SnapshotTarget, general: Tid, address: &[u8]) -> Option<Vec<u8>> {
+    let address = parse_hex(address)?;
+    let core = target.core(general)?;
+    let region = target.endpoint.stretch(core, target.look, address);
+    let mut reply = format!("start:{:x};size:{:x};", region.start, region.size);
+    if region.known {
+        reply.push_str("permissions:rwx;");
+    }
+    Some(reply.into_bytes())
+}

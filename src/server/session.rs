@@ -1,0 +1,231 @@
+//! One client's conversation: bytes in, bytes out.
+//!
+//! The session frames packets and checks sums, answers what gdbstub lacks ([`super::packets`])
+//! and passes the rest on, byte by byte. gdbstub gives up on a malformed packet: here it is
+//! answered with an error, and the conversation goes on.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use gdbstub::common::Tid;
+use gdbstub::conn::Connection;
+use gdbstub::stub::GdbStub;
+use gdbstub::stub::state_machine::GdbStubStateMachine;
+
+use super::endpoint::Endpoint;
+use super::execution::Stop;
+use super::framing::{Framer, Incoming, MAX_PACKET, write_packet};
+use super::packets::{self, Answer};
+use super::target::SnapshotTarget;
+
+/// The reply to a packet that cannot be understood.
+pub(super) const MALFORMED: &[u8] = b"E01";
+
+/// How a conversation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The client detached.
+    Detached,
+    /// The client killed what it takes for a program; the snapshot is as it was.
+    Killed,
+}
+
+type Stub = GdbStubStateMachine<'static, SnapshotTarget, Outbox>;
+
+/// What gdbstub has written.
+#[derive(Default)]
+struct Outbox(Vec<u8>);
+
+impl Connection for Outbox {
+    type Error = Infallible;
+
+    fn write(&mut self, byte: u8) -> Result<(), Infallible> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// What gdbstub made of a packet.
+enum Outcome {
+    /// Its reply, framed; empty where there is none.
+    Reply(Vec<u8>),
+    Ended(Vec<u8>, End),
+    Failed,
+}
+
+/// A conversation with one client.
+pub struct Session {
+    framer: Framer,
+    stub: Option<Stub>,
+    target: SnapshotTarget,
+    /// Packets are acknowledged until the client asks for no-ack mode.
+    acknowledges: bool,
+    /// The thread whose registers and memory are read (`Hg`).
+    general: Tid,
+    last_reply: Vec<u8>,
+}
+
+impl Session {
+    /// A conversation about the cores of an endpoint.
+    pub fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self {
+            framer: Framer::default(),
+            stub: None,
+            target: SnapshotTarget::new(endpoint),
+            acknowledges: true,
+            general: Tid::MIN,
+            last_reply: Vec::new(),
+        }
+    }
+
+    /// Takes bytes of the client and appends the replies, until an end.
+    pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<End> {
+        bytes.iter().find_map(|byte| self.push(*byte, out))
+    }
+
+    /// Takes one byte of the client and appends the reply to what it completes.
+    ///
+    /// Any bytes are allowed. A reply is never longer than about two [`MAX_PACKET`].
+    pub fn push(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<End> {
+        match self.framer.push(byte)? {
+            Incoming::Packet(packet) => {
+                self.acknowledge(out);
+                let start = out.len();
+                let end = self.packet(&packet, out);
+                self.last_reply.clear();
+                self.last_reply.extend_from_slice(&out[start..]);
+                return end;
+            }
+            Incoming::TooLong => {
+                self.acknowledge(out);
+                write_packet(MALFORMED, out);
+            }
+            Incoming::BadChecksum if self.acknowledges => out.push(b'-'),
+            Incoming::BadChecksum => write_packet(MALFORMED, out),
+            Incoming::Resend => out.extend_from_slice(&self.last_reply),
+            // Nothing runs that Ctrl-C could stop: each move is answered at once.
+            Incoming::Interrupt => {}
+        }
+        None
+    }
+
+    fn acknowledge(&self, out: &mut Vec<u8>) {
+        if self.acknowledges {
+            out.push(b'+');
+        }
+    }
+
+    fn packet(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Option<End> {
+        match packets::answer(&mut self.target, &mut self.general, packet) {
+            Answer::Reply(reply) => write_packet(&reply, out),
+            Answer::NoAckMode => {
+                self.acknowledges = false;
+                write_packet(b"OK", out);
+            }
+            Answer::Kill => {
+                write_packet(b"OK", out);
+                return Some(End::Killed);
+            }
+            Answer::Pass(parts) => {
+                let mut reply = Vec::new();
+                for part in parts {
+                    match self.pass(&part) {
+                        Outcome::Reply(bytes) => reply = bytes,
+                        Outcome::Ended(bytes, end) => {
+                            out.extend_from_slice(&bytes);
+                            return Some(end);
+                        }
+                        Outcome::Failed => {
+                            reply.clear();
+                            write_packet(MALFORMED, &mut reply);
+                            break;
+                        }
+                    }
+                }
+                if packet.starts_with(b"qSupported") {
+                    reply = packets::features(&reply, self.target.endpoint.history);
+                }
+                out.extend_from_slice(&reply);
+            }
+        }
+        None
+    }
+
+    /// Gives one packet to gdbstub.
+    fn pass(&mut self, packet: &[u8]) -> Outcome {
+        let Some(mut stub) = self.stub.take().or_else(|| self.new_stub()) else {
+            return Outcome::Failed;
+        };
+        let mut framed = Vec::new();
+        write_packet(packet, &mut framed);
+        for byte in framed {
+            stub = match stub {
+                GdbStubStateMachine::Idle(idle) => {
+                    match idle.incoming_data(&mut self.target, byte) {
+                        Ok(next) => next,
+                        Err(_) => return Outcome::Failed,
+                    }
+                }
+                _ => return Outcome::Failed,
+            };
+        }
+        if let GdbStubStateMachine::Running(running) = stub {
+            let thread = self.target.thread;
+            let stop = self.target.stop.take();
+            let stop = stop.unwrap_or(Stop::HistoryEnds(thread)).reply();
+            stub = match running.report_stop(&mut self.target, stop) {
+                Ok(next) => next,
+                Err(_) => return Outcome::Failed,
+            };
+        }
+        match stub {
+            GdbStubStateMachine::Idle(mut idle) => {
+                let reply = without_acknowledgement(std::mem::take(&mut idle.borrow_conn().0));
+                self.stub = Some(idle.into());
+                Outcome::Reply(reply)
+            }
+            GdbStubStateMachine::Disconnected(mut ended) => {
+                let reply = without_acknowledgement(std::mem::take(&mut ended.borrow_conn().0));
+                let end = match ended.get_reason() {
+                    gdbstub::stub::DisconnectReason::Kill => End::Killed,
+                    _ => End::Detached,
+                };
+                Outcome::Ended(reply, end)
+            }
+            _ => Outcome::Failed,
+        }
+    }
+
+    /// A new state machine, after the first packet or a malformed one.
+    fn new_stub(&mut self) -> Option<Stub> {
+        let stub = GdbStub::builder(Outbox::default())
+            .packet_buffer_size(MAX_PACKET + 16)
+            .build()
+            .ok()?
+            .run_state_machine(&mut self.target)
+            .ok()?;
+        self.stub = Some(stub);
+        let select = format!("Hg{:x}", self.general);
+        match self.pass(select.as_bytes()) {
+            Outcome::Reply(_) => self.stub.take(),
+            _ => None,
+        }
+    }
+}
+
+/// The session acknowledges packets itself; gdbstub never learns of no-ack mode.
+fn without_acknowledgement(mut bytes: Vec<u8>) -> Vec<u8> {
+    if bytes.first() == Some(&b'+') {
+        bytes.remove(0);
+    }
+    bytes
+}

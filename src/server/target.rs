@@ -1,0 +1,451 @@
+//! What gdbstub asks of a target, answered from an endpoint's cores.
+//!
+//! A snapshot is a record: reading is served, writing is refused, moving is up to
+//! [`super::execution`].
+
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use gdbstub::arch::{Arch, RegId, Registers};
+use gdbstub::common::{Endianness, Pid, Signal, Tid};
+use gdbstub::target::ext::base::BaseOps;
+use gdbstub::target::ext::base::multithread as multi;
+use gdbstub::target::ext::base::reverse_exec::{
+    ReverseCont, ReverseContOps, ReverseStep, ReverseStepOps,
+};
+use gdbstub::target::ext::breakpoints as breaks;
+use gdbstub::target::ext::exec_file::{ExecFile, ExecFileOps};
+use gdbstub::target::ext::host_info::{HostInfo, HostInfoOps, HostInfoResponse};
+use gdbstub::target::ext::host_io::HostIoOps;
+use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
+use gdbstub::target::ext::process_info::{ProcessInfo, ProcessInfoOps, ProcessInfoResponse};
+use gdbstub::target::ext::target_description_xml_override as xml;
+use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
+use gdbstub::target::{Target, TargetError, TargetResult};
+
+use super::endpoint::{Core, Endpoint};
+use super::execution::{Direction, Move, Stop};
+use super::files::Files;
+use super::memory::Look;
+use super::monitor;
+use crate::arch::Architecture;
+
+/// `EFAULT`: no memory is known at that address.
+pub(super) const EFAULT: u8 = 14;
+/// `EROFS`: a snapshot cannot be written.
+const EROFS: u8 = 30;
+
+/// gdbstub's view of the architecture. The registers are known only at run time.
+pub enum AnyArm {}
+
+impl Arch for AnyArm {
+    type Usize = u64;
+    type Registers = GeneralRegisters;
+    type BreakpointKind = usize;
+    type RegId = NoRegister;
+}
+
+/// The reply to `g`: bytes, `None` where the snapshot does not know them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GeneralRegisters(Vec<Option<u8>>);
+
+impl Registers for GeneralRegisters {
+    type ProgramCounter = u64;
+
+    fn pc(&self) -> u64 {
+        0
+    }
+
+    fn gdb_serialize(&self, mut write_byte: impl FnMut(Option<u8>)) {
+        self.0.iter().for_each(|byte| write_byte(*byte));
+    }
+
+    fn gdb_deserialize(&mut self, _bytes: &[u8]) -> Result<(), ()> {
+        Err(())
+    }
+}
+
+/// Single registers are served by the session, not by gdbstub.
+#[derive(Debug)]
+pub enum NoRegister {}
+
+impl RegId for NoRegister {
+    fn from_raw_id(_id: usize) -> Option<(Self, Option<NonZeroUsize>)> {
+        None
+    }
+}
+
+/// One client's view of an endpoint.
+pub struct SnapshotTarget {
+    pub(super) endpoint: Arc<Endpoint>,
+    /// Where memory is read.
+    pub(super) look: Look,
+    /// The thread that `c`, `vCont` without a thread, and `bc` move.
+    pub(super) thread: Tid,
+    /// The outcome of the last move, not yet told.
+    pub(super) stop: Option<Stop>,
+    pub(super) files: Files,
+}
+
+impl SnapshotTarget {
+    pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self {
+            files: Files::new(endpoint.program.clone()),
+            endpoint,
+            look: Look::Current,
+            thread: Tid::MIN,
+            stop: None,
+        }
+    }
+
+    /// The core that a thread stands for.
+    pub(super) fn core(&self, thread: Tid) -> Option<&Core> {
+        self.endpoint.cores.get(thread.get() - 1)
+    }
+
+    fn run(&mut self, thread: Tid, direction: Direction) {
+        self.stop = Some(Move { thread, direction }.run());
+    }
+}
+
+impl Target for SnapshotTarget {
+    type Arch = AnyArm;
+    type Error = Infallible;
+
+    fn base_ops(&mut self) -> BaseOps<'_, AnyArm, Infallible> {
+        BaseOps::MultiThread(self)
+    }
+
+    fn use_no_ack_mode(&self) -> bool {
+        true
+    }
+
+    fn use_rle(&self) -> bool {
+        false
+    }
+
+    fn use_fork_stop_reason(&self) -> bool {
+        false
+    }
+
+    fn use_vfork_stop_reason(&self) -> bool {
+        false
+    }
+
+    fn use_vforkdone_stop_reason(&self) -> bool {
+        false
+    }
+
+    fn support_breakpoints(&mut self) -> Option<breaks::BreakpointsOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_monitor_cmd(&mut self) -> Option<MonitorCmdOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_target_description_xml_override(
+        &mut self,
+    ) -> Option<xml::TargetDescriptionXmlOverrideOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_exec_file(&mut self) -> Option<ExecFileOps<'_, Self>> {
+        if self.endpoint.program.is_some() {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
+    fn support_host_io(&mut self) -> Option<HostIoOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_host_info(&mut self) -> Option<HostInfoOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_process_info(&mut self) -> Option<ProcessInfoOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl multi::MultiThreadBase for SnapshotTarget {
+    fn read_registers(&mut self, regs: &mut GeneralRegisters, tid: Tid) -> TargetResult<(), Self> {
+        let core = self.core(tid).ok_or(TargetError::NonFatal)?;
+        let general = self.endpoint.description.registers().filter(|r| r.general);
+        regs.0 = general
+            .flat_map(|register| core.register(register))
+            .collect();
+        Ok(())
+    }
+
+    fn write_registers(&mut self, _: &GeneralRegisters, _: Tid) -> TargetResult<(), Self> {
+        Err(TargetError::Errno(EROFS))
+    }
+
+    fn read_addrs(&mut self, address: u64, data: &mut [u8], tid: Tid) -> TargetResult<usize, Self> {
+        let core = self.core(tid).ok_or(TargetError::NonFatal)?;
+        match self.endpoint.read(core, self.look, address, data) {
+            0 => Err(TargetError::Errno(EFAULT)),
+            count => Ok(count),
+        }
+    }
+
+    fn write_addrs(&mut self, _: u64, _: &[u8], _: Tid) -> TargetResult<(), Self> {
+        Err(TargetError::Errno(EROFS))
+    }
+
+    fn list_active_threads(&mut self, each: &mut dyn FnMut(Tid)) -> Result<(), Infallible> {
+        self.endpoint.threads().for_each(each);
+        Ok(())
+    }
+
+    fn is_thread_alive(&mut self, tid: Tid) -> Result<bool, Infallible> {
+        Ok(self.core(tid).is_some())
+    }
+
+    fn support_resume(&mut self) -> Option<multi::MultiThreadResumeOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_thread_extra_info(&mut self) -> Option<ThreadExtraInfoOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl multi::MultiThreadResume for SnapshotTarget {
+    fn resume(&mut self) -> Result<(), Infallible> {
+        if self.stop.is_none() {
+            self.run(self.thread, Direction::Forward);
+        }
+        Ok(())
+    }
+
+    fn clear_resume_actions(&mut self) -> Result<(), Infallible> {
+        self.stop = None;
+        Ok(())
+    }
+
+    fn set_resume_action_continue(
+        &mut self,
+        tid: Tid,
+        _: Option<Signal>,
+    ) -> Result<(), Infallible> {
+        if self.stop.is_none() {
+            self.run(tid, Direction::Forward);
+        }
+        Ok(())
+    }
+
+    fn support_single_step(&mut self) -> Option<multi::MultiThreadSingleStepOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_range_step(&mut self) -> Option<multi::MultiThreadRangeSteppingOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_reverse_step(&mut self) -> Option<ReverseStepOps<'_, Tid, Self>> {
+        Some(self)
+    }
+
+    fn support_reverse_cont(&mut self) -> Option<ReverseContOps<'_, Tid, Self>> {
+        Some(self)
+    }
+
+    fn support_scheduler_locking(
+        &mut self,
+    ) -> Option<multi::MultiThreadSchedulerLockingOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl multi::MultiThreadSingleStep for SnapshotTarget {
+    fn set_resume_action_step(&mut self, tid: Tid, _: Option<Signal>) -> Result<(), Infallible> {
+        self.run(tid, Direction::Forward);
+        Ok(())
+    }
+}
+
+impl multi::MultiThreadRangeStepping for SnapshotTarget {
+    fn set_resume_action_range_step(&mut self, tid: Tid, _: u64, _: u64) -> Result<(), Infallible> {
+        self.run(tid, Direction::Forward);
+        Ok(())
+    }
+}
+
+impl multi::MultiThreadSchedulerLocking for SnapshotTarget {
+    fn set_resume_action_scheduler_lock(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+impl ReverseCont<Tid> for SnapshotTarget {
+    fn reverse_cont(&mut self) -> Result<(), Infallible> {
+        self.run(self.thread, Direction::Backward);
+        Ok(())
+    }
+}
+
+impl ReverseStep<Tid> for SnapshotTarget {
+    fn reverse_step(&mut self, tid: Tid) -> Result<(), Infallible> {
+        self.run(tid, Direction::Backward);
+        Ok(())
+    }
+}
+
+// Breakpoints and watchpoints are accepted and not kept: a client sets them anew before each
+// move, and no move from the final state passes one.
+impl breaks::Breakpoints for SnapshotTarget {
+    fn support_sw_breakpoint(&mut self) -> Option<breaks::SwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_hw_breakpoint(&mut self) -> Option<breaks::HwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_hw_watchpoint(&mut self) -> Option<breaks::HwWatchpointOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl breaks::SwBreakpoint for SnapshotTarget {
+    fn add_sw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(true)
+    }
+
+    fn remove_sw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(true)
+    }
+}
+
+impl breaks::HwBreakpoint for SnapshotTarget {
+    fn add_hw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(true)
+    }
+
+    fn remove_hw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
+        Ok(true)
+    }
+}
+
+impl breaks::HwWatchpoint for SnapshotTarget {
+    fn add_hw_watchpoint(
+        &mut self,
+        _: u64,
+        _: u64,
+        _: breaks::WatchKind,
+    ) -> TargetResult<bool, Self> {
+        Ok(true)
+    }
+
+    fn remove_hw_watchpoint(
+        &mut self,
+        _: u64,
+        _: u64,
+        _: breaks::WatchKind,
+    ) -> TargetResult<bool, Self> {
+        Ok(true)
+    }
+}
+
+impl MonitorCmd for SnapshotTarget {
+    fn handle_monitor_cmd(
+        &mut self,
+        cmd: &[u8],
+        mut out: ConsoleOutput<'_>,
+    ) -> Result<(), Infallible> {
+        for line in monitor::run(self, &String::from_utf8_lossy(cmd)).lines() {
+            out.write_raw(line.as_bytes());
+            out.write_raw(b"\n");
+            out.flush();
+        }
+        Ok(())
+    }
+}
+
+impl xml::TargetDescriptionXmlOverride for SnapshotTarget {
+    fn target_description_xml(
+        &self,
+        annex: &[u8],
+        offset: u64,
+        length: usize,
+        buf: &mut [u8],
+    ) -> TargetResult<usize, Self> {
+        if annex != b"target.xml" {
+            return Err(TargetError::NonFatal);
+        }
+        Ok(copy_part(self.endpoint.xml.as_bytes(), offset, length, buf))
+    }
+}
+
+impl ExecFile for SnapshotTarget {
+    fn get_exec_file(
+        &self,
+        _pid: Option<Pid>,
+        offset: u64,
+        length: usize,
+        buf: &mut [u8],
+    ) -> TargetResult<usize, Self> {
+        let path = self.files.program_path();
+        Ok(copy_part(path, offset, length, buf))
+    }
+}
+
+impl ThreadExtraInfo for SnapshotTarget {
+    fn thread_extra_info(&self, tid: Tid, buf: &mut [u8]) -> Result<usize, Infallible> {
+        let text = self.core(tid).map(Core::summary).unwrap_or_default();
+        Ok(copy_part(text.as_bytes(), 0, usize::MAX, buf))
+    }
+}
+
+impl SnapshotTarget {
+    fn triple(&self) -> &'static str {
+        match self.endpoint.description.architecture() {
+            Architecture::AArch64 => "aarch64-unknown-none",
+            Architecture::AArch32 => "armv7-unknown-none",
+            Architecture::MProfile => "thumbv7em-unknown-none",
+        }
+    }
+
+    fn pointer_size(&self) -> usize {
+        self.endpoint.description.architecture().general_bits() as usize / 8
+    }
+}
+
+impl HostInfo for SnapshotTarget {
+    fn host_info(&self, write: &mut dyn FnMut(&HostInfoResponse<'_>)) -> Result<(), Infallible> {
+        write(&HostInfoResponse::Triple(self.triple()));
+        write(&HostInfoResponse::Endianness(Endianness::Little));
+        write(&HostInfoResponse::PointerSize(self.pointer_size()));
+        Ok(())
+    }
+}
+
+impl ProcessInfo for SnapshotTarget {
+    fn process_info(
+        &self,
+        write: &mut dyn FnMut(&ProcessInfoResponse<'_>),
+    ) -> Result<(), Infallible> {
+        write(&ProcessInfoResponse::Pid(Pid::MIN));
+        write(&ProcessInfoResponse::Triple(self.triple()));
+        write(&ProcessInfoResponse::Endianness(Endianness::Little));
+        write(&ProcessInfoResponse::PointerSize(self.pointer_size()));
+        Ok(())
+    }
+}
+
+/// Copies a part of a document; answers how many bytes.
+fn copy_part(document: &[u8], offset: u64, length: usize, buf: &mut [u8]) -> usize {
+    let rest = usize::try_from(offset)
+        .ok()
+        .and_then(|offset| document.get(offset..))
+        .unwrap_or(&[]);
+    let count = rest.len().min(length).min(buf.len());
+    buf[..count].copy_from_slice(&rest[..count]);
+    count
+}

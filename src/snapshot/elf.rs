@@ -1,0 +1,350 @@
+//! Programs (ELF files) that lie in a snapshot, beside it, or are named by the user.
+//!
+//! Reads loadable segments and compares them with memory; knows no devices and no debuggers.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use object::{Object, ObjectSegment};
+
+use super::map::{self, Mapped};
+
+/// Most differing ranges that a comparison lists; all are counted.
+const MAX_RANGES: usize = 16;
+
+/// Why a file could not be taken as a program.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    /// The file cannot be read.
+    #[error("{}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The file is no ELF, or a damaged one.
+    #[error("{}: expected an ELF file: {reason}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// The machine that an ELF file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// EM_AARCH64.
+    AArch64,
+    /// EM_ARM: AArch32 and M-profile.
+    Arm,
+    /// Any other.
+    Other,
+}
+
+/// A part of an ELF file that is loaded into memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Virtual address of the first byte.
+    pub address: u64,
+    /// Its bytes in the file; memory behind them is cleared at load time and not in the file.
+    pub file: Range<usize>,
+    /// Whether the program may change it: then memory may rightly differ from the file.
+    pub writable: bool,
+}
+
+impl Segment {
+    /// The address behind its last byte in the file.
+    pub fn end(&self) -> u64 {
+        self.address.saturating_add(self.file.len() as u64)
+    }
+}
+
+/// An ELF file, mapped.
+#[derive(Clone, Debug)]
+pub struct Elf {
+    /// Its path, absolute.
+    pub path: PathBuf,
+    /// The machine it is for.
+    pub machine: Machine,
+    /// Little-endian code and data.
+    pub little_endian: bool,
+    /// Its loadable segments with bytes in the file, in file order.
+    pub segments: Vec<Segment>,
+    bytes: Mapped,
+}
+
+impl Elf {
+    /// Maps and reads an ELF file.
+    pub fn open(path: &Path) -> Result<Self, ElfError> {
+        let absolute = path.canonicalize().map_err(|error| io_error(path, error))?;
+        let bytes = map::map(&absolute).map_err(|error| io_error(path, error))?;
+        let malformed = |reason: &str| ElfError::Malformed {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        };
+        if !is_elf(&bytes) {
+            return Err(malformed("its first bytes are not 7f 45 4c 46"));
+        }
+        let file = object::File::parse(&*bytes).map_err(|error| malformed(&error.to_string()))?;
+        let segments = file
+            .segments()
+            .filter_map(|segment| {
+                let (offset, size) = segment.file_range();
+                let start = usize::try_from(offset).ok()?.min(bytes.len());
+                let end = start.saturating_add(usize::try_from(size).ok()?);
+                let file = start..end.min(bytes.len());
+                let writable = matches!(segment.flags(),
+                    object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_W.0 != 0);
+                (!file.is_empty()).then_some(Segment {
+                    address: segment.address(),
+                    file,
+                    writable,
+                })
+            })
+            .collect();
+        let machine = match file.architecture() {
+            object::Architecture::Aarch64 => Machine::AArch64,
+            object::Architecture::Arm => Machine::Arm,
+            _ => Machine::Other,
+        };
+        let little_endian = file.is_little_endian();
+        Ok(Self {
+            path: absolute,
+            machine,
+            little_endian,
+            segments,
+            bytes,
+        })
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes of a segment.
+    pub fn segment_bytes(&self, segment: &Segment) -> &[u8] {
+        self.bytes.get(segment.file.clone()).unwrap_or(&[])
+    }
+
+    /// The bytes of a segment, to be kept.
+    pub fn mapped(&self, segment: &Segment) -> Mapped {
+        self.bytes.part(segment.file.clone())
+    }
+
+    /// The bytes that the file has from an address on, to the end of its segment.
+    pub fn slice(&self, address: u64) -> Option<&[u8]> {
+        self.segments.iter().find_map(|segment| {
+            let from = address.checked_sub(segment.address)?;
+            let rest = self
+                .segment_bytes(segment)
+                .get(usize::try_from(from).ok()?..)?;
+            (!rest.is_empty()).then_some(rest)
+        })
+    }
+
+    /// The first address behind the given one where a segment begins.
+    pub fn next(&self, address: u64) -> Option<u64> {
+        self.segments
+            .iter()
+            .map(|segment| segment.address)
+            .filter(|start| *start > address)
+            .min()
+    }
+
+    /// Compares the segments with memory, at most `limit` bytes of it.
+    ///
+    /// `memory` answers with the bytes from an address on, or with how many bytes to skip.
+    pub fn compare<'m>(
+        &self,
+        limit: u64,
+        mut memory: impl FnMut(u64) -> Result<&'m [u8], u64>,
+    ) -> Comparison {
+        let mut result = Comparison::default();
+        for segment in &self.segments {
+            let bytes = self.segment_bytes(segment);
+            let mut at = 0_usize;
+            while at < bytes.len() && result.compared < limit {
+                let address = segment.address.wrapping_add(at as u64);
+                match memory(address) {
+                    Ok(known) if !known.is_empty() => {
+                        let room = usize::try_from(limit - result.compared).unwrap_or(usize::MAX);
+                        let count = known.len().min(bytes.len() - at).min(room);
+                        result.add(address, segment.writable, &bytes[at..at + count], known);
+                        at += count;
+                    }
+                    Ok(_) => at += 1,
+                    Err(gap) => {
+                        let gap = usize::try_from(gap.max(1)).unwrap_or(usize::MAX);
+                        at = at.saturating_add(gap);
+                    }
+                }
+            }
+        }
+        result
+    }
+}
+
+fn io_error(path: &Path, error: io::Error) -> ElfError {
+    ElfError::Io {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// Whether bytes begin as an ELF file does.
+pub fn is_elf(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
+}
+
+/// How a program and memory agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Bytes that both have.
+    pub compared: u64,
+    /// Of these, bytes that differ in parts that the program cannot change.
+    pub differing: u64,
+    /// Of these, bytes that differ in writable parts, as they may.
+    pub changed: u64,
+    /// The first ranges of addresses of `differing`.
+    pub ranges: Vec<Range<u64>>,
+}
+
+impl Comparison {
+    /// Whether the memory is that of the program: most bytes agree.
+    ///
+    /// A segment can be code and changed data in one, so that some may differ.
+    pub fn matches(&self) -> bool {
+        self.compared > 0 && (self.differing + self.changed).saturating_mul(10) <= self.compared
+    }
+
+    fn add(&mut self, address: u64, writable: bool, file: &[u8], memory: &[u8]) {
+        self.compared += file.len() as u64;
+        for (i, (a, b)) in file.iter().zip(memory).enumerate() {
+            if a == b {
+                continue;
+            }
+            if writable {
+                self.changed += 1;
+                continue;
+            }
+            self.differing += 1;
+            let at = address.wrapping_add(i as u64);
+            let known = self.ranges.len();
+            match self.ranges.last_mut() {
+                Some(last) if last.end == at => last.end = at.wrapping_add(1),
+                _ if known < MAX_RANGES => self.ranges.push(at..at.wrapping_add(1)),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A 64-bit ELF file made by hand: one code segment at 0x1000, one data segment at 0x2000.
+    pub(crate) fn small_elf(code: &[u8], data: &[u8]) -> Vec<u8> {
+        let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+        let headers = 64 + 2 * 56;
+        file.extend(2_u16.to_le_bytes()); // ET_EXEC
+        file.extend(183_u16.to_le_bytes()); // EM_AARCH64
+        file.extend(1_u32.to_le_bytes());
+        for word in [0x1000_u64, 64, 0] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(0_u32.to_le_bytes());
+        for half in [64_u16, 56, 2, 64, 0, 0] {
+            file.extend(half.to_le_bytes());
+        }
+        for (flags, offset, address, size) in [
+            (5_u32, headers, 0x1000_u64, code.len()),
+            (6, headers + code.len(), 0x2000, data.len()),
+        ] {
+            file.extend(1_u32.to_le_bytes());
+            file.extend(flags.to_le_bytes());
+            for word in [
+                offset as u64,
+                address,
+                address,
+                size as u64,
+                size as u64 + 16,
+                1,
+            ] {
+                file.extend(word.to_le_bytes());
+            }
+        }
+        file.extend(code);
+        file.extend(data);
+        file
+    }
+
+    fn open(bytes: &[u8]) -> Result<Elf, ElfError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        Elf::open(file.path())
+    }
+
+    #[test]
+    fn segments_are_read() {
+        let elf = open(&small_elf(&[1, 2, 3, 4], &[5, 6])).unwrap();
+        assert_eq!(elf.machine, Machine::AArch64);
+        assert!(elf.little_endian);
+        assert_eq!(elf.slice(0x1002), Some(&[3, 4][..]));
+        assert_eq!(elf.slice(0x2001), Some(&[6][..]));
+        assert_eq!(elf.slice(0x1004), None);
+        assert_eq!(elf.slice(0x2002), None, "cleared memory is not in the file");
+        assert_eq!(elf.next(0), Some(0x1000));
+        assert_eq!(elf.next(0x1000), Some(0x2000));
+        assert_eq!(elf.next(0x2000), None);
+    }
+
+    #[test]
+    fn memory_is_compared_where_there_is_some() {
+        let elf = open(&small_elf(&[1, 2, 3, 4, 5, 6, 7, 8], &[9; 8])).unwrap();
+        let dump: &[u8] = &[1, 2, 0, 0, 5, 0];
+        let result = elf.compare(u64::MAX, |address| match address {
+            0x1000..0x1006 => Ok(&dump[(address - 0x1000) as usize..]),
+            0x2000 => Ok(&[0]),
+            _ => Err(1),
+        });
+        assert_eq!(result.compared, 7);
+        assert_eq!(result.differing, 3);
+        assert_eq!(result.changed, 1);
+        assert_eq!(result.ranges, [0x1002..0x1004, 0x1005..0x1006]);
+        assert!(!result.matches());
+        let nothing = elf.compare(u64::MAX, |_| Err(u64::MAX));
+        assert!(!nothing.matches());
+        let same = elf.compare(4, |address| {
+            let dump: &[u8] = &[1, 2, 3, 4, 5, 6, 7, 8];
+            dump.get((address.wrapping_sub(0x1000)) as usize..).ok_or(1)
+        });
+        assert_eq!(same.compared, 4);
+        assert!(same.matches());
+    }
+
+    #[test]
+    fn damaged_files_are_errors_or_harmless() {
+        let good = small_elf(&[1; 64], &[2; 64]);
+        assert!(open(b"hello").is_err());
+        for end in 0..good.len() {
+            let _ = open(&good[..end]);
+        }
+        for at in 0..64 + 2 * 56 {
+            for value in [0, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                if let Ok(elf) = open(&bad) {
+                    let result = elf.compare(1000, |_| Err(3));
+                    assert_eq!(result.compared, 0);
+                }
+            }
+        }
+    }
+}
