@@ -1,5 +1,5 @@
 //! The AArch32 and M-profile registers as GDB wants them: `org.gnu.gdb.arm.core`, `.m-profile`,
-//! `.m-system`, `.secext`, `.m-profile-mve`, `.vfp` and `.neon`.
+//! `.m-system`, `.secext`, `.m-profile-mve` and `.vfp`.
 
 use super::description::{Feature, RegisterDescription};
 use super::registers::RegisterFile;
@@ -56,8 +56,6 @@ pub(super) fn a_profile(kinds: &[&str], cores: &[&RegisterFile]) -> Vec<Feature>
         || cores.iter().any(|core| core.core("fpscr").is_some());
     if upper || is_cortex_a {
         features.push(vfp(32));
-        // An empty feature that makes GDB show the Q registers.
-        features.push(feature("neon", Vec::new()));
     } else if lower {
         features.push(vfp(16));
     }

@@ -10,8 +10,9 @@ use crate::snapshot::memory::Space;
 pub struct CurrentSpace {
     /// The space; [`Space::Any`] where the architecture has only one.
     pub space: Space,
-    /// Its name for the architecture: AArch32 says `N` for what is `EL1N` in AArch64.
-    pub name: &'static str,
+    /// Its name for the architecture, `None` where there is only one: AArch32 says `N` for what
+    /// is `EL1N` in AArch64.
+    pub name: Option<&'static str>,
     /// Why, for the user.
     pub reason: String,
 }
@@ -29,8 +30,9 @@ pub fn current_space(registers: &RegisterFile) -> CurrentSpace {
         ),
     };
     let name = match (registers.architecture(), space) {
-        (Architecture::AArch32, Space::El1N) => Space::N.name(),
-        (_, space) => space.name(),
+        (_, Space::Any) => None,
+        (Architecture::AArch32, Space::El1N) => Some(Space::N.name()),
+        (_, space) => Some(space.name()),
     };
     CurrentSpace {
         space,

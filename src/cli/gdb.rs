@@ -6,20 +6,22 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use clap::Args;
 
 use super::quote::shell_quote_os;
 use super::serve::{Selection, only};
+use super::{Failure, SnapshotArguments};
 use armsnap::server::Endpoint;
 
 /// The arguments of `gdb`.
-#[derive(Clone, Debug, Args)]
-pub struct GdbArguments {
-    /// The snapshot: a directory that holds snapshot.ini, or the path of a snapshot.ini.
-    pub snapshot: PathBuf,
+#[derive(Args)]
+pub struct Arguments {
+    /// The snapshot.
+    #[command(flatten)]
+    pub snapshot: SnapshotArguments,
     /// The GDB to start.
     #[arg(long, value_name = "PROGRAM", default_value = "gdb-multiarch")]
     pub gdb: OsString,
@@ -32,29 +34,29 @@ pub struct GdbArguments {
 }
 
 /// Starts GDB; returns only where that fails.
-pub fn run(arguments: &GdbArguments) -> Result<(), String> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let endpoint = only(arguments.selection.endpoints(&arguments.snapshot)?)?;
-    let server = std::env::current_exe().map_err(|error| format!("armsnap itself: {error}"))?;
+    let server = std::env::current_exe()?;
     let mut gdb = Command::new(&arguments.gdb);
     gdb.args(gdb_arguments(&server, arguments, &endpoint)?);
     gdb.args(&arguments.arguments);
     let error = gdb.exec();
     let name = arguments.gdb.to_string_lossy();
-    Err(match error.kind() {
+    Err(Failure::Serve(match error.kind() {
         std::io::ErrorKind::NotFound => format!(
             "{name} is not installed: install the package gdb-multiarch \
              (apt install gdb-multiarch), or name a GDB for Arm with --gdb"
         ),
         _ => format!("{name} cannot be started: {error}"),
-    })
+    }))
 }
 
 /// What GDB is told before the user's own arguments.
 fn gdb_arguments(
     server: &Path,
-    arguments: &GdbArguments,
+    arguments: &Arguments,
     endpoint: &Endpoint,
-) -> Result<Vec<OsString>, String> {
+) -> Result<Vec<OsString>, Failure> {
     let mut out = Vec::new();
     let mut programs = endpoint.programs();
     if let Some(program) = programs.next() {
@@ -73,7 +75,7 @@ fn gdb_arguments(
 }
 
 /// `target remote | armsnap serve --stdio …`, for the shell that GDB starts.
-fn target_command(server: &Path, arguments: &GdbArguments) -> Result<OsString, String> {
+fn target_command(server: &Path, arguments: &Arguments) -> Result<OsString, Failure> {
     let selection = &arguments.selection;
     let mut words: Vec<OsString> = vec![server.into(), "serve".into(), "--stdio".into()];
     for name in &selection.core {
@@ -91,12 +93,17 @@ fn target_command(server: &Path, arguments: &GdbArguments) -> Result<OsString, S
         words.push("--no-elf-memory".into());
     }
     words.push(format!("--history={}", selection.history.name()).into());
+    if arguments.snapshot.allow_outside {
+        words.push("--allow-outside".into());
+    }
     words.push("--".into());
-    words.push(arguments.snapshot.clone().into());
+    words.push(arguments.snapshot.snapshot.clone().into());
     let mut command = OsString::from("target remote | exec");
     for word in &words {
         if word.as_bytes().contains(&b'\n') {
-            return Err("GDB cannot be given a name with a line break".to_owned());
+            return Err(Failure::Usage(
+                "GDB cannot be given a name with a line break".to_owned(),
+            ));
         }
         command.push(" ");
         command.push(shell_quote_os(word));

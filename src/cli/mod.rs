@@ -1,4 +1,101 @@
-//! temporary
-pub mod gdb;
-pub mod quote;
-pub mod serve;
+//! Arguments → one call each; printing. A file for every subcommand.
+//!
+//! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
+//! input is at fault, 2 wrong usage.
+
+mod gdb;
+mod quote;
+mod serve;
+
+use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::{self, Loaded, OpenOptions};
+use clap::{Args, Parser, Subcommand};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(version, about, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve a snapshot to GDB or LLDB
+    Serve(serve::Arguments),
+    /// Start GDB on a snapshot
+    Gdb(gdb::Arguments),
+}
+
+/// The snapshot that a subcommand works on.
+#[derive(Args)]
+pub struct SnapshotArguments {
+    /// A directory that holds snapshot.ini, or the path of a snapshot.ini
+    pub snapshot: PathBuf,
+    /// Follow paths that lead out of the snapshot's directory
+    #[arg(long)]
+    pub allow_outside: bool,
+}
+
+impl SnapshotArguments {
+    /// Opens it without telling its notes.
+    pub fn load(&self) -> Result<Loaded, Failure> {
+        let options = OpenOptions {
+            allow_outside: self.allow_outside,
+        };
+        Ok(Snapshot::open(&self.snapshot, &options)?)
+    }
+
+    /// Opens it; notes go to standard error.
+    #[allow(
+        dead_code,
+        reason = "for subcommands that do not print the notes themselves"
+    )]
+    pub fn open(&self) -> Result<Loaded, Failure> {
+        let loaded = self.load()?;
+        for note in &loaded.notes {
+            eprintln!("{note}");
+        }
+        Ok(loaded)
+    }
+}
+
+/// Why a subcommand did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The snapshot cannot be used.
+    #[error(transparent)]
+    Snapshot(#[from] snapshot::Error),
+    /// The snapshot cannot be served.
+    #[error("{0}")]
+    Serve(String),
+    /// The arguments do not fit the snapshot.
+    #[error("{0}")]
+    Usage(String),
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Runs the subcommand that the arguments name.
+pub fn run() -> ExitCode {
+    // Wrong usage ends here with status 2.
+    let done = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Gdb(arguments) => gdb::run(&arguments),
+    };
+    match done {
+        Ok(status) => status,
+        // Who reads our output has seen enough (`armsnap … | head`).
+        Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::from(match failure {
+                Failure::Usage(_) => 2,
+                _ => 1,
+            })
+        }
+    }
+}

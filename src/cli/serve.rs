@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::thread;
 
 use clap::{Args, ValueEnum};
+use std::process::ExitCode;
 
 use super::quote::shell_quote;
+use super::{Failure, SnapshotArguments};
 use armsnap::server::listen::{Listener, serve_stdio};
-use armsnap::server::{Endpoint, Options, endpoints};
-use armsnap::snapshot::OpenOptions;
-use armsnap::snapshot::model::Snapshot;
+use armsnap::server::{Endpoint, EndpointError, Options, endpoints};
 
 /// Most notes that are printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
@@ -60,7 +60,7 @@ pub struct Selection {
 
 impl Selection {
     /// The endpoints of a snapshot.
-    pub fn endpoints(&self, snapshot: &Path) -> Result<Vec<Endpoint>, String> {
+    pub fn endpoints(&self, snapshot: &SnapshotArguments) -> Result<Vec<Endpoint>, Failure> {
         let options = Options {
             cores: self.core.clone(),
             cluster: self.cluster.clone(),
@@ -68,17 +68,21 @@ impl Selection {
             elf_memory: !self.no_elf_memory,
             history: self.history == History::Replay,
         };
-        let loaded =
-            Snapshot::open(snapshot, &OpenOptions::default()).map_err(|error| error.to_string())?;
-        endpoints(&loaded, &options).map_err(|error| error.to_string())
+        endpoints(&snapshot.load()?, &options).map_err(|error| match error {
+            EndpointError::NoCore | EndpointError::Elf(_) => Failure::Serve(error.to_string()),
+            EndpointError::UnknownCore { .. }
+            | EndpointError::UnknownCluster { .. }
+            | EndpointError::NothingLeft => Failure::Usage(error.to_string()),
+        })
     }
 }
 
 /// The arguments of `serve`.
-#[derive(Clone, Debug, Args)]
-pub struct ServeArguments {
-    /// The snapshot: a directory that holds snapshot.ini, or the path of a snapshot.ini.
-    pub snapshot: PathBuf,
+#[derive(Args)]
+pub struct Arguments {
+    /// The snapshot.
+    #[command(flatten)]
+    pub snapshot: SnapshotArguments,
     /// Listen on this address. Default: 127.0.0.1 at a free port. With cores of several
     /// architectures each further one takes the next port.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["unix", "stdio"])]
@@ -95,12 +99,13 @@ pub struct ServeArguments {
 }
 
 /// Runs `serve`; returns when standard input ends, or never.
-pub fn run(arguments: &ServeArguments) -> Result<(), String> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
     if arguments.stdio {
         let endpoint = only(endpoints)?;
         print_notes(&endpoint);
-        return serve_stdio(Arc::new(endpoint)).map_err(|error| format!("stdio: {error}"));
+        serve_stdio(Arc::new(endpoint))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut listeners = Vec::new();
     let several = endpoints.len() > 1;
@@ -115,10 +120,13 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
             (None, Some(address)) => address.to_string(),
             (None, None) => "127.0.0.1".to_owned(),
         };
-        listeners.push(listener.map_err(|error| format!("cannot listen on {wanted}: {error}"))?);
+        listeners.push(
+            listener
+                .map_err(|error| Failure::Serve(format!("cannot listen on {wanted}: {error}")))?,
+        );
     }
     for (endpoint, listener) in endpoints.iter().zip(&listeners) {
-        let address = listener.address().map_err(|error| error.to_string())?;
+        let address = listener.address()?;
         eprintln!(
             "{}: {} (gdb-multiarch -ex {})",
             endpoint.architecture().name(),
@@ -127,7 +135,7 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
         );
     }
     endpoints.iter().for_each(print_notes);
-    remove_sockets_at_the_end(&listeners).map_err(|error| format!("signals: {error}"))?;
+    remove_sockets_at_the_end(&listeners)?;
     let threads: Vec<_> = endpoints
         .into_iter()
         .zip(listeners)
@@ -136,15 +144,17 @@ pub fn run(arguments: &ServeArguments) -> Result<(), String> {
     for thread in threads {
         match thread.join() {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(format!("cannot accept clients: {error}")),
-            Err(_) => return Err("a listener ended unexpectedly".to_owned()),
+            Ok(Err(error)) => {
+                return Err(Failure::Serve(format!("cannot accept clients: {error}")));
+            }
+            Err(_) => return Err(Failure::Serve("a listener ended unexpectedly".to_owned())),
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The one endpoint; otherwise an error that lists the choices.
-pub fn only(mut endpoints: Vec<Endpoint>) -> Result<Endpoint, String> {
+pub fn only(mut endpoints: Vec<Endpoint>) -> Result<Endpoint, Failure> {
     if endpoints.len() == 1
         && let Some(endpoint) = endpoints.pop()
     {
@@ -159,16 +169,16 @@ pub fn only(mut endpoints: Vec<Endpoint>) -> Result<Endpoint, String> {
             text.push_str(&format!(" --core {}", shell_quote(&core.name)));
         }
     }
-    Err(text)
+    Err(Failure::Usage(text))
 }
 
-fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, String> {
+fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, Failure> {
     let mut address = listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
     if address.port() != 0 {
         let port = u16::try_from(index)
             .ok()
             .and_then(|index| address.port().checked_add(index))
-            .ok_or_else(|| format!("no port is left behind {address}"))?;
+            .ok_or_else(|| Failure::Usage(format!("no port is left behind {address}")))?;
         address.set_port(port);
     }
     Ok(address)

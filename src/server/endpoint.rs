@@ -105,9 +105,9 @@ impl Core {
             "" => self.detected.architecture.name(),
             kind => kind,
         };
-        match self.space.space {
-            Space::Any => kind.to_owned(),
-            _ => format!("{kind} {}", self.space.name),
+        match self.space.name {
+            Some(space) => format!("{kind} {space}"),
+            None => kind.to_owned(),
         }
     }
 
@@ -248,11 +248,9 @@ impl Endpoint {
             if let Some(cluster) = &core.cluster {
                 let _ = writeln!(text, "  cluster {cluster}");
             }
-            let _ = writeln!(
-                text,
-                "  address space {}: {}",
-                core.space.name, core.space.reason
-            );
+            if let Some(space) = core.space.name {
+                let _ = writeln!(text, "  address space {space}: {}", core.space.reason);
+            }
             for dump in &core.dumps {
                 let _ = writeln!(text, "  {dump}");
             }

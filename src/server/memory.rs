@@ -104,10 +104,10 @@ impl Endpoint {
     /// Where memory is read, in words.
     pub(super) fn describe_look(&self, core: &Core, look: Look) -> String {
         match look {
-            Look::Current if core.space.space == Space::Any => {
-                format!("in the one address space of {}", core.name)
-            }
-            Look::Current => format!("in {}, the current space of {}", core.space.name, core.name),
+            Look::Current => match core.space.name {
+                Some(space) => format!("in {space}, the current space of {}", core.name),
+                None => format!("in the one address space of {}", core.name),
+            },
             Look::Space(space) => format!("in {space}"),
             Look::Device(index) => match self.devices.get(index) {
                 Some(device) => format!("in the memory device {}", device.name),
