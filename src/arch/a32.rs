@@ -81,10 +81,11 @@ fn data_processing_register(word: u32) -> Instruction {
     match opcode {
         // F4.1.2.3 "Miscellaneous"; halfword multiplies have bit 7 set
         0x10 | 0x12 | 0x14 | 0x16 => match (opcode, (word >> 4) & 0xf) {
+            // BX, BXJ, BLX (register), ERET
             (0x12, 1) => indirect.returns_if(word & 0xf == 14),
             (0x12, 2) => indirect,
             (0x12, 3) => indirect.link_if(true),
-            (0x16, 6) => indirect.exception_return_if(true),
+            (0x16, 6) if word & 0x000f_ffff == 0x6e => indirect.exception_return_if(true),
             _ => Instruction::other(4),
         },
         // TST, TEQ, CMP, CMN

@@ -121,3 +121,109 @@ pub fn decode(isa: Isa, address: Address, word: u32) -> Option<Instruction> {
         Isa::ThumbEe | Isa::Jazelle => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    fn describe(instruction: &Instruction) -> String {
+        let mut text = match instruction.kind {
+            Kind::Other => "other".into(),
+            Kind::Branch { target, isa } => format!("branch {target} {}", isa.name()),
+            Kind::Indirect => "indirect".into(),
+            Kind::Isb => "isb".into(),
+            Kind::Barrier => "barrier".into(),
+            Kind::Wait => "wait".to_string(),
+            Kind::Transaction => "transaction".into(),
+        };
+        for (flag, name) in [
+            (instruction.link, " link"),
+            (
+                instruction.returns && !instruction.exception_return,
+                " return",
+            ),
+            (instruction.exception_return, " exception-return"),
+            (instruction.conditional, " conditional"),
+        ] {
+            if flag {
+                text += name;
+            }
+        }
+        if instruction.it_block > 0 {
+            write!(text, " it {}", instruction.it_block).unwrap();
+        }
+        text
+    }
+
+    /// Decodes each line of a file in testdata/branches; returns how many agree.
+    fn check(isa: Isa, name: &str) -> usize {
+        let path = format!("{}/testdata/branches/{name}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut count = 0;
+        for line in text.lines() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let columns: Vec<_> = line.split('|').map(str::trim).collect();
+            let [address, encoding, _, expected] = columns[..] else {
+                panic!("{name}: {line}");
+            };
+            let address = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
+            let (word, bytes) = match encoding.split_once(' ') {
+                Some((first, second)) => (second.to_string() + first, 4),
+                None => (encoding.to_string(), encoding.len() / 2),
+            };
+            let word = u32::from_str_radix(&word, 16).unwrap();
+            let instruction = decode(isa, Address(address), word).unwrap();
+            assert_eq!(usize::from(instruction.bytes), bytes, "{line}");
+            assert_eq!(describe(&instruction), expected, "{line}");
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn a64_instructions() {
+        assert!(check(Isa::A64, "a64.txt") > 70);
+    }
+
+    #[test]
+    fn a32_instructions() {
+        assert!(check(Isa::A32, "a32.txt") > 70);
+    }
+
+    #[test]
+    fn t32_instructions() {
+        assert!(check(Isa::T32, "t32.txt") > 90);
+    }
+
+    #[test]
+    fn sets_that_are_not_followed() {
+        assert_eq!(decode(Isa::Jazelle, Address(0), 0), None);
+        assert_eq!(decode(Isa::ThumbEe, Address(0), 0), None);
+    }
+
+    #[test]
+    fn targets_stay_in_32_bits() {
+        // b .-8 at 0
+        let branch = decode(Isa::A32, Address(0), 0xeaff_fffc).unwrap();
+        let target = Address(0xffff_fff8);
+        assert_eq!(
+            branch.kind,
+            Kind::Branch {
+                target,
+                isa: Isa::A32
+            }
+        );
+        // b .-8 at 0 (T32)
+        let branch = decode(Isa::T32, Address(0), 0xe7fa).unwrap();
+        assert_eq!(
+            branch.kind,
+            Kind::Branch {
+                target,
+                isa: Isa::T32
+            }
+        );
+    }
+}

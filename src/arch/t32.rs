@@ -74,8 +74,8 @@ fn wide(address: Address, first: u32, second: u32) -> Instruction {
     match first >> 4 {
         // RFEDB, RFEIA
         0xe81 | 0xe83 | 0xe99 | 0xe9b => indirect.exception_return_if(true),
-        // LDM, LDMDB; POP is LDM SP!
-        0xe89 | 0xe8b | 0xe91 | 0xe93 if second & 0x8000 != 0 => {
+        // LDM, LDMDB; POP is LDM SP!; LDM of the PC is CLRM (Armv8.1-M)
+        0xe89 | 0xe8b | 0xe91 | 0xe93 if second & 0x8000 != 0 && first != 0xe89f => {
             indirect.returns_if(first == 0xe8bd)
         }
         // TBB, TBH
@@ -129,11 +129,11 @@ fn branch_or_control(address: Address, first: u32, second: u32) -> Instruction {
 /// F3.1.3: hints, barriers, BXJ, exception return.
 fn control(first: u32, second: u32) -> Instruction {
     let kind = match first >> 4 {
-        0xf3a if second & 0x2700 == 0 => match second & 0xff {
+        0xf3a if first == 0xf3af && second & 0xff00 == 0x8000 => match second & 0xff {
             2 | 3 => Kind::Wait,
             _ => Kind::Other,
         },
-        0xf3b if second & 0x2000 == 0 => match second >> 4 & 0xf {
+        0xf3b if first == 0xf3bf && second & 0xff00 == 0x8f00 => match second >> 4 & 0xf {
             4 | 5 => Kind::Barrier,
             6 => Kind::Isb,
             _ => Kind::Other,
