@@ -142,6 +142,9 @@ impl<C: CodeImage> Flow<C> {
             Element::CancelInstruction | Element::Mark(Mark::ExceptionReturn)
         ) {
             self.release(sink);
+            if self.blocks.len() >= self.config.most_blocks {
+                self.forget(sink);
+            }
         }
         if !matches!(element, Element::Mark(_) | Element::Address { .. }) {
             self.q = None;
@@ -173,6 +176,7 @@ impl<C: CodeImage> Flow<C> {
             }
             Element::SourceAddress { address, isa } => self.source(at, address, isa, sink),
             Element::Q { instructions } => {
+                self.settle(at, sink);
                 self.q = Some(PendingQ {
                     at,
                     from: self.current,
@@ -185,12 +189,10 @@ impl<C: CodeImage> Flow<C> {
             Element::CancelInstruction => {
                 if let Some(held) = self.held.take() {
                     self.current = held.block;
+                    self.linking = None;
                 }
             }
             Element::Mark(mark) => self.mark(at, &mark, sink),
-        }
-        if self.blocks.len() >= self.config.most_blocks {
-            self.forget(sink);
         }
     }
 
@@ -207,7 +209,10 @@ impl<C: CodeImage> Flow<C> {
         let mut run = 0;
         loop {
             match current {
-                NOWHERE => return NOWHERE,
+                NOWHERE => {
+                    self.q = None;
+                    return NOWHERE;
+                }
                 AWAIT => {
                     current = self.pop(at, sink);
                     continue;
@@ -455,7 +460,8 @@ impl<C: CodeImage> Flow<C> {
         let next = walk.here();
         self.current = if inclusive {
             let last = self.find(cold.space, cold.isa, end);
-            if self.blocks.cold[last as usize].end == next {
+            let block = self.blocks.cold[last as usize];
+            if block.end == next && block.stop == End::Waypoint {
                 self.leave(at, last, true, sink)
             } else {
                 self.find(cold.space, cold.isa, next)
@@ -588,7 +594,6 @@ impl<C: CodeImage> Flow<C> {
     #[cold]
     #[inline(never)]
     fn forget(&mut self, sink: &mut impl FlowSink) {
-        self.release(sink);
         sink.forget(&self.blocks);
         let old = std::mem::replace(&mut self.blocks, Blocks::new());
         let again = |flow: &mut Self, block: u32| {

@@ -48,6 +48,8 @@ mod walk;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;
 
 pub use blocks::{BlockId, Blocks};
 pub use code::{CodeImage, ContextKey, Pieces, View};

@@ -1,0 +1,610 @@
+//! The slow, obvious flow that the fast one must equal: it decodes each instruction each time,
+//! and keeps addresses where the other keeps blocks.
+
+use super::tests::{Log, Out};
+use super::*;
+use crate::arch::branch::{Instruction, Kind, decode};
+use crate::element::{Atoms, Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
+use proptest::prelude::*;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Place {
+    address: u64,
+    isa: Isa,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Where {
+    Nowhere,
+    Await,
+    At(Place),
+}
+
+struct Twin<'a> {
+    config: FlowConfig,
+    code: &'a Levels,
+    view: View,
+    here: Where,
+    stack: Vec<Place>,
+    linking: Option<Place>,
+    /// The last instruction of instruction atoms, with its mark.
+    held: Vec<(BufferOffset, Out)>,
+    held_from: Option<Place>,
+    /// With the view in which it ran.
+    q: Option<(BufferOffset, Where, Option<u32>, View)>,
+    out: Vec<(BufferOffset, Out)>,
+}
+
+struct Walked {
+    range: Range,
+    last: Option<Instruction>,
+    stop: Option<Gap>,
+}
+
+impl Twin<'_> {
+    fn byte(&self, address: u64) -> Option<u8> {
+        self.code
+            .slice(self.view, Address(address))
+            .first()
+            .copied()
+    }
+
+    fn next(&self, place: Place) -> Result<Instruction, Gap> {
+        let address = Address(place.address);
+        let mut word = 0;
+        let mut count = 0;
+        while let Some(byte) = self.byte(place.address + count)
+            && count < 4
+        {
+            word |= u32::from(byte) << (8 * count);
+            count += 1;
+        }
+        let isa = place.isa;
+        let instruction = decode(isa, address, word).ok_or(Gap::NotFollowed { address, isa })?;
+        if count < u64::from(instruction.bytes) {
+            return Err(Gap::MemoryMissing(address));
+        }
+        Ok(instruction)
+    }
+
+    fn waypoint(&self, kind: Kind) -> bool {
+        let waypoints = self.config.waypoints;
+        match kind {
+            Kind::Other => false,
+            Kind::Branch { .. } | Kind::Indirect | Kind::Isb => true,
+            Kind::Barrier => waypoints.barriers,
+            Kind::Wait => waypoints.waits,
+            Kind::Transaction => waypoints.transactions,
+        }
+    }
+
+    /// Walks until `done` says so of an instruction, its address, and the count with it.
+    fn walk(
+        &self,
+        from: Place,
+        taken: bool,
+        mut done: impl FnMut(&Instruction, u64, u32) -> bool,
+    ) -> Walked {
+        let mut place = from;
+        let mut instructions = 0;
+        let mut conditional = 0;
+        let mut last = None;
+        let mut last_conditional = false;
+        let mut stop = None;
+        loop {
+            let instruction = match self.next(place) {
+                Ok(instruction) => instruction,
+                Err(gap) => {
+                    stop = Some(gap);
+                    break;
+                }
+            };
+            last_conditional = instruction.conditional || conditional > 0;
+            conditional = if conditional > 0 {
+                conditional - 1
+            } else {
+                instruction.it_block
+            };
+            let address = place.address;
+            place.address += u64::from(instruction.bytes);
+            instructions += 1;
+            last = Some(instruction);
+            if done(&instruction, address, instructions) {
+                break;
+            }
+        }
+        let kind = last.map_or(Kind::Other, |last| last.kind);
+        let range = Range {
+            start: Address(from.address),
+            end: Address(place.address),
+            isa: from.isa,
+            instructions,
+            last: Last {
+                kind: match kind {
+                    Kind::Branch { .. } => LastKind::Branch,
+                    Kind::Indirect => LastKind::Indirect,
+                    Kind::Isb => LastKind::Isb,
+                    Kind::Barrier if self.waypoint(kind) => LastKind::Barrier,
+                    Kind::Wait if self.waypoint(kind) => LastKind::Wfi,
+                    Kind::Transaction if self.waypoint(kind) => LastKind::Transaction,
+                    _ => LastKind::Other,
+                },
+                taken: taken && last.is_some(),
+                link: last.is_some_and(|last| last.link),
+                returns: last.is_some_and(|last| last.returns),
+                conditional: last_conditional,
+            },
+        };
+        Walked { range, last, stop }
+    }
+
+    fn emit(&mut self, at: BufferOffset, out: Out) {
+        self.release();
+        self.out.push((at, out));
+    }
+
+    fn release(&mut self) {
+        self.out.append(&mut self.held);
+        self.held_from = None;
+    }
+
+    fn settle(&mut self, at: BufferOffset) {
+        if self.here != Where::Await {
+            return;
+        }
+        if !self.config.return_stack {
+            self.here = Where::Nowhere;
+            return;
+        }
+        let popped = self.stack.pop();
+        self.stack.extend(self.linking.take());
+        self.here = match popped {
+            Some(place) => Where::At(place),
+            None => {
+                self.emit(at, Out::Gap(Gap::ReturnStackEmpty));
+                Where::Nowhere
+            }
+        };
+    }
+
+    fn push(&mut self, place: Place) {
+        if self.stack.len() == 16 {
+            self.stack.remove(0);
+        }
+        self.stack.push(place);
+    }
+
+    /// After an instruction that ends at `after`.
+    fn leave(&mut self, at: BufferOffset, last: &Instruction, after: Place, taken: bool) {
+        let link = last.link && self.config.return_stack;
+        self.here = match last.kind {
+            Kind::Branch { target, isa } if taken => {
+                if link {
+                    self.push(after);
+                }
+                Where::At(Place {
+                    address: target.0,
+                    isa,
+                })
+            }
+            Kind::Indirect if taken => {
+                if last.exception_return && self.config.exception_returns {
+                    // Not `emit`: what may be cancelled stays held, the mark is not.
+                    self.out.push((at, Out::Mark(Mark::ExceptionReturn)));
+                }
+                self.linking = link.then_some(after);
+                Where::Await
+            }
+            _ => Where::At(after),
+        };
+    }
+
+    fn atom(&mut self, at: BufferOffset, single: bool, taken: bool, cycles: Option<u32>) {
+        self.settle(at);
+        let Where::At(from) = self.here else {
+            return;
+        };
+        let waypoints = self.config.waypoints;
+        let walked = self.walk(from, taken, |instruction, _, _| {
+            single || waypoints.contain(instruction.kind)
+        });
+        let range = walked.range;
+        if let Some(gap) = walked.stop {
+            if range.instructions > 0 {
+                let last = Last {
+                    taken: true,
+                    ..range.last
+                };
+                self.emit(at, Out::Range(Range { last, ..range }, None));
+            }
+            self.emit(at, Out::Gap(gap));
+            self.here = Where::Nowhere;
+            return;
+        }
+        self.release();
+        if single {
+            self.held.push((at, Out::Range(range, cycles)));
+            self.held_from = Some(from);
+        } else {
+            self.out.push((at, Out::Range(range, cycles)));
+        }
+        let after = Place {
+            address: range.end.0,
+            isa: from.isa,
+        };
+        self.leave(at, &walked.last.unwrap(), after, taken);
+    }
+
+    fn run_to(&mut self, at: BufferOffset, end: u64, inclusive: bool) {
+        let Where::At(from) = self.here else {
+            return;
+        };
+        self.here = Where::Nowhere;
+        let mut beyond = from.address > end;
+        let mut reached = from.address == end && !inclusive;
+        let after = if beyond || reached {
+            from
+        } else {
+            let mut next = from.address;
+            let walked = self.walk(from, true, |instruction, address, _| {
+                next = address + u64::from(instruction.bytes);
+                reached = if inclusive {
+                    address == end
+                } else {
+                    next == end
+                };
+                beyond = next > end && !reached;
+                reached || beyond
+            });
+            if reached || walked.stop.is_some() && walked.range.instructions > 0 {
+                self.emit(at, Out::Range(walked.range, None));
+            }
+            if let Some(gap) = walked.stop {
+                return self.emit(at, Out::Gap(gap));
+            }
+            let after = Place {
+                address: walked.range.end.0,
+                isa: from.isa,
+            };
+            if let Some(last) = walked.last
+                && reached
+                && inclusive
+                && self.waypoint(last.kind)
+            {
+                return self.leave(at, &last, after, true);
+            }
+            after
+        };
+        if reached {
+            self.here = Where::At(after);
+        } else {
+            let from = Address(from.address);
+            let to = Address(end);
+            self.emit(at, Out::Gap(Gap::NotReached { from, to }));
+        }
+    }
+
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        let keeps = matches!(
+            element,
+            Element::CancelInstruction | Element::Mark(Mark::ExceptionReturn)
+        );
+        if !keeps {
+            self.release();
+        }
+        if !matches!(element, Element::Mark(_) | Element::Address { .. }) {
+            self.q = None;
+        }
+        match element {
+            Element::WaypointAtoms(atoms) => {
+                for index in 0..atoms.count {
+                    self.atom(at, false, atoms.bits >> index & 1 == 1, None);
+                }
+            }
+            Element::InstructionAtoms(atoms) => {
+                for index in 0..atoms.count {
+                    self.atom(at, true, atoms.bits >> index & 1 == 1, None);
+                }
+            }
+            Element::TimedAtom { taken, cycles } => self.atom(at, false, taken, Some(cycles)),
+            Element::TimedInstruction { passed, cycles } => {
+                self.atom(at, true, passed, Some(cycles));
+            }
+            Element::Address { address, isa } => {
+                self.finish_q(address.0, isa);
+                if self.here == Where::Await
+                    && let Some(place) = self.linking.take()
+                {
+                    self.push(place);
+                }
+                self.here = Where::At(Place {
+                    address: address.0,
+                    isa,
+                });
+            }
+            Element::RunTo { end, inclusive } => {
+                self.settle(at);
+                self.run_to(at, end.0, inclusive);
+            }
+            Element::SourceAddress { address, isa } => {
+                self.settle(at);
+                match self.here {
+                    Where::At(place) if place.address <= address.0 => {}
+                    _ => {
+                        self.here = Where::At(Place {
+                            address: address.0,
+                            isa,
+                        });
+                    }
+                }
+                self.run_to(at, address.0, true);
+            }
+            Element::Q { instructions } => {
+                self.settle(at);
+                self.q = Some((at, self.here, instructions, self.view));
+                self.here = Where::Nowhere;
+            }
+            Element::Exception(exception) => self.exception(at, exception, false),
+            Element::ExceptionHere(exception) => self.exception(at, exception, true),
+            Element::CancelInstruction => {
+                if let Some(place) = self.held_from.take() {
+                    self.held.clear();
+                    self.linking = None;
+                    self.here = Where::At(place);
+                }
+            }
+            Element::Mark(mark) => self.mark(at, mark),
+        }
+    }
+
+    fn exception(&mut self, at: BufferOffset, mut exception: Exception, here: bool) {
+        self.settle(at);
+        if let Where::At(place) = self.here {
+            match exception.return_address {
+                Some(end) if place.address < end.0 => self.run_to(at, end.0, false),
+                None if here => exception.return_address = Some(Address(place.address)),
+                _ => {}
+            }
+        }
+        self.here = Where::Nowhere;
+        self.emit(at, Out::Exception(exception));
+    }
+
+    fn finish_q(&mut self, end: u64, isa: Isa) {
+        let Some((at, Where::At(from), instructions, view)) = self.q.take() else {
+            return;
+        };
+        let count = instructions.unwrap_or(0);
+        let mut branched = false;
+        let mut walked = 0;
+        if count > 0 {
+            let now = std::mem::replace(&mut self.view, view);
+            let line = self.walk(from, true, |instruction, _, so_far| {
+                branched = matches!(instruction.kind, Kind::Branch { .. } | Kind::Indirect);
+                walked = so_far;
+                branched || so_far == count
+            });
+            self.view = now;
+            if walked == count && line.stop.is_none() && (branched || line.range.end.0 == end) {
+                return self.emit(at, Out::Range(line.range, None));
+            }
+        }
+        let range = QRange {
+            start: Address(from.address),
+            end: Address(end),
+            isa,
+            instructions,
+        };
+        self.emit(at, Out::Q(range));
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: Mark) {
+        match &mark {
+            Mark::Context(context) => {
+                self.view = self.code.view(&ContextKey::from(context));
+                if let Where::At(place) = &mut self.here
+                    && let Some(wide) = context.is_64bit
+                    && (place.isa == Isa::A64) != wide
+                    && (context.isa == Isa::A64) == wide
+                {
+                    place.isa = context.isa;
+                }
+            }
+            Mark::TraceOn(_) | Mark::NoSync(_) | Mark::End => {
+                self.here = Where::Nowhere;
+                self.stack.clear();
+                self.linking = None;
+                self.q = None;
+            }
+            Mark::ExceptionReturn if self.held.len() == 1 => {
+                return self.held.push((at, Out::Mark(mark)));
+            }
+            _ => {}
+        }
+        self.emit(at, Out::Mark(mark));
+    }
+}
+
+/// Two views, each of two pieces of memory that meet in the middle of an instruction.
+#[derive(Debug)]
+struct Levels([Pieces; 2]);
+
+impl CodeImage for Levels {
+    fn view(&self, context: &ContextKey) -> View {
+        View(u16::from(context.el.unwrap_or_default().0 & 1))
+    }
+    fn slice(&self, view: View, address: Address) -> &[u8] {
+        self.0[usize::from(view.0)].slice(view, address)
+    }
+}
+
+const BASE: u64 = 0x1000;
+const SIZE: usize = 128;
+
+/// An instruction that is likely to matter, at a place in the code.
+fn instruction(isa: Isa, choice: u8, argument: u32) -> Vec<u8> {
+    let near = |bits: u32| ((argument % 24).wrapping_sub(12)) & ((1 << bits) - 1);
+    let word = match (isa, choice % 16) {
+        (Isa::A64, 0..=3) => 0xd503_201f,
+        (Isa::A64, 4) => 0x1400_0000 | near(26),
+        (Isa::A64, 5 | 6) => 0x9400_0000 | near(26),
+        (Isa::A64, 7) => 0xb400_0000 | near(19) << 5,
+        (Isa::A64, 8 | 9) => 0xd65f_03c0,
+        (Isa::A64, 10) => 0xd63f_0020,
+        (Isa::A64, 11) => 0xd69f_03e0,
+        (Isa::A64, 12) => 0xd503_3fdf,
+        (Isa::A64, 13) => [0xd503_3f9f, 0xd503_207f, 0xd523_3061][argument as usize % 3],
+        (Isa::A32, 0..=3) => 0xe320_f000,
+        (Isa::A32, 4) => 0xea00_0000 | near(24),
+        (Isa::A32, 5 | 6) => 0xeb00_0000 | near(24),
+        (Isa::A32, 7) => 0x0a00_0000 | near(24),
+        (Isa::A32, 8) => 0xe12f_ff1e,
+        (Isa::A32, 9) => 0xe12f_ff33,
+        (Isa::A32, 10) => 0xfa00_0000 | near(24) | argument >> 7 << 24 & 1 << 24,
+        (Isa::A32, 11) => 0xe8bd_8010,
+        (Isa::A32, 12) => 0xf57f_f06f,
+        (Isa::A32, 13) => [0xf57f_f04f, 0xe320_f003][argument as usize % 2],
+        (Isa::T32, 0..=2) => return vec![0, 0xbf],
+        (Isa::T32, 3) => return (0xbf04 | argument as u16 & 0xff).to_le_bytes().to_vec(),
+        (Isa::T32, 4) => return (0xe000 | near(11) as u16).to_le_bytes().to_vec(),
+        (Isa::T32, 5) => return (0xd000 | near(8) as u16).to_le_bytes().to_vec(),
+        (Isa::T32, 6) => return vec![0x70, 0x47],
+        (Isa::T32, 7) => return vec![0x98, 0x47],
+        // BL and BLX backwards
+        (Isa::T32, 8..=10) => 0xf800_f7ff | near(11) << 16,
+        (Isa::T32, 11) => 0xe800_f7ff | (near(11) & !1) << 16,
+        (Isa::T32, 12) => 0x8f6f_f3bf,
+        _ => argument,
+    };
+    word.to_le_bytes().to_vec()
+}
+
+fn code(isa: Isa, parts: &[(u8, u32)]) -> Pieces {
+    let mut bytes: Vec<u8> = parts
+        .iter()
+        .flat_map(|(choice, argument)| instruction(isa, *choice, *argument))
+        .collect();
+    bytes.truncate(SIZE);
+    let second = bytes.split_off(bytes.len().min(47));
+    let mut pieces = Pieces::default();
+    pieces.add(Address(BASE + bytes.len() as u64), second);
+    pieces.add(Address(BASE), bytes);
+    pieces
+}
+
+/// Any element; those of a decoder that behaves are more likely.
+fn element(isa: Isa, choice: u8, argument: u32) -> Element {
+    let step = if isa == Isa::T32 { 2 } else { 4 };
+    let mut address = Address(BASE + u64::from(argument % 40) * step);
+    if argument >> 30 == 3 {
+        address.0 += 1;
+    }
+    let atoms = Atoms {
+        bits: argument & ((1 << (argument >> 27 & 15)) - 1),
+        count: (argument >> 27 & 15) as u8,
+    };
+    let taken = argument & 1 == 1;
+    let exception = Exception {
+        number: 1,
+        name: "IRQ",
+        return_address: (argument >> 29 > 0).then_some(address),
+    };
+    match choice % 32 {
+        0..=9 if atoms.count > 0 => Element::WaypointAtoms(atoms),
+        10 | 11 if atoms.count > 0 => Element::InstructionAtoms(atoms),
+        0..=4 | 10 => Element::TimedAtom {
+            taken,
+            cycles: argument,
+        },
+        11 => Element::TimedInstruction {
+            passed: taken,
+            cycles: argument,
+        },
+        5..=9 | 12..=18 => Element::Address { address, isa },
+        19 | 20 => Element::RunTo {
+            end: address,
+            inclusive: argument >> 29 & 1 == 1,
+        },
+        21 => Element::SourceAddress { address, isa },
+        22 => Element::Q {
+            instructions: (argument >> 29 > 0).then_some(argument >> 16 & 7),
+        },
+        23 | 24 => Element::Exception(exception),
+        25 => Element::ExceptionHere(Exception {
+            return_address: None,
+            ..exception
+        }),
+        26 => Element::CancelInstruction,
+        27 => Element::Mark(Mark::ExceptionReturn),
+        28 => match argument % 8 {
+            0 => Element::Mark(Mark::TraceOn(TraceOnReason::Overflow)),
+            1 => Element::Mark(Mark::NoSync(NoSyncReason::BadPacket)),
+            2 => Element::Address {
+                address,
+                isa: [Isa::Jazelle, Isa::ThumbEe, Isa::A32, Isa::T32, Isa::A64]
+                    [argument as usize % 5],
+            },
+            _ => Element::Mark(Mark::Timestamp(argument.into())),
+        },
+        _ => Element::Mark(Mark::Context(Context {
+            isa: if argument & 15 == 0 { Isa::A32 } else { isa },
+            el: Some(ExceptionLevel(argument as u8 >> 4 & 3)),
+            is_64bit: (argument >> 8 & 1 == 1).then_some(argument & 15 != 0 && isa == Isa::A64),
+            ..Context::default()
+        })),
+    }
+}
+
+fn parts(count: usize) -> impl Strategy<Value = Vec<(u8, u32)>> {
+    prop::collection::vec(any::<(u8, u32)>(), 1..count)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn the_fast_flow_equals_the_slow_one(
+        isa in prop::sample::select(vec![Isa::A64, Isa::A32, Isa::T32]),
+        user in parts(60),
+        kernel in parts(60),
+        elements in parts(200),
+        switches in any::<[bool; 5]>(),
+        small in any::<bool>(),
+    ) {
+        let code = Levels([code(isa, &user), code(isa, &kernel)]);
+        let config = FlowConfig {
+            waypoints: Waypoints {
+                barriers: switches[0],
+                waits: switches[1],
+                transactions: switches[2],
+            },
+            return_stack: switches[3],
+            exception_returns: switches[4],
+            most_blocks: if small { 6 } else { 1 << 20 },
+        };
+        let mut flow = Flow::new(config, &code);
+        let mut log = Log::default();
+        let mut twin = Twin {
+            config,
+            code: &code,
+            view: View(0),
+            here: Where::Nowhere,
+            stack: Vec::new(),
+            linking: None,
+            held: Vec::new(),
+            held_from: None,
+            q: None,
+            out: Vec::new(),
+        };
+        let end = Element::Mark(Mark::End);
+        let elements = elements.iter().map(|(choice, argument)| element(isa, *choice, *argument));
+        for (index, element) in elements.chain([end]).enumerate() {
+            let at = BufferOffset(index as u64);
+            flow.element(at, element, &mut log);
+            twin.element(at, element);
+        }
+        let same = log.0.iter().zip(&twin.out).take_while(|(fast, slow)| fast == slow).count();
+        prop_assert_eq!(log.0.get(same), twin.out.get(same), "after {} of {}", same, log.0.len());
+    }
+}
