@@ -304,7 +304,7 @@ impl Decoder {
         let header = bytes[0];
         match header {
             0x00 => match sync::zeros(bytes) {
-                Zeros::Sync(length) => Some((Packet::ASync { resumes: false }, length)),
+                Zeros::Sync(length) => Some((Packet::ASync, length)),
                 Zeros::Other(count) => self.bad_sequence(count),
                 Zeros::Cut => None,
             },
@@ -372,7 +372,7 @@ impl Decoder {
         match sync::search(bytes) {
             Unsynchronised::Sync(length) => {
                 self.synchronised = true;
-                Some((Packet::ASync { resumes: true }, length))
+                Some((Packet::ASync, length))
             }
             Unsynchronised::Skip(count) => Some((Packet::NotSync, count)),
             Unsynchronised::Cut => None,

@@ -57,7 +57,7 @@ impl Elements {
         }
     }
 
-    fn lost(&mut self) {
+    fn desynchronise(&mut self) {
         self.state = State::ASync;
         self.context = Self::unknown();
         self.announced = [None; 4];
@@ -226,20 +226,15 @@ impl Elements {
             Packet::ExceptionExit => self.returning = Some(at),
             Packet::Timestamp { value, .. } => out.mark(at, Mark::Timestamp(value)),
             Packet::Trigger => out.mark(at, Mark::Trigger),
-            Packet::ASync { resumes: false }
+            Packet::ASync
             | Packet::ExceptionEntry
             | Packet::DataSuppressed
             | Packet::StoreFailed
             | Packet::Ignore
             | Packet::Incomplete => {}
-            Packet::ASync { resumes: true } => {
-                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
-                self.lost();
-                self.state = State::ISync;
-            }
             Packet::NotSync | Packet::Reserved | Packet::BadSequence => {
                 out.mark(at, Mark::NoSync(NoSyncReason::BadPacket));
-                self.lost();
+                self.desynchronise();
             }
         }
     }
@@ -258,7 +253,7 @@ impl ElementDecoder for Elements {
             self.state = State::ASync;
         }
         match (self.state, *packet) {
-            (_, Packet::ASync { .. }) => self.state = State::ISync,
+            (_, Packet::ASync) => self.state = State::ISync,
             (State::ISync, Packet::ISync(ref sync)) => {
                 self.state = State::Decoding;
                 self.i_sync(at, sync, true, out);
@@ -275,6 +270,18 @@ impl ElementDecoder for Elements {
                 self.state = State::ASync;
             }
             _ => {}
+        }
+    }
+
+    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        match self.state {
+            State::Start | State::ASync => {}
+            State::ISync => self.state = State::ASync,
+            State::Decoding => {
+                self.settle(out);
+                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
+                self.desynchronise();
+            }
         }
     }
 

@@ -13,10 +13,7 @@ pub enum Packet {
     /// Bytes before the first A-sync, or after bytes that no encoder writes.
     NotSync,
     /// Alignment synchronisation (7.10.4).
-    ASync {
-        /// Packets begin here: the bytes before were not synchronised, or lost.
-        resumes: bool,
-    },
+    ASync,
     /// Instruction synchronisation (7.10.5).
     ISync(ISync),
     /// Atoms (7.3.1).
@@ -245,7 +242,7 @@ impl Describe for Packet {
     fn name(&self) -> &'static str {
         match self {
             Self::NotSync => "not_sync",
-            Self::ASync { .. } => "async",
+            Self::ASync => "async",
             Self::ISync(ISync {
                 cycles: Some(_), ..
             }) => "i_sync_with_cycle_count",
@@ -275,7 +272,7 @@ impl Describe for Packet {
     fn fields(&self, each: &mut dyn FnMut(&'static str, Field)) {
         match *self {
             Self::NotSync
-            | Self::ASync { .. }
+            | Self::ASync
             | Self::DataSuppressed
             | Self::StoreFailed
             | Self::ExceptionEntry

@@ -53,7 +53,7 @@ impl Elements {
         }
     }
 
-    fn lost(&mut self) {
+    fn desynchronise(&mut self) {
         self.state = State::ASync;
         self.restart = true;
     }
@@ -186,15 +186,10 @@ impl Elements {
                 }
             }
             Packet::ExceptionReturn => out.mark(at, Mark::ExceptionReturn),
-            Packet::ASync { resumes: false } | Packet::Ignore | Packet::Incomplete => {}
-            Packet::ASync { resumes: true } => {
-                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
-                self.lost();
-                self.state = State::ISync;
-            }
+            Packet::ASync | Packet::Ignore | Packet::Incomplete => {}
             Packet::NotSync | Packet::Reserved | Packet::BadSequence => {
                 out.mark(at, Mark::NoSync(NoSyncReason::BadPacket));
-                self.lost();
+                self.desynchronise();
             }
         }
     }
@@ -213,7 +208,7 @@ impl ElementDecoder for Elements {
             self.state = State::ASync;
         }
         match (self.state, packet) {
-            (_, Packet::ASync { .. }) => self.state = State::ISync,
+            (_, Packet::ASync) => self.state = State::ISync,
             (State::ISync, Packet::ISync(sync)) => {
                 self.state = State::Decoding;
                 self.i_sync(at, sync, out);
@@ -222,6 +217,17 @@ impl ElementDecoder for Elements {
                 self.state = State::ASync;
             }
             _ => {}
+        }
+    }
+
+    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        match self.state {
+            State::Start | State::ASync => {}
+            State::ISync => self.state = State::ASync,
+            State::Decoding => {
+                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
+                self.desynchronise();
+            }
         }
     }
 

@@ -12,10 +12,7 @@ pub enum Packet {
     /// Bytes before the first A-sync, or after bytes that no encoder writes.
     NotSync,
     /// Alignment synchronisation (4.5.1).
-    ASync {
-        /// Packets begin here: the bytes before were not synchronised, or lost.
-        resumes: bool,
-    },
+    ASync,
     /// Instruction synchronisation (4.5.2).
     ISync(ISync),
     /// Atoms (4.5.3).
@@ -131,7 +128,7 @@ impl Describe for Packet {
     fn name(&self) -> &'static str {
         match self {
             Self::NotSync => "not_sync",
-            Self::ASync { .. } => "async",
+            Self::ASync => "async",
             Self::ISync(_) => "i_sync",
             Self::Atoms(_) | Self::TimedAtom { .. } => "atom",
             Self::Branch(_) => "branch_address",
@@ -151,7 +148,7 @@ impl Describe for Packet {
     fn fields(&self, each: &mut dyn FnMut(&'static str, Field)) {
         match *self {
             Self::NotSync
-            | Self::ASync { .. }
+            | Self::ASync
             | Self::Trigger
             | Self::ExceptionReturn
             | Self::Ignore

@@ -165,7 +165,10 @@ fn lost_bytes_break_the_trace_even_before_an_a_sync() {
             elements.packet(BufferOffset(pass), &packet, &mut out);
             at += length;
         }
-        decoder.lost();
+        if pass == 0 {
+            decoder.lost();
+            elements.lost(BufferOffset(1), &mut out);
+        }
     }
     let second: Vec<_> = out
         .iter()
