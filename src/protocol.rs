@@ -49,6 +49,25 @@ pub trait ElementDecoder {
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
 }
 
+/// Takes the packets of one source, each with its place and its bytes.
+pub trait PacketSink<P> {
+    /// The next packet.
+    fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]);
+
+    /// Bytes were lost before the next packet.
+    fn lost(&mut self, at: BufferOffset);
+}
+
+/// A closure takes packets; losses pass it by.
+impl<P, F: FnMut(BufferOffset, &P, &[u8])> PacketSink<P> for F {
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
+        self(at, packet, bytes);
+    }
+
+    fn lost(&mut self, _: BufferOffset) {}
+}
+
 /// The value of a packet's field in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {

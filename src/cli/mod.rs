@@ -3,7 +3,9 @@
 //! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
 //! input is at fault, 2 wrong usage.
 
+mod decode;
 mod gdb;
+mod output;
 mod quote;
 mod serve;
 
@@ -27,6 +29,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Start GDB on a snapshot
     Gdb(gdb::Arguments),
+    /// Decode the trace of a snapshot
+    Decode(decode::Arguments),
 }
 
 /// The snapshot that a subcommand works on.
@@ -49,10 +53,6 @@ impl SnapshotArguments {
     }
 
     /// Opens it; notes go to standard error.
-    #[allow(
-        dead_code,
-        reason = "for subcommands that do not print the notes themselves"
-    )]
     pub fn open(&self) -> Result<Loaded, Failure> {
         let loaded = self.load()?;
         for note in &loaded.notes {
@@ -71,6 +71,9 @@ pub enum Failure {
     /// The snapshot cannot be served.
     #[error("{0}")]
     Serve(String),
+    /// The trace cannot be decoded.
+    #[error("{0}")]
+    Decode(String),
     /// The arguments do not fit the snapshot.
     #[error("{0}")]
     Usage(String),
@@ -85,6 +88,7 @@ pub fn run() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
+        Command::Decode(arguments) => decode::run(&arguments),
     };
     match done {
         Ok(status) => status,

@@ -1,6 +1,16 @@
 //! The decoding of a snapshot's trace: buffers → deformatter → packets → elements → flow.
 //!
-//! Joins the stages and owns the I/O between them; knows no protocol beyond its traits, and no
-//! output format: what comes out goes to a sink of the caller's.
+//! Joins the stages and owns the I/O between them. What comes out goes to sinks of the
+//! caller's: this module knows no form of listing.
 
-pub mod pipeline;
+mod buffer;
+mod core;
+mod image;
+mod setup;
+mod source;
+
+pub use buffer::{Buffers, Options, Sources};
+pub use core::{Core, Profile};
+pub use image::Image;
+pub use setup::{Setup, Visitor};
+pub use source::{Decoding, ElementStage, Flowing, Source, SourceSinks};

@@ -1,6 +1,6 @@
 //! The bytes of each trace source, and where in the buffer each of them stood.
 
-use crate::protocol::{Describe, PacketDecoder};
+use crate::protocol::{Describe, PacketDecoder, PacketSink};
 use crate::quantity::{BufferOffset, TraceId};
 
 use super::{ID_NULL, is_reserved};
@@ -86,14 +86,14 @@ impl Stream {
         self.segments.drain(..passed.saturating_sub(1));
     }
 
-    /// Splits the payload into packets and consumes it: `each` takes every packet with its
+    /// Splits the payload into packets and consumes it: `sink` takes every packet with its
     /// place and its bytes. What may still become a packet stays, unless this is the `last`
     /// payload or bytes are missing after it.
-    pub fn packets<D: PacketDecoder>(
+    pub fn decode<D: PacketDecoder>(
         &mut self,
         decoder: &mut D,
         last: bool,
-        mut each: impl FnMut(BufferOffset, &D::Packet, &[u8]),
+        sink: &mut impl PacketSink<D::Packet>,
     ) {
         let mut at = 0;
         let mut losses = 0;
@@ -116,7 +116,7 @@ impl Stream {
                 let length = length.min(rest.len());
                 let position = self.consumed + at as u64;
                 let place = locator.locate_packet(position, packet.shared_byte().is_some());
-                each(place, &packet, &rest[..length]);
+                sink.packet(place, &packet, &rest[..length]);
                 at += length;
             }
             if at < end && (loss.is_some() || last) {
@@ -124,17 +124,28 @@ impl Stream {
                 let packet = decoder.finish(rest);
                 let position = self.consumed + at as u64;
                 let place = locator.locate_packet(position, packet.shared_byte().is_some());
-                each(place, &packet, rest);
+                sink.packet(place, &packet, rest);
                 at = end;
             }
             if loss.is_none() {
                 break;
             }
             decoder.lost();
+            sink.lost(locator.locate_position(self.consumed + at as u64));
             losses += 1;
         }
         self.losses.clear();
         self.consume(at);
+    }
+
+    /// [`decode`](Self::decode) with a closure, which losses pass by.
+    pub fn packets<D: PacketDecoder>(
+        &mut self,
+        decoder: &mut D,
+        last: bool,
+        mut each: impl FnMut(BufferOffset, &D::Packet, &[u8]),
+    ) {
+        self.decode(decoder, last, &mut each);
     }
 
     pub(super) fn append(&mut self, offset: u64, bytes: &[u8]) {

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use armsnap::decode::pipeline::{PacketSink, Pipeline, Unformatted};
 use armsnap::element::{Element, Itm, Mark, Stm};
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
 use armsnap::protocol::{Describe, ElementDecoder, Field, PacketDecoder};
@@ -236,29 +235,26 @@ pub fn assert_parity(listed: &[Listed], shared: &Path, snapshot: &str, id: u8) {
 }
 
 /// Decodes unformatted bytes in pieces; bytes that are not synchronised make one packet.
-pub fn list_in_pieces<P: PacketDecoder>(bytes: &[u8], packets: P, piece: usize) -> Vec<Place> {
-    let mut pipeline = Pipeline::new(packets);
-    let mut places = Places::default();
-    for bytes in bytes.chunks(piece.max(1)) {
-        pipeline.feed(bytes, &mut Unformatted, &mut places);
+pub fn list_in_pieces<P: PacketDecoder>(bytes: &[u8], mut packets: P, piece: usize) -> Vec<Place> {
+    let mut demux = Demux::new();
+    let mut places: Vec<Place> = Vec::new();
+    let mut offset = 0;
+    for bytes_of_piece in bytes.chunks(piece.max(1)) {
+        demux.unformatted(TraceId(1), BufferOffset(offset), bytes_of_piece);
+        offset += bytes_of_piece.len() as u64;
+        let last = offset == bytes.len() as u64;
+        let stream = demux.stream_mut(TraceId(1));
+        stream.packets(&mut packets, last, |at, packet, bytes| {
+            match places.last_mut() {
+                Some(("not_sync", _, length)) if packet.name() == "not_sync" => {
+                    *length += bytes.len();
+                }
+                _ => places.push((packet.name(), at.0, bytes.len())),
+            }
+        });
     }
-    pipeline.end(&mut Unformatted, &mut places);
-    places.0
+    places
 }
 
 /// A packet's name, place and length.
 pub type Place = (&'static str, u64, usize);
-
-#[derive(Default)]
-struct Places(Vec<Place>);
-
-impl<D: PacketDecoder> PacketSink<D> for Places {
-    fn packet(&mut self, _: &D, at: BufferOffset, packet: &D::Packet, bytes: &[u8]) {
-        match self.0.last_mut() {
-            Some(("not_sync", _, length)) if packet.name() == "not_sync" => *length += bytes.len(),
-            _ => self.0.push((packet.name(), at.0, bytes.len())),
-        }
-    }
-
-    fn end(&mut self, _: BufferOffset) {}
-}

@@ -5,7 +5,9 @@
 //! Type, Cycle, Value. It is complete for a trace with branch broadcasting; of any other it
 //! shows the branches whose targets the trace carries.
 
-use super::Lines;
+use super::text_buffer::TextBuffer;
+use super::{Counts, Lines, Listed};
+use crate::decode::SourceSinks;
 use crate::element::{Element, ElementSink, Exception, Mark};
 use crate::quantity::{Address, BufferOffset};
 use std::collections::VecDeque;
@@ -48,6 +50,7 @@ pub struct Branches<L> {
     /// Whether the trace counts cycles, so that lines wait for their count.
     counting: bool,
     held: VecDeque<(BufferOffset, Line)>,
+    counts: Counts,
 }
 
 impl<L: Lines> Branches<L> {
@@ -58,15 +61,12 @@ impl<L: Lines> Branches<L> {
             cycle: counting.then_some(0),
             counting,
             held: VecDeque::with_capacity(HELD),
+            counts: Counts::default(),
         }
     }
 
-    /// The lines so far.
-    pub fn lines(&mut self) -> &mut L {
-        &mut self.lines
-    }
-
     fn line(&mut self, at: BufferOffset, line: Line) {
+        self.counts.elements += 1;
         if !self.counting {
             self.lines.branch_line(at, &line, self.cycle);
             return;
@@ -90,6 +90,26 @@ impl<L: Lines> Branches<L> {
     }
 }
 
+impl<L: Lines> Listed for Branches<L> {
+    fn text(&mut self) -> &mut TextBuffer {
+        self.lines.out()
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for Branches<L> {
+    fn end(&mut self, _: BufferOffset) {
+        self.release();
+    }
+
+    fn output(&mut self) -> &mut (dyn Listed + 'a) {
+        self
+    }
+}
+
 impl<L: Lines> ElementSink for Branches<L> {
     fn element(&mut self, at: BufferOffset, element: Element) {
         match element {
@@ -108,7 +128,6 @@ impl<L: Lines> ElementSink for Branches<L> {
                 | Mark::Timestamp(_)
                 | Mark::Marker(_)),
             ) => self.line(at, Line::Mark(mark)),
-            Element::Mark(Mark::End) => self.release(),
             Element::Mark(_)
             | Element::WaypointAtoms(_)
             | Element::InstructionAtoms(_)
@@ -127,12 +146,12 @@ mod tests {
     use crate::quantity::{Isa, TraceId};
 
     fn listed(counting: bool, elements: &[Element]) -> String {
-        let mut branches = Branches::new(TextLines::new(TraceId(1)), counting);
+        let mut branches = Branches::new(TextLines::new(TraceId(1), None), counting);
         for element in elements {
             branches.element(BufferOffset(0), *element);
         }
-        branches.mark(BufferOffset(0), Mark::End);
-        String::from_utf8(branches.lines().out().take()).unwrap()
+        SourceSinks::<dyn Listed>::end(&mut branches, BufferOffset(0));
+        String::from_utf8(branches.text().take()).unwrap()
     }
 
     fn to(address: u64) -> Element {

@@ -6,7 +6,8 @@
 use super::Lines;
 use super::branches::Line;
 use super::text_buffer::TextBuffer;
-use crate::element::{Context, Exception, Itm, Mark, Stm};
+use crate::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm};
+use crate::flow::{Gap, QRange, Range};
 use crate::protocol::{Describe, Field};
 use crate::quantity::{BufferOffset, TraceId};
 
@@ -262,6 +263,50 @@ impl Lines for JsonLines {
 
     fn exception(&mut self, at: BufferOffset, exception: &Exception) {
         self.begin_exception(at, exception);
+        self.end();
+    }
+
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.begin(at, "range");
+        self.hex("start", range.start.0);
+        self.hex("end", range.end.0);
+        self.word("isa", range.isa.name());
+        self.count("instructions", range.instructions.into());
+        self.out.text(r#","last":{"kind":""#);
+        self.out.text(range.last.kind.name());
+        self.out.byte(b'"');
+        self.flag("taken", range.last.taken);
+        self.flag("link", range.last.link);
+        self.flag("return", range.last.returns);
+        self.flag("conditional", range.last.conditional);
+        self.out.byte(b'}');
+        if let Some(cycles) = cycles {
+            self.count("cycles", cycles.into());
+        }
+        self.end();
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.begin(at, "q_range");
+        self.hex("start", range.start.0);
+        self.hex("end", range.end.0);
+        if let Some(instructions) = range.instructions {
+            self.count("instructions", instructions.into());
+        }
+        self.end();
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        match gap {
+            Gap::MemoryMissing(address) => {
+                self.begin(at, "memory_missing");
+                self.hex("address", address.0);
+            }
+            Gap::NotFollowed { .. } | Gap::ReturnStackEmpty | Gap::NotReached { .. } => {
+                self.begin(at, "no_sync");
+                self.word("reason", NoSyncReason::BadImage.name());
+            }
+        }
         self.end();
     }
 

@@ -4,14 +4,46 @@
 //! the protocols they come from.
 
 pub mod branches;
+pub mod elements;
 pub mod jsonl;
+pub mod nothing;
+pub mod packets;
 pub mod text;
 pub mod text_buffer;
 
 use crate::element::{Atoms, Exception, Mark};
+use crate::flow::{BlockId, Blocks, Gap, QRange, Range};
 use crate::protocol::Describe;
 use crate::quantity::BufferOffset;
 use text_buffer::TextBuffer;
+
+/// What a listing lays up between two pieces of trace.
+pub trait Listed {
+    /// The text so far; whoever writes it out clears it.
+    fn text(&mut self) -> &mut TextBuffer;
+
+    /// What was listed, in numbers.
+    fn counts(&self) -> Counts;
+}
+
+/// Numbers of what was listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ranges of executed instructions.
+    pub ranges: u64,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Elements, the ranges among them.
+    pub elements: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.ranges += other.ranges;
+        self.instructions += other.instructions;
+        self.elements += other.elements;
+    }
+}
 
 /// A form of listing: one call, one line.
 pub trait Lines {
@@ -23,6 +55,28 @@ pub trait Lines {
 
     /// An exception.
     fn exception(&mut self, at: BufferOffset, exception: &Exception);
+
+    /// Executed instructions, with the cycles that belong to them.
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>);
+
+    /// A whole block of executed instructions.
+    #[inline]
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        self.range(at, &blocks.range(id, taken), cycles);
+    }
+
+    /// Instructions executed on an unknown path.
+    fn q_range(&mut self, at: BufferOffset, range: &QRange);
+
+    /// Nothing can be followed from here on.
+    fn gap(&mut self, at: BufferOffset, gap: Gap);
 
     /// A line of the listing of branches.
     fn branch_line(&mut self, at: BufferOffset, line: &branches::Line, cycle: Option<u64>);

@@ -7,33 +7,39 @@ use super::Lines;
 use super::branches::Line;
 use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
+use crate::flow::{Gap, LastKind, QRange, Range};
 use crate::protocol::{Describe, Field};
 use crate::quantity::{BufferOffset, TraceId};
+use crate::report::symbols::Symbols;
 
 const ID: usize = 11;
 const KIND: usize = 15;
 const WHAT: usize = 34;
 /// Packets name their bytes before what they say.
 const BYTES: usize = 34;
+const ISA: usize = 74;
+const LAST: usize = 86;
+const FUNCTION: usize = 118;
 /// Columns of the listing of branches.
 const CYCLE: usize = 6;
 const VALUE: usize = 20;
 const FIELDS: usize = 66;
 
 /// Writes the lines of one source.
-#[derive(Clone, Debug)]
-pub struct TextLines {
+pub struct TextLines<'a> {
+    symbols: Option<&'a Symbols>,
     id: [u8; 2],
     start: usize,
     out: TextBuffer,
 }
 
-impl TextLines {
-    /// For the source of this trace ID.
-    pub fn new(id: TraceId) -> Self {
+impl<'a> TextLines<'a> {
+    /// For the source of this trace ID, with the functions of its core's program.
+    pub fn new(id: TraceId, symbols: Option<&'a Symbols>) -> Self {
         let digits = format!("{:02x}", id.0);
         let digits = digits.as_bytes();
         Self {
+            symbols,
             id: [digits[0], digits[1]],
             start: 0,
             out: TextBuffer::default(),
@@ -114,6 +120,33 @@ impl TextLines {
         self.named(", number ", exception.number.into());
         if let Some(address) = exception.return_address {
             self.hex(", returns to ", address.0);
+        }
+    }
+
+    fn last(&mut self, range: &Range) {
+        let last = &range.last;
+        if last.conditional {
+            self.out.text("conditional ");
+        }
+        self.out.text(match (last.kind, last.returns, last.link) {
+            (LastKind::Indirect | LastKind::Branch, true, _) => "return",
+            (LastKind::Branch, false, true) => "call",
+            (LastKind::Indirect, false, true) => "indirect call",
+            (kind, _, _) => kind.name(),
+        });
+        if matches!(last.kind, LastKind::Branch | LastKind::Indirect) && !last.taken {
+            self.out.text(" not taken");
+        }
+    }
+
+    /// The function that an address lies in, at the end of the line.
+    fn function(&mut self, address: u64) {
+        if let Some((name, offset)) = self.symbols.and_then(|s| s.function(address)) {
+            self.out.pad(self.start, FUNCTION);
+            self.out.text(name);
+            if offset > 0 {
+                self.hex("+", offset);
+            }
         }
     }
 
@@ -206,7 +239,7 @@ impl TextLines {
     }
 }
 
-impl Lines for TextLines {
+impl Lines for TextLines<'_> {
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]) {
         self.begin(at, packet.name());
         self.out.pad(self.start, BYTES);
@@ -245,6 +278,65 @@ impl Lines for TextLines {
         self.end();
     }
 
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.begin(at, "range");
+        self.what();
+        self.out.hex(range.start.0);
+        self.hex("-", range.end.0);
+        self.out.pad(self.start, ISA);
+        self.out.text(range.isa.name());
+        self.named(" ", range.instructions.into());
+        self.out.pad(self.start, LAST);
+        self.last(range);
+        if let Some(cycles) = cycles {
+            self.named(", cycles ", cycles.into());
+        }
+        self.function(range.start.0);
+        self.end();
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.begin(at, "q_range");
+        self.what();
+        self.out.hex(range.start.0);
+        self.hex("..", range.end.0);
+        if let Some(instructions) = range.instructions {
+            self.out.pad(self.start, ISA);
+            self.out.text(range.isa.name());
+            self.named(" ", instructions.into());
+        }
+        self.end();
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        match gap {
+            Gap::MemoryMissing(address) => {
+                self.begin(at, "memory_missing");
+                self.what();
+                self.out.hex(address.0);
+            }
+            Gap::NotFollowed { address, isa } => {
+                self.begin(at, "no_sync");
+                self.what();
+                self.out.text(isa.name());
+                self.hex(" is not followed, at ", address.0);
+            }
+            Gap::ReturnStackEmpty => {
+                self.begin(at, "no_sync");
+                self.what();
+                self.out
+                    .text("bad_image: a return to an address that was never stacked");
+            }
+            Gap::NotReached { from, to } => {
+                self.begin(at, "no_sync");
+                self.what();
+                self.hex("bad_image: no straight line from ", from.0);
+                self.hex(" to ", to.0);
+            }
+        }
+        self.end();
+    }
+
     fn branch_line(&mut self, _: BufferOffset, line: &Line, cycle: Option<u64>) {
         self.start = self.out.len();
         self.out.text(line.short_name());
@@ -275,7 +367,7 @@ mod tests {
 
     #[test]
     fn lines_are_aligned() {
-        let mut lines = TextLines::new(TraceId(0x10));
+        let mut lines = TextLines::new(TraceId(0x10), None);
         lines.mark(BufferOffset(858), &Mark::NoSync(NoSyncReason::Start));
         lines.mark(
             BufferOffset(1_234_567_890),

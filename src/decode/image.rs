@@ -1,0 +1,25 @@
+//! A core's memory as the code image that the flow follows.
+
+use crate::flow::{CodeImage, ContextKey, View};
+use crate::quantity::{Address, Security};
+use crate::snapshot::memory::{CoreMemory, Space};
+
+/// The memory of a core; without one every address is missing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Image<'a>(pub Option<&'a CoreMemory>);
+
+impl CodeImage for Image<'_> {
+    fn view(&self, context: &ContextKey) -> View {
+        let space = match (context.el, context.security) {
+            (None, None) => Space::Any,
+            (el, security) => Space::of(el, security.unwrap_or(Security::NonSecure)),
+        };
+        let index = Space::ALL.iter().position(|&s| s == space).unwrap_or(0);
+        View(index as u16)
+    }
+
+    fn slice(&self, view: View, address: Address) -> &[u8] {
+        let space = Space::ALL[usize::from(view.0) % Space::ALL.len()];
+        self.0.map_or(&[], |memory| memory.slice(address, space))
+    }
+}

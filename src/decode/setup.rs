@@ -1,0 +1,189 @@
+//! From a trace source of a snapshot to its decoders.
+
+use super::core::Core;
+use crate::flow::{FlowConfig, Waypoints};
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::quantity::TraceId;
+use crate::snapshot::Loaded;
+use crate::snapshot::model::Device;
+use crate::snapshot::topology::{Protocol, TraceSource};
+use crate::{etmv3, etmv4, itm, ptm, stm};
+
+/// How a trace source was set up.
+#[derive(Clone, Debug)]
+pub enum Setup {
+    /// ETMv3.
+    Etmv3(etmv3::Config),
+    /// PTM.
+    Ptm(ptm::Config),
+    /// ETMv4 and ETE.
+    Etmv4(Box<etmv4::Config>),
+    /// ITM.
+    Itm(itm::Config),
+    /// STM.
+    Stm(stm::Config),
+}
+
+/// Does something with the decoders of a source, whatever their types.
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+
+    /// Takes the decoders; `flow` where the source follows a core.
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static;
+}
+
+/// The registers that ETMv3 and PTM need: names, ID, and the value if it is not given.
+struct Needed<'a> {
+    device: &'a Device,
+    notes: &'a mut Vec<String>,
+}
+
+impl Needed<'_> {
+    fn get(&mut self, names: &[&str], id: u64, assumed: u32) -> u32 {
+        match self.device.component_register(names, id) {
+            // Registers of CoreSight components have 32 bits.
+            Some(register) => register.value.as_u64().unwrap_or(0) as u32,
+            None => {
+                self.notes.push(format!(
+                    "{}: {}: register {} is missing: {assumed:#x} is assumed",
+                    self.device.place, self.device.name, names[0]
+                ));
+                assumed
+            }
+        }
+    }
+
+    fn macrocell(&mut self, etmidr: u32) -> etmv3::registers::Registers {
+        etmv3::registers::Registers {
+            etmcr: self.get(&["ETMCR"], 0x000, 0),
+            etmccer: self.get(&["ETMCCER"], 0x07a, 0),
+            etmidr: self.get(&["ETMIDR"], 0x079, etmidr),
+            etmtraceidr: self.get(&["ETMTRACEIDR"], 0x080, 0),
+        }
+    }
+}
+
+impl Setup {
+    /// The setup of `source`, or why it has none. What is assumed goes to `notes`.
+    pub fn of(
+        loaded: &Loaded,
+        source: &TraceSource,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, String> {
+        let devices = &loaded.snapshot.devices;
+        let device = &devices[source.device];
+        let core = source
+            .core
+            .map_or_else(Core::default, |core| Core::of(&devices[core]));
+        let mut needed = Needed { device, notes };
+        Ok(match source.protocol {
+            Protocol::Etmv3 => {
+                let registers = needed.macrocell(etmv3::Config::DEFAULT_ETMIDR);
+                Self::Etmv3(etmv3::Config::new(registers, core.into()))
+            }
+            Protocol::Ptm => Self::Ptm(ptm::Config::new(
+                needed.macrocell(ptm::Config::DEFAULT_ETMIDR),
+            )),
+            Protocol::Etmv4 | Protocol::Ete => {
+                let protocol = if source.protocol == Protocol::Ete {
+                    etmv4::Protocol::Ete
+                } else {
+                    etmv4::Protocol::Etmv4
+                };
+                let registers = etmv4::Registers::read(|name| {
+                    let register = device.register(name)?;
+                    register.value.as_u64()
+                });
+                for (name, assumed) in registers.assumed(protocol) {
+                    needed.notes.push(format!(
+                        "{}: {}: register {name} is missing: {assumed:#x} is assumed",
+                        device.place, device.name
+                    ));
+                }
+                Self::Etmv4(Box::new(etmv4::Config::new(
+                    &registers,
+                    protocol,
+                    core.into(),
+                )))
+            }
+            Protocol::Itm => Self::Itm(itm::Config::new(needed.get(
+                &["ITMTCR", "CONTROL_REGISTER", "ITM_CTRL", "ITM_TCR"],
+                0x3a0,
+                0,
+            ))),
+            Protocol::Stm => Self::Stm(stm::Config::new(needed.get(&["STMTCSR"], 0x3a0, 0))),
+            Protocol::Unknown => {
+                return Err(format!(
+                    "{}: {}: trace of type {:?} cannot be decoded",
+                    device.place, device.name, device.kind
+                ));
+            }
+        })
+    }
+
+    /// The trace ID that the registers tell.
+    pub fn trace_id(&self) -> TraceId {
+        match self {
+            Self::Etmv3(config) => config.trace_id,
+            Self::Ptm(config) => config.trace_id,
+            Self::Etmv4(config) => TraceId(config.trace_id),
+            Self::Itm(config) => config.trace_id(),
+            Self::Stm(config) => config.trace_id(),
+        }
+    }
+
+    /// Whether the trace unit was set to count cycles.
+    pub fn counts_cycles(&self) -> bool {
+        match self {
+            Self::Etmv3(config) => config.cycle_accurate,
+            Self::Ptm(config) => config.cycle_accurate,
+            Self::Etmv4(config) => config.cycle_counting,
+            Self::Itm(_) | Self::Stm(_) => false,
+        }
+    }
+
+    /// Makes the decoders and hands them to `visitor`.
+    pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
+        match self {
+            Self::Etmv3(config) => visitor.visit(
+                etmv3::Decoder::new(*config),
+                etmv3::Elements::new(*config),
+                Some(FlowConfig::default()),
+            ),
+            Self::Ptm(config) => visitor.visit(
+                ptm::Decoder::new(*config),
+                ptm::Elements::new(),
+                Some(FlowConfig {
+                    waypoints: Waypoints {
+                        barriers: config.barriers_are_waypoints,
+                        ..Waypoints::default()
+                    },
+                    return_stack: config.return_stack,
+                    ..FlowConfig::default()
+                }),
+            ),
+            Self::Etmv4(config) => visitor.visit(
+                etmv4::Decoder::new(config),
+                etmv4::Elements::new(config),
+                Some(FlowConfig {
+                    waypoints: Waypoints {
+                        waits: config.wfx_waypoints,
+                        transactions: config.transactions_are_p0,
+                        ..Waypoints::default()
+                    },
+                    return_stack: config.return_stack,
+                    exception_returns: config.is_ete(),
+                    ..FlowConfig::default()
+                }),
+            ),
+            Self::Itm(config) => {
+                visitor.visit(itm::Packets::new(), itm::Elements::new(*config), None)
+            }
+            Self::Stm(_) => visitor.visit(stm::Packets::new(), stm::Elements::new(), None),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One trace source: bytes → packets → sink, whatever its protocol.
+//!
+//! The protocol is chosen once, when the source is made; what runs per packet is compiled for
+//! it. [`Decoding`] is the only dynamic call, one for each piece of the buffer.
+
+use crate::element::{Element, ElementSink};
+use crate::flow::{CodeImage, Flow, FlowDriver, FlowSink};
+use crate::formatter::Stream;
+use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
+use crate::quantity::BufferOffset;
+
+/// A source that is being decoded; `O` is what its sink lays up between two pieces.
+pub trait Decoding<O: ?Sized> {
+    /// Decodes what is new in the source's stream; with `last` no more comes.
+    fn piece(&mut self, stream: &mut Stream, last: bool);
+
+    /// The buffer ends at `at`.
+    fn end(&mut self, at: BufferOffset);
+
+    /// How many packets were decoded.
+    fn packets(&self) -> u64;
+
+    /// What the sink has laid up.
+    fn output(&mut self) -> &mut O;
+}
+
+/// A sink at the end of a source's line.
+pub trait SourceSinks<O: ?Sized> {
+    /// The source ends at `at`.
+    fn end(&mut self, at: BufferOffset);
+
+    /// What the sink has laid up.
+    fn output(&mut self) -> &mut O;
+}
+
+/// A decoder and the sink of its packets.
+pub struct Source<D, S> {
+    decoder: D,
+    stage: Counted<S>,
+}
+
+/// Counts packets on their way.
+struct Counted<S> {
+    sink: S,
+    packets: u64,
+}
+
+impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
+        self.packets += 1;
+        self.sink.packet(at, packet, bytes);
+    }
+
+    fn lost(&mut self, at: BufferOffset) {
+        self.sink.lost(at);
+    }
+}
+
+impl<D, S> Source<D, S> {
+    /// A source at the begin of its trace.
+    pub fn new(decoder: D, sink: S) -> Self {
+        Self {
+            decoder,
+            stage: Counted { sink, packets: 0 },
+        }
+    }
+}
+
+impl<O: ?Sized, D, S> Decoding<O> for Source<D, S>
+where
+    D: PacketDecoder,
+    S: PacketSink<D::Packet> + SourceSinks<O>,
+{
+    fn piece(&mut self, stream: &mut Stream, last: bool) {
+        stream.decode(&mut self.decoder, last, &mut self.stage);
+    }
+
+    fn end(&mut self, at: BufferOffset) {
+        self.stage.sink.end(at);
+    }
+
+    fn packets(&self) -> u64 {
+        self.stage.packets
+    }
+
+    fn output(&mut self) -> &mut O {
+        self.stage.sink.output()
+    }
+}
+
+/// Packets → elements → sink.
+pub struct ElementStage<E, S> {
+    elements: E,
+    sink: S,
+}
+
+impl<E, S> ElementStage<E, S> {
+    /// The stage of these decoders.
+    pub fn new(elements: E, sink: S) -> Self {
+        Self { elements, sink }
+    }
+}
+
+impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E, S> {
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
+        self.elements.packet(at, packet, &mut self.sink);
+    }
+
+    fn lost(&mut self, at: BufferOffset) {
+        self.elements.lost(at, &mut self.sink);
+    }
+}
+
+impl<O: ?Sized, E: ElementDecoder, S: ElementSink + SourceSinks<O>> SourceSinks<O>
+    for ElementStage<E, S>
+{
+    fn end(&mut self, at: BufferOffset) {
+        self.elements.end(at, &mut self.sink);
+        self.sink.end(at);
+    }
+
+    fn output(&mut self) -> &mut O {
+        self.sink.output()
+    }
+}
+
+/// Elements → flow → sink.
+pub struct Flowing<C, S>(FlowDriver<C, S>);
+
+impl<C: CodeImage, S: FlowSink> Flowing<C, S> {
+    /// A flow at its begin.
+    pub fn new(flow: Flow<C>, sink: S) -> Self {
+        Self(FlowDriver { flow, sink })
+    }
+}
+
+impl<C: CodeImage, S: FlowSink> ElementSink for Flowing<C, S> {
+    #[inline]
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        self.0.element(at, element);
+    }
+}
+
+impl<O: ?Sized, C: CodeImage, S: FlowSink + SourceSinks<O>> SourceSinks<O> for Flowing<C, S> {
+    fn end(&mut self, at: BufferOffset) {
+        self.0.sink.end(at);
+    }
+
+    fn output(&mut self) -> &mut O {
+        self.0.sink.output()
+    }
+}

@@ -1,0 +1,102 @@
+//! Elements as lines: what was executed, and everything beside it.
+
+use super::text_buffer::TextBuffer;
+use super::{Counts, Lines, Listed};
+use crate::decode::SourceSinks;
+use crate::element::{Element, ElementSink, Exception, Mark};
+use crate::flow::{BlockId, Blocks, FlowSink, Gap, QRange, Range};
+use crate::quantity::BufferOffset;
+
+/// Lists the elements of one source.
+#[derive(Clone, Debug)]
+pub struct ElementListing<L> {
+    lines: L,
+    counts: Counts,
+}
+
+impl<L: Lines> ElementListing<L> {
+    /// Lists to `lines`.
+    pub fn new(lines: L) -> Self {
+        Self {
+            lines,
+            counts: Counts::default(),
+        }
+    }
+
+    #[inline]
+    fn executed(&mut self, instructions: u32) {
+        self.counts.ranges += 1;
+        self.counts.elements += 1;
+        self.counts.instructions += u64::from(instructions);
+    }
+}
+
+impl<L: Lines> FlowSink for ElementListing<L> {
+    #[inline]
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        self.executed(blocks.instructions(id));
+        self.lines.block(at, blocks, id, taken, cycles);
+    }
+
+    fn partial(&mut self, at: BufferOffset, range: &Range) {
+        self.executed(range.instructions);
+        self.lines.range(at, range, None);
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.executed(range.instructions.unwrap_or(0));
+        self.lines.q_range(at, range);
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.counts.elements += 1;
+        self.lines.exception(at, exception);
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        self.counts.elements += 1;
+        self.lines.gap(at, gap);
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.counts.elements += 1;
+        self.lines.mark(at, mark);
+    }
+
+    fn forget(&mut self, _: &Blocks) {}
+}
+
+/// Sources that follow no core have marks only.
+impl<L: Lines> ElementSink for ElementListing<L> {
+    #[inline]
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        if let Element::Mark(mark) = element {
+            FlowSink::mark(self, at, &mark);
+        }
+    }
+}
+
+impl<L: Lines> Listed for ElementListing<L> {
+    fn text(&mut self) -> &mut TextBuffer {
+        self.lines.out()
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for ElementListing<L> {
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut (dyn Listed + 'a) {
+        self
+    }
+}

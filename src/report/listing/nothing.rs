@@ -1,0 +1,28 @@
+//! The listing that is not printed: only counted.
+
+use super::Lines;
+use super::branches::Line;
+use super::text_buffer::TextBuffer;
+use crate::element::{Exception, Mark};
+use crate::flow::{BlockId, Blocks, Gap, QRange, Range};
+use crate::protocol::Describe;
+use crate::quantity::BufferOffset;
+
+/// Writes nothing.
+#[derive(Clone, Debug, Default)]
+pub struct NoLines(TextBuffer);
+
+impl Lines for NoLines {
+    fn packet(&mut self, _: BufferOffset, _: &impl Describe, _: &[u8]) {}
+    fn mark(&mut self, _: BufferOffset, _: &Mark) {}
+    fn exception(&mut self, _: BufferOffset, _: &Exception) {}
+    fn range(&mut self, _: BufferOffset, _: &Range, _: Option<u32>) {}
+    fn block(&mut self, _: BufferOffset, _: &Blocks, _: BlockId, _: bool, _: Option<u32>) {}
+    fn q_range(&mut self, _: BufferOffset, _: &QRange) {}
+    fn gap(&mut self, _: BufferOffset, _: Gap) {}
+    fn branch_line(&mut self, _: BufferOffset, _: &Line, _: Option<u64>) {}
+
+    fn out(&mut self) -> &mut TextBuffer {
+        &mut self.0
+    }
+}

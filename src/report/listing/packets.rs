@@ -1,0 +1,45 @@
+//! Packets as lines.
+
+use super::text_buffer::TextBuffer;
+use super::{Counts, Lines, Listed};
+use crate::decode::SourceSinks;
+use crate::protocol::{Describe, PacketSink};
+use crate::quantity::BufferOffset;
+
+/// Lists the packets of one source.
+#[derive(Clone, Debug)]
+pub struct PacketListing<L>(L);
+
+impl<L: Lines> PacketListing<L> {
+    /// Lists to `lines`.
+    pub fn new(lines: L) -> Self {
+        Self(lines)
+    }
+}
+
+impl<P: Describe, L: Lines> PacketSink<P> for PacketListing<L> {
+    #[inline]
+    fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
+        self.0.packet(at, packet, bytes);
+    }
+
+    fn lost(&mut self, _: BufferOffset) {}
+}
+
+impl<L: Lines> Listed for PacketListing<L> {
+    fn text(&mut self) -> &mut TextBuffer {
+        self.0.out()
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for PacketListing<L> {
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut (dyn Listed + 'a) {
+        self
+    }
+}
