@@ -288,3 +288,41 @@ proptest! {
         }
     }
 }
+
+/// Runs `armsnap info` with more arguments.
+fn armsnap(arguments: &[&str]) -> std::process::Output {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    command.arg("info").args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_command_prints_text_and_json() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/info/two-clusters");
+    let done = armsnap(&[root]);
+    assert_eq!(done.status.code(), Some(0));
+    golden(
+        "info-two-clusters.txt",
+        std::str::from_utf8(&done.stdout).unwrap(),
+    );
+    // The path of a snapshot.ini will do as well.
+    let done = armsnap(&[&format!("{root}/snapshot.ini"), "--json"]);
+    assert_eq!(done.status.code(), Some(0));
+    golden(
+        "info-two-clusters.json",
+        std::str::from_utf8(&done.stdout).unwrap(),
+    );
+}
+
+#[test]
+fn the_command_fails_with_1_without_a_snapshot_and_with_2_used_wrongly() {
+    let done = armsnap(&["no-such-directory"]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(done.stdout.is_empty());
+    assert!(
+        std::str::from_utf8(&done.stderr)
+            .unwrap()
+            .contains("no-such-directory")
+    );
+    assert_eq!(armsnap(&[]).status.code(), Some(2));
+    assert_eq!(armsnap(&[".", "--no-such-option"]).status.code(), Some(2));
+}

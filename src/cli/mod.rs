@@ -5,6 +5,7 @@
 
 mod decode;
 mod gdb;
+mod info;
 mod output;
 mod quote;
 mod serve;
@@ -25,6 +26,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Tell what a snapshot holds: devices, registers, memory, trace
+    Info(info::Arguments),
     /// Serve a snapshot to GDB or LLDB
     Serve(serve::Arguments),
     /// Start GDB on a snapshot
@@ -86,6 +89,7 @@ pub enum Failure {
 pub fn run() -> ExitCode {
     // Wrong usage ends here with status 2.
     let done = match Arguments::parse().command {
+        Command::Info(arguments) => info::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
