@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
 //! input is at fault, 2 wrong usage.
 
+mod check;
 mod decode;
 mod gdb;
 mod info;
@@ -26,6 +27,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Judge a snapshot by the specification of its format
+    Check(check::Arguments),
     /// Tell what a snapshot holds: devices, registers, memory, trace
     Info(info::Arguments),
     /// Serve a snapshot to GDB or LLDB
@@ -89,6 +92,7 @@ pub enum Failure {
 pub fn run() -> ExitCode {
     // Wrong usage ends here with status 2.
     let done = match Arguments::parse().command {
+        Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),

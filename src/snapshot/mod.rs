@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of trace protocols or debuggers.
 
+pub mod check;
 pub mod elf;
 pub mod files;
 pub mod ini;

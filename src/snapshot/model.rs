@@ -71,6 +71,8 @@ pub struct Snapshot {
     pub other: Vec<(String, String)>,
     /// Other sections of snapshot.ini, in order.
     pub other_sections: Vec<OtherSection>,
+    /// Where the version is written, or where it is missing.
+    pub place: Place,
 }
 
 /// A section that the format does not know: kept, not used.
@@ -120,6 +122,8 @@ pub struct Device {
     pub other_sections: Vec<OtherSection>,
     /// Where `[device]` begins.
     pub place: Place,
+    /// Where `[device_list]` names it.
+    pub listed: Place,
 }
 
 /// The class of a device (3.2.1).

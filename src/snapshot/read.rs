@@ -3,12 +3,15 @@
 //! What can be read is read. Odd things become notes with file and line; an error is only what
 //! leaves nothing to work with. Judging whether the snapshot is complete is [`super::check`]'s.
 
+mod device;
+mod trace;
+
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::map::Mapped;
-use super::model::*;
+use super::model::{Cluster, Device, Note, OtherSection, Place, Severity, Snapshot};
 use super::paths::{self, PathError};
-use super::registers::{parse_key, parse_u64};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -137,6 +140,13 @@ impl Ini {
             line: line.max(1),
         }
     }
+
+    /// The line of the first section of that name, or 1.
+    fn line_of(&self, name: &str) -> u32 {
+        let mut sections = self.document.sections.iter();
+        let section = sections.find(|s| s.name.eq_ignore_ascii_case(name));
+        section.map_or(1, |section| section.line)
+    }
 }
 
 impl Reader<'_> {
@@ -191,7 +201,7 @@ impl Reader<'_> {
     }
 
     fn drop_repeated(&mut self, ini: &Ini, entries: &mut Vec<&Entry>) {
-        let mut seen = std::collections::HashMap::new();
+        let mut seen = HashMap::new();
         entries.retain(|entry| {
             let first = *seen
                 .entry(entry.key.to_ascii_lowercase())
@@ -218,11 +228,15 @@ impl Reader<'_> {
                     .iter()
                     .any(|known| name.eq_ignore_ascii_case(known))
             }),
+            place: ini.at(ini.line_of("snapshot")),
             ..Snapshot::default()
         };
         for entry in self.section(&ini, "snapshot", false).unwrap_or_default() {
             match entry.key.to_ascii_lowercase().as_str() {
-                "version" => out.version = entry.value.clone(),
+                "version" => {
+                    out.version = entry.value.clone();
+                    out.place = ini.at(entry.line);
+                }
                 "description" => out.description = Some(entry.value.clone()),
                 _ => out.other.push((entry.key.clone(), entry.value.clone())),
             }
@@ -279,6 +293,7 @@ impl Reader<'_> {
         let mut device = self.device(ini);
         device.key = "device0".into();
         device.file = "device0.ini".into();
+        device.listed = ini.at(1);
         device
             .other_sections
             .retain(|s| !s.name.eq_ignore_ascii_case("snapshot"));
@@ -294,6 +309,7 @@ impl Reader<'_> {
                 let mut device = self.device(&file);
                 device.key = entry.key.clone();
                 device.file = entry.value.clone();
+                device.listed = ini.at(entry.line);
                 Some(device)
             }
             Err(problem) => {
@@ -303,326 +319,12 @@ impl Reader<'_> {
             }
         }
     }
-
-    fn device(&mut self, ini: &Ini) -> Device {
-        let is_dump = |name: &str| {
-            name.get(..4)
-                .is_some_and(|head| head.eq_ignore_ascii_case("dump"))
-        };
-        let mut out = Device {
-            place: ini.at(1),
-            other_sections: other_sections(ini, |name| {
-                let known = ["device", "global", "regs", "extendregs"];
-                known.iter().any(|k| name.eq_ignore_ascii_case(k)) || is_dump(name)
-            }),
-            ..Device::default()
-        };
-        let sections = &ini.document.sections;
-        let head = sections.iter().find(|s| {
-            s.name.eq_ignore_ascii_case("device") || s.name.eq_ignore_ascii_case("global")
-        });
-        if let Some(section) = head {
-            out.place = ini.at(section.line);
-        }
-        for entry in self.section(ini, "global", false).unwrap_or_default() {
-            if entry.key.eq_ignore_ascii_case("core") {
-                out.class = DeviceClass::Core;
-                out.kind = entry.value.clone();
-            } else {
-                out.other.push((entry.key.clone(), entry.value.clone()));
-            }
-        }
-        for entry in self.section(ini, "device", false).unwrap_or_default() {
-            let value = entry.value.clone();
-            match entry.key.to_ascii_lowercase().as_str() {
-                "name" => out.name = value,
-                "class" => out.class = class(value),
-                "type" => out.kind = value,
-                "location" => out.location = Some(value),
-                _ => out.other.push((entry.key.clone(), value)),
-            }
-        }
-        for entry in self.section(ini, "regs", true).unwrap_or_default() {
-            out.registers.extend(self.register(ini, entry));
-        }
-        for entry in self.section(ini, "extendregs", true).unwrap_or_default() {
-            let mut register = self.register(ini, entry);
-            if let Some(register) = &mut register {
-                register.id = register.id.or_else(|| parse_u64(&register.name));
-            }
-            out.registers.extend(register);
-        }
-        for section in sections.iter().filter(|s| is_dump(&s.name)) {
-            out.dumps.extend(self.dump(ini, section));
-        }
-        out
-    }
-
-    fn register(&mut self, ini: &Ini, entry: &Entry) -> Option<Register> {
-        const SECTION: &str = "3.2.2";
-        let place = ini.at(entry.line);
-        let key = parse_key(&entry.key);
-        for odd in key.odd {
-            self.odd(place.clone(), SECTION, format!("{}: {odd}", entry.key));
-        }
-        if key.name.is_empty() {
-            let text = format!("expected a register's name, found {}", quote(&entry.key));
-            self.error(place, SECTION, text);
-            return None;
-        }
-        let Some(value) = RegisterValue::parse(&entry.value, key.size) else {
-            let text = format!(
-                "{}: expected a number, found {}",
-                key.name,
-                quote(&entry.value)
-            );
-            self.error(place, SECTION, text);
-            return None;
-        };
-        let (bits, wanted) = (value.significant_bits(), key.size.unwrap_or(32));
-        if bits > u64::from(wanted) {
-            let text = match key.size {
-                Some(_) => format!("{}: {bits} bits do not fit its {wanted}", key.name),
-                None => format!(
-                    "{}: {bits} bits do not fit the 32 of a register without size; kept whole",
-                    key.name
-                ),
-            };
-            self.odd(place.clone(), SECTION, text);
-        }
-        Some(Register {
-            name: key.name,
-            id: key.id,
-            size: key.size,
-            value,
-            place,
-        })
-    }
-
-    fn dump(&mut self, ini: &Ini, section: &Section) -> Option<Dump> {
-        const SECTION: &str = "3.2.3";
-        let mut entries: Vec<&Entry> = section.entries.iter().collect();
-        self.drop_repeated(ini, &mut entries);
-        let mut out = Dump {
-            section: section.name.clone(),
-            place: ini.at(section.line),
-            ..Dump::default()
-        };
-        let (mut address, mut bad, mut file_line) = (None, false, section.line);
-        for entry in entries {
-            let key = entry.key.to_ascii_lowercase();
-            let number = match key.as_str() {
-                "address" | "length" | "offset" => {
-                    let number = parse_u64(&entry.value).filter(|_| !entry.value.is_empty());
-                    if number.is_none() {
-                        let found = quote(&entry.value);
-                        let text = format!("{key}: expected a number, found {found}");
-                        self.error(ini.at(entry.line), SECTION, text);
-                        bad |= key != "length";
-                    }
-                    number
-                }
-                _ => None,
-            };
-            match key.as_str() {
-                "file" => {
-                    out.file = entry.value.clone();
-                    file_line = entry.line;
-                }
-                "space" => out.space = Some(entry.value.clone()),
-                "address" => address = number,
-                "length" => out.length = number,
-                "offset" => out.offset = number,
-                _ => out.other.push((entry.key.clone(), entry.value.clone())),
-            }
-        }
-        if bad {
-            return None;
-        }
-        let Some(address) = address else {
-            let text = format!("[{}] has no address: ignored", section.name);
-            self.error(out.place, SECTION, text);
-            return None;
-        };
-        out.address = address;
-        let length = beside(&ini.file, &out.file, |path| self.files.length(path));
-        if let Err(problem) = length {
-            let text = format!("[{}] file {}: {problem}", section.name, quote(&out.file));
-            self.error(ini.at(file_line), SECTION, text);
-        }
-        Some(out)
-    }
-
-    fn trace(&mut self, from: &Ini, entry: &Entry) -> Option<Trace> {
-        let ini = match self.ini(&entry.value) {
-            Ok(ini) => ini,
-            Err(problem) => {
-                let text = format!("metadata: {}: {problem}", quote(&entry.value));
-                self.error(from.at(entry.line), "3.1.4", text);
-                return None;
-            }
-        };
-        let mut out = Trace {
-            file: entry.value.clone(),
-            place: ini.at(1),
-            ..Trace::default()
-        };
-        for entry in self.section(&ini, "timestamp", false).unwrap_or_default() {
-            let place = ini.at(entry.line);
-            if !entry.key.eq_ignore_ascii_case("frequency") {
-                self.odd(place, "", format!("unknown key {}: ignored", entry.key));
-                continue;
-            }
-            out.timestamp_frequency = parse_u64(&entry.value);
-            if out.timestamp_frequency.is_none() {
-                let found = quote(&entry.value);
-                let text = format!("frequency: expected a number, found {found}");
-                self.error(place, "", text);
-            }
-        }
-        let mut ids: Vec<(String, Place)> = Vec::new();
-        match self.section(&ini, "trace_buffers", false) {
-            None => {
-                let text = "expected a section [trace_buffers], found none".into();
-                self.error(ini.at(1), "3.3.1", text);
-            }
-            Some(entries) => {
-                for entry in entries {
-                    let place = ini.at(entry.line);
-                    if entry.key.eq_ignore_ascii_case("buffers") {
-                        let names = list(&entry.value).into_iter();
-                        ids.extend(names.map(|id| (id, place.clone())));
-                    } else {
-                        let text = format!("unknown key {}: ignored", entry.key);
-                        self.odd(place, "3.3.1", text);
-                    }
-                }
-            }
-        }
-        for (index, (id, place)) in ids.iter().enumerate() {
-            if ids[..index].iter().any(|(first, _)| first == id) {
-                let text = format!("buffer ID {id} again: ignored");
-                self.error(place.clone(), "3.3.1", text);
-                continue;
-            }
-            out.buffers.extend(self.buffer(&ini, id, place));
-        }
-        for entry in self
-            .section(&ini, "core_trace_sources", true)
-            .unwrap_or_default()
-        {
-            out.core_sources.push(CoreSource {
-                core: entry.key.clone(),
-                source: entry.value.clone(),
-                place: ini.at(entry.line),
-            });
-        }
-        if let Some(entries) = self.section(&ini, "source_buffers", true) {
-            let mut lines = Vec::new();
-            for entry in entries {
-                lines.push(self.source_buffers(&ini, entry));
-            }
-            out.source_buffers = Some(lines);
-        }
-        out.other_sections = other_sections(&ini, |name| {
-            let known = [
-                "timestamp",
-                "trace_buffers",
-                "core_trace_sources",
-                "source_buffers",
-            ];
-            known.iter().any(|k| name.eq_ignore_ascii_case(k))
-                || ids.iter().any(|(id, _)| name.eq_ignore_ascii_case(id))
-        });
-        Some(out)
-    }
-
-    fn buffer(&mut self, ini: &Ini, id: &str, listed: &Place) -> Option<Buffer> {
-        const SECTION: &str = "3.3.2";
-        let sections = &ini.document.sections;
-        let exact = sections.iter().find(|s| s.name == id);
-        let nearly = || sections.iter().find(|s| s.name.eq_ignore_ascii_case(id));
-        let Some(section) = exact.or_else(nearly) else {
-            let text = format!("buffer {id} has no section [{id}]");
-            self.error(listed.clone(), "3.3.1", text);
-            return None;
-        };
-        let mut entries: Vec<&Entry> = section.entries.iter().collect();
-        self.drop_repeated(ini, &mut entries);
-        let mut out = Buffer {
-            id: id.to_owned(),
-            place: ini.at(section.line),
-            ..Buffer::default()
-        };
-        let mut file_line = section.line;
-        for entry in entries {
-            match entry.key.to_ascii_lowercase().as_str() {
-                "name" => out.name = entry.value.clone(),
-                "format" => out.format = format(&entry.value),
-                "file" => {
-                    out.files = list(&entry.value);
-                    file_line = entry.line;
-                }
-                _ => out.other.push((entry.key.clone(), entry.value.clone())),
-            }
-        }
-        for file in &out.files {
-            if let Err(problem) = beside(&ini.file, file, |path| self.files.length(path)) {
-                let text = format!("[{id}] file {}: {problem}", quote(file));
-                self.error(ini.at(file_line), SECTION, text);
-            }
-        }
-        Some(out)
-    }
-
-    fn source_buffers(&mut self, ini: &Ini, entry: &Entry) -> SourceBuffers {
-        let place = ini.at(entry.line);
-        let (mut source, mut stream) = (entry.key.as_str(), None);
-        if let Some((name, extra)) = entry.key.rsplit_once('(')
-            && let Some(number) = extra.strip_suffix(')')
-            && let Some((what, number)) = number.split_once(':')
-            && what.trim().eq_ignore_ascii_case("stream")
-        {
-            stream = parse_u64(number).and_then(|n| u32::try_from(n).ok());
-            match stream {
-                Some(_) => source = name.trim(),
-                None => {
-                    let text = format!("expected (stream:N), found {}", quote(&entry.key));
-                    self.error(place.clone(), "3.3.4", text);
-                }
-            }
-        }
-        SourceBuffers {
-            source: source.to_owned(),
-            stream,
-            buffers: list(&entry.value),
-            place,
-        }
-    }
 }
 
 /// A comma separated list; what is empty falls out (`buffer1,`).
 fn list(text: &str) -> Vec<String> {
     let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
     parts.map(str::to_owned).collect()
-}
-
-fn class(written: String) -> DeviceClass {
-    match written.to_ascii_lowercase().as_str() {
-        "core" => DeviceClass::Core,
-        "trace_source" => DeviceClass::TraceSource,
-        "memory_space" | "memory" => DeviceClass::MemorySpace,
-        _ => DeviceClass::Other(written),
-    }
-}
-
-fn format(written: &str) -> BufferFormat {
-    match written.to_ascii_lowercase().as_str() {
-        "coresight" => BufferFormat::Coresight,
-        "source_data" => BufferFormat::SourceData,
-        "dstream_coresight" => BufferFormat::DstreamCoresight,
-        _ => BufferFormat::Other(written.to_owned()),
-    }
 }
 
 fn other_sections(ini: &Ini, known: impl Fn(&str) -> bool) -> Vec<OtherSection> {

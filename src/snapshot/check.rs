@@ -1,0 +1,216 @@
+//! Judges a snapshot: what the specification asks for and is not there, and what is odd
+//! (Debug and Trace Snapshot File Format 0.2, sections 3 and 4).
+//!
+//! The reader's notes are findings too. Decodes no trace.
+
+mod cores;
+mod devices;
+mod trace;
+
+pub use cores::placeholder;
+
+use super::model::{Place, Severity, Snapshot};
+use super::read::Loaded;
+use serde::Serialize;
+use serde::ser::SerializeStruct;
+use std::collections::HashMap;
+use std::fmt;
+
+/// What a thing is required for (section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum Need {
+    /// For every snapshot.
+    #[serde(rename = "required")]
+    Required,
+    /// For a view of the machine's state.
+    #[serde(rename = "required for debug")]
+    RequiredForDebug,
+    /// For decoding trace.
+    #[serde(rename = "required for trace")]
+    RequiredForTrace,
+    /// For nothing: it is only odd, or not advised.
+    #[serde(rename = "advice")]
+    Advice,
+}
+
+impl Need {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Required => "required",
+            Self::RequiredForDebug => "required for debug",
+            Self::RequiredForTrace => "required for trace",
+            Self::Advice => "advice",
+        }
+    }
+}
+
+/// Something that is wrong, missing or odd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Where.
+    pub place: Place,
+    /// An error makes `check` fail.
+    pub severity: Severity,
+    /// What it is required for.
+    pub need: Need,
+    /// What was found, and what was wanted.
+    pub text: String,
+    /// Section of the specification, empty if it says nothing of this.
+    pub section: &'static str,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let need = self.need.name();
+        write!(f, "{}: {severity} ({need}): {}", self.place, self.text)?;
+        match self.section {
+            "" => Ok(()),
+            section => write!(f, " [section {section}]"),
+        }
+    }
+}
+
+impl Serialize for Finding {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_struct("Finding", 6)?;
+        out.serialize_field("file", &self.place.file.to_string_lossy())?;
+        out.serialize_field("line", &self.place.line)?;
+        out.serialize_field("severity", &self.severity)?;
+        out.serialize_field("need", &self.need)?;
+        out.serialize_field("text", &self.text)?;
+        match self.section {
+            "" => out.skip_field("section")?,
+            section => out.serialize_field("section", section)?,
+        }
+        out.end()
+    }
+}
+
+/// Judges a snapshot. Findings are in order of files and lines.
+///
+/// What is required for trace is an error where the snapshot has trace metadata and else a
+/// warning; what is required for debug is an error where it has none.
+pub fn check(loaded: &Loaded) -> Vec<Finding> {
+    let mut checker = Checker {
+        loaded,
+        snapshot: &loaded.snapshot,
+        findings: Vec::new(),
+    };
+    for note in &loaded.notes {
+        checker.findings.push(Finding {
+            place: note.place.clone(),
+            severity: note.severity,
+            need: match note.severity {
+                Severity::Error => Need::Required,
+                Severity::Warning => Need::Advice,
+            },
+            text: note.text.clone(),
+            section: note.section,
+        });
+    }
+    checker.head();
+    checker.devices();
+    checker.cores();
+    checker.trace();
+    let mut findings = checker.findings;
+    findings.sort_by(|a, b| a.place.cmp(&b.place));
+    findings
+}
+
+struct Checker<'a> {
+    loaded: &'a Loaded,
+    snapshot: &'a Snapshot,
+    findings: Vec<Finding>,
+}
+
+impl Checker<'_> {
+    fn push(&mut self, s: Severity, n: Need, place: &Place, section: &'static str, text: String) {
+        self.findings.push(Finding {
+            place: place.clone(),
+            severity: s,
+            need: n,
+            text,
+            section,
+        });
+    }
+
+    /// Something that `need` needs is wrong or missing.
+    fn wrong(&mut self, need: Need, place: &Place, section: &'static str, text: String) {
+        let traced = self.snapshot.trace.is_some();
+        let severity = match need {
+            Need::Required => Severity::Error,
+            Need::RequiredForTrace if traced => Severity::Error,
+            Need::RequiredForDebug if !traced => Severity::Error,
+            Need::RequiredForTrace | Need::RequiredForDebug | Need::Advice => Severity::Warning,
+        };
+        self.push(severity, need, place, section, text);
+    }
+
+    fn advice(&mut self, place: &Place, section: &'static str, text: String) {
+        self.push(Severity::Warning, Need::Advice, place, section, text);
+    }
+
+    /// The version (3.1.1), the list of devices (3.1.2) and the clusters (3.1.3).
+    fn head(&mut self) {
+        let snapshot = self.snapshot;
+        match snapshot.version.as_str() {
+            "1.0" => {}
+            "" => self.wrong(
+                Need::Required,
+                &snapshot.place,
+                "3.1.1",
+                "no version; the only valid one is 1.0".into(),
+            ),
+            "1" => self.advice(&snapshot.place, "3.1.1", "version 1: expected 1.0".into()),
+            other => self.wrong(
+                Need::Required,
+                &snapshot.place,
+                "3.1.1",
+                format!("version: expected 1.0, found {}", super::ini::quote(other)),
+            ),
+        }
+        if snapshot.devices.is_empty() {
+            let text = "no device can be read".into();
+            self.wrong(Need::Required, &snapshot.place, "3.1.2", text);
+        }
+        let mut in_cluster: HashMap<usize, &str> = HashMap::new();
+        for cluster in &snapshot.clusters {
+            for name in &cluster.devices {
+                let Some(index) = self.named(name, &cluster.place, "3.1.3", "device") else {
+                    let text = format!("{}: there is no device {name}", cluster.name);
+                    self.wrong(Need::Required, &cluster.place, "3.1.3", text);
+                    continue;
+                };
+                if let Some(first) = in_cluster.insert(index, &cluster.name) {
+                    let text = format!("{name} is in {first} and in {}", cluster.name);
+                    self.advice(&cluster.place, "3.1.3", text);
+                }
+            }
+        }
+    }
+
+    /// The device of that name; a difference in case is a finding.
+    fn named(
+        &mut self,
+        name: &str,
+        place: &Place,
+        section: &'static str,
+        what: &str,
+    ) -> Option<usize> {
+        let index = self.snapshot.device_named(name)?;
+        let found = &self.snapshot.devices[index].name;
+        if found != name {
+            let text = format!("{what} {name} is {found} where it is defined");
+            self.advice(place, section, text);
+        }
+        Some(index)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,209 @@
+//! Device files: `[device]`, register keys, dumps (3.2).
+
+use super::{Checker, Need};
+use crate::snapshot::memory::Space;
+use crate::snapshot::model::{Device, DeviceClass, Place};
+use std::collections::HashMap;
+
+/// A component's registers lie in 4 KiB, so that IDs, which count words, end here.
+const LAST_ID: u64 = 0x3FF;
+
+impl Checker<'_> {
+    pub(super) fn devices(&mut self) {
+        let snapshot = self.snapshot;
+        let mut keys: HashMap<&str, &Place> = HashMap::new();
+        let mut names: HashMap<&str, &Place> = HashMap::new();
+        let mut folded: HashMap<String, &str> = HashMap::new();
+        let mut locations: HashMap<String, &Place> = HashMap::new();
+        for device in &snapshot.devices {
+            if let Some(first) = keys.insert(&device.key, &device.listed) {
+                let text = format!("key {} again, first in line {}", device.key, first.line);
+                self.wrong(Need::Required, &device.listed, "3.1.2", text);
+            }
+            if device.name.is_empty() {
+                let text = "the device has no name".into();
+                self.wrong(Need::Required, &device.place, "3.2.1", text);
+            } else if let Some(first) = names.insert(&device.name, &device.place) {
+                let text = format!("name {} again, first in {first}", device.name);
+                self.wrong(Need::Required, &device.place, "3.2.1", text);
+            } else if let Some(first) =
+                folded.insert(device.name.to_ascii_lowercase(), &device.name)
+            {
+                let text = format!("names {first} and {} differ in case only", device.name);
+                self.advice(&device.place, "3.2.1", text);
+            }
+            if let Some(location) = &device.location
+                && let Some(first) = locations.insert(location.to_ascii_lowercase(), &device.place)
+            {
+                let text = format!("location {location} again, first in {first}");
+                self.wrong(Need::Required, &device.place, "3.2.1", text);
+            }
+            self.class_and_type(device);
+            self.registers(device);
+            self.dumps(device);
+        }
+    }
+
+    fn class_and_type(&mut self, device: &Device) {
+        match &device.class {
+            DeviceClass::Missing => {
+                let text = format!("{}: no class", device.name);
+                self.wrong(Need::RequiredForTrace, &device.place, "3.2.1", text);
+            }
+            DeviceClass::Other(class) => {
+                let text = format!("{}: unknown class {class}", device.name);
+                self.advice(&device.place, "3.2.1", text);
+            }
+            DeviceClass::Core | DeviceClass::TraceSource | DeviceClass::MemorySpace => {}
+        }
+        if device.kind.trim().is_empty() && device.class != DeviceClass::MemorySpace {
+            let text = format!("{}: no type", device.name);
+            self.wrong(Need::RequiredForTrace, &device.place, "3.2.1", text);
+        }
+    }
+
+    fn registers(&mut self, device: &Device) {
+        let component = device.class == DeviceClass::TraceSource;
+        let mut names: HashMap<&str, u32> = HashMap::new();
+        for register in &device.registers {
+            let name = register.name.as_str();
+            match names.get(name) {
+                Some(first) => {
+                    let text = format!("{name} again, first in line {first}: the first counts");
+                    self.advice(&register.place, "3.2.2", text);
+                }
+                None => {
+                    names.insert(name, register.place.line);
+                }
+            }
+            let Some(id) = register.id.filter(|_| component) else {
+                continue;
+            };
+            let known = super::trace::known_id(name);
+            let looks_like_bytes = id > LAST_ID || known.is_some_and(|k| k != id && k * 4 == id);
+            if looks_like_bytes {
+                let text = format!(
+                    "{name}: ID {id:#x} is an offset in bytes; IDs count words: {:#x}",
+                    id / 4
+                );
+                self.advice(&register.place, "3.2.2", text);
+            }
+        }
+    }
+
+    fn dumps(&mut self, device: &Device) {
+        const SECTION: &str = "3.2.3";
+        let holds_memory = matches!(device.class, DeviceClass::Core | DeviceClass::MemorySpace);
+        if !holds_memory && let Some(dump) = device.dumps.first() {
+            let text = format!("{}: only cores and memory spaces have memory", dump.section);
+            self.advice(&dump.place, SECTION, text);
+        }
+        let mut names: HashMap<&str, u32> = HashMap::new();
+        // (address, last address, space, index)
+        let mut extents: Vec<(u64, u64, Space, usize)> = Vec::new();
+        for (index, dump) in device.dumps.iter().enumerate() {
+            if let Some(first) = names.insert(&dump.section, dump.place.line) {
+                let text = format!("[{}] again, first in line {first}", dump.section);
+                self.advice(&dump.place, SECTION, text);
+            }
+            for (key, _) in &dump.other {
+                let text = format!("[{}] unknown key {key}: ignored", dump.section);
+                self.advice(&dump.place, SECTION, text);
+            }
+            let space = self.space(device, dump.space.as_deref().unwrap_or(""), &dump.place);
+            let in_file = self.loaded.length(&dump.place.file, &dump.file).ok();
+            let offset = dump.offset.unwrap_or(0);
+            let there = in_file.map(|length| length.saturating_sub(offset));
+            if let (Some(in_file), Some(there)) = (in_file, there) {
+                let wanted = dump.length.unwrap_or(0);
+                if wanted > there || offset > in_file {
+                    let text = format!(
+                        "[{}] needs {wanted} bytes from offset {offset} of {}, which has {in_file}",
+                        dump.section, dump.file
+                    );
+                    self.wrong(Need::Required, &dump.place, SECTION, text);
+                    if there == 0 {
+                        continue;
+                    }
+                }
+            }
+            let length = match (dump.length, there) {
+                (Some(length), Some(there)) => length.min(there),
+                (Some(length), None) | (None, Some(length)) => length,
+                (None, None) => continue,
+            };
+            if length == 0 {
+                let text = format!("[{}] has no bytes", dump.section);
+                self.advice(&dump.place, SECTION, text);
+                continue;
+            }
+            let last = dump.address.checked_add(length - 1).unwrap_or_else(|| {
+                let text = format!("[{}] runs past the last address", dump.section);
+                self.wrong(Need::Required, &dump.place, SECTION, text);
+                u64::MAX
+            });
+            extents.extend(space.map(|space| (dump.address, last, space, index)));
+        }
+        self.overlaps(device, extents);
+    }
+
+    fn overlaps(&mut self, device: &Device, mut extents: Vec<(u64, u64, Space, usize)>) {
+        extents.sort_unstable_by_key(|&(first, _, _, index)| (first, index));
+        // By space: the extent seen that reaches furthest.
+        let mut furthest: HashMap<Space, (u64, usize)> = HashMap::new();
+        for (first, last, space, index) in extents {
+            let mut spaces = furthest.iter();
+            let other = spaces.find(|(seen, (end, _))| seen.serves(space) && *end >= first);
+            if let Some((_, &(_, other))) = other {
+                let (a, b) = (index.min(other), index.max(other));
+                let (a, b) = (&device.dumps[a], &device.dumps[b]);
+                let text = format!(
+                    "[{}] overlaps [{}] of line {}, which counts where both are",
+                    b.section, a.section, a.place.line
+                );
+                self.advice(&b.place, "3.2.3", text);
+            }
+            let end = furthest.entry(space).or_insert((last, index));
+            if last > end.0 {
+                *end = (last, index);
+            }
+        }
+    }
+
+    fn space(&mut self, device: &Device, written: &str, place: &Place) -> Option<Space> {
+        use crate::arch::Architecture;
+        let Some(space) = Space::parse(written) else {
+            let text = format!("unknown space {}", crate::snapshot::ini::quote(written));
+            self.wrong(Need::Required, place, "3.2.3", text);
+            return None;
+        };
+        if written.trim().is_empty() {
+            return Some(space);
+        }
+        let beyond = match space {
+            Space::Any | Space::El1R | Space::El2S | Space::El2N => true,
+            Space::El2R | Space::Root | Space::R => true,
+            Space::N | Space::S | Space::H | Space::El1N | Space::El1S | Space::El2 => false,
+            Space::El3 | Space::P | Space::Sp | Space::Np => false,
+        };
+        if beyond {
+            let text = format!("space {space} is beyond the specification");
+            self.advice(place, "3.2.3", text);
+        } else if device.class == DeviceClass::Core {
+            let detected = Architecture::detect(device);
+            let physical = matches!(space, Space::P | Space::Sp | Space::Np);
+            let level = matches!(space, Space::El1N | Space::El1S | Space::El2 | Space::El3);
+            let (fits, section) = match detected.architecture {
+                Architecture::AArch64 => (level, "4.1.2.1"),
+                Architecture::AArch32 => (!level, "4.1.1"),
+                Architecture::MProfile => (false, "4.1.3"),
+            };
+            if !fits && !physical && !detected.assumed {
+                let name = detected.architecture.name();
+                let text = format!("space {space} is not one of {name}");
+                self.advice(place, section, text);
+            }
+        }
+        Some(space)
+    }
+}

@@ -1,0 +1,398 @@
+use super::*;
+use crate::snapshot::files::InMemory;
+use std::sync::Arc;
+
+/// A sound snapshot: a core, its ETMv4, a buffer.
+const SOUND: &[(&str, &str)] = &[
+    (
+        "snapshot.ini",
+        "[snapshot]\nversion=1.0\n[device_list]\ndevice0=cpu.ini\ndevice1=etm.ini\n\
+         [clusters]\nA=cpu\n[trace]\nmetadata=trace.ini\n",
+    ),
+    (
+        "cpu.ini",
+        "[device]\nname=cpu\nclass=core\ntype=Cortex-A9\n[regs]\n\
+         R0=0\nR1=0\nR2=0\nR3=0\nR4=0\nR5=0\nR6=0\nR7=0\nR8=0\nR9=0\nR10=0\nR11=0\nR12=0\n\
+         SP=0x8000\nLR=0\nPC=0x1004\nCPSR=0x1D3\n[dump0]\nfile=code.bin\naddress=0x1000\nlength=16\n",
+    ),
+    (
+        "etm.ini",
+        "[device]\nname=etm\nclass=trace_source\ntype=PFT1.1\n[regs]\nETMCR(0)=0\nETMCCER(0x7A)=0\n\
+         ETMIDR(0x79)=0\nETMTRACEIDR(0x80)=0x10\n",
+    ),
+    (
+        "trace.ini",
+        "[trace_buffers]\nbuffers=b0\n[b0]\nname=ETB\nfile=trace.bin\nformat=coresight\n\
+         [core_trace_sources]\ncpu=etm\n[source_buffers]\netm=ETB\n",
+    ),
+    ("code.bin", "0123456789abcdef"),
+    ("trace.bin", "0123456789abcdef"),
+];
+
+/// The findings on the sound snapshot after replacing texts in one file.
+fn findings(file: &str, changes: &[(&str, &str)]) -> Vec<String> {
+    let mut files = InMemory::default();
+    for (name, text) in SOUND {
+        let mut text = (*text).to_owned();
+        for (from, to) in changes.iter().filter(|_| *name == file) {
+            assert!(text.contains(from), "{from} is not in {file}");
+            text = text.replace(from, to);
+        }
+        files.0.insert((*name).into(), text.into_bytes().into());
+    }
+    let loaded = Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap();
+    check(&loaded).iter().map(Finding::to_string).collect()
+}
+
+/// One change to one file, and the one finding that it makes.
+#[test]
+fn each_fault_is_found_at_its_place() {
+    assert_eq!(findings("", &[]), Vec::<String>::new());
+    let mut differing = Vec::new();
+    for (file, from, to, expected) in [
+        (
+            "snapshot.ini",
+            "version=1.0\n",
+            "",
+            "snapshot.ini:1: error (required): no version; the only valid one is 1.0 [section 3.1.1]",
+        ),
+        (
+            "snapshot.ini",
+            "version=1.0",
+            "version=2",
+            "snapshot.ini:2: error (required): version: expected 1.0, found \"2\" [section 3.1.1]",
+        ),
+        (
+            "snapshot.ini",
+            "version=1.0",
+            "version=1",
+            "snapshot.ini:2: warning (advice): version 1: expected 1.0 [section 3.1.1]",
+        ),
+        (
+            "snapshot.ini",
+            "A=cpu",
+            "A=cpu,gpu",
+            "snapshot.ini:7: error (required): A: there is no device gpu [section 3.1.3]",
+        ),
+        (
+            "snapshot.ini",
+            "A=cpu",
+            "A=CPU",
+            "snapshot.ini:7: warning (advice): device CPU is cpu where it is defined [section 3.1.3]",
+        ),
+        (
+            "snapshot.ini",
+            "A=cpu",
+            "A=cpu\nB=cpu",
+            "snapshot.ini:8: warning (advice): cpu is in A and in B [section 3.1.3]",
+        ),
+        (
+            "snapshot.ini",
+            "device1=",
+            "device0=",
+            "snapshot.ini:5: error (required): key device0 again, first in line 4 [section 3.1.2]",
+        ),
+        ("cpu.ini", "class=core", "class=core\nextra=1", ""),
+        (
+            "cpu.ini",
+            "SP=0x8000\n",
+            "",
+            "cpu.ini:1: warning (required for debug): cpu: no register SP [section 4.1.1]",
+        ),
+        ("cpu.ini", "PC=0x1004\n", "R15=0x1004\n", ""),
+        (
+            "cpu.ini",
+            "CPSR=0x1D3",
+            "CPSR=0x1D3\nDACR=0xZZ",
+            "cpu.ini:23: error (required): DACR: expected a number, found \"0xZZ\" [section 3.2.2]",
+        ),
+        (
+            "cpu.ini",
+            "R3=0\n",
+            "",
+            "cpu.ini:1: warning (required for debug): cpu: 1 of the registers R0-R14 are not there [section 4.1.1]",
+        ),
+        (
+            "cpu.ini",
+            "R3=0\n",
+            "R3=0\nR3=1\n",
+            "cpu.ini:10: warning (advice): R3 again, first in line 9: the first counts [section 3.2.2]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "length=17",
+            "cpu.ini:23: error (required): [dump0] needs 17 bytes from offset 0 of code.bin, which has 16 [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "offset=17",
+            "cpu.ini:23: error (required): [dump0] needs 0 bytes from offset 17 of code.bin, which has 16 [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "file=code.bin",
+            "file=none.bin",
+            "cpu.ini:24: error (required): [dump0] file \"none.bin\": no such file [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "file=code.bin",
+            "file=../code.bin",
+            "cpu.ini:24: error (required): [dump0] file \"../code.bin\": leads out of the snapshot's directory (--allow-outside permits it) [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "length=16\n[dump1]\nfile=code.bin\naddress=0x100F",
+            "cpu.ini:27: warning (advice): [dump1] overlaps [dump0] of line 23, which counts where both are [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "space=N\n[dump1]\nspace=S\nfile=code.bin\naddress=0x100F",
+            "",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "length=16\n[dump0]\nfile=code.bin\naddress=0x2000",
+            "cpu.ini:27: warning (advice): [dump0] again, first in line 23 [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "space=X",
+            "cpu.ini:23: error (required): unknown space \"X\" [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "space=EL3",
+            "cpu.ini:23: warning (advice): space EL3 is not one of AArch32 [section 4.1.1]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "space=ROOT",
+            "cpu.ini:23: warning (advice): space ROOT is beyond the specification [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "key=1",
+            "cpu.ini:23: warning (advice): [dump0] unknown key key: ignored [section 3.2.3]",
+        ),
+        (
+            "cpu.ini",
+            "address=0x1000",
+            "address=0xFFFFFFFFFFFFFFF1",
+            "cpu.ini:23: error (required): [dump0] runs past the last address [section 3.2.3]",
+        ),
+        ("cpu.ini", "SP=0x8000", "SP=0\nDACR=7", ""),
+        ("etm.ini", "name=etm", "name=etm\nlocation=address:1", ""),
+        (
+            "etm.ini",
+            "ETMIDR(0x79)=0\n",
+            "",
+            "etm.ini:1: error (required for trace): etm: no register ETMIDR (0x79) [section 4.2.2]",
+        ),
+        ("etm.ini", "ETMIDR(0x79)=0\n", "VERSION(0x79)=0\n", ""),
+        (
+            "etm.ini",
+            "ETMIDR(0x79)",
+            "ETMIDR(0x1E4)",
+            "etm.ini:8: warning (advice): ETMIDR: ID 0x1e4 is an offset in bytes; IDs count words: 0x79 [section 3.2.2]",
+        ),
+        (
+            "etm.ini",
+            "=0x10",
+            "=0x70",
+            "etm.ini:1: warning (advice): etm: trace ID 0x70 is reserved [section 4.2]",
+        ),
+        (
+            "trace.ini",
+            "format=coresight",
+            "format=raw",
+            "trace.ini:3: warning (advice): [b0] unknown format raw [section 3.3.2]",
+        ),
+        (
+            "trace.ini",
+            "format=coresight",
+            "",
+            "trace.ini:3: error (required for trace): [b0] has no format [section 3.3.2]",
+        ),
+        (
+            "trace.ini",
+            "name=ETB\n",
+            "name=etb\n",
+            "trace.ini:10: warning (advice): buffer ETB is etb where it is defined [section 3.3.4]",
+        ),
+        (
+            "trace.ini",
+            "buffers=b0",
+            "buffers=b0,b0",
+            "trace.ini:2: error (required): buffer ID b0 again: ignored [section 3.3.1]",
+        ),
+        (
+            "trace.ini",
+            "buffers=b0",
+            "buffers=b0,b1",
+            "trace.ini:2: error (required): buffer b1 has no section [b1] [section 3.3.1]",
+        ),
+        (
+            "trace.ini",
+            "cpu=etm\n",
+            "cpu=etm\ncpu2=etm\n",
+            "trace.ini:9: error (required for trace): there is no core cpu2 [section 3.3.3]",
+        ),
+        (
+            "trace.ini",
+            "cpu=etm\n",
+            "cpu=etm\ncpu=@address:4\n",
+            "trace.ini:9: error (required for trace): there is no trace source @address:4 [section 3.3.3]",
+        ),
+        (
+            "trace.ini",
+            "etm=ETB",
+            "etm=ETB,ETR",
+            "trace.ini:10: error (required for trace): there is no trace buffer ETR [section 3.3.4]",
+        ),
+        (
+            "trace.ini",
+            "etm=ETB",
+            "etm=b0",
+            "trace.ini:10: warning (advice): b0 is a buffer's ID: expected its name [section 3.3.4]",
+        ),
+        (
+            "trace.ini",
+            "etm=ETB",
+            "etm=ETB\nstm=ETB",
+            "trace.ini:11: error (required for trace): there is no trace source stm [section 3.3.4]",
+        ),
+        (
+            "trace.ini",
+            "file=trace.bin",
+            "file=trace.bin,gone.bin",
+            "trace.ini:5: error (required): [b0] file \"gone.bin\": no such file [section 3.3.2]",
+        ),
+        (
+            "trace.ini",
+            "file=trace.bin\n",
+            "",
+            "trace.ini:3: error (required for trace): [b0] has no file [section 3.3.2]",
+        ),
+        ("trace.ini", "[source_buffers]\netm=ETB\n", "", ""),
+    ] {
+        let found = findings(file, &[(from, to)]);
+        let expected: Vec<&str> = Some(expected)
+            .filter(|e| !e.is_empty())
+            .into_iter()
+            .collect();
+        if found != expected {
+            differing.push(format!("{file}: {from} → {to}: {found:#?}"));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+#[test]
+fn names_and_locations_are_unique() {
+    let twin = [("name=etm", "name=cpu\nlocation=address:1")];
+    let found = findings("etm.ini", &twin);
+    assert!(
+        found[0].contains("name cpu again, first in cpu.ini:1"),
+        "{found:?}"
+    );
+    let mut files = InMemory::default();
+    let mut put = |name: &str, text: &str| {
+        files.0.insert(name.into(), text.as_bytes().to_vec().into());
+    };
+    put(
+        "snapshot.ini",
+        "[snapshot]\nversion=1.0\n[device_list]\na=a.ini\nb=b.ini\nc=c.ini\nd=d.ini\n",
+    );
+    put(
+        "a.ini",
+        "[device]\nname=m\nclass=memory\nlocation=address:1\n",
+    );
+    put(
+        "b.ini",
+        "[device]\nname=M\nclass=memory_space\nlocation=address:1\n",
+    );
+    put("c.ini", "[device]\nname=w\nclass=widget\ntype=W\n");
+    put("d.ini", "[device]\nname=n\n");
+    let loaded = Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap();
+    let found: Vec<String> = check(&loaded).iter().map(Finding::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "b.ini:1: warning (advice): names m and M differ in case only [section 3.2.1]",
+            "b.ini:1: error (required): location address:1 again, first in a.ini:1 [section 3.2.1]",
+            "c.ini:1: warning (advice): w: unknown class widget [section 3.2.1]",
+            "d.ini:1: warning (required for trace): n: no class [section 3.2.1]",
+            "d.ini:1: warning (required for trace): n: no type [section 3.2.1]",
+        ]
+    );
+}
+
+#[test]
+fn aarch64_state_may_be_given_in_parts() {
+    let type_ = ("type=Cortex-A9", "type=Cortex-A57");
+    let cpsr = |found: &[String], name: &str| {
+        let wanted = format!("no register {name} [section 4.1.2.1]");
+        found.iter().any(|f| f.ends_with(&wanted))
+    };
+    let all = "X0=0\nCurrentEL=8\nDAIF=0\nNZCV=0\nSPSel=1\n";
+    assert!(!cpsr(
+        &findings("cpu.ini", &[type_, ("CPSR=0x1D3\n", all)]),
+        "CPSR"
+    ));
+    assert!(cpsr(
+        &findings("cpu.ini", &[type_, ("CPSR=0x1D3\n", "X0=0\n")]),
+        "CPSR"
+    ));
+    let most = "X0=0\nCurrentEL=8\nDAIF=0\nNZCV=0\n";
+    assert!(cpsr(
+        &findings("cpu.ini", &[type_, ("CPSR=0x1D3\n", most)]),
+        "SPSel"
+    ));
+}
+
+#[test]
+fn m_profile_wants_xpsr() {
+    let found = findings("cpu.ini", &[("type=Cortex-A9", "type=Cortex-M3")]);
+    let text = "cpu.ini:1: warning (required for debug): cpu: no register xPSR [section 4.1.3]";
+    assert_eq!(found, [text]);
+    let xpsr = [("type=Cortex-A9", "type=ARMv7-M"), ("CPSR", "XPSR")];
+    assert_eq!(findings("cpu.ini", &xpsr), Vec::<String>::new());
+}
+
+#[test]
+fn placeholders_are_told() {
+    let found = findings(
+        "cpu.ini",
+        &[("SP=0x8000", "SP=0"), ("PC=0x1004", "PC=0x1000")],
+    );
+    assert_eq!(found.len(), 1);
+    assert!(found[0].starts_with("cpu.ini:21: warning (advice): cpu: SP is 0 and PC is where"));
+}
+
+#[test]
+fn json_has_the_fields() {
+    let finding = Finding {
+        place: Place {
+            file: "a.ini".into(),
+            line: 3,
+        },
+        severity: Severity::Error,
+        need: Need::RequiredForTrace,
+        text: "x".into(),
+        section: "4.2.3",
+    };
+    assert_eq!(
+        serde_json::to_string(&finding).unwrap(),
+        r#"{"file":"a.ini","line":3,"severity":"error","need":"required for trace","text":"x","section":"4.2.3"}"#
+    );
+}

@@ -1,0 +1,312 @@
+//! The trace metadata (3.3) and the registers that decoding needs (4.2).
+
+use super::{Checker, Need};
+use crate::snapshot::model::{Buffer, BufferFormat, Device, DeviceClass, Trace};
+use crate::snapshot::topology::{Protocol, by_name, resolve};
+use std::collections::{HashMap, HashSet};
+
+/// A register of a trace component: its names, the specification's first, and its ID.
+type Known = (&'static [&'static str], u64);
+
+const ETM3: &[Known] = &[
+    (&["ETMCR"], 0x00),
+    (&["ETMCCER"], 0x7A),
+    (&["ETMIDR"], 0x79),
+    (&["ETMTRACEIDR"], 0x80),
+];
+const ETM4: &[Known] = &[
+    (&["TRCIDR0"], 0x78),
+    (&["TRCIDR1"], 0x79),
+    (&["TRCIDR2"], 0x7A),
+    (&["TRCIDR8"], 0x60),
+    (&["TRCIDR9"], 0x61),
+    (&["TRCIDR10"], 0x62),
+    (&["TRCIDR11"], 0x63),
+    (&["TRCIDR12"], 0x64),
+    (&["TRCIDR13"], 0x65),
+    (&["TRCTRACEIDR"], 0x10),
+    (&["TRCCONFIGR"], 0x04),
+    (&["TRCAUTHSTATUS"], 0x3EE),
+];
+/// The specification is older than ETE; these are what ETE's decoding depends on.
+const ETE: &[Known] = &[
+    (&["TRCIDR0"], 0x78),
+    (&["TRCIDR1"], 0x79),
+    (&["TRCIDR2"], 0x7A),
+    (&["TRCIDR8"], 0x60),
+    (&["TRCTRACEIDR"], 0x10),
+    (&["TRCCONFIGR"], 0x04),
+    (&["TRCDEVARCH"], 0x3EF),
+];
+const ITM: &[Known] = &[(&["CONTROL_REGISTER", "ITM_CTRL", "ITMTCR"], 0x3A0)];
+const STM: &[Known] = &[(&["STMTCSR"], 0x3A0)];
+
+fn required(protocol: Protocol) -> (&'static [Known], &'static str) {
+    match protocol {
+        Protocol::Etmv3 => (ETM3, "4.2.1"),
+        Protocol::Ptm => (ETM3, "4.2.2"),
+        Protocol::Etmv4 => (ETM4, "4.2.3"),
+        Protocol::Ete => (ETE, ""),
+        Protocol::Itm => (ITM, "4.2.4"),
+        Protocol::Stm => (STM, "4.2.5"),
+        Protocol::Unknown => (&[], ""),
+    }
+}
+
+/// The ID of a register that decoding needs, by its name.
+pub(super) fn known_id(name: &str) -> Option<u64> {
+    let mut all = [ETM3, ETM4, ETE, ITM, STM].into_iter().flatten();
+    let (_, id) = all.find(|(names, _)| names.iter().any(|n| n.eq_ignore_ascii_case(name)))?;
+    Some(*id)
+}
+
+/// The trace ID that a source is set to.
+fn trace_id(device: &Device, protocol: Protocol) -> Option<u64> {
+    let value = |&(names, id): &Known| device.component_register(names, id)?.value.as_u64();
+    match protocol {
+        Protocol::Etmv3 | Protocol::Ptm => Some(value(&(&["ETMTRACEIDR"], 0x80))? & 0x7F),
+        Protocol::Etmv4 | Protocol::Ete => Some(value(&(&["TRCTRACEIDR"], 0x10))? & 0x7F),
+        Protocol::Itm => Some(value(&ITM[0])? >> 16 & 0x7F),
+        Protocol::Stm => Some(value(&STM[0])? >> 16 & 0x7F),
+        Protocol::Unknown => None,
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn trace(&mut self) {
+        let snapshot = self.snapshot;
+        let all = snapshot.devices.iter();
+        let sources: Vec<&Device> = all
+            .filter(|device| device.class == DeviceClass::TraceSource)
+            .collect();
+        for source in &sources {
+            self.source(source);
+        }
+        let Some(trace) = &snapshot.trace else {
+            if let Some(source) = sources.first() {
+                let text = format!("{} is a trace source, but there is no trace", source.name);
+                self.wrong(Need::RequiredForTrace, &source.listed, "3.1.4", text);
+            }
+            return;
+        };
+        self.buffers(trace);
+        self.core_sources(trace);
+        self.source_buffers(trace);
+        self.joins(trace);
+    }
+
+    fn source(&mut self, source: &Device) {
+        let protocol = Protocol::of(source);
+        if protocol == Protocol::Unknown && !source.kind.is_empty() {
+            let text = format!("{}: unknown trace protocol {}", source.name, source.kind);
+            self.advice(&source.place, "3.2.1", text);
+        }
+        let (registers, section) = required(protocol);
+        for &(names, id) in registers {
+            if source.component_register(names, id).is_none() {
+                let text = format!("{}: no register {} ({id:#x})", source.name, names[0]);
+                self.wrong(Need::RequiredForTrace, &source.place, section, text);
+            }
+        }
+    }
+
+    fn buffers(&mut self, trace: &Trace) {
+        const SECTION: &str = "3.3.2";
+        if trace.buffers.is_empty() {
+            let text = "no trace buffers".into();
+            self.wrong(Need::RequiredForTrace, &trace.place, "3.3.1", text);
+        }
+        let mut names: HashMap<&str, &str> = HashMap::new();
+        for buffer in &trace.buffers {
+            let id = buffer.id.as_str();
+            let wrong = |what: &str| format!("[{id}] {what}");
+            let reserved = ["core_trace_sources", "source_buffers", "trace_buffers"];
+            if reserved.iter().any(|name| name.eq_ignore_ascii_case(id)) {
+                let text = wrong("is the name of another section");
+                self.wrong(Need::RequiredForTrace, &buffer.place, "3.3.1", text);
+            }
+            if buffer.name.is_empty() {
+                let text = wrong("has no name");
+                self.wrong(Need::RequiredForTrace, &buffer.place, SECTION, text);
+            } else if let Some(first) = names.insert(&buffer.name, id) {
+                let text = format!("[{id}] name {} is that of [{first}]", buffer.name);
+                self.wrong(Need::RequiredForTrace, &buffer.place, SECTION, text);
+            }
+            match &buffer.format {
+                BufferFormat::Missing => {
+                    let text = wrong("has no format");
+                    self.wrong(Need::RequiredForTrace, &buffer.place, SECTION, text);
+                }
+                BufferFormat::Other(format) => {
+                    let text = format!("[{id}] unknown format {format}");
+                    self.advice(&buffer.place, SECTION, text);
+                }
+                BufferFormat::DstreamCoresight => {
+                    let text = wrong("format dstream_coresight is beyond the specification");
+                    self.advice(&buffer.place, SECTION, text);
+                }
+                BufferFormat::Coresight | BufferFormat::SourceData => {}
+            }
+            self.buffer_files(trace, buffer);
+        }
+    }
+
+    fn buffer_files(&mut self, trace: &Trace, buffer: &Buffer) {
+        let id = &buffer.id;
+        if buffer.files.is_empty() {
+            let text = format!("[{id}] has no file");
+            return self.wrong(Need::RequiredForTrace, &buffer.place, "3.3.2", text);
+        }
+        let lengths = buffer.files.iter();
+        let lengths = lengths.map(|file| self.loaded.length(&trace.place.file, file));
+        let Ok(lengths) = lengths.collect::<Result<Vec<u64>, _>>() else {
+            return;
+        };
+        let length = lengths.iter().fold(0, |sum: u64, &l| sum.saturating_add(l));
+        if length == 0 {
+            let text = format!("[{id}] has no bytes");
+            self.advice(&buffer.place, "3.3.2", text);
+        } else if buffer.format == BufferFormat::Coresight && length % 16 != 0 {
+            let text = format!("[{id}] {length} bytes are not whole frames of 16");
+            self.advice(&buffer.place, "3.3.2", text);
+        }
+    }
+
+    fn core_sources(&mut self, trace: &Trace) {
+        const SECTION: &str = "3.3.3";
+        let mut core_of: HashMap<usize, usize> = HashMap::new();
+        for line in &trace.core_sources {
+            let core = self.named(&line.core, &line.place, SECTION, "core");
+            match core.map(|index| &self.snapshot.devices[index].class) {
+                Some(DeviceClass::Core) => {}
+                Some(_) => {
+                    let text = format!("{} is not a core", line.core);
+                    self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
+                }
+                None => {
+                    let text = format!("there is no core {}", line.core);
+                    self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
+                }
+            }
+            let source = match line.source.starts_with('@') {
+                true => self.snapshot.source_written(&line.source),
+                false => self.named(&line.source, &line.place, SECTION, "trace source"),
+            };
+            let Some(source) = source else {
+                let text = format!("there is no trace source {}", line.source);
+                self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
+                continue;
+            };
+            if self.snapshot.devices[source].class != DeviceClass::TraceSource {
+                let text = format!("{} is not a trace source", line.source);
+                self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
+            }
+            if let Some(core) = core
+                && *core_of.entry(source).or_insert(core) != core
+            {
+                let text = format!("{} traces another core too: the first counts", line.source);
+                self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
+            }
+        }
+    }
+
+    fn source_buffers(&mut self, trace: &Trace) {
+        const SECTION: &str = "3.3.4";
+        let lines = trace.source_buffers.as_deref().unwrap_or(&[]);
+        if lines.is_empty() && trace.buffers.len() > 1 {
+            let text = "no [source_buffers], but several trace buffers".into();
+            self.wrong(Need::RequiredForTrace, &trace.place, SECTION, text);
+        }
+        for line in lines {
+            if self
+                .named(&line.source, &line.place, SECTION, "trace source")
+                .is_none()
+            {
+                let text = format!("there is no trace source {}", line.source);
+                self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
+            }
+            for name in &line.buffers {
+                let names = trace.buffers.iter().map(|buffer| buffer.name.as_str());
+                let ids = trace.buffers.iter().map(|buffer| buffer.id.as_str());
+                match by_name(names, name) {
+                    Some(index) if trace.buffers[index].name == *name => {}
+                    Some(index) => {
+                        let found = &trace.buffers[index].name;
+                        let text = format!("buffer {name} is {found} where it is defined");
+                        self.advice(&line.place, SECTION, text);
+                    }
+                    None if by_name(ids, name).is_some() => {
+                        let text = format!("{name} is a buffer's ID: expected its name");
+                        self.advice(&line.place, SECTION, text);
+                    }
+                    None => {
+                        let text = format!("there is no trace buffer {name}");
+                        self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the sources of a buffer, taken together, show.
+    fn joins(&mut self, trace: &Trace) {
+        let snapshot = self.snapshot;
+        let (sources, _) = resolve(snapshot);
+        let joined: HashSet<usize> = sources.iter().map(|source| source.device).collect();
+        let explicit: HashSet<usize> = trace
+            .core_sources
+            .iter()
+            .filter_map(|line| snapshot.source_written(&line.source))
+            .collect();
+        for (index, device) in snapshot.devices.iter().enumerate() {
+            if device.class != DeviceClass::TraceSource {
+                continue;
+            }
+            if !joined.contains(&index) {
+                let text = format!("{} is in no trace buffer", device.name);
+                self.advice(&device.place, "3.3.4", text);
+            } else if Protocol::of(device).needs_core() && !explicit.contains(&index) {
+                let text = format!("no core is given for {}", device.name);
+                self.wrong(Need::RequiredForTrace, &trace.place, "3.3.3", text);
+            }
+        }
+        let mut ids: HashMap<(usize, u64), usize> = HashMap::new();
+        let mut lone: HashMap<usize, usize> = HashMap::new();
+        for source in &sources {
+            let (device, buffer) = (&snapshot.devices[source.device], source.buffer);
+            let format = &trace.buffers[buffer].format;
+            if *format == BufferFormat::SourceData {
+                let first = *lone.entry(buffer).or_insert(source.device);
+                if first != source.device {
+                    let text = format!(
+                        "{} and {} are in [{}], which is of one source only",
+                        snapshot.devices[first].name, device.name, trace.buffers[buffer].id
+                    );
+                    self.wrong(
+                        Need::RequiredForTrace,
+                        &trace.buffers[buffer].place,
+                        "3.3.2",
+                        text,
+                    );
+                }
+                continue;
+            }
+            let Some(id) = trace_id(device, source.protocol) else {
+                continue;
+            };
+            let id = id.wrapping_add(u64::from(source.stream.unwrap_or(0))) & 0x7F;
+            if id == 0 || id >= 0x70 {
+                let text = format!("{}: trace ID {id:#x} is reserved", device.name);
+                self.advice(&device.place, "4.2", text);
+            }
+            let first = *ids.entry((buffer, id)).or_insert(source.device);
+            if first != source.device {
+                let text = format!(
+                    "{}: trace ID {id:#x} is that of {} in the same buffer",
+                    device.name, snapshot.devices[first].name
+                );
+                self.wrong(Need::RequiredForTrace, &device.place, "4.2", text);
+            }
+        }
+    }
+}
