@@ -62,6 +62,11 @@ fn gdb_arguments(
     if let Some(program) = programs.next() {
         out.push("-se".into());
         out.push(program.path.clone().into());
+        // Sources are often recorded relative to the program.
+        if let Some(directory) = program.path.parent() {
+            out.push("-d".into());
+            out.push(directory.into());
+        }
     }
     out.push("-ex".into());
     out.push(target_command(server, arguments)?);

@@ -3,18 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
+use super::memory::next_known;
 use super::program::{self, Program};
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
-use crate::snapshot::elf::ElfError;
+use crate::snapshot::elf::{ElfError, Segment};
 use crate::snapshot::memory::{CoreMemory, Origin, Space};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Snapshot};
 
@@ -94,8 +96,8 @@ pub struct Core {
     pub memory: CoreMemory,
     /// Its dumps in words, for the user.
     dumps: Vec<String>,
-    /// What could not be loaded.
-    pub faults: Vec<String>,
+    /// What could not be loaded, and what was loaded from elsewhere.
+    pub notes: Vec<String>,
 }
 
 impl Core {
@@ -139,13 +141,28 @@ impl Core {
     /// Adds what the programs load, behind all dumps.
     fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
         for program in programs {
+            let path = program.path.display();
+            for segment in &program.elf.segments {
+                for gap in gaps(&self.memory, self.space.space, segment) {
+                    self.notes.push(format!(
+                        "no dump has {:#x}-{:#x}: read from {path}{}",
+                        gap.start,
+                        gap.end,
+                        if segment.writable {
+                            ", as it was before the program ran"
+                        } else {
+                            ""
+                        }
+                    ));
+                }
+            }
             for segment in &program.elf.segments {
                 let bytes = program.elf.mapped(segment);
-                let path = program.path.display().to_string();
                 // Virtual memory of either security state, and no physical memory.
                 for space in [Space::N, Space::S] {
                     let address = Address(segment.address);
-                    self.memory.add_region(address, bytes.clone(), space, &path);
+                    self.memory
+                        .add_region(address, bytes.clone(), space, &path.to_string());
                 }
             }
         }
@@ -180,8 +197,6 @@ pub struct Endpoint {
     pub program: Option<Arc<Program>>,
     /// Further programs that the user named.
     pub further: Vec<Arc<Program>>,
-    /// Programs serve as memory where no dump is.
-    pub elf_memory: bool,
     /// Reverse execution is offered.
     pub history: bool,
 }
@@ -223,11 +238,11 @@ impl Endpoint {
                     core.detected.from
                 ));
             }
-            let own = core.registers.notes().iter().chain(&core.faults);
+            let own = core.registers.notes().iter().chain(&core.notes);
             notes.extend(own.map(|note| format!("{}: {note}", core.name)));
         }
         for program in self.programs() {
-            notes.extend(program_notes(program, self.elf_memory));
+            notes.extend(program_notes(program));
         }
         notes
     }
@@ -270,34 +285,40 @@ impl Endpoint {
     }
 }
 
-fn program_notes(program: &Program, elf_memory: bool) -> Vec<String> {
+/// The addresses of a segment that memory lacks.
+fn gaps(memory: &CoreMemory, space: Space, segment: &Segment) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = segment.address;
+    while at < segment.end() {
+        let known = memory.slice(Address(at), space).len() as u64;
+        if known > 0 {
+            at = at.saturating_add(known);
+            continue;
+        }
+        let next = next_known(memory, space, at).unwrap_or(u64::MAX);
+        let end = next.min(segment.end());
+        gaps.push(at..end);
+        at = end;
+    }
+    gaps
+}
+
+/// How a program agrees with the dumps; where it does not, the dump is shown.
+fn program_notes(program: &Program) -> Vec<String> {
     let path = program.path.display();
     let how = if program.named { "named" } else { "found" };
     let compared = &program.comparison;
     let mut notes = vec![format!(
-        "program {path} ({how}): {} bytes compared with dumps, {} differ in read-only parts, {} in writable ones",
+        "program {path} ({how}): of {} bytes that dumps have too, {} differ in read-only parts \
+         and {} in writable ones",
         compared.compared, compared.differing, compared.changed
     )];
-    for range in &compared.ranges {
-        notes.push(format!(
+    notes.extend(compared.ranges.iter().map(|range| {
+        format!(
             "dump and program differ at {:#x}-{:#x}: the dump is shown",
             range.start, range.end
-        ));
-    }
-    if elf_memory {
-        for segment in &program.elf.segments {
-            notes.push(format!(
-                "where no dump is, {:#x}-{:#x} is read from {path}{}",
-                segment.address,
-                segment.end(),
-                if segment.writable {
-                    ": as it was before the program ran"
-                } else {
-                    ""
-                }
-            ));
-        }
-    }
+        )
+    }));
     notes
 }
 
@@ -344,7 +365,6 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             threads_xml: threads_xml(&cores),
             program: programs.next(),
             further: programs.collect(),
-            elf_memory: options.elf_memory,
             history: options.history,
             cores,
         }
@@ -402,7 +422,7 @@ fn core(loaded: &Loaded, device: &Device) -> Core {
         |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
     let memory = CoreMemory::new(loaded, device);
-    let (dumps, faults) = describe_dumps(device, &memory);
+    let (dumps, notes) = describe_dumps(device, &memory);
     Core {
         name: device.name.clone(),
         kind: device.kind.clone(),
@@ -412,7 +432,7 @@ fn core(loaded: &Loaded, device: &Device) -> Core {
         registers,
         memory,
         dumps,
-        faults,
+        notes,
     }
 }
 

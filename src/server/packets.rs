@@ -56,6 +56,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, general: &mut Tid, packet: &[u
         // Signals mean nothing to a snapshot: `C05` is `c`.
         [b'C', ..] => Answer::Pass(vec![b"c".to_vec()]),
         [b'S', ..] => Answer::Pass(vec![b"s".to_vec()]),
+        b"?" => Answer::Reply(stopped(target, *general)),
         b"qC" => Answer::Reply(format!("QC{general:x}").into_bytes()),
         [
             b'q',
@@ -200,12 +201,18 @@ fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// `qThreadStopInfo` (LLDB): why a thread stopped; each stands where the snapshot was taken.
+/// `qThreadStopInfo` (LLDB): why a thread stopped.
 fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     let tid = thread_id(thread)?;
-    let core = target.core(tid)?;
-    let name = hex_text(&core.name);
-    Some(format!("T05thread:{tid:x};hexname:{name};reason:trap;").into_bytes())
+    target.core(tid)?;
+    Some(stopped(target, tid))
+}
+
+/// A thread stands where the snapshot was taken; its name is for LLDB.
+fn stopped(target: &SnapshotTarget, tid: Tid) -> Vec<u8> {
+    let name = target.core(tid).map(|core| hex_text(&core.name));
+    let name = name.unwrap_or_default();
+    format!("T05thread:{tid:x};hexname:{name};").into_bytes()
 }
 
 /// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.

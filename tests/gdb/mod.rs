@@ -1,0 +1,217 @@
+//! What the tests with real debuggers share: a served snapshot, GDB sessions, places.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than any session here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program under test.
+pub fn armsnap() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_armsnap"))
+}
+
+/// A snapshot of our own.
+pub fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(name)
+}
+
+/// A real capture, or nothing where the folder is not there.
+pub fn shared(name: &str) -> Option<PathBuf> {
+    let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
+    if !shared.is_dir() {
+        eprintln!("SKIPPED: ../shared is not there");
+        return None;
+    }
+    let path = shared.join("snapshots").join(name);
+    assert!(path.is_dir(), "{} is missing", path.display());
+    Some(path)
+}
+
+/// Fails with the package's name where GDB is not installed.
+pub fn need_gdb() {
+    let found = Command::new("gdb-multiarch")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status();
+    assert!(
+        found.is_ok(),
+        "gdb-multiarch is not installed: install the package gdb-multiarch"
+    );
+}
+
+/// Runs a command to its end; a hang is a failure.
+pub fn run(command: &mut Command) -> Output {
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let id = child.id().to_string();
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(child.wait_with_output()));
+    match receive.recv_timeout(PATIENCE) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            let _ = Command::new("kill").args(["-9", &id]).status();
+            panic!("{command:?} hangs");
+        }
+    }
+}
+
+/// Both streams of an output, as text.
+pub fn text(output: &Output) -> String {
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+/// A GDB session through `armsnap gdb`: what it prints.
+pub fn session(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
+    text(&session_output(snapshot, options, commands))
+}
+
+/// A GDB session through `armsnap gdb`: what it prints, and its status.
+pub fn session_output(snapshot: &Path, options: &[&str], commands: &[&str]) -> Output {
+    need_gdb();
+    let mut command = armsnap();
+    command.arg("gdb").arg(snapshot).args(options);
+    command.args(["--", "-nx", "-batch"]);
+    for gdb in commands {
+        command.args(["-ex", gdb]);
+    }
+    run(&mut command)
+}
+
+/// A GDB session that attaches to an address by itself: what it prints.
+pub fn attach(address: &str, commands: &[&str]) -> String {
+    need_gdb();
+    let mut command = Command::new("gdb-multiarch");
+    command.args(["-nx", "-batch", "-ex"]);
+    command.arg(format!("target remote {address}"));
+    for gdb in commands {
+        command.args(["-ex", gdb]);
+    }
+    text(&run(&mut command))
+}
+
+/// What GDB prints for each of some expressions.
+pub fn evaluate(snapshot: &Path, options: &[&str], expressions: &[String]) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    let mut lines = String::new();
+    for expression in expressions {
+        lines += &format!("echo value:\noutput/x {expression}\necho \\n\n");
+    }
+    std::fs::write(&script, lines).unwrap();
+    let source = format!("source {}", script.display());
+    let text = session(snapshot, options, &[&source]);
+    let values: Vec<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("value:").map(str::to_owned))
+        .collect();
+    assert_eq!(values.len(), expressions.len(), "{text}");
+    values
+}
+
+/// `armsnap serve`, ended when dropped.
+pub struct Server {
+    child: Child,
+    /// What is typed behind `target remote`, for each endpoint.
+    pub addresses: Vec<String>,
+    /// The lines of the endpoints.
+    pub lines: Vec<String>,
+}
+
+impl Server {
+    /// Serves a snapshot; waits for the lines of `endpoints` endpoints.
+    pub fn start(snapshot: &Path, options: &[&str], endpoints: usize) -> Self {
+        let mut child = armsnap()
+            .arg("serve")
+            .arg(snapshot)
+            .args(options)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = Vec::new();
+        while lines.len() < endpoints {
+            let mut line = String::new();
+            let count = errors.read_line(&mut line).unwrap();
+            assert_ne!(count, 0, "serve ended after {lines:?}");
+            lines.push(line.trim_end().to_owned());
+        }
+        // The rest is read so that the server never waits for us.
+        thread::spawn(move || {
+            let mut rest = String::new();
+            let _ = errors.read_to_string(&mut rest);
+        });
+        let addresses = lines
+            .iter()
+            .map(|line| {
+                let (_, rest) = line.split_once("target remote ").expect(line);
+                rest.trim_end_matches(['\'', ')']).to_owned()
+            })
+            .collect();
+        Self {
+            child,
+            addresses,
+            lines,
+        }
+    }
+
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal and waits for the end.
+    pub fn end_by(&mut self, signal: &str) {
+        let id = self.id().to_string();
+        let status = Command::new("kill").args([signal, &id]).status();
+        assert!(status.unwrap().success());
+        let start = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(start.elapsed() < PATIENCE, "serve does not end");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Writes a snapshot: device files with their text, and dumps with their bytes.
+pub fn write_snapshot(devices: &[(&str, &str)], dumps: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let mut list = "[snapshot]\nversion=1.0\n[device_list]\n".to_owned();
+    for (index, (name, device)) in devices.iter().enumerate() {
+        list += &format!("device{index}={name}.ini\n");
+        let text = format!("[device]\nname={name}\n{device}");
+        std::fs::write(directory.path().join(format!("{name}.ini")), text).unwrap();
+    }
+    std::fs::write(directory.path().join("snapshot.ini"), list).unwrap();
+    for (name, bytes) in dumps {
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+    }
+    directory
+}
