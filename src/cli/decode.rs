@@ -2,20 +2,26 @@
 
 use super::{Failure, SnapshotArguments};
 use armsnap::decode::{
-    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, Sources, Visitor,
+    Buffers, Core, Decoding, ElementStage, Flowing, Image, Options, Profile, Setup, Source,
+    Sources, Visitor,
 };
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::TraceId;
+use armsnap::report::disassembly::Disassembler;
 use armsnap::report::listing::branches::Branches;
 use armsnap::report::listing::elements::ElementListing;
+use armsnap::report::listing::instructions::InstructionListing;
 use armsnap::report::listing::jsonl::JsonLines;
 use armsnap::report::listing::nothing::NoLines;
 use armsnap::report::listing::packets::PacketListing;
 use armsnap::report::listing::text::TextLines;
 use armsnap::report::listing::{Counts, Lines, Listed};
+use armsnap::report::symbols::Symbols;
 use armsnap::snapshot::Loaded;
+use armsnap::snapshot::elf::Elf;
 use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::topology::TraceSource;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -45,6 +51,10 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     buffer: Vec<String>,
 
+    /// The program: names functions and source lines (repeatable)
+    #[arg(long, value_name = "FILE")]
+    elf: Vec<PathBuf>,
+
     /// Write to a file instead of standard output
     #[arg(short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -70,6 +80,8 @@ enum Level {
     Elements,
     /// Branch targets, events, exceptions and time: no code image needed
     Branches,
+    /// Each executed instruction, disassembled
+    Instructions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -97,18 +109,20 @@ struct Make<'a, L> {
     level: Level,
     lines: L,
     counts_cycles: bool,
+    m_profile: bool,
     image: Image<'a>,
+    symbols: Option<&'a Symbols>,
 }
 
 impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
-    type Output = Decoder<'a>;
+    type Output = Result<Decoder<'a>, String>;
 
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
-        match (self.level, flow) {
+        Ok(match (self.level, flow) {
             (Level::Packets, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
             (Level::Branches, _) => {
                 let branches = Branches::new(self.lines, self.counts_cycles);
@@ -119,11 +133,19 @@ impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
                 let sink = Flowing::new(flow, ElementListing::new(self.lines));
                 Box::new(Source::new(packets, ElementStage::new(elements, sink)))
             }
-            (Level::Elements, None) => {
+            (Level::Instructions, Some(flow)) => {
+                let flow = Flow::new(flow, self.image);
+                let disassembler = Disassembler::new(self.m_profile)?;
+                let listing =
+                    InstructionListing::new(self.lines, self.image, self.symbols, disassembler);
+                let sink = Flowing::new(flow, listing);
+                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+            }
+            (Level::Elements | Level::Instructions, None) => {
                 let sink = ElementListing::new(self.lines);
                 Box::new(Source::new(packets, ElementStage::new(elements, sink)))
             }
-        }
+        })
     }
 }
 
@@ -157,16 +179,35 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         eprintln!("{note}");
     }
     let memories = memories(&loaded, &buffers);
+    let symbols = symbols(&arguments.elf)?;
     let mut out = super::output::Output::new(arguments.output.as_deref(), arguments.force)?;
     let mut stats = Stats::default();
+    let job = Job {
+        arguments,
+        loaded: &loaded,
+        memories: &memories,
+        symbols: symbols.as_ref(),
+    };
     for sources in &buffers.buffers {
-        decode(arguments, &loaded, &memories, sources, &mut out, &mut stats)?;
+        job.decode(sources, &mut out, &mut stats)?;
     }
     out.finish()?;
     if arguments.stats {
         print_stats(&stats)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The symbols of the programs that the user named.
+fn symbols(paths: &[PathBuf]) -> Result<Option<Symbols>, Failure> {
+    let mut symbols = Symbols::default();
+    for path in paths {
+        let elf = Elf::open(path).map_err(|error| Failure::Decode(error.to_string()))?;
+        if let Err(reason) = symbols.add(elf.bytes()) {
+            eprintln!("{}: {reason}", path.display());
+        }
+    }
+    Ok((!symbols.is_empty()).then_some(symbols))
 }
 
 /// The memory of each core that is traced, by the index of its device.
@@ -182,80 +223,104 @@ fn memories(loaded: &Loaded, buffers: &Buffers) -> BTreeMap<usize, CoreMemory> {
         .collect()
 }
 
-fn decode(
-    arguments: &Arguments,
-    loaded: &Loaded,
-    memories: &BTreeMap<usize, CoreMemory>,
-    sources: &Sources,
-    out: &mut impl Write,
-    stats: &mut Stats,
-) -> Result<(), Failure> {
-    let mut decoders: Vec<(TraceId, Decoder)> = Vec::new();
-    for source in &sources.sources {
-        let mut notes = Vec::new();
-        let setup = match Setup::of(loaded, source, &mut notes) {
-            Ok(setup) => setup,
-            Err(note) => {
-                eprintln!("{note}");
-                continue;
+/// What the decoders of all sources share.
+struct Job<'a> {
+    arguments: &'a Arguments,
+    loaded: &'a Loaded,
+    memories: &'a BTreeMap<usize, CoreMemory>,
+    symbols: Option<&'a Symbols>,
+}
+
+impl<'a> Job<'a> {
+    fn decode(
+        &self,
+        sources: &'a Sources,
+        out: &mut impl Write,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        let mut decoders = Vec::new();
+        for source in &sources.sources {
+            match self.decoder(sources, source) {
+                Ok(decoder) => decoders.push(decoder),
+                Err(note) => eprintln!("{note}"),
             }
+        }
+        if decoders.is_empty() {
+            return Ok(());
+        }
+        let piece = match self.arguments.format {
+            Format::None => SILENT_PIECE,
+            Format::Text | Format::Jsonl => PIECE,
         };
+        let (wall, cpu) = (Instant::now(), cpu_time());
+        sources.decode(&mut decoders, piece, |_, listed| {
+            let text = listed.text();
+            if text.len() >= PAGE {
+                out.write_all(text.bytes())?;
+                text.clear();
+            }
+            Ok::<(), io::Error>(())
+        })?;
+        for (_, decoder) in &mut decoders {
+            stats.packets += decoder.packets();
+            let listed = decoder.output();
+            stats.counts += listed.counts();
+            out.write_all(listed.text().bytes())?;
+        }
+        stats.bytes += sources.bytes();
+        stats.wall += wall.elapsed();
+        stats.cpu += cpu_time().saturating_sub(cpu);
+        Ok(())
+    }
+
+    /// The decoder of one source and its trace ID, or why it has none.
+    fn decoder(
+        &self,
+        sources: &Sources,
+        source: &TraceSource,
+    ) -> Result<(TraceId, Decoder<'a>), String> {
+        let mut notes = Vec::new();
+        let setup = Setup::of(self.loaded, source, &mut notes)?;
         for note in notes {
             eprintln!("{note}");
         }
         let id = setup.trace_id();
         // An unformatted buffer has no IDs. Its elements carry the one that the trace unit was
         // given, as the reference does.
-        let shown = match (sources.frames, arguments.level) {
+        let shown = match (sources.frames, self.arguments.level) {
             (None, Level::Packets) => TraceId(0),
             _ => id,
         };
-        let trace = loaded.snapshot.trace.as_ref();
+        let trace = self.loaded.snapshot.trace.as_ref();
         let buffer = trace.map_or("", |trace| &trace.buffers[sources.buffer].name);
-        let image = Image(source.core.and_then(|core| memories.get(&core)));
-        let json = || JsonLines::new(&source.name, buffer, shown);
-        let decoder = match arguments.format {
-            Format::Jsonl => make(arguments.level, &setup, image, json()),
-            Format::Text => make(arguments.level, &setup, image, TextLines::new(shown, None)),
-            Format::None => make(arguments.level, &setup, image, NoLines::default()),
-        };
-        decoders.push((id, decoder));
+        let decoder = match self.arguments.format {
+            Format::Jsonl => {
+                let lines = JsonLines::new(&source.name, buffer, shown);
+                self.make(&setup, source, lines)
+            }
+            Format::Text => self.make(&setup, source, TextLines::new(shown, self.symbols)),
+            Format::None => self.make(&setup, source, NoLines::default()),
+        }?;
+        Ok((id, decoder))
     }
-    if decoders.is_empty() {
-        return Ok(());
-    }
-    let piece = match arguments.format {
-        Format::None => SILENT_PIECE,
-        Format::Text | Format::Jsonl => PIECE,
-    };
-    let (wall, cpu) = (Instant::now(), cpu_time());
-    sources.decode(&mut decoders, piece, |_, listed| {
-        let text = listed.text();
-        if text.len() >= PAGE {
-            out.write_all(text.bytes())?;
-            text.clear();
-        }
-        Ok::<(), io::Error>(())
-    })?;
-    for (_, decoder) in &mut decoders {
-        stats.packets += decoder.packets();
-        let listed = decoder.output();
-        stats.counts += listed.counts();
-        out.write_all(listed.text().bytes())?;
-    }
-    stats.bytes += sources.bytes();
-    stats.wall += wall.elapsed();
-    stats.cpu += cpu_time().saturating_sub(cpu);
-    Ok(())
-}
 
-fn make<'a, L: Lines + 'a>(level: Level, setup: &Setup, image: Image<'a>, lines: L) -> Decoder<'a> {
-    setup.visit(Make {
-        level,
-        lines,
-        counts_cycles: setup.counts_cycles(),
-        image,
-    })
+    fn make<L: Lines + 'a>(
+        &self,
+        setup: &Setup,
+        source: &TraceSource,
+        lines: L,
+    ) -> Result<Decoder<'a>, String> {
+        let core = source.core;
+        let devices = &self.loaded.snapshot.devices;
+        setup.visit(Make {
+            level: self.arguments.level,
+            lines,
+            counts_cycles: setup.counts_cycles(),
+            m_profile: core.is_some_and(|core| Core::of(&devices[core]).profile == Profile::M),
+            image: Image(core.and_then(|core| self.memories.get(&core))),
+            symbols: self.symbols,
+        })
+    }
 }
 
 fn print_stats(stats: &Stats) -> Result<(), Failure> {

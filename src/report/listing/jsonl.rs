@@ -5,11 +5,12 @@
 
 use super::Lines;
 use super::branches::Line;
+use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm};
 use crate::flow::{Gap, QRange, Range};
 use crate::protocol::{Describe, Field};
-use crate::quantity::{BufferOffset, TraceId};
+use crate::quantity::{Address, BufferOffset, Isa, TraceId};
 
 /// Writes the lines of one source.
 #[derive(Clone, Debug)]
@@ -280,6 +281,33 @@ impl Lines for JsonLines {
         self.flag("return", range.last.returns);
         self.flag("conditional", range.last.conditional);
         self.out.byte(b'}');
+        if let Some(cycles) = cycles {
+            self.count("cycles", cycles.into());
+        }
+        self.end();
+    }
+
+    fn instruction(
+        &mut self,
+        at: BufferOffset,
+        address: Address,
+        isa: Isa,
+        instruction: &Instruction,
+        cycles: Option<u32>,
+    ) {
+        self.begin(at, "instruction");
+        self.hex("address", address.0);
+        self.word("isa", isa.name());
+        self.word_of_bytes(None, &instruction.bytes);
+        self.string("text", &instruction.text);
+        if let Some((name, offset)) = &instruction.function {
+            self.string("function", name);
+            self.count("offset_in_function", *offset);
+        }
+        if let Some(line) = &instruction.line {
+            self.string("file", &line.file);
+            self.count("line", line.line.into());
+        }
         if let Some(cycles) = cycles {
             self.count("cycles", cycles.into());
         }

@@ -5,6 +5,7 @@
 
 pub mod branches;
 pub mod elements;
+pub mod instructions;
 pub mod jsonl;
 pub mod nothing;
 pub mod packets;
@@ -14,7 +15,8 @@ pub mod text_buffer;
 use crate::element::{Atoms, Exception, Mark};
 use crate::flow::{BlockId, Blocks, Gap, QRange, Range};
 use crate::protocol::Describe;
-use crate::quantity::BufferOffset;
+use crate::quantity::{Address, BufferOffset, Isa};
+use instructions::Instruction;
 use text_buffer::TextBuffer;
 
 /// What a listing lays up between two pieces of trace.
@@ -71,6 +73,16 @@ pub trait Lines {
     ) {
         self.range(at, &blocks.range(id, taken), cycles);
     }
+
+    /// One executed instruction.
+    fn instruction(
+        &mut self,
+        at: BufferOffset,
+        address: Address,
+        isa: Isa,
+        instruction: &Instruction,
+        cycles: Option<u32>,
+    );
 
     /// Instructions executed on an unknown path.
     fn q_range(&mut self, at: BufferOffset, range: &QRange);

@@ -5,11 +5,12 @@
 
 use super::Lines;
 use super::branches::Line;
+use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
 use crate::flow::{Gap, LastKind, QRange, Range};
 use crate::protocol::{Describe, Field};
-use crate::quantity::{BufferOffset, TraceId};
+use crate::quantity::{Address, BufferOffset, Isa, TraceId};
 use crate::report::symbols::Symbols;
 
 const ID: usize = 11;
@@ -20,6 +21,11 @@ const BYTES: usize = 34;
 const ISA: usize = 74;
 const LAST: usize = 86;
 const FUNCTION: usize = 118;
+/// Columns of the listing of instructions.
+const ADDRESS: usize = 20;
+const CODE: usize = 40;
+const DISASSEMBLY: usize = 52;
+const PLACE: usize = 92;
 /// Columns of the listing of branches.
 const CYCLE: usize = 6;
 const VALUE: usize = 20;
@@ -292,6 +298,46 @@ impl Lines for TextLines<'_> {
             self.named(", cycles ", cycles.into());
         }
         self.function(range.start.0);
+        self.end();
+    }
+
+    fn instruction(
+        &mut self,
+        at: BufferOffset,
+        address: Address,
+        isa: Isa,
+        instruction: &Instruction,
+        cycles: Option<u32>,
+    ) {
+        self.begin(at, isa.name());
+        self.out.pad(self.start, ADDRESS);
+        self.out.hex(address.0);
+        self.out.pad(self.start, CODE);
+        match *instruction.bytes {
+            [a, b, c, d] if isa != Isa::T32 => self.out.hex_bytes(&[d, c, b, a]),
+            [a, b, c, d] => {
+                self.out.hex_bytes(&[b, a]);
+                self.out.byte(b' ');
+                self.out.hex_bytes(&[d, c]);
+            }
+            [a, b] => self.out.hex_bytes(&[b, a]),
+            _ => self.out.hex_bytes(&instruction.bytes),
+        }
+        self.out.pad(self.start, DISASSEMBLY);
+        self.out.text(&instruction.text);
+        if let Some(cycles) = cycles {
+            self.named("  ; cycles ", cycles.into());
+        }
+        if let Some((name, offset)) = &instruction.function {
+            self.out.pad(self.start, PLACE);
+            self.out.text(name);
+            self.hex("+", *offset);
+        }
+        if let Some(line) = &instruction.line {
+            self.out.text("  ");
+            self.out.text(&line.file);
+            self.named(":", line.line.into());
+        }
         self.end();
     }
 

@@ -1,0 +1,181 @@
+//! Executed instructions, one line each, with the elements between them.
+
+use super::text_buffer::TextBuffer;
+use super::{Counts, Lines, Listed};
+use crate::decode::SourceSinks;
+use crate::element::{Exception, Mark};
+use crate::flow::{BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View};
+use crate::quantity::{Address, BufferOffset, Isa};
+use crate::report::disassembly::Disassembler;
+use crate::report::symbols::{SourceLine, Symbols};
+use std::collections::HashMap;
+
+/// How many instructions are remembered with their text. Beyond it all are forgotten.
+const REMEMBERED: usize = 1 << 18;
+
+/// What a line says of an instruction, beside its address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its bytes, 2 or 4 of them; fewer where memory is missing.
+    pub bytes: Vec<u8>,
+    /// Disassembly.
+    pub text: String,
+    /// The function it lies in, and how far from its begin.
+    pub function: Option<(String, u64)>,
+    /// Its source line.
+    pub line: Option<SourceLine>,
+}
+
+/// Lists the instructions of one source.
+pub struct InstructionListing<'a, L, C> {
+    lines: L,
+    counts: Counts,
+    code: C,
+    view: View,
+    symbols: Option<&'a Symbols>,
+    disassembler: Disassembler,
+    known: HashMap<(View, Isa, u64), Instruction>,
+}
+
+impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
+    /// Lists to `lines` what `code` holds.
+    pub fn new(
+        lines: L,
+        code: C,
+        symbols: Option<&'a Symbols>,
+        disassembler: Disassembler,
+    ) -> Self {
+        let view = code.view(&ContextKey::default());
+        Self {
+            lines,
+            counts: Counts::default(),
+            code,
+            view,
+            symbols,
+            disassembler,
+            known: HashMap::new(),
+        }
+    }
+
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.counts.ranges += 1;
+        self.counts.elements += 1;
+        self.counts.instructions += u64::from(range.instructions);
+        let mut address = range.start;
+        for number in 1..=range.instructions {
+            let key = (self.view, range.isa, address.0);
+            if !self.known.contains_key(&key) {
+                if self.known.len() >= REMEMBERED {
+                    self.known.clear();
+                }
+                let instruction = self.instruction(address, range.isa);
+                self.known.insert(key, instruction);
+            }
+            let instruction = &self.known[&key];
+            let cycles = cycles.filter(|_| number == range.instructions);
+            self.lines
+                .instruction(at, address, range.isa, instruction, cycles);
+            let size = instruction.bytes.len().max(2) as u64;
+            address = Address(address.0.wrapping_add(size));
+        }
+    }
+
+    fn instruction(&self, address: Address, isa: Isa) -> Instruction {
+        let mut bytes = self.bytes(address, 2);
+        let long = match (isa, &bytes[..]) {
+            // T32: 0b11101, 0b11110 and 0b11111 begin an instruction of two halfwords.
+            (Isa::T32, &[_, high]) => high >> 3 >= 0b11101,
+            (Isa::A64 | Isa::A32, _) => true,
+            _ => false,
+        };
+        if long {
+            bytes = self.bytes(address, 4);
+        }
+        Instruction {
+            text: self.disassembler.text(isa, address.0, &bytes),
+            function: self.symbols.and_then(|symbols| {
+                let (name, offset) = symbols.function(address.0)?;
+                Some((name.to_owned(), offset))
+            }),
+            line: self.symbols.and_then(|symbols| symbols.line(address.0)),
+            bytes,
+        }
+    }
+
+    fn bytes(&self, address: Address, count: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(count);
+        while bytes.len() < count {
+            let next = Address(address.0.wrapping_add(bytes.len() as u64));
+            let part = self.code.slice(self.view, next);
+            let part = &part[..part.len().min(count - bytes.len())];
+            if part.is_empty() {
+                break;
+            }
+            bytes.extend_from_slice(part);
+        }
+        bytes
+    }
+}
+
+impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        self.range(at, &blocks.range(id, taken), cycles);
+    }
+
+    fn partial(&mut self, at: BufferOffset, range: &Range) {
+        self.range(at, range, None);
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.counts.elements += 1;
+        self.counts.instructions += u64::from(range.instructions.unwrap_or(0));
+        self.lines.q_range(at, range);
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.counts.elements += 1;
+        self.lines.exception(at, exception);
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        self.counts.elements += 1;
+        self.lines.gap(at, gap);
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.counts.elements += 1;
+        if let Mark::Context(context) = mark {
+            self.view = self.code.view(&ContextKey::from(context));
+        }
+        self.lines.mark(at, mark);
+    }
+
+    fn forget(&mut self, _: &Blocks) {}
+}
+
+impl<L: Lines, C> Listed for InstructionListing<'_, L, C> {
+    fn text(&mut self) -> &mut TextBuffer {
+        self.lines.out()
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl<'a, 'b: 'a, L: Lines + 'a, C: 'a> SourceSinks<dyn Listed + 'a>
+    for InstructionListing<'b, L, C>
+{
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut (dyn Listed + 'a) {
+        self
+    }
+}
