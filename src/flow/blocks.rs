@@ -75,6 +75,13 @@ pub(super) struct Hot {
     key: u32,
 }
 
+impl Hot {
+    #[inline]
+    pub(super) fn lies_in(&self, space: Space) -> bool {
+        self.key >> 3 == space.key(Isa::A64) >> 3
+    }
+}
+
 /// What is needed at the first visit, and in listings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cold {
@@ -95,9 +102,17 @@ pub(super) struct Cold {
 pub struct Blocks {
     pub(super) hot: Vec<Hot>,
     pub(super) cold: Vec<Cold>,
-    /// Open addressing: the upper half of an entry is a part of the hash, the lower half a
-    /// block; 0 is empty.
-    index: Vec<u64>,
+    /// Open addressing: linear probing, at most half full.
+    index: Vec<Slot>,
+}
+
+/// A place in the index.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    start: Address,
+    key: u32,
+    /// 0 if the slot is empty.
+    block: u32,
 }
 
 impl Blocks {
@@ -133,7 +148,7 @@ impl Blocks {
         };
         self.hot = vec![none; 2];
         self.cold = vec![nowhere; 2];
-        self.index = vec![0; 1 << 10];
+        self.index = vec![Slot::default(); 1 << 10];
     }
 
     /// How many there are, with two that stand for no address.
@@ -178,55 +193,46 @@ impl Blocks {
         start: Address,
     ) -> u32 {
         let key = space.key(isa);
-        let hash = hash(start, key);
         let mask = self.index.len() - 1;
-        let mut slot = hash as usize & mask;
+        let mut place = hash(start, key) & mask;
         loop {
-            let entry = self.index[slot];
-            if entry == 0 {
+            let slot = &self.index[place];
+            if slot.block == 0 {
                 break;
             }
-            let id = entry as u32;
-            if entry >> 32 == hash >> 32
-                && self.cold[id as usize].start == start
-                && self.hot[id as usize].key == key
-            {
-                return id;
+            if slot.start == start && slot.key == key {
+                return slot.block;
             }
-            slot = (slot + 1) & mask;
+            place = (place + 1) & mask;
         }
-        let id = self.hot.len() as u32;
+        let block = self.hot.len() as u32;
         let (hot, cold) = decode(code, waypoints, space, isa, start);
         self.hot.push(hot);
         self.cold.push(cold);
-        self.index[slot] = hash >> 32 << 32 | u64::from(id);
+        self.index[place] = Slot { start, key, block };
         if self.hot.len() * 2 > self.index.len() {
             self.grow();
         }
-        id
+        block
     }
 
     fn grow(&mut self) {
         let mask = self.index.len() * 2 - 1;
-        let mut index = vec![0; mask + 1];
-        for id in 2..self.hot.len() {
-            let hash = hash(self.cold[id].start, self.hot[id].key);
-            let mut slot = hash as usize & mask;
-            while index[slot] != 0 {
-                slot = (slot + 1) & mask;
+        let old = std::mem::replace(&mut self.index, vec![Slot::default(); mask + 1]);
+        for slot in old.into_iter().filter(|slot| slot.block != 0) {
+            let mut place = hash(slot.start, slot.key) & mask;
+            while self.index[place].block != 0 {
+                place = (place + 1) & mask;
             }
-            index[slot] = hash >> 32 << 32 | id as u64;
+            self.index[place] = slot;
         }
-        self.index = index;
     }
 }
 
-/// A hash whose both halves depend on all bits (the finalizer of a multiply-xorshift mixer).
-fn hash(start: Address, key: u32) -> u64 {
+/// Spreads neighbouring addresses: the upper half of a product with the golden ratio.
+fn hash(start: Address, key: u32) -> usize {
     let mixed = (start.0 ^ u64::from(key).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ (mixed >> 32))
-        .wrapping_mul(0xd6e8_feb8_6659_fd93)
-        .rotate_left(32)
+    (mixed ^ (mixed >> 32)) as usize
 }
 
 fn decode(

@@ -22,7 +22,7 @@ pub struct FlowConfig {
     pub return_stack: bool,
     /// A taken ERET gives [`Mark::ExceptionReturn`]: ETE has no packet for it.
     pub exception_returns: bool,
-    /// The cache of blocks is emptied when it holds so many (56 to 120 bytes each).
+    /// The cache of blocks is emptied when it holds so many (about 100 to 200 bytes each).
     pub most_blocks: usize,
 }
 
@@ -32,7 +32,7 @@ impl Default for FlowConfig {
             waypoints: Waypoints::default(),
             return_stack: false,
             exception_returns: false,
-            most_blocks: 1 << 22,
+            most_blocks: 1 << 21,
         }
     }
 }
@@ -116,7 +116,14 @@ impl<C: CodeImage> Flow<C> {
         for _ in 0..atoms.count {
             let taken = (bits & 1) as usize;
             bits >>= 1;
-            let link = self.blocks.hot[current as usize].links[taken];
+            let mut link = self.blocks.hot[current as usize].links[taken];
+            if link == SLOW
+                && current == AWAIT
+                && let Some(next) = self.pop_linked()
+            {
+                current = next;
+                link = self.blocks.hot[current as usize].links[taken];
+            }
             if link.wrapping_sub(1) < PUSH - 1 {
                 sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
                 current = link;
@@ -303,6 +310,18 @@ impl<C: CodeImage> Flow<C> {
             return next;
         }
         self.blocks.hot[index].links[0]
+    }
+
+    /// [`Self::pop`] where nothing is out of the ordinary: a block follows its caller already.
+    #[inline]
+    fn pop_linked(&mut self) -> Option<u32> {
+        let caller = self.blocks.hot[self.stack.top()? as usize];
+        let next = caller.links[0];
+        if next == SLOW || self.linking.is_some() || !caller.lies_in(self.space) {
+            return None;
+        }
+        self.stack.pop();
+        Some(next)
     }
 
     /// The target of an indirect branch whose address the trace leaves out.

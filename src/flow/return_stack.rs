@@ -24,9 +24,14 @@ impl ReturnStack {
     }
 
     #[inline]
+    pub(super) fn top(&self) -> Option<u32> {
+        (self.count > 0).then(|| self.callers[self.top % DEPTH])
+    }
+
+    #[inline]
     pub(super) fn pop(&mut self) -> Option<u32> {
         self.count = self.count.checked_sub(1)?;
-        let caller = self.callers[self.top];
+        let caller = self.callers[self.top % DEPTH];
         self.top = (self.top + DEPTH - 1) % DEPTH;
         Some(caller)
     }

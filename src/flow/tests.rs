@@ -155,7 +155,7 @@ const STACK: FlowConfig = FlowConfig {
     },
     return_stack: true,
     exception_returns: false,
-    most_blocks: 1 << 22,
+    most_blocks: 1 << 21,
 };
 
 #[test]
