@@ -1,6 +1,8 @@
 //! Frames → bytes per trace ID.
 
-use crate::quantity::BufferOffset;
+use std::ops::Range;
+
+use crate::quantity::{BufferOffset, TraceId};
 
 use super::{Demux, FRAME_BYTES, FSYNC, HSYNC};
 
@@ -92,6 +94,14 @@ impl Partial {
     fn len(&self) -> u64 {
         self.filled as u64 + u64::from(self.half.is_some()) + 2 * u64::from(self.held.is_some())
     }
+}
+
+/// Where the bytes of a frame stand.
+enum Places {
+    /// One after another.
+    Together(u64),
+    /// In pairs.
+    Apart([u64; FRAME_BYTES / 2]),
 }
 
 /// Bit 0 of each even byte of half a frame, from four auxiliary bits.
@@ -227,11 +237,7 @@ impl Deformatter {
             } else if self.may_hold_sync(frame, ids) {
                 break;
             } else {
-                let mut places = [0; FRAME_BYTES / 2];
-                for (pair, place) in places.iter_mut().enumerate() {
-                    *place = offset.wrapping_add(2 * pair as u64);
-                }
-                self.mixed_frame(frame, &places, ids, out);
+                self.mixed_frame(frame, &Places::Together(offset), ids, out);
             }
             self.fsyncs = 0;
             done += FRAME_BYTES;
@@ -263,25 +269,25 @@ impl Deformatter {
         let mut data = [0; FRAME_BYTES];
         data[..8].copy_from_slice(&(low | LOW_BITS[aux & 0xf]).to_le_bytes());
         data[8..].copy_from_slice(&(high | LOW_BITS[aux >> 4]).to_le_bytes());
-        out.stream_mut(crate::quantity::TraceId(id))
-            .append_frame(offset, &data);
+        out.stream_mut(TraceId(id)).append(offset, &data, 15);
         self.counts.payload += 15;
         self.counts.overhead += 1;
     }
 
-    /// A frame with ID bytes, one bit each in `ids`; the pairs of bytes stand at `places`.
+    /// A frame with ID bytes, one bit each in `ids`.
+    #[inline]
     fn mixed_frame(
         &mut self,
         frame: &[u8; FRAME_BYTES],
-        places: &[u64; FRAME_BYTES / 2],
+        places: &Places,
         ids: u32,
         out: &mut Demux,
     ) {
         let (low, high) = halves(frame);
         let aux = (high >> 56) as usize;
-        let mut data = [0; FRAME_BYTES];
+        let mut data = [0; 2 * FRAME_BYTES];
         data[..8].copy_from_slice(&(low | LOW_BITS[aux & 0xf]).to_le_bytes());
-        data[8..].copy_from_slice(&(high | LOW_BITS[aux >> 4]).to_le_bytes());
+        data[8..16].copy_from_slice(&(high | LOW_BITS[aux >> 4]).to_le_bytes());
         self.counts.overhead += 1 + u64::from(ids.count_ones());
 
         // Where in the frame the current source's next byte counts from, and whether it had any.
@@ -294,16 +300,17 @@ impl Deformatter {
             left &= left - 1;
             let id_at = 2 * pair;
             let id = frame[id_at] >> 1;
-            let late = self.id != Some(id) && aux >> pair & 1 != 0 && pair < 7;
-            let mut end = id_at;
+            let changes = self.id != Some(id);
+            let late = changes && aux >> pair & 1 != 0 && pair < 7;
             if late {
                 data[id_at] = data[id_at + 1];
-                end += 1;
             }
+            let end = id_at + usize::from(late);
             any |= end > from;
-            counted = self.give(places, counted, &data[from..end], out);
+            self.give(places, counted, &data, from..end, out);
+            counted += end - from;
             from = id_at + 1 + usize::from(late);
-            if self.id != Some(id) {
+            if changes {
                 self.id = Some(id);
                 if any {
                     counted = id_at;
@@ -311,39 +318,47 @@ impl Deformatter {
                 }
             }
         }
-        if from < 15 {
-            self.give(places, counted, &data[from..15], out);
-        }
+        self.give(places, counted, &data, from..15, out);
     }
 
-    /// Gives `data` to the current source; the first byte counts as byte `counted` of the
-    /// frame. Returns where the next one counts.
+    /// Gives a part of a frame to the current source; its first byte counts as byte `counted`
+    /// of the frame.
+    #[inline]
     fn give(
         &mut self,
-        places: &[u64; FRAME_BYTES / 2],
+        places: &Places,
         counted: usize,
-        data: &[u8],
+        data: &[u8; 2 * FRAME_BYTES],
+        part: Range<usize>,
         out: &mut Demux,
-    ) -> usize {
-        let Some(id) = self.id else {
-            self.counts.skipped += data.len() as u64;
-            return counted + data.len();
-        };
-        self.counts.payload += data.len() as u64;
-        let stream = out.stream_mut(crate::quantity::TraceId(id));
-        let place = |index: usize| places[index / 2].wrapping_add(index as u64 & 1);
-        let mut from = 0;
-        while from < data.len() {
-            // As far as the places lie together: HSYNC may stand between any two pairs.
-            let first = place(counted + from);
-            let mut to = from + 1;
-            while to < data.len() && place(counted + to) == first.wrapping_add((to - from) as u64) {
-                to += 1;
-            }
-            stream.append(first, &data[from..to]);
-            from = to;
+    ) {
+        let length = part.len();
+        if length == 0 {
+            return;
         }
-        counted + data.len()
+        let Some(id) = self.id else {
+            self.counts.skipped += length as u64;
+            return;
+        };
+        self.counts.payload += length as u64;
+        let stream = out.stream_mut(TraceId(id));
+        match places {
+            Places::Together(offset) => {
+                let at = offset.wrapping_add(counted as u64);
+                if let Some(window) = data[part.start..].first_chunk() {
+                    stream.append(at, window, length);
+                }
+            }
+            Places::Apart(pairs) => {
+                for (index, &byte) in data[part].iter().enumerate() {
+                    let index = counted + index;
+                    let at = pairs[index / 2].wrapping_add(index as u64 & 1);
+                    let mut window = [0; FRAME_BYTES];
+                    window[0] = byte;
+                    stream.append(at, &window, 1);
+                }
+            }
+        }
     }
 
     /// Takes one byte where frames do not lie together or are not found.
@@ -423,7 +438,7 @@ impl Deformatter {
             self.fsyncs = 0;
             let (low, high) = halves(&bytes);
             let ids = id_bits(low) | id_bits(high) << 4;
-            self.mixed_frame(&bytes, &places, ids, out);
+            self.mixed_frame(&bytes, &Places::Apart(places), ids, out);
         }
     }
 
