@@ -29,7 +29,7 @@ impl Default for Packets {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Reserved,
     Null,
@@ -39,7 +39,9 @@ enum Shape {
     Channel16,
     MasterError,
     GlobalError,
-    Data { marker: bool },
+    Data {
+        marker: bool,
+    },
     Flag,
     Version,
     User,
@@ -47,6 +49,8 @@ enum Shape {
     Frequency,
     CrossSync,
     Async,
+    /// What follows the opcode is not as it must be.
+    Bad,
 }
 
 /// What an opcode says: nibbles of the opcode, nibbles of the payload, a timestamp after it.
@@ -152,6 +156,92 @@ impl Nibbles<'_> {
     }
 }
 
+/// A packet in pieces. The packet itself is put together last, where it is wanted: copies of
+/// it would cost more than the rest.
+struct Found {
+    shape: Shape,
+    /// Nibbles of the payload.
+    payload: u8,
+    value: u64,
+    timestamp: Option<Timestamp>,
+    /// Nibbles of the packet.
+    nibbles: usize,
+}
+
+impl Found {
+    fn bad(self, nibbles: usize) -> Self {
+        Self {
+            shape: Shape::Bad,
+            nibbles,
+            ..self
+        }
+    }
+
+    /// Whether the nibbles after F F are those of an ASYNC.
+    fn async_of(self, nibbles: &Nibbles<'_>) -> Self {
+        let ones = nibbles.number(2, 16).leading_ones() / 4;
+        let more = (nibbles.number(18, 4) << 48).leading_ones() / 4;
+        let ones = 2 + if ones == 16 { 16 + more.min(3) } else { ones } as usize;
+        if ones < ASYNC_NIBBLES {
+            self.bad(ones + 1)
+        } else if nibbles.number(ASYNC_NIBBLES, 1) != 0 {
+            self.bad(2)
+        } else {
+            Self {
+                nibbles: ASYNC_NIBBLES + 1,
+                ..self
+            }
+        }
+    }
+
+    #[inline]
+    fn kind(self) -> PacketKind {
+        let Self {
+            value, timestamp, ..
+        } = self;
+        match self.shape {
+            Shape::Data { marker } => PacketKind::Data {
+                bits: 4 * self.payload,
+                value,
+                marker,
+                timestamp,
+            },
+            Shape::Null => PacketKind::Null(timestamp),
+            Shape::Master8 => PacketKind::Master8(value as u8),
+            Shape::Master16 => PacketKind::Master16(value as u16),
+            Shape::Channel8 => PacketKind::Channel8(value as u8),
+            Shape::Channel16 => PacketKind::Channel16(value as u16),
+            Shape::MasterError => PacketKind::MasterError(value as u8),
+            Shape::GlobalError => PacketKind::GlobalError(value as u8),
+            Shape::Flag => PacketKind::Flag(timestamp),
+            Shape::Version => match TimestampType::new(value as u8) {
+                Some(timestamps) => PacketKind::Version(timestamps),
+                None => PacketKind::BadSequence,
+            },
+            Shape::User => PacketKind::User {
+                nibbles: self.payload,
+                value,
+                timestamp,
+            },
+            Shape::Trigger => PacketKind::Trigger {
+                value: value as u8,
+                timestamp,
+            },
+            Shape::Frequency => PacketKind::Frequency {
+                hertz: value as u32,
+                timestamp,
+            },
+            Shape::CrossSync => PacketKind::CrossSync {
+                value: value as u8,
+                timestamp,
+            },
+            Shape::Async => PacketKind::Async,
+            Shape::Reserved => PacketKind::Reserved,
+            Shape::Bad => PacketKind::BadSequence,
+        }
+    }
+}
+
 impl Packets {
     /// At the begin of the trace, which may be anywhere in a packet.
     pub const fn new() -> Self {
@@ -162,10 +252,10 @@ impl Packets {
         }
     }
 
-    /// The packet at the begin of `bytes` and its length in nibbles. `bytes` may hold zeros
-    /// after the end of the trace's bytes.
+    /// What stands at the begin of `bytes`, which may hold zeros after the end of the trace's
+    /// bytes.
     #[inline]
-    fn parse(&self, bytes: &[u8; WINDOW]) -> (PacketKind, usize) {
+    fn parse(&self, bytes: &[u8; WINDOW]) -> Found {
         let before = usize::from(self.pending.is_some());
         let low = u16::from_le_bytes([bytes[0], bytes[1]]);
         let head = match self.pending {
@@ -188,75 +278,32 @@ impl Packets {
             value = nibbles.number(at, payload);
             at += usize::from(payload);
         }
-        let timestamp = if opcode.timestamp {
+        let mut found = Found {
+            shape: opcode.shape,
+            payload,
+            value,
+            timestamp: None,
+            nibbles: at,
+        };
+        if opcode.timestamp {
             let count = match nibbles.number(at, 1) {
                 0xd => 14,
                 0xe => 16,
-                0xf => return (PacketKind::BadSequence, at + 1),
+                0xf => return found.bad(at + 1),
                 count => count as u8,
             };
             let value = nibbles.number(at + 1, count);
-            at += 1 + usize::from(count);
-            Some(Timestamp {
+            found.nibbles = at + 1 + usize::from(count);
+            found.timestamp = Some(Timestamp {
                 nibbles: count,
                 value,
-            })
-        } else {
-            None
-        };
-        let kind = match opcode.shape {
-            Shape::Reserved => PacketKind::Reserved,
-            Shape::Null => PacketKind::Null(timestamp),
-            Shape::Master8 => PacketKind::Master8(value as u8),
-            Shape::Master16 => PacketKind::Master16(value as u16),
-            Shape::Channel8 => PacketKind::Channel8(value as u8),
-            Shape::Channel16 => PacketKind::Channel16(value as u16),
-            Shape::MasterError => PacketKind::MasterError(value as u8),
-            Shape::GlobalError => PacketKind::GlobalError(value as u8),
-            Shape::Data { marker } => PacketKind::Data {
-                bits: 4 * payload,
-                value,
-                marker,
-                timestamp,
-            },
-            Shape::Flag => PacketKind::Flag(timestamp),
-            Shape::Version => match TimestampType::new(value as u8) {
-                Some(timestamps) => PacketKind::Version(timestamps),
-                None => PacketKind::BadSequence,
-            },
-            Shape::User => PacketKind::User {
-                nibbles: payload,
-                value,
-                timestamp,
-            },
-            Shape::Trigger => PacketKind::Trigger {
-                value: value as u8,
-                timestamp,
-            },
-            Shape::Frequency => PacketKind::Frequency {
-                hertz: value as u32,
-                timestamp,
-            },
-            Shape::CrossSync => PacketKind::CrossSync {
-                value: value as u8,
-                timestamp,
-            },
-            Shape::Async => {
-                let ones = nibbles.number(2, 16).leading_ones() / 4;
-                let more = (nibbles.number(18, 4) << 48).leading_ones() / 4;
-                let ones = 2 + if ones == 16 { 16 + more.min(3) } else { ones } as usize;
-                if ones < ASYNC_NIBBLES {
-                    // As far as it can be no other ASYNC's begin.
-                    return (PacketKind::BadSequence, ones + 1);
-                }
-                if nibbles.number(ASYNC_NIBBLES, 1) != 0 {
-                    return (PacketKind::BadSequence, 2);
-                }
-                at = ASYNC_NIBBLES + 1;
-                PacketKind::Async
-            }
-        };
-        (kind, at)
+            });
+        }
+        match opcode.shape {
+            Shape::Async => found.async_of(&nibbles),
+            Shape::Version if TimestampType::new(value as u8).is_none() => found.bad(at),
+            _ => found,
+        }
     }
 
     /// A nibble, counted from the begin of the packet.
@@ -347,7 +394,7 @@ impl PacketDecoder for Packets {
         if !self.synced {
             return self.search(bytes);
         }
-        let (mut kind, mut nibbles) = match bytes.first_chunk() {
+        let mut found = match bytes.first_chunk() {
             Some(window) => self.parse(window),
             None => {
                 let mut window = [0; WINDOW];
@@ -358,14 +405,15 @@ impl PacketDecoder for Packets {
         if self.ones > 0
             && let Some(rest) = self.rest_of_async(bytes)
         {
-            (kind, nibbles) = (PacketKind::Async, rest);
+            (found.shape, found.nibbles) = (Shape::Async, rest);
         }
+        let mut nibbles = found.nibbles;
         let shared = self.pending;
         let before = usize::from(shared.is_some());
         if (nibbles - before).div_ceil(2) > bytes.len() {
             return None;
         }
-        let bad = matches!(kind, PacketKind::Reserved | PacketKind::BadSequence);
+        let bad = matches!(found.shape, Shape::Reserved | Shape::Bad);
         self.ones = 0;
         if self.nibble(bytes, nibbles - 1) == Some(0xf) {
             while self.nibble(bytes, nibbles - 1 - self.ones) == Some(0xf)
@@ -390,7 +438,7 @@ impl PacketDecoder for Packets {
         }
         let packet = Packet {
             shared: shared.map(|nibble| nibble << 4),
-            kind,
+            kind: found.kind(),
         };
         Some((packet, length))
     }
