@@ -394,14 +394,15 @@ impl PacketDecoder for Packets {
         if !self.synced {
             return self.search(bytes);
         }
-        let mut found = match bytes.first_chunk() {
-            Some(window) => self.parse(window),
+        let mut padded = [0; WINDOW];
+        let window = match bytes.first_chunk() {
+            Some(window) => window,
             None => {
-                let mut window = [0; WINDOW];
-                window[..bytes.len()].copy_from_slice(bytes);
-                self.parse(&window)
+                padded[..bytes.len()].copy_from_slice(bytes);
+                &padded
             }
         };
+        let mut found = self.parse(window);
         if self.ones > 0
             && let Some(rest) = self.rest_of_async(bytes)
         {
