@@ -52,8 +52,19 @@ struct Held {
 #[derive(Clone, Copy, Debug)]
 struct PendingQ {
     at: BufferOffset,
+    /// The block where it begins, if that is known.
     from: u32,
+    /// How far execution was followed before it.
+    start: Option<Address>,
     instructions: Option<u32>,
+}
+
+/// Where execution could not be followed any further.
+#[derive(Clone, Copy, Debug)]
+struct Stuck {
+    address: Address,
+    /// For the code there is missing.
+    missing: bool,
 }
 
 /// Follows the program flow of one trace source.
@@ -71,6 +82,10 @@ pub struct Flow<C> {
     linking: Option<u32>,
     held: Option<Held>,
     q: Option<PendingQ>,
+    /// The last block that was left by an atom.
+    left: u32,
+    /// How far execution was followed, while no address is known.
+    stuck: Option<Stuck>,
 }
 
 impl<C: CodeImage> Flow<C> {
@@ -90,6 +105,8 @@ impl<C: CodeImage> Flow<C> {
             linking: None,
             held: None,
             q: None,
+            left: NOWHERE,
+            stuck: None,
         }
     }
 
@@ -112,6 +129,7 @@ impl<C: CodeImage> Flow<C> {
     #[inline]
     fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
         let mut current = self.current;
+        let mut left = self.left;
         let mut bits = atoms.bits;
         for _ in 0..atoms.count {
             let taken = (bits & 1) as usize;
@@ -126,16 +144,21 @@ impl<C: CodeImage> Flow<C> {
             }
             if link.wrapping_sub(1) < PUSH - 1 {
                 sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
+                left = current;
                 current = link;
             } else if link == SLOW {
+                self.left = left;
                 current = self.atom(at, current, taken == 1, None, sink);
+                left = self.left;
             } else {
                 sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
                 self.stack.push(current);
+                left = current;
                 current = link & !PUSH;
             }
         }
         self.current = current;
+        self.left = left;
         if self.blocks.len() >= self.config.most_blocks {
             self.forget(sink);
         }
@@ -187,6 +210,10 @@ impl<C: CodeImage> Flow<C> {
                 self.q = Some(PendingQ {
                     at,
                     from: self.current,
+                    start: match self.current {
+                        NOWHERE | AWAIT => self.stuck.map(|stuck| stuck.address),
+                        current => Some(self.blocks.cold[current as usize].start),
+                    },
                     instructions,
                 });
                 self.current = NOWHERE;
@@ -228,6 +255,7 @@ impl<C: CodeImage> Flow<C> {
             }
             let link = self.blocks.hot[current as usize].links[usize::from(taken)];
             if link != SLOW {
+                self.left = current;
                 self.executed(at, current, taken, cycles, sink);
                 if link & PUSH != 0 {
                     self.stack.push(current);
@@ -236,6 +264,7 @@ impl<C: CodeImage> Flow<C> {
             }
             match self.blocks.cold[current as usize].stop {
                 End::Waypoint => {
+                    self.left = current;
                     self.executed(at, current, taken, cycles, sink);
                     return self.leave(at, current, taken, sink);
                 }
@@ -328,6 +357,7 @@ impl<C: CodeImage> Flow<C> {
     fn pop(&mut self, at: BufferOffset, sink: &mut impl FlowSink) -> u32 {
         if !self.config.return_stack {
             self.linking = None;
+            self.stuck = self.after_branch();
             return NOWHERE;
         }
         let caller = self.stack.pop();
@@ -336,6 +366,7 @@ impl<C: CodeImage> Flow<C> {
         }
         let Some(caller) = caller else {
             self.gap(at, Gap::ReturnStackEmpty, sink);
+            self.stuck = self.after_branch();
             return NOWHERE;
         };
         let cold = self.blocks.cold[caller as usize];
@@ -358,7 +389,16 @@ impl<C: CodeImage> Flow<C> {
             .at(&self.code, self.config.waypoints, space, isa, start)
     }
 
+    /// Execution was followed up to a branch whose target is not known.
+    fn after_branch(&self) -> Option<Stuck> {
+        Some(Stuck {
+            address: self.blocks.cold[self.left as usize].end,
+            missing: false,
+        })
+    }
+
     fn address(&mut self, address: Address, isa: Isa, sink: &mut impl FlowSink) {
+        self.stuck = None;
         if let Some(q) = self.q.take() {
             self.finish_q(&q, address, isa, sink);
         }
@@ -394,6 +434,7 @@ impl<C: CodeImage> Flow<C> {
                 self.stack.clear();
                 self.linking = None;
                 self.q = None;
+                self.stuck = None;
             }
             Mark::ExceptionReturn => {
                 if let Some(held) = &mut self.held
@@ -468,8 +509,7 @@ impl<C: CodeImage> Flow<C> {
                     if walk.instructions() > 0 {
                         sink.partial(at, &walk.range(self.config.waypoints, true));
                     }
-                    let gap = gap(stop, here, cold.isa);
-                    return self.gap(at, gap, sink);
+                    return self.stop(at, stop, here, cold.isa, sink);
                 }
             }
         }
@@ -481,6 +521,7 @@ impl<C: CodeImage> Flow<C> {
             let last = self.find(cold.space, cold.isa, end);
             let block = self.blocks.cold[last as usize];
             if block.end == next && block.stop == End::Waypoint {
+                self.left = last;
                 self.leave(at, last, true, sink)
             } else {
                 self.find(cold.space, cold.isa, next)
@@ -495,6 +536,7 @@ impl<C: CodeImage> Flow<C> {
         self.settle(at, sink);
         let known = self.blocks.cold[self.current as usize];
         if self.current <= AWAIT || known.start > address {
+            self.stuck = None;
             self.current = self.find(self.space, isa, address);
         }
         self.run_to(at, address, true, sink);
@@ -515,6 +557,12 @@ impl<C: CodeImage> Flow<C> {
                 None if here => exception.return_address = Some(start),
                 _ => {}
             }
+        } else if let (Some(stuck), Some(end)) = (self.stuck, exception.return_address)
+            && stuck.missing
+            && stuck.address < end
+        {
+            // The code between the two is missing as well.
+            self.gap(at, Gap::MemoryMissing(stuck.address), sink);
         }
         self.current = NOWHERE;
         sink.exception(at, &exception);
@@ -523,8 +571,17 @@ impl<C: CodeImage> Flow<C> {
     /// `q` ended where execution goes on at `end`. Where its instructions are a straight line
     /// they are known.
     fn finish_q(&mut self, q: &PendingQ, end: Address, isa: Isa, sink: &mut impl FlowSink) {
-        if q.from <= AWAIT {
+        let Some(start) = q.start else {
             return;
+        };
+        if q.from <= AWAIT {
+            let range = QRange {
+                start,
+                end,
+                isa,
+                instructions: q.instructions,
+            };
+            return sink.q_range(q.at, &range);
         }
         let cold = self.blocks.cold[q.from as usize];
         let count = q.instructions.unwrap_or(0);
@@ -601,7 +658,29 @@ impl<C: CodeImage> Flow<C> {
         } else {
             Stop::Missing
         };
-        self.gap(at, gap(stop, cold.end, cold.isa), sink);
+        self.stop(at, stop, cold.end, cold.isa, sink);
+    }
+
+    /// Execution cannot be followed beyond `address`.
+    fn stop(
+        &mut self,
+        at: BufferOffset,
+        stop: Stop,
+        address: Address,
+        isa: Isa,
+        sink: &mut impl FlowSink,
+    ) {
+        let gap = match stop {
+            Stop::Missing => {
+                self.stuck = Some(Stuck {
+                    address,
+                    missing: true,
+                });
+                Gap::MemoryMissing(address)
+            }
+            Stop::NotFollowed => Gap::NotFollowed { address, isa },
+        };
+        self.gap(at, gap, sink);
     }
 
     fn gap(&mut self, at: BufferOffset, gap: Gap, sink: &mut impl FlowSink) {
@@ -623,6 +702,7 @@ impl<C: CodeImage> Flow<C> {
             flow.find(cold.space, cold.isa, cold.start)
         };
         self.current = again(self, self.current);
+        self.left = again(self, self.left);
         for caller in self.stack.drain() {
             let caller = again(self, caller);
             self.stack.push(caller);
@@ -634,13 +714,6 @@ impl<C: CodeImage> Flow<C> {
             q.from = again(self, q.from);
             self.q = Some(q);
         }
-    }
-}
-
-fn gap(stop: Stop, address: Address, isa: Isa) -> Gap {
-    match stop {
-        Stop::Missing => Gap::MemoryMissing(address),
-        Stop::NotFollowed => Gap::NotFollowed { address, isa },
     }
 }
 

@@ -73,7 +73,7 @@ pub struct Range {
 /// Instructions executed on an unknown path (ETMv4 Q element).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QRange {
-    /// The first one.
+    /// The first one; or, where that is not known, how far execution was followed before.
     pub start: Address,
     /// Where execution goes on after them.
     pub end: Address,

@@ -484,6 +484,45 @@ fn q_elements_are_ranges_where_the_path_is_known() {
 }
 
 #[test]
+fn a_q_element_after_an_unknown_target_begins_where_execution_was_followed_to() {
+    let q = Element::Q {
+        instructions: Some(1),
+    };
+    // The function is run through twice, so that the second time its block is known.
+    let again = [address(0x2000), atoms("E")];
+    let elements = [&again[..], &again, &[q, address(0x1004), atoms("E")]].concat();
+    let out = run(FlowConfig::default(), calls(), &elements);
+    assert_eq!(out[2..], ["q 2008 1004 Some(1)", "1004-1008 1 branch E"]);
+    // An atom at the unknown target changes nothing.
+    let elements = [address(0x2000), atoms("EN"), q, address(0x1004)];
+    let out = run(FlowConfig::default(), calls(), &elements);
+    assert_eq!(out[1..], ["q 2008 1004 Some(1)"]);
+}
+
+#[test]
+fn an_exception_beyond_missing_memory_tells_that_it_is_missing() {
+    let code = || a64(&[(0x1000, &[NOP])]);
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), atoms("E"), exception(0x1010)],
+    );
+    let want = [
+        "1000-1004 1 other E",
+        "missing 1004",
+        "missing 1004",
+        "exception 1010",
+    ];
+    assert_eq!(out, want);
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), atoms("E"), exception(0x1004)],
+    );
+    assert_eq!(out[2..], ["exception 1004"]);
+}
+
+#[test]
 fn instruction_atoms_count_instructions() {
     let code = || a64(&[(0x1000, &[NOP, bl(0x1004, 0x1000), RET])]);
     let flush = Element::Mark(Mark::Trigger);

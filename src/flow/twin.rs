@@ -31,9 +31,22 @@ struct Twin<'a> {
     /// The last instruction of instruction atoms, with its mark.
     held: Vec<(BufferOffset, Out)>,
     held_from: Option<Place>,
-    /// With the view in which it ran.
-    q: Option<(BufferOffset, Where, Option<u32>, View)>,
+    q: Option<Q>,
+    /// The end of what the last atom led through.
+    left: u64,
+    /// How far execution was followed before it got lost, and whether memory is missing there.
+    stuck: Option<(u64, bool)>,
     out: Vec<(BufferOffset, Out)>,
+}
+
+/// A Q element whose end is not told yet.
+struct Q {
+    at: BufferOffset,
+    from: Where,
+    /// How far execution was followed.
+    start: Option<u64>,
+    instructions: Option<u32>,
+    view: View,
 }
 
 struct Walked {
@@ -155,6 +168,7 @@ impl Twin<'_> {
         }
         if !self.config.return_stack {
             self.here = Where::Nowhere;
+            self.stuck = Some((self.left, false));
             return;
         }
         let popped = self.stack.pop();
@@ -163,9 +177,17 @@ impl Twin<'_> {
             Some(place) => Where::At(place),
             None => {
                 self.emit(at, Out::Gap(Gap::ReturnStackEmpty));
+                self.stuck = Some((self.left, false));
                 Where::Nowhere
             }
         };
+    }
+
+    fn stop(&mut self, at: BufferOffset, gap: Gap) {
+        if let Gap::MemoryMissing(address) = gap {
+            self.stuck = Some((address.0, true));
+        }
+        self.emit(at, Out::Gap(gap));
     }
 
     fn push(&mut self, place: Place) {
@@ -218,7 +240,7 @@ impl Twin<'_> {
                 };
                 self.emit(at, Out::Range(Range { last, ..range }, None));
             }
-            self.emit(at, Out::Gap(gap));
+            self.stop(at, gap);
             self.here = Where::Nowhere;
             return;
         }
@@ -233,6 +255,7 @@ impl Twin<'_> {
             address: range.end.0,
             isa: from.isa,
         };
+        self.left = after.address;
         self.leave(at, &walked.last.unwrap(), after, taken);
     }
 
@@ -261,7 +284,7 @@ impl Twin<'_> {
                 self.emit(at, Out::Range(walked.range, None));
             }
             if let Some(gap) = walked.stop {
-                return self.emit(at, Out::Gap(gap));
+                return self.stop(at, gap);
             }
             let after = Place {
                 address: walked.range.end.0,
@@ -272,6 +295,7 @@ impl Twin<'_> {
                 && inclusive
                 && self.waypoint(last.kind)
             {
+                self.left = after.address;
                 return self.leave(at, &last, after, true);
             }
             after
@@ -312,6 +336,7 @@ impl Twin<'_> {
                 self.atom(at, true, passed, Some(cycles));
             }
             Element::Address { address, isa } => {
+                self.stuck = None;
                 self.finish_q(address.0, isa);
                 if self.here == Where::Await
                     && let Some(place) = self.linking.take()
@@ -332,6 +357,7 @@ impl Twin<'_> {
                 match self.here {
                     Where::At(place) if place.address <= address.0 => {}
                     _ => {
+                        self.stuck = None;
                         self.here = Where::At(Place {
                             address: address.0,
                             isa,
@@ -342,7 +368,17 @@ impl Twin<'_> {
             }
             Element::Q { instructions } => {
                 self.settle(at);
-                self.q = Some((at, self.here, instructions, self.view));
+                let start = match self.here {
+                    Where::At(place) => Some(place.address),
+                    _ => self.stuck.map(|stuck| stuck.0),
+                };
+                self.q = Some(Q {
+                    at,
+                    from: self.here,
+                    start,
+                    instructions,
+                    view: self.view,
+                });
                 self.here = Where::Nowhere;
             }
             Element::Exception(exception) => self.exception(at, exception, false),
@@ -366,19 +402,32 @@ impl Twin<'_> {
                 None if here => exception.return_address = Some(Address(place.address)),
                 _ => {}
             }
+        } else if let (Some((from, true)), Some(end)) = (self.stuck, exception.return_address)
+            && from < end.0
+        {
+            self.emit(at, Out::Gap(Gap::MemoryMissing(Address(from))));
         }
         self.here = Where::Nowhere;
         self.emit(at, Out::Exception(exception));
     }
 
     fn finish_q(&mut self, end: u64, isa: Isa) {
-        let Some((at, Where::At(from), instructions, view)) = self.q.take() else {
+        let Some(Q {
+            at,
+            from,
+            start: Some(start),
+            instructions,
+            view,
+        }) = self.q.take()
+        else {
             return;
         };
         let count = instructions.unwrap_or(0);
         let mut branched = false;
         let mut walked = 0;
-        if count > 0 {
+        if let Where::At(from) = from
+            && count > 0
+        {
             let now = std::mem::replace(&mut self.view, view);
             let line = self.walk(from, true, |instruction, _, so_far| {
                 branched = matches!(instruction.kind, Kind::Branch { .. } | Kind::Indirect);
@@ -391,7 +440,7 @@ impl Twin<'_> {
             }
         }
         let range = QRange {
-            start: Address(from.address),
+            start: Address(start),
             end: Address(end),
             isa,
             instructions,
@@ -416,6 +465,7 @@ impl Twin<'_> {
                 self.stack.clear();
                 self.linking = None;
                 self.q = None;
+                self.stuck = None;
             }
             Mark::ExceptionReturn if self.held.len() == 1 => {
                 return self.held.push((at, Out::Mark(mark)));
@@ -595,6 +645,8 @@ proptest! {
             held: Vec::new(),
             held_from: None,
             q: None,
+            left: 0,
+            stuck: None,
             out: Vec::new(),
         };
         let end = Element::Mark(Mark::End);
