@@ -340,13 +340,13 @@ fn each_thread_moves_by_itself() {
     ask(b"Hc1");
     ask(b"Hg2");
     // GDB selected thread 2 after it had sent Hc1, and does not send Hc again.
-    assert!(ask(b"bc").contains("$T05thread:02;replaylog:begin;#"));
-    assert!(ask(b"bs").contains("$T05thread:02;replaylog:begin;#"));
+    assert!(ask(b"bc").contains("$T05thread:2;replaylog:begin;"));
+    assert!(ask(b"bs").contains("$T05thread:2;replaylog:begin;"));
     ask(b"Hg1");
-    assert!(ask(b"bc").contains("$T05thread:01;replaylog:begin;#"));
-    assert!(ask(b"vCont;s:2;c").contains("$T05thread:02;replaylog:end;#"));
-    assert!(ask(b"vCont;c:1").contains("$T05thread:01;replaylog:end;#"));
-    assert!(ask(b"vCont;c").contains("replaylog:end;#"));
+    assert!(ask(b"bc").contains("$T05thread:1;replaylog:begin;"));
+    assert!(ask(b"vCont;s:2;c").contains("$T05thread:2;replaylog:end;"));
+    assert!(ask(b"vCont;c:1").contains("$T05thread:1;replaylog:end;"));
+    assert!(ask(b"vCont;c").contains("replaylog:end;"));
 }
 
 fn peak_memory(id: u32) -> u64 {

@@ -4,8 +4,8 @@
 //! position is both ends of its history: every move stops at once, with the end that it met.
 
 use gdbstub::common::Tid;
-use gdbstub::stub::MultiThreadStopReason;
-use gdbstub::target::ext::base::reverse_exec::ReplayLogPosition;
+
+use super::framing::hex_text;
 
 /// The direction of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,14 +46,22 @@ impl Move {
 
 impl Stop {
     /// The reply that tells a client.
-    pub fn reply(self) -> MultiThreadStopReason<u64> {
-        let (tid, pos) = match self {
-            Self::HistoryBegins(tid) => (tid, ReplayLogPosition::Begin),
-            Self::HistoryEnds(tid) => (tid, ReplayLogPosition::End),
+    ///
+    /// GDB reads `replaylog`. LLDB does not know it and, when a step leaves the pc where it is,
+    /// steps again without end; an exception with a description makes it stop and say why.
+    pub fn reply(self) -> String {
+        let (thread, end, words) = match self {
+            Self::HistoryBegins(thread) => (thread, "begin", "beginning of history"),
+            Self::HistoryEnds(thread) => (thread, "end", "end of history"),
         };
-        MultiThreadStopReason::ReplayLog {
-            tid: Some(tid),
-            pos,
-        }
+        let description = hex_text(words);
+        format!("T05thread:{thread:x};replaylog:{end};reason:exception;description:{description};")
     }
+}
+
+/// What a client is told of a thread that has not moved: it stands where the snapshot was taken.
+/// LLDB wants its name, and a reason to stop for no more than the `current` one.
+pub fn standing(thread: Tid, name: &str, current: bool) -> String {
+    let signal = if current { 5 } else { 0 };
+    format!("T{signal:02}thread:{thread:x};hexname:{};", hex_text(name))
 }

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
-use super::framing::{MAX_PACKET, hex_text, parse_hex, write_binary, write_hex, write_packet};
+use super::execution::standing;
+use super::framing::{MAX_PACKET, parse_hex, write_binary, write_hex, write_packet};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
 
@@ -56,7 +57,10 @@ pub(super) fn answer(target: &mut SnapshotTarget, general: &mut Tid, packet: &[u
         // Signals mean nothing to a snapshot: `C05` is `c`.
         [b'C', ..] => Answer::Pass(vec![b"c".to_vec()]),
         [b'S', ..] => Answer::Pass(vec![b"s".to_vec()]),
-        b"?" => Answer::Reply(stopped(target, *general)),
+        b"?" => {
+            let name = target.core(*general).map_or("", |core| &core.name);
+            Answer::Reply(standing(*general, name, true).into_bytes())
+        }
         b"qC" => Answer::Reply(format!("QC{general:x}").into_bytes()),
         [
             b'q',
@@ -204,15 +208,8 @@ fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
 /// `qThreadStopInfo` (LLDB): why a thread stopped.
 fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     let tid = thread_id(thread)?;
-    target.core(tid)?;
-    Some(stopped(target, tid))
-}
-
-/// A thread stands where the snapshot was taken; its name is for LLDB.
-fn stopped(target: &SnapshotTarget, tid: Tid) -> Vec<u8> {
-    let name = target.core(tid).map(|core| hex_text(&core.name));
-    let name = name.unwrap_or_default();
-    format!("T05thread:{tid:x};hexname:{name};").into_bytes()
+    let core = target.core(tid)?;
+    Some(standing(tid, &core.name, tid == target.thread).into_bytes())
 }
 
 /// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 use gdbstub::conn::Connection;
-use gdbstub::stub::GdbStub;
 use gdbstub::stub::state_machine::GdbStubStateMachine;
+use gdbstub::stub::{GdbStub, MultiThreadStopReason};
 
 use super::endpoint::Endpoint;
 use super::execution::Stop;
@@ -179,13 +179,18 @@ impl Session {
             };
         }
         if let GdbStubStateMachine::Running(running) = stub {
-            let thread = self.target.thread;
-            let stop = self.target.stop.take();
-            let stop = stop.unwrap_or(Stop::HistoryEnds(thread)).reply();
-            stub = match running.report_stop(&mut self.target, stop) {
+            // gdbstub learns that the move is over; the client is told in words of our own.
+            stub = match running.report_stop(&mut self.target, MultiThreadStopReason::DoneStep) {
                 Ok(next) => next,
                 Err(_) => return Outcome::Failed,
             };
+            let stop = self.target.stop.take();
+            let stop = stop.unwrap_or(Stop::HistoryEnds(self.target.thread));
+            if let GdbStubStateMachine::Idle(idle) = &mut stub {
+                let outbox = &mut idle.borrow_conn().0;
+                outbox.clear();
+                write_packet(stop.reply().as_bytes(), outbox);
+            }
         }
         match stub {
             GdbStubStateMachine::Idle(mut idle) => {
