@@ -1,6 +1,6 @@
 //! What packets mean: the elements that all protocols share.
 //!
-//! An element never reads memory. Elements that steer program flow ([`Element::Atoms`],
+//! An element never reads memory. Elements that steer program flow ([`Element::WaypointAtoms`],
 //! [`Element::Address`]…) are consumed by [`crate::flow`]; every other one is a [`Mark`] and
 //! passes through the flow in its place.
 

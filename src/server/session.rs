@@ -1,6 +1,6 @@
 //! One client's conversation: bytes in, bytes out.
 //!
-//! The session frames packets and checks sums, answers what gdbstub lacks ([`super::packets`])
+//! The session frames packets and checks sums, answers what gdbstub lacks (`packets`)
 //! and passes the rest on, byte by byte. gdbstub gives up on a malformed packet: here it is
 //! answered with an error, and the conversation goes on.
 

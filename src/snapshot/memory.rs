@@ -1,7 +1,7 @@
 //! The memory that a device's dumps hold, by address and address space (section 3.2.3).
 //!
 //! **Which dump serves which space.** An address space is a set of translation regimes, see
-//! [`Space::regimes`]; a dump serves a request if the two sets have a regime in common. So a dump
+//! `Space::regimes`; a dump serves a request if the two sets have a regime in common. So a dump
 //! without space serves all; `S` serves EL1S, EL2S and EL3; `N` serves EL1N and EL2; `H`, `EL2`
 //! and `EL2N` are the same; and an `EL2` dump serves a request for `N`, because a core of which
 //! only the security state is known may be there. Physical memory (`P`, `SP`, `NP`) serves

@@ -1,6 +1,6 @@
 //! The snapshot as data: what the .ini files say, in their order, with where they say it.
 //!
-//! Knows no files: [`super::read`] makes it, [`super::write`] writes it, [`super::check`] judges
+//! Knows no files: [`super::read`] makes it, `write` writes it, [`super::check`] judges
 //! it. Sections and words are those of the Debug and Trace Snapshot File Format 0.2.
 
 use std::fmt;
