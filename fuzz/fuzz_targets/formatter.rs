@@ -1,6 +1,6 @@
 #![no_main]
 
-use armsnap::formatter::{Demux, Deformatter, FrameKind};
+use armsnap::formatter::{Deformatter, Demux, FrameKind};
 use armsnap::quantity::BufferOffset;
 use libfuzzer_sys::fuzz_target;
 
@@ -8,10 +8,10 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&first, bytes)) = bytes.split_first() else {
         return;
     };
-    let kind = if first & 1 == 0 {
-        FrameKind::Memory
-    } else {
-        FrameKind::Tpiu
+    let kind = match first % 3 {
+        0 => FrameKind::Memory,
+        1 => FrameKind::Tpiu,
+        _ => FrameKind::Dstream,
     };
     let mut demux = Demux::new();
     let mut deformatter = Deformatter::new(kind);

@@ -15,8 +15,9 @@ impl ElementSink for Count {
     }
 }
 
-/// Decodes `bytes` to their end, in two pieces. Every byte is in exactly one packet, and the
-/// number of elements is bounded by the number of bytes.
+/// Decodes `bytes` to their end, in two pieces. Every byte is in exactly one packet, packets
+/// without bytes never follow each other, and the number of elements is bounded by the number
+/// of bytes.
 pub fn decode<D, E>(mut packets: D, mut elements: E, bytes: &[u8])
 where
     D: PacketDecoder,
@@ -24,11 +25,13 @@ where
 {
     let mut count = Count::default();
     let mut at = 0;
+    let mut empty = false;
     let mut end = bytes.len() / 2;
     while at < bytes.len() {
         let packet = match packets.next(&bytes[at..end]) {
             Some((packet, length)) => {
-                assert!(length > 0 && length <= end - at);
+                assert!(length <= end - at && (length > 0 || !empty));
+                empty = length == 0;
                 at += length;
                 packet
             }

@@ -26,7 +26,7 @@ impl Segment {
     fn offset_at(&self, position: u64) -> u64 {
         let distance = position.wrapping_sub(self.start);
         let others = if self.framed { distance / 15 } else { 0 };
-        self.offset.0.wrapping_add(distance + others)
+        self.offset.0.wrapping_add(distance).wrapping_add(others)
     }
 }
 
