@@ -13,5 +13,6 @@ pub mod paths;
 pub mod read;
 pub mod registers;
 pub mod topology;
+pub mod write;
 
 pub use read::{Error, Loaded, OpenOptions};

@@ -323,8 +323,8 @@ impl Reader<'_> {
 
 /// A comma separated list; what is empty falls out (`buffer1,`).
 fn list(text: &str) -> Vec<String> {
-    let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
-    parts.map(str::to_owned).collect()
+    let parts = text.split(',').map(|part| part.trim_matches([' ', '\t']));
+    parts.filter(|p| !p.is_empty()).map(str::to_owned).collect()
 }
 
 fn other_sections(ini: &Ini, known: impl Fn(&str) -> bool) -> Vec<OtherSection> {

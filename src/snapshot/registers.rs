@@ -21,6 +21,8 @@ pub struct RegisterKey {
 
 /// No register has more bits than this: SVE's ZA array at its largest vector length.
 const MOST_BITS: u32 = 256 * 256 * 8;
+/// What .ini files have around their parts; other white space belongs to names.
+const SPACES: [char; 2] = [' ', '\t'];
 /// Longest decimal number taken, in digits; longer ones cost quadratic time.
 const MOST_DECIMAL_DIGITS: usize = 1000;
 
@@ -28,10 +30,10 @@ const MOST_DECIMAL_DIGITS: usize = 1000;
 pub fn parse_key(key: &str) -> RegisterKey {
     let mut out = RegisterKey::default();
     let Some((name, extra)) = key.split_once('(') else {
-        out.name = key.trim().to_owned();
+        out.name = key.trim_matches(SPACES).to_owned();
         return out;
     };
-    out.name = name.trim().to_owned();
+    out.name = name.trim_matches(SPACES).to_owned();
     let extra = match extra.trim().strip_suffix(')') {
         Some(extra) => extra,
         None => {
@@ -94,16 +96,19 @@ impl RegisterValue {
     /// `size` bits need (32 bits if none are written), or more if the number is larger.
     pub fn parse(text: &str, size: Option<u32>) -> Option<Self> {
         let text = number_part(text);
-        let mut bytes = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        let bytes = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             Some(hex) => from_hex(hex)?,
             None => from_decimal(text)?,
         };
-        while bytes.last() == Some(&0) {
-            bytes.pop();
-        }
+        Some(Self(bytes).canonical(size))
+    }
+
+    /// The value in as many bytes as `size` bits need (32 bits if none are written), or more if
+    /// it is larger.
+    pub fn canonical(&self, size: Option<u32>) -> Self {
         let wanted = size.unwrap_or(32).clamp(1, MOST_BITS).div_ceil(8) as usize;
-        bytes.resize(bytes.len().max(wanted), 0);
-        Some(Self(bytes))
+        let needed = self.significant_bits().div_ceil(8) as usize;
+        Self(self.to_bytes(wanted.max(needed)))
     }
 
     /// The value, if it fits in 64 bits.

@@ -141,7 +141,7 @@ impl Reader<'_> {
         {
             stream = parse_u64(number).and_then(|n| u32::try_from(n).ok());
             match stream {
-                Some(_) => source = name.trim(),
+                Some(_) => source = name.trim_matches([' ', '\t']),
                 None => {
                     let text = format!("expected (stream:N), found {}", quote(&entry.key));
                     self.error(place.clone(), "3.3.4", text);

@@ -1,0 +1,434 @@
+//! Model → files (Debug and Trace Snapshot File Format 0.2, section 3).
+//!
+//! The order of devices, registers, dumps and repeated keys is kept. What is written is read
+//! again before anything appears: a model that the format cannot hold is refused. The directory
+//! appears whole or not at all.
+
+use super::files::{Files, InMemory};
+use super::ini::{self, Document, Entry, Section, quote};
+use super::map::Mapped;
+use super::model::*;
+use super::paths;
+use super::read::{Loaded, beside};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a snapshot is not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// A name or a value has characters that an .ini file cannot hold.
+    #[error("{}: an .ini file cannot hold {}", .file, quote(.text))]
+    Text {
+        /// The file.
+        file: String,
+        /// The name or value.
+        text: String,
+    },
+    /// A path is empty or leads out of the snapshot's directory.
+    #[error("path {} is not one inside of the snapshot's directory", quote(.0))]
+    Path(String),
+    /// Two files of one name, not the same.
+    #[error("two different files are named {}", quote(.0))]
+    Collision(String),
+    /// The files would say something else than the model.
+    #[error("the format cannot hold this snapshot: {0} would be read back as something else")]
+    Changed(String),
+    /// The directory is there.
+    #[error("{}: exists; --force replaces a snapshot", .0.display())]
+    Exists(PathBuf),
+    /// What is there is not a snapshot, so not even force replaces it.
+    #[error("{}: exists and is not a snapshot", .0.display())]
+    NotASnapshot(PathBuf),
+    /// The file system refused.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
+    move |error| WriteError::Io {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// Writes a snapshot into the new directory `dir`. `blobs` gives the files of dumps and buffers;
+/// one that is not there is left out and noted. `force` replaces a snapshot that is there.
+pub fn write(
+    snapshot: &Snapshot,
+    blobs: &dyn Files,
+    dir: &Path,
+    force: bool,
+) -> Result<Vec<Note>, WriteError> {
+    let mut files = texts(snapshot)?;
+    let notes = add_blobs(snapshot, blobs, &mut files)?;
+    let replaced = replaced(dir, force)?;
+
+    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let temporary = sibling(dir, parent)?;
+    let done = files
+        .iter()
+        .try_for_each(|(name, bytes)| put(&temporary.join(name), bytes))
+        .and_then(|()| appear(&temporary, dir, parent, replaced));
+    if done.is_err() {
+        // Nothing of the failed work stays; the first error is the one to tell.
+        let _ = fs::remove_dir_all(&temporary);
+    }
+    done.map(|()| notes)
+}
+
+/// Whether `dir` is there and may be replaced.
+fn replaced(dir: &Path, force: bool) -> Result<bool, WriteError> {
+    if dir.symlink_metadata().is_err() {
+        return Ok(false);
+    }
+    let mut inside = match fs::read_dir(dir) {
+        Ok(inside) => inside,
+        Err(_) => return Err(WriteError::NotASnapshot(dir.to_owned())),
+    };
+    if inside.next().is_none() {
+        return Ok(true);
+    }
+    match (force, dir.join("snapshot.ini").is_file()) {
+        (true, true) => Ok(true),
+        (true, false) => Err(WriteError::NotASnapshot(dir.to_owned())),
+        (false, _) => Err(WriteError::Exists(dir.to_owned())),
+    }
+}
+
+/// Makes a new directory beside `dir`, so that a rename brings it there.
+fn sibling(dir: &Path, parent: &Path) -> Result<PathBuf, WriteError> {
+    const TRIES: u32 = 1000;
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    for number in 0..TRIES {
+        let path = parent.join(format!(".{name}.{}.{number}", std::process::id()));
+        match fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(at(&path)(error)),
+        }
+    }
+    Err(at(dir)(io::ErrorKind::AlreadyExists.into()))
+}
+
+/// Renames `temporary` to `dir`. What was there goes away only after that.
+fn appear(temporary: &Path, dir: &Path, parent: &Path, replaced: bool) -> Result<(), WriteError> {
+    if !replaced {
+        return fs::rename(temporary, dir).map_err(at(dir));
+    }
+    let old = sibling(dir, parent)?;
+    let moved = old.join("old");
+    fs::rename(dir, &moved).map_err(at(dir))?;
+    if let Err(error) = fs::rename(temporary, dir) {
+        // Put back what was there.
+        let _ = fs::rename(&moved, dir);
+        let _ = fs::remove_dir(&old);
+        return Err(at(dir)(error));
+    }
+    fs::remove_dir_all(&old).map_err(at(&old))
+}
+
+/// Writes a file, piece by piece. Pieces of zeros become holes where the file system has them.
+fn put(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+    const PIECE: usize = 1 << 16;
+    let write = || {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let mut file = File::create_new(path)?;
+        for piece in bytes.chunks(PIECE) {
+            if piece.iter().all(|&byte| byte == 0) {
+                file.seek(SeekFrom::Current(piece.len() as i64))?;
+            } else {
+                file.write_all(piece)?;
+            }
+        }
+        file.set_len(bytes.len() as u64)
+    };
+    write().map_err(at(path))
+}
+
+/// The .ini files of a snapshot, by normal path. They are read again and compared.
+pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
+    let mut files = BTreeMap::new();
+    add_text(&mut files, "snapshot.ini", &head(snapshot))?;
+    for device in &snapshot.devices {
+        add_text(&mut files, &device.file, &device_document(device))?;
+    }
+    if let Some(trace) = &snapshot.trace {
+        add_text(&mut files, &trace.file, &trace_document(trace))?;
+    }
+    let back = Loaded::from_files(Arc::new(InMemory(files.clone())), "snapshot.ini");
+    let back = back.map_err(|error| WriteError::Changed(error.to_string()))?;
+    match difference(&canonical(snapshot), &canonical(&back.snapshot)) {
+        None => Ok(files),
+        Some(what) => Err(WriteError::Changed(what)),
+    }
+}
+
+fn add_text(
+    files: &mut BTreeMap<String, Mapped>,
+    written: &str,
+    document: &Document,
+) -> Result<(), WriteError> {
+    let text = ini::write(document).map_err(|text| WriteError::Text {
+        file: written.to_owned(),
+        text,
+    })?;
+    add(files, written, text.into())
+}
+
+fn add(
+    files: &mut BTreeMap<String, Mapped>,
+    written: &str,
+    bytes: Mapped,
+) -> Result<(), WriteError> {
+    let path = paths::normal(written).filter(|path| !path.is_empty());
+    let path = path.ok_or_else(|| WriteError::Path(written.to_owned()))?;
+    match files.get(&path) {
+        // Most often it is the same map, which needs no comparing.
+        Some(there) if std::ptr::eq(&**there, &*bytes) || **there == *bytes => Ok(()),
+        Some(_) => Err(WriteError::Collision(path)),
+        None => {
+            files.insert(path, bytes);
+            Ok(())
+        }
+    }
+}
+
+fn add_blobs(
+    snapshot: &Snapshot,
+    blobs: &dyn Files,
+    files: &mut BTreeMap<String, Mapped>,
+) -> Result<Vec<Note>, WriteError> {
+    let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
+    let dumps = dumps.map(|dump| (&dump.file, &dump.place, &dump.place.file));
+    let trace = snapshot.trace.iter();
+    let buffers = trace.flat_map(|trace| {
+        let from = &trace.place.file;
+        let files = trace.buffers.iter();
+        files.flat_map(move |b| b.files.iter().map(move |file| (file, &b.place, from)))
+    });
+    let mut notes = Vec::new();
+    for (written, place, from) in dumps.chain(buffers) {
+        match beside(from, written, |path| blobs.bytes(path)) {
+            Ok(bytes) => add(files, written, bytes)?,
+            Err(problem) => notes.push(Note {
+                place: place.clone(),
+                severity: Severity::Warning,
+                section: "",
+                text: format!("{}: {problem}: not copied", quote(written)),
+            }),
+        }
+    }
+    Ok(notes)
+}
+
+fn entry(key: impl Into<String>, value: impl Into<String>) -> Entry {
+    Entry {
+        key: key.into(),
+        value: value.into(),
+        line: 0,
+    }
+}
+
+fn section(name: &str, entries: Vec<Entry>) -> Section {
+    Section {
+        name: name.to_owned(),
+        line: 0,
+        entries,
+    }
+}
+
+fn pairs(pairs: &[(String, String)]) -> impl Iterator<Item = Entry> {
+    pairs.iter().map(|(key, value)| entry(key, value))
+}
+
+fn others(sections: &[OtherSection]) -> impl Iterator<Item = Section> {
+    sections
+        .iter()
+        .map(|other| section(&other.name, pairs(&other.entries).collect()))
+}
+
+fn head(snapshot: &Snapshot) -> Document {
+    let mut entries = Vec::new();
+    if !snapshot.version.is_empty() {
+        entries.push(entry("version", &snapshot.version));
+    }
+    if let Some(description) = &snapshot.description {
+        entries.push(entry("description", description));
+    }
+    entries.extend(pairs(&snapshot.other));
+    let devices = snapshot.devices.iter();
+    let devices = devices.map(|device| entry(&device.key, &device.file));
+    let mut sections = vec![
+        section("snapshot", entries),
+        section("device_list", devices.collect()),
+    ];
+    if !snapshot.clusters.is_empty() {
+        let clusters = snapshot.clusters.iter();
+        let clusters = clusters.map(|c| entry(&c.name, c.devices.join(",")));
+        sections.push(section("clusters", clusters.collect()));
+    }
+    if let Some(trace) = &snapshot.trace {
+        sections.push(section("trace", vec![entry("metadata", &trace.file)]));
+    }
+    sections.extend(others(&snapshot.other_sections));
+    Document { sections }
+}
+
+fn device_document(device: &Device) -> Document {
+    let mut entries = Vec::new();
+    if !device.name.is_empty() {
+        entries.push(entry("name", &device.name));
+    }
+    match &device.class {
+        DeviceClass::Core => entries.push(entry("class", "core")),
+        DeviceClass::TraceSource => entries.push(entry("class", "trace_source")),
+        DeviceClass::MemorySpace => entries.push(entry("class", "memory_space")),
+        DeviceClass::Other(class) => entries.push(entry("class", class)),
+        DeviceClass::Missing => {}
+    }
+    if !device.kind.is_empty() {
+        entries.push(entry("type", &device.kind));
+    }
+    if let Some(location) = &device.location {
+        entries.push(entry("location", location));
+    }
+    entries.extend(pairs(&device.other));
+    let mut sections = vec![section("device", entries)];
+    if !device.registers.is_empty() {
+        let registers = device.registers.iter();
+        let registers = registers.map(|r| entry(register_key(r), r.value.to_string()));
+        sections.push(section("regs", registers.collect()));
+    }
+    for dump in &device.dumps {
+        let mut entries = vec![entry("file", &dump.file)];
+        entries.extend(dump.space.as_ref().map(|space| entry("space", space)));
+        entries.push(entry("address", format!("{:#x}", dump.address)));
+        let length = dump.length.map(|n| entry("length", format!("{n:#x}")));
+        let offset = dump.offset.map(|n| entry("offset", format!("{n:#x}")));
+        entries.extend(length.into_iter().chain(offset));
+        entries.extend(pairs(&dump.other));
+        sections.push(section(&dump.section, entries));
+    }
+    sections.extend(others(&device.other_sections));
+    Document { sections }
+}
+
+fn register_key(register: &Register) -> String {
+    let name = &register.name;
+    match (register.id, register.size) {
+        (None, None) => name.clone(),
+        (Some(id), None) => format!("{name}(id:{id:#x})"),
+        (None, Some(size)) => format!("{name}(size:{size})"),
+        (Some(id), Some(size)) => format!("{name}(id:{id:#x},size:{size})"),
+    }
+}
+
+fn trace_document(trace: &Trace) -> Document {
+    let mut sections = Vec::new();
+    if let Some(frequency) = trace.timestamp_frequency {
+        let frequency = entry("frequency", frequency.to_string());
+        sections.push(section("timestamp", vec![frequency]));
+    }
+    let ids: Vec<&str> = trace.buffers.iter().map(|b| b.id.as_str()).collect();
+    sections.push(section(
+        "trace_buffers",
+        vec![entry("buffers", ids.join(","))],
+    ));
+    for buffer in &trace.buffers {
+        let mut entries = Vec::new();
+        if !buffer.name.is_empty() {
+            entries.push(entry("name", &buffer.name));
+        }
+        entries.push(entry("file", buffer.files.join(",")));
+        match &buffer.format {
+            BufferFormat::Coresight => entries.push(entry("format", "coresight")),
+            BufferFormat::SourceData => entries.push(entry("format", "source_data")),
+            BufferFormat::DstreamCoresight => entries.push(entry("format", "dstream_coresight")),
+            BufferFormat::Other(format) => entries.push(entry("format", format)),
+            BufferFormat::Missing => {}
+        }
+        entries.extend(pairs(&buffer.other));
+        sections.push(section(&buffer.id, entries));
+    }
+    let cores = trace.core_sources.iter();
+    let cores = cores.map(|line| entry(&line.core, &line.source));
+    sections.push(section("core_trace_sources", cores.collect()));
+    if let Some(lines) = &trace.source_buffers {
+        let lines = lines.iter().map(|line| {
+            let key = match line.stream {
+                Some(stream) => format!("{}(stream:{stream})", line.source),
+                None => line.source.clone(),
+            };
+            entry(key, line.buffers.join(","))
+        });
+        sections.push(section("source_buffers", lines.collect()));
+    }
+    sections.extend(others(&trace.other_sections));
+    Document { sections }
+}
+
+/// The snapshot without places, and with register values as wide as the reader makes them: two
+/// snapshots that say the same are equal then.
+pub fn canonical(snapshot: &Snapshot) -> Snapshot {
+    let mut out = snapshot.clone();
+    let forget = |place: &mut Place| *place = Place::default();
+    let others = |sections: &mut Vec<OtherSection>| {
+        sections.iter_mut().for_each(|s| forget(&mut s.place));
+    };
+    forget(&mut out.place);
+    others(&mut out.other_sections);
+    out.clusters.iter_mut().for_each(|c| forget(&mut c.place));
+    for device in &mut out.devices {
+        forget(&mut device.place);
+        forget(&mut device.listed);
+        others(&mut device.other_sections);
+        device.dumps.iter_mut().for_each(|d| forget(&mut d.place));
+        for register in &mut device.registers {
+            forget(&mut register.place);
+            register.value = register.value.canonical(register.size);
+        }
+    }
+    if let Some(trace) = &mut out.trace {
+        forget(&mut trace.place);
+        others(&mut trace.other_sections);
+        trace.buffers.iter_mut().for_each(|b| forget(&mut b.place));
+        let cores = trace.core_sources.iter_mut();
+        cores.for_each(|line| forget(&mut line.place));
+        let lines = trace.source_buffers.iter_mut().flatten();
+        lines.for_each(|line| forget(&mut line.place));
+    }
+    out
+}
+
+/// The first part in which two canonical snapshots differ.
+fn difference(a: &Snapshot, b: &Snapshot) -> Option<String> {
+    if a == b {
+        return None;
+    }
+    let differing = a.devices.iter().zip(&b.devices).find(|(a, b)| a != b);
+    Some(match differing {
+        Some((device, _)) => {
+            let other = |(a, b): &(&Register, &Register)| a != b;
+            let back = b.devices.iter().find(|d| d.key == device.key);
+            let registers = back.map_or(&[][..], |back| &back.registers);
+            match device.registers.iter().zip(registers).find(other) {
+                Some((register, _)) => format!("register {}", quote(&register.name)),
+                None => format!("device {}", quote(&device.name)),
+            }
+        }
+        None if a.devices.len() != b.devices.len() => "the list of devices".into(),
+        None if a.trace != b.trace => "the trace metadata".into(),
+        None => "snapshot.ini".into(),
+    })
+}
