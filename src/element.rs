@@ -15,6 +15,15 @@ pub struct Atoms {
     pub count: u8,
 }
 
+impl Atoms {
+    /// Whether the atom of this index is an E; the oldest one has index 0.
+    #[inline]
+    #[must_use]
+    pub const fn is_e(self, index: u8) -> bool {
+        index < self.count && index < 32 && self.bits >> index & 1 == 1
+    }
+}
+
 /// One element of a trace source that follows a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
@@ -29,12 +38,15 @@ pub enum Element {
         /// Cycles up to and with this waypoint.
         cycles: u32,
     },
-    /// One instruction atom of a cycle-accurate ETMv3 trace, with the cycles up to it.
-    TimedInstruction {
-        /// E (passed its condition) or N.
-        passed: bool,
-        /// Cycles since the atom before.
-        cycles: u32,
+    /// ETMv3, cycle-accurate: each atom is one instruction that passed (E) or failed (N) its
+    /// condition, with the cycles since the one before.
+    TimedInstructions {
+        /// The atoms, one at least.
+        atoms: Atoms,
+        /// Cycles of the first one.
+        first: u8,
+        /// Cycles of each other one.
+        each: u8,
     },
     /// Execution goes on here: the target of the indirect branch before it, or, after a
     /// discontinuity, where the trace begins.

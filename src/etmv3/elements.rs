@@ -151,19 +151,16 @@ impl Elements {
 
     #[inline]
     fn atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
-        let (mut cycles, each) = match timing {
+        let (first, each) = match timing {
             Timing::None if atoms.count == 0 => return,
             Timing::None => return out.element(at, Element::InstructionAtoms(atoms)),
             Timing::Each => (1, 1),
-            Timing::Before(cycles) => (u32::from(cycles), 0),
+            Timing::Before(cycles) => (cycles, 0),
         };
         if atoms.count == 0 {
-            return out.mark(at, Mark::Cycles(cycles));
-        }
-        for i in 0..atoms.count {
-            let passed = atoms.bits >> i & 1 == 1;
-            out.element(at, Element::TimedInstruction { passed, cycles });
-            cycles = each;
+            out.mark(at, Mark::Cycles(first.into()));
+        } else {
+            out.element(at, Element::TimedInstructions { atoms, first, each });
         }
     }
 

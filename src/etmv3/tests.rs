@@ -120,19 +120,21 @@ fn i_sync_turns_tracing_on_and_atoms_are_instructions() {
 
 #[test]
 fn cycles_belong_to_the_atom_after_them() {
-    let timed = |passed, cycles| Element::TimedInstruction { passed, cycles };
+    let timed = |bits, count, first, each| Element::TimedInstructions {
+        atoms: Atoms { bits, count },
+        first,
+        each,
+    };
     // Format 1 (E N), format 3 (4 cycles, E), format 3 (8 cycles), format 2 (N E), format 4 (N).
     let got = elements(config(0x1000), &[0xc4, 0xec, 0xbc, 0x8a, 0x96]);
     assert_eq!(
         got[4..],
         [
-            timed(true, 1),
-            timed(false, 1),
-            timed(true, 4),
+            timed(0b01, 2, 1, 1),
+            timed(0b1, 1, 4, 0),
             Element::Mark(Mark::Cycles(8)),
-            timed(false, 1),
-            timed(true, 0),
-            timed(false, 0),
+            timed(0b10, 2, 1, 0),
+            timed(0b0, 1, 0, 0),
         ]
     );
 }

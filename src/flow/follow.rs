@@ -195,9 +195,9 @@ impl<C: CodeImage> Flow<C> {
                 self.count_in(Unit::Waypoint);
                 self.current = self.atom(at, self.current, taken, Some(cycles), sink);
             }
-            Element::TimedInstruction { passed, cycles } => {
+            Element::TimedInstructions { atoms, first, each } => {
                 self.count_in(Unit::Instruction);
-                self.current = self.atom(at, self.current, passed, Some(cycles), sink);
+                self.timed_instructions(at, atoms, [first, each], sink);
             }
             Element::Address { address, isa } => self.address(address, isa, sink),
             Element::RunTo { end, inclusive } => {
@@ -230,6 +230,31 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
+    /// Instructions with the cycles of the first one and of each other one. Time goes on where
+    /// they cannot be followed.
+    fn timed_instructions(
+        &mut self,
+        at: BufferOffset,
+        atoms: Atoms,
+        cycles: [u8; 2],
+        sink: &mut impl FlowSink,
+    ) {
+        let cycles = |index: u8| u32::from(cycles[usize::from(index > 0)]);
+        for index in 0..atoms.count {
+            self.settle(at, sink);
+            if self.current == NOWHERE {
+                self.release(sink);
+                let rest = (index..atoms.count).map(cycles).sum();
+                return sink.mark(at, &Mark::Cycles(rest));
+            }
+            let passed = atoms.is_e(index);
+            self.current = self.atom(at, self.current, passed, Some(cycles(index)), sink);
+            if self.current == NOWHERE {
+                sink.mark(at, &Mark::Cycles(cycles(index)));
+            }
+        }
+    }
+
     /// One atom in any state; returns the block after it.
     #[inline(never)]
     fn atom(
@@ -245,6 +270,7 @@ impl<C: CodeImage> Flow<C> {
             match current {
                 NOWHERE => {
                     self.q = None;
+                    self.release(sink);
                     return NOWHERE;
                 }
                 AWAIT => {

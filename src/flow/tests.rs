@@ -537,12 +537,20 @@ fn instruction_atoms_count_instructions() {
         "1008-100c 1 indirect E",
     ];
     assert_eq!(out[..3], want);
-    let timed = Element::TimedInstruction {
-        passed: true,
-        cycles: 9,
+    let timed = Element::TimedInstructions {
+        atoms: Atoms {
+            bits: 0b11,
+            count: 2,
+        },
+        first: 9,
+        each: 1,
     };
     let out = run(STACK, code(), &[address(0x1004), timed, flush]);
-    assert_eq!(out[0], "1004-1008 1 branch E cycles 9");
+    let want = [
+        "1004-1008 1 branch E cycles 9",
+        "1000-1004 1 other E cycles 1",
+    ];
+    assert_eq!(out[..2], want);
     // The unit is in the element.
     let out = run(
         STACK,

@@ -225,6 +225,7 @@ impl Twin<'_> {
     fn atom(&mut self, at: BufferOffset, single: bool, taken: bool, cycles: Option<u32>) {
         self.settle(at);
         let Where::At(from) = self.here else {
+            self.release();
             return;
         };
         let waypoints = self.config.waypoints;
@@ -332,8 +333,22 @@ impl Twin<'_> {
                 }
             }
             Element::TimedAtom { taken, cycles } => self.atom(at, false, taken, Some(cycles)),
-            Element::TimedInstruction { passed, cycles } => {
-                self.atom(at, true, passed, Some(cycles));
+            Element::TimedInstructions { atoms, first, each } => {
+                let mut cycles = vec![u32::from(each); atoms.count.into()];
+                cycles[0] = first.into();
+                for index in 0..atoms.count {
+                    let own = cycles[usize::from(index)];
+                    self.settle(at);
+                    if self.here == Where::Nowhere {
+                        let rest = cycles[index.into()..].iter().sum();
+                        self.emit(at, Out::Mark(Mark::Cycles(rest)));
+                        break;
+                    }
+                    self.atom(at, true, atoms.is_e(index), Some(own));
+                    if self.here == Where::Nowhere {
+                        self.emit(at, Out::Mark(Mark::Cycles(own)));
+                    }
+                }
             }
             Element::Address { address, isa } => {
                 self.stuck = None;
@@ -562,13 +577,14 @@ fn element(isa: Isa, choice: u8, argument: u32) -> Element {
     };
     match choice % 32 {
         0..=9 if atoms.count > 0 => Element::WaypointAtoms(atoms),
-        10 | 11 if atoms.count > 0 => Element::InstructionAtoms(atoms),
-        0..=4 | 10 => Element::TimedAtom {
-            taken,
-            cycles: argument,
+        10 if atoms.count > 0 => Element::InstructionAtoms(atoms),
+        11 if atoms.count > 0 => Element::TimedInstructions {
+            atoms,
+            first: argument as u8,
+            each: (argument >> 8) as u8,
         },
-        11 => Element::TimedInstruction {
-            passed: taken,
+        0..=4 | 10 | 11 => Element::TimedAtom {
+            taken,
             cycles: argument,
         },
         5..=9 | 12..=18 => Element::Address { address, isa },

@@ -117,8 +117,10 @@ impl<L: Lines> ElementSink for Branches<L> {
             Element::Exception(exception) | Element::ExceptionHere(exception) => {
                 self.line(at, Line::Exception(exception));
             }
-            Element::TimedAtom { cycles, .. } | Element::TimedInstruction { cycles, .. } => {
-                self.count(cycles);
+            Element::TimedAtom { cycles, .. } => self.count(cycles),
+            Element::TimedInstructions { atoms, first, each } => {
+                let others = u32::from(atoms.count.saturating_sub(1));
+                self.count(u32::from(first) + others * u32::from(each));
             }
             Element::Mark(Mark::Cycles(cycles)) => self.count(cycles),
             Element::Mark(
