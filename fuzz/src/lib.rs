@@ -1,6 +1,7 @@
 //! What all fuzz targets check of a protocol's decoders.
 
 use armsnap::element::{Element, ElementSink};
+use armsnap::etmv4::{Config, Core, Decoder, Elements, Profile, Protocol, Registers};
 use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
 
@@ -65,4 +66,31 @@ pub fn registers<const N: usize>(bytes: &[u8]) -> Option<([u32; N], &[u8])> {
         *number = u32::from_le_bytes(four.try_into().ok()?);
     }
     Some((numbers, rest))
+}
+
+/// A configuration of an ETMv4 or ETE from the first bytes, and the rest.
+pub fn etmv4(protocol: Protocol, bytes: &[u8]) -> Option<(Config, &[u8])> {
+    let (&core, bytes) = bytes.split_first()?;
+    let ([configr, idr0, idr1, idr2, idr8, devarch], bytes) = registers(bytes)?;
+    let values = Registers::read(|name| {
+        Some(u64::from(match name {
+            "TRCCONFIGR" => configr,
+            "TRCIDR0" => idr0,
+            "TRCIDR1" => idr1,
+            "TRCIDR2" => idr2,
+            "TRCIDR8" => idr8,
+            "TRCDEVARCH" => devarch,
+            _ => 0,
+        }))
+    });
+    let core = Core {
+        profile: [Profile::A, Profile::R, Profile::M][usize::from(core) % 3],
+        architecture: 7 + core % 3,
+    };
+    Some((Config::new(&values, protocol, core), bytes))
+}
+
+/// Decodes ETMv4 or ETE trace.
+pub fn decode_etmv4(config: &Config, bytes: &[u8]) {
+    decode(Decoder::new(config), Elements::new(config), bytes);
 }
