@@ -129,6 +129,11 @@ impl<C: CodeImage> Flow<C> {
     #[inline]
     fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
         let mut current = self.current;
+        if current == NOWHERE {
+            self.q = None;
+            self.release(sink);
+            return;
+        }
         let mut left = self.left;
         let mut bits = atoms.bits;
         for _ in 0..atoms.count {

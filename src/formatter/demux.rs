@@ -56,11 +56,7 @@ impl Stream {
 
     /// Tells the place in the buffer of each byte of [`payload`](Self::payload).
     pub fn locator(&self) -> Locator<'_> {
-        Locator {
-            segments: &self.segments,
-            base: self.consumed,
-            current: 0,
-        }
+        Locator::new(&self.segments, self.consumed)
     }
 
     /// The index in [`payload`](Self::payload) of the first byte after a loss; if it is 0,
@@ -97,11 +93,7 @@ impl Stream {
     ) {
         let mut at = 0;
         let mut losses = 0;
-        let mut locator = Locator {
-            segments: &self.segments,
-            base: self.consumed,
-            current: 0,
-        };
+        let mut locator = Locator::new(&self.segments, self.consumed);
         loop {
             let loss = self.losses.get(losses).copied();
             let end = loss.map_or(self.payload.len(), |position| {
@@ -189,12 +181,41 @@ impl Stream {
 /// Tells the place in the buffer of payload bytes, asked in ascending order.
 #[derive(Clone, Debug)]
 pub struct Locator<'a> {
-    segments: &'a [Segment],
+    /// The segments after the current one.
+    later: &'a [Segment],
     base: u64,
-    current: usize,
+    current: Segment,
+    /// Where the segment after the current one begins.
+    until: u64,
 }
 
-impl Locator<'_> {
+impl<'a> Locator<'a> {
+    fn new(segments: &'a [Segment], base: u64) -> Self {
+        let nowhere = Segment {
+            start: 0,
+            offset: BufferOffset(0),
+            framed: false,
+        };
+        let (&current, later) = segments.split_first().unwrap_or((&nowhere, &[]));
+        Self {
+            later,
+            base,
+            current,
+            until: later.first().map_or(u64::MAX, |next| next.start),
+        }
+    }
+
+    #[inline(never)]
+    fn advance(&mut self, position: u64) {
+        while let Some((&next, later)) = self.later.split_first()
+            && next.start <= position
+        {
+            self.current = next;
+            self.later = later;
+        }
+        self.until = self.later.first().map_or(u64::MAX, |next| next.start);
+    }
+
     /// The place of `payload[index]`; `index` must not be less than the one asked before.
     #[inline]
     pub fn locate(&mut self, index: usize) -> BufferOffset {
@@ -205,18 +226,10 @@ impl Locator<'_> {
     /// last byte consumed, and not less than the one asked before.
     #[inline]
     pub fn locate_position(&mut self, position: u64) -> BufferOffset {
-        while self
-            .segments
-            .get(self.current + 1)
-            .is_some_and(|next| next.start <= position)
-        {
-            self.current += 1;
+        if position >= self.until {
+            self.advance(position);
         }
-        self.segments
-            .get(self.current)
-            .map_or(BufferOffset(0), |segment| {
-                BufferOffset(segment.offset_at(position))
-            })
+        BufferOffset(self.current.offset_at(position))
     }
 
     /// The place that listings give to a packet at `position`: that of its first byte, or the
