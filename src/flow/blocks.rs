@@ -6,7 +6,7 @@
 
 use super::code::{CodeImage, View};
 use super::sink::{Last, Range};
-use super::walk::{LONGEST, Stop, Walk, Waypoints};
+use super::walk::{Stop, Walk, Waypoints};
 use crate::arch::branch::Kind;
 use crate::quantity::{Address, Isa};
 
@@ -30,6 +30,10 @@ pub(super) const AWAIT: u32 = 1;
 pub(super) const SLOW: u32 = 0;
 /// In a link: its block pushes on the return stack.
 pub(super) const PUSH: u32 = 1 << 31;
+
+/// A block with so many instructions ends at the next multiple of so many words. Lines without a
+/// waypoint (memory that is no code) share what follows, wherever they begin.
+const LONG: u32 = 0x400;
 
 /// What one atom leads over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -245,7 +249,7 @@ fn decode(
     let mut walk = Walk::new(code, space.view, isa, start);
     let mut found = None;
     let stop = loop {
-        if walk.instructions() == LONGEST {
+        if walk.instructions() >= LONG && walk.here().0 % u64::from(LONG * 4) < 4 {
             break End::Long;
         }
         match walk.step() {

@@ -2,15 +2,15 @@
 
 use super::blocks::{AWAIT, BlockId, Blocks, End, NOWHERE, PUSH, SLOW, Space, Unit};
 use super::code::{CodeImage, ContextKey};
+use super::lines::{PendingQ, Stuck};
 use super::return_stack::ReturnStack;
-use super::sink::{FlowSink, Gap, LastKind, QRange};
-use super::walk::{LONGEST, Stop, Walk, Waypoints};
-use crate::arch::branch::Kind;
-use crate::element::{Atoms, Context, Element, ElementSink, Exception, Mark};
+use super::sink::{FlowSink, Gap, LastKind};
+use super::walk::{Stop, Waypoints};
+use crate::element::{Atoms, Context, Element, ElementSink, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// How many blocks without a waypoint one atom may lead through: 4 MiB of A64 code.
-const LONGEST_RUN: u32 = 16;
+/// How many blocks without a waypoint one atom may lead through: 256 KiB of A64 code.
+const LONGEST_RUN: u32 = 64;
 
 /// What differs between trace sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,44 +48,25 @@ struct Held {
     exception_return: Option<BufferOffset>,
 }
 
-/// A Q element whose end is not told yet.
-#[derive(Clone, Copy, Debug)]
-struct PendingQ {
-    at: BufferOffset,
-    /// The block where it begins, if that is known.
-    from: u32,
-    /// How far execution was followed before it.
-    start: Option<Address>,
-    instructions: Option<u32>,
-}
-
-/// Where execution could not be followed any further.
-#[derive(Clone, Copy, Debug)]
-struct Stuck {
-    address: Address,
-    /// For the code there is missing.
-    missing: bool,
-}
-
 /// Follows the program flow of one trace source.
 #[derive(Debug)]
 pub struct Flow<C> {
-    config: FlowConfig,
-    code: C,
-    blocks: Blocks,
+    pub(super) config: FlowConfig,
+    pub(super) code: C,
+    pub(super) blocks: Blocks,
     /// The block that the next atom leads through.
-    current: u32,
+    pub(super) current: u32,
     /// Where new blocks are made.
-    space: Space,
+    pub(super) space: Space,
     stack: ReturnStack,
     /// With [`AWAIT`]: the indirect branch with link that leads there; it pushes after the pop.
     linking: Option<u32>,
     held: Option<Held>,
-    q: Option<PendingQ>,
+    pub(super) q: Option<PendingQ>,
     /// The last block that was left by an atom.
-    left: u32,
+    pub(super) left: u32,
     /// How far execution was followed, while no address is known.
-    stuck: Option<Stuck>,
+    pub(super) stuck: Option<Stuck>,
 }
 
 impl<C: CodeImage> Flow<C> {
@@ -210,19 +191,7 @@ impl<C: CodeImage> Flow<C> {
                 self.run_to(at, end, inclusive, sink);
             }
             Element::SourceAddress { address, isa } => self.source(at, address, isa, sink),
-            Element::Q { instructions } => {
-                self.settle(at, sink);
-                self.q = Some(PendingQ {
-                    at,
-                    from: self.current,
-                    start: match self.current {
-                        NOWHERE | AWAIT => self.stuck.map(|stuck| stuck.address),
-                        current => Some(self.blocks.cold[current as usize].start),
-                    },
-                    instructions,
-                });
-                self.current = NOWHERE;
-            }
+            Element::Q { instructions } => self.begin_q(at, instructions, sink),
             Element::Exception(exception) => self.exception(at, exception, false, sink),
             Element::ExceptionHere(exception) => self.exception(at, exception, true, sink),
             Element::CancelInstruction => {
@@ -319,7 +288,7 @@ impl<C: CodeImage> Flow<C> {
     }
 
     /// The block after `current`, whose last instruction had an E or N atom.
-    fn leave(
+    pub(super) fn leave(
         &mut self,
         at: BufferOffset,
         current: u32,
@@ -409,23 +378,15 @@ impl<C: CodeImage> Flow<C> {
     }
 
     /// Takes a return address if one is due.
-    fn settle(&mut self, at: BufferOffset, sink: &mut impl FlowSink) {
+    pub(super) fn settle(&mut self, at: BufferOffset, sink: &mut impl FlowSink) {
         if self.current == AWAIT {
             self.current = self.pop(at, sink);
         }
     }
 
-    fn find(&mut self, space: Space, isa: Isa, start: Address) -> u32 {
+    pub(super) fn find(&mut self, space: Space, isa: Isa, start: Address) -> u32 {
         self.blocks
             .at(&self.code, self.config.waypoints, space, isa, start)
-    }
-
-    /// Execution was followed up to a branch whose target is not known.
-    fn after_branch(&self) -> Option<Stuck> {
-        Some(Stuck {
-            address: self.blocks.cold[self.left as usize].end,
-            missing: false,
-        })
     }
 
     fn address(&mut self, address: Address, isa: Isa, sink: &mut impl FlowSink) {
@@ -509,134 +470,6 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Executes a straight line from the current address, over waypoints that are not taken,
-    /// and takes the last instruction if it is `inclusive`.
-    fn run_to(
-        &mut self,
-        at: BufferOffset,
-        end: Address,
-        inclusive: bool,
-        sink: &mut impl FlowSink,
-    ) {
-        if self.current <= AWAIT {
-            return;
-        }
-        let cold = self.blocks.cold[self.current as usize];
-        self.current = NOWHERE;
-        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
-        loop {
-            let here = walk.here();
-            if here == end && !inclusive {
-                break;
-            }
-            if here > end || walk.instructions() == LONGEST {
-                let from = cold.start;
-                return self.gap(at, Gap::NotReached { from, to: end }, sink);
-            }
-            match walk.step() {
-                Ok(_) if here == end => break,
-                Ok(_) => {}
-                Err(stop) => {
-                    if walk.instructions() > 0 {
-                        sink.partial(at, &walk.range(self.config.waypoints, true));
-                    }
-                    return self.stop(at, stop, here, cold.isa, sink);
-                }
-            }
-        }
-        if walk.instructions() > 0 {
-            sink.partial(at, &walk.range(self.config.waypoints, true));
-        }
-        let next = walk.here();
-        self.current = if inclusive {
-            let last = self.find(cold.space, cold.isa, end);
-            let block = self.blocks.cold[last as usize];
-            if block.end == next && block.stop == End::Waypoint {
-                self.left = last;
-                self.leave(at, last, true, sink)
-            } else {
-                self.find(cold.space, cold.isa, next)
-            }
-        } else {
-            self.find(cold.space, cold.isa, next)
-        };
-    }
-
-    /// Executes a straight line up to a taken instruction; only that one if no line leads there.
-    fn source(&mut self, at: BufferOffset, address: Address, isa: Isa, sink: &mut impl FlowSink) {
-        self.settle(at, sink);
-        let known = self.blocks.cold[self.current as usize];
-        if self.current <= AWAIT || known.start > address {
-            self.stuck = None;
-            self.current = self.find(self.space, isa, address);
-        }
-        self.run_to(at, address, true, sink);
-    }
-
-    fn exception(
-        &mut self,
-        at: BufferOffset,
-        mut exception: Exception,
-        here: bool,
-        sink: &mut impl FlowSink,
-    ) {
-        self.settle(at, sink);
-        if self.current > AWAIT {
-            let start = self.blocks.cold[self.current as usize].start;
-            match exception.return_address {
-                Some(end) if start < end => self.run_to(at, end, false, sink),
-                None if here => exception.return_address = Some(start),
-                _ => {}
-            }
-        } else if let (Some(stuck), Some(end)) = (self.stuck, exception.return_address)
-            && stuck.missing
-            && stuck.address < end
-        {
-            // The code between the two is missing as well.
-            self.gap(at, Gap::MemoryMissing(stuck.address), sink);
-        }
-        self.current = NOWHERE;
-        sink.exception(at, &exception);
-    }
-
-    /// `q` ended where execution goes on at `end`. Where its instructions are a straight line
-    /// they are known.
-    fn finish_q(&mut self, q: &PendingQ, end: Address, isa: Isa, sink: &mut impl FlowSink) {
-        let Some(start) = q.start else {
-            return;
-        };
-        if q.from <= AWAIT {
-            let range = QRange {
-                start,
-                end,
-                isa,
-                instructions: q.instructions,
-            };
-            return sink.q_range(q.at, &range);
-        }
-        let cold = self.blocks.cold[q.from as usize];
-        let count = q.instructions.unwrap_or(0);
-        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
-        let mut branched = false;
-        while !branched && walk.instructions() < count.min(LONGEST) {
-            let Ok(instruction) = walk.step() else {
-                break;
-            };
-            branched = matches!(instruction.kind, Kind::Branch { .. } | Kind::Indirect);
-        }
-        if count > 0 && walk.instructions() == count && (branched || walk.here() == end) {
-            sink.partial(q.at, &walk.range(self.config.waypoints, true));
-        } else {
-            let range = QRange {
-                start: cold.start,
-                end,
-                isa,
-                instructions: q.instructions,
-            };
-            sink.q_range(q.at, &range);
-        }
-    }
-
     /// A block was executed.
     fn executed(
         &mut self,
@@ -692,29 +525,7 @@ impl<C: CodeImage> Flow<C> {
         self.stop(at, stop, cold.end, cold.isa, sink);
     }
 
-    /// Execution cannot be followed beyond `address`.
-    fn stop(
-        &mut self,
-        at: BufferOffset,
-        stop: Stop,
-        address: Address,
-        isa: Isa,
-        sink: &mut impl FlowSink,
-    ) {
-        let gap = match stop {
-            Stop::Missing => {
-                self.stuck = Some(Stuck {
-                    address,
-                    missing: true,
-                });
-                Gap::MemoryMissing(address)
-            }
-            Stop::NotFollowed => Gap::NotFollowed { address, isa },
-        };
-        self.gap(at, gap, sink);
-    }
-
-    fn gap(&mut self, at: BufferOffset, gap: Gap, sink: &mut impl FlowSink) {
+    pub(super) fn gap(&mut self, at: BufferOffset, gap: Gap, sink: &mut impl FlowSink) {
         self.release(sink);
         sink.gap(at, gap);
     }

@@ -42,6 +42,7 @@
 mod blocks;
 mod code;
 mod follow;
+mod lines;
 mod return_stack;
 mod sink;
 mod walk;

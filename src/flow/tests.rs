@@ -662,15 +662,49 @@ fn a_context_behind_its_address_decides_its_instruction_set() {
 fn code_without_waypoints_is_bounded() {
     let mut code = Pieces::default();
     code.add(Address(0), vec![0; 8 << 20]);
+    let near_end = address(0x7f_fff0);
     let out = run(
         STACK,
         &code,
-        &[address(0), atoms("EEE"), address(0x7f_fff0), atoms("E")],
+        &[address(8), atoms("EEE"), near_end, atoms("E")],
     );
-    assert_eq!(out.len(), 16 + 1 + 2);
-    assert_eq!(out[0], "0-40000 65536 other E");
-    assert!(out[16].starts_with("NotReached"), "{}", out[16]);
-    assert_eq!(out[17..], ["7ffff0-800000 4 other E", "missing 800000"]);
+    assert_eq!(out.len(), 64 + 1 + 2);
+    // At least 1024 instructions, up to an aligned address.
+    assert_eq!(out[0], "8-2000 2046 other E");
+    assert_eq!(out[1], "2000-3000 1024 other E");
+    assert!(out[64].starts_with("NotReached"), "{}", out[64]);
+    assert_eq!(out[65..], ["7ffff0-800000 4 other E", "missing 800000"]);
+    // So are the lines to exceptions.
+    let out = run(STACK, &code, &[address(8), exception(0x40_0000)]);
+    assert!(out[0].starts_with("NotReached"), "{}", out[0]);
+}
+
+#[test]
+fn lines_without_waypoints_share_their_blocks() {
+    for isa in [Isa::A64, Isa::A32, Isa::T32] {
+        let mut code = Pieces::default();
+        // T32: instructions of 32 bits that lie across aligned addresses.
+        let filler = if isa == Isa::T32 { 0xea4f_u16 } else { 0 };
+        code.add(Address(0), filler.to_le_bytes().repeat(1 << 19));
+        let mut flow = Flow::new(STACK, code);
+        let mut log = Log::default();
+        for start in 0..1000 {
+            let element = Element::Address {
+                address: Address(start * 4 + 2 * u64::from(isa == Isa::T32)),
+                isa,
+            };
+            for element in [element, atoms("E")] {
+                flow.element(BufferOffset(0), element, &mut log);
+            }
+            log.0.clear();
+        }
+        let blocks = flow.blocks();
+        let most = (0..blocks.len())
+            .map(|id| blocks.hot[id].instructions)
+            .max();
+        assert!(blocks.len() < 1000 + 200, "{isa:?}: {}", blocks.len());
+        assert!(most <= Some(4096), "{isa:?}: {most:?}");
+    }
 }
 
 #[test]

@@ -5,8 +5,8 @@ use super::sink::{Last, LastKind, Range};
 use crate::arch::branch::{self, Instruction, Kind};
 use crate::quantity::{Address, Isa};
 
-/// The longest straight line that is walked at once, in instructions.
-pub(super) const LONGEST: u32 = 0x1_0000;
+/// The longest straight line that is walked for one element, in instructions.
+pub(super) const LONGEST: u32 = 0x4000;
 
 /// Which instructions the trace unit makes atoms for, beyond branches and ISB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

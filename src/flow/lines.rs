@@ -1,0 +1,222 @@
+//! Where the trace tells more than atoms: straight lines to exceptions, waypoint updates and
+//! source addresses; Q elements; and how far execution was followed when it got lost.
+
+use super::blocks::{AWAIT, End, NOWHERE};
+use super::code::CodeImage;
+use super::follow::Flow;
+use super::sink::{FlowSink, Gap, QRange};
+use super::walk::{LONGEST, Stop, Walk};
+use crate::arch::branch::Kind;
+use crate::element::Exception;
+use crate::quantity::{Address, BufferOffset, Isa};
+
+/// A Q element whose end is not told yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingQ {
+    at: BufferOffset,
+    /// The block where it begins, if that is known.
+    pub(super) from: u32,
+    /// How far execution was followed before it.
+    start: Option<Address>,
+    instructions: Option<u32>,
+}
+
+/// Where execution could not be followed any further.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stuck {
+    address: Address,
+    /// For the code there is missing.
+    missing: bool,
+}
+
+impl<C: CodeImage> Flow<C> {
+    /// Executes a straight line from the current address, over waypoints that are not taken,
+    /// and takes the last instruction if it is `inclusive`.
+    pub(super) fn run_to(
+        &mut self,
+        at: BufferOffset,
+        end: Address,
+        inclusive: bool,
+        sink: &mut impl FlowSink,
+    ) {
+        if self.current <= AWAIT {
+            return;
+        }
+        let cold = self.blocks.cold[self.current as usize];
+        self.current = NOWHERE;
+        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
+        loop {
+            let here = walk.here();
+            if here == end && !inclusive {
+                break;
+            }
+            if here > end || walk.instructions() == LONGEST {
+                let from = cold.start;
+                return self.gap(at, Gap::NotReached { from, to: end }, sink);
+            }
+            match walk.step() {
+                Ok(_) if here == end => break,
+                Ok(_) => {}
+                Err(stop) => {
+                    if walk.instructions() > 0 {
+                        sink.partial(at, &walk.range(self.config.waypoints, true));
+                    }
+                    return self.stop(at, stop, here, cold.isa, sink);
+                }
+            }
+        }
+        if walk.instructions() > 0 {
+            sink.partial(at, &walk.range(self.config.waypoints, true));
+        }
+        let next = walk.here();
+        self.current = if inclusive {
+            let last = self.find(cold.space, cold.isa, end);
+            let block = self.blocks.cold[last as usize];
+            if block.end == next && block.stop == End::Waypoint {
+                self.left = last;
+                self.leave(at, last, true, sink)
+            } else {
+                self.find(cold.space, cold.isa, next)
+            }
+        } else {
+            self.find(cold.space, cold.isa, next)
+        };
+    }
+
+    /// Executes a straight line up to a taken instruction; only that one if no line leads there.
+    pub(super) fn source(
+        &mut self,
+        at: BufferOffset,
+        address: Address,
+        isa: Isa,
+        sink: &mut impl FlowSink,
+    ) {
+        self.settle(at, sink);
+        let known = self.blocks.cold[self.current as usize];
+        if self.current <= AWAIT || known.start > address {
+            self.stuck = None;
+            self.current = self.find(self.space, isa, address);
+        }
+        self.run_to(at, address, true, sink);
+    }
+
+    pub(super) fn exception(
+        &mut self,
+        at: BufferOffset,
+        mut exception: Exception,
+        here: bool,
+        sink: &mut impl FlowSink,
+    ) {
+        self.settle(at, sink);
+        if self.current > AWAIT {
+            let start = self.blocks.cold[self.current as usize].start;
+            match exception.return_address {
+                Some(end) if start < end => self.run_to(at, end, false, sink),
+                None if here => exception.return_address = Some(start),
+                _ => {}
+            }
+        } else if let (Some(stuck), Some(end)) = (self.stuck, exception.return_address)
+            && stuck.missing
+            && stuck.address < end
+        {
+            // The code between the two is missing as well.
+            self.gap(at, Gap::MemoryMissing(stuck.address), sink);
+        }
+        self.current = NOWHERE;
+        sink.exception(at, &exception);
+    }
+
+    /// A Q element begins where execution is.
+    pub(super) fn begin_q(
+        &mut self,
+        at: BufferOffset,
+        instructions: Option<u32>,
+        sink: &mut impl FlowSink,
+    ) {
+        self.settle(at, sink);
+        self.q = Some(PendingQ {
+            at,
+            from: self.current,
+            start: match self.current {
+                NOWHERE | AWAIT => self.stuck.map(|stuck| stuck.address),
+                current => Some(self.blocks.cold[current as usize].start),
+            },
+            instructions,
+        });
+        self.current = NOWHERE;
+    }
+
+    /// `q` ended where execution goes on at `end`. Where its instructions are a straight line
+    /// they are known.
+    pub(super) fn finish_q(
+        &mut self,
+        q: &PendingQ,
+        end: Address,
+        isa: Isa,
+        sink: &mut impl FlowSink,
+    ) {
+        let Some(start) = q.start else {
+            return;
+        };
+        if q.from <= AWAIT {
+            let range = QRange {
+                start,
+                end,
+                isa,
+                instructions: q.instructions,
+            };
+            return sink.q_range(q.at, &range);
+        }
+        let cold = self.blocks.cold[q.from as usize];
+        let count = q.instructions.unwrap_or(0);
+        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
+        let mut branched = false;
+        while !branched && walk.instructions() < count.min(LONGEST) {
+            let Ok(instruction) = walk.step() else {
+                break;
+            };
+            branched = matches!(instruction.kind, Kind::Branch { .. } | Kind::Indirect);
+        }
+        if count > 0 && walk.instructions() == count && (branched || walk.here() == end) {
+            sink.partial(q.at, &walk.range(self.config.waypoints, true));
+        } else {
+            let range = QRange {
+                start: cold.start,
+                end,
+                isa,
+                instructions: q.instructions,
+            };
+            sink.q_range(q.at, &range);
+        }
+    }
+
+    /// Execution was followed up to a branch whose target is not known.
+    pub(super) fn after_branch(&self) -> Option<Stuck> {
+        Some(Stuck {
+            address: self.blocks.cold[self.left as usize].end,
+            missing: false,
+        })
+    }
+
+    /// Execution cannot be followed beyond `address`.
+    pub(super) fn stop(
+        &mut self,
+        at: BufferOffset,
+        stop: Stop,
+        address: Address,
+        isa: Isa,
+        sink: &mut impl FlowSink,
+    ) {
+        let gap = match stop {
+            Stop::Missing => {
+                self.stuck = Some(Stuck {
+                    address,
+                    missing: true,
+                });
+                Gap::MemoryMissing(address)
+            }
+            Stop::NotFollowed => Gap::NotFollowed { address, isa },
+        };
+        self.gap(at, gap, sink);
+    }
+}
