@@ -340,3 +340,48 @@ fn nothing_to_work_with_is_an_error() {
     let none = Loaded::from_files(Arc::new(InMemory::default()), "snapshot.ini").unwrap_err();
     assert_eq!(none.to_string(), "snapshot.ini: no such file");
 }
+
+#[test]
+fn a_device_file_is_read_once() {
+    let text = "[snapshot]\nversion=1.0\n[device_list]\na=cpu_0.ini\nb=.\\cpu_0.ini\n";
+    let loaded = load(&[("snapshot.ini", text), CPU]);
+    assert_eq!(loaded.snapshot.devices.len(), 1);
+    assert_eq!(
+        notes(&loaded),
+        ["snapshot.ini:5: .\\cpu_0.ini again, first in line 4"]
+    );
+}
+
+/// Sizes at which quadratic work would not end within the time of a test.
+#[test]
+fn files_of_many_lines_are_read() {
+    const MANY: usize = 50_000;
+    let mut cpu = String::from("[device]\nname=c\nclass=core\n[regs]\n");
+    let mut trace = String::from("[trace_buffers]\nbuffers=");
+    for number in 0..MANY {
+        cpu += &format!("R{number}=1\n");
+        trace += &format!("b{number},");
+    }
+    trace += "\n";
+    for number in 0..MANY {
+        trace += &format!("[b{number}]\nname=B{number}\nfile=f\nformat=coresight\n");
+    }
+    trace += "[source_buffers]\n";
+    for number in 0..MANY {
+        cpu += &format!(
+            "[dump{number}]\nfile=f\naddress={number}\nlength={}\n",
+            MANY - number
+        );
+        trace += &format!("c=b{number}\n");
+    }
+    let file = "x".repeat(MANY);
+    let loaded = load(&[("cpu.ini", &cpu), ("trace.ini", &trace), ("f", &file)]);
+    assert_eq!(loaded.notes, []);
+    assert_eq!(sources(&loaded).len(), MANY);
+    let core = &loaded.snapshot.devices[0];
+    let memory = armsnap::snapshot::memory::CoreMemory::new(&loaded, core);
+    let from = armsnap::quantity::Address(MANY as u64 - 1);
+    let space = armsnap::snapshot::memory::Space::N;
+    assert_eq!(memory.slice(from, space), *b"x");
+    assert!(armsnap::snapshot::check::check(&loaded).len() >= MANY - 1);
+}

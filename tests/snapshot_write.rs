@@ -354,7 +354,10 @@ fn sparse_files_stay_sparse() {
 /// The elements that the reference lists, without the lines that name the directory or the time.
 fn listing(dir: &Path) -> Option<Vec<String>> {
     let output = tempfile::NamedTempFile::new().unwrap();
+    let working = tempfile::tempdir().unwrap();
     let run = Command::new("trc_pkt_lister")
+        // It leaves a log of its own where it runs.
+        .current_dir(&working)
         .args(["-ss_dir".as_ref(), dir.as_os_str()])
         .args(["-decode", "-logfilename"])
         .arg(output.path())

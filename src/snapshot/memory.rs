@@ -18,7 +18,7 @@ use super::map::Mapped;
 use super::model::Device;
 use super::read::{Loaded, beside};
 use crate::quantity::{Address, ExceptionLevel, Security};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -347,57 +347,55 @@ impl CoreMemory {
     }
 
     fn view(&self, space: Space) -> &[Piece] {
-        self.views[space as usize].get_or_init(|| {
-            // By first address: last address and region.
-            let mut taken: BTreeMap<u64, (u64, u32)> = BTreeMap::new();
-            let serving = self.regions.iter().enumerate();
-            // A virtual address comes before the same physical one when any will do.
-            let physical = |r: &Region| matches!(r.space, Space::P | Space::Sp | Space::Np);
-            let mut order: Vec<(usize, &Region)> =
-                serving.filter(|(_, r)| r.space.serves(space)).collect();
-            // Of dumps for `N` and for `H`, a core in Hyp mode sees the latter.
-            let broader =
-                |r: &Region| r.space != Space::Any && r.space.regimes() & !space.regimes() != 0;
-            let added = |r: &Region| matches!(r.origin, Origin::Added(_));
-            order.sort_by_key(|(_, region)| (added(region), physical(region), broader(region)));
-            for (index, region) in order {
-                let last = region.address.0 + (region.length - 1);
-                fill(&mut taken, region.address.0, last, index as u32);
+        self.views[space as usize].get_or_init(|| self.pieces(space))
+    }
+
+    /// Sweeps over the ends of all regions that serve `space`; between two neighbouring ends the
+    /// region that wins is the same.
+    fn pieces(&self, space: Space) -> Vec<Piece> {
+        // A virtual address comes before the same physical one when any will do.
+        let physical = |r: &Region| matches!(r.space, Space::P | Space::Sp | Space::Np);
+        // Of dumps for `N` and for `H`, a core in Hyp mode sees the latter.
+        let broader =
+            |r: &Region| r.space != Space::Any && r.space.regimes() & !space.regimes() != 0;
+        let added = |r: &Region| matches!(r.origin, Origin::Added(_));
+        let mut ends = Vec::new();
+        let regions = self.regions.iter().zip(0_u32..);
+        for (region, index) in regions.filter(|(r, _)| r.space.serves(space)) {
+            let first = u128::from(region.address.0);
+            let rank = (added(region), physical(region), broader(region), index);
+            ends.push((first, rank));
+            ends.push((first + u128::from(region.length), rank));
+        }
+        ends.sort_unstable();
+        let mut open = BTreeSet::new();
+        let mut out: Vec<Piece> = Vec::new();
+        for (at, &(address, rank)) in ends.iter().enumerate() {
+            // The second end of a region closes it.
+            if !open.remove(&rank) {
+                open.insert(rank);
             }
-            let pieces = taken.into_iter();
-            pieces
-                .map(|(first, (last, region))| Piece {
+            let Some(&(next, _)) = ends.get(at + 1) else {
+                break;
+            };
+            let Some(&(_, _, _, region)) = open.first().filter(|_| next > address) else {
+                continue;
+            };
+            // Before the last end, so that both fit.
+            let (first, last) = (address as u64, (next - 1) as u64);
+            match out.last_mut() {
+                Some(piece) if piece.region == region && piece.last.wrapping_add(1) == first => {
+                    piece.last = last;
+                }
+                _ => out.push(Piece {
                     first,
                     last,
                     region,
-                })
-                .collect()
-        })
-    }
-}
-
-/// Gives `region` those addresses of `first..=last` that nobody has taken.
-fn fill(taken: &mut BTreeMap<u64, (u64, u32)>, first: u64, last: u64, region: u32) {
-    let before = taken.range(..=first).next_back();
-    let mut at = match before {
-        Some((_, &(end, _))) if end >= last => return,
-        Some((_, &(end, _))) if end >= first => end + 1,
-        _ => first,
-    };
-    let within: Vec<(u64, u64)> = taken
-        .range(at..=last)
-        .map(|(&first, &(last, _))| (first, last))
-        .collect();
-    for (begin, end) in within {
-        if begin > at {
-            taken.insert(at, (begin - 1, region));
+                }),
+            }
         }
-        if end >= last {
-            return;
-        }
-        at = end + 1;
+        out
     }
-    taken.insert(at, (last, region));
 }
 
 #[cfg(test)]

@@ -243,8 +243,14 @@ impl Reader<'_> {
         }
         match self.section(&ini, "device_list", true) {
             Some(list) => {
+                let mut files = HashMap::new();
                 for entry in list {
-                    if let Some(device) = self.listed_device(&ini, entry) {
+                    let file = paths::normal(&entry.value);
+                    let first = *files.entry(file).or_insert(entry.line);
+                    if first != entry.line {
+                        let text = format!("{} again, first in line {first}", entry.value);
+                        self.error(ini.at(entry.line), "3.1.2", text);
+                    } else if let Some(device) = self.listed_device(&ini, entry) {
                         out.devices.push(device);
                     }
                 }

@@ -19,6 +19,8 @@ pub struct RegisterKey {
     pub odd: Vec<String>,
 }
 
+/// The registers of a CoreSight component lie in 4 KiB, so that IDs, which count words, end here.
+pub const LAST_ID: u64 = 0x3FF;
 /// No register has more bits than this: SVE's ZA array at its largest vector length.
 const MOST_BITS: u32 = 256 * 256 * 8;
 /// What .ini files have around their parts; other white space belongs to names.
@@ -212,14 +214,15 @@ impl Device {
 
     /// A register of a CoreSight component: by the first of `names` that is there, else by its
     /// ID, that is its offset in words (section 3.2.2), else by its offset in bytes, which some
-    /// hand-written files give as the ID.
+    /// hand-written files give as the ID; only offsets that are too large for an ID are taken so,
+    /// for `0x10` is both TRCCONFIGR's offset and TRCTRACEIDR's ID.
     pub fn component_register(&self, names: &[&str], id: u64) -> Option<&Register> {
         let by_id = |id| self.registers.iter().find(move |r| r.id == Some(id));
         names
             .iter()
             .find_map(|name| self.register(name))
             .or_else(|| by_id(id))
-            .or_else(|| by_id(id.checked_mul(4)?))
+            .or_else(|| by_id(id.checked_mul(4).filter(|&bytes| bytes > LAST_ID)?))
     }
 }
 
@@ -308,6 +311,11 @@ mod tests {
         assert_eq!(name(&["ITMTCR", "ITM_CTRL"], 0x3A0), Some("odd"));
         assert_eq!(name(&["TRCIDR0"], 0x78), None);
         assert_eq!(name(&["X"], u64::MAX), None);
+        assert_eq!(
+            name(&["TRCTSCTLR"], 4),
+            None,
+            "0x10 is an ID, not an offset"
+        );
     }
 
     proptest! {

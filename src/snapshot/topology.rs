@@ -5,9 +5,10 @@
 //! (3.3.5). Knows the names of trace protocols, not how they are decoded.
 
 use super::map::Mapped;
-use super::model::{Device, DeviceClass, Note, Place, Severity, Snapshot};
+use super::model::{Device, DeviceClass, Note, Place, Severity, Snapshot, Trace};
 use super::paths::PathError;
 use super::read::{Error, Loaded};
+use std::collections::{HashMap, HashSet};
 
 /// A trace protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -88,20 +89,56 @@ pub struct TraceSource {
     pub stream: Option<u32>,
 }
 
-/// The index of the name that is `wanted` exactly, or else ignoring case.
-pub fn by_name<'a>(names: impl Iterator<Item = &'a str> + Clone, wanted: &str) -> Option<usize> {
-    let exact = names.clone().position(|name| name == wanted);
-    exact.or_else(|| {
-        names
-            .clone()
-            .position(|name| name.eq_ignore_ascii_case(wanted))
-    })
+/// Names to find exactly or, failing that, ignoring case. The first of equal names is found.
+#[derive(Clone, Debug, Default)]
+pub struct Names<'a> {
+    exact: HashMap<&'a str, usize>,
+    folded: HashMap<String, usize>,
+}
+
+impl<'a> Names<'a> {
+    /// Takes names in order of their indices.
+    pub fn new(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut out = Self::default();
+        for (index, name) in names.enumerate() {
+            out.exact.entry(name).or_insert(index);
+            let folded = out.folded.entry(name.to_ascii_lowercase());
+            folded.or_insert(index);
+        }
+        out
+    }
+
+    /// The index of a name.
+    pub fn find(&self, name: &str) -> Option<usize> {
+        let exact = self.exact.get(name);
+        exact
+            .or_else(|| self.folded.get(&name.to_ascii_lowercase()))
+            .copied()
+    }
+}
+
+impl Trace {
+    /// The names of the buffers.
+    pub fn buffer_names(&self) -> Names<'_> {
+        Names::new(self.buffers.iter().map(|buffer| buffer.name.as_str()))
+    }
+
+    /// The IDs of the buffers, which some writers give in place of names.
+    pub fn buffer_ids(&self) -> Names<'_> {
+        Names::new(self.buffers.iter().map(|buffer| buffer.id.as_str()))
+    }
 }
 
 impl Snapshot {
     /// The index of the device of that name.
     pub fn device_named(&self, name: &str) -> Option<usize> {
-        by_name(self.devices.iter().map(|d| d.name.as_str()), name)
+        let devices = &self.devices;
+        let exact = devices.iter().position(|d| d.name == name);
+        let folded = || {
+            let mut devices = devices.iter();
+            devices.position(|d| d.name.eq_ignore_ascii_case(name))
+        };
+        exact.or_else(folded)
     }
 
     /// The index of the trace source that `[core_trace_sources]` writes: its name, or `@` and
@@ -159,15 +196,14 @@ pub fn resolve(snapshot: &Snapshot) -> (Vec<TraceSource>, Vec<Note>) {
         });
     };
     let lines = trace.source_buffers.as_deref().unwrap_or(&[]);
+    let (names, ids) = (trace.buffer_names(), trace.buffer_ids());
     let mut found: Vec<(usize, usize, Option<u32>)> = Vec::new();
     for line in lines {
         let Some(device) = snapshot.device_named(&line.source) else {
             continue;
         };
         for name in &line.buffers {
-            let names = trace.buffers.iter().map(|buffer| buffer.name.as_str());
-            let ids = trace.buffers.iter().map(|buffer| buffer.id.as_str());
-            if let Some(buffer) = by_name(names, name).or_else(|| by_name(ids, name)) {
+            if let Some(buffer) = names.find(name).or_else(|| ids.find(name)) {
                 found.push((buffer, device, line.stream));
             }
         }
@@ -183,7 +219,7 @@ pub fn resolve(snapshot: &Snapshot) -> (Vec<TraceSource>, Vec<Note>) {
     }
     // Stable: lines of one buffer keep their order.
     found.sort_by_key(|&(buffer, _, _)| buffer);
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     found.retain(|entry| seen.insert(*entry));
 
     let cores: Vec<usize> = snapshot
@@ -193,20 +229,19 @@ pub fn resolve(snapshot: &Snapshot) -> (Vec<TraceSource>, Vec<Note>) {
         .filter(|(_, device)| device.class == DeviceClass::Core)
         .map(|(index, _)| index)
         .collect();
-    let core_of: Vec<(usize, Option<usize>)> = trace
-        .core_sources
-        .iter()
-        .filter_map(|line| {
-            let source = snapshot.source_written(&line.source)?;
-            Some((source, snapshot.device_named(&line.core)))
-        })
-        .collect();
-    let mut assumed = std::collections::HashSet::new();
+    let mut core_of: HashMap<usize, Option<usize>> = HashMap::new();
+    for line in &trace.core_sources {
+        if let Some(source) = snapshot.source_written(&line.source) {
+            let first = core_of.entry(source);
+            first.or_insert_with(|| snapshot.device_named(&line.core));
+        }
+    }
+    let mut assumed = HashSet::new();
     for (buffer, index, stream) in found {
         let device = &snapshot.devices[index];
         let protocol = Protocol::of(device);
-        let core = match core_of.iter().find(|(source, _)| *source == index) {
-            Some((_, core)) => *core,
+        let core = match core_of.get(&index) {
+            Some(core) => *core,
             None if protocol.needs_core() && cores.len() == 1 => {
                 if assumed.insert(index) {
                     let core = &snapshot.devices[cores[0]].name;

@@ -3,10 +3,8 @@
 use super::{Checker, Need};
 use crate::snapshot::memory::Space;
 use crate::snapshot::model::{Device, DeviceClass, Place};
+use crate::snapshot::registers::LAST_ID;
 use std::collections::HashMap;
-
-/// A component's registers lie in 4 KiB, so that IDs, which count words, end here.
-const LAST_ID: u64 = 0x3FF;
 
 impl Checker<'_> {
     pub(super) fn devices(&mut self) {

@@ -2,7 +2,7 @@
 
 use super::{Checker, Need};
 use crate::snapshot::model::{Buffer, BufferFormat, Device, DeviceClass, Trace};
-use crate::snapshot::topology::{Protocol, by_name, resolve};
+use crate::snapshot::topology::{Protocol, resolve};
 use std::collections::{HashMap, HashSet};
 
 /// A register of a trace component: its names, the specification's first, and its ID.
@@ -217,6 +217,7 @@ impl Checker<'_> {
             let text = "no [source_buffers], but several trace buffers".into();
             self.wrong(Need::RequiredForTrace, &trace.place, SECTION, text);
         }
+        let (names, ids) = (trace.buffer_names(), trace.buffer_ids());
         for line in lines {
             if self
                 .named(&line.source, &line.place, SECTION, "trace source")
@@ -226,16 +227,14 @@ impl Checker<'_> {
                 self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
             }
             for name in &line.buffers {
-                let names = trace.buffers.iter().map(|buffer| buffer.name.as_str());
-                let ids = trace.buffers.iter().map(|buffer| buffer.id.as_str());
-                match by_name(names, name) {
+                match names.find(name) {
                     Some(index) if trace.buffers[index].name == *name => {}
                     Some(index) => {
                         let found = &trace.buffers[index].name;
                         let text = format!("buffer {name} is {found} where it is defined");
                         self.advice(&line.place, SECTION, text);
                     }
-                    None if by_name(ids, name).is_some() => {
+                    None if ids.find(name).is_some() => {
                         let text = format!("{name} is a buffer's ID: expected its name");
                         self.advice(&line.place, SECTION, text);
                     }

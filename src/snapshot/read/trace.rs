@@ -1,9 +1,10 @@
 //! The trace metadata (3.3).
 
 use super::{Ini, Reader, beside, list, other_sections};
-use crate::snapshot::ini::{Entry, quote};
+use crate::snapshot::ini::{Entry, Section, quote};
 use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, Place, SourceBuffers, Trace};
 use crate::snapshot::registers::parse_u64;
+use crate::snapshot::topology::Names;
 use std::collections::HashSet;
 
 impl Reader<'_> {
@@ -53,10 +54,12 @@ impl Reader<'_> {
                 }
             }
         }
+        let names = Names::new(ini.document.sections.iter().map(|s| s.name.as_str()));
         let mut seen = HashSet::new();
         for (id, place) in &ids {
             if seen.insert(id) {
-                out.buffers.extend(self.buffer(&ini, id, place));
+                let section = names.find(id).map(|at| &ini.document.sections[at]);
+                out.buffers.extend(self.buffer(&ini, section, id, place));
             } else {
                 let text = format!("buffer ID {id} again: ignored");
                 self.error(place.clone(), "3.3.1", text);
@@ -93,12 +96,15 @@ impl Reader<'_> {
         Some(out)
     }
 
-    fn buffer(&mut self, ini: &Ini, id: &str, listed: &Place) -> Option<Buffer> {
+    fn buffer(
+        &mut self,
+        ini: &Ini,
+        section: Option<&Section>,
+        id: &str,
+        listed: &Place,
+    ) -> Option<Buffer> {
         const SECTION: &str = "3.3.2";
-        let sections = &ini.document.sections;
-        let exact = sections.iter().find(|s| s.name == id);
-        let nearly = || sections.iter().find(|s| s.name.eq_ignore_ascii_case(id));
-        let Some(section) = exact.or_else(nearly) else {
+        let Some(section) = section else {
             let text = format!("buffer {id} has no section [{id}]");
             self.error(listed.clone(), "3.3.1", text);
             return None;
