@@ -234,11 +234,17 @@ fn the_dump_wins_over_the_program_and_info_says_so() {
     // Sixteen bytes from 0x40100010 on.
     bytes[0x10..0x20].iter_mut().for_each(|byte| *byte = !*byte);
     std::fs::write(&code, &bytes).unwrap();
-    let text = session(snapshot.path(), &[], &["x/1xb 0x40100010", "monitor info"]);
-    assert!(text.contains(&format!(":\t{:#04x}", bytes[0x10])), "{text}");
+    let shown = session(snapshot.path(), &[], &["x/1xb 0x40100010", "monitor info"]);
     assert!(
-        text.contains("dump and program differ at 0x40100010-0x40100020: the dump is shown"),
-        "{text}"
+        shown.contains(&format!(":\t{:#04x}", bytes[0x10])),
+        "{shown}"
+    );
+    let differ = "dump and program differ at 0x40100010-0x40100020: the dump is shown";
+    assert!(shown.contains(differ), "{shown}");
+    let info = text(&run(armsnap().arg("info").arg(snapshot.path())));
+    assert!(
+        info.contains("differ at 0x40100010-0x40100020: the dump is shown"),
+        "{info}"
     );
 }
 

@@ -4,7 +4,7 @@ mod gdb;
 
 use std::process::{Command, Stdio};
 
-use gdb::{Server, run, testdata, text};
+use gdb::{Server, run, shared, testdata, text};
 
 /// What LLDB prints; nothing where it is not installed.
 fn lldb(address: &str, commands: &[&str]) -> Option<String> {
@@ -79,6 +79,49 @@ fn an_m_profile_system() {
         "r0 = 0x20000fd0",
         "sp = 0x20000f48",
         "xpsr = 0x6100000b",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+#[test]
+fn real_captures() {
+    let Some(snapshot) = shared("tc2-ptm-rstk-t32") else {
+        return;
+    };
+    let server = Server::start(&snapshot, &[], 1);
+    let commands = [
+        "register read r0 sp cpsr d1 S_TTBR0",
+        "disassemble --start-address 0x80000594 --count 1",
+    ];
+    let Some(text) = lldb(&server.addresses[0], &commands) else {
+        return;
+    };
+    for wanted in [
+        "name = 'Cortex-A15_0'",
+        "cpsr = 0x600001d3",
+        "S_TTBR0 = 0x80100048",
+        "d1 = 0x000381c047224084",
+        "0x80000594: mov    r1, #500",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let Some(snapshot) = shared("a57_single_step") else {
+        return;
+    };
+    let server = Server::start(&snapshot, &[], 1);
+    // LLDB reads whole lines of 512 bytes into its cache, and this dump begins within one.
+    let commands = [
+        "settings set target.process.disable-memory-cache true",
+        "register read d1 TTBR0_EL2",
+        "disassemble --start-address 0xfffeb44c --count 1",
+        "register read v0",
+    ];
+    let text = lldb(&server.addresses[0], &commands).unwrap_or_default();
+    for wanted in [
+        "TTBR0_EL2 = 0x00000000ffffd000",
+        "cmp    x0, #0x3",
+        "error:",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }

@@ -3,6 +3,7 @@
 //! The type of a core is its product name or its architecture, in any case
 //! (Debug and Trace Snapshot File Format 0.2, section 3.2.1).
 
+use crate::snapshot::elf::Machine;
 use crate::snapshot::model::Device;
 
 /// What decides the register set of a core.
@@ -23,6 +24,14 @@ impl Architecture {
             Self::AArch64 => "AArch64",
             Self::AArch32 => "AArch32",
             Self::MProfile => "M-profile",
+        }
+    }
+
+    /// The machine of its programs.
+    pub const fn machine(self) -> Machine {
+        match self {
+            Self::AArch64 => Machine::AArch64,
+            Self::AArch32 | Self::MProfile => Machine::Arm,
         }
     }
 

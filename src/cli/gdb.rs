@@ -61,9 +61,9 @@ fn gdb_arguments(
     let mut programs = endpoint.programs();
     if let Some(program) = programs.next() {
         out.push("-se".into());
-        out.push(program.path.clone().into());
+        out.push(program.elf.path.clone().into());
         // Sources are often recorded relative to the program.
-        if let Some(directory) = program.path.parent() {
+        if let Some(directory) = program.elf.path.parent() {
             out.push("-d".into());
             out.push(directory.into());
         }
@@ -72,7 +72,7 @@ fn gdb_arguments(
     out.push(target_command(server, arguments)?);
     for program in programs {
         let mut command = OsString::from("with confirm off -- add-symbol-file ");
-        command.push(gdb_quote(program.path.as_os_str()));
+        command.push(gdb_quote(program.elf.path.as_os_str()));
         out.push("-ex".into());
         out.push(command);
     }

@@ -4,21 +4,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
-use super::memory::next_known;
-use super::program::{self, Program};
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
-use crate::snapshot::elf::{ElfError, Segment};
+use crate::snapshot::elf::{Elf, ElfError, Segment};
 use crate::snapshot::memory::{CoreMemory, Origin, Space};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Snapshot};
+use crate::snapshot::program::{Program, Seen};
 
 /// What of a snapshot is served, and how.
 #[derive(Clone, Debug)]
@@ -141,7 +140,7 @@ impl Core {
     /// Adds what the programs load, behind all dumps.
     fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
         for program in programs {
-            let path = program.path.display();
+            let path = program.elf.path.display();
             for segment in &program.elf.segments {
                 for gap in gaps(&self.memory, self.space.space, segment) {
                     self.notes.push(format!(
@@ -241,9 +240,11 @@ impl Endpoint {
             let own = core.registers.notes().iter().chain(&core.notes);
             notes.extend(own.map(|note| format!("{}: {note}", core.name)));
         }
-        for program in self.programs() {
-            notes.extend(program_notes(program));
-        }
+        notes.extend(self.programs().flat_map(Program::notes));
+        notes.extend(self.further.iter().map(|program| {
+            let path = program.elf.path.display();
+            format!("clients are told of one program; for this one type: add-symbol-file {path}")
+        }));
         notes
     }
 
@@ -295,37 +296,45 @@ fn gaps(memory: &CoreMemory, space: Space, segment: &Segment) -> Vec<Range<u64>>
             at = at.saturating_add(known);
             continue;
         }
-        let next = next_known(memory, space, at).unwrap_or(u64::MAX);
-        let end = next.min(segment.end());
+        let next = memory.next(Address(at), space);
+        let end = next.map_or(segment.end(), |next| next.0.min(segment.end()));
         gaps.push(at..end);
         at = end;
     }
     gaps
 }
 
-/// How a program agrees with the dumps; where it does not, the dump is shown.
-fn program_notes(program: &Program) -> Vec<String> {
-    let path = program.path.display();
-    let how = if program.named { "named" } else { "found" };
-    let compared = &program.comparison;
-    let mut notes = vec![format!(
-        "program {path} ({how}): of {} bytes that dumps have too, {} differ in read-only parts \
-         and {} in writable ones",
-        compared.compared, compared.differing, compared.changed
-    )];
-    notes.extend(compared.ranges.iter().map(|range| {
-        format!(
-            "dump and program differ at {:#x}-{:#x}: the dump is shown",
-            range.start, range.end
-        )
-    }));
-    notes
+/// The programs of cores: those that the user named, or else the one that is found.
+fn programs(
+    directory: &Path,
+    named: &[Elf],
+    architecture: Architecture,
+    cores: &[Core],
+) -> Vec<Program> {
+    let machine = architecture.machine();
+    let memories: Vec<Seen> = cores
+        .iter()
+        .map(|core| (&core.memory, core.space.space))
+        .collect();
+    if named.is_empty() {
+        let found = Program::find(directory, machine, &memories);
+        return found.into_iter().collect();
+    }
+    let mut programs: Vec<Program> = named
+        .iter()
+        .filter(|elf| elf.machine == machine)
+        .map(|elf| Program::new(elf.clone(), &memories, true))
+        .collect();
+    // A- and M-profile share a machine: first the program whose contents are there.
+    programs.sort_by_key(|program| !program.comparison.matches());
+    programs
 }
 
 /// Makes the endpoints of a snapshot: one for each architecture among the chosen cores.
 pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
     let snapshot = &loaded.snapshot;
-    let named = program::open_named(&options.elfs)?;
+    let elfs = options.elfs.iter();
+    let named: Vec<Elf> = elfs.map(|path| Elf::open(path)).collect::<Result<_, _>>()?;
     let devices = snapshot.devices.iter();
     let devices: Vec<MemoryDevice> = devices
         .filter(|device| device.class == DeviceClass::MemorySpace)
@@ -350,7 +359,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
         let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
         let description = TargetDescription::new(architecture, &kinds, &files);
-        let programs = program::programs(&loaded.root, &named, &cores, architecture);
+        let programs = programs(&loaded.root, &named, architecture, &cores);
         if options.elf_memory {
             for core in &mut cores {
                 core.add_programs(programs.iter());
@@ -422,7 +431,12 @@ fn core(loaded: &Loaded, device: &Device) -> Core {
         |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
     let memory = CoreMemory::new(loaded, device);
-    let (dumps, notes) = describe_dumps(device, &memory);
+    let (dumps, mut notes) = describe_dumps(device, &memory);
+    if let Some(why) = crate::report::info::placeholder(device, &registers) {
+        notes.push(format!(
+            "the registers are placeholders, no machine state: {why}"
+        ));
+    }
     Core {
         name: device.name.clone(),
         kind: device.kind.clone(),

@@ -3,8 +3,8 @@
 use gdbstub::target::ext::host_io as io;
 use gdbstub::target::ext::host_io::{HostIoErrno, HostIoError, HostIoResult};
 
-use super::program::Program;
 use super::target::SnapshotTarget;
+use crate::snapshot::program::Program;
 use std::sync::Arc;
 
 /// Most files that one client may hold open.
@@ -27,7 +27,7 @@ impl Files {
     /// The path of the program, as clients are told it.
     pub(super) fn program_path(&self) -> &[u8] {
         match &self.program {
-            Some(program) => program.path.as_os_str().as_encoded_bytes(),
+            Some(program) => program.elf.path.as_os_str().as_encoded_bytes(),
             None => &[],
         }
     }
@@ -35,7 +35,7 @@ impl Files {
     fn bytes(&self, fd: u32) -> Option<&[u8]> {
         let is_open = self.open.get(fd as usize).copied().unwrap_or(false);
         match &self.program {
-            Some(program) if is_open => Some(program.bytes()),
+            Some(program) if is_open => Some(program.elf.bytes()),
             _ => None,
         }
     }

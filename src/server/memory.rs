@@ -30,15 +30,6 @@ pub struct Stretch {
     pub known: bool,
 }
 
-/// The first address behind the given one where memory begins.
-pub(super) fn next_known(memory: &CoreMemory, space: Space, address: u64) -> Option<u64> {
-    memory
-        .regions()
-        .filter(|region| region.space.serves(space) && region.address.0 > address)
-        .map(|region| region.address.0)
-        .min()
-}
-
 impl Endpoint {
     /// The memory that is looked into, and the space within it.
     fn looked_at<'a>(&'a self, core: &'a Core, look: Look) -> (&'a CoreMemory, Space) {
@@ -62,7 +53,8 @@ impl Endpoint {
     pub fn stretch(&self, core: &Core, look: Look, address: u64) -> Stretch {
         let (memory, space) = self.looked_at(core, look);
         let known = memory.slice(Address(address), space).len() as u64;
-        let gap = || next_known(memory, space, address).unwrap_or(u64::MAX) - address;
+        let next = || memory.next(Address(address), space);
+        let gap = || next().map_or(u64::MAX, |next| next.0) - address;
         Stretch {
             start: address,
             size: if known > 0 { known } else { gap() },

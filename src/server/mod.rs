@@ -17,7 +17,6 @@ pub mod listen;
 pub mod memory;
 mod monitor;
 mod packets;
-pub mod program;
 pub mod session;
 mod target;
 

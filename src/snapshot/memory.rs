@@ -308,6 +308,16 @@ impl CoreMemory {
         bytes.get(from..to.min(bytes.len())).unwrap_or(&[])
     }
 
+    /// The first address behind `address` where a region begins that `space` shows.
+    pub fn next(&self, address: Address, space: Space) -> Option<Address> {
+        let behind = |region: &&Region| region.address > address && region.space.serves(space);
+        self.regions
+            .iter()
+            .filter(behind)
+            .map(|region| region.address)
+            .min()
+    }
+
     /// Reads memory across neighbouring regions; gives the number of bytes up to the first that
     /// is not known.
     pub fn read(&self, address: Address, space: Space, out: &mut [u8]) -> usize {

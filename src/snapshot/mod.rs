@@ -10,6 +10,7 @@ pub mod map;
 pub mod memory;
 pub mod model;
 pub mod paths;
+pub mod program;
 pub mod read;
 pub mod registers;
 pub mod topology;

@@ -6,7 +6,9 @@ use super::{
 };
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::snapshot::Loaded;
+use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Snapshot, Trace};
+use crate::snapshot::program::Program;
 use crate::snapshot::topology::{self, TraceSource};
 
 impl Info {
@@ -112,8 +114,21 @@ fn core_info(loaded: &Loaded, device: &Device) -> CoreInfo {
             reason: space.reason,
         },
         memory: memory::regions(loaded, device),
-        notes: file.notes().to_vec(),
+        notes: notes(loaded, device, &file, space.space),
     }
+}
+
+/// What is to be known of a core: how its registers were read, and where a program that lies in
+/// the snapshot differs from its dumps.
+fn notes(loaded: &Loaded, device: &Device, file: &RegisterFile, space: Space) -> Vec<String> {
+    let mut notes = file.notes().to_vec();
+    let memory = CoreMemory::new(loaded, device);
+    let machine = file.architecture().machine();
+    let program = Program::find(&loaded.root, machine, &[(&memory, space)]);
+    if let Some(program) = program.filter(|program| program.comparison.differing > 0) {
+        notes.extend(program.notes());
+    }
+    notes
 }
 
 /// The trace buffers with their files.

@@ -56,7 +56,7 @@ pub(super) fn status(device: &Device, file: &RegisterFile) -> Option<StatusInfo>
 ///
 /// Folklore: capture libraries that know no registers write `PC`, the begin of the code image or
 /// 0, `SP=0` and a constant `CPSR`, the same for every core, and no general register.
-pub(super) fn placeholder(device: &Device, file: &RegisterFile) -> Option<String> {
+pub(crate) fn placeholder(device: &Device, file: &RegisterFile) -> Option<String> {
     let general = device.registers.iter().any(|register| {
         let view = views::view_of(file.architecture(), &register.name);
         view.is_some_and(|view| is_general(&view.register))

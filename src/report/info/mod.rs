@@ -9,6 +9,8 @@ mod memory;
 mod source;
 pub mod text;
 
+pub(crate) use self::core::placeholder;
+
 use serde::Serialize;
 
 use super::fields::{Architecture, Field};

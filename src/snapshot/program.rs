@@ -1,0 +1,128 @@
+//! Programs (ELF files) beside the memory of cores: found in a snapshot's directory by their
+//! contents, or named by the user, and how they agree with the dumps.
+//!
+//! Knows no architectures and no debuggers.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::elf::{Comparison, Elf, Machine, is_elf};
+use super::memory::{CoreMemory, Space};
+use crate::quantity::Address;
+
+/// Most bytes of a program that are compared with dumps.
+const COMPARED: u64 = 4 << 20;
+/// Most files of a snapshot's directory that are looked at.
+const MAX_FILES: usize = 4096;
+/// How deep directories are looked into.
+const MAX_DEPTH: usize = 3;
+
+/// A core's memory, and the space in which the core sees it.
+pub type Seen<'m> = (&'m CoreMemory, Space);
+
+/// A program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The file.
+    pub elf: Elf,
+    /// How it agrees with the dumps.
+    pub comparison: Comparison,
+    /// The user named it; otherwise it was found.
+    pub named: bool,
+}
+
+impl Program {
+    /// A program, compared with the memory that it has most in common with.
+    pub fn new(elf: Elf, memories: &[Seen], named: bool) -> Self {
+        let compared = memories
+            .iter()
+            .map(|(memory, space)| compare(&elf, memory, *space));
+        let best = compared.max_by_key(|result| result.compared);
+        Self {
+            comparison: best.unwrap_or_default(),
+            elf,
+            named,
+        }
+    }
+
+    /// The ELF file below a directory, dump files included, that agrees with memory best.
+    pub fn find(directory: &Path, machine: Machine, memories: &[Seen]) -> Option<Self> {
+        let found = candidates(directory).into_iter().filter_map(|path| {
+            let elf = Elf::open(&path).ok().filter(|elf| elf.machine == machine)?;
+            let program = Self::new(elf, memories, false);
+            program.comparison.matches().then_some(program)
+        });
+        // Of two that agree as well, the one with more in it has the debug information.
+        found.max_by_key(|program| (program.comparison.agreeing(), program.elf.bytes().len()))
+    }
+
+    /// How it agrees with the dumps, for the user. Where it does not, the dump is shown.
+    pub fn notes(&self) -> Vec<String> {
+        let path = self.elf.path.display();
+        let how = if self.named { "named" } else { "found" };
+        let compared = &self.comparison;
+        let mut notes = vec![format!(
+            "program {path} ({how}): of {} bytes that dumps have too, {} differ in read-only \
+             parts and {} in writable ones",
+            compared.compared, compared.differing, compared.changed
+        )];
+        notes.extend(compared.ranges.iter().map(|range| {
+            format!(
+                "dump and program differ at {:#x}-{:#x}: the dump is shown",
+                range.start, range.end
+            )
+        }));
+        notes
+    }
+}
+
+/// Compares a program with memory.
+pub fn compare(elf: &Elf, memory: &CoreMemory, space: Space) -> Comparison {
+    elf.compare(COMPARED, |address| {
+        let known = memory.slice(Address(address), space);
+        if known.is_empty() {
+            let next = memory.next(Address(address), space);
+            Err(next.map_or(u64::MAX, |next| next.0 - address))
+        } else {
+            Ok(known)
+        }
+    })
+}
+
+/// ELF files below a directory, in the order of their paths.
+fn candidates(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut looked_at = 0;
+    let mut directories = vec![(directory.to_owned(), 0)];
+    while let Some((directory, depth)) = directories.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            looked_at += 1;
+            if looked_at > MAX_FILES {
+                found.sort();
+                return found;
+            }
+            let Ok(kind) = entry.file_type() else {
+                continue;
+            };
+            let path = entry.path();
+            if kind.is_dir() && depth < MAX_DEPTH {
+                directories.push((path, depth + 1));
+            } else if kind.is_file() && begins_as_elf(&path) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn begins_as_elf(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    File::open(path)
+        .and_then(|mut file| file.read_exact(&mut magic))
+        .is_ok_and(|()| is_elf(&magic))
+}
