@@ -435,6 +435,18 @@ fn a_waypoint_update_takes_its_instruction() {
 }
 
 #[test]
+fn a_waypoint_update_does_not_hide_missing_memory() {
+    let code = a64(&[(0x1000, &[NOP])]);
+    let update = Element::RunTo {
+        end: Address(0x1000),
+        inclusive: true,
+    };
+    let again = [address(0x1000), update, address(0x1000), atoms("E")];
+    let want = ["1000-1004 1 other E", "1000-1004 1 other E", "missing 1004"];
+    assert_eq!(run(STACK, code, &again), want);
+}
+
+#[test]
 fn a_source_address_needs_no_current_address() {
     let from = |address| Element::SourceAddress {
         address: Address(address),
