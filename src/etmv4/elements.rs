@@ -106,6 +106,7 @@ impl Elements {
         self.overflow = false;
         self.marker_seen = false;
         self.is = InstructionSet::Is0;
+        self.context.is_64bit = None;
     }
 
     /// Packets that are not decoded: which one begins the trace?
