@@ -20,7 +20,8 @@ pub struct FlowConfig {
     /// The trace unit leaves out the target of a return that it predicts (TRCCONFIGR.RS;
     /// PTM ETMCR bit 29).
     pub return_stack: bool,
-    /// A taken ERET gives [`Mark::ExceptionReturn`]: ETE has no packet for it.
+    /// A taken ERET gives [`Mark::ExceptionReturn`]: ETE has no packet for it. It does not where
+    /// a source address tells that it was taken; other decoders of ETE agree on that.
     pub exception_returns: bool,
     /// The cache of blocks is emptied when it holds so many (about 100 to 200 bytes each).
     pub most_blocks: usize,
@@ -266,7 +267,10 @@ impl<C: CodeImage> Flow<C> {
                 End::Waypoint => {
                     self.left = current;
                     self.executed(at, current, taken, cycles, sink);
-                    return self.leave(at, current, taken, sink);
+                    if taken && self.is_marked(current) {
+                        sink.mark(at, &Mark::ExceptionReturn);
+                    }
+                    return self.leave(current, taken);
                 }
                 End::Missing | End::NotFollowed => {
                     self.stuck(at, current, sink);
@@ -288,13 +292,7 @@ impl<C: CodeImage> Flow<C> {
     }
 
     /// The block after `current`, whose last instruction had an E or N atom.
-    pub(super) fn leave(
-        &mut self,
-        at: BufferOffset,
-        current: u32,
-        taken: bool,
-        sink: &mut impl FlowSink,
-    ) -> u32 {
+    pub(super) fn leave(&mut self, current: u32, taken: bool) -> u32 {
         let index = current as usize;
         let cold = self.blocks.cold[index];
         let stacked = cold.last.link && self.config.return_stack;
@@ -308,11 +306,9 @@ impl<C: CodeImage> Flow<C> {
                 next
             }
             LastKind::Indirect if taken => {
-                if self.config.exception_returns && cold.exception_return {
-                    sink.mark(at, &Mark::ExceptionReturn);
-                } else if stacked {
+                if stacked {
                     self.linking = Some(current);
-                } else {
+                } else if !self.is_marked(current) {
                     self.blocks.hot[index].links[1] = AWAIT;
                 }
                 AWAIT
@@ -323,6 +319,11 @@ impl<C: CodeImage> Flow<C> {
                 next
             }
         }
+    }
+
+    /// Whether the block ends in an exception return that has a mark.
+    fn is_marked(&self, block: u32) -> bool {
+        self.config.exception_returns && self.blocks.cold[block as usize].exception_return
     }
 
     /// The block that begins where another one ends.

@@ -74,7 +74,7 @@ impl<C: CodeImage> Flow<C> {
             let block = self.blocks.cold[last as usize];
             if block.end == next && block.stop == End::Waypoint {
                 self.left = last;
-                self.leave(at, last, true, sink)
+                self.leave(last, true)
             } else {
                 self.find(cold.space, cold.isa, next)
             }

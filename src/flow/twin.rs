@@ -198,7 +198,7 @@ impl Twin<'_> {
     }
 
     /// After an instruction that ends at `after`.
-    fn leave(&mut self, at: BufferOffset, last: &Instruction, after: Place, taken: bool) {
+    fn leave(&mut self, last: &Instruction, after: Place, taken: bool) {
         let link = last.link && self.config.return_stack;
         self.here = match last.kind {
             Kind::Branch { target, isa } if taken => {
@@ -211,10 +211,6 @@ impl Twin<'_> {
                 })
             }
             Kind::Indirect if taken => {
-                if last.exception_return && self.config.exception_returns {
-                    // Not `emit`: what may be cancelled stays held, the mark is not.
-                    self.out.push((at, Out::Mark(Mark::ExceptionReturn)));
-                }
                 self.linking = link.then_some(after);
                 Where::Await
             }
@@ -257,7 +253,12 @@ impl Twin<'_> {
             isa: from.isa,
         };
         self.left = after.address;
-        self.leave(at, &walked.last.unwrap(), after, taken);
+        let last = walked.last.unwrap();
+        if taken && last.exception_return && self.config.exception_returns {
+            // Not `emit`: what may be cancelled stays held, the mark is not.
+            self.out.push((at, Out::Mark(Mark::ExceptionReturn)));
+        }
+        self.leave(&last, after, taken);
     }
 
     fn run_to(&mut self, at: BufferOffset, end: u64, inclusive: bool) {
@@ -297,7 +298,7 @@ impl Twin<'_> {
                 && self.waypoint(last.kind)
             {
                 self.left = after.address;
-                return self.leave(at, &last, after, true);
+                return self.leave(&last, after, true);
             }
             after
         };
