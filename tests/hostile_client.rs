@@ -119,6 +119,9 @@ const SEEDS: &[&[u8]] = &[
     b"vAttach;1",
     b"vRun;",
     b"R00",
+    b"D",
+    b"k",
+    b"vKill;1",
     b"",
     b"}",
     b"\x03",
@@ -242,7 +245,7 @@ fn survives(seed: u64) {
         }
     }
     answers(&mut session);
-    assert!(ends < 5_000);
+    assert!((1..5_000).contains(&ends), "{ends} sessions ended");
 }
 
 #[test]
