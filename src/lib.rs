@@ -23,9 +23,11 @@
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
+//! | [`convert`] | snapshots ⇄ trace files |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
 
 pub mod arch;
+pub mod convert;
 pub mod decode;
 pub mod element;
 pub mod etmv3;

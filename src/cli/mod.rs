@@ -4,6 +4,7 @@
 //! input is at fault, 2 wrong usage.
 
 mod check;
+mod convert;
 mod decode;
 mod gdb;
 mod info;
@@ -37,6 +38,8 @@ enum Command {
     Gdb(gdb::Arguments),
     /// Decode the trace of a snapshot
     Decode(decode::Arguments),
+    /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
+    Convert(convert::Arguments),
 }
 
 /// The snapshot that a subcommand works on.
@@ -80,6 +83,9 @@ pub enum Failure {
     /// The trace cannot be decoded.
     #[error("{0}")]
     Decode(String),
+    /// The input cannot be converted.
+    #[error("{0}")]
+    Convert(String),
     /// The arguments do not fit the snapshot.
     #[error("{0}")]
     Usage(String),
@@ -97,6 +103,7 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
     };
     match done {
         Ok(status) => status,

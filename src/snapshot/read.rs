@@ -109,7 +109,7 @@ impl Loaded {
 
 /// `get`s a file that the .ini file `from` names: relative to the snapshot's directory or, where
 /// nothing is there, to that of the .ini file.
-pub(super) fn beside<T>(
+pub(crate) fn beside<T>(
     from: &Path,
     written: &str,
     get: impl Fn(&str) -> Result<T, PathError>,

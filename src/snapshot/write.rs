@@ -69,8 +69,18 @@ pub fn write(
 ) -> Result<Vec<Note>, WriteError> {
     let mut files = texts(snapshot)?;
     let notes = add_blobs(snapshot, blobs, &mut files)?;
-    let replaced = replaced(dir, force)?;
+    write_files(&files, dir, force)?;
+    Ok(notes)
+}
 
+/// Writes files, by normal path, into the new directory `dir`. `force` replaces a snapshot that
+/// is there.
+pub fn write_files(
+    files: &BTreeMap<String, Mapped>,
+    dir: &Path,
+    force: bool,
+) -> Result<(), WriteError> {
+    let replaced = replaced(dir, force)?;
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let temporary = sibling(dir, parent)?;
@@ -82,7 +92,7 @@ pub fn write(
         // Nothing of the failed work stays; the first error is the one to tell.
         let _ = fs::remove_dir_all(&temporary);
     }
-    done.map(|()| notes)
+    done
 }
 
 /// Whether `dir` is there and may be replaced.

@@ -7,7 +7,7 @@
 //! [`File`] reads, [`Writer`] writes. Nothing here knows snapshots or trace protocols.
 
 mod description;
-mod hex;
+pub(crate) mod hex;
 mod read;
 mod tracepoint;
 mod write;
@@ -15,7 +15,7 @@ mod write;
 pub use description::{Description, Status, StopReason, Variable};
 pub use read::{Block, Blocks, ByteOrder, Error, File, Frames, TraceFrame};
 pub use tracepoint::{SourceString, Tracepoint};
-pub use write::Writer;
+pub use write::{Writer, memory_size};
 
 /// The first line of a trace file.
 pub const MAGIC: &[u8] = b"\x7fTRACE0\n";

@@ -19,6 +19,19 @@ pub struct Writer<W> {
 /// Tracepoint number and size, before a frame's data.
 const HEADER: usize = 6;
 
+/// The most bytes of memory in one block.
+const BLOCK: usize = u16::MAX as usize;
+
+/// The bytes that memory of `length` bytes takes in a frame.
+pub fn memory_size(length: usize) -> usize {
+    length + length.div_ceil(BLOCK) * 11
+}
+
+fn memory_blocks(address: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+    let parts = bytes.chunks(BLOCK).enumerate();
+    parts.map(move |(number, part)| (address.wrapping_add((number * BLOCK) as u64), part))
+}
+
 fn invalid(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
@@ -82,14 +95,16 @@ impl<W: Write> Writer<W> {
 
     /// Adds memory to the frame, in blocks of up to 65535 bytes.
     pub fn memory(&mut self, address: u64, bytes: &[u8]) {
-        let parts = bytes.chunks(usize::from(u16::MAX));
-        for (number, part) in parts.enumerate() {
-            let offset = (number * usize::from(u16::MAX)) as u64;
-            self.frame.push(b'M');
-            self.u64(address.wrapping_add(offset));
-            self.u16(part.len() as u16);
+        for (address, part) in memory_blocks(address, bytes) {
+            self.memory_header(address, part.len() as u16);
             self.frame.extend_from_slice(part);
         }
+    }
+
+    fn memory_header(&mut self, address: u64, length: u16) {
+        self.frame.push(b'M');
+        self.u64(address);
+        self.u16(length);
     }
 
     /// Adds the value of a trace state variable to the frame.
@@ -101,18 +116,36 @@ impl<W: Write> Writer<W> {
 
     /// Ends the frame, which belongs to a tracepoint of number 1 to 32767.
     pub fn end_frame(&mut self, tracepoint: u16) -> io::Result<()> {
+        self.end_frame_with(tracepoint, &[])
+    }
+
+    /// Ends the frame with memory that is written as it stands: address and bytes of each piece,
+    /// in blocks of up to 65535 bytes.
+    pub fn end_frame_with(&mut self, tracepoint: u16, memory: &[(u64, &[u8])]) -> io::Result<()> {
         if !(1..=TRACEPOINT_LIMIT).contains(&tracepoint) {
             return Err(invalid(format!(
                 "tracepoint {tracepoint}: expected a number from 1 to {TRACEPOINT_LIMIT}"
             )));
         }
-        let size = u32::try_from(self.frame.len() - HEADER)
+        let streamed: usize = memory
+            .iter()
+            .map(|(_, bytes)| memory_size(bytes.len()))
+            .sum();
+        let size = u32::try_from(self.frame.len() - HEADER + streamed)
             .map_err(|_| invalid("a trace frame of 4 GiB or more".to_owned()))?;
         let body = self.frame.len();
         self.u16(tracepoint);
         self.u32(size);
         self.frame.copy_within(body.., 0);
         self.out.write_all(&self.frame[..body])?;
+        for (address, bytes) in memory {
+            for (address, part) in memory_blocks(*address, bytes) {
+                self.frame.clear();
+                self.memory_header(address, part.len() as u16);
+                self.out.write_all(&self.frame)?;
+                self.out.write_all(part)?;
+            }
+        }
         self.frame.clear();
         self.frame.resize(HEADER, 0);
         self.frames += 1;

@@ -1,0 +1,280 @@
+//! `armsnap convert`: snapshot → trace file, trace file → snapshot.
+
+use super::output::Output;
+use super::{Failure, SnapshotArguments};
+use armsnap::convert::trace_file::{self, Options};
+use armsnap::convert::visits::Kind;
+use armsnap::convert::window::Bound;
+use armsnap::convert::{self, snapshot};
+use armsnap::quantity::{Address, BufferOffset};
+use armsnap::snapshot::elf::Elf;
+use armsnap::snapshot::map;
+use armsnap::tfile::MAGIC;
+use clap::{Args, ValueEnum};
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
+#[derive(Args)]
+pub struct Arguments {
+    /// A snapshot (a directory, or its snapshot.ini) or a trace file
+    input: PathBuf,
+
+    /// The trace file or the snapshot directory to write. Of several cores each has a file:
+    /// NAME.tf becomes NAME.CORE.tf
+    output: PathBuf,
+
+    /// Overwrite what is there
+    #[arg(long)]
+    force: bool,
+
+    /// Snapshot to trace file: this core only
+    #[arg(long, value_name = "NAME")]
+    core: Option<String>,
+
+    /// Snapshot to trace file: which executed instructions become trace frames
+    /// [default: waypoints]
+    #[arg(long, value_enum, value_name = "KIND")]
+    frames: Option<Frames>,
+
+    /// Snapshot to trace file: the last N trace frames
+    #[arg(long, value_name = "N")]
+    last: Option<usize>,
+
+    /// Snapshot to trace file: begin at the first frame at ADDRESS, or at @OFFSET in the trace
+    /// buffer
+    #[arg(long, value_name = "ADDRESS|@OFFSET", value_parser = bound)]
+    from: Option<Bound>,
+
+    /// Snapshot to trace file: end with the next frame at ADDRESS, or at @OFFSET in the trace
+    /// buffer
+    #[arg(long, value_name = "ADDRESS|@OFFSET", value_parser = bound)]
+    to: Option<Bound>,
+
+    /// Snapshot to trace file: the halted state without the trace
+    #[arg(long)]
+    state_only: bool,
+
+    /// Snapshot to trace file: a program, for code that no dump has and names of functions
+    /// (repeatable)
+    #[arg(long, value_name = "FILE")]
+    elf: Vec<PathBuf>,
+
+    /// Snapshot to trace file: follow paths that lead out of the snapshot's directory
+    #[arg(long)]
+    allow_outside: bool,
+
+    /// Trace file to snapshot: registers and memory of trace frame N [default: the whole
+    /// snapshot that the file carries, or else the last frame]
+    #[arg(long, value_name = "N")]
+    frame: Option<usize>,
+
+    /// Trace file to snapshot: memory of earlier frames too
+    #[arg(long)]
+    merge: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Frames {
+    /// Branches, taken or not, and what else the trace tells of one by one
+    Waypoints,
+    /// Where functions are entered
+    Functions,
+    /// All executed instructions
+    Instructions,
+    /// The first instruction of each exception taken
+    Exceptions,
+}
+
+/// `0x8000`, `32768` or `@0x40`.
+fn bound(text: &str) -> Result<Bound, String> {
+    let number = |text: &str| {
+        let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => text.parse().ok(),
+        };
+        number.ok_or_else(|| "expected an address, or @ and an offset".to_owned())
+    };
+    match text.strip_prefix('@') {
+        Some(offset) => Ok(Bound::Offset(BufferOffset(number(offset)?))),
+        None => Ok(Bound::Address(Address(number(text)?))),
+    }
+}
+
+impl From<convert::Error> for Failure {
+    fn from(error: convert::Error) -> Self {
+        match error {
+            convert::Error::Usage(text) => Self::Usage(text),
+            convert::Error::Io(error) => Self::Io(error),
+            error => Self::Convert(error.to_string()),
+        }
+    }
+}
+
+/// Converts, in the direction that the input gives.
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if is_trace_file(&arguments.input)? {
+        to_snapshot(arguments)?;
+    } else {
+        to_trace_file(arguments)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the input is a trace file and no snapshot.
+fn is_trace_file(input: &Path) -> Result<bool, Failure> {
+    if input.is_dir() {
+        return Ok(false);
+    }
+    let cannot = |error: std::io::Error| Failure::Convert(format!("{}: {error}", input.display()));
+    let mut head = Vec::new();
+    let file = File::open(input).map_err(cannot)?;
+    file.take(MAGIC.len() as u64)
+        .read_to_end(&mut head)
+        .map_err(cannot)?;
+    // A trace file cut in its first line is told as one.
+    Ok(head.first() == MAGIC.first())
+}
+
+fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
+    match given.iter().find(|(given, _)| *given) {
+        None => Ok(()),
+        Some((_, option)) => Err(Failure::Usage(format!("{option}: the input is {is}"))),
+    }
+}
+
+fn tell(notes: &[String]) {
+    let mut told = BTreeSet::new();
+    for note in notes.iter().filter(|note| told.insert(*note)) {
+        eprintln!("{note}");
+    }
+}
+
+fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
+    wrong_direction(
+        &[
+            (arguments.frame.is_some(), "--frame"),
+            (arguments.merge, "--merge"),
+        ],
+        "a snapshot",
+    )?;
+    let loaded = SnapshotArguments {
+        snapshot: arguments.input.clone(),
+        allow_outside: arguments.allow_outside,
+    }
+    .open()?;
+    let elfs: Result<_, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
+    let options = Options {
+        core: arguments.core.clone(),
+        frames: match arguments.frames {
+            None | Some(Frames::Waypoints) => Kind::Waypoints,
+            Some(Frames::Functions) => Kind::Functions,
+            Some(Frames::Instructions) => Kind::Instructions,
+            Some(Frames::Exceptions) => Kind::Exceptions,
+        },
+        from: arguments.from,
+        to: arguments.to,
+        last: arguments.last,
+        state_only: arguments.state_only,
+        elfs: elfs.map_err(|error| Failure::Convert(error.to_string()))?,
+    };
+    let parts = trace_file::parts(&loaded, &options)?;
+    let mut outputs = Vec::new();
+    for part in &parts {
+        let path = match part.core.filter(|_| parts.len() > 1) {
+            Some(core) => with_core(&arguments.output, &loaded.snapshot.devices[core].name),
+            None => arguments.output.clone(),
+        };
+        let output = Output::new(Some(&path), arguments.force)?;
+        outputs.push((*part, path, output));
+    }
+    let mut notes = Vec::new();
+    let mut written = Vec::new();
+    for (part, path, output) in outputs {
+        let out = BufWriter::with_capacity(1 << 20, output);
+        let mut out = trace_file::write(&loaded, part, &options, out, &mut notes)?;
+        out.flush()?;
+        let output = out.into_inner().map_err(|error| error.into_error())?;
+        written.push((path, output));
+    }
+    tell(&notes);
+    // Of several files none appears before all are whole.
+    for (path, output) in written {
+        output.finish()?;
+        if parts.len() > 1 {
+            eprintln!("{}", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// `out.tf` → `out.cpu_0.tf`.
+fn with_core(path: &Path, core: &str) -> PathBuf {
+    let safe = |c: char| {
+        if c.is_alphanumeric() || "-_+.".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    let core: String = core.chars().map(safe).collect();
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{core}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
+    wrong_direction(
+        &[
+            (arguments.core.is_some(), "--core"),
+            (arguments.frames.is_some(), "--frames"),
+            (arguments.last.is_some(), "--last"),
+            (arguments.from.is_some(), "--from"),
+            (arguments.to.is_some(), "--to"),
+            (arguments.state_only, "--state-only"),
+            (!arguments.elf.is_empty(), "--elf"),
+            (arguments.allow_outside, "--allow-outside"),
+        ],
+        "a trace file",
+    )?;
+    let input = arguments.input.display();
+    let fault = |text: String| Failure::Convert(format!("{input}: {text}"));
+    let bytes = map::map(&arguments.input).map_err(|error| fault(error.to_string()))?;
+    let options = snapshot::Options {
+        frame: arguments.frame,
+        merge: arguments.merge,
+    };
+    let mut notes = Vec::new();
+    let name = arguments.input.file_name().unwrap_or_default();
+    let done = snapshot::read(&bytes, &name.to_string_lossy(), &options, &mut notes);
+    let notes: Vec<String> = notes
+        .iter()
+        .map(|note| format!("{input}: {note}"))
+        .collect();
+    tell(&notes);
+    let found = done.map_err(|error| match error {
+        convert::Error::Usage(text) => Failure::Usage(format!("{input}: {text}")),
+        error => fault(error.to_string()),
+    })?;
+    if arguments.output.is_file() || arguments.output.is_symlink() {
+        return Err(Failure::Usage(format!(
+            "{} exists and is no snapshot",
+            arguments.output.display()
+        )));
+    }
+    found
+        .write(&arguments.output, arguments.force)
+        .map_err(|error| match error {
+            convert::Error::Write(exists @ armsnap::snapshot::write::WriteError::Exists(_)) => {
+                Failure::Usage(exists.to_string())
+            }
+            error => error.into(),
+        })
+}

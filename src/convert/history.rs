@@ -1,0 +1,85 @@
+//! A core's trace, decoded into visits.
+
+use super::visits::{Kind, Visits};
+use super::window::{Limits, Window};
+use crate::decode::{
+    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, Visitor,
+};
+use crate::flow::{Flow, FlowConfig};
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::report::symbols::Symbols;
+use crate::snapshot::Loaded;
+use crate::snapshot::memory::CoreMemory;
+use std::convert::Infallible;
+
+/// Bytes of trace decoded at once.
+const PIECE: usize = 256 << 10;
+
+/// Decodes the trace of the core at `core` in the device list, with the code in `memory`. What
+/// is assumed or left out goes to `notes`.
+pub fn decode(
+    loaded: &Loaded,
+    core: usize,
+    memory: &CoreMemory,
+    kind: Kind,
+    symbols: Option<&Symbols>,
+    limits: Limits,
+    notes: &mut Vec<String>,
+) -> Result<Window, String> {
+    let mut window = Window::new(limits);
+    let buffers = Buffers::of(loaded, &Options::default())?;
+    notes.extend(buffers.notes);
+    for sources in &buffers.buffers {
+        for source in &sources.sources {
+            if source.core != Some(core) || !source.protocol.needs_core() {
+                continue;
+            }
+            let setup = match Setup::of(loaded, source, notes) {
+                Ok(setup) => setup,
+                Err(reason) => {
+                    notes.push(reason);
+                    continue;
+                }
+            };
+            let Some(decoder) = setup.visit(Make {
+                kind,
+                image: Image(Some(memory)),
+                symbols,
+                window,
+            }) else {
+                // Only protocols that follow no core have no flow.
+                return Err(format!("{}: its trace follows no core", source.name));
+            };
+            let mut decoders = [(setup.trace_id(), decoder)];
+            let Ok(()) = sources.decode(&mut decoders, PIECE, |_, _| Ok::<(), Infallible>(()));
+            let [(_, mut decoder)] = decoders;
+            window = std::mem::replace(decoder.output(), Window::new(limits));
+        }
+    }
+    Ok(window)
+}
+
+struct Make<'a> {
+    kind: Kind,
+    image: Image<'a>,
+    symbols: Option<&'a Symbols>,
+    window: Window,
+}
+
+impl<'a> Visitor for Make<'a> {
+    type Output = Option<Box<dyn Decoding<Window> + 'a>>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        let flow = Flow::new(flow?, self.image);
+        let visits = Visits::new(self.kind, self.image, self.symbols, self.window);
+        let sink = Flowing::new(flow, visits);
+        Some(Box::new(Source::new(
+            packets,
+            ElementStage::new(elements, sink),
+        )))
+    }
+}

@@ -1,0 +1,33 @@
+//! The joins between snapshots and GDB's trace files, both ways.
+//!
+//! [`trace_file`] makes a trace file of a snapshot, [`snapshot`] a snapshot of a trace file.
+//! `docs/trace-files.md` says what goes where. Knows no command line.
+
+pub mod carrier;
+pub mod history;
+pub mod snapshot;
+pub mod state;
+pub mod target;
+pub mod trace_file;
+pub mod visits;
+pub mod window;
+
+use crate::snapshot::write::WriteError;
+use std::io;
+
+/// Why nothing is converted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The input cannot be converted.
+    #[error("{0}")]
+    Input(String),
+    /// What was asked for does not fit the input.
+    #[error("{0}")]
+    Usage(String),
+    /// The snapshot cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

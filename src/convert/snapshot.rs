@@ -1,0 +1,345 @@
+//! Trace file → snapshot.
+//!
+//! A file that carries a snapshot gives that one back. Of any other, one trace frame becomes a
+//! snapshot of one core: what was collected in that frame, and nothing else.
+
+use super::Error;
+use super::carrier::{Carried, FIELD, Memory};
+use super::target::Target;
+use crate::arch::Architecture;
+use crate::snapshot::files::InMemory;
+use crate::snapshot::model::{
+    Device, DeviceClass, Dump, OtherSection, Register, RegisterValue, Snapshot,
+};
+use crate::snapshot::write;
+use crate::tfile::{Block, ByteOrder, File, TraceFrame, hex};
+use std::path::Path;
+
+/// What to make of a trace file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// This trace frame; if `None`, the snapshot that the file carries, or else the last frame.
+    pub frame: Option<usize>,
+    /// Memory of earlier frames fills in.
+    pub merge: bool,
+}
+
+/// A snapshot that came out of a trace file.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The one that the file carries.
+    Carried(Carried),
+    /// One made of a trace frame, and its dumps.
+    Made(Box<Snapshot>, InMemory),
+}
+
+impl Found {
+    /// Writes it into the new directory `dir`; `force` replaces a snapshot that is there.
+    pub fn write(&self, dir: &Path, force: bool) -> Result<(), Error> {
+        match self {
+            Self::Carried(carried) => carried.write(dir, force)?,
+            Self::Made(snapshot, dumps) => {
+                write::write(snapshot, dumps, dir, force)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a trace file; `name` is what the snapshot's description calls it. What the user should
+/// know goes to `notes`.
+pub fn read(
+    bytes: &[u8],
+    name: &str,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<Found, Error> {
+    let file = File::open(bytes, None).map_err(|error| Error::Input(error.to_string()))?;
+    notes.extend_from_slice(file.notes());
+    if options.frame.is_none()
+        && !options.merge
+        && let Some(carried) = carried(bytes, &file)
+    {
+        return carried.map(Found::Carried).map_err(|reason| {
+            Error::Input(format!(
+                "the snapshot that it carries cannot be read: {reason}; --frame N converts a \
+                 trace frame"
+            ))
+        });
+    }
+    let frame = choose(&file, options.frame, notes)?;
+    let made = Making {
+        file: &file,
+        frame,
+        name,
+        notes,
+    };
+    let (snapshot, dumps) = made.make(options.merge)?;
+    Ok(Found::Made(Box::new(snapshot), dumps))
+}
+
+/// The snapshot that a file carries, or why it cannot be read.
+fn carried(bytes: &[u8], file: &File<'_>) -> Option<Result<Carried, String>> {
+    let fields = &file.description().status.as_ref()?.other;
+    let (_, value) = fields.iter().find(|(name, _)| name == FIELD)?;
+    let length = hex::number(value).and_then(|length| usize::try_from(length).ok());
+    let Some(begin) = length.and_then(|length| bytes.len().checked_sub(length)) else {
+        return Some(Err(format!(
+            "status: {FIELD}: {value:?} is more than the file has"
+        )));
+    };
+    let mut memory = Memory::default();
+    if let Some(Ok(first)) = file.frame(0) {
+        add_memory(&first, &mut memory);
+    }
+    Some(Carried::read(&bytes[begin..], &memory))
+}
+
+fn add_memory<'a>(frame: &TraceFrame<'a>, memory: &mut Memory<'a>) -> Vec<(u64, &'a [u8])> {
+    let mut new = Vec::new();
+    for block in frame.blocks() {
+        if let Block::Memory { address, bytes } = block {
+            new.extend(memory.add(address, bytes));
+        }
+    }
+    new
+}
+
+/// Trace frame `wanted`, or the last one.
+fn choose<'a>(
+    file: &File<'a>,
+    wanted: Option<usize>,
+    notes: &mut Vec<String>,
+) -> Result<TraceFrame<'a>, Error> {
+    let count = file.count();
+    if let Some(Err(cut)) = file.frame(count) {
+        notes.push(cut.to_string());
+    }
+    if count == 0 {
+        return Err(Error::Input("it has no whole trace frame".to_owned()));
+    }
+    match file.frame(wanted.unwrap_or(count - 1)) {
+        Some(Ok(frame)) => Ok(frame),
+        _ => Err(Error::Usage(format!(
+            "expected a trace frame from 0 to {}, found {}",
+            count - 1,
+            wanted.unwrap_or_default()
+        ))),
+    }
+}
+
+struct Making<'f, 'a> {
+    file: &'f File<'a>,
+    frame: TraceFrame<'a>,
+    name: &'f str,
+    notes: &'f mut Vec<String>,
+}
+
+impl<'a> Making<'_, 'a> {
+    fn make(mut self, merge: bool) -> Result<(Snapshot, InMemory), Error> {
+        let text = self.file.description().target.as_deref();
+        let text = text.ok_or_else(|| {
+            Error::Input("it has no tdesc: the architecture is not known".to_owned())
+        })?;
+        let target = Target::read(text).map_err(Error::Input)?;
+        for block in self.frame.blocks() {
+            if let Block::Unreadable { kind, at } = block {
+                self.notes.push(format!(
+                    "trace frame {}: a block of type {:?} at byte {at} cannot be read: the rest \
+                     of the frame is left out",
+                    self.frame.number,
+                    char::from(kind)
+                ));
+            }
+        }
+        let mut dumps = InMemory::default();
+        let device = Device {
+            key: "device1".to_owned(),
+            file: "device1.ini".to_owned(),
+            name: "cpu_0".to_owned(),
+            class: DeviceClass::Core,
+            kind: kind(target.architecture).to_owned(),
+            registers: self.registers(&target),
+            dumps: self.dumps(merge, &mut dumps),
+            ..Device::default()
+        };
+        let snapshot = Snapshot {
+            version: "1.0".to_owned(),
+            description: Some(self.title()),
+            devices: vec![device],
+            other_sections: vec![self.frame_section()],
+            ..Snapshot::default()
+        };
+        Ok((snapshot, dumps))
+    }
+
+    /// The address of the frame's tracepoint, where GDB takes it for the program counter too: it
+    /// has one location, and no steps after it.
+    fn tracepoint_address(&self) -> Option<u64> {
+        let number = u32::from(self.frame.tracepoint);
+        let all = &self.file.description().tracepoints;
+        let mut same = all.iter().filter(|t| t.number == number);
+        let only = same.next().filter(|t| t.steps == 0)?;
+        same.next().is_none().then_some(only.address)
+    }
+
+    fn title(&self) -> String {
+        let number = self.frame.number;
+        let tracepoint = self.frame.tracepoint;
+        let name: String = self
+            .name
+            .chars()
+            .map(|c| if c.is_control() { '?' } else { c })
+            .collect();
+        match self.tracepoint_address() {
+            Some(address) => {
+                format!("trace frame {number} of {name}: tracepoint {tracepoint} at {address:#x}")
+            }
+            None => format!("trace frame {number} of {name}: tracepoint {tracepoint}"),
+        }
+    }
+
+    fn frame_section(&self) -> OtherSection {
+        let mut entries = vec![
+            ("frame".to_owned(), self.frame.number.to_string()),
+            ("tracepoint".to_owned(), self.frame.tracepoint.to_string()),
+        ];
+        for block in self.frame.blocks() {
+            if let Block::Variable { number, value } = block {
+                let variables = self.file.description().variables.iter();
+                let named = variables
+                    .filter(|variable| i64::from(variable.number) == i64::from(number))
+                    .find(|variable| plain(&variable.name));
+                let name = match named {
+                    Some(variable) => format!("${}", variable.name),
+                    None => format!("${number}"),
+                };
+                entries.push((name, value.to_string()));
+            }
+        }
+        OtherSection {
+            name: "trace_frame".to_owned(),
+            entries,
+            ..OtherSection::default()
+        }
+    }
+
+    fn registers(&mut self, target: &Target) -> Vec<Register> {
+        let block = self.frame.blocks().find_map(|block| match block {
+            Block::Registers(bytes) => Some(bytes),
+            _ => None,
+        });
+        let Some(block) = block else {
+            let number = self.frame.number;
+            let pc = self.tracepoint_address();
+            self.notes.push(match pc {
+                Some(_) => {
+                    format!("trace frame {number} has no registers: pc is its tracepoint's address")
+                }
+                None => format!("trace frame {number} has no registers"),
+            });
+            let bits = target.architecture.general_bits();
+            return pc
+                .map(|pc| register("PC", bits as usize / 8, &pc.to_le_bytes()))
+                .into_iter()
+                .collect();
+        };
+        let mut registers = Vec::new();
+        let mut rest = block;
+        for (name, bytes) in &target.registers {
+            let Some((value, after)) = rest.split_at_checked(*bytes) else {
+                break;
+            };
+            rest = after;
+            let mut value = value.to_vec();
+            if self.file.order() == ByteOrder::Big {
+                value.reverse();
+            }
+            if !value.is_empty() && plain(name) {
+                registers.push(register(&name.to_ascii_uppercase(), *bytes, &value));
+            }
+        }
+        let left = target.registers.len() - registers.len();
+        if left > 0 {
+            self.notes.push(format!(
+                "trace frame {}: its register block ends before {left} of {} registers",
+                self.frame.number,
+                target.registers.len()
+            ));
+        }
+        registers
+    }
+
+    /// The frame's memory, with `merge` that of earlier frames behind it.
+    fn dumps(&self, merge: bool, files: &mut InMemory) -> Vec<Dump> {
+        let mut memory = Memory::default();
+        // By address: the frame and the bytes.
+        let mut pieces: Vec<(u64, usize, &'a [u8])> = Vec::new();
+        let mut add = |number: usize, new: Vec<(u64, &'a [u8])>| {
+            pieces.extend(
+                new.into_iter()
+                    .map(|(address, bytes)| (address, number, bytes)),
+            );
+        };
+        add(self.frame.number, add_memory(&self.frame, &mut memory));
+        if merge {
+            let earlier = self.file.frames().take(self.frame.number);
+            let earlier: Vec<TraceFrame<'a>> = earlier.map_while(Result::ok).collect();
+            for frame in earlier.iter().rev() {
+                add(frame.number, add_memory(frame, &mut memory));
+            }
+        }
+        pieces.sort_unstable_by_key(|(address, _, _)| *address);
+        let mut dumps = Vec::new();
+        let mut at = 0;
+        while let Some(&(address, frame, _)) = pieces.get(at) {
+            let mut bytes = Vec::new();
+            while let Some((_, _, more)) = pieces.get(at).filter(|(next, of, _)| {
+                *of == frame && address.checked_add(bytes.len() as u64) == Some(*next)
+            }) {
+                bytes.extend_from_slice(more);
+                at += 1;
+            }
+            let file = format!("frame{frame}_{address:x}.bin");
+            dumps.push(Dump {
+                section: format!("dump{}", dumps.len() + 1),
+                file: file.clone(),
+                address,
+                length: Some(bytes.len() as u64),
+                other: if merge {
+                    vec![("frame".to_owned(), frame.to_string())]
+                } else {
+                    Vec::new()
+                },
+                ..Dump::default()
+            });
+            files.0.insert(file, bytes.into());
+        }
+        dumps
+    }
+}
+
+/// Whether a name can be a key of an .ini file.
+fn plain(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    !name.is_empty() && name.chars().all(fits)
+}
+
+fn register(name: &str, bytes: usize, value: &[u8]) -> Register {
+    let bits = bytes as u32 * 8;
+    Register {
+        name: name.to_owned(),
+        size: Some(bits),
+        value: RegisterValue(value[..bytes.min(value.len())].to_vec()).canonical(Some(bits)),
+        ..Register::default()
+    }
+}
+
+/// The `type` of a core of which no more than the architecture is known.
+const fn kind(architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::AArch64 => "ARM-AA64",
+        Architecture::AArch32 => "ARM-AA32",
+        Architecture::MProfile => "ARMv7-M",
+    }
+}

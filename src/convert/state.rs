@@ -1,0 +1,139 @@
+//! A core's halted state as a trace frame can hold it: registers and memory.
+
+use crate::arch::state::{self, CurrentSpace};
+use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
+use crate::quantity::Address;
+use crate::snapshot::Loaded;
+use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::model::DeviceClass;
+
+/// Registers and memory of one core.
+#[derive(Debug)]
+pub struct State {
+    /// The registers that a debugger is told of.
+    pub description: TargetDescription,
+    /// The bytes of a whole register block: a reply to `g`.
+    pub block_bytes: u32,
+    /// The register block as far as it goes: to the first register that is not known.
+    pub block: Vec<u8>,
+    /// Names of registers that are known but not in `block`.
+    pub left_out: Vec<String>,
+    /// Names of registers of the block that are not known.
+    pub unknown: Vec<String>,
+    /// The program counter.
+    pub pc: Option<Address>,
+    /// The space in which the core sees memory.
+    pub space: CurrentSpace,
+    /// The core's dumps.
+    pub memory: CoreMemory,
+    /// What was put together, or assumed.
+    pub notes: Vec<String>,
+}
+
+/// The whole register, if all of it is known.
+fn known(registers: &RegisterFile, register: &RegisterDescription) -> Option<Vec<u8>> {
+    let bytes = registers.bytes(&register.view, register.bytes());
+    bytes.into_iter().collect()
+}
+
+impl State {
+    /// The state of the core at `core` in the device list. `alone`: the target description is
+    /// that of this core, and not of all with its architecture.
+    pub fn of(loaded: &Loaded, core: usize, alone: bool) -> Self {
+        let devices = &loaded.snapshot.devices;
+        let device = &devices[core];
+        let detected = Architecture::detect(device);
+        let architecture = detected.architecture;
+        let registers = RegisterFile::read(device, architecture);
+        let same = |(index, device): &(usize, &crate::snapshot::model::Device)| {
+            let described = device.class == DeviceClass::Core && !alone;
+            *index == core || described && Architecture::detect(device).architecture == architecture
+        };
+        let cores: Vec<_> = devices.iter().enumerate().filter(same).collect();
+        let kinds: Vec<&str> = cores.iter().map(|(_, core)| core.kind.as_str()).collect();
+        let files: Vec<RegisterFile> = cores
+            .iter()
+            .map(|(_, core)| RegisterFile::read(core, architecture))
+            .collect();
+        let files: Vec<&RegisterFile> = files.iter().collect();
+        let description = TargetDescription::new(architecture, &kinds, &files);
+        let mut notes = registers.notes().to_vec();
+        if detected.assumed {
+            notes.push(format!(
+                "{} assumed, {}",
+                architecture.name(),
+                detected.from
+            ));
+        }
+        let mut state = Self {
+            block_bytes: 0,
+            block: Vec::new(),
+            left_out: Vec::new(),
+            unknown: Vec::new(),
+            pc: registers.pc().map(Address),
+            space: state::current_space(&registers),
+            memory: CoreMemory::new(loaded, device),
+            description,
+            notes,
+        };
+        state.fill(&registers);
+        state
+    }
+
+    /// Lays out the register block.
+    ///
+    /// GDB takes the registers of a block one after the other and stops at the first that is
+    /// not in it, so those before the first unknown one can be told. A block without the
+    /// program counter would hide what the tracepoint tells of it: then there is none.
+    fn fill(&mut self, registers: &RegisterFile) {
+        let mut has_pc = false;
+        let mut names = Vec::new();
+        for register in self.description.registers().filter(|r| r.general) {
+            self.block_bytes += register.bytes() as u32;
+            match known(registers, register) {
+                None => self.unknown.push(register.name.clone()),
+                Some(bytes) if self.unknown.is_empty() => {
+                    self.block.extend(bytes);
+                    has_pc |= register.name == "pc";
+                    names.push(register.name.clone());
+                }
+                Some(_) => self.left_out.push(register.name.clone()),
+            }
+        }
+        if !has_pc {
+            self.block.clear();
+            names.append(&mut self.left_out);
+            self.left_out = names;
+            self.left_out.retain(|name| name != "pc");
+        }
+    }
+
+    /// The memory that the core sees: address and bytes of pieces that do not overlap, by
+    /// address.
+    pub fn memory(&self) -> Vec<(u64, &[u8])> {
+        seen(&self.memory, self.space.space)
+    }
+}
+
+fn seen(memory: &CoreMemory, space: Space) -> Vec<(u64, &[u8])> {
+    let mut regions: Vec<(u64, u64)> = memory
+        .regions()
+        .filter(|region| region.space.serves(space) && region.length > 0)
+        .map(|region| (region.address.0, region.address.0 + (region.length - 1)))
+        .collect();
+    regions.sort_unstable();
+    let mut pieces: Vec<(u64, &[u8])> = Vec::new();
+    // The first address that was not looked at; `None` behind the last one.
+    let mut next = Some(0_u64);
+    for (first, last) in regions {
+        while let Some(at) = next.map(|next| next.max(first)).filter(|&at| at <= last) {
+            let bytes = memory.slice(Address(at), space);
+            if bytes.is_empty() {
+                break;
+            }
+            pieces.push((at, bytes));
+            next = at.checked_add(bytes.len() as u64);
+        }
+    }
+    pieces
+}

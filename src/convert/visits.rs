@@ -1,0 +1,343 @@
+//! The decoded trace of a core as single instructions that were executed, each with what the
+//! trace says beside it.
+//!
+//! Takes what the flow makes; knows no debugger and no file.
+
+use super::window::Window;
+use crate::decode::SourceSinks;
+use crate::element::{Context, Exception, Mark};
+use crate::flow::{
+    BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, LastKind, QRange, Range, View,
+};
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
+use crate::report::symbols::Symbols;
+
+/// Which executed instructions are taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// The last instruction of each straight line: waypoints (branches, taken or not, and what
+    /// else the trace unit makes atoms for), and where an exception cut a line short.
+    #[default]
+    Waypoints,
+    /// The first instruction of a function: where a call led to, or a symbol begins.
+    Functions,
+    /// All.
+    Instructions,
+    /// The first instruction after an exception was taken.
+    Exceptions,
+}
+
+/// An instruction that was executed. What is `None` the trace has not told so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visit {
+    /// The instruction.
+    pub pc: Address,
+    /// Its instruction set.
+    pub isa: Isa,
+    /// Its code, least significant byte first.
+    pub code: [u8; 4],
+    /// How many bytes of `code` are known: 4 or 2, fewer where memory is missing.
+    pub code_bytes: u8,
+    /// The packet that told of it.
+    pub offset: BufferOffset,
+    /// Cycles counted up to it.
+    pub cycles: Option<u64>,
+    /// The last timestamp before it.
+    pub timestamp: Option<u64>,
+    /// Context identifier.
+    pub context_id: Option<u32>,
+    /// Virtual machine identifier.
+    pub vmid: Option<u32>,
+    /// Exception level.
+    pub el: Option<ExceptionLevel>,
+    /// It is the first one taken here after this exception: its number in the trace.
+    pub exception: Option<u16>,
+}
+
+/// The last instruction of a range.
+#[derive(Clone, Copy)]
+struct Place {
+    address: Address,
+    /// A straight line ends with it.
+    ends_line: bool,
+}
+
+/// Collects visits of one trace source.
+pub struct Visits<'a, C> {
+    kind: Kind,
+    code: C,
+    view: View,
+    symbols: Option<&'a Symbols>,
+    /// What the next visit starts from.
+    state: Visit,
+    /// The range before ended with a call.
+    called: bool,
+    /// A function whose first instruction was not executed yet, for an exception came first.
+    interrupted: Option<Address>,
+    /// The last visit is that of the last waypoint: cycles told next belong to it.
+    at_waypoint: bool,
+    /// By block: the address of its last instruction, once it was asked for.
+    last: Vec<Option<Address>>,
+    out: Window,
+}
+
+impl<'a, C: CodeImage> Visits<'a, C> {
+    /// Collects to `out` what `code` holds.
+    pub fn new(kind: Kind, code: C, symbols: Option<&'a Symbols>, out: Window) -> Self {
+        let view = code.view(&ContextKey::default());
+        Self {
+            kind,
+            code,
+            view,
+            symbols,
+            state: Visit::default(),
+            called: false,
+            interrupted: None,
+            at_waypoint: false,
+            last: Vec::new(),
+            out,
+        }
+    }
+
+    /// The bytes at an address, up to four.
+    fn fetch(&self, address: Address) -> ([u8; 4], usize) {
+        let mut bytes = [0; 4];
+        let mut known = 0;
+        while known < bytes.len() {
+            let at = Address(address.0.wrapping_add(known as u64));
+            let part = self.code.slice(self.view, at);
+            let part = &part[..part.len().min(bytes.len() - known)];
+            if part.is_empty() {
+                break;
+            }
+            bytes[known..known + part.len()].copy_from_slice(part);
+            known += part.len();
+        }
+        (bytes, known)
+    }
+
+    /// The size of an instruction whose first bytes are these.
+    fn size(isa: Isa, bytes: &[u8; 4]) -> usize {
+        // T32: 0b11101, 0b11110 and 0b11111 begin an instruction of two halfwords
+        // (Arm ARM DDI 0487, F3.1).
+        match isa {
+            Isa::T32 if bytes[1] >> 3 < 0b11101 => 2,
+            _ => 4,
+        }
+    }
+
+    fn take(&mut self, at: BufferOffset, pc: Address, isa: Isa) {
+        let (code, known) = self.fetch(pc);
+        let size = Self::size(isa, &code);
+        let visit = Visit {
+            pc,
+            isa,
+            code,
+            code_bytes: known.min(size) as u8,
+            offset: at,
+            ..self.state
+        };
+        self.state.exception = None;
+        self.out.push(visit);
+    }
+
+    /// Whether a function begins at the first instruction of a range.
+    fn enters(&mut self, start: Address) -> bool {
+        let back = self.interrupted == Some(start);
+        if back {
+            self.interrupted = None;
+        }
+        let begins = || {
+            let symbols = self.symbols?;
+            Some(symbols.function(start.0)?.1 == 0)
+        };
+        self.called || back || begins() == Some(true)
+    }
+
+    fn count(&mut self, cycles: Option<u32>) {
+        if let Some(cycles) = cycles {
+            let before = self.state.cycles.unwrap_or(0);
+            self.state.cycles = Some(before.saturating_add(u64::from(cycles)));
+        }
+    }
+
+    /// The address of the last instruction of a range.
+    fn last_of(&self, range: &Range) -> Address {
+        let back = |bytes| Address(range.end.0.wrapping_sub(bytes));
+        if range.isa != Isa::T32 {
+            return back(4);
+        }
+        let mut here = range.start;
+        for _ in 1..range.instructions {
+            here = self.next(here, range.isa);
+        }
+        here
+    }
+
+    fn next(&self, here: Address, isa: Isa) -> Address {
+        let size = match isa {
+            Isa::T32 => Self::size(isa, &self.fetch(here).0) as u64,
+            _ => 4,
+        };
+        let next = here.0.wrapping_add(size);
+        Address(match isa {
+            Isa::A64 => next,
+            _ => next & 0xffff_ffff,
+        })
+    }
+
+    fn range(&mut self, at: BufferOffset, range: &Range, last: Place, cycles: Option<u32>) {
+        if range.instructions == 0 {
+            return;
+        }
+        match self.kind {
+            Kind::Waypoints => {}
+            Kind::Instructions => {
+                let mut here = range.start;
+                for _ in 1..range.instructions {
+                    self.take(at, here, range.isa);
+                    here = self.next(here, range.isa);
+                }
+            }
+            Kind::Functions => {
+                if self.enters(range.start) {
+                    self.take(at, range.start, range.isa);
+                }
+            }
+            Kind::Exceptions => {
+                if self.state.exception.is_some() {
+                    self.take(at, range.start, range.isa);
+                }
+            }
+        }
+        self.count(cycles);
+        let end = range.last;
+        self.at_waypoint = match self.kind {
+            Kind::Waypoints => last.ends_line,
+            Kind::Instructions => true,
+            Kind::Functions | Kind::Exceptions => false,
+        };
+        if self.at_waypoint {
+            self.take(at, last.address, range.isa);
+        }
+        self.called = end.link && end.taken;
+    }
+
+    /// What comes next is not connected to what was before.
+    fn cut(&mut self) {
+        self.called = false;
+        self.interrupted = None;
+        self.at_waypoint = false;
+        self.state.exception = None;
+    }
+}
+
+impl<C: CodeImage> FlowSink for Visits<'_, C> {
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        let range = blocks.range(id, taken);
+        let known = self.last.get(id.index()).copied().flatten();
+        let last = known.unwrap_or_else(|| {
+            let last = self.last_of(&range);
+            if self.last.len() <= id.index() {
+                self.last.resize(blocks.len().max(id.index() + 1), None);
+            }
+            self.last[id.index()] = Some(last);
+            last
+        });
+        let last = Place {
+            address: last,
+            // Where atoms are single instructions (ETMv3), most of them end no line.
+            ends_line: range.last.kind != LastKind::Other,
+        };
+        self.range(at, &range, last, cycles);
+    }
+
+    fn partial(&mut self, at: BufferOffset, range: &Range) {
+        let last = Place {
+            address: self.last_of(range),
+            ends_line: true,
+        };
+        self.range(at, range, last, None);
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        // Of a path that is not known, no more than its first instruction is.
+        let first = match self.kind {
+            Kind::Waypoints => false,
+            Kind::Instructions => range.instructions != Some(0),
+            Kind::Functions => self.enters(range.start),
+            Kind::Exceptions => self.state.exception.is_some(),
+        };
+        if first {
+            self.take(at, range.start, range.isa);
+        }
+        self.cut();
+    }
+
+    fn exception(&mut self, _: BufferOffset, exception: &Exception) {
+        if self.called {
+            self.interrupted = exception.return_address;
+        }
+        self.called = false;
+        self.at_waypoint = false;
+        self.state.exception = Some(exception.number);
+    }
+
+    fn gap(&mut self, _: BufferOffset, _: Gap) {
+        self.cut();
+    }
+
+    fn mark(&mut self, _: BufferOffset, mark: &Mark) {
+        match mark {
+            Mark::Cycles(cycles) => {
+                self.count(Some(*cycles));
+                // The count follows the waypoint that it belongs to (ETMv4, IHI 0064, "Cycle
+                // count packets").
+                if let Some(visit) = self.out.latest().filter(|_| self.at_waypoint) {
+                    visit.cycles = self.state.cycles;
+                }
+            }
+            Mark::Timestamp(timestamp) => self.state.timestamp = Some(*timestamp),
+            Mark::Context(context) => self.context(context),
+            Mark::NoSync(_) | Mark::TraceOn(_) => self.cut(),
+            Mark::ExceptionReturn
+            | Mark::Event(_)
+            | Mark::Trigger
+            | Mark::Marker(_)
+            | Mark::Transaction(_)
+            | Mark::Instrumentation { .. }
+            | Mark::Data { .. }
+            | Mark::Stm(_)
+            | Mark::Itm(_)
+            | Mark::End => {}
+        }
+    }
+
+    fn forget(&mut self, _: &Blocks) {
+        self.last.clear();
+    }
+}
+
+impl<C: CodeImage> Visits<'_, C> {
+    fn context(&mut self, context: &Context) {
+        self.view = self.code.view(&ContextKey::from(context));
+        self.state.context_id = context.context_id;
+        self.state.vmid = context.vmid;
+        self.state.el = context.el;
+    }
+}
+
+impl<C> SourceSinks<Window> for Visits<'_, C> {
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut Window {
+        &mut self.out
+    }
+}
