@@ -245,7 +245,58 @@ impl Decoder {
         })
     }
 
+    /// The packets that fill most of a trace beside atoms, from a window that holds the longest
+    /// of them; [`packet`](Self::packet) knows them too.
+    #[inline]
+    fn frequent(&self, header: u8, window: &[u8; 9]) -> Option<(Packet, usize)> {
+        Some(match header {
+            0x95 | 0x96 => {
+                let shift = 0x97 - header;
+                let long = window[1] >> 7;
+                let high = u64::from(window[2]) << 7 & u64::from(long).wrapping_neg();
+                let bits = AddressBits::Low {
+                    value: (u64::from(window[1] & 0x7f) | high) << shift,
+                    bits: 7 + 8 * long + shift,
+                    is: payload::select(header == 0x96),
+                };
+                (Packet::Address(bits), 2 + usize::from(long))
+            }
+            0x9a | 0x9b => {
+                let is = payload::select(header == 0x9b);
+                let low = [window[1], window[2], window[3], window[4]];
+                let bits = AddressBits::Low {
+                    value: payload::address(u64::from(u32::from_le_bytes(low)), is),
+                    bits: 32,
+                    is,
+                };
+                (Packet::Address(bits), 5)
+            }
+            0x9d | 0x9e => {
+                let is = payload::select(header == 0x9e);
+                let [_, all @ ..] = *window;
+                let bits = AddressBits::Low {
+                    value: payload::address(u64::from_le_bytes(all), is),
+                    bits: 64,
+                    is,
+                };
+                (Packet::Address(bits), 9)
+            }
+            0x90..=0x92 => (Packet::Address(AddressBits::Match(header & 3)), 1),
+            0x10..=0x1f => {
+                let commit = u32::from(header >> 2 & 3) + 1;
+                let packet = Packet::CycleCount {
+                    format: 3,
+                    commit: (!self.config.separate_commits).then_some(commit),
+                    count: Some(u32::from(header & 3)),
+                };
+                (packet, 1)
+            }
+            _ => return None,
+        })
+    }
+
     /// Skips to the next alignment synchronisation.
+    #[cold]
     fn hunt(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let mut zeros = 0;
         for (index, &byte) in bytes.iter().enumerate() {
@@ -266,10 +317,14 @@ impl Decoder {
         (skipped > 0).then_some((Packet::NotSync, skipped))
     }
 
-    /// Every packet but atoms.
+    /// Every packet, at any time.
+    #[inline(never)]
     fn other(&mut self, header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
         if self.sync == Sync::No {
             return self.hunt(bytes);
+        }
+        if header >= 0xc0 {
+            return Some((ATOMS[usize::from(header & 0x3f)], 1));
         }
         let mut payload = Payload::new(&bytes[1..]);
         let (packet, length) = match self.packet(&mut payload, header) {
@@ -307,8 +362,15 @@ impl PacketDecoder for Decoder {
     #[inline]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = *bytes.first()?;
-        if header >= 0xc0 && self.sync != Sync::No {
-            return Some((ATOMS[usize::from(header & 0x3f)], 1));
+        if self.sync == Sync::Yes {
+            if header >= 0xc0 {
+                return Some((ATOMS[usize::from(header & 0x3f)], 1));
+            }
+            if let Some(window) = bytes.first_chunk()
+                && let Some(found) = self.frequent(header, window)
+            {
+                return Some(found);
+            }
         }
         self.other(header, bytes)
     }

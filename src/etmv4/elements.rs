@@ -408,8 +408,11 @@ impl ElementDecoder for Elements {
         }
         if let Packet::Atoms { atoms, .. } = *packet
             && self.config.max_speculation == 0
-            && self.queue.is_empty()
         {
+            // Nothing that waits can be cancelled any more.
+            if !self.queue.is_empty() && self.give_all(out).is_err() {
+                return self.bad();
+            }
             if !self.needs_context {
                 out.element(at, Element::WaypointAtoms(atoms));
             }

@@ -23,6 +23,17 @@ pub(super) fn select(is1: bool) -> InstructionSet {
     }
 }
 
+/// The address in the 4 or 8 bytes of a long address (IHI 0064): the first has 7 bits, in IS0 the
+/// second as well, and the lowest bits are zero.
+#[inline]
+pub(super) fn address(raw: u64, is: InstructionSet) -> u64 {
+    let high = raw & !0xffff;
+    match is {
+        InstructionSet::Is0 => high | (raw & 0x7f) << 2 | (raw & 0x7f00) << 1,
+        InstructionSet::Is1 => high | (raw & 0x7f) << 1 | raw & 0xff00,
+    }
+}
+
 /// What follows a header.
 pub(super) struct Payload<'a> {
     bytes: &'a [u8],
@@ -122,8 +133,7 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// The 4 or 8 bytes of a long address (IHI 0064): the first has 7 bits, in IS0 the second
-    /// as well, and the lowest bits are zero.
+    /// The 4 or 8 bytes of a long address.
     #[inline]
     pub fn long_address(&mut self, long: bool, is: InstructionSet) -> Result<u64, Stop> {
         let raw = if long {
@@ -131,11 +141,7 @@ impl<'a> Payload<'a> {
         } else {
             u64::from(u32::from_le_bytes(self.array()?))
         };
-        let high = raw & !0xffff;
-        Ok(match is {
-            InstructionSet::Is0 => high | (raw & 0x7f) << 2 | (raw & 0x7f00) << 1,
-            InstructionSet::Is1 => high | (raw & 0x7f) << 1 | raw & 0xff00,
-        })
+        Ok(address(raw, is))
     }
 
     /// A long address.
