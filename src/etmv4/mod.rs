@@ -1,4 +1,4 @@
-//! ETMv4 and ETE instruction trace: bytes → packets → elements.
+//! ETMv4 and ETE instruction trace: bytes → packets → elements; ETMv4 packets → bytes.
 //!
 //! One set of packets serves both protocols (ARM IHI 0064H; ARM DDI 0487, part D); where they
 //! differ, [`Config`] decides. Knows no memory, no files and no formatter.
@@ -8,6 +8,7 @@ mod config;
 mod decode;
 mod describe;
 mod elements;
+mod encode;
 mod exceptions;
 mod packet;
 mod payload;
@@ -16,6 +17,7 @@ mod speculation;
 pub use config::{Conditional, Config, Core, Profile, Protocol, Registers, Version};
 pub use decode::Decoder;
 pub use elements::Elements;
+pub use encode::{Encoder, Unencodable, pack_atoms};
 pub use packet::{
     AddressBits, ConditionalInstruction, ConditionalResult, ContextInfo, ExceptionAddress,
     InstructionSet, KeyedResult, Packet, TraceInfo,

@@ -1,0 +1,596 @@
+//! ETMv4 packets → bytes.
+//!
+//! Written from the packet diagrams of ARM IHI 0064H, "Instruction trace packets", and not from
+//! the decoder, so that the two cannot share a mistake. Knows no elements and no program. Packets
+//! that only ETE has are not written.
+
+use super::config::Config;
+use super::packet::{
+    AddressBits, ConditionalInstruction, ConditionalResult, ContextInfo, ExceptionAddress,
+    InstructionSet, KeyedResult, Packet, TraceInfo,
+};
+use crate::element::Atoms;
+use crate::quantity::Security;
+
+/// No trace unit of this configuration writes such a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unencodable;
+
+impl std::fmt::Display for Unencodable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no ETMv4 of this configuration writes such a packet")
+    }
+}
+
+impl std::error::Error for Unencodable {}
+
+type Written = Result<(), Unencodable>;
+
+fn require(condition: bool) -> Written {
+    if condition { Ok(()) } else { Err(Unencodable) }
+}
+
+/// Writes the packets of one ETMv4.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    config: Config,
+}
+
+impl Encoder {
+    /// For a source with this configuration.
+    pub fn new(config: &Config) -> Self {
+        Self { config: *config }
+    }
+
+    /// Appends the bytes of `packet`; nothing if there are none.
+    pub fn packet(&self, packet: &Packet, out: &mut Vec<u8>) -> Written {
+        let begin = out.len();
+        let written = self.write(packet, out);
+        if written.is_err() {
+            out.truncate(begin);
+        }
+        written
+    }
+
+    fn write(&self, packet: &Packet, out: &mut Vec<u8>) -> Written {
+        let config = &self.config;
+        match *packet {
+            Packet::NotSync
+            | Packet::Incomplete
+            | Packet::Reserved { .. }
+            | Packet::Bad { .. }
+            | Packet::PeReset
+            | Packet::TransactionFailure
+            | Packet::TransactionStart
+            | Packet::TransactionCommit
+            | Packet::Instrumentation { .. }
+            | Packet::SourceAddress(_) => return Err(Unencodable),
+            Packet::Async => {
+                out.extend([0; 11]);
+                out.push(0b1000_0000);
+            }
+            Packet::Discard => out.extend([0b0000_0000, 0b0000_0011]),
+            Packet::Overflow => out.extend([0b0000_0000, 0b0000_0101]),
+            Packet::TraceInfo(ref info) => trace_info(info, out)?,
+            Packet::TraceOn => out.push(0b0000_0100),
+            Packet::FunctionReturn => {
+                require(config.function_returns())?;
+                out.push(0b0000_0101);
+            }
+            Packet::Exception {
+                number,
+                address,
+                fault_pending,
+            } => exception(number, address, fault_pending, out)?,
+            Packet::ExceptionReturn => out.push(0b0000_0111),
+            Packet::Timestamp {
+                value,
+                bits,
+                cycles,
+            } => self.timestamp(value, bits, cycles, out)?,
+            Packet::TimestampMarker => {
+                require(config.version >= super::Version::new(4, 6))?;
+                out.push(0b1000_1000);
+            }
+            Packet::CycleCount {
+                format,
+                commit,
+                count,
+            } => self.cycle_count(format, commit, count, out)?,
+            Packet::NumberedDataSyncMarker(number) => {
+                require(config.data_trace && number < 8)?;
+                out.push(0b0010_0000 | number);
+            }
+            Packet::UnnumberedDataSyncMarker(number) => {
+                require(config.data_trace && number < 5)?;
+                out.push(0b0010_1000 | number);
+            }
+            Packet::Commit(count) => {
+                out.push(0b0010_1101);
+                leb128(count, out);
+            }
+            Packet::Cancel {
+                format,
+                atoms,
+                count,
+                mispredict,
+            } => cancel(format, atoms, count, mispredict, out)?,
+            Packet::Mispredict { atoms } => out.push(0b0011_0000 | speculative(atoms)?),
+            Packet::ConditionalInstruction(instruction) => {
+                require(config.conditional.is_some())?;
+                conditional_instruction(instruction, out)?;
+            }
+            Packet::ConditionalFlush => {
+                require(config.conditional.is_some())?;
+                out.push(0b0100_0011);
+            }
+            Packet::ConditionalResult(result) => {
+                require(config.conditional.is_some())?;
+                conditional_result(result, out)?;
+            }
+            Packet::Ignore => {
+                require(config.version >= super::Version::new(4, 3))?;
+                out.push(0b0111_0000);
+            }
+            Packet::Event(events) => {
+                require((1..16).contains(&events))?;
+                out.push(0b0111_0000 | events);
+            }
+            Packet::Context(None) => out.push(0b1000_0000),
+            Packet::Context(Some(ref context)) => {
+                out.push(0b1000_0001);
+                self.context(context, out)?;
+            }
+            Packet::Address(bits) => self.address(bits, out)?,
+            Packet::AddressWithContext {
+                value,
+                bits,
+                is,
+                ref context,
+            } => {
+                out.push(match (bits, is) {
+                    (32, InstructionSet::Is0) => 0b1000_0010,
+                    (32, InstructionSet::Is1) => 0b1000_0011,
+                    (64, InstructionSet::Is0) => 0b1000_0101,
+                    (64, InstructionSet::Is1) => 0b1000_0110,
+                    _ => return Err(Unencodable),
+                });
+                long(value, bits, is, out)?;
+                self.context(context, out)?;
+            }
+            Packet::Q {
+                kind,
+                count,
+                address,
+            } => self.q(kind, count, address, out)?,
+            Packet::Atoms { format, atoms } => out.push(atom_header(format, atoms)?),
+        }
+        Ok(())
+    }
+
+    /// 7 bits a byte; the ninth byte has 8.
+    fn timestamp(&self, value: u64, bits: u8, cycles: Option<u32>, out: &mut Vec<u8>) -> Written {
+        out.push(0b0000_0010 | u8::from(cycles.is_some()));
+        if bits == 64 {
+            out.extend((0..8).map(|byte| (value >> (7 * byte)) as u8 | 0x80));
+            out.push((value >> 56) as u8);
+        } else {
+            let bytes = bits / 7;
+            require(bits.is_multiple_of(7) && (1..=8).contains(&bytes) && value >> bits == 0)?;
+            for byte in 0..bytes {
+                let more = if byte + 1 < bytes { 0x80 } else { 0 };
+                out.push((value >> (7 * byte)) as u8 & 0x7f | more);
+            }
+        }
+        if let Some(cycles) = cycles {
+            self.count(cycles, out)?;
+        }
+        Ok(())
+    }
+
+    /// A cycle count, of at most as many bits as the counter has.
+    fn count(&self, count: u32, out: &mut Vec<u8>) -> Written {
+        require(count >> self.config.cycle_bits.min(20) == 0)?;
+        leb128(count, out);
+        Ok(())
+    }
+
+    fn cycle_count(
+        &self,
+        format: u8,
+        commit: Option<u32>,
+        count: Option<u32>,
+        out: &mut Vec<u8>,
+    ) -> Written {
+        require(commit.is_none() == self.config.separate_commits)?;
+        match format {
+            1 => {
+                out.push(0b0000_1110 | u8::from(count.is_none()));
+                if let Some(commit) = commit {
+                    leb128(commit, out);
+                }
+                if let Some(count) = count {
+                    self.count(count, out)?;
+                }
+            }
+            2 => {
+                let count = count.filter(|&count| count < 16).ok_or(Unencodable)?;
+                let commit = commit.unwrap_or(1);
+                let deepest = self.config.max_speculation;
+                let (from_deepest, field) = match commit {
+                    1..=16 => (0, commit - 1),
+                    // F: as many less than 15 as the commits are less than the maximum.
+                    _ if commit <= deepest && deepest - commit < 16 => (1, 15 + commit - deepest),
+                    _ => return Err(Unencodable),
+                };
+                out.push(0b0000_1100 | from_deepest);
+                out.push((field << 4 | count) as u8);
+            }
+            3 => {
+                let count = count.filter(|&count| count < 4).ok_or(Unencodable)?;
+                let commit = commit.unwrap_or(1);
+                require((1..=4).contains(&commit))?;
+                out.push(0b0001_0000 | ((commit - 1) << 2 | count) as u8);
+            }
+            _ => return Err(Unencodable),
+        }
+        Ok(())
+    }
+
+    fn address(&self, bits: AddressBits, out: &mut Vec<u8>) -> Written {
+        match bits {
+            AddressBits::Match(entry) => {
+                require(entry < 3)?;
+                out.push(0b1001_0000 | entry);
+            }
+            AddressBits::Low { value, bits, is } if bits < 32 => {
+                out.push(match is {
+                    InstructionSet::Is0 => 0b1001_0101,
+                    InstructionSet::Is1 => 0b1001_0110,
+                });
+                short(value, bits, is, out)?;
+            }
+            AddressBits::Low { value, bits, is } => {
+                out.push(match (bits, is) {
+                    (32, InstructionSet::Is0) => 0b1001_1010,
+                    (32, InstructionSet::Is1) => 0b1001_1011,
+                    (64, InstructionSet::Is0) => 0b1001_1101,
+                    (64, InstructionSet::Is1) => 0b1001_1110,
+                    _ => return Err(Unencodable),
+                });
+                long(value, bits, is, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The information byte: C, V, NS, SF, NSE, 0, EL[1:0]; then the VMID and the context ID.
+    fn context(&self, context: &ContextInfo, out: &mut Vec<u8>) -> Written {
+        let (ns, nse) = match context.security() {
+            Security::Secure => (0, 0),
+            Security::NonSecure => (1, 0),
+            Security::Root => (0, 1),
+            Security::Realm => (1, 1),
+        };
+        out.push(
+            context.el().0 & 3
+                | nse << 3
+                | u8::from(context.is_64bit()) << 4
+                | ns << 5
+                | u8::from(context.vmid().is_some()) << 6
+                | u8::from(context.context_id().is_some()) << 7,
+        );
+        for (id, bytes) in [
+            (context.vmid(), self.config.vmid_bytes),
+            (context.context_id(), self.config.context_id_bytes),
+        ] {
+            if let Some(id) = id {
+                require(bytes > 0 && (bytes >= 4 || id >> (8 * bytes) == 0))?;
+                out.extend(&id.to_le_bytes()[..bytes.into()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn q(
+        &self,
+        kind: u8,
+        count: Option<u32>,
+        address: Option<AddressBits>,
+        out: &mut Vec<u8>,
+    ) -> Written {
+        require(self.config.q_elements)?;
+        out.push(0b1010_0000 | kind & 0xf);
+        match (kind, address) {
+            (0..=2, Some(AddressBits::Match(entry))) if entry == kind => {}
+            (5, Some(AddressBits::Low { value, bits, is })) if is == InstructionSet::Is0 => {
+                short(value, bits, is, out)?;
+            }
+            (6, Some(AddressBits::Low { value, bits, is })) if is == InstructionSet::Is1 => {
+                short(value, bits, is, out)?;
+            }
+            (
+                10,
+                Some(AddressBits::Low {
+                    value,
+                    bits: 32,
+                    is,
+                }),
+            ) if is == InstructionSet::Is0 => {
+                long(value, 32, is, out)?;
+            }
+            (
+                11,
+                Some(AddressBits::Low {
+                    value,
+                    bits: 32,
+                    is,
+                }),
+            ) if is == InstructionSet::Is1 => {
+                long(value, 32, is, out)?;
+            }
+            (12 | 15, None) => {}
+            _ => return Err(Unencodable),
+        }
+        require(count.is_none() == (kind == 15))?;
+        if let Some(count) = count {
+            leb128(count, out);
+        }
+        Ok(())
+    }
+}
+
+/// The packet that holds the first of `atoms`, as many of them as any format takes, and how many
+/// those are. `None` if there are no atoms.
+pub fn pack_atoms(atoms: Atoms) -> Option<(Packet, u8)> {
+    let first = |count: u8| Atoms {
+        bits: atoms.bits & ((1 << count) - 1),
+        count,
+    };
+    let longest = atoms.count.min(24);
+    // Format 6 holds the most, then 5, 4 and so on.
+    for count in (1..=longest).rev() {
+        let formats: &[u8] = match count {
+            6.. => &[6],
+            5 => &[5, 6],
+            4 => &[4, 6],
+            3 => &[3],
+            2 => &[2],
+            _ => &[1],
+        };
+        for &format in formats {
+            let atoms = first(count);
+            if atom_header(format, atoms).is_ok() {
+                return Some((Packet::Atoms { format, atoms }, count));
+            }
+        }
+    }
+    None
+}
+
+/// The header of an atom packet.
+fn atom_header(format: u8, atoms: Atoms) -> Result<u8, Unencodable> {
+    let Atoms { bits, count } = atoms;
+    require((1..=24).contains(&count) && bits >> count == 0)?;
+    // The atoms of formats 4 and 5 as the specification prints them, the oldest on the left.
+    let is = |text: &str| {
+        text.len() == usize::from(count)
+            && (0u8..)
+                .zip(text.chars())
+                .all(|(i, c)| atoms.is_e(i) == (c == 'E'))
+    };
+    let header = match (format, count) {
+        (1, 1) => 0b1111_0110 | bits as u8,
+        (2, 2) => 0b1101_1000 | bits as u8,
+        (3, 3) => 0b1111_1000 | bits as u8,
+        (4, 4) if is("NEEE") => 0b1101_1100,
+        (4, 4) if is("NNNN") => 0b1101_1101,
+        (4, 4) if is("NENE") => 0b1101_1110,
+        (4, 4) if is("ENEN") => 0b1101_1111,
+        (5, 5) if is("NEEEE") => 0b1111_0101,
+        (5, 5) if is("NNNNN") => 0b1101_0101,
+        (5, 5) if is("NENEN") => 0b1101_0110,
+        (5, 5) if is("ENENE") => 0b1101_0111,
+        (6, 4..=24) => {
+            // COUNT + 3 atoms E, then one that A tells: 0 is E.
+            let last = count - 1;
+            require((0..last).all(|i| atoms.is_e(i)))?;
+            let a = if atoms.is_e(last) { 0 } else { 0b10_0000 };
+            0b1100_0000 | a | (last - 3)
+        }
+        _ => return Err(Unencodable),
+    };
+    Ok(header)
+}
+
+/// 7 bits a byte, the lowest first; bit 7 says that one more follows.
+fn leb128(mut value: u32, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn trace_info(info: &TraceInfo, out: &mut Vec<u8>) -> Written {
+    require(info.sections < 32)?;
+    out.push(0b0000_0001);
+    out.push(info.sections);
+    for (section, value) in [
+        info.info,
+        info.p0_key,
+        info.speculation,
+        info.cycle_threshold,
+        info.window,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if info.sections >> section & 1 == 1 {
+            leb128(value, out);
+        } else {
+            require(value == 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// First byte: C, E1, TYPE[4:0], E0; second: 0, 0, P, TYPE[9:5].
+fn exception(
+    number: u16,
+    address: ExceptionAddress,
+    fault_pending: bool,
+    out: &mut Vec<u8>,
+) -> Written {
+    let (e1, e0) = match address {
+        ExceptionAddress::Return => (0, 1),
+        ExceptionAddress::ReturnAndTarget => (1, 0),
+        ExceptionAddress::Reserved(_) => return Err(Unencodable),
+    };
+    require(number < 1 << 10)?;
+    let (low, high) = (number as u8 & 0x1f, (number >> 5) as u8);
+    let second = high > 0 || fault_pending;
+    out.push(0b0000_0110);
+    out.push(u8::from(second) << 7 | e1 << 6 | low << 1 | e0);
+    if second {
+        out.push(u8::from(fault_pending) << 5 | high);
+    }
+    Ok(())
+}
+
+/// The A field of mispredict packets, and of cancel packets of format 2.
+fn speculative(atoms: Option<Atoms>) -> Result<u8, Unencodable> {
+    Ok(match atoms.map(|atoms| (atoms.count, atoms.bits)) {
+        None => 0,
+        Some((1, 0b1)) => 1,
+        Some((2, 0b11)) => 2,
+        Some((1, 0b0)) => 3,
+        _ => return Err(Unencodable),
+    })
+}
+
+fn cancel(
+    format: u8,
+    atoms: Option<Atoms>,
+    count: u32,
+    mispredict: bool,
+    out: &mut Vec<u8>,
+) -> Written {
+    match format {
+        1 if atoms.is_none() => {
+            out.push(0b0010_1110 | u8::from(mispredict));
+            leb128(count, out);
+        }
+        2 if count == 1 && mispredict => out.push(0b0011_0100 | speculative(atoms)?),
+        3 if (2..=5).contains(&count) && mispredict => {
+            let atom = speculative(atoms)?;
+            require(atom < 2)?;
+            out.push(0b0011_1000 | ((count - 2) as u8) << 1 | atom);
+        }
+        _ => return Err(Unencodable),
+    }
+    Ok(())
+}
+
+/// Which bits of an address are always zero.
+const fn alignment(is: InstructionSet) -> u8 {
+    match is {
+        InstructionSet::Is0 => 2,
+        InstructionSet::Is1 => 1,
+    }
+}
+
+/// A[8:2] and A[16:9], in IS1 A[7:1] and A[15:8].
+fn short(value: u64, bits: u8, is: InstructionSet, out: &mut Vec<u8>) -> Written {
+    let unused = alignment(is);
+    require(value & ((1 << unused) - 1) == 0 && bits < 32 && value >> bits == 0)?;
+    let field = value >> unused;
+    match bits - unused {
+        7 => out.push(field as u8),
+        15 => out.extend([field as u8 | 0x80, (field >> 7) as u8]),
+        _ => return Err(Unencodable),
+    }
+    Ok(())
+}
+
+/// A[8:2], A[15:9], then whole bytes; in IS1 A[7:1], then whole bytes.
+fn long(value: u64, bits: u8, is: InstructionSet, out: &mut Vec<u8>) -> Written {
+    let unused = alignment(is);
+    require(value & ((1 << unused) - 1) == 0 && (bits == 64 || value >> bits == 0))?;
+    out.push((value >> unused) as u8 & 0x7f);
+    match is {
+        InstructionSet::Is0 => out.push((value >> 9) as u8 & 0x7f),
+        InstructionSet::Is1 => out.push((value >> 8) as u8),
+    }
+    out.extend((2..bits / 8).map(|byte| (value >> (8 * byte)) as u8));
+    Ok(())
+}
+
+fn conditional_instruction(instruction: ConditionalInstruction, out: &mut Vec<u8>) -> Written {
+    match instruction {
+        ConditionalInstruction::F1 { key } => {
+            out.push(0b0110_1100);
+            leb128(key, out);
+        }
+        // CI: one with a new key; one with the same key; two, the first with a new key.
+        ConditionalInstruction::F2 { elements, new_key } => out.push(match (elements, new_key) {
+            (1, true) => 0b0100_0000,
+            (1, false) => 0b0100_0001,
+            (2, true) => 0b0100_0010,
+            _ => return Err(Unencodable),
+        }),
+        ConditionalInstruction::F3 {
+            elements,
+            final_same_key,
+        } => {
+            // NUM elements with new keys, and one more if Z is set.
+            let same = u8::from(final_same_key);
+            require(elements >= same && elements - same < 64)?;
+            out.extend([0b0110_1101, (elements - same) << 1 | same]);
+        }
+    }
+    Ok(())
+}
+
+fn conditional_result(result: ConditionalResult, out: &mut Vec<u8>) -> Written {
+    match result {
+        ConditionalResult::F1 { first, second } => {
+            let ci = u8::from(first.cancelled);
+            match second {
+                None => out.push(0b0110_1110 | ci),
+                Some(second) => out.push(0b0110_1000 | u8::from(second.cancelled) << 1 | ci),
+            }
+            keyed_result(first, out)?;
+            if let Some(second) = second {
+                keyed_result(second, out)?;
+            }
+        }
+        ConditionalResult::F2 { key_step, token } => {
+            require((1..=2).contains(&key_step) && token < 3)?;
+            out.push(0b0100_1000 | (key_step - 1) << 2 | token);
+        }
+        ConditionalResult::F3 { tokens } => {
+            require(tokens < 1 << 12)?;
+            out.extend([0b0101_0000 | (tokens >> 8) as u8, tokens as u8]);
+        }
+        ConditionalResult::F4 { token } => {
+            require(token < 3)?;
+            out.push(0b0100_0100 | token);
+        }
+    }
+    Ok(())
+}
+
+/// KEY[2:0] and RESULT[3:0], then 7 bits of the key a byte.
+fn keyed_result(result: KeyedResult, out: &mut Vec<u8>) -> Written {
+    require(result.result < 16)?;
+    let more = if result.key > 7 { 0x80 } else { 0 };
+    out.push(more | (result.key as u8 & 7) << 4 | result.result);
+    if result.key > 7 {
+        leb128(result.key >> 3, out);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
