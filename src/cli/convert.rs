@@ -79,13 +79,13 @@ pub struct Arguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Frames {
-    /// Branches, taken or not, and what else the trace tells of one by one
+    /// The last instruction of each straight line: branches, taken or not, and the like
     Waypoints,
     /// Where functions are entered
     Functions,
     /// All executed instructions
     Instructions,
-    /// The first instruction of each exception taken
+    /// Where exceptions were taken
     Exceptions,
 }
 

@@ -12,7 +12,8 @@ use crate::snapshot::model::DeviceClass;
 pub struct State {
     /// The registers that a debugger is told of.
     pub description: TargetDescription,
-    /// The bytes of a whole register block: a reply to `g`.
+    /// The bytes of a whole register block: a reply to `g`, and behind it the registers that are
+    /// fetched one by one.
     pub block_bytes: u32,
     /// The register block as far as it goes: to the first register that is not known.
     pub block: Vec<u8>,
@@ -88,7 +89,7 @@ impl State {
     fn fill(&mut self, registers: &RegisterFile) {
         let mut has_pc = false;
         let mut names = Vec::new();
-        for register in self.description.registers().filter(|r| r.general) {
+        for register in self.description.registers() {
             self.block_bytes += register.bytes() as u32;
             match known(registers, register) {
                 None => self.unknown.push(register.name.clone()),

@@ -177,8 +177,7 @@ pub fn write<W: Write>(
         Some(core) => Joined::of(loaded, core, part.alone, options, notes)?.write(&cargo, out),
         None => {
             notes.push(
-                "no device of class core: the trace file carries the snapshot, and has no trace \
-                 frames"
+                "no device of class core: the trace file carries the snapshot, and has nothing for GDB"
                     .to_owned(),
             );
             carry_only(&cargo, out)
@@ -186,22 +185,23 @@ pub fn write<W: Write>(
     }
 }
 
-/// A file without trace frames.
+/// A file with one empty trace frame: GDB warns of a file without any.
 fn carry_only<W: Write>(cargo: &Cargo, out: W) -> Result<W, Error> {
     let loading = cargo.load(&[]);
     let description = Description {
         // GDB reads no file without a size.
         register_bytes: 4,
         status: Some(status(
-            0,
-            0,
+            1,
+            1,
             loading.length(),
             "a snapshot without cores".to_owned(),
         )),
         target: Some("<?xml version=\"1.0\"?>\n<target version=\"1.0\"></target>\n".to_owned()),
         ..Description::default()
     };
-    let writer = Writer::new(out, &description, ByteOrder::Little)?;
+    let mut writer = Writer::new(out, &description, ByteOrder::Little)?;
+    writer.end_frame(NOWHERE)?;
     let mut out = writer.finish()?;
     loading.write(&mut out)?;
     Ok(out)

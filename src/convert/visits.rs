@@ -23,11 +23,13 @@ pub enum Kind {
     Functions,
     /// All.
     Instructions,
-    /// The first instruction after an exception was taken.
+    /// Where exceptions were taken: the preferred return address or, where the trace does not
+    /// tell it, the first instruction executed after.
     Exceptions,
 }
 
-/// An instruction that was executed. What is `None` the trace has not told so far.
+/// An instruction that was executed, or to which an exception returns. What is `None` the trace
+/// has not told so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
     /// The instruction.
@@ -50,7 +52,7 @@ pub struct Visit {
     pub vmid: Option<u32>,
     /// Exception level.
     pub el: Option<ExceptionLevel>,
-    /// It is the first one taken here after this exception: its number in the trace.
+    /// It is the first one taken here after this exception, or at it: its number in the trace.
     pub exception: Option<u16>,
 }
 
@@ -212,6 +214,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
         }
         self.count(cycles);
         let end = range.last;
+        self.state.isa = range.isa;
         self.at_waypoint = match self.kind {
             Kind::Waypoints => last.ends_line,
             Kind::Instructions => true,
@@ -281,13 +284,19 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
         self.cut();
     }
 
-    fn exception(&mut self, _: BufferOffset, exception: &Exception) {
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
         if self.called {
             self.interrupted = exception.return_address;
         }
         self.called = false;
         self.at_waypoint = false;
         self.state.exception = Some(exception.number);
+        if let Some(pc) = exception
+            .return_address
+            .filter(|_| self.kind == Kind::Exceptions)
+        {
+            self.take(at, pc, self.state.isa);
+        }
     }
 
     fn gap(&mut self, _: BufferOffset, _: Gap) {
