@@ -122,6 +122,34 @@ pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends bytes as pairs of hexadecimal digits, runs of a digit shortened (GDB manual, E.1, "run
+/// length encoding"): the digit, `*`, and a character that is 29 more than the repetitions.
+///
+/// Memory is full of such runs, and GDB needs a system call for each character of a pipe.
+pub fn write_hex_runs(bytes: &[u8], out: &mut Vec<u8>) {
+    /// Shorter runs gain nothing; the character of a longer one would be no printable one.
+    const REPETITIONS: std::ops::RangeInclusive<usize> = 3..=97;
+    let mut digits = Vec::with_capacity(2 * bytes.len());
+    write_hex(bytes, &mut digits);
+    for run in digits.chunk_by(|a, b| a == b) {
+        let mut rest = run;
+        while let Some((digit, repeated)) = rest.split_first() {
+            out.push(*digit);
+            let mut count = repeated.len().min(*REPETITIONS.end());
+            // `#`, `$`, `+` and `-` mean something else.
+            while matches!(count + 29, 0x23 | 0x24 | 0x2B | 0x2D) {
+                count -= 1;
+            }
+            if REPETITIONS.contains(&count) {
+                out.extend_from_slice(&[b'*', (count + 29) as u8]);
+                rest = &repeated[count..];
+            } else {
+                rest = repeated;
+            }
+        }
+    }
+}
+
 /// A hexadecimal number of at most 16 significant digits, nothing else.
 pub fn parse_hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
@@ -146,6 +174,38 @@ mod tests {
 
     fn push_all(framer: &mut Framer, bytes: &[u8]) -> Vec<Incoming> {
         bytes.iter().filter_map(|byte| framer.push(*byte)).collect()
+    }
+
+    /// As a client expands runs.
+    fn expand(encoded: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut bytes = encoded.iter();
+        while let Some(&byte) = bytes.next() {
+            if byte == b'*' {
+                let (digit, count) = (*out.last().unwrap(), *bytes.next().unwrap());
+                assert!((b' '..=b'~').contains(&count) && !b"#$+-".contains(&count));
+                out.extend(std::iter::repeat_n(digit, usize::from(count) - 29));
+            } else {
+                out.push(byte);
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn runs_of_a_digit_are_shortened() {
+        let mut out = Vec::new();
+        write_hex_runs(&[0, 0, 0x12, 0x33, 0x33, 0x34], &mut out);
+        assert_eq!(out, b"0* 123*!4");
+        // Every length of a run, whatever its character would be.
+        for length in 0..400 {
+            let bytes = [vec![0x1F; 1], vec![0xFF; length], vec![0x12; 1]].concat();
+            let (mut plain, mut runs) = (Vec::new(), Vec::new());
+            write_hex(&bytes, &mut plain);
+            write_hex_runs(&bytes, &mut runs);
+            assert_eq!(expand(&runs), plain, "{length}");
+            assert!(runs.len() <= 8 + length / 12, "{length}: {}", runs.len());
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use gdbstub::common::Tid;
 
 use super::execution::standing;
-use super::framing::{MAX_PACKET, parse_hex, write_binary, write_hex, write_packet};
+use super::framing::{
+    MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet,
+};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
 
@@ -171,7 +173,7 @@ fn memory(target: &SnapshotTarget, general: Tid, arguments: &[u8]) -> Option<Vec
         return Some(NO_MEMORY.to_vec());
     }
     let mut reply = Vec::with_capacity(2 * count);
-    write_hex(&bytes[..count.min(length)], &mut reply);
+    write_hex_runs(&bytes[..count.min(length)], &mut reply);
     Some(reply)
 }
 
