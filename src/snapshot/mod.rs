@@ -3,6 +3,7 @@
 //! Knows nothing of trace protocols or debuggers.
 
 pub mod check;
+pub mod component;
 pub mod elf;
 pub mod files;
 pub mod ini;

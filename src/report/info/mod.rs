@@ -9,8 +9,6 @@ mod memory;
 mod source;
 pub mod text;
 
-pub(crate) use self::core::placeholder;
-
 use serde::Serialize;
 
 use super::fields::{Architecture, Field};
@@ -218,6 +216,9 @@ pub struct SourceBufferInfo {
 pub struct SourceRegisterInfo {
     /// Its name, as written.
     pub name: String,
+    /// The specification's name of the register with its ID, where its own name is none of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_id: Option<&'static str>,
     /// Its value.
     pub value: Hex,
     /// Its fields, the most significant first.

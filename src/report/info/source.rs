@@ -2,26 +2,47 @@
 
 use super::{Hex, SourceRegisterInfo};
 use crate::report::fields::{self, Architecture};
-use crate::snapshot::model::Device;
+use crate::snapshot::component;
+use crate::snapshot::model::{Device, Register};
 
 /// The trace architecture of a source: by its ID registers, else by its type.
 pub(super) fn architecture(device: &Device) -> Architecture {
-    Architecture::of(&device.kind, |name| device.register(name)?.value.as_u64())
+    let value = |name: &str| {
+        let mut known = component::known_registers(device);
+        let (_, register) = known.find(|(known, _)| *known == name)?;
+        register.value.as_u64()
+    };
+    Architecture::of(&device.kind, value)
 }
 
 /// The configuration registers that are known, those that control first.
 pub(super) fn registers(device: &Device, architecture: Architecture) -> Vec<SourceRegisterInfo> {
     let known = device.registers.iter().filter_map(|register| {
         let value = register.value.as_u64()?;
+        let (by_id, fields) = match fields::describe(architecture, &register.name, value) {
+            Some(fields) => (None, fields),
+            None => {
+                let name = name_by_id(device, register)?;
+                (Some(name), fields::describe(architecture, name, value)?)
+            }
+        };
         Some(SourceRegisterInfo {
             name: register.name.clone(),
+            by_id,
             value: Hex::register(value, register.bits()),
-            fields: fields::describe(architecture, &register.name, value)?,
+            fields,
         })
     });
     let mut registers: Vec<_> = known.collect();
-    registers.sort_by_key(|register| rank(&register.name));
+    registers.sort_by_key(|register| rank(register.by_id.unwrap_or(&register.name)));
     registers
+}
+
+/// The specification's name of a register whose own name says nothing.
+fn name_by_id(device: &Device, register: &Register) -> Option<&'static str> {
+    let mut known = component::known_registers(device);
+    let (name, _) = known.find(|(_, known)| std::ptr::eq(*known, register))?;
+    Some(name)
 }
 
 /// Where a register comes in the listing: control, trace ID, identification by number.
@@ -63,7 +84,7 @@ pub(super) fn alarms(device: &Device, registers: &[SourceRegisterInfo]) -> Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::model::{Register, RegisterValue};
+    use crate::snapshot::model::RegisterValue;
 
     fn device(kind: &str, registers: &[(&str, u64)]) -> Device {
         let registers = registers.iter().map(|&(name, value)| Register {
@@ -93,6 +114,36 @@ mod tests {
         let names: Vec<_> = registers.iter().map(|r| r.name.as_str()).collect();
         assert_eq!(names, ["trcconfigr", "TRCTRACEIDR", "TRCIDR2", "TRCIDR10"]);
         assert_eq!(registers[0].value.to_string(), "0x00000001");
+    }
+
+    #[test]
+    fn registers_of_unknown_names_are_known_by_their_ids() {
+        // An ID in words; another as an offset in bytes; and one that a name contradicts.
+        let mut stm = device("STM", &[("REG_A", 0x0013_0001), ("REG_B", 1)]);
+        stm.registers[0].id = Some(0x3A0);
+        let described = registers(&stm, architecture(&stm));
+        assert_eq!(described.len(), 1);
+        assert_eq!(
+            (described[0].name.as_str(), described[0].by_id),
+            ("REG_A", Some("STMTCSR"))
+        );
+        assert_eq!(trace_id(&described), Some(0x13));
+
+        let mut itm = device("ITM", &[("TCR", 0x0001_0001)]);
+        itm.registers[0].id = Some(0xE80);
+        let described = registers(&itm, architecture(&itm));
+        assert_eq!(described[0].by_id, Some("CONTROL_REGISTER"));
+
+        let mut etm = device("ETM4", &[("TRCIDR1", 0x4100_F423), ("other", 2), ("x", 3)]);
+        etm.registers[1].id = Some(0x79);
+        etm.registers[2].id = Some(0x78);
+        let described = registers(&etm, architecture(&etm));
+        let names: Vec<_> = described.iter().map(|r| (&*r.name, r.by_id)).collect();
+        assert_eq!(names, [("x", Some("TRCIDR0")), ("TRCIDR1", None)]);
+
+        let mut ptm = device("PTM", &[("id", 0x411C_F312)]);
+        ptm.registers[0].id = Some(0x79);
+        assert_eq!(architecture(&ptm).to_string(), "PFTv1.1");
     }
 
     #[test]

@@ -309,12 +309,15 @@ fn source_row(source: &SourceInfo) -> [String; 5] {
 }
 
 fn source_register(register: &SourceRegisterInfo, out: &mut impl Write) -> fmt::Result {
-    if let [field] = &register.fields[..] {
-        let value = register.value;
-        let (name, meaning) = (field.name, &field.meaning);
-        return writeln!(out, "    {} {value}  {name}: {meaning}", register.name);
+    write!(out, "    {}", register.name)?;
+    if let Some(name) = register.by_id {
+        write!(out, " ({name} by its ID)")?;
     }
-    writeln!(out, "    {} {}", register.name, register.value)?;
+    write!(out, " {}", register.value)?;
+    if let [field] = &register.fields[..] {
+        return writeln!(out, "  {}: {}", field.name, field.meaning);
+    }
+    writeln!(out)?;
     let on = register.fields.iter().filter(|field| !field.off);
     let rows: Vec<[String; 4]> = on
         .map(|field| {

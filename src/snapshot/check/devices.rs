@@ -1,6 +1,7 @@
 //! Device files: `[device]`, register keys, dumps (3.2).
 
 use super::{Checker, Need};
+use crate::snapshot::component;
 use crate::snapshot::memory::Space;
 use crate::snapshot::model::{Device, DeviceClass, Place};
 use crate::snapshot::registers::LAST_ID;
@@ -77,7 +78,7 @@ impl Checker<'_> {
             let Some(id) = register.id.filter(|_| component) else {
                 continue;
             };
-            let known = super::trace::known_id(name);
+            let known = component::id_of(name);
             let looks_like_bytes = id > LAST_ID || known.is_some_and(|k| k != id && k * 4 == id);
             if looks_like_bytes {
                 let text = format!(

@@ -1,75 +1,33 @@
 //! The trace metadata (3.3) and the registers that decoding needs (4.2).
 
 use super::{Checker, Need};
+use crate::snapshot::component;
 use crate::snapshot::model::{Buffer, BufferFormat, Device, DeviceClass, Trace};
 use crate::snapshot::topology::{Protocol, resolve};
 use std::collections::{HashMap, HashSet};
 
-/// A register of a trace component: its names, the specification's first, and its ID.
-type Known = (&'static [&'static str], u64);
-
-const ETM3: &[Known] = &[
-    (&["ETMCR"], 0x00),
-    (&["ETMCCER"], 0x7A),
-    (&["ETMIDR"], 0x79),
-    (&["ETMTRACEIDR"], 0x80),
-];
-const ETM4: &[Known] = &[
-    (&["TRCIDR0"], 0x78),
-    (&["TRCIDR1"], 0x79),
-    (&["TRCIDR2"], 0x7A),
-    (&["TRCIDR8"], 0x60),
-    (&["TRCIDR9"], 0x61),
-    (&["TRCIDR10"], 0x62),
-    (&["TRCIDR11"], 0x63),
-    (&["TRCIDR12"], 0x64),
-    (&["TRCIDR13"], 0x65),
-    (&["TRCTRACEIDR"], 0x10),
-    (&["TRCCONFIGR"], 0x04),
-    (&["TRCAUTHSTATUS"], 0x3EE),
-];
-/// The specification is older than ETE; these are what ETE's decoding depends on.
-const ETE: &[Known] = &[
-    (&["TRCIDR0"], 0x78),
-    (&["TRCIDR1"], 0x79),
-    (&["TRCIDR2"], 0x7A),
-    (&["TRCIDR8"], 0x60),
-    (&["TRCTRACEIDR"], 0x10),
-    (&["TRCCONFIGR"], 0x04),
-    (&["TRCDEVARCH"], 0x3EF),
-];
-const ITM: &[Known] = &[(&["CONTROL_REGISTER", "ITM_CTRL", "ITMTCR"], 0x3A0)];
-const STM: &[Known] = &[(&["STMTCSR"], 0x3A0)];
-
-fn required(protocol: Protocol) -> (&'static [Known], &'static str) {
+/// The section that lists the registers that decoding needs; the specification is older than ETE.
+const fn section(protocol: Protocol) -> &'static str {
     match protocol {
-        Protocol::Etmv3 => (ETM3, "4.2.1"),
-        Protocol::Ptm => (ETM3, "4.2.2"),
-        Protocol::Etmv4 => (ETM4, "4.2.3"),
-        Protocol::Ete => (ETE, ""),
-        Protocol::Itm => (ITM, "4.2.4"),
-        Protocol::Stm => (STM, "4.2.5"),
-        Protocol::Unknown => (&[], ""),
+        Protocol::Etmv3 => "4.2.1",
+        Protocol::Ptm => "4.2.2",
+        Protocol::Etmv4 => "4.2.3",
+        Protocol::Itm => "4.2.4",
+        Protocol::Stm => "4.2.5",
+        Protocol::Ete | Protocol::Unknown => "",
     }
-}
-
-/// The ID of a register that decoding needs, by its name.
-pub(super) fn known_id(name: &str) -> Option<u64> {
-    let mut all = [ETM3, ETM4, ETE, ITM, STM].into_iter().flatten();
-    let (_, id) = all.find(|(names, _)| names.iter().any(|n| n.eq_ignore_ascii_case(name)))?;
-    Some(*id)
 }
 
 /// The trace ID that a source is set to.
-fn trace_id(device: &Device, protocol: Protocol) -> Option<u64> {
-    let value = |&(names, id): &Known| device.component_register(names, id)?.value.as_u64();
-    match protocol {
-        Protocol::Etmv3 | Protocol::Ptm => Some(value(&(&["ETMTRACEIDR"], 0x80))? & 0x7F),
-        Protocol::Etmv4 | Protocol::Ete => Some(value(&(&["TRCTRACEIDR"], 0x10))? & 0x7F),
-        Protocol::Itm => Some(value(&ITM[0])? >> 16 & 0x7F),
-        Protocol::Stm => Some(value(&STM[0])? >> 16 & 0x7F),
-        Protocol::Unknown => None,
-    }
+fn trace_id(device: &Device) -> Option<u64> {
+    component::known_registers(device).find_map(|(name, register)| {
+        let value = register.value.as_u64()?;
+        match name {
+            "ETMTRACEIDR" | "TRCTRACEIDR" => Some(value & 0x7F),
+            "CONTROL_REGISTER" | "STMTCSR" => Some(value >> 16 & 0x7F),
+            _ => None,
+        }
+    })
 }
 
 impl Checker<'_> {
@@ -101,11 +59,17 @@ impl Checker<'_> {
             let text = format!("{}: unknown trace protocol {}", source.name, source.kind);
             self.advice(&source.place, "3.2.1", text);
         }
-        let (registers, section) = required(protocol);
-        for &(names, id) in registers {
-            if source.component_register(names, id).is_none() {
-                let text = format!("{}: no register {} ({id:#x})", source.name, names[0]);
-                self.wrong(Need::RequiredForTrace, &source.place, section, text);
+        let registers = component::registers(protocol).iter();
+        for known in registers.filter(|known| known.needed) {
+            if known.of(source).is_none() {
+                let (name, id) = (known.names[0], known.id);
+                let text = format!("{}: no register {name} ({id:#x})", source.name);
+                self.wrong(
+                    Need::RequiredForTrace,
+                    &source.place,
+                    section(protocol),
+                    text,
+                );
             }
         }
     }
@@ -290,7 +254,7 @@ impl Checker<'_> {
                 }
                 continue;
             }
-            let Some(id) = trace_id(device, source.protocol) else {
+            let Some(id) = trace_id(device) else {
                 continue;
             };
             let id = id.wrapping_add(u64::from(source.stream.unwrap_or(0))) & 0x7F;
