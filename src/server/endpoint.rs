@@ -14,6 +14,7 @@ use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
+use crate::snapshot::check;
 use crate::snapshot::elf::{Elf, ElfError, Segment};
 use crate::snapshot::memory::{CoreMemory, Origin, Space};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Snapshot};
@@ -345,8 +346,8 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         .collect();
     let devices = Arc::new(devices);
     let mut groups: BTreeMap<Architecture, Vec<Core>> = BTreeMap::new();
-    for device in choose(snapshot, options)? {
-        let core = core(loaded, device);
+    for index in choose(snapshot, options)? {
+        let core = core(loaded, index);
         let group = groups.entry(core.detected.architecture).or_default();
         group.push(core);
     }
@@ -385,23 +386,24 @@ fn is_core(device: &Device) -> bool {
     device.class == DeviceClass::Core
 }
 
-/// The cores that the options leave.
-fn choose<'s>(snapshot: &'s Snapshot, options: &Options) -> Result<Vec<&'s Device>, EndpointError> {
-    let all: Vec<&Device> = snapshot.devices.iter().filter(|d| is_core(d)).collect();
+/// The cores that the options leave, as indices of devices.
+fn choose(snapshot: &Snapshot, options: &Options) -> Result<Vec<usize>, EndpointError> {
+    let all = snapshot.devices.iter().enumerate();
+    let all: Vec<(usize, &Device)> = all.filter(|(_, device)| is_core(device)).collect();
     if all.is_empty() {
         return Err(EndpointError::NoCore);
     }
     let mut chosen = all.clone();
     if !options.cores.is_empty() {
         for name in &options.cores {
-            if !all.iter().any(|device| same_name(&device.name, name)) {
+            if !all.iter().any(|(_, core)| same_name(&core.name, name)) {
                 return Err(EndpointError::UnknownCore {
                     found: name.clone(),
-                    known: all.iter().map(|device| device.name.clone()).collect(),
+                    known: all.iter().map(|(_, core)| core.name.clone()).collect(),
                 });
             }
         }
-        chosen.retain(|device| options.cores.iter().any(|n| same_name(&device.name, n)));
+        chosen.retain(|(_, core)| options.cores.iter().any(|n| same_name(&core.name, n)));
     }
     if let Some(name) = &options.cluster {
         let cluster = snapshot.clusters.iter().find(|c| same_name(&c.name, name));
@@ -411,12 +413,12 @@ fn choose<'s>(snapshot: &'s Snapshot, options: &Options) -> Result<Vec<&'s Devic
                 known: snapshot.clusters.iter().map(|c| c.name.clone()).collect(),
             });
         };
-        chosen.retain(|device| cluster.devices.iter().any(|n| same_name(&device.name, n)));
+        chosen.retain(|(_, core)| cluster.devices.iter().any(|n| same_name(&core.name, n)));
     }
     if chosen.is_empty() {
         return Err(EndpointError::NothingLeft);
     }
-    Ok(chosen)
+    Ok(chosen.into_iter().map(|(index, _)| index).collect())
 }
 
 /// Names may differ in case from where they are defined (section 3.3.5).
@@ -424,7 +426,8 @@ fn same_name(a: &str, b: &str) -> bool {
     a.trim().eq_ignore_ascii_case(b.trim())
 }
 
-fn core(loaded: &Loaded, device: &Device) -> Core {
+fn core(loaded: &Loaded, index: usize) -> Core {
+    let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
     let registers = RegisterFile::read(device, detected.architecture);
     let in_cluster =
@@ -432,9 +435,9 @@ fn core(loaded: &Loaded, device: &Device) -> Core {
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
     let memory = CoreMemory::new(loaded, device);
     let (dumps, mut notes) = describe_dumps(device, &memory);
-    if let Some(why) = crate::report::info::placeholder(device, &registers) {
+    if let Some(why) = check::placeholder(&loaded.snapshot, index) {
         notes.push(format!(
-            "the registers are placeholders, no machine state: {why}"
+            "the registers are placeholders, not machine state: {why}"
         ));
     }
     Core {

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::snapshot::Loaded;
+use crate::snapshot::check::placeholder;
 use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Snapshot, Trace};
 use crate::snapshot::program::Program;
@@ -15,16 +16,19 @@ impl Info {
     /// What a loaded snapshot holds.
     pub fn new(loaded: &Loaded) -> Self {
         let model = &loaded.snapshot;
-        let cores = of_class(model, &DeviceClass::Core);
+        let cores = model.devices.iter().enumerate();
+        let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
         let spaces = of_class(model, &DeviceClass::MemorySpace);
         let mut notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
         let sources = sources(loaded, &mut notes);
+        let cores = cores.map(|(index, _)| core_info(loaded, index, &mut notes));
+        let cores = cores.collect();
         Self {
             version: model.version.clone(),
             description: model.description.clone(),
             devices: devices(model),
             clusters: clusters(model),
-            cores: cores.map(|device| core_info(loaded, device)).collect(),
+            cores,
             memory_spaces: spaces
                 .map(|device| MemorySpaceInfo {
                     name: device.name.clone(),
@@ -90,7 +94,9 @@ fn clusters(model: &Snapshot) -> Vec<ClusterInfo> {
     clusters.collect()
 }
 
-fn core_info(loaded: &Loaded, device: &Device) -> CoreInfo {
+/// A core; `notes` gets how the program in the snapshot agrees with its dumps.
+fn core_info(loaded: &Loaded, index: usize, notes: &mut Vec<String>) -> CoreInfo {
+    let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
     let file = RegisterFile::read(device, detected.architecture);
     let space = state::current_space(&file);
@@ -98,6 +104,11 @@ fn core_info(loaded: &Loaded, device: &Device) -> CoreInfo {
         let mut names = cluster.devices.iter();
         names.any(|name| name.eq_ignore_ascii_case(&device.name))
     });
+    for note in program_notes(loaded, device, &file, space.space) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
     CoreInfo {
         name: device.name.clone(),
         kind: device.kind.clone(),
@@ -108,27 +119,27 @@ fn core_info(loaded: &Loaded, device: &Device) -> CoreInfo {
         pc: core::value(&file, "pc"),
         sp: core::value(&file, "sp"),
         status: core::status(device, &file),
-        placeholder: core::placeholder(device, &file),
+        placeholder: placeholder(&loaded.snapshot, index),
         current_space: SpaceInfo {
             name: space.name,
             reason: space.reason,
         },
         memory: memory::regions(loaded, device),
-        notes: notes(loaded, device, &file, space.space),
+        notes: file.notes().to_vec(),
     }
 }
 
-/// What is to be known of a core: how its registers were read, and where a program that lies in
-/// the snapshot differs from its dumps.
-fn notes(loaded: &Loaded, device: &Device, file: &RegisterFile, space: Space) -> Vec<String> {
-    let mut notes = file.notes().to_vec();
+/// The program that lies in the snapshot, and where it differs from a core's dumps.
+fn program_notes(
+    loaded: &Loaded,
+    device: &Device,
+    file: &RegisterFile,
+    space: Space,
+) -> Vec<String> {
     let memory = CoreMemory::new(loaded, device);
     let machine = file.architecture().machine();
     let program = Program::find(&loaded.root, machine, &[(&memory, space)]);
-    if let Some(program) = program.filter(|program| program.comparison.differing > 0) {
-        notes.extend(program.notes());
-    }
-    notes
+    program.map(|program| program.notes()).unwrap_or_default()
 }
 
 /// The trace buffers with their files.

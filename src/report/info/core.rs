@@ -1,5 +1,4 @@
-//! A core's registers, summed up: how many, where it stands, and whether they are machine state
-//! at all.
+//! A core's registers, summed up: how many, and where it stands.
 
 use std::collections::BTreeSet;
 
@@ -52,81 +51,21 @@ pub(super) fn status(device: &Device, file: &RegisterFile) -> Option<StatusInfo>
     })
 }
 
-/// Why the registers are placeholders and no machine state, if they are.
-///
-/// Folklore: capture libraries that know no registers write `PC`, the begin of the code image or
-/// 0, `SP=0` and a constant `CPSR`, the same for every core, and no general register.
-pub(crate) fn placeholder(device: &Device, file: &RegisterFile) -> Option<String> {
-    let general = device.registers.iter().any(|register| {
-        let view = views::view_of(file.architecture(), &register.name);
-        view.is_some_and(|view| is_general(&view.register))
-    });
-    let pc = file.pc()?;
-    if general || file.value("sp") != Some(0) {
-        return None;
-    }
-    let dump = device.dumps.iter().find(|dump| dump.address == pc);
-    let pc = match (pc, dump) {
-        (_, Some(dump)) => format!("PC is where {} begins", dump.file),
-        (0, None) => "PC is 0".to_owned(),
-        _ if device.registers.len() <= 4 => "PC is all that is given".to_owned(),
-        _ => return None,
-    };
-    Some(format!("{pc}, SP is 0, there is no general register"))
-}
-
-/// Whether a register of the core's own set is `x0`…`x30` or `r0`…`r12`.
-fn is_general(register: &str) -> bool {
-    let digits = register.strip_prefix(['x', 'r']);
-    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::model::{Dump, Register, RegisterValue};
+    use crate::snapshot::model::{Register, RegisterValue};
 
-    fn device(registers: &[(&str, u64)], dump: Option<u64>) -> Device {
+    fn device(registers: &[(&str, u64)]) -> Device {
         let registers = registers.iter().map(|&(name, value)| Register {
             name: name.into(),
             value: RegisterValue(value.to_le_bytes().into()),
             ..Register::default()
         });
-        let dump = dump.map(|address| Dump {
-            file: "kernel.bin".into(),
-            address,
-            ..Dump::default()
-        });
         Device {
             registers: registers.collect(),
-            dumps: dump.into_iter().collect(),
             ..Device::default()
         }
-    }
-
-    fn why(architecture: Architecture, device: &Device) -> Option<String> {
-        placeholder(device, &RegisterFile::read(device, architecture))
-    }
-
-    #[test]
-    fn placeholders_are_told_from_machine_state() {
-        use Architecture::{AArch32, AArch64};
-        let written = [("R15", 0xC000_8000), ("R13", 0), ("CPSR", 0x1D3)];
-        let why_a32 = why(AArch32, &device(&written, Some(0xC000_8000)));
-        assert!(
-            why_a32
-                .unwrap()
-                .starts_with("PC is where kernel.bin begins")
-        );
-
-        let written = [("PC", 0), ("SP", 0), ("SCTLR_EL1", 0), ("CPSR", 0)];
-        assert!(why(AArch64, &device(&written, Some(0x1000))).is_some());
-
-        let written = [("PC", 0x1000), ("SP", 0), ("X0", 0), ("CPSR", 0)];
-        assert_eq!(why(AArch64, &device(&written, Some(0x1000))), None);
-        let written = [("PC", 0x1000), ("SP", 0x8000), ("CPSR", 0)];
-        assert_eq!(why(AArch64, &device(&written, Some(0x1000))), None);
-        assert_eq!(why(AArch64, &device(&[], None)), None);
     }
 
     #[test]
@@ -141,7 +80,7 @@ mod tests {
             ("SP", 0),
             ("ESR_EL1", 0),
         ];
-        let count = count(&device(&written, None), Architecture::AArch64);
+        let count = count(&device(&written), Architecture::AArch64);
         assert_eq!((count.written, count.distinct), (8, 5));
     }
 
@@ -153,7 +92,7 @@ mod tests {
             ("NZCV", 0x2000_0000),
             ("SPSel", 1),
         ];
-        let device = device(&parts, None);
+        let device = device(&parts);
         let file = RegisterFile::read(&device, Architecture::AArch64);
         let status = status(&device, &file).unwrap();
         assert!(status.assembled);
@@ -163,7 +102,7 @@ mod tests {
 
     #[test]
     fn cpsr_as_written_is_not_assembled() {
-        let device = device(&[("CPSR", 0x1D3)], None);
+        let device = device(&[("CPSR", 0x1D3)]);
         let file = RegisterFile::read(&device, Architecture::AArch32);
         assert!(!status(&device, &file).unwrap().assembled);
     }

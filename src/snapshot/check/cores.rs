@@ -1,8 +1,8 @@
 //! The registers of cores that a debugger needs (4.1), and those that say nothing.
 
 use super::{Checker, Need};
-use crate::arch::Architecture;
-use crate::snapshot::model::{Device, DeviceClass, Snapshot};
+use crate::arch::{Architecture, RegisterFile, views};
+use crate::snapshot::model::{Device, DeviceClass, Dump, Snapshot};
 
 /// PSTATE in parts, which Arm DS writes in place of CPSR.
 const CPSR_PARTS: [&str; 4] = ["CurrentEL", "DAIF", "NZCV", "SPSel"];
@@ -16,7 +16,11 @@ impl Checker<'_> {
             if let Some(text) = placeholder(snapshot, index) {
                 let pc = core.register("PC").or_else(|| core.register("R15"));
                 let place = pc.map_or(&core.place, |register| &register.place);
-                self.advice(place, "4.1", format!("{}: {text}", core.name));
+                let text = format!(
+                    "{}: the registers are placeholders, not machine state: {text}",
+                    core.name
+                );
+                self.advice(place, "4.1", text);
             }
         }
     }
@@ -102,47 +106,123 @@ impl Checker<'_> {
     }
 }
 
-/// Whether the registers of the core `index` are placeholders, as capture libraries write them,
-/// and the reason: SP is 0, and PC is where the code image begins, or in no dump, or the same on
-/// another core.
+/// Why the registers of the core `index` are placeholders and no machine state, if they are.
+///
+/// Folklore: capture libraries that know no registers write `PC`, the begin of the code image or
+/// 0, `SP=0` and a constant `CPSR`, the same for every core, and no general register.
 pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
     let core = snapshot.devices.get(index)?;
-    let value = |device: &Device, name: &str| {
-        let alias = match name {
-            "PC" => "R15",
-            "SP" => "R13",
-            _ => name,
-        };
-        let register = device.register(name).or_else(|| device.register(alias));
-        register?.value.as_u64()
-    };
-    let pc = value(core, "PC")?;
-    if value(core, "SP")? != 0 {
+    let file = read(core);
+    let general = core.registers.iter().any(|register| {
+        let view = views::view_of(file.architecture(), &register.name);
+        view.is_some_and(|view| is_general(&view.register))
+    });
+    let pc = file.pc()?;
+    if general || file.value("sp") != Some(0) {
         return None;
     }
-    let state = value(core, "CPSR");
     let twin = |(other, device): (usize, &Device)| {
-        other != index
-            && device.class == DeviceClass::Core
-            && value(device, "PC") == Some(pc)
-            && value(device, "SP") == Some(0)
-            && value(device, "CPSR") == state
-    };
-    let why = if snapshot.devices.iter().enumerate().any(twin) {
-        "PC, SP and CPSR are those of another core"
-    } else if core.dumps.iter().any(|dump| dump.address == pc) {
-        "PC is where a dump begins"
-    } else {
-        let inside = core.dumps.iter().any(|dump| {
-            let offset = pc.checked_sub(dump.address);
-            offset.is_some_and(|offset| dump.length.is_none_or(|length| offset < length))
-        });
-        if inside || core.dumps.is_empty() {
-            return None;
+        if other == index || device.class != DeviceClass::Core {
+            return false;
         }
-        "PC is in no dump"
+        let other = read(device);
+        other.pc() == Some(pc) && other.value("sp") == Some(0)
     };
-    Some(format!(
-        "SP is 0 and {why}: placeholders, not the machine's state"
-    ))
+    let covers = |dump: &Dump| {
+        let offset = pc.checked_sub(dump.address);
+        offset.is_some_and(|offset| dump.length.is_none_or(|length| offset < length))
+    };
+    let begins = core.dumps.iter().find(|dump| dump.address == pc);
+    let why = if let Some(dump) = begins {
+        format!("PC is where {} begins", dump.file)
+    } else if pc == 0 {
+        "PC is 0".to_owned()
+    } else if snapshot.devices.iter().enumerate().any(twin) {
+        "PC is that of another core".to_owned()
+    } else if !core.dumps.is_empty() && !core.dumps.iter().any(covers) {
+        "PC is in no dump".to_owned()
+    } else if core.registers.len() <= 4 {
+        "PC is all that is given".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!("{why}, SP is 0, there is no general register"))
+}
+
+fn read(core: &Device) -> RegisterFile {
+    RegisterFile::read(core, Architecture::detect(core).architecture)
+}
+
+/// Whether a register of the core's own set is `x0`…`x30` or `r0`…`r12`.
+fn is_general(register: &str) -> bool {
+    let digits = register.strip_prefix(['x', 'r']);
+    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::model::{Register, RegisterValue};
+
+    fn core(kind: &str, registers: &[(&str, u64)], dump: Option<u64>) -> Device {
+        let registers = registers.iter().map(|&(name, value)| Register {
+            name: name.into(),
+            value: RegisterValue(value.to_le_bytes().into()),
+            ..Register::default()
+        });
+        let dump = dump.map(|address| Dump {
+            file: "kernel.bin".into(),
+            address,
+            length: Some(0x100),
+            ..Dump::default()
+        });
+        Device {
+            class: DeviceClass::Core,
+            kind: kind.into(),
+            registers: registers.collect(),
+            dumps: dump.into_iter().collect(),
+            ..Device::default()
+        }
+    }
+
+    fn why(devices: &[Device]) -> Option<String> {
+        let snapshot = Snapshot {
+            devices: devices.to_vec(),
+            ..Snapshot::default()
+        };
+        placeholder(&snapshot, 0)
+    }
+
+    #[test]
+    fn placeholders_are_told_from_machine_state() {
+        let a32 = [("R15", 0xC000_8000), ("R13", 0), ("CPSR", 0x1D3)];
+        let found = why(&[core("Cortex-A9", &a32, Some(0xC000_8000))]).unwrap();
+        assert!(found.starts_with("PC is where kernel.bin begins"));
+        let found = why(&[core("Cortex-A9", &a32, Some(0x1000))]).unwrap();
+        assert!(found.starts_with("PC is in no dump"));
+
+        let a64 = [("PC", 0), ("SP", 0), ("SCTLR_EL1", 0), ("CPSR", 0)];
+        assert!(why(&[core("Cortex-A53", &a64, Some(0x1000))]).is_some());
+
+        let general = [("PC", 0x1000), ("SP", 0), ("X0", 0), ("CPSR", 0)];
+        assert_eq!(why(&[core("Cortex-A53", &general, Some(0x1000))]), None);
+        let stack = [("PC", 0x1000), ("SP", 0x8000), ("CPSR", 0)];
+        assert_eq!(why(&[core("Cortex-A53", &stack, Some(0x1000))]), None);
+        assert_eq!(why(&[core("Cortex-A53", &[], None)]), None);
+    }
+
+    #[test]
+    fn two_cores_cannot_stand_at_one_place_without_a_stack() {
+        let system = [
+            ("PC", 0x1010),
+            ("SP", 0),
+            ("TTBR0_EL1", 1),
+            ("TTBR1_EL1", 2),
+            ("SCTLR_EL1", 3),
+        ];
+        let one = core("Cortex-A53", &system, Some(0x1000));
+        assert_eq!(why(std::slice::from_ref(&one)), None);
+        let found = why(&[one.clone(), one]).unwrap();
+        assert!(found.starts_with("PC is that of another core"));
+    }
 }
