@@ -46,7 +46,7 @@ struct Counted<S> {
 }
 
 impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
         self.packets += 1;
         self.sink.packet(at, packet, bytes);
@@ -103,7 +103,7 @@ impl<E, S> ElementStage<E, S> {
 }
 
 impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E, S> {
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
         self.elements.packet(at, packet, &mut self.sink);
     }
@@ -137,7 +137,7 @@ impl<C: CodeImage, S: FlowSink> Flowing<C, S> {
 }
 
 impl<C: CodeImage, S: FlowSink> ElementSink for Flowing<C, S> {
-    #[inline]
+    #[inline(always)]
     fn element(&mut self, at: BufferOffset, element: Element) {
         self.0.element(at, element);
     }

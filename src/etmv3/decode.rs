@@ -65,8 +65,7 @@ const fn executed(header: u8, bit: u8) -> u32 {
 }
 
 /// Table 7.2: P-headers when cycles are not traced.
-#[inline]
-fn p_header(header: u8) -> Option<(Atoms, Timing)> {
+const fn p_header(header: u8) -> Option<(Atoms, Timing)> {
     match header & 0xb3 {
         0x82 if header & 0x40 == 0 => {
             let bits = executed(header, 3) | executed(header, 2) << 1;
@@ -83,8 +82,7 @@ fn p_header(header: u8) -> Option<(Atoms, Timing)> {
 }
 
 /// Table 7.3: P-headers in cycle-accurate mode.
-#[inline]
-fn timed_p_header(header: u8) -> Option<(Atoms, Timing)> {
+const fn timed_p_header(header: u8) -> Option<(Atoms, Timing)> {
     let none = Atoms { bits: 0, count: 0 };
     match header & 0xa3 {
         // Deprecated: a single cycle.
@@ -98,7 +96,7 @@ fn timed_p_header(header: u8) -> Option<(Atoms, Timing)> {
         0xa0 => {
             let passed = header >> 6 & 1;
             let atoms = Atoms {
-                bits: passed.into(),
+                bits: passed as u32,
                 count: passed,
             };
             Some((atoms, Timing::Before((header >> 2 & 7) + 1)))
@@ -114,6 +112,23 @@ fn timed_p_header(header: u8) -> Option<(Atoms, Timing)> {
         _ => None,
     }
 }
+
+/// What all P-headers say, by bits 6:1: plain and cycle-accurate.
+const P_HEADERS: [[Option<(u16, u8, Timing)>; 64]; 2] = {
+    let mut tables = [[None; 64]; 2];
+    let mut index = 0;
+    while index < 64 {
+        let header = 0x80 | (index as u8) << 1;
+        if let Some((atoms, timing)) = p_header(header) {
+            tables[0][index] = Some((atoms.bits as u16, atoms.count, timing));
+        }
+        if let Some((atoms, timing)) = timed_p_header(header) {
+            tables[1][index] = Some((atoms.bits as u16, atoms.count, timing));
+        }
+        index += 1;
+    }
+    tables
+};
 
 impl Decoder {
     /// A decoder at the begin of a trace.
@@ -403,15 +418,13 @@ impl PacketDecoder for Decoder {
             return self.branch(bytes);
         }
         if header & 0x80 != 0 {
-            let atoms = if self.config.cycle_accurate {
-                timed_p_header(header)
-            } else {
-                p_header(header)
+            let table = &P_HEADERS[usize::from(self.config.cycle_accurate)];
+            let Some((bits, count, timing)) = table[usize::from(header >> 1 & 0x3f)] else {
+                return self.reserved();
             };
-            return match atoms {
-                Some((atoms, timing)) => Some((Packet::PHeader { atoms, timing }, 1)),
-                None => self.reserved(),
-            };
+            let bits = u32::from(bits);
+            let atoms = Atoms { bits, count };
+            return Some((Packet::PHeader { atoms, timing }, 1));
         }
         self.other(bytes)
     }

@@ -190,7 +190,36 @@ impl Elements {
         );
     }
 
-    #[inline]
+    /// Every packet before decoding begins.
+    #[inline(never)]
+    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.state == State::Start {
+            out.mark(at, Mark::NoSync(NoSyncReason::Start));
+            self.state = State::ASync;
+        }
+        match (self.state, *packet) {
+            (_, Packet::ASync) => self.state = State::ISync,
+            (State::ISync, Packet::ISync(ref sync)) => {
+                self.state = State::Decoding;
+                self.i_sync(at, sync, true, out);
+            }
+            // Time is known before the first I-sync.
+            (State::ISync, Packet::Timestamp { value, .. }) => {
+                out.mark(at, Mark::Timestamp(value));
+            }
+            (State::ISync, Packet::CycleCount(cycles)) => out.mark(at, Mark::Cycles(cycles)),
+            (State::ISync, Packet::PHeader { atoms, timing }) => {
+                Self::early_atoms(at, atoms, timing, out);
+            }
+            (_, Packet::NotSync | Packet::Reserved | Packet::BadSequence) => {
+                self.state = State::ASync;
+            }
+            _ => {}
+        }
+    }
+
+    /// Every packet while decoding.
+    #[inline(never)]
     fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.returning.is_some() && !matches!(packet, Packet::Branch(_)) {
             self.settle(out);
@@ -240,33 +269,14 @@ impl Elements {
 impl ElementDecoder for Elements {
     type Packet = Packet;
 
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if self.state == State::Decoding {
-            return self.decode(at, packet, out);
-        }
-        if self.state == State::Start {
-            out.mark(at, Mark::NoSync(NoSyncReason::Start));
-            self.state = State::ASync;
-        }
-        match (self.state, *packet) {
-            (_, Packet::ASync) => self.state = State::ISync,
-            (State::ISync, Packet::ISync(ref sync)) => {
-                self.state = State::Decoding;
-                self.i_sync(at, sync, true, out);
+        match *packet {
+            _ if self.state != State::Decoding => self.wait(at, packet, out),
+            Packet::PHeader { atoms, timing } if self.returning.is_none() => {
+                Self::atoms(at, atoms, timing, out);
             }
-            // Time is known before the first I-sync.
-            (State::ISync, Packet::Timestamp { value, .. }) => {
-                out.mark(at, Mark::Timestamp(value));
-            }
-            (State::ISync, Packet::CycleCount(cycles)) => out.mark(at, Mark::Cycles(cycles)),
-            (State::ISync, Packet::PHeader { atoms, timing }) => {
-                Self::early_atoms(at, atoms, timing, out);
-            }
-            (_, Packet::NotSync | Packet::Reserved | Packet::BadSequence) => {
-                self.state = State::ASync;
-            }
-            _ => {}
+            _ => self.decode(at, packet, out),
         }
     }
 

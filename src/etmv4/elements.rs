@@ -110,6 +110,7 @@ impl Elements {
     }
 
     /// Packets that are not decoded: which one begins the trace?
+    #[inline(never)]
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if let Some(reason) = self.no_sync.take() {
             out.mark(at, Mark::NoSync(reason));
@@ -191,6 +192,7 @@ impl Elements {
     }
 
     /// Every packet while decoding, but atoms without speculation.
+    #[inline(never)]
     fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         // How many P0 elements the packet commits and cancels, whether the newest atom is wrong.
         let (mut commit, mut cancel, mut mispredict) = (0, 0, false);
@@ -401,7 +403,7 @@ impl Elements {
 impl ElementDecoder for Elements {
     type Packet = Packet;
 
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.state != State::Decoding {
             return self.wait(at, packet, out);

@@ -98,13 +98,89 @@ impl<C: CodeImage> Flow<C> {
     }
 
     /// Takes the next element.
-    #[inline]
+    #[inline(always)]
     pub fn element(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
         match element {
             Element::WaypointAtoms(atoms) if self.space.unit == Unit::Waypoint => {
                 self.waypoints(at, atoms, sink);
             }
+            Element::TimedAtom { taken, cycles } if self.space.unit == Unit::Waypoint => {
+                self.timed_waypoint(at, taken, cycles, sink);
+            }
+            Element::TimedInstructions { atoms, first, each }
+                if self.space.unit == Unit::Instruction =>
+            {
+                let done = self.linked_instructions(at, atoms, Some([first, each]), sink);
+                if done < atoms.count {
+                    self.timed_instructions(at, atoms, done, [first, each], sink);
+                }
+            }
+            Element::InstructionAtoms(atoms) if self.space.unit == Unit::Instruction => {
+                let done = self.linked_instructions(at, atoms, None, sink);
+                if done < atoms.count {
+                    self.instructions(at, atoms, done, sink);
+                }
+            }
+            Element::Mark(mark @ Mark::Cycles(_)) => {
+                self.release(sink);
+                sink.mark(at, &mark);
+            }
             _ => self.other(at, element, sink),
+        }
+    }
+
+    /// Instructions over links that only lead on; returns how many they were.
+    #[inline]
+    fn linked_instructions(
+        &mut self,
+        at: BufferOffset,
+        atoms: Atoms,
+        cycles: Option<[u8; 2]>,
+        sink: &mut impl FlowSink,
+    ) -> u8 {
+        let mut done = 0;
+        while done < atoms.count {
+            let taken = atoms.is_e(done);
+            let block = self.current;
+            let link = self.blocks.hot[block as usize].links[usize::from(taken)];
+            if link.wrapping_sub(1) >= PUSH - 1 {
+                break;
+            }
+            self.release(sink);
+            self.held = Some(Held {
+                at,
+                block,
+                taken,
+                cycles: cycles.map(|cycles| cycles[usize::from(done > 0)].into()),
+                exception_return: None,
+            });
+            self.left = block;
+            self.current = link;
+            done += 1;
+        }
+        if done > 0 {
+            self.q = None;
+        }
+        done
+    }
+
+    #[inline]
+    fn timed_waypoint(
+        &mut self,
+        at: BufferOffset,
+        taken: bool,
+        cycles: u32,
+        sink: &mut impl FlowSink,
+    ) {
+        let block = self.current;
+        let link = self.blocks.hot[block as usize].links[usize::from(taken)];
+        if link.wrapping_sub(1) < PUSH - 1 {
+            sink.block(at, &self.blocks, BlockId(block), taken, Some(cycles));
+            self.left = block;
+            self.current = link;
+        } else {
+            self.q = None;
+            self.current = self.atom(at, block, taken, Some(cycles), sink);
         }
     }
 
@@ -173,10 +249,7 @@ impl<C: CodeImage> Flow<C> {
             }
             Element::InstructionAtoms(atoms) => {
                 self.count_in(Unit::Instruction);
-                for index in 0..u32::from(atoms.count) {
-                    let passed = atoms.bits.checked_shr(index).unwrap_or(0) & 1 == 1;
-                    self.current = self.atom(at, self.current, passed, None, sink);
-                }
+                self.instructions(at, atoms, 0, sink);
             }
             Element::TimedAtom { taken, cycles } => {
                 self.count_in(Unit::Waypoint);
@@ -184,7 +257,7 @@ impl<C: CodeImage> Flow<C> {
             }
             Element::TimedInstructions { atoms, first, each } => {
                 self.count_in(Unit::Instruction);
-                self.timed_instructions(at, atoms, [first, each], sink);
+                self.timed_instructions(at, atoms, 0, [first, each], sink);
             }
             Element::Address { address, isa } => self.address(address, isa, sink),
             Element::RunTo { end, inclusive } => {
@@ -205,17 +278,35 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
+    /// Instructions from atom `begin` on.
+    #[inline(never)]
+    fn instructions(
+        &mut self,
+        at: BufferOffset,
+        atoms: Atoms,
+        begin: u8,
+        sink: &mut impl FlowSink,
+    ) {
+        self.q = None;
+        for index in begin..atoms.count {
+            self.current = self.atom(at, self.current, atoms.is_e(index), None, sink);
+        }
+    }
+
     /// Instructions with the cycles of the first one and of each other one. Time goes on where
     /// they cannot be followed.
+    #[inline(never)]
     fn timed_instructions(
         &mut self,
         at: BufferOffset,
         atoms: Atoms,
+        begin: u8,
         cycles: [u8; 2],
         sink: &mut impl FlowSink,
     ) {
         let cycles = |index: u8| u32::from(cycles[usize::from(index > 0)]);
-        for index in 0..atoms.count {
+        self.q = None;
+        for index in begin..atoms.count {
             self.settle(at, sink);
             if self.current == NOWHERE {
                 self.release(sink);
@@ -495,6 +586,7 @@ impl<C: CodeImage> Flow<C> {
     }
 
     /// Gives out what can no longer be cancelled.
+    #[inline]
     fn release(&mut self, sink: &mut impl FlowSink) {
         if let Some(held) = self.held.take() {
             let block = BlockId(held.block);
@@ -570,7 +662,7 @@ pub struct FlowDriver<C, S> {
 }
 
 impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
-    #[inline]
+    #[inline(always)]
     fn element(&mut self, at: BufferOffset, element: Element) {
         self.flow.element(at, element, &mut self.sink);
     }

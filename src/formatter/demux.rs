@@ -102,13 +102,15 @@ impl Stream {
             });
             while at < end {
                 let rest = &self.payload[at..end];
-                let Some((packet, length)) = decoder.next(rest) else {
+                // Read where it was made: a copy would wait for its fields to be stored.
+                let next = decoder.next(rest);
+                let Some((packet, length)) = &next else {
                     break;
                 };
-                let length = length.min(rest.len());
+                let length = (*length).min(rest.len());
                 let position = self.consumed + at as u64;
                 let place = locator.locate_packet(position, packet.shared_byte().is_some());
-                sink.packet(place, &packet, &rest[..length]);
+                sink.packet(place, packet, &rest[..length]);
                 at += length;
             }
             if at < end && (loss.is_some() || last) {

@@ -148,7 +148,28 @@ impl Elements {
         );
     }
 
-    #[inline]
+    /// Every packet before decoding begins.
+    #[inline(never)]
+    fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.state == State::Start {
+            out.mark(at, Mark::NoSync(NoSyncReason::Start));
+            self.state = State::ASync;
+        }
+        match (self.state, packet) {
+            (_, Packet::ASync) => self.state = State::ISync,
+            (State::ISync, Packet::ISync(sync)) => {
+                self.state = State::Decoding;
+                self.i_sync(at, sync, out);
+            }
+            (_, Packet::NotSync | Packet::Reserved | Packet::BadSequence) => {
+                self.state = State::ASync;
+            }
+            _ => {}
+        }
+    }
+
+    /// Every packet while decoding.
+    #[inline(never)]
     fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         match *packet {
             Packet::Atoms(atoms) => out.element(at, Element::WaypointAtoms(atoms)),
@@ -198,25 +219,12 @@ impl Elements {
 impl ElementDecoder for Elements {
     type Packet = Packet;
 
-    #[inline]
+    #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if self.state == State::Decoding {
-            return self.decode(at, packet, out);
-        }
-        if self.state == State::Start {
-            out.mark(at, Mark::NoSync(NoSyncReason::Start));
-            self.state = State::ASync;
-        }
-        match (self.state, packet) {
-            (_, Packet::ASync) => self.state = State::ISync,
-            (State::ISync, Packet::ISync(sync)) => {
-                self.state = State::Decoding;
-                self.i_sync(at, sync, out);
-            }
-            (_, Packet::NotSync | Packet::Reserved | Packet::BadSequence) => {
-                self.state = State::ASync;
-            }
-            _ => {}
+        match *packet {
+            _ if self.state != State::Decoding => self.wait(at, packet, out),
+            Packet::Atoms(atoms) => out.element(at, Element::WaypointAtoms(atoms)),
+            _ => self.decode(at, packet, out),
         }
     }
 
