@@ -9,6 +9,7 @@ mod decode;
 mod gdb;
 mod info;
 mod output;
+mod progress;
 mod quote;
 mod serve;
 

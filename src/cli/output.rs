@@ -17,7 +17,15 @@ pub enum Output {
         temporary: TemporaryFile,
         /// Its name then.
         path: PathBuf,
+        /// Whether a file of that name is overwritten.
+        force: bool,
     },
+    /// What is no file: a pipe, `/dev/null`.
+    Device(File),
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
 }
 
 /// Removes the file unless it was renamed.
@@ -38,11 +46,16 @@ impl Output {
         let Some(path) = path else {
             return Ok(Self::Standard(io::stdout().lock()));
         };
-        if path.exists() && !force {
-            return Err(Failure::Usage(format!(
-                "{} exists: --force overwrites it",
-                path.display()
-            )));
+        match path.symlink_metadata() {
+            // A pipe or a device holds nothing that could be overwritten.
+            Ok(there) if !there.is_file() && path.metadata().is_ok_and(|to| !to.is_file()) => {
+                let file = File::options().write(true).open(path);
+                return Ok(Self::Device(file.map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                })?));
+            }
+            Ok(_) if !force => return Err(exists(path)),
+            _ => {}
         }
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
@@ -54,25 +67,32 @@ impl Output {
             file,
             temporary: TemporaryFile(Some(temporary)),
             path: path.to_owned(),
+            force,
         })
     }
 
     /// Everything is written.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(self) -> Result<(), Failure> {
         match self {
-            Self::Standard(mut out) => out.flush(),
+            Self::Standard(mut out) => out.flush()?,
+            Self::Device(mut file) => file.flush()?,
             Self::File {
                 mut file,
                 mut temporary,
                 path,
+                force,
             } => {
                 file.flush()?;
+                // It may have come into being since the start.
+                if !force && path.symlink_metadata().is_ok() {
+                    return Err(exists(&path));
+                }
                 if let Some(written) = temporary.0.take() {
                     std::fs::rename(written, path)?;
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 }
 
@@ -80,14 +100,14 @@ impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Standard(out) => out.write(bytes),
-            Self::File { file, .. } => file.write(bytes),
+            Self::File { file, .. } | Self::Device(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Standard(out) => out.flush(),
-            Self::File { file, .. } => file.flush(),
+            Self::File { file, .. } | Self::Device(file) => file.flush(),
         }
     }
 }

@@ -27,7 +27,7 @@ pub fn decode(
     notes: &mut Vec<String>,
 ) -> Result<Window, String> {
     let mut window = Window::new(limits);
-    let buffers = Buffers::of(loaded, &Options::default())?;
+    let buffers = Buffers::of(loaded, &Options::default()).map_err(|error| error.to_string())?;
     notes.extend(buffers.notes);
     for sources in &buffers.buffers {
         for source in &sources.sources {

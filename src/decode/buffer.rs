@@ -35,16 +35,36 @@ pub struct Sources {
 pub struct Buffers {
     /// In the order of their sections in the trace metadata.
     pub buffers: Vec<Sources>,
-    /// What is left out and why, one line each.
+    /// What is assumed, one line each.
     pub notes: Vec<String>,
+    /// Which buffers cannot be decoded and why, one line each.
+    pub faults: Vec<String>,
+}
+
+/// Why nothing can be decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuffersError {
+    /// The snapshot has no trace.
+    #[error("the snapshot has no trace")]
+    NoTrace,
+    /// A name that the snapshot does not have.
+    #[error("no trace {what} {name:?}; there are: {}", if known.is_empty() { "none" } else { known })]
+    Unknown {
+        /// `source` or `buffer`.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
 }
 
 impl Buffers {
     /// The buffers and sources that `options` ask for. A name that the snapshot does not have
     /// is an error that lists those it has.
-    pub fn of(loaded: &Loaded, options: &Options) -> Result<Self, String> {
+    pub fn of(loaded: &Loaded, options: &Options) -> Result<Self, BuffersError> {
         let Some(trace) = &loaded.snapshot.trace else {
-            return Err("the snapshot has no trace".to_owned());
+            return Err(BuffersError::NoTrace);
         };
         let sources = topology::sources(loaded);
         let buffer_names: Vec<&str> = trace.buffers.iter().map(|b| &*b.name).collect();
@@ -72,7 +92,7 @@ impl Buffers {
                 BufferFormat::DstreamCoresight => Some(FrameKind::Dstream),
                 BufferFormat::SourceData => None,
                 BufferFormat::Other(_) | BufferFormat::Missing => {
-                    found.notes.push(format!(
+                    found.faults.push(format!(
                         "{}: buffer {}: its format is not known, it is left out",
                         buffer.place, buffer.name
                     ));
@@ -95,24 +115,21 @@ impl Buffers {
                     frames,
                     sources,
                 }),
-                Err(error) => found.notes.push(error.to_string()),
+                Err(error) => found.faults.push(error.to_string()),
             }
         }
         Ok(found)
     }
 }
 
-fn known(what: &str, wanted: &[String], names: &[&str]) -> Result<(), String> {
+fn known(what: &'static str, wanted: &[String], names: &[&str]) -> Result<(), BuffersError> {
     match wanted.iter().find(|name| !names.contains(&&***name)) {
         None => Ok(()),
-        Some(name) => Err(format!(
-            "no trace {what} {name:?}; there are: {}",
-            if names.is_empty() {
-                "none".to_owned()
-            } else {
-                names.join(", ")
-            }
-        )),
+        Some(name) => Err(BuffersError::Unknown {
+            what,
+            name: name.clone(),
+            known: names.join(", "),
+        }),
     }
 }
 

@@ -9,7 +9,7 @@ mod image;
 mod setup;
 mod source;
 
-pub use buffer::{Buffers, Options, Sources};
+pub use buffer::{Buffers, BuffersError, Options, Sources};
 pub use core::{Core, Profile};
 pub use image::Image;
 pub use setup::{Setup, Visitor};

@@ -5,7 +5,7 @@
 use gimli::{EndianArcSlice, RunTimeEndian};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 type Slice = EndianArcSlice<RunTimeEndian>;
 
@@ -31,7 +31,8 @@ pub struct SourceLine {
 #[derive(Default)]
 pub struct Symbols {
     functions: Vec<Function>,
-    lines: Vec<addr2line::Context<Slice>>,
+    /// Each reads its debug information when it is first asked, hence the lock.
+    lines: Vec<Mutex<addr2line::Context<Slice>>>,
 }
 
 impl Symbols {
@@ -69,7 +70,7 @@ impl Symbols {
             Ok::<_, String>(Slice::new(Arc::from(&*data), endian))
         })?;
         let context = addr2line::Context::from_dwarf(dwarf).map_err(|e| e.to_string())?;
-        self.lines.push(context);
+        self.lines.push(Mutex::new(context));
         Ok(())
     }
 
@@ -94,6 +95,7 @@ impl Symbols {
     /// The source line that an address belongs to.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
         self.lines.iter().find_map(|context| {
+            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
             let location = context.find_location(address).ok()??;
             Some(SourceLine {
                 file: location.file?.to_owned(),

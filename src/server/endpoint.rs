@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gdbstub::common::Tid;
@@ -12,10 +11,9 @@ use gdbstub::common::Tid;
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
-use crate::quantity::Address;
 use crate::snapshot::Loaded;
 use crate::snapshot::check;
-use crate::snapshot::elf::{Elf, ElfError, Segment};
+use crate::snapshot::elf::{Elf, ElfError};
 use crate::snapshot::memory::{CoreMemory, Origin, Space};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Snapshot};
 use crate::snapshot::program::{Program, Seen};
@@ -141,30 +139,8 @@ impl Core {
     /// Adds what the programs load, behind all dumps.
     fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
         for program in programs {
-            let path = program.elf.path.display();
-            for segment in &program.elf.segments {
-                for gap in gaps(&self.memory, self.space.space, segment) {
-                    self.notes.push(format!(
-                        "no dump has {:#x}-{:#x}: read from {path}{}",
-                        gap.start,
-                        gap.end,
-                        if segment.writable {
-                            ", as it was before the program ran"
-                        } else {
-                            ""
-                        }
-                    ));
-                }
-            }
-            for segment in &program.elf.segments {
-                let bytes = program.elf.mapped(segment);
-                // Virtual memory of either security state, and no physical memory.
-                for space in [Space::N, Space::S] {
-                    let address = Address(segment.address);
-                    self.memory
-                        .add_region(address, bytes.clone(), space, &path.to_string());
-                }
-            }
+            let notes = program.add_to(&mut self.memory, self.space.space);
+            self.notes.extend(notes);
         }
     }
 }
@@ -287,50 +263,6 @@ impl Endpoint {
     }
 }
 
-/// The addresses of a segment that memory lacks.
-fn gaps(memory: &CoreMemory, space: Space, segment: &Segment) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
-    let mut at = segment.address;
-    while at < segment.end() {
-        let known = memory.slice(Address(at), space).len() as u64;
-        if known > 0 {
-            at = at.saturating_add(known);
-            continue;
-        }
-        let next = memory.next(Address(at), space);
-        let end = next.map_or(segment.end(), |next| next.0.min(segment.end()));
-        gaps.push(at..end);
-        at = end;
-    }
-    gaps
-}
-
-/// The programs of cores: those that the user named, or else the one that is found.
-fn programs(
-    directory: &Path,
-    named: &[Elf],
-    architecture: Architecture,
-    cores: &[Core],
-) -> Vec<Program> {
-    let machine = architecture.machine();
-    let memories: Vec<Seen> = cores
-        .iter()
-        .map(|core| (&core.memory, core.space.space))
-        .collect();
-    if named.is_empty() {
-        let found = Program::find(directory, machine, &memories);
-        return found.into_iter().collect();
-    }
-    let mut programs: Vec<Program> = named
-        .iter()
-        .filter(|elf| elf.machine == machine)
-        .map(|elf| Program::new(elf.clone(), &memories, true))
-        .collect();
-    // A- and M-profile share a machine: first the program whose contents are there.
-    programs.sort_by_key(|program| !program.comparison.matches());
-    programs
-}
-
 /// Makes the endpoints of a snapshot: one for each architecture among the chosen cores.
 pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
     let snapshot = &loaded.snapshot;
@@ -360,7 +292,11 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
         let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
         let description = TargetDescription::new(architecture, &kinds, &files);
-        let programs = programs(&loaded.root, &named, architecture, &cores);
+        let memories: Vec<Seen> = cores
+            .iter()
+            .map(|core| (&core.memory, core.space.space))
+            .collect();
+        let programs = Program::of_cores(&loaded.root, &named, architecture.machine(), &memories);
         if options.elf_memory {
             for core in &mut cores {
                 core.add_programs(programs.iter());

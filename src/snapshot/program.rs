@@ -5,9 +5,10 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::elf::{Comparison, Elf, Machine, is_elf};
+use super::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use super::memory::{CoreMemory, Space};
 use crate::quantity::Address;
 
@@ -57,6 +58,58 @@ impl Program {
         found.max_by_key(|program| (program.comparison.agreeing(), program.elf.bytes().len()))
     }
 
+    /// The programs of cores of one machine: those that the user named, or else the one that is
+    /// found below the snapshot's directory.
+    pub fn of_cores(
+        directory: &Path,
+        named: &[Elf],
+        machine: Machine,
+        memories: &[Seen],
+    ) -> Vec<Self> {
+        if named.is_empty() {
+            let found = Self::find(directory, machine, memories);
+            return found.into_iter().collect();
+        }
+        let mut programs: Vec<Self> = named
+            .iter()
+            .filter(|elf| elf.machine == machine)
+            .map(|elf| Self::new(elf.clone(), memories, true))
+            .collect();
+        // A- and M-profile share a machine: first the program whose contents are there.
+        programs.sort_by_key(|program| !program.comparison.matches());
+        programs
+    }
+
+    /// Adds what the program loads to the memory of a core, behind all that it has. Tells the
+    /// user what is read from the program, as the core sees it in `space`.
+    pub fn add_to(&self, memory: &mut CoreMemory, space: Space) -> Vec<String> {
+        let path = self.elf.path.display();
+        let mut notes = Vec::new();
+        for segment in &self.elf.segments {
+            notes.extend(gaps(memory, space, segment).into_iter().map(|gap| {
+                format!(
+                    "no dump has {:#x}-{:#x}: read from {path}{}",
+                    gap.start,
+                    gap.end,
+                    if segment.writable {
+                        ", as it was before the program ran"
+                    } else {
+                        ""
+                    }
+                )
+            }));
+        }
+        for segment in &self.elf.segments {
+            let bytes = self.elf.mapped(segment);
+            // Virtual memory of either security state, and no physical memory.
+            for space in [Space::N, Space::S] {
+                let address = Address(segment.address);
+                memory.add_region(address, bytes.clone(), space, &path.to_string());
+            }
+        }
+        notes
+    }
+
     /// How it agrees with the dumps, for the user. Where it does not, the dump is shown.
     pub fn notes(&self) -> Vec<String> {
         let path = self.elf.path.display();
@@ -88,6 +141,24 @@ pub fn compare(elf: &Elf, memory: &CoreMemory, space: Space) -> Comparison {
             Ok(known)
         }
     })
+}
+
+/// The addresses of a segment that memory lacks.
+fn gaps(memory: &CoreMemory, space: Space, segment: &Segment) -> Vec<Range<u64>> {
+    let mut gaps = Vec::new();
+    let mut at = segment.address;
+    while at < segment.end() {
+        let known = memory.slice(Address(at), space).len() as u64;
+        if known > 0 {
+            at = at.saturating_add(known);
+            continue;
+        }
+        let next = memory.next(Address(at), space);
+        let end = next.map_or(segment.end(), |next| next.0.min(segment.end()));
+        gaps.push(at..end);
+        at = end;
+    }
+    gaps
 }
 
 /// ELF files below a directory, in the order of their paths.

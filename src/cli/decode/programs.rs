@@ -1,0 +1,119 @@
+//! The programs of the traced cores: code where no dump is, and names for people.
+
+use super::super::Failure;
+use armsnap::arch::{Architecture, RegisterFile, state};
+use armsnap::decode::Buffers;
+use armsnap::report::symbols::Symbols;
+use armsnap::snapshot::Loaded;
+use armsnap::snapshot::elf::{Elf, Machine};
+use armsnap::snapshot::memory::{CoreMemory, Space};
+use armsnap::snapshot::program::{Program, Seen};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What of programs is wanted.
+pub struct Wanted<'a> {
+    /// Programs that the user named; if there are none, one is looked for in the snapshot.
+    pub named: &'a [PathBuf],
+    /// They serve as code where no dump is.
+    pub as_memory: bool,
+    /// Their symbols are shown.
+    pub symbols: bool,
+}
+
+/// A traced core.
+struct Core {
+    name: String,
+    machine: Machine,
+    memory: CoreMemory,
+    space: Space,
+}
+
+/// The memory of the traced cores and the symbols of their programs.
+pub struct Programs {
+    cores: BTreeMap<usize, Core>,
+    symbols: Vec<(Machine, Symbols)>,
+}
+
+impl Programs {
+    /// The memory of each core that is traced into `buffers`, by the index of its device, and
+    /// the programs. What is assumed or odd comes with it, one line each.
+    pub fn of(
+        loaded: &Loaded,
+        buffers: &Buffers,
+        wanted: &Wanted,
+    ) -> Result<(Self, Vec<String>), Failure> {
+        let named = wanted.named.iter().map(|path| Elf::open(path));
+        let named: Vec<Elf> = named
+            .collect::<Result<_, _>>()
+            .map_err(|error| Failure::Decode(error.to_string()))?;
+        let sources = buffers.buffers.iter().flat_map(|buffer| &buffer.sources);
+        let mut cores: BTreeMap<usize, Core> = sources
+            .filter_map(|source| source.core)
+            .map(|index| (index, core(loaded, index)))
+            .collect();
+        let (mut notes, mut symbols) = (Vec::new(), Vec::new());
+        for machine in [Machine::AArch64, Machine::Arm] {
+            let memories: Vec<Seen> = cores
+                .values()
+                .filter(|core| core.machine == machine)
+                .map(|core| (&core.memory, core.space))
+                .collect();
+            // A 64-bit core may run a 32-bit program: what the user names is taken.
+            let programs = if memories.is_empty() && named.is_empty() {
+                Vec::new()
+            } else {
+                Program::of_cores(&loaded.root, &named, machine, &memories)
+            };
+            if programs.is_empty() {
+                continue;
+            }
+            notes.extend(programs.iter().flat_map(Program::notes));
+            if wanted.as_memory {
+                for core in cores.values_mut() {
+                    let own = core.machine == machine;
+                    for program in programs.iter().filter(|program| own || program.named) {
+                        let added = program.add_to(&mut core.memory, core.space);
+                        notes.extend(added.iter().map(|note| format!("{}: {note}", core.name)));
+                    }
+                }
+            }
+            if wanted.symbols {
+                let mut found = Symbols::default();
+                for program in &programs {
+                    if let Err(reason) = found.add(program.elf.bytes()) {
+                        notes.push(format!("{}: {reason}", program.elf.path.display()));
+                    }
+                }
+                symbols.push((machine, found));
+            }
+        }
+        Ok((Self { cores, symbols }, notes))
+    }
+
+    /// The memory of a core, by the index of its device.
+    pub fn memory(&self, core: usize) -> Option<&CoreMemory> {
+        self.cores.get(&core).map(|core| &core.memory)
+    }
+
+    /// The symbols of a core's programs: those for its machine come first.
+    pub fn symbols(&self, core: usize) -> Option<&Symbols> {
+        let machine = self.cores.get(&core)?.machine;
+        let own = self.symbols.iter().find(|(of, _)| *of == machine);
+        own.or(self.symbols.first())
+            .map(|(_, symbols)| symbols)
+            .filter(|symbols| !symbols.is_empty())
+    }
+}
+
+fn core(loaded: &Loaded, index: usize) -> Core {
+    let device = &loaded.snapshot.devices[index];
+    let architecture = Architecture::detect(device).architecture;
+    let registers = RegisterFile::read(device, architecture);
+    Core {
+        name: device.name.clone(),
+        machine: architecture.machine(),
+        memory: CoreMemory::new(loaded, device),
+        space: state::current_space(&registers).space,
+    }
+}

@@ -1,0 +1,312 @@
+//! `armsnap decode` as users and scripts see it: programs, files, exit status, processor cores.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use armsnap::formatter::encode::Encoder;
+use armsnap::quantity::TraceId;
+
+fn decode(snapshot: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        .arg("decode")
+        .arg(snapshot)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Lines of the standard output, which must have come with status 0.
+#[track_caller]
+fn lines(snapshot: &Path, arguments: &[&str]) -> Vec<String> {
+    let output = decode(snapshot, arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn snapshot(directory: &Path, files: &[(&str, &str)], trace: &[u8]) {
+    let mut list = "[snapshot]\nversion=1.0\n[device_list]\n".to_owned();
+    for (name, content) in files {
+        if *name != "trace.ini" {
+            list += &format!("{name}={name}\n");
+        }
+        fs::write(directory.join(name), content).unwrap();
+    }
+    list += "[trace]\nmetadata=trace.ini\n";
+    fs::write(directory.join("snapshot.ini"), list).unwrap();
+    fs::write(directory.join("trace.bin"), trace).unwrap();
+}
+
+/// Code of testdata/virt-a57 that was traced from `receipt` on. The dump ends within the
+/// function; the program lies beside it.
+fn receipt() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let system = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/virt-a57");
+    for file in ["program.elf", "code.bin"] {
+        fs::copy(system.join(file), path.join(file)).unwrap();
+    }
+    let mut trace = vec![0; 11];
+    trace.extend([
+        0x80, // A-sync
+        0x01, 0x00, // trace info
+        0x04, // trace on
+        0x85, 0x2f, 0x02, 0x10, 0x40, 0, 0, 0, 0, 0x31, // 0x401004bc, EL1, non-secure
+        0xf7, 0xf7, 0xf6, // b; b.ne taken, b.ne not taken
+    ]);
+    snapshot(
+        path,
+        &[
+            (
+                "cpu.ini",
+                "[device]\nname=cpu\nclass=core\ntype=Cortex-A57\n[dump]\nfile=code.bin\n\
+                 address=0x40100000\nlength=0x4d4\n",
+            ),
+            (
+                "etm.ini",
+                "[device]\nname=ETM\nclass=trace_source\ntype=ETM4\n[regs]\nTRCCONFIGR=0x1\n\
+                 TRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\nTRCIDR1=0x4100f403\nTRCIDR2=0x488\n\
+                 TRCIDR8=0\n",
+            ),
+            (
+                "trace.ini",
+                "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=trace.bin\nformat=source_data\n\
+                 [core_trace_sources]\ncpu=ETM\n",
+            ),
+        ],
+        &trace,
+    );
+    directory
+}
+
+const JSON: [&str; 2] = ["--format", "jsonl"];
+
+#[test]
+fn the_program_of_a_snapshot_serves_as_code_where_no_dump_is() {
+    let directory = receipt();
+    let output = decode(directory.path(), &JSON);
+    let ranges: Vec<&str> = text(&output.stdout)
+        .lines()
+        .filter_map(|line| Some(line.split_once(r#""kind":"range","#)?.1.split_at(39).0))
+        .collect();
+    assert_eq!(
+        ranges,
+        [
+            r#""start":"0x401004bc","end":"0x401004d0""#,
+            r#""start":"0x401004dc","end":"0x401004f4""#,
+            r#""start":"0x401004d0","end":"0x401004f4""#,
+        ]
+    );
+    let notes = text(&output.stderr);
+    assert!(
+        notes.contains("cpu: no dump has 0x401004d4-0x40100850: read from"),
+        "{notes}"
+    );
+    let without = decode(
+        directory.path(),
+        &[&JSON[..], &["--no-elf-memory"]].concat(),
+    );
+    let missing = r#""kind":"memory_missing","address":"0x401004dc""#;
+    assert!(text(&without.stdout).contains(missing));
+    assert!(!text(&output.stdout).contains("memory_missing"));
+}
+
+#[test]
+fn functions_and_source_lines_are_those_of_the_program() {
+    let directory = receipt();
+    let text = lines(directory.path(), &[]);
+    assert!(
+        text.iter()
+            .any(|line| line.contains("0x401004dc-0x401004f4")
+                && line.contains("conditional branch")
+                && line.ends_with(" receipt+0x20")),
+        "{text:#?}"
+    );
+    let text = lines(directory.path(), &["--level", "instructions"]);
+    assert!(
+        text.iter().any(|line| line.contains("14000004")
+            && line.contains("b #0x401004dc")
+            && line.contains(" receipt+0x10 ")
+            && line.ends_with("main.c:34")),
+        "{text:#?}"
+    );
+    let json = lines(
+        directory.path(),
+        &[&JSON[..], &["--level", "instructions"]].concat(),
+    );
+    let first: serde_json::Value = json
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .find(|line: &serde_json::Value| line["kind"] == "instruction")
+        .unwrap();
+    assert_eq!(first["address"], "0x401004bc");
+    assert_eq!(first["isa"], "A64");
+    assert_eq!(first["bytes"], "ff8300d1");
+    assert_eq!(first["text"], "sub sp, sp, #0x20");
+    assert_eq!(first["function"], "receipt");
+    assert_eq!(first["offset_in_function"], 0);
+    assert_eq!(first["line"], 32);
+    assert!(first["file"].as_str().unwrap().ends_with("main.c"));
+}
+
+/// Two ITMs in one formatted buffer, nearly 2 MB of text each.
+fn two_itms(first_id: u32, second_id: u32) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let itm = |name: &str, id: u32| {
+        let control = id << 16;
+        format!(
+            "[device]\nname={name}\nclass=trace_source\ntype=ITM\n[regs]\nITMTCR={control:#x}\n"
+        )
+    };
+    let (mut encoder, mut trace) = (Encoder::new(), Vec::new());
+    let sync = [0, 0, 0, 0, 0, 0x80];
+    for id in [first_id, second_id] {
+        encoder.write(TraceId(id as u8), &sync, &mut trace);
+    }
+    for n in 0..16_000_u32 {
+        for id in [first_id, second_id] {
+            // Stimulus port 1, one byte.
+            encoder.write(TraceId(id as u8), &[0x09, (n + id) as u8], &mut trace);
+        }
+    }
+    encoder.finish(&mut trace);
+    snapshot(
+        directory.path(),
+        &[
+            ("one.ini", &itm("ITM_1", first_id)),
+            ("two.ini", &itm("ITM_2", second_id)),
+            (
+                "trace.ini",
+                "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=trace.bin\nformat=coresight\n",
+            ),
+        ],
+        &trace,
+    );
+    directory
+}
+
+#[test]
+fn the_output_does_not_depend_on_the_number_of_processor_cores() {
+    let directory = two_itms(1, 2);
+    for level in ["packets", "elements"] {
+        let one = decode(
+            directory.path(),
+            &["--format", "jsonl", "--level", level, "--jobs", "1"],
+        );
+        assert!(one.stdout.len() > 3 << 20, "{}", one.stdout.len());
+        for jobs in ["2", "7"] {
+            let many = decode(
+                directory.path(),
+                &["--format", "jsonl", "--level", level, "--jobs", jobs],
+            );
+            assert!(many.stdout == one.stdout, "{level}, {jobs} jobs");
+            assert_eq!(many.status.code(), Some(0));
+        }
+    }
+}
+
+#[test]
+fn of_two_sources_with_one_trace_id_one_is_left_out_and_named() {
+    let directory = two_itms(3, 3);
+    let output = decode(directory.path(), &JSON);
+    let notes = text(&output.stderr);
+    assert!(
+        notes.contains("ITM_2: ITM_1 has its trace ID 0x03 in the same buffer: it is left out"),
+        "{notes}"
+    );
+    assert!(!text(&output.stdout).contains("ITM_2"));
+    assert!(text(&output.stdout).lines().count() > 32_000);
+}
+
+#[test]
+fn exit_status_tells_input_from_usage() {
+    let directory = two_itms(1, 2);
+    let path = directory.path();
+    for (arguments, status, message) in [
+        (&["--source", "ITM_1"][..], 0, ""),
+        (
+            &["--source", "ETM"],
+            2,
+            "no trace source \"ETM\"; there are: ITM_1, ITM_2",
+        ),
+        (
+            &["--buffer", "ETR"],
+            2,
+            "no trace buffer \"ETR\"; there are: ETB",
+        ),
+        (&["--jobs", "0"], 2, "--jobs"),
+        (&["--elf", "none.elf"], 1, "none.elf"),
+    ] {
+        let output = decode(path, arguments);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+        assert!(
+            text(&output.stderr).contains(message),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+    }
+    fs::remove_file(path.join("trace.bin")).unwrap();
+    let output = decode(path, &[]);
+    assert_eq!(output.status.code(), Some(1), "a buffer without its file");
+    assert!(text(&output.stderr).contains("trace.ini:3: [b] file \"trace.bin\""));
+}
+
+#[test]
+fn a_file_appears_whole_and_overwrites_nothing_unless_told() {
+    let directory = two_itms(1, 2);
+    let path = directory.path();
+    let to = path.join("out.jsonl");
+    let file = to.to_str().unwrap();
+    let arguments = ["--format", "jsonl", "-o", file];
+    assert!(lines(path, &arguments).is_empty());
+    let whole = fs::read(&to).unwrap();
+    assert_eq!(whole, decode(path, &JSON).stdout);
+
+    fs::write(&to, "mine").unwrap();
+    let refused = decode(path, &arguments);
+    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(fs::read(&to).unwrap(), b"mine");
+    assert_eq!(refused.stdout, b"");
+
+    let forced = [&arguments[..], &["--force"]].concat();
+    assert!(lines(path, &forced).is_empty());
+    assert_eq!(fs::read(&to).unwrap(), whole);
+    let left = fs::read_dir(path).unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().contains(".part"));
+    assert_eq!(left.count(), 0);
+
+    // A device is written to, never replaced.
+    assert!(lines(path, &["--format", "jsonl", "-o", "/dev/null"]).is_empty());
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn the_statistics_are_the_last_line_and_the_only_one_without_a_format() {
+    let directory = two_itms(1, 2);
+    let one = lines(directory.path(), &["--format", "none", "--stats"]);
+    let many = lines(
+        directory.path(),
+        &["--format", "none", "--stats", "--jobs", "2"],
+    );
+    assert_eq!((one.len(), many.len()), (1, 1));
+    let read = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+    let (one, many) = (read(&one[0]), read(&many[0]));
+    let trace = fs::metadata(directory.path().join("trace.bin"))
+        .unwrap()
+        .len();
+    for stats in [&one, &many] {
+        assert_eq!(stats["bytes"], trace);
+        assert_eq!(stats["packets"], 2 * 16_001);
+        // And their two ends.
+        assert_eq!(stats["elements"], 2 * 16_000 + 2 + 2);
+        assert_eq!(stats["ranges"], 0);
+        assert_eq!(stats["instructions"], 0);
+        for figure in ["cpu_seconds", "wall_seconds", "mb_per_s"] {
+            assert!(stats[figure].is_number(), "{figure}");
+        }
+    }
+}
