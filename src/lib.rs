@@ -13,6 +13,7 @@
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`element`] | what packets mean: the elements that all protocols share |
+//! | [`encode`] | program flow → trace: what a trace unit decides to trace |
 //! | [`flow`] | elements and code → blocks: return stack, cache of blocks |
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
@@ -30,6 +31,7 @@ pub mod arch;
 pub mod convert;
 pub mod decode;
 pub mod element;
+pub mod encode;
 pub mod etmv3;
 pub mod etmv4;
 pub mod flow;

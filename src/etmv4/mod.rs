@@ -13,6 +13,7 @@ mod exceptions;
 mod packet;
 mod payload;
 mod speculation;
+mod trace_unit;
 
 pub use config::{Conditional, Config, Core, Profile, Protocol, Registers, Version};
 pub use decode::Decoder;
@@ -22,3 +23,4 @@ pub use packet::{
     AddressBits, ConditionalInstruction, ConditionalResult, ContextInfo, ExceptionAddress,
     InstructionSet, KeyedResult, Packet, TraceInfo,
 };
+pub use trace_unit::{TraceUnit, TraceUnitOptions};

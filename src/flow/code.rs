@@ -79,7 +79,7 @@ impl CodeImage for Pieces {
 
 /// The four bytes at `address`, or as many as there are, and their count. Pieces that meet in
 /// the middle of an instruction are joined.
-pub(super) fn fetch(code: &impl CodeImage, view: View, address: Address) -> ([u8; 4], usize) {
+pub(crate) fn fetch(code: &impl CodeImage, view: View, address: Address) -> ([u8; 4], usize) {
     let mut word = [0; 4];
     let mut count = 0;
     while count < 4 {

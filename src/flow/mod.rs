@@ -53,6 +53,7 @@ mod tests;
 mod twin;
 
 pub use blocks::{BlockId, Blocks};
+pub(crate) use code::fetch;
 pub use code::{CodeImage, ContextKey, Pieces, View};
 pub use follow::{Flow, FlowConfig, FlowDriver};
 pub use sink::{FlowSink, Gap, Last, LastKind, QRange, Range};

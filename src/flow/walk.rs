@@ -20,7 +20,7 @@ pub struct Waypoints {
 }
 
 impl Waypoints {
-    pub(super) fn contain(self, kind: Kind) -> bool {
+    pub(crate) fn contain(self, kind: Kind) -> bool {
         match kind {
             Kind::Other => false,
             Kind::Branch { .. } | Kind::Indirect | Kind::Isb => true,

@@ -1,0 +1,33 @@
+//! Program flow → trace: the part of a trace unit that decides what to trace, given the code.
+//!
+//! [`Tracer`] walks the instructions that ran, finds the waypoints among them and knows which
+//! targets a decoder infers by itself; a [`TraceUnit`] of some protocol writes packets. Knows no
+//! packets, and not where the instructions came from.
+//!
+//! ```
+//! use armsnap::encode::{Options, Place, Tracer};
+//! use armsnap::etmv4;
+//! use armsnap::flow::Pieces;
+//! use armsnap::quantity::{Address, Isa};
+//!
+//! // 0x1000: add x0, x0, #1; cbnz x1, 0x1000; nop
+//! let mut code = Pieces::default();
+//! let words = [0x9100_0400_u32, 0xb5ff_ffe1, 0xd503_201f];
+//! code.add(Address(0x1000), words.map(u32::to_le_bytes).concat());
+//! let unit = etmv4::TraceUnit::new(etmv4::TraceUnitOptions::default());
+//! let mut tracer = Tracer::new(unit, code, Options::default());
+//! let at = |address| Place { address: Address(address), isa: Isa::A64 };
+//! tracer.run(at(0x1000), Address(0x1008));
+//! tracer.run(at(0x1000), Address(0x100c));
+//! tracer.finish(Some(at(0x100c)));
+//! let mut bytes = Vec::new();
+//! tracer.take(&mut bytes);
+//! assert_eq!(bytes[..2], [0, 0]);
+//! ```
+
+mod tracer;
+
+pub use tracer::{Options, Place, Taken, TraceUnit, Tracer, Waypoint};
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,467 @@
+//! Random programs run, are traced, and the trace is decoded: the same instructions come out.
+
+use super::*;
+use crate::arch::branch::{Instruction, Kind, decode};
+use crate::element::{Context, Exception, Mark};
+use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, Pieces, QRange, Range};
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+
+/// What a core did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Run(Place, Address),
+    Exception(u16, Place),
+    /// Halts in debug state; goes on elsewhere.
+    Halt(Place),
+    Context(Context),
+    Cycles(u32),
+    Mark(Mark),
+}
+
+/// A program that ran.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub code: Pieces,
+    pub steps: Vec<Step>,
+    /// Each instruction, in order.
+    pub executed: Vec<Place>,
+    /// The next one.
+    pub next: Place,
+}
+
+/// Code in one instruction set.
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    base: u64,
+    isa: Isa,
+}
+
+const AARCH64: [Region; 3] = [
+    Region {
+        base: 0x40_0000,
+        isa: Isa::A64,
+    },
+    Region {
+        base: 0x41_ff00,
+        isa: Isa::A64,
+    },
+    Region {
+        base: 0xffff_ff80_0801_0000,
+        isa: Isa::A64,
+    },
+];
+const AARCH32: [Region; 3] = [
+    Region {
+        base: 0x1_0000,
+        isa: Isa::A32,
+    },
+    Region {
+        base: 0x1_8000,
+        isa: Isa::T32,
+    },
+    Region {
+        base: 0xc010_ff00,
+        isa: Isa::T32,
+    },
+];
+const BYTES: u64 = 256;
+
+/// Numbers that look random (xorshift64*, Vigna).
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Once in `n`.
+    fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// An instruction, more likely one that branches nearby.
+fn instruction(isa: Isa, dice: &mut Dice) -> Vec<u8> {
+    let near =
+        |dice: &mut Dice, bits: u32| (dice.below(40) as u32).wrapping_sub(20) & ((1 << bits) - 1);
+    let choice = dice.below(16);
+    let word = match (isa, choice) {
+        (Isa::A64, 0..=5) => 0xd503_201f,
+        (Isa::A64, 6) => 0x1400_0000 | near(dice, 26),
+        (Isa::A64, 7 | 8) => 0x9400_0000 | near(dice, 26),
+        (Isa::A64, 9 | 10) => 0xb400_0000 | near(dice, 19) << 5,
+        (Isa::A64, 11 | 12) => 0xd65f_03c0,
+        (Isa::A64, 13) => 0xd63f_0020,
+        (Isa::A64, 14) => 0xd69f_03e0,
+        (Isa::A64, _) => [0xd503_3fdf, 0xd503_3f9f, 0xd61f_0020][dice.below(3) as usize],
+        (Isa::T32, 0..=4) => return vec![0, 0xbf],
+        (Isa::T32, 5) => return vec![0x08 | dice.next() as u8, 0xbf],
+        (Isa::T32, 6) => return vec![near(dice, 8) as u8, 0xe0],
+        (Isa::T32, 7 | 8) => return vec![near(dice, 8) as u8, 0xd0],
+        (Isa::T32, 9 | 10) => return vec![0x70, 0x47],
+        (Isa::T32, 11) => return vec![0x98, 0x47],
+        // BL and BLX backwards, ISB, SUBS PC, LR
+        (Isa::T32, 12) => 0xf800_f7ff | near(dice, 11) << 16,
+        (Isa::T32, 13) => 0xe800_f7ff | (near(dice, 11) & !1) << 16,
+        (Isa::T32, _) => [0x8f6f_f3bf, 0x8f00_f3de, 0x8f4f_f3bf][dice.below(3) as usize],
+        (_, 0..=5) => 0xe320_f000,
+        (_, 6) => 0xea00_0000 | near(dice, 24),
+        (_, 7 | 8) => 0xeb00_0000 | near(dice, 24),
+        (_, 9 | 10) => 0x0a00_0000 | near(dice, 24),
+        (_, 11 | 12) => 0xe12f_ff1e,
+        (_, 13) => 0x112f_ff33,
+        (_, 14) => 0xfa00_0000 | near(dice, 24),
+        (_, _) => [0xf57f_f06f, 0xf57f_f04f, 0xe1b0_f00e][dice.below(3) as usize],
+    };
+    word.to_le_bytes().to_vec()
+}
+
+/// Which instruction sets a program has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sets {
+    AArch64,
+    AArch32,
+    Both,
+}
+
+struct Machine {
+    dice: Dice,
+    program: Program,
+    here: Place,
+    it_block: u8,
+    calls: Vec<Place>,
+    run: Option<Place>,
+}
+
+impl Machine {
+    /// Anywhere: in AArch64 (or 32) as `like`, or wherever `sets` allow.
+    fn anywhere(&mut self, sets: Sets, like: Option<Isa>) -> Place {
+        let both = self.dice.once_in(2);
+        let regions = match (like, sets) {
+            (Some(Isa::A64), _) | (None, Sets::AArch64) => AARCH64,
+            (Some(_), _) | (None, Sets::AArch32) => AARCH32,
+            (None, Sets::Both) => {
+                if both {
+                    AARCH64
+                } else {
+                    AARCH32
+                }
+            }
+        };
+        let region = regions[self.dice.below(3) as usize];
+        let step = if region.isa == Isa::T32 { 2 } else { 4 };
+        Place {
+            address: Address(region.base + self.dice.below(BYTES / step) * step),
+            isa: region.isa,
+        }
+    }
+
+    fn fetch(&self) -> Option<Instruction> {
+        let (word, count) = crate::flow::fetch(
+            &self.program.code,
+            crate::flow::View::default(),
+            self.here.address,
+        );
+        decode(self.here.isa, self.here.address, u32::from_le_bytes(word))
+            .filter(|instruction| usize::from(instruction.bytes) <= count)
+    }
+
+    fn cut(&mut self) {
+        if let Some(start) = self.run.take().filter(|start| *start != self.here) {
+            self.program.steps.push(Step::Run(start, self.here.address));
+        }
+    }
+
+    fn go(&mut self, place: Place) {
+        self.here = place;
+        self.it_block = 0;
+        self.run = None;
+    }
+
+    fn context(&mut self) {
+        let security = if self.dice.once_in(2) {
+            Security::Secure
+        } else {
+            Security::NonSecure
+        };
+        let id = |dice: &mut Dice| dice.once_in(2).then(|| dice.below(256) as u32);
+        let context = Context {
+            el: Some(ExceptionLevel(self.dice.below(4) as u8)),
+            security: Some(security),
+            vmid: id(&mut self.dice),
+            context_id: id(&mut self.dice),
+            ..Context::default()
+        };
+        self.program.steps.push(Step::Context(context));
+    }
+
+    fn except(&mut self, number: u16, sets: Sets) {
+        self.cut();
+        self.program.steps.push(Step::Exception(number, self.here));
+        if self.dice.once_in(2) {
+            self.context();
+        }
+        let handler = self.anywhere(sets, None);
+        self.go(handler);
+    }
+
+    /// What comes between instructions.
+    fn between(&mut self, sets: Sets) {
+        match self.dice.below(120) {
+            0..=2 => self.except(14, sets),
+            3 => {
+                self.cut();
+                self.context();
+            }
+            4 => {
+                self.cut();
+                self.program.steps.push(Step::Halt(self.here));
+                let place = self.anywhere(sets, None);
+                self.go(place);
+            }
+            5..=8 => {
+                self.cut();
+                let value = self.dice.next() >> self.dice.below(48);
+                self.program.steps.push(Step::Mark(Mark::Timestamp(value)));
+            }
+            9 => {
+                self.cut();
+                self.program.steps.push(Step::Mark(Mark::Event(1)));
+            }
+            10..=40 => {
+                self.cut();
+                let cycles = self.dice.next() >> (28 + self.dice.below(20));
+                self.program.steps.push(Step::Cycles(cycles as u32));
+            }
+            41..=60 => self.cut(),
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, sets: Sets) {
+        self.between(sets);
+        let Some(instruction) = self.fetch() else {
+            return self.except(11, sets);
+        };
+        self.program.executed.push(self.here);
+        self.run.get_or_insert(self.here);
+        let mut conditional = instruction.conditional;
+        if self.it_block > 0 {
+            self.it_block -= 1;
+            conditional = true;
+        } else {
+            self.it_block = instruction.it_block;
+        }
+        let address = self.here.address.0 + u64::from(instruction.bytes);
+        let after = Place {
+            address: Address(address),
+            isa: self.here.isa,
+        };
+        let jumps = !conditional || self.dice.once_in(2);
+        let next = match instruction.kind {
+            Kind::Branch { target, isa } if jumps => Place {
+                address: target,
+                isa,
+            },
+            Kind::Indirect if jumps => {
+                let like = (!instruction.exception_return).then_some(self.here.isa);
+                match self.calls.pop() {
+                    Some(call) if call.isa == self.here.isa && self.dice.below(4) > 0 => call,
+                    _ => self.anywhere(sets, like),
+                }
+            }
+            _ => after,
+        };
+        if jumps && instruction.link {
+            self.calls.push(after);
+        }
+        self.here = after;
+        if next != after {
+            self.cut();
+            self.go(next);
+        }
+    }
+}
+
+impl Program {
+    /// A program that ran for so many instructions.
+    pub fn random(seed: u64, sets: Sets, instructions: usize) -> Self {
+        let mut machine = Machine {
+            dice: Dice::new(seed),
+            program: Self::default(),
+            here: Place::default(),
+            it_block: 0,
+            calls: Vec::new(),
+            run: None,
+        };
+        for region in AARCH64.into_iter().chain(AARCH32) {
+            let mut bytes = Vec::new();
+            while bytes.len() < BYTES as usize {
+                bytes.extend(instruction(region.isa, &mut machine.dice));
+            }
+            machine.program.code.add(Address(region.base), bytes);
+        }
+        let place = machine.anywhere(sets, None);
+        machine.go(place);
+        machine.context();
+        while machine.program.executed.len() < instructions {
+            machine.step(sets);
+        }
+        machine.cut();
+        let next = machine.here;
+        Self {
+            next,
+            ..machine.program
+        }
+    }
+
+    /// Its trace.
+    pub fn trace<U: TraceUnit>(&self, unit: U, options: Options) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let halt = unit.debug_halt();
+        let mut tracer = Tracer::new(unit, &self.code, options);
+        for step in &self.steps {
+            match *step {
+                Step::Run(start, end) => tracer.run(start, end),
+                Step::Exception(number, return_to) => tracer.exception(number, return_to),
+                Step::Halt(here) => {
+                    tracer.exception(halt.unwrap(), here);
+                    tracer.gap(crate::element::TraceOnReason::DebugRestart);
+                }
+                Step::Context(context) => tracer.context(context),
+                Step::Cycles(cycles) => tracer.cycles(cycles),
+                Step::Mark(mark) => tracer.mark(mark),
+            }
+            if bytes.len().is_multiple_of(3) {
+                tracer.take(&mut bytes);
+            }
+        }
+        tracer.finish(Some(self.next));
+        tracer.take(&mut bytes);
+        assert_eq!(tracer.gaps(), 0);
+        bytes
+    }
+}
+
+/// The instructions that were decoded.
+struct Listing<'a> {
+    code: &'a Pieces,
+    executed: Vec<Place>,
+    gaps: Vec<Gap>,
+    marks: Vec<Mark>,
+}
+
+impl Listing<'_> {
+    fn range(&mut self, range: &Range) {
+        let mut here = range.start;
+        while here < range.end {
+            self.executed.push(Place {
+                address: here,
+                isa: range.isa,
+            });
+            let (word, _) = crate::flow::fetch(self.code, crate::flow::View::default(), here);
+            let word = u32::from_le_bytes(word);
+            here.0 += u64::from(decode(range.isa, here, word).unwrap().bytes);
+        }
+    }
+}
+
+impl FlowSink for Listing<'_> {
+    fn block(
+        &mut self,
+        _: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        _: Option<u32>,
+    ) {
+        self.range(&blocks.range(id, taken));
+    }
+    fn partial(&mut self, _: BufferOffset, range: &Range) {
+        self.range(range);
+    }
+    fn q_range(&mut self, _: BufferOffset, range: &QRange) {
+        panic!("{range:?}");
+    }
+    fn exception(&mut self, _: BufferOffset, _: &Exception) {}
+    fn gap(&mut self, _: BufferOffset, gap: Gap) {
+        self.gaps.push(gap);
+    }
+    fn mark(&mut self, _: BufferOffset, mark: &Mark) {
+        self.marks.push(*mark);
+    }
+    fn forget(&mut self, _: &Blocks) {}
+}
+
+/// What `bytes` tell: instructions, and marks. They must lead on without a gap.
+pub(crate) fn decoded<D, E>(
+    mut packets: D,
+    mut elements: E,
+    config: FlowConfig,
+    code: &Pieces,
+    bytes: &[u8],
+) -> (Vec<Place>, Vec<Mark>)
+where
+    D: PacketDecoder,
+    E: ElementDecoder<Packet = D::Packet>,
+{
+    let listing = Listing {
+        code,
+        executed: Vec::new(),
+        gaps: Vec::new(),
+        marks: Vec::new(),
+    };
+    let mut driver = crate::flow::FlowDriver {
+        flow: Flow::new(config, code),
+        sink: listing,
+    };
+    let mut at = 0;
+    while let Some((packet, length)) = packets.next(&bytes[at..]) {
+        elements.packet(BufferOffset(at as u64), &packet, &mut driver);
+        at += length;
+    }
+    assert_eq!(at, bytes.len(), "the last packet is whole");
+    elements.end(BufferOffset(at as u64), &mut driver);
+    assert_eq!(driver.sink.gaps, []);
+    (driver.sink.executed, driver.sink.marks)
+}
+
+/// What differs, with what lies around it.
+#[track_caller]
+pub(crate) fn same(decoded: &[Place], executed: &[Place], what: &str) {
+    let first = decoded
+        .iter()
+        .zip(executed)
+        .take_while(|(a, b)| a == b)
+        .count();
+    if first == executed.len() && first == decoded.len() {
+        return;
+    }
+    let around = |places: &[Place]| {
+        let from = first.saturating_sub(4);
+        format!(
+            "{:x?}",
+            &places[from.min(places.len())..(first + 3).min(places.len())]
+        )
+    };
+    panic!(
+        "{what}: {} of {}/{} agree\n executed {}\n decoded  {}",
+        first,
+        decoded.len(),
+        executed.len(),
+        around(executed),
+        around(decoded)
+    );
+}

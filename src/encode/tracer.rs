@@ -1,0 +1,436 @@
+//! The instructions that ran → waypoints, exceptions and gaps, each told once its outcome is
+//! known.
+
+use crate::arch::branch::{self, Instruction, Kind};
+use crate::element::{Context, Mark, TraceOnReason};
+use crate::flow::{CodeImage, ContextKey, View, Waypoints, fetch};
+use crate::quantity::{Address, Isa};
+
+/// Where an instruction is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Its address.
+    pub address: Address,
+    /// Its instruction set.
+    pub isa: Isa,
+}
+
+/// How trace is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which instructions have atoms, beyond branches and ISB.
+    pub waypoints: Waypoints,
+    /// Entries of the return stack; 0: none.
+    pub return_stack: usize,
+    /// The target of every branch that is taken is traced.
+    pub branch_broadcast: bool,
+    /// Synchronise after so many bytes of trace; 0: at the begin only.
+    pub sync_bytes: usize,
+}
+
+impl Default for Options {
+    /// A synchronisation every 4096 bytes, nothing else.
+    fn default() -> Self {
+        Self {
+            waypoints: Waypoints::default(),
+            return_stack: 0,
+            branch_broadcast: false,
+            sync_bytes: 4096,
+        }
+    }
+}
+
+/// A waypoint instruction that was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waypoint {
+    /// It had its effect.
+    pub taken: bool,
+    /// The trace must tell where execution went on.
+    pub target_traced: bool,
+    /// It returned from an exception.
+    pub exception_return: bool,
+    /// Where execution went on.
+    pub next: Place,
+}
+
+/// An exception that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its number in the protocol that is written.
+    pub number: u16,
+    /// Where execution would have gone on.
+    pub return_to: Place,
+    /// The last instruction executed, if any was since the last waypoint, target or exception.
+    pub last: Option<Place>,
+    /// Where execution went on; `None`: tracing ends here.
+    pub handler: Option<Place>,
+}
+
+/// Writes the trace of one core in one protocol.
+pub trait TraceUnit {
+    /// The exception number of the entry to debug state, if it is traced as one.
+    fn debug_halt(&self) -> Option<u16>;
+
+    /// Takes the core's state from here on. It is written with the next address; at once where
+    /// execution goes on in a straight line `at` some place.
+    fn context(&mut self, context: &Context, at: Option<Place>);
+
+    /// Tracing begins at `place`.
+    fn trace_on(&mut self, reason: TraceOnReason, place: Place);
+
+    /// A decoder that has seen nothing before can begin here.
+    fn synchronise(&mut self, place: Place);
+
+    /// An instruction that is no waypoint.
+    fn instruction(&mut self);
+
+    /// A waypoint.
+    fn waypoint(&mut self, waypoint: &Waypoint);
+
+    /// An exception.
+    fn exception(&mut self, taken: &Taken);
+
+    /// So many cycles passed.
+    fn cycles(&mut self, cycles: u32);
+
+    /// A timestamp, event or trigger; others are not traced.
+    fn mark(&mut self, mark: &Mark);
+
+    /// Writes what is held back.
+    fn flush(&mut self);
+
+    /// The bytes written so far.
+    fn bytes(&mut self) -> &mut Vec<u8>;
+}
+
+/// A waypoint whose outcome is not known yet.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    instruction: Instruction,
+    after: Place,
+}
+
+/// Turns the flow of one core into trace.
+///
+/// Give the runs of instructions in the order in which they were executed.
+#[derive(Debug)]
+pub struct Tracer<U, C> {
+    unit: U,
+    code: C,
+    options: Options,
+    next_context: Option<Context>,
+    view: View,
+    /// Where execution has come to; none if what follows is not connected.
+    here: Option<Place>,
+    /// Why tracing will begin again.
+    reason: TraceOnReason,
+    /// Instructions of the current T32 IT block to come.
+    it_block: u8,
+    last: Option<Place>,
+    pending: Option<Pending>,
+    exception: Option<(u16, Place)>,
+    /// Marks behind a waypoint that is pending, or before the begin.
+    marks: Vec<Mark>,
+    stack: Vec<Place>,
+    /// Tracing has begun.
+    begun: bool,
+    /// Bytes that were taken, and bytes written at the last synchronisation.
+    taken: usize,
+    synchronised: usize,
+    gaps: u64,
+}
+
+impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
+    /// At the begin of a trace.
+    pub fn new(unit: U, code: C, options: Options) -> Self {
+        let view = code.view(&ContextKey::default());
+        Self {
+            unit,
+            code,
+            options,
+            next_context: None,
+            view,
+            here: None,
+            reason: TraceOnReason::BeginOrFilter,
+            it_block: 0,
+            last: None,
+            pending: None,
+            exception: None,
+            marks: Vec::new(),
+            stack: Vec::new(),
+            begun: false,
+            taken: 0,
+            synchronised: 0,
+            gaps: 0,
+        }
+    }
+
+    /// How often the flow was not connected although nothing had said so: instructions that do
+    /// not lead to where it went on, or code that is missing.
+    pub fn gaps(&self) -> u64 {
+        self.gaps
+    }
+
+    /// Appends the trace made since the last call.
+    pub fn take(&mut self, out: &mut Vec<u8>) {
+        let bytes = self.unit.bytes();
+        self.taken = self.taken.wrapping_add(bytes.len());
+        out.append(bytes);
+    }
+
+    /// The state of the core from the next run on.
+    pub fn context(&mut self, context: Context) {
+        self.next_context = Some(context);
+    }
+
+    /// The instructions from `start` up to `end` (the first address not executed) ran in a
+    /// straight line.
+    pub fn run(&mut self, start: Place, end: Address) {
+        self.arrive(start);
+        let mut here = start;
+        while here.address < end {
+            let Some(instruction) = self.decode(here) else {
+                self.lose();
+                return;
+            };
+            let address = here.address.0.wrapping_add(instruction.bytes.into());
+            let after = Place {
+                address: Address(if here.isa == Isa::A64 {
+                    address
+                } else {
+                    address & 0xffff_ffff
+                }),
+                isa: here.isa,
+            };
+            self.here = Some(after);
+            if self.options.waypoints.contain(instruction.kind) {
+                self.last = None;
+                self.pending = Some(Pending { instruction, after });
+                if after.address < end && after.address > here.address {
+                    self.arrive(after);
+                }
+            } else {
+                self.last = Some(here);
+                self.unit.instruction();
+            }
+            if after.address <= here.address {
+                return;
+            }
+            here = after;
+        }
+    }
+
+    /// An exception was taken; execution would have gone on at `return_to`. The number is of the
+    /// protocol that is written.
+    pub fn exception(&mut self, number: u16, return_to: Place) {
+        if self.here.is_none() && self.exception.is_none() {
+            // Nothing is traced: what follows begins with its own address.
+            return;
+        }
+        self.arrive(return_to);
+        self.exception = Some((number, return_to));
+    }
+
+    /// What follows is not connected with what lies before.
+    pub fn gap(&mut self, reason: TraceOnReason) {
+        self.settle();
+        self.here = None;
+        self.reason = reason;
+    }
+
+    /// Cycles since the last count, or since the begin.
+    pub fn cycles(&mut self, cycles: u32) {
+        self.unit.cycles(cycles);
+    }
+
+    /// A timestamp, event or trigger here.
+    pub fn mark(&mut self, mark: Mark) {
+        if !self.begun || self.pending.is_some() || self.exception.is_some() {
+            self.marks.push(mark);
+        } else {
+            self.unit.mark(&mark);
+        }
+    }
+
+    /// The trace ends. With the next instruction, if it is known, the core halts in debug state,
+    /// and the trace tells how far it came.
+    pub fn finish(&mut self, next: Option<Place>) {
+        if let Some(next) = next.filter(|_| self.here.is_some()) {
+            match self.unit.debug_halt() {
+                Some(number) => self.exception(number, next),
+                None => self.arrive(next),
+            }
+        }
+        self.settle();
+        self.here = None;
+        self.unit.flush();
+    }
+
+    /// Tells the waypoint and the exception that nothing will follow. A branch that may have led
+    /// elsewhere is left out.
+    fn settle(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            let certain = match pending.instruction.kind {
+                Kind::Branch { target, isa } if !pending.instruction.conditional => Some(Place {
+                    address: target,
+                    isa,
+                }),
+                Kind::Branch { .. } | Kind::Indirect => None,
+                _ => Some(pending.after),
+            };
+            if let Some(next) = certain {
+                self.resolve(pending, next, false);
+            }
+        }
+        self.except(None);
+        self.marks();
+    }
+
+    fn marks(&mut self) {
+        if !self.begun {
+            return;
+        }
+        for mark in self.marks.drain(..) {
+            self.unit.mark(&mark);
+        }
+    }
+
+    fn decode(&mut self, here: Place) -> Option<Instruction> {
+        let (word, count) = fetch(&self.code, self.view, here.address);
+        let mut instruction = branch::decode(here.isa, here.address, u32::from_le_bytes(word))?;
+        if count < usize::from(instruction.bytes) {
+            return None;
+        }
+        if self.it_block > 0 {
+            self.it_block -= 1;
+            instruction.conditional = true;
+        } else {
+            self.it_block = instruction.it_block;
+        }
+        Some(instruction)
+    }
+
+    /// Code is missing or its instruction set is not followed.
+    fn lose(&mut self) {
+        self.gaps += 1;
+        self.gap(TraceOnReason::BeginOrFilter);
+    }
+
+    /// Execution is at `place`.
+    fn arrive(&mut self, place: Place) {
+        let context = self.next_context.take();
+        if let Some(context) = context {
+            self.view = self.code.view(&ContextKey::from(&context));
+            let goes_on = self.pending.is_none() && self.exception.is_none();
+            let at = (goes_on && self.here == Some(place)).then_some(place);
+            self.unit.context(&context, at);
+        }
+        if self.here != Some(place) {
+            self.it_block = 0;
+        }
+        if let Some(pending) = self.pending.take() {
+            self.resolve(pending, place, context.is_some());
+        } else if self.exception.is_some() {
+            self.except(Some(place));
+        } else if self.here.is_some() && self.here != Some(place) {
+            self.gaps += 1;
+            self.gap(TraceOnReason::BeginOrFilter);
+        }
+        if self.here.is_none() {
+            self.unit.trace_on(self.reason, place);
+            self.reason = TraceOnReason::BeginOrFilter;
+            self.stack.clear();
+            self.last = None;
+            if !std::mem::replace(&mut self.begun, true) {
+                self.synchronised = self.written();
+                self.marks();
+            }
+        } else if self.last.is_none() {
+            self.synchronise(place);
+        }
+        self.here = Some(place);
+    }
+
+    fn written(&mut self) -> usize {
+        self.taken.wrapping_add(self.unit.bytes().len())
+    }
+
+    fn synchronise(&mut self, place: Place) {
+        let every = self.options.sync_bytes;
+        let written = self.written();
+        if every > 0 && written.wrapping_sub(self.synchronised) >= every {
+            self.unit.synchronise(place);
+            self.stack.clear();
+            self.synchronised = written;
+        }
+    }
+
+    /// The exception led to `handler`.
+    fn except(&mut self, handler: Option<Place>) {
+        if let Some((number, return_to)) = self.exception.take() {
+            let last = self.last.take();
+            self.unit.exception(&Taken {
+                number,
+                return_to,
+                last,
+                handler,
+            });
+            if let Some(handler) = handler {
+                self.here = Some(handler);
+            }
+            self.marks();
+        }
+    }
+
+    /// A waypoint led to `next`, where the core's state may be another one.
+    fn resolve(&mut self, waypoint: Pending, next: Place, new_context: bool) {
+        let Pending { instruction, after } = waypoint;
+        let falls = next == after;
+        let (taken, connected) = match instruction.kind {
+            Kind::Branch { target, isa } => {
+                let leads = next
+                    == Place {
+                        address: target,
+                        isa,
+                    };
+                let taken = !instruction.conditional || leads && !falls;
+                (taken, if taken { leads } else { falls })
+            }
+            Kind::Indirect => (!falls || !instruction.conditional, true),
+            _ => (true, falls),
+        };
+        let direct = matches!(instruction.kind, Kind::Branch { .. });
+        let indirect = instruction.kind == Kind::Indirect;
+        let broadcast = self.options.branch_broadcast;
+        let mut target_traced = taken && (indirect || direct && broadcast);
+        if taken
+            && indirect
+            && !broadcast
+            && !instruction.link
+            && !instruction.exception_return
+            && !new_context
+            && self.stack.last() == Some(&next)
+        {
+            self.stack.pop();
+            target_traced = false;
+        }
+        if taken && instruction.link && self.options.return_stack > 0 {
+            if self.stack.len() >= self.options.return_stack {
+                self.stack.remove(0);
+            }
+            self.stack.push(after);
+        }
+        self.unit.waypoint(&Waypoint {
+            taken,
+            target_traced: target_traced && connected,
+            exception_return: taken && instruction.exception_return,
+            next,
+        });
+        self.marks();
+        self.here = Some(next);
+        if !connected {
+            self.gaps += 1;
+            self.here = None;
+        }
+    }
+}

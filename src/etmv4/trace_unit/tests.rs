@@ -1,0 +1,217 @@
+use super::*;
+use crate::encode::tests::{Program, Sets, Step, decoded, same};
+use crate::encode::{Options, Tracer};
+use crate::etmv4::{Decoder, Elements};
+use crate::flow::{FlowConfig, Pieces};
+use crate::protocol::PacketDecoder;
+use crate::quantity::Address;
+use proptest::prelude::*;
+
+fn options(switches: [bool; 6], cycles: Option<u32>) -> TraceUnitOptions {
+    TraceUnitOptions {
+        cycles,
+        timestamps: switches[0],
+        context_ids: switches[1],
+        vmids: switches[2],
+        return_stack: switches[3],
+        branch_broadcast: switches[4],
+        ..TraceUnitOptions::default()
+    }
+}
+
+fn flow(options: &TraceUnitOptions) -> FlowConfig {
+    FlowConfig {
+        return_stack: options.return_stack,
+        ..FlowConfig::default()
+    }
+}
+
+fn tracing(options: &TraceUnitOptions, sync_bytes: usize) -> Options {
+    Options {
+        return_stack: if options.return_stack { 3 } else { 0 },
+        branch_broadcast: options.branch_broadcast,
+        sync_bytes,
+        ..Options::default()
+    }
+}
+
+fn packets(options: &TraceUnitOptions, bytes: &[u8]) -> Vec<(usize, Packet)> {
+    let mut decoder = Decoder::new(&options.config());
+    let (mut at, mut packets) = (0, Vec::new());
+    while let Some((packet, length)) = decoder.next(&bytes[at..]) {
+        packets.push((at, packet));
+        at += length;
+    }
+    packets
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn the_trace_of_a_program_leads_through_it(
+        seed in any::<u64>(),
+        sets in prop::sample::select(vec![Sets::AArch64, Sets::AArch32, Sets::Both]),
+        switches in any::<[bool; 6]>(),
+        cycles in prop::option::of(1u32..300),
+        sync_bytes in prop::sample::select(vec![0usize, 30, 100, 1000]),
+    ) {
+        let options = options(switches, cycles);
+        let program = Program::random(seed, sets, 600);
+        let bytes = program.trace(TraceUnit::new(options), tracing(&options, sync_bytes));
+        let config = options.config();
+        let decode = |bytes: &[u8]| {
+            let (packets, elements) = (Decoder::new(&config), Elements::new(&config));
+            decoded(packets, elements, flow(&options), &program.code, bytes)
+        };
+        let (executed, marks) = decode(&bytes);
+        same(&executed, &program.executed, "from the begin");
+        let times = |marks: &[Mark]| -> Vec<Mark> {
+            let told = marks.iter().filter(|m| matches!(m, Mark::Timestamp(_) | Mark::Event(_)));
+            told.copied().collect()
+        };
+        let said: Vec<Mark> = program.steps.iter().filter_map(|step| match step {
+            Step::Mark(Mark::Timestamp(_)) if !options.timestamps => None,
+            Step::Mark(mark) => Some(*mark),
+            _ => None,
+        }).collect();
+        prop_assert_eq!(times(&marks), said);
+        // From each synchronisation on.
+        let mut syncs = 0;
+        for (at, packet) in packets(&options, &bytes) {
+            let bad = matches!(packet, Packet::Reserved { .. } | Packet::Bad { .. });
+            prop_assert!(!bad);
+            if packet == Packet::Async {
+                syncs += 1;
+                if syncs % 7 != 1 {
+                    continue;
+                }
+                let (executed, _) = decode(&bytes[at..]);
+                let from = program.executed.len() - executed.len();
+                same(&executed, &program.executed[from..], "from a synchronisation");
+            }
+        }
+        prop_assert!(sync_bytes == 0 || bytes.len() < 40 * sync_bytes || syncs > 1);
+    }
+}
+
+/// 0x1000: bl 0x2000; bl 0x2000; b 0x1000 | 0x2000: nop; ret
+fn calls() -> Pieces {
+    let mut code = Pieces::default();
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    code.add(
+        Address(0x1000),
+        words(&[0x9400_0400, 0x9400_03ff, 0x17ff_fffe]),
+    );
+    code.add(Address(0x2000), words(&[0xd503_201f, 0xd65f_03c0]));
+    code
+}
+
+fn at(address: u64) -> Place {
+    Place {
+        address: Address(address),
+        isa: Isa::A64,
+    }
+}
+
+fn traced(options: TraceUnitOptions, rounds: usize) -> Vec<Packet> {
+    let mut tracer = Tracer::new(TraceUnit::new(options), calls(), tracing(&options, 0));
+    for _ in 0..rounds {
+        for (start, end) in [
+            (0x1000, 0x1004),
+            (0x2000, 0x2008),
+            (0x1004, 0x1008),
+            (0x2000, 0x2008),
+            (0x1008, 0x100c),
+        ] {
+            tracer.run(at(start), Address(end));
+        }
+    }
+    tracer.finish(None);
+    let mut bytes = Vec::new();
+    tracer.take(&mut bytes);
+    // The A-sync, trace info, trace on and the first address.
+    packets(&options, &bytes)[4..]
+        .iter()
+        .map(|(_, packet)| *packet)
+        .collect()
+}
+
+fn e(count: u8, format: u8) -> Packet {
+    Packet::Atoms {
+        format,
+        atoms: Atoms {
+            bits: (1 << count) - 1,
+            count,
+        },
+    }
+}
+
+#[test]
+fn the_return_stack_leaves_returns_out() {
+    let options = TraceUnitOptions {
+        return_stack: true,
+        ..TraceUnitOptions::default()
+    };
+    assert_eq!(traced(options, 5), [e(24, 6), e(1, 1)]);
+}
+
+#[test]
+fn addresses_are_shortest() {
+    let low = |value, bits| {
+        Packet::Address(AddressBits::Low {
+            value,
+            bits,
+            is: InstructionSet::Is0,
+        })
+    };
+    let again = |entry| Packet::Address(AddressBits::Match(entry));
+    let once = [e(2, 2), low(4, 9), e(2, 2), low(8, 9)];
+    let twice = [e(3, 3), again(1), e(2, 2), again(1), e(1, 1)];
+    assert_eq!(
+        traced(TraceUnitOptions::default(), 2),
+        [&once[..], &twice].concat()
+    );
+}
+
+#[test]
+fn branch_broadcasting_tells_every_target() {
+    let options = TraceUnitOptions {
+        branch_broadcast: true,
+        ..TraceUnitOptions::default()
+    };
+    let addresses = traced(options, 3)
+        .iter()
+        .filter(|p| matches!(p, Packet::Address(_)))
+        .count();
+    assert_eq!(addresses, 15);
+}
+
+#[test]
+fn what_does_not_lead_on_is_a_gap() {
+    let options = TraceUnitOptions::default();
+    let mut tracer = Tracer::new(TraceUnit::new(options), calls(), tracing(&options, 0));
+    tracer.run(at(0x1000), Address(0x1004));
+    // The branch leads to 0x2000.
+    tracer.run(at(0x1004), Address(0x1008));
+    // There is no code at 0x3000.
+    tracer.run(at(0x3000), Address(0x3004));
+    tracer.run(at(0x2000), Address(0x2008));
+    tracer.finish(Some(at(0x1008)));
+    assert_eq!(tracer.gaps(), 3);
+    let mut bytes = Vec::new();
+    tracer.take(&mut bytes);
+    let config = options.config();
+    let (executed, _) = decoded(
+        Decoder::new(&config),
+        Elements::new(&config),
+        flow(&options),
+        &calls(),
+        &bytes,
+    );
+    same(
+        &executed,
+        &[at(0x1000), at(0x1004), at(0x2000), at(0x2004)],
+        "with gaps",
+    );
+}
