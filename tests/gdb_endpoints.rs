@@ -94,6 +94,35 @@ fn one_endpoint_serves_one_architecture() {
     }
 }
 
+/// Thread mode on the process stack (CONTROL.SPSEL): SP is PSP, and MSP is another register.
+#[test]
+fn both_stack_pointers_of_an_m_profile_core() {
+    let core = "class=core\ntype=ARMv7-M\n[regs]\nR0=0x4\nPC=0x1000\nXPSR=0x1000000\nMSP=0x2000\n\
+                PSP=0x3000\nCONTROL=2\nPRIMASK=1\n";
+    let snapshot = write_snapshot(&[("micro_0", core)], &[]);
+    let commands = [
+        "p/x $sp",
+        "p/x $msp",
+        "p/x $psp",
+        "p/x $CONTROL",
+        "p/x $PRIMASK",
+        "info registers r1",
+        "monitor info",
+    ];
+    let text = session(snapshot.path(), &[], &commands);
+    for line in [
+        "$1 = 0x3000\n",
+        "$2 = 0x2000\n",
+        "$3 = 0x3000\n",
+        "$4 = 0x2\n",
+        "$5 = 0x1\n",
+        "r1             <unavailable>\n",
+        "note: micro_0: sp",
+    ] {
+        assert!(text.contains(line), "{line:?} is not in {text}");
+    }
+}
+
 #[test]
 fn memory_is_that_of_the_current_space() {
     let dumps = "[dump1]\nfile=n\nspace=N\naddress=0x1000\n[dump2]\nfile=s\nspace=S\naddress=0x1000\n\
