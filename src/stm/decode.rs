@@ -126,6 +126,17 @@ const OPCODES: [Opcode; 48] = [
     op(3, Shape::Reserved, 0, false),
 ];
 
+/// What the first three nibbles, the first lowest, say.
+#[inline]
+fn opcode(head: u16) -> Opcode {
+    let index = match (head & 0xf, head >> 4 & 0xf, head >> 8 & 0xf) {
+        (0xf, 0, third) => 32 + third,
+        (0xf, second, _) => 16 + second,
+        (first, ..) => first,
+    };
+    OPCODES[usize::from(index)]
+}
+
 /// Reads nibbles at places counted from the begin of a packet.
 struct Nibbles<'a> {
     bytes: &'a [u8; WINDOW],
@@ -252,22 +263,75 @@ impl Packets {
         }
     }
 
+    /// The first three nibbles, the first lowest.
+    #[inline]
+    fn head(&self, bytes: &[u8; WINDOW]) -> u16 {
+        let low = u16::from_le_bytes([bytes[0], bytes[1]]);
+        match self.pending {
+            Some(nibble) => low << 4 | u16::from(nibble),
+            None => low,
+        }
+    }
+
+    /// The most frequent packets in one go: data, whole and with no F at the end, which may
+    /// begin an ASYNC. `None` leaves everything to the long way.
+    #[inline(always)]
+    fn data(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let window = bytes.first_chunk()?;
+        let opcode = opcode(self.head(window));
+        let Shape::Data { marker } = opcode.shape else {
+            return None;
+        };
+        let before = usize::from(self.pending.is_some());
+        let nibbles = Nibbles {
+            bytes: window,
+            before,
+        };
+        let at = usize::from(opcode.opcode);
+        let value = nibbles.number(at, opcode.payload);
+        let mut end = at + usize::from(opcode.payload);
+        let mut timestamp = None;
+        if opcode.timestamp {
+            let count = match nibbles.number(end, 1) {
+                0xd => 14,
+                0xe => 16,
+                0xf => return None,
+                count => count as u8,
+            };
+            let value = nibbles.number(end + 1, count);
+            timestamp = Some(Timestamp {
+                nibbles: count,
+                value,
+            });
+            end += 1 + usize::from(count);
+        }
+        let taken = end - before;
+        let length = taken.div_ceil(2);
+        let last = window[length - 1];
+        let (low, high) = (last & 0xf, last >> 4);
+        let pending = (taken % 2 == 1).then_some(high);
+        let ones = if pending.is_some() { low } else { high } == 0xf;
+        if ones || self.ones > 0 {
+            return None;
+        }
+        let shared = self.pending.map(|nibble| nibble << 4);
+        self.pending = pending;
+        let kind = PacketKind::Data {
+            bits: 4 * opcode.payload,
+            value,
+            marker,
+            timestamp,
+        };
+        Some((Packet { shared, kind }, length))
+    }
+
     /// What stands at the begin of `bytes`, which may hold zeros after the end of the trace's
     /// bytes.
     #[inline]
     fn parse(&self, bytes: &[u8; WINDOW]) -> Found {
         let before = usize::from(self.pending.is_some());
-        let low = u16::from_le_bytes([bytes[0], bytes[1]]);
-        let head = match self.pending {
-            Some(nibble) => low << 4 | u16::from(nibble),
-            None => low,
-        };
-        let index = match (head & 0xf, head >> 4 & 0xf, head >> 8 & 0xf) {
-            (0xf, 0, third) => 32 + third,
-            (0xf, second, _) => 16 + second,
-            (first, ..) => first,
-        };
-        let opcode = OPCODES[usize::from(index)];
+        let head = self.head(bytes);
+        let opcode = opcode(head);
         let nibbles = Nibbles { bytes, before };
         let mut at = usize::from(opcode.opcode);
         let mut payload = opcode.payload;
@@ -393,6 +457,10 @@ impl PacketDecoder for Packets {
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         if !self.synced {
             return self.search(bytes);
+        }
+        let data = self.data(bytes);
+        if data.is_some() {
+            return data;
         }
         let mut padded = [0; WINDOW];
         let window = match bytes.first_chunk() {
