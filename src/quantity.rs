@@ -43,14 +43,14 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The name in the element stream.
+    /// The name in the element stream; those of ThumbEE and Jazelle are the reference decoder's.
     pub const fn name(self) -> &'static str {
         match self {
             Self::A64 => "A64",
             Self::A32 => "A32",
             Self::T32 => "T32",
-            Self::ThumbEe => "ThumbEE",
-            Self::Jazelle => "Jazelle",
+            Self::ThumbEe => "TEE",
+            Self::Jazelle => "Jaz",
         }
     }
 }

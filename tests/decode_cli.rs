@@ -310,3 +310,82 @@ fn the_statistics_are_the_last_line_and_the_only_one_without_a_format() {
         }
     }
 }
+
+#[test]
+fn an_empty_buffer_ends_and_a_buffer_of_several_files_is_one() {
+    let directory = two_itms(1, 2);
+    let path = directory.path();
+    let one = lines(path, &JSON);
+    let trace = fs::read(path.join("trace.bin")).unwrap();
+    // Not at the border of a frame, and a file without bytes.
+    let (first, second) = trace.split_at(16 * 100 + 7);
+    fs::write(path.join("a.bin"), first).unwrap();
+    fs::write(path.join("b.bin"), second).unwrap();
+    fs::write(path.join("empty.bin"), "").unwrap();
+    let buffer = |files: &str| {
+        let text =
+            format!("[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile={files}\nformat=coresight\n");
+        fs::write(path.join("trace.ini"), text).unwrap();
+    };
+    buffer("a.bin,empty.bin,b.bin,empty.bin");
+    // Where the lines of one source give way to those of the other may differ.
+    let parts = lines(path, &JSON);
+    for source in ["ITM_1", "ITM_2"] {
+        let of = |lines: &[String]| -> Vec<String> {
+            let own = lines.iter().filter(|line| line.contains(source));
+            own.cloned().collect()
+        };
+        assert_eq!(of(&parts).len(), 16_002);
+        assert!(of(&parts) == of(&one), "{source}");
+    }
+    buffer("empty.bin");
+    let ends: Vec<String> = lines(path, &JSON);
+    assert_eq!(ends.len(), 2);
+    assert!(ends.iter().all(|line| line.contains(r#""kind":"end""#)));
+}
+
+/// Memory in use at the most, in KiB, as the system tells at the end of the program's life.
+fn peak_memory(snapshot: &Path, arguments: &[&str]) -> u64 {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        .arg("decode")
+        .arg(snapshot)
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let (mut buffer, mut peak) = (vec![0; 1 << 16], 0);
+    while std::io::Read::read(&mut out, &mut buffer).unwrap() > 0 {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        // The mapped trace counts as memory in use, though it can go at any time.
+        peak = peak.max(field("RssAnon:").unwrap_or(0));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(peak > 0, "no memory in use was seen");
+    peak
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_in_use_does_not_grow_with_the_trace() {
+    let directory = two_itms(1, 2);
+    let path = directory.path();
+    for jobs in ["1", "2"] {
+        let arguments = ["--format", "jsonl", "--jobs", jobs];
+        let trace = fs::read(path.join("trace.bin")).unwrap();
+        let small = peak_memory(path, &arguments);
+        fs::write(path.join("trace.bin"), trace.repeat(8)).unwrap();
+        let large = peak_memory(path, &arguments);
+        fs::write(path.join("trace.bin"), &trace).unwrap();
+        // The text of the larger trace is 33 MB.
+        assert!(
+            large < small + (12 << 10),
+            "{jobs} jobs: {small} and {large} KiB"
+        );
+    }
+}

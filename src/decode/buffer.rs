@@ -153,6 +153,12 @@ impl Sources {
         let mut deformatter = self.frames.map(Deformatter::new);
         let mut offset = 0;
         let total = self.bytes();
+        if total == 0 {
+            for (index, (_, decoder)) in decoders.iter_mut().enumerate() {
+                decoder.end(BufferOffset(0));
+                laid_up(index, decoder.output())?;
+            }
+        }
         for part in &self.parts {
             for bytes in part.chunks(piece.max(1)) {
                 let last = offset + bytes.len() as u64 == total;

@@ -35,7 +35,6 @@ impl Line {
             Self::Exception(_) => "Ex",
             Self::Mark(Mark::Context(_)) => "Ctx",
             Self::Mark(Mark::Timestamp(_)) => "Ts",
-            Self::Mark(Mark::Marker(_)) => "Mark",
             Self::Mark(_) => "Evt",
         }
     }
@@ -186,6 +185,37 @@ mod tests {
              Br    0x55          0xff0080\n\
              Evt   0x55          1\n\
              Br    0x55          0xff0040\n"
+        );
+    }
+
+    #[test]
+    fn every_line_has_three_columns() {
+        let exception = Exception {
+            number: 14,
+            name: "IRQ",
+            return_address: Some(Address(0x8000)),
+        };
+        let context = crate::element::Context {
+            isa: Isa::A64,
+            el: Some(crate::quantity::ExceptionLevel(1)),
+            is_64bit: Some(true),
+            ..Default::default()
+        };
+        let marks = [
+            Mark::Context(context),
+            Mark::Timestamp(0x1234),
+            Mark::Marker(5),
+            Mark::Trigger,
+        ];
+        let mut elements = vec![Element::Exception(exception)];
+        elements.extend(marks.map(Element::Mark));
+        assert_eq!(
+            listed(false, &elements),
+            "Ex    -             IRQ,number_14,returns_to_0x8000\n\
+             Ctx   -             A64_EL1,64_bits\n\
+             Ts    -             0x1234\n\
+             Evt   -             marker_0x5\n\
+             Evt   -             trigger\n"
         );
     }
 

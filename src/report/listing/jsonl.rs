@@ -318,9 +318,8 @@ impl Lines for JsonLines {
         self.begin(at, "q_range");
         self.hex("start", range.start.0);
         self.hex("end", range.end.0);
-        if let Some(instructions) = range.instructions {
-            self.count("instructions", instructions.into());
-        }
+        // Readers rely on the field. A Q element without a count tells none.
+        self.count("instructions", range.instructions.unwrap_or(0).into());
         self.end();
     }
 
@@ -394,6 +393,19 @@ mod tests {
         assert_eq!(got["bits"], 64);
         assert_eq!(got["context_id"], "0x1234");
         assert!(got.get("vmid").is_none());
+    }
+
+    #[test]
+    fn a_q_range_without_a_count_tells_none() {
+        let range = QRange {
+            start: Address(0x1000),
+            end: Address(0x2000),
+            isa: Isa::A64,
+            instructions: None,
+        };
+        let got = line(|l| l.q_range(BufferOffset(0), &range));
+        assert_eq!(got["kind"], "q_range");
+        assert_eq!(got["instructions"], 0);
     }
 
     #[test]

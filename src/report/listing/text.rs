@@ -392,11 +392,14 @@ impl Lines for TextLines<'_> {
             None => self.out.byte(b'-'),
         }
         self.out.pad(self.start, VALUE);
+        let value = self.out.len();
         match line {
             Line::Branch(address) => self.out.hex(address.0),
             Line::Exception(exception) => self.exception_text(exception),
+            Line::Mark(Mark::Marker(marker)) => self.hex("marker ", u64::from(*marker)),
             Line::Mark(mark) => self.mark_text(mark),
         }
+        self.out.join_words(value);
         self.end();
     }
 

@@ -57,6 +57,19 @@ impl TextBuffer {
         }
     }
 
+    /// Makes one word, for a column, of the text from `start` on: `, ` becomes `,` and any other
+    /// blank `_`.
+    pub fn join_words(&mut self, start: usize) {
+        let text = self.0.split_off(start.min(self.0.len()));
+        for (at, &byte) in text.iter().enumerate() {
+            match byte {
+                b' ' if at > 0 && text[at - 1] == b',' => {}
+                b' ' => self.0.push(b'_'),
+                byte => self.0.push(byte),
+            }
+        }
+    }
+
     /// Appends a number in decimal.
     #[inline]
     pub fn decimal(&mut self, mut value: u64) {
@@ -119,6 +132,18 @@ mod tests {
         assert_eq!(made(|b| b.decimal(0)), "0");
         assert_eq!(made(|b| b.hex(0)), "0x0");
         assert_eq!(made(|b| b.hex(u64::MAX)), "0xffffffffffffffff");
+    }
+
+    #[test]
+    fn words_are_joined() {
+        assert_eq!(
+            made(|b| {
+                b.text("Ex  ");
+                b.text("data abort, number 4, at 0x8");
+                b.join_words(4);
+            }),
+            "Ex  data_abort,number_4,at_0x8"
+        );
     }
 
     #[test]
