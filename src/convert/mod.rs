@@ -9,6 +9,7 @@ pub mod snapshot;
 pub mod state;
 pub mod target;
 pub mod trace_file;
+pub mod trace_run;
 pub mod visits;
 pub mod window;
 

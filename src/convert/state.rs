@@ -116,7 +116,9 @@ impl State {
     }
 }
 
-fn seen(memory: &CoreMemory, space: Space) -> Vec<(u64, &[u8])> {
+/// What of `memory` is seen in a space: address and bytes of pieces that do not overlap, by
+/// address.
+pub fn seen(memory: &CoreMemory, space: Space) -> Vec<(u64, &[u8])> {
     let mut regions: Vec<(u64, u64)> = memory
         .regions()
         .filter(|region| region.space.serves(space) && region.length > 0)

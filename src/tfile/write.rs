@@ -43,13 +43,19 @@ impl<W: Write> Writer<W> {
         out.write_all(MAGIC)?;
         out.write_all(text.as_bytes())?;
         out.write_all(b"\n")?;
-        Ok(Self {
+        Ok(Self::bare(out, description.register_bytes as usize, order))
+    }
+
+    /// Writes trace frames and nothing before them: a trace buffer. Register blocks have
+    /// `register_bytes` bytes.
+    pub fn bare(out: W, register_bytes: usize, order: ByteOrder) -> Self {
+        Self {
             out,
             order,
-            register_bytes: description.register_bytes as usize,
+            register_bytes,
             frame: vec![0; HEADER],
             frames: 0,
-        })
+        }
     }
 
     fn u16(&mut self, value: u16) {
@@ -155,6 +161,11 @@ impl<W: Write> Writer<W> {
     /// How many frames were written.
     pub fn frames(&self) -> u64 {
         self.frames
+    }
+
+    /// What it was written to, without an end.
+    pub fn into_inner(self) -> W {
+        self.out
     }
 
     /// Ends the file as GDB does, and gives back what it was written to.

@@ -1,0 +1,491 @@
+//! A core as a finished trace run: tracepoints, state variables, trace frames.
+//!
+//! Trace frame 0 is the halted state, the others are the decoded trace in order of time. Trace
+//! files and the server both have their frames from here. Knows neither.
+
+use super::state::State;
+use super::visits::{Kind, Visit};
+use super::window::{Bound, Limits, Window};
+use super::{Error, history};
+use crate::arch::Architecture;
+use crate::quantity::{Address, Isa};
+use crate::report::symbols::Symbols;
+use crate::snapshot::Loaded;
+use crate::snapshot::elf::Elf;
+use crate::snapshot::memory::{CoreMemory, Space};
+use crate::tfile::{
+    Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Variable, Writer,
+};
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, Write};
+
+/// The most trace frames, unless the user says how many.
+pub const FRAMES: usize = 1_000_000;
+
+/// The most distinct addresses, unless the user chooses a window: GDB's time to load them grows
+/// with their square, and these take seconds.
+pub const ADDRESSES: usize = 5_000;
+
+/// The most distinct addresses that a trace file can hold: a tracepoint for each, one for the
+/// halted state, and one number that stands for no tracepoint.
+pub const MOST_ADDRESSES: usize = TRACEPOINT_LIMIT as usize - 2;
+
+/// The tracepoint of the halted state, if its program counter is known.
+const HALTED: u16 = 1;
+
+/// The number of no tracepoint: GDB shows the program counter of its frame as unavailable.
+pub const NOWHERE: u16 = TRACEPOINT_LIMIT;
+
+/// Which frames of which core.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Name of the core; all if `None`.
+    pub core: Option<String>,
+    /// Which executed instructions become trace frames.
+    pub frames: Kind,
+    /// Begin here.
+    pub from: Option<Bound>,
+    /// End here.
+    pub to: Option<Bound>,
+    /// The last so many.
+    pub last: Option<usize>,
+    /// Without the trace.
+    pub state_only: bool,
+    /// Programs: code where no dump has any, and names of functions.
+    pub elfs: Vec<Elf>,
+}
+
+impl Options {
+    fn limits(&self) -> Limits {
+        Limits {
+            from: self.from,
+            to: self.to,
+            last: self.last.unwrap_or(FRAMES),
+        }
+    }
+
+    fn window_chosen(&self) -> bool {
+        self.from.is_some() || self.to.is_some() || self.last.is_some()
+    }
+}
+
+/// The trace state variables. Their numbers are 1 and up, in this order.
+const VARIABLES: [&str; 9] = [
+    "cycles",
+    "timestamp",
+    "context_id",
+    "vmid",
+    "el",
+    "exception",
+    "core",
+    "offset",
+    "thumb",
+];
+
+/// The number of `core`.
+const CORE: i32 = 7;
+
+fn values(visit: &Visit, core: usize) -> [Option<i64>; VARIABLES.len()] {
+    [
+        visit.cycles.map(u64::cast_signed),
+        visit.timestamp.map(u64::cast_signed),
+        visit.context_id.map(i64::from),
+        visit.vmid.map(i64::from),
+        visit.el.map(|level| i64::from(level.0)),
+        visit.exception.map(i64::from),
+        Some(core as i64),
+        Some(visit.offset.0.cast_signed()),
+        match visit.isa {
+            Isa::A64 => None,
+            Isa::A32 => Some(0),
+            Isa::T32 => Some(1),
+            Isa::ThumbEe | Isa::Jazelle => None,
+        },
+    ]
+}
+
+/// The status of a run that ended when the snapshot was taken.
+pub fn status(frames: u64, created: u64, notes: String) -> Status {
+    Status {
+        stop: Some(StopReason::Command("snapshot".to_owned())),
+        frames: Some(frames),
+        created: Some(created),
+        notes: Some(notes),
+        ..Status::default()
+    }
+}
+
+/// The trace state variables. GDB shows them from the last one on.
+pub fn variables() -> Vec<Variable> {
+    let variables = (1..).zip(VARIABLES).map(|(number, name)| Variable {
+        number,
+        name: name.to_owned(),
+        ..Variable::default()
+    });
+    let mut variables: Vec<Variable> = variables.collect();
+    variables.reverse();
+    variables
+}
+
+/// The trace run that a core's state and trace are.
+#[derive(Debug)]
+pub struct TraceRun {
+    /// Its name.
+    name: String,
+    /// Its place in the device list.
+    core: usize,
+    state: State,
+    window: Window,
+    kind: Kind,
+    /// Distinct addresses, with their tracepoints' numbers.
+    numbers: HashMap<Address, u16>,
+}
+
+impl TraceRun {
+    /// That of the core at `core` in the device list. `alone`: its target description is that
+    /// of this core, and not of all with its architecture. What the user should know goes to
+    /// `notes`.
+    pub fn of(
+        loaded: &Loaded,
+        core: usize,
+        alone: bool,
+        options: &Options,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let state = State::of(loaded, core, alone);
+        let name = &loaded.snapshot.devices[core].name;
+        notes.extend(state.notes.iter().map(|note| format!("{name}: {note}")));
+        notes.extend(register_note(&state).map(|note| format!("{name}: {note}")));
+        let mut window = Window::new(options.limits());
+        if !options.state_only {
+            if loaded.snapshot.trace.is_none() {
+                notes.push("the snapshot has no trace".to_owned());
+            } else {
+                window = decode(loaded, core, options, notes)?;
+            }
+        }
+        let mut run = Self {
+            name: name.clone(),
+            core,
+            state,
+            window,
+            kind: options.frames,
+            numbers: HashMap::new(),
+        };
+        run.choose(options, notes)?;
+        run.numbers = run.addresses();
+        Ok(run)
+    }
+
+    /// Meets the limit of addresses, and tells what is left out.
+    fn choose(&mut self, options: &Options, notes: &mut Vec<String>) -> Result<(), Error> {
+        let name = self.name.clone();
+        if let Some(missed) = self.window.missed().filter(|_| self.window.total() > 0) {
+            let place = match missed {
+                Bound::Address(address) => format!("at {address}"),
+                Bound::Offset(offset) => format!("at or behind offset {:#x}", offset.0),
+            };
+            return Err(Error::Usage(format!(
+                "{name}: none of {} trace frames is {place}, where the window should {}",
+                self.window.total(),
+                if Some(missed) == options.from {
+                    "begin"
+                } else {
+                    "end"
+                },
+            )));
+        }
+        let addresses = self.addresses().len();
+        if options.window_chosen() {
+            if addresses > MOST_ADDRESSES {
+                return Err(Error::Usage(format!(
+                    "{name}: {} trace frames at {addresses} addresses: a trace file has tracepoints for \
+                     {MOST_ADDRESSES}: choose a smaller window with --last, --from, --to, or \
+                     --frames functions",
+                    self.window.visits().len()
+                )));
+            }
+            if addresses > ADDRESSES {
+                notes.push(format!(
+                    "{name}: {addresses} tracepoints: GDB's time to load them grows with their square"
+                ));
+            }
+        } else {
+            self.window.keep_addresses(ADDRESSES);
+        }
+        let (kept, total) = (self.window.visits().len() as u64, self.window.total());
+        if kept < total && !options.window_chosen() {
+            notes.push(format!(
+                "{name}: the last {kept} of {total} trace frames are written (up to {FRAMES}, at up to \
+                 {ADDRESSES} addresses): --last, --from, --to choose others, --frames functions \
+                 makes fewer"
+            ));
+        }
+        if let Some(hint) = self.mode_hint() {
+            notes.push(format!("{name}: {hint}"));
+        }
+        Ok(())
+    }
+
+    /// Distinct addresses, in order of their first visit, with their tracepoints' numbers.
+    fn addresses(&self) -> HashMap<Address, u16> {
+        let mut numbers = HashMap::new();
+        for visit in self.window.visits() {
+            let next = (numbers.len() + 1 + usize::from(HALTED)).min(usize::from(NOWHERE));
+            numbers.entry(visit.pc).or_insert(next as u16);
+        }
+        numbers
+    }
+
+    /// In A- and R-profile GDB takes the instruction set from symbols, or else from a CPSR that
+    /// frames of the trace do not have.
+    fn mode_hint(&self) -> Option<&'static str> {
+        let a_profile = self.state.description.architecture() == Architecture::AArch32;
+        (a_profile && !self.window.visits().is_empty()).then_some(
+            "without symbols GDB disassembles frames of the trace after: set arm fallback-mode \
+             thumb (or arm), as $thumb says",
+        )
+    }
+
+    /// The core's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The core's place in the device list.
+    pub fn core(&self) -> usize {
+        self.core
+    }
+
+    /// The halted state: trace frame 0.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Instructions that were executed: trace frames 1 and up, oldest first.
+    pub fn visits(&self) -> &VecDeque<Visit> {
+        self.window.visits()
+    }
+
+    /// What of the trace is trace frame `frame`; `None` for the halted state.
+    pub fn visit(&self, frame: usize) -> Option<&Visit> {
+        self.visits().get(frame.checked_sub(1)?)
+    }
+
+    /// How many trace frames there are.
+    pub fn frames(&self) -> usize {
+        self.visits().len() + 1
+    }
+
+    /// The program counter in a trace frame.
+    pub fn pc(&self, frame: usize) -> Option<Address> {
+        match frame {
+            0 => self.state.pc,
+            _ => self.visit(frame).map(|visit| visit.pc),
+        }
+    }
+
+    /// The number of the tracepoint that a trace frame belongs to.
+    pub fn tracepoint(&self, frame: usize) -> u16 {
+        let known = match self.visit(frame) {
+            None => self.state.pc.map(|_| HALTED),
+            Some(visit) => self.numbers.get(&visit.pc).copied(),
+        };
+        known.unwrap_or(NOWHERE)
+    }
+
+    /// The trace state variables that have a value in a trace frame.
+    pub fn values(&self, frame: usize) -> impl Iterator<Item = (i32, i64)> + use<> {
+        let values = match self.visit(frame) {
+            Some(visit) => values(visit, self.core),
+            None => {
+                let mut halted = [None; VARIABLES.len()];
+                halted[CORE as usize - 1] = Some(self.core as i64);
+                halted
+            }
+        };
+        (1..)
+            .zip(values)
+            .filter_map(|(number, value)| Some((number, value?)))
+    }
+
+    /// Writes a trace frame. `registers` and `memory` are those of the halted state.
+    pub fn write<W: Write>(
+        &self,
+        frame: usize,
+        registers: &[u8],
+        memory: &[(u64, &[u8])],
+        writer: &mut Writer<W>,
+    ) -> io::Result<()> {
+        let mut halted: &[(u64, &[u8])] = &[];
+        match self.visit(frame) {
+            None => {
+                if !registers.is_empty() {
+                    writer.registers(registers)?;
+                }
+                halted = memory;
+            }
+            Some(visit) => {
+                let code = visit.code();
+                if !code.is_empty() {
+                    writer.memory(visit.pc.0, code);
+                }
+            }
+        }
+        for (number, value) in self.values(frame) {
+            writer.variable(number, value);
+        }
+        writer.end_frame_with(self.tracepoint(frame), halted)
+    }
+
+    /// What a trace file says of it.
+    pub fn description(&self) -> Description {
+        let numbers = &self.numbers;
+        let frames = self.window.visits().len() as u64 + 1;
+        let created = self.window.total() + 1;
+        let short = !self.state.block.is_empty();
+        let register_bytes = if short {
+            self.state.block.len() as u32
+        } else {
+            self.state.block_bytes
+        };
+        let mut tracepoints: Vec<Tracepoint> = Vec::with_capacity(numbers.len() + 1);
+        if let Some(pc) = self.state.pc {
+            tracepoints.push(tracepoint(HALTED, pc, "collect $regs"));
+        }
+        let collected = self.collected();
+        let visited = numbers.iter();
+        tracepoints.extend(visited.map(|(&pc, &number)| tracepoint(number, pc, &collected)));
+        // GDB numbers them from the last one on: this way its numbers are ours.
+        tracepoints.sort_by_key(|tracepoint| std::cmp::Reverse(tracepoint.number));
+        Description {
+            register_bytes,
+            status: Some(status(frames, created, self.summary())),
+            variables: variables(),
+            tracepoints,
+            target: Some(self.state.description.xml()),
+            unknown: Vec::new(),
+        }
+    }
+
+    /// What `tdump` shows of a frame of the trace: the variables that any of them has.
+    pub fn collected(&self) -> String {
+        let mut any = [false; VARIABLES.len()];
+        for visit in self.window.visits() {
+            for (any, value) in any.iter_mut().zip(values(visit, self.core)) {
+                *any |= value.is_some();
+            }
+        }
+        let there = VARIABLES.iter().zip(any).filter(|(_, any)| *any);
+        let names: String = there.map(|(name, _)| format!(", ${name}")).collect();
+        format!("collect $pc{names}")
+    }
+
+    /// For GDB's `tstatus`.
+    fn summary(&self) -> String {
+        let kept = self.window.visits().len();
+        let mut text = format!("frame 0 is {} as saved", self.name);
+        if kept > 0 {
+            let what = match self.kind {
+                Kind::Waypoints => "waypoints",
+                Kind::Functions => "functions entered",
+                Kind::Instructions => "instructions",
+                Kind::Exceptions => "exceptions taken",
+            };
+            text += &format!("; frames 1 to {kept} are {what} of its trace, oldest first");
+        }
+        if (kept as u64) < self.window.total() {
+            text += &format!(" ({kept} of {})", self.window.total());
+        }
+        if let Some(hint) = self.mode_hint() {
+            text += "; ";
+            text += hint;
+        }
+        // Its hex shares a line of limited length.
+        let end = text
+            .char_indices()
+            .map(|(at, _)| at)
+            .take_while(|&at| at <= 300);
+        let end = end.last().unwrap_or(0);
+        if text.len() > 300 {
+            text.truncate(end);
+        }
+        text
+    }
+}
+
+/// A plain tracepoint; `collect` is what GDB shows as its action.
+pub fn tracepoint(number: u16, pc: Address, collect: &str) -> Tracepoint {
+    let source = |kind: &str, text: String| SourceString {
+        kind: kind.to_owned(),
+        text,
+    };
+    Tracepoint {
+        // GDB warns of a tracepoint without a source location.
+        sources: vec![
+            source("at", format!("*{pc}")),
+            source("cmd", collect.to_owned()),
+        ],
+        ..Tracepoint::at(u32::from(number), pc.0)
+    }
+}
+
+/// What a register block cannot say.
+fn register_note(state: &State) -> Option<String> {
+    const LISTED: usize = 8;
+    let list = |names: &[String]| {
+        let more = names.len().saturating_sub(LISTED);
+        let mut text = names[..names.len() - more].join(", ");
+        if more > 0 {
+            text += &format!(" and {more} more");
+        }
+        text
+    };
+    if state.unknown.is_empty() {
+        return None;
+    }
+    let unknown = list(&state.unknown);
+    Some(if state.left_out.is_empty() {
+        format!("not known: {unknown}: GDB shows them as unavailable")
+    } else {
+        format!(
+            "not known: {unknown}: a trace file cannot say so of registers in between, so GDB \
+             shows {} as unavailable too; they are kept for the way back",
+            list(&state.left_out)
+        )
+    })
+}
+
+fn decode(
+    loaded: &Loaded,
+    core: usize,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<Window, Error> {
+    let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
+    let mut symbols = Symbols::default();
+    for elf in &options.elfs {
+        let path = elf.path.display().to_string();
+        for segment in &elf.segments {
+            // Virtual memory of either security state, and no physical memory.
+            for space in [Space::N, Space::S] {
+                memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
+            }
+        }
+        if let Err(reason) = symbols.add(elf.bytes()) {
+            notes.push(format!("{path}: {reason}"));
+        }
+    }
+    let symbols = (!symbols.is_empty()).then_some(&symbols);
+    let limits = options.limits();
+    history::decode(
+        loaded,
+        core,
+        &memory,
+        options.frames,
+        symbols,
+        limits,
+        notes,
+    )
+    .map_err(Error::Input)
+}
