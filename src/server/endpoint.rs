@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
+use super::trace_runs::Traces;
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
@@ -15,7 +16,7 @@ use crate::snapshot::Loaded;
 use crate::snapshot::check;
 use crate::snapshot::elf::{Elf, ElfError};
 use crate::snapshot::memory::{CoreMemory, Origin, Space};
-use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
+use crate::snapshot::model::{Cluster, Device, DeviceClass, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 
 /// What of a snapshot is served, and how.
@@ -163,8 +164,6 @@ pub struct Endpoint {
     pub cores: Vec<Core>,
     /// Memory devices of the whole snapshot.
     pub devices: Arc<Vec<MemoryDevice>>,
-    /// What could not be read of the snapshot, with file and line.
-    pub faults: Vec<String>,
     /// Which registers the cores have.
     pub description: TargetDescription,
     /// The description as a document.
@@ -177,6 +176,8 @@ pub struct Endpoint {
     pub further: Vec<Arc<Program>>,
     /// Reverse execution is offered.
     pub history: bool,
+    /// The finished trace runs of its cores.
+    pub(super) traces: Option<Traces>,
 }
 
 impl Endpoint {
@@ -206,7 +207,7 @@ impl Endpoint {
 
     /// What is to be known before anything is believed: assumptions, disagreements, faults.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = self.faults.clone();
+        let mut notes = Vec::new();
         for core in &self.cores {
             if core.detected.assumed {
                 notes.push(format!(
@@ -279,21 +280,19 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         })
         .collect();
     let devices = Arc::new(devices);
-    let mut groups: BTreeMap<Architecture, Vec<Core>> = BTreeMap::new();
+    let mut groups: BTreeMap<Architecture, Vec<(usize, Core)>> = BTreeMap::new();
     for index in choose(snapshot, options)? {
         let core = core(loaded, index);
         let group = groups.entry(core.detected.architecture).or_default();
-        group.push(core);
+        group.push((index, core));
     }
     let root = loaded.root.display();
     let title = match &snapshot.description {
         Some(description) => format!("{description} ({root})"),
         None => root.to_string(),
     };
-    let faults = loaded.notes.iter();
-    let faults = faults.filter(|note| note.severity == Severity::Error);
-    let faults: Vec<String> = faults.map(ToString::to_string).collect();
-    let endpoints = groups.into_iter().map(|(architecture, mut cores)| {
+    let endpoints = groups.into_iter().map(|(architecture, cores)| {
+        let (places, mut cores): (Vec<usize>, Vec<Core>) = cores.into_iter().unzip();
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
         let files: Vec<&RegisterFile> = cores.iter().map(|core| &core.registers).collect();
         let description = TargetDescription::new(architecture, &kinds, &files);
@@ -307,10 +306,11 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
                 core.add_programs(programs.iter());
             }
         }
+        let code = programs.iter().filter(|_| options.elf_memory);
+        let code = code.map(|program| program.elf.clone()).collect();
         let mut programs = programs.into_iter().map(Arc::new);
         Endpoint {
             title: title.clone(),
-            faults: faults.clone(),
             devices: Arc::clone(&devices),
             xml: description.xml(),
             description,
@@ -318,6 +318,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             program: programs.next(),
             further: programs.collect(),
             history: options.history,
+            traces: Traces::of(loaded, &places, code),
             cores,
         }
     });
@@ -376,7 +377,7 @@ fn core(loaded: &Loaded, index: usize) -> Core {
         |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
     let memory = CoreMemory::new(loaded, device);
-    let (dumps, mut notes) = describe_dumps(loaded, device, &memory);
+    let (dumps, mut notes) = describe_dumps(device, &memory);
     if let Some(why) = check::placeholder(&loaded.snapshot, index) {
         notes.push(format!(
             "the registers are placeholders, not machine state: {why}"
@@ -395,13 +396,8 @@ fn core(loaded: &Loaded, index: usize) -> Core {
     }
 }
 
-/// The dumps of a device in words, and those that hold nothing though their files are there;
-/// the reader has told of the others.
-fn describe_dumps(
-    loaded: &Loaded,
-    device: &Device,
-    memory: &CoreMemory,
-) -> (Vec<String>, Vec<String>) {
+/// The dumps of a device in words, and those that hold nothing.
+fn describe_dumps(device: &Device, memory: &CoreMemory) -> (Vec<String>, Vec<String>) {
     let mut dumps = Vec::new();
     let mut missing: Vec<bool> = vec![true; device.dumps.len()];
     for region in memory.regions() {
@@ -423,10 +419,11 @@ fn describe_dumps(
     }
     let faults = device.dumps.iter().zip(missing);
     let faults = faults
-        .filter(|(dump, missing)| *missing && loaded.length(&dump.place.file, &dump.file).is_ok())
+        .filter(|(_, missing)| *missing)
         .map(|(dump, _)| {
             format!(
-                "no memory from [{}] {}: it holds nothing there, or the space is unknown",
+                "no memory from [{}] {}: the file is missing or holds nothing there, or the \
+                 space is unknown",
                 dump.section, dump.file
             )
         })

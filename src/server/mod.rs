@@ -19,6 +19,9 @@ mod monitor;
 mod packets;
 pub mod session;
 mod target;
+mod trace;
+mod trace_buffer;
+mod trace_runs;
 
 pub use endpoint::{Endpoint, EndpointError, Options, endpoints};
 pub use session::{End, Session};

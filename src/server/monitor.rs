@@ -15,6 +15,8 @@ monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or 
 monitor space                  where memory is read now, and where else it can be
 monitor space NAME             read memory of that address space, or of that memory device
 monitor space current          follow the state of each core again
+monitor trace                  the trace frames: of which core, how many, what is to be known of them
+monitor trace NAME             make tfind look at the trace of that core
 ";
 
 /// Runs a command; the answer is text for the user.
@@ -47,6 +49,7 @@ pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
                 Err(reason) => format!("{reason}\n"),
             }
         }
+        "trace" => super::trace::monitor(target, rest),
         _ => format!("no command {name:?}\n{HELP}"),
     }
 }

@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
+use super::endpoint::Endpoint;
 use super::execution::standing;
 use super::framing::{
     MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet,
 };
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
+use super::trace;
 
 /// What is to be done with a packet.
 pub(super) enum Answer {
@@ -29,12 +31,15 @@ const UNSUPPORTED: &[u8] = b"";
 const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is a record: its registers cannot be changed";
 const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is a record: its memory cannot be changed";
 /// `EFAULT`.
-const NO_MEMORY: &[u8] = b"E0e";
+pub(super) const NO_MEMORY: &[u8] = b"E0e";
 
 /// Answers a packet, or says who does.
 pub(super) fn answer(target: &mut SnapshotTarget, general: &mut Tid, packet: &[u8]) -> Answer {
     let reply = |reply: &[u8]| Answer::Reply(reply.to_vec());
     let malformed = || Answer::Reply(MALFORMED.to_vec());
+    if let Some(reply) = trace::answer(target, packet) {
+        return Answer::Reply(reply);
+    }
     match packet {
         b"QStartNoAckMode" => Answer::NoAckMode,
         [b'H', operation, thread @ ..] => match select(target, general, *operation, thread) {
@@ -102,7 +107,7 @@ fn named(target: &SnapshotTarget, general: Tid, packet: &[u8]) -> Option<Answer>
 }
 
 /// The features of a qSupported reply: those of gdbstub that hold here, and our own.
-pub(super) fn features(reply: &[u8], history: bool) -> Vec<u8> {
+pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
     let text = String::from_utf8_lossy(reply);
     let text = text.trim_start_matches('$');
     let text = text.split('#').next().unwrap_or_default();
@@ -110,11 +115,14 @@ pub(super) fn features(reply: &[u8], history: bool) -> Vec<u8> {
     for feature in text.split(';') {
         let ours = feature.starts_with("PacketSize=") || feature == "multiprocess+";
         let reverse = feature.starts_with("Reverse");
-        if !(ours || feature.is_empty() || reverse && !history) {
+        if !(ours || feature.is_empty() || reverse && !endpoint.history) {
             let _ = write!(features, ";{feature}");
         }
     }
     features.push_str(";qXfer:threads:read+");
+    if endpoint.traces.is_some() {
+        features.push_str(";qXfer:traceframe-info:read+");
+    }
     let mut out = Vec::new();
     write_packet(features.as_bytes(), &mut out);
     out
@@ -157,7 +165,7 @@ fn thread_id(digits: &[u8]) -> Option<Tid> {
 }
 
 /// Two hexadecimal numbers with a separator.
-fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
+pub(super) fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
     let at = bytes.iter().position(|byte| *byte == separator)?;
     Some((parse_hex(&bytes[..at])?, parse_hex(&bytes[at + 1..])?))
 }
@@ -193,7 +201,7 @@ fn register(target: &SnapshotTarget, general: Tid, number: &[u8]) -> Option<Vec<
 }
 
 /// A piece of a document: `:offset,length` behind the annex, which is empty.
-fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
     let (offset, length) = pair(arguments.strip_prefix(b":")?, b',')?;
     let rest = document.get(usize::try_from(offset).ok()?..).unwrap_or(&[]);
     let length = usize::try_from(length).unwrap_or(usize::MAX);

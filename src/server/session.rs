@@ -152,7 +152,7 @@ impl Session {
                     }
                 }
                 if packet.starts_with(b"qSupported") {
-                    reply = packets::features(&reply, self.target.endpoint.history);
+                    reply = packets::features(&reply, &self.target.endpoint);
                 }
                 out.extend_from_slice(&reply);
             }

@@ -29,6 +29,7 @@ use super::execution::{Direction, Move, Stop};
 use super::files::Files;
 use super::memory::Look;
 use super::monitor;
+use super::trace::View;
 use crate::arch::Architecture;
 
 /// `EFAULT`: no memory is known at that address.
@@ -86,6 +87,8 @@ pub struct SnapshotTarget {
     /// The outcome of the last move, not yet told.
     pub(super) stop: Option<Stop>,
     pub(super) files: Files,
+    /// The client's place among trace frames.
+    pub(super) trace: View,
 }
 
 impl SnapshotTarget {
@@ -96,6 +99,7 @@ impl SnapshotTarget {
             look: Look::Current,
             thread: Tid::MIN,
             stop: None,
+            trace: View::default(),
         }
     }
 

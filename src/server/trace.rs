@@ -1,0 +1,376 @@
+//! Packets of tracing: a snapshot is a trace run that has finished (GDB manual, "Tracepoint
+//! Packets").
+//!
+//! GDB asks for the run, its tracepoints and its variables when it connects. That much is
+//! answered without decoding anything; `tfind` and what follows decode.
+
+use std::fmt::Write as _;
+
+use super::framing::{MAX_PACKET, parse_hex, write_hex};
+use super::packets::{NO_MEMORY, pair, transfer};
+use super::session::MALFORMED;
+use super::target::SnapshotTarget;
+use super::trace_buffer::Reading;
+use super::trace_runs::{FIRST, TraceFrames, Wanted};
+
+/// A client's place among trace frames.
+#[derive(Debug, Default)]
+pub(super) struct View {
+    /// Which of the cores with trace.
+    chosen: usize,
+    /// The selected frame; `None` for the state at which the snapshot was taken.
+    frame: Option<usize>,
+    /// The client has taken the list of tracepoints, as GDB does when it connects. A client that
+    /// takes it again is about to save the trace.
+    connected: bool,
+    /// Replies to `qTsP`, the next one last.
+    tracepoints: Vec<String>,
+    /// Replies to `qTsV`, the next one last.
+    variables: Vec<String>,
+    /// What a frame holds, as a document.
+    contents: Option<(usize, String)>,
+    buffer: Reading,
+}
+
+/// Answers a packet of tracing, or one about registers and memory of a trace frame.
+pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
+    target.endpoint.traces.as_ref()?;
+    let after = |name: &str| packet.strip_prefix(name.as_bytes());
+    if let Some(reply) = of_frame(target, packet) {
+        return Some(reply);
+    }
+    match packet {
+        b"qTStatus" => return Some(status(target)),
+        b"qTfP" => {
+            target.trace.tracepoints = tracepoints(target);
+            return Some(next_tracepoint(&mut target.trace));
+        }
+        b"qTsP" => return Some(next_tracepoint(&mut target.trace)),
+        b"qTfV" => {
+            target.trace.variables = variables(target);
+            return Some(next(&mut target.trace.variables));
+        }
+        b"qTsV" => return Some(next(&mut target.trace.variables)),
+        // What moves, moves the cores and not the trace.
+        b"bs" | b"bc" | [b'c' | b'C' | b's' | b'S', ..] => {
+            target.trace.frame = None;
+            return None;
+        }
+        _ if after("vCont;").is_some() => {
+            target.trace.frame = None;
+            return None;
+        }
+        _ => {}
+    }
+    let reply = if let Some(rest) = after("QTFrame:") {
+        select(target, rest)
+    } else if let Some(rest) = after("qTP:") {
+        hits(target, rest)
+    } else if let Some(rest) = after("qTV:") {
+        value(target, rest)
+    } else if let Some(rest) = after("qTBuffer:") {
+        buffer(target, rest)
+    } else if let Some(rest) = after("qXfer:traceframe-info:read:") {
+        contents(target, rest)
+    } else {
+        return None;
+    };
+    Some(reply.unwrap_or_else(|| MALFORMED.to_vec()))
+}
+
+/// The frames that the client looks at; the error is for the client.
+fn frames(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, Vec<u8>> {
+    let endpoint = &*target.endpoint;
+    let traces = endpoint.traces.as_ref().ok_or(MALFORMED)?;
+    if !traces.at_hand(target.trace.chosen) {
+        return Err(format!("E.{FIRST}").into());
+    }
+    decoded(target).map_err(|reason| {
+        let reason = reason.replace(['#', '$', '}', '*'], "?");
+        format!("E.{reason}").into()
+    })
+}
+
+/// The same, however long it takes.
+fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String> {
+    let endpoint = &*target.endpoint;
+    let Some(traces) = &endpoint.traces else {
+        return Err("no core has trace that can be followed".to_owned());
+    };
+    let frames = traces.frames(endpoint, target.trace.chosen)?;
+    Ok(Box::new(frames))
+}
+
+/// Registers and memory while a trace frame is selected.
+fn of_frame(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
+    let frame = target.trace.frame?;
+    let frames = frames(target).ok()?;
+    Some(match packet {
+        b"g" => known_or_not(&frames.registers(frame)),
+        [b'p', number @ ..] => {
+            let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
+            let bytes = number.and_then(|number| frames.register(frame, number));
+            bytes.map_or_else(|| MALFORMED.to_vec(), |bytes| known_or_not(&bytes))
+        }
+        [b'm', arguments @ ..] => {
+            let Some((address, length)) = pair(arguments, b',') else {
+                return Some(MALFORMED.to_vec());
+            };
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let bytes = read(
+                &frames.memory(frame),
+                address,
+                length.min(MAX_PACKET / 2 - 8),
+            );
+            if bytes.is_empty() && length > 0 {
+                return Some(NO_MEMORY.to_vec());
+            }
+            let mut reply = Vec::with_capacity(2 * bytes.len());
+            write_hex(&bytes, &mut reply);
+            reply
+        }
+        _ => return None,
+    })
+}
+
+fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
+    let mut reply = Vec::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        match byte {
+            Some(byte) => write_hex(&[*byte], &mut reply),
+            None => reply.extend_from_slice(b"xx"),
+        }
+    }
+    reply
+}
+
+/// What is known in one piece from an address on.
+fn read(pieces: &[(u64, &[u8])], address: u64, length: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (start, bytes) in pieces {
+        let at = address.wrapping_add(out.len() as u64);
+        let skip = at.checked_sub(*start).map(usize::try_from);
+        if let Some(Ok(skip)) = skip
+            && skip < bytes.len()
+        {
+            let rest = &bytes[skip..];
+            out.extend_from_slice(&rest[..rest.len().min(length - out.len())]);
+        }
+        if out.len() >= length {
+            break;
+        }
+    }
+    out
+}
+
+/// `qTStatus`. It never waits for the decoder while a client connects, nor for one that would
+/// take its time: GDB asks for it again and again, and when it quits.
+fn status(target: &SnapshotTarget) -> Vec<u8> {
+    let Some(traces) = &target.endpoint.traces else {
+        return Vec::new();
+    };
+    let status = match target.trace.connected.then(|| frames(target)) {
+        Some(Ok(frames)) => frames.status(),
+        _ => traces.standing(),
+    };
+    format!("T{}", status.write()).into_bytes()
+}
+
+/// The replies to `qTfP` and `qTsP`, the next one last.
+fn tracepoints(target: &SnapshotTarget) -> Vec<String> {
+    let endpoint = &*target.endpoint;
+    let (Some(traces), view) = (&endpoint.traces, &target.trace) else {
+        return Vec::new();
+    };
+    let list = match view.connected.then(|| frames(target)) {
+        Some(Ok(frames)) => frames.tracepoints(),
+        _ => traces.list(endpoint, view.chosen),
+    };
+    let mut lines = Vec::new();
+    for tracepoint in list {
+        tracepoint.write(&mut |line| lines.push(line));
+    }
+    lines.reverse();
+    lines
+}
+
+fn next_tracepoint(view: &mut View) -> Vec<u8> {
+    view.connected |= view.tracepoints.is_empty();
+    next(&mut view.tracepoints)
+}
+
+fn variables(target: &SnapshotTarget) -> Vec<String> {
+    let variables = target.endpoint.traces.iter().flat_map(|t| t.variables());
+    let mut lines: Vec<String> = variables.map(|variable| variable.write()).collect();
+    lines.reverse();
+    lines
+}
+
+/// The next line of a list; `l` at its end.
+fn next(lines: &mut Vec<String>) -> Vec<u8> {
+    lines.pop().map_or(b"l".to_vec(), String::into_bytes)
+}
+
+/// `QTFrame`: a number, or what to look for from the next frame on.
+fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(wanted).ok()?;
+    let (kind, rest) = text.split_once(':').unwrap_or(("", text));
+    let number = |text: &str| parse_hex(text.as_bytes());
+    let range = || pair(rest.as_bytes(), b':');
+    let wanted = match kind {
+        "" => None,
+        "pc" => Some(Wanted::Inside(number(rest)?, number(rest)?)),
+        "tdp" => Some(Wanted::Tracepoint(number(rest)?)),
+        "range" => range().map(|(first, last)| Some(Wanted::Inside(first, last)))?,
+        "outside" => range().map(|(first, last)| Some(Wanted::Outside(first, last)))?,
+        _ => return None,
+    };
+    const NONE: &[u8] = b"F-1";
+    if wanted.is_none() && number(rest)? >= 0x8000_0000 {
+        target.trace.frame = None;
+        return Some(NONE.to_vec());
+    }
+    let frames = match frames(target) {
+        Ok(frames) => frames,
+        Err(reply) => return Some(reply),
+    };
+    let found = match wanted {
+        None => usize::try_from(number(rest)?).ok(),
+        Some(wanted) => {
+            let from = target.trace.frame.map_or(0, |frame| frame + 1);
+            frames.find(from, wanted)
+        }
+    };
+    let Some(frame) = found.filter(|frame| *frame < frames.count()) else {
+        return Some(NONE.to_vec());
+    };
+    let reply = format!("F{frame:x}T{:x}", frames.tracepoint(frame));
+    drop(frames);
+    target.trace.frame = Some(frame);
+    Some(reply.into_bytes())
+}
+
+/// `qTP`: how often a tracepoint was hit. How much of a buffer its frames take says nothing here.
+fn hits(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    let (number, address) = pair(arguments, b':')?;
+    let frames = target.trace.connected.then(|| frames(target));
+    let hits = match frames {
+        Some(Ok(frames)) => frames.hits(number, address),
+        _ => 0,
+    };
+    Some(format!("V{hits:x}:0").into_bytes())
+}
+
+/// `qTV`: the value of a variable in the selected frame.
+fn value(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
+    let number = i32::try_from(parse_hex(number)?).ok()?;
+    let values = match (target.trace.frame, frames_if_selected(target)) {
+        (Some(frame), Some(frames)) => frames.values(frame),
+        _ => Vec::new(),
+    };
+    let found = values.into_iter().find(|(known, _)| *known == number);
+    Some(match found {
+        Some((_, value)) => format!("V{:x}", value.cast_unsigned()).into_bytes(),
+        None => b"U".to_vec(),
+    })
+}
+
+fn frames_if_selected(target: &SnapshotTarget) -> Option<Box<dyn TraceFrames + '_>> {
+    target.trace.frame.and_then(|_| frames(target).ok())
+}
+
+/// `qTBuffer`: bytes of the trace buffer.
+fn buffer(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    let (offset, length) = pair(arguments, b',')?;
+    let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
+    let mut reading = std::mem::take(&mut target.trace.buffer);
+    let reply = match frames(target) {
+        Err(reply) => reply,
+        Ok(frames) => match reading.read(&*frames, offset, length) {
+            Err(_) => MALFORMED.to_vec(),
+            Ok([]) => b"l".to_vec(),
+            Ok(bytes) => {
+                let mut reply = Vec::with_capacity(2 * bytes.len());
+                write_hex(bytes, &mut reply);
+                reply
+            }
+        },
+    };
+    target.trace.buffer = reading;
+    Some(reply)
+}
+
+/// `qXfer:traceframe-info:read`: what the selected frame holds beside registers.
+fn contents(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    let frame = target.trace.frame?;
+    let kept = target.trace.contents.take().filter(|(of, _)| *of == frame);
+    let document = match kept {
+        Some((_, document)) => document,
+        None => {
+            let frames = frames(target).ok()?;
+            let mut text = "<traceframe-info version=\"1.0\">\n".to_owned();
+            for (start, bytes) in frames.memory(frame) {
+                let _ = writeln!(
+                    text,
+                    "<memory start=\"{start:#x}\" length=\"{:#x}\"/>",
+                    bytes.len()
+                );
+            }
+            for (number, _) in frames.values(frame) {
+                let _ = writeln!(text, "<tvar id=\"{number}\"/>");
+            }
+            text.push_str("</traceframe-info>\n");
+            text
+        }
+    };
+    let reply = transfer(document.as_bytes(), arguments);
+    target.trace.contents = Some((frame, document));
+    reply
+}
+
+/// `monitor trace`.
+pub(super) fn monitor(target: &mut SnapshotTarget, name: &str) -> String {
+    let endpoint = target.endpoint.clone();
+    let Some(traces) = &endpoint.traces else {
+        return "no core has trace that can be followed\n".to_owned();
+    };
+    let names: Vec<&str> = traces
+        .cores()
+        .filter_map(|core| endpoint.cores.get(core))
+        .map(|core| core.name.as_str())
+        .collect();
+    if !name.is_empty() {
+        let Some(chosen) = names.iter().position(|n| n.eq_ignore_ascii_case(name)) else {
+            return format!(
+                "expected a core with trace, found {name:?}: {}\n",
+                names.join(", ")
+            );
+        };
+        if target.trace.frame.is_some() {
+            return "a trace frame is selected: first leave it with tfind none\n".to_owned();
+        }
+        target.trace.chosen = chosen;
+        target.trace.contents = None;
+        target.trace.buffer = Reading::default();
+    }
+    let chosen = target.trace.chosen;
+    let mut text = format!("trace of {}", names.get(chosen).unwrap_or(&""));
+    match decoded(target) {
+        Ok(frames) => {
+            let _ = writeln!(text, ": {} trace frames", frames.count());
+            if let Some(notes) = frames.status().notes {
+                let _ = writeln!(text, "{notes}");
+            }
+        }
+        Err(reason) => {
+            let _ = writeln!(text, ": {reason}");
+        }
+    }
+    if names.len() > 1 {
+        let _ = writeln!(text, "cores with trace: {}", names.join(", "));
+    }
+    for note in traces.notes(chosen) {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}

@@ -1,0 +1,349 @@
+//! The finished trace runs behind an endpoint: whose trace frames there are, and what is in them.
+//!
+//! A core's trace is decoded when a client first asks for its frames, once for all clients.
+//! Knows no packets; the frames themselves are those of [`crate::convert::trace_run`].
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::OnceLock;
+
+use super::endpoint::{Core, Endpoint};
+use super::trace_buffer::Part;
+use crate::arch::registers::Bytes;
+use crate::convert::state::seen;
+use crate::convert::trace_run::{self, TraceRun};
+use crate::decode::{self, Buffers, Setup};
+use crate::quantity::Address;
+use crate::snapshot::Loaded;
+use crate::snapshot::elf::Elf;
+use crate::tfile::{ByteOrder, SourceString, Status, Tracepoint, Variable, Writer};
+
+/// Trace up to this size, in bytes, is decoded in less time than GDB waits for a reply, which is
+/// two seconds.
+const SMALL: u64 = 4 << 20;
+
+/// The tracepoint of the halted state.
+const HALTED: u16 = 1;
+
+/// The tracepoint of all frames of the trace.
+const TRACED: u16 = 2;
+
+/// What to do with trace that is not small: GDB waits for a `monitor` command as long as it takes.
+pub(super) const FIRST: &str = "the trace is large: decode it with monitor trace first";
+
+/// Which trace frame is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// One of a tracepoint.
+    Tracepoint(u64),
+    /// One whose program counter is in the range, ends included.
+    Inside(u64, u64),
+    /// One whose program counter is known and not in the range.
+    Outside(u64, u64),
+}
+
+impl Wanted {
+    pub(super) fn is(self, tracepoint: u16, pc: Option<u64>) -> bool {
+        match (self, pc) {
+            (Self::Tracepoint(number), _) => number == u64::from(tracepoint),
+            (Self::Inside(first, last), Some(pc)) => (first..=last).contains(&pc),
+            (Self::Outside(first, last), Some(pc)) => !(first..=last).contains(&pc),
+            (_, None) => false,
+        }
+    }
+}
+
+/// Trace frames, numbered from 0.
+pub(super) trait TraceFrames {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The number of a frame's tracepoint, of those in the list that clients are given.
+    fn tracepoint(&self, frame: usize) -> u16;
+
+    /// The first frame from `from` on that is wanted.
+    fn find(&self, from: usize, wanted: Wanted) -> Option<usize>;
+
+    /// The variables that a frame has.
+    fn values(&self, frame: usize) -> Vec<(i32, i64)>;
+
+    /// The memory that a frame has: address and bytes of pieces, by address.
+    fn memory(&self, frame: usize) -> Vec<(u64, &[u8])>;
+
+    /// The reply to `g` in a frame.
+    fn registers(&self, frame: usize) -> Bytes;
+
+    /// A register in a frame, by its number in the description; `None` for no such number.
+    fn register(&self, frame: usize, number: u32) -> Option<Bytes>;
+
+    /// Writes a frame as a trace buffer holds it.
+    fn write(&self, frame: usize, out: Part) -> io::Result<Part>;
+
+    /// How the run ended.
+    fn status(&self) -> Status;
+
+    /// The tracepoints as a trace file has them.
+    fn tracepoints(&self) -> Vec<Tracepoint>;
+
+    /// The hits of a tracepoint.
+    fn hits(&self, tracepoint: u64, address: u64) -> u64;
+}
+
+/// A core whose trace can be followed.
+#[derive(Debug)]
+pub(super) struct TracedCore {
+    /// Its place in the device list.
+    device: usize,
+    /// Its place in [`Endpoint::cores`].
+    core: usize,
+    run: OnceLock<Decoded>,
+}
+
+#[derive(Debug)]
+struct Decoded {
+    run: Result<TraceRun, String>,
+    notes: Vec<String>,
+    /// Frames of the trace at each address.
+    hits: HashMap<u64, u64>,
+}
+
+/// The trace runs of an endpoint's cores: at least one.
+#[derive(Debug)]
+pub(super) struct Traces {
+    loaded: Loaded,
+    /// Code where no dump has any.
+    programs: Vec<Elf>,
+    cores: Vec<TracedCore>,
+    small: bool,
+}
+
+impl Traces {
+    /// Those of the cores at `places` in the device list; `None` where no core has trace that can
+    /// be followed. Decodes nothing.
+    pub(super) fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
+        loaded.snapshot.trace.as_ref()?;
+        let found = Buffers::of(loaded, &decode::Options::default()).ok()?;
+        let sources = || found.buffers.iter().flat_map(|buffer| &buffer.sources);
+        let followed = |place: usize| {
+            let mut sources = sources();
+            sources.any(|source| {
+                source.core == Some(place)
+                    && source.protocol.needs_core()
+                    && Setup::of(loaded, source, &mut Vec::new()).is_ok()
+            })
+        };
+        let cores: Vec<TracedCore> = places
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| followed(**place))
+            .map(|(core, &device)| TracedCore {
+                device,
+                core,
+                run: OnceLock::new(),
+            })
+            .collect();
+        let bytes: u64 = found.buffers.iter().map(decode::Sources::bytes).sum();
+        (!cores.is_empty()).then(|| Self {
+            loaded: loaded.clone(),
+            programs,
+            cores,
+            small: bytes <= SMALL,
+        })
+    }
+
+    /// The cores by their places in [`Endpoint::cores`].
+    pub(super) fn cores(&self) -> impl Iterator<Item = usize> {
+        self.cores.iter().map(|core| core.core)
+    }
+
+    fn decoded(&self, chosen: usize) -> Option<&Decoded> {
+        let core = self.cores.get(chosen)?;
+        Some(core.run.get_or_init(|| {
+            let options = trace_run::Options {
+                elfs: self.programs.clone(),
+                ..trace_run::Options::default()
+            };
+            let mut notes = Vec::new();
+            let run = TraceRun::of(&self.loaded, core.device, false, &options, &mut notes);
+            let mut hits = HashMap::new();
+            for visit in run.iter().flat_map(TraceRun::visits) {
+                *hits.entry(visit.pc.0).or_default() += 1;
+            }
+            Decoded {
+                hits,
+                run: run.map_err(|error| error.to_string()),
+                notes,
+            }
+        }))
+    }
+
+    /// The frames of one of the cores; decodes if nobody has asked before. Fails with the reason.
+    pub(super) fn frames<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        chosen: usize,
+    ) -> Result<CoreFrames<'a>, String> {
+        let gone = || "no core with trace".to_owned();
+        let core = self.cores.get(chosen).map(|core| core.core);
+        let core = core.and_then(|core| endpoint.cores.get(core));
+        let decoded = self.decoded(chosen).ok_or_else(gone)?;
+        Ok(CoreFrames {
+            endpoint,
+            core: core.ok_or_else(gone)?,
+            run: decoded.run.as_ref().map_err(Clone::clone)?,
+            hits: &decoded.hits,
+        })
+    }
+
+    /// Whether frames are there before a client gives up waiting for them.
+    pub(super) fn at_hand(&self, chosen: usize) -> bool {
+        let core = self.cores.get(chosen);
+        self.small || core.is_some_and(|core| core.run.get().is_some())
+    }
+
+    /// What decoding a core's trace had to say; decodes if nobody has asked before.
+    pub(super) fn notes(&self, chosen: usize) -> &[String] {
+        self.decoded(chosen).map_or(&[], |decoded| &decoded.notes)
+    }
+
+    /// The status before anything is decoded.
+    pub(super) fn standing(&self) -> Status {
+        let notes = if self.small {
+            "tfind decodes the trace"
+        } else {
+            FIRST
+        };
+        let notes = notes.to_owned();
+        Status {
+            frames: None,
+            created: None,
+            ..trace_run::status(0, 0, notes)
+        }
+    }
+
+    /// The tracepoints that a client is told of, before anything is decoded: one for the halted
+    /// state, and one that went on from there step by step. A tracepoint for every address of the
+    /// trace, as trace files need them, would fill a client's list of breakpoints.
+    pub(super) fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
+        let core = self.cores.get(chosen).map(|core| core.core);
+        let core = core.and_then(|core| endpoint.cores.get(core));
+        let pc = core.and_then(|core| core.registers.pc()).unwrap_or(0);
+        let halted = trace_run::tracepoint(HALTED, Address(pc), "collect $regs");
+        let names: String = trace_run::variables()
+            .iter()
+            .rev()
+            .map(|variable| format!(", ${}", variable.name))
+            .collect();
+        let collect = format!("collect $pc{names}");
+        let mut traced = trace_run::tracepoint(TRACED, Address(pc), &collect);
+        traced.steps = 1;
+        for line in ["while-stepping 1", &collect, "end"] {
+            traced.sources.push(SourceString {
+                kind: "cmd".to_owned(),
+                text: line.to_owned(),
+            });
+        }
+        // GDB numbers them from the last one on: this way its numbers are ours.
+        vec![traced, halted]
+    }
+
+    /// The trace state variables.
+    pub(super) fn variables(&self) -> Vec<Variable> {
+        trace_run::variables()
+    }
+}
+
+/// The trace frames of a core of a snapshot.
+pub(super) struct CoreFrames<'a> {
+    endpoint: &'a Endpoint,
+    core: &'a Core,
+    run: &'a TraceRun,
+    hits: &'a HashMap<u64, u64>,
+}
+
+impl CoreFrames<'_> {
+    fn pc(&self, frame: usize) -> Option<u64> {
+        self.run.pc(frame).map(|pc| pc.0)
+    }
+
+    fn value(&self, frame: usize, register: &crate::arch::RegisterDescription) -> Bytes {
+        if frame == 0 {
+            return self.core.register(register);
+        }
+        let pc = self.pc(frame).filter(|_| register.name == "pc");
+        let bytes = pc.map_or([None; 8], |pc| pc.to_le_bytes().map(Some));
+        let beyond = pc.map(|_| 0);
+        let bytes = bytes.into_iter().chain(std::iter::repeat(beyond));
+        bytes.take(register.bytes()).collect()
+    }
+}
+
+impl TraceFrames for CoreFrames<'_> {
+    fn count(&self) -> usize {
+        self.run.frames()
+    }
+
+    fn tracepoint(&self, frame: usize) -> u16 {
+        if frame == 0 { HALTED } else { TRACED }
+    }
+
+    fn find(&self, from: usize, wanted: Wanted) -> Option<usize> {
+        let is = |frame: &usize| wanted.is(self.tracepoint(*frame), self.pc(*frame));
+        (from..self.count()).find(is)
+    }
+
+    fn values(&self, frame: usize) -> Vec<(i32, i64)> {
+        self.run.values(frame).collect()
+    }
+
+    fn memory(&self, frame: usize) -> Vec<(u64, &[u8])> {
+        match self.run.visit(frame) {
+            None => seen(&self.core.memory, self.core.space.space),
+            Some(visit) if visit.code().is_empty() => Vec::new(),
+            Some(visit) => vec![(visit.pc.0, visit.code())],
+        }
+    }
+
+    fn registers(&self, frame: usize) -> Bytes {
+        let general = self.endpoint.description.registers().filter(|r| r.general);
+        general.flat_map(|r| self.value(frame, r)).collect()
+    }
+
+    fn register(&self, frame: usize, number: u32) -> Option<Bytes> {
+        let register = self.endpoint.description.register(number)?;
+        Some(self.value(frame, register))
+    }
+
+    fn write(&self, frame: usize, out: Part) -> io::Result<Part> {
+        let general = self.endpoint.description.registers().filter(|r| r.general);
+        let size = general.map(crate::arch::RegisterDescription::bytes).sum();
+        let mut writer = Writer::bare(out, size, ByteOrder::Little);
+        if frame == 0 {
+            // A client takes a register block to be as long as a reply to `g`. One with an
+            // unknown register cannot be told: then the tracepoint tells the program counter.
+            let block: Option<Vec<u8>> = self.registers(0).into_iter().collect();
+            let block = block.unwrap_or_default();
+            self.run.write(0, &block, &self.memory(0), &mut writer)?;
+        } else {
+            self.run.write(frame, &[], &[], &mut writer)?;
+        }
+        Ok(writer.into_inner())
+    }
+
+    fn status(&self) -> Status {
+        self.run.description().status.unwrap_or_default()
+    }
+
+    fn tracepoints(&self) -> Vec<Tracepoint> {
+        self.run.description().tracepoints
+    }
+
+    fn hits(&self, tracepoint: u64, address: u64) -> u64 {
+        let halted = self.pc(0).unwrap_or(0) == address;
+        match u16::try_from(tracepoint) {
+            Ok(HALTED) => 1,
+            Ok(TRACED) if halted => self.run.visits().len() as u64,
+            _ => self.hits.get(&address).copied().unwrap_or(0),
+        }
+    }
+}

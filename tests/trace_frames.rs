@@ -1,0 +1,374 @@
+//! GDB sessions on trace frames: a snapshot's server is a finished trace run.
+
+mod gdb;
+
+use std::path::{Path, PathBuf};
+
+use armsnap::convert::trace_run::{Options, TraceRun};
+use armsnap::snapshot::OpenOptions;
+use armsnap::snapshot::model::Snapshot;
+use armsnap::tfile::{self, Block};
+use gdb::{armsnap, run, session, shared, text};
+
+const TC2: &str = "tc2-ptm-rstk-t32";
+const ACK: &str = "001-ack_test";
+
+/// The trace run of the core at `device`, from the decoder.
+fn decoded(snapshot: &Path, device: usize) -> TraceRun {
+    let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
+    let mut notes = Vec::new();
+    let run = TraceRun::of(&loaded, device, false, &Options::default(), &mut notes).unwrap();
+    assert!(run.frames() > 100, "{} frames", run.frames());
+    run
+}
+
+/// What GDB prints between marks, one entry for each list of commands.
+fn answers(snapshot: &Path, options: &[&str], lists: &[Vec<String>]) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("script");
+    let mut lines = String::new();
+    for commands in lists {
+        lines += "echo @@\n";
+        for command in commands {
+            lines += command;
+            lines += "\necho \\n\n";
+        }
+    }
+    lines += "echo @@\n";
+    std::fs::write(&script, lines).unwrap();
+    let text = session(
+        snapshot,
+        options,
+        &[&format!("source {}", script.display())],
+    );
+    let parts: Vec<String> = text.split("@@").map(|p| p.replace("\n\n", "\n")).collect();
+    assert_eq!(parts.len(), lists.len() + 2, "{text}");
+    parts[1..=lists.len()].to_vec()
+}
+
+fn list(commands: &[&str]) -> Vec<String> {
+    commands
+        .iter()
+        .map(|command| (*command).to_owned())
+        .collect()
+}
+
+/// Asks where GDB is after some commands. They begin outside of all frames: GDB for AArch32 does
+/// not leave a frame whose stack pointer is not known in another way.
+fn places(snapshot: &Path, moves: &[Vec<String>]) -> Vec<String> {
+    let lists: Vec<Vec<String>> = moves
+        .iter()
+        .map(|moves| {
+            let mut commands = list(&["tfind none"]);
+            commands.extend(moves.iter().cloned());
+            commands
+                .push("printf \"%d %d %#lx %d\", $trace_frame, $tracepoint, $pc, $offset".into());
+            commands
+        })
+        .collect();
+    let answers = answers(snapshot, &[], &lists);
+    let last = |text: &String| {
+        text.trim_end()
+            .lines()
+            .last()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    answers.iter().map(last).collect()
+}
+
+/// The same from the decoder.
+fn place(run: &TraceRun, frame: usize) -> String {
+    let pc = run.pc(frame).unwrap().0;
+    let visit = run.visit(frame).unwrap();
+    format!("{frame} 2 {pc:#x} {}", visit.offset.0)
+}
+
+fn numbers_find_the_decoders_frames(name: &str) {
+    let Some(snapshot) = shared(name) else { return };
+    let run = decoded(&snapshot, 0);
+    let last = run.frames() - 1;
+    // Spread over the trace without a pattern that code might share.
+    let mut frames: Vec<usize> = (0..40).map(|n| 1 + n * n * 7919 % last).collect();
+    frames.extend([1, 2, last]);
+    let moves: Vec<_> = frames.iter().map(|f| vec![format!("tfind {f}")]).collect();
+    for (frame, found) in frames.iter().zip(places(&snapshot, &moves)) {
+        assert_eq!(found, place(&run, *frame));
+    }
+}
+
+#[test]
+fn numbers_find_the_decoders_frames_of_tc2() {
+    numbers_find_the_decoders_frames(TC2);
+}
+
+#[test]
+fn numbers_find_the_decoders_frames_of_001_ack_test() {
+    numbers_find_the_decoders_frames(ACK);
+}
+
+#[test]
+fn searches_find_what_the_decoder_says() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let run = decoded(&snapshot, 0);
+    let pc = |frame: usize| run.pc(frame).unwrap().0;
+    let find = |from: usize, is: &dyn Fn(u64) -> bool| {
+        (from..run.frames()).find(|frame| is(pc(*frame))).unwrap()
+    };
+    let middle = run.frames() / 2;
+    let here = pc(middle);
+    let (low, high) = (here.saturating_sub(0x40), here + 0x40);
+    let again = find(middle + 1, &|pc| pc == here);
+    let inside = find(1, &|pc| (low..=high).contains(&pc));
+    let outside = find(middle + 1, &|pc| !(low..=high).contains(&pc));
+    let cases = [
+        (list(&["tfind 0", "tfind"]), 1),
+        (list(&["tfind 1", "tfind", "tfind"]), 3),
+        (
+            vec![format!("tfind {middle}"), "tfind -".into()],
+            middle - 1,
+        ),
+        (list(&["tfind 0", "tfind tracepoint 2"]), 1),
+        (
+            vec![format!("tfind {middle}"), "tfind tracepoint".into()],
+            middle + 1,
+        ),
+        (
+            vec![format!("tfind {middle}"), format!("tfind pc {here:#x}")],
+            again,
+        ),
+        (vec![format!("tfind {middle}"), "tfind pc".into()], again),
+        (
+            vec!["tfind 0".into(), format!("tfind range {low:#x}, {high:#x}")],
+            inside,
+        ),
+        (
+            vec![
+                format!("tfind {middle}"),
+                format!("tfind outside {low:#x}, {high:#x}"),
+            ],
+            outside,
+        ),
+    ];
+    let moves: Vec<_> = cases.iter().map(|(moves, _)| moves.clone()).collect();
+    for ((moves, frame), found) in cases.iter().zip(places(&snapshot, &moves)) {
+        assert_eq!(found, place(&run, *frame), "{moves:?}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_not_found() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let frames = decoded(&snapshot, 0).frames();
+    let answers = answers(
+        &snapshot,
+        &[],
+        &[
+            vec![
+                "tfind 1".into(),
+                format!("tfind {frames}"),
+                "p $trace_frame".into(),
+            ],
+            list(&["tfind 1", "tfind pc 0x3", "p $trace_frame"]),
+            list(&["tfind 1", "tfind tracepoint 1", "p $trace_frame"]),
+        ],
+    );
+    for answer in answers {
+        assert!(answer.contains("No trace frame found"), "{answer}");
+        assert!(answer.contains("= -1"), "{answer}");
+    }
+}
+
+#[test]
+fn a_frame_of_the_trace_has_pc_code_and_variables() {
+    let Some(snapshot) = shared(TC2) else { return };
+    let run = decoded(&snapshot, 0);
+    let visit = run.visit(3).unwrap();
+    let pc = visit.pc.0;
+    let text = session(
+        &snapshot,
+        &[],
+        &[
+            "tfind 3",
+            "p/x $pc",
+            "p $sp",
+            "p $cpsr",
+            "p $SCTLR",
+            &format!("x/1xh {pc:#x}"),
+            &format!("x/1xw {:#x}", pc + 0x100),
+            "tdump",
+            "info tvariables",
+        ],
+    );
+    let half = u16::from_le_bytes([visit.code[0], visit.code[1]]);
+    for wanted in [
+        format!("= {pc:#x}"),
+        format!(":\t{half:#06x}"),
+        "Data collected at tracepoint 2, trace frame 3".to_owned(),
+        format!("$offset = {}", visit.offset.0),
+        "$cycles = void".to_owned(),
+    ] {
+        assert!(text.contains(&wanted), "{wanted}: {text}");
+    }
+    assert_eq!(text.matches("<unavailable>").count(), 4, "{text}");
+    let offset = text
+        .lines()
+        .find(|line| line.starts_with("$offset  "))
+        .unwrap();
+    assert!(
+        offset.trim_end().ends_with(&format!(" {}", visit.offset.0)),
+        "{text}"
+    );
+}
+
+/// The halted state, asked before any trace frame, in the frame of it, and after.
+#[test]
+fn the_ordinary_session_is_as_before() {
+    for (name, memory) in [
+        (TC2, "$sp"),
+        ("a57_single_step", "0xFFFEB448"),
+        (ACK, "0x10000"),
+    ] {
+        let Some(snapshot) = shared(name) else { return };
+        let read = format!("x/8xw {memory}");
+        let state = list(&[
+            "bt 3",
+            "info registers",
+            "output/x $pc",
+            &read,
+            "info threads",
+        ]);
+        let with = |before: &[&str], after: &[&str]| {
+            let mut commands = list(before);
+            commands.push("echo ---\\n".into());
+            commands.extend(state.clone());
+            commands.push("echo ---\\n".into());
+            commands.extend(list(after));
+            commands
+        };
+        let answers = answers(
+            &snapshot,
+            &[],
+            &[
+                with(&[], &[]),
+                with(&["tfind 0"], &["tfind none"]),
+                with(&["tfind 2", "tfind none"], &[]),
+                with(&["tfind 2", "tfind end"], &[]),
+            ],
+        );
+        let shown = |text: &String| text.split("---").nth(1).unwrap().to_owned();
+        let first = shown(&answers[0]);
+        assert!(first.contains("#0") && first.contains("pc  "), "{first}");
+        for answer in &answers[1..] {
+            assert_eq!(shown(answer), first, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_run_its_tracepoints_and_its_end() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let run = decoded(&snapshot, 0);
+    let visits = run.visits().len();
+    let text = session(
+        &snapshot,
+        &[],
+        &["tstatus", "info tracepoints", "monitor trace"],
+    );
+    for wanted in [
+        "Trace stopped by a tstop command (snapshot)".to_owned(),
+        format!("Collected {} trace frames", run.frames()),
+        "tracepoint already hit 1 time\n".to_owned(),
+        format!("tracepoint already hit {visits} times"),
+        format!("trace of cpu_0: {} trace frames", run.frames()),
+    ] {
+        assert!(text.contains(&wanted), "{wanted}: {text}");
+    }
+}
+
+/// Moving, and asking for threads, leaves the trace frames.
+#[test]
+fn a_move_is_one_of_the_core() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let text = session(
+        &snapshot,
+        &[],
+        &["tfind 2", "tfind none", "stepi", "p/x $pc"],
+    );
+    assert!(text.contains("No more reverse-execution history"), "{text}");
+    let pc = decoded(&snapshot, 0).pc(0).unwrap();
+    assert!(text.contains(&format!("= {pc}")), "{text}");
+}
+
+/// Tracepoint, variables, and addresses of memory.
+type Held = (u16, Vec<(i32, i64)>, Vec<u64>);
+
+/// Frames without what differs by design: the registers of the halted state, and memory of the
+/// program.
+fn frames(bytes: &[u8]) -> Vec<Held> {
+    let file = tfile::File::open(bytes, None).unwrap();
+    let frames = file.frames().map(|frame| {
+        let frame = frame.unwrap();
+        let mut values = Vec::new();
+        let mut memory = Vec::new();
+        for block in frame.blocks() {
+            match block {
+                Block::Variable { number, value } => values.push((number, value)),
+                Block::Memory { address, .. } => memory.push(address),
+                Block::Registers(_) => {}
+                Block::Unreadable { kind, at } => panic!("{}: {kind} at {at}", frame.number),
+            }
+        }
+        (frame.tracepoint, values, memory)
+    });
+    frames.collect()
+}
+
+/// The addresses of tracepoints, by number.
+fn tracepoints(bytes: &[u8]) -> Vec<(u32, u64)> {
+    let file = tfile::File::open(bytes, None).unwrap();
+    let all = file.description().tracepoints.iter();
+    let mut all: Vec<_> = all.map(|t| (t.number, t.address)).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn what_gdb_saves_is_what_convert_writes() {
+    for (name, core) in [(TC2, "Cortex-A15_0"), (ACK, "cpu_0")] {
+        let Some(snapshot) = shared(name) else { return };
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| -> PathBuf { directory.path().join(name) };
+        let (saved, converted) = (path("saved.tf"), path("converted.tf"));
+        // Within a frame and after one, too.
+        let save = format!("tsave {}", saved.display());
+        session(&snapshot, &[], &["tfind 2", "tfind none", &save]);
+        let mut convert = armsnap();
+        convert
+            .arg("convert")
+            .args(["--core", core])
+            .args([&snapshot, &converted]);
+        let output = run(&mut convert);
+        assert!(output.status.success(), "{}", text(&output));
+        let (saved, converted) = (
+            std::fs::read(saved).unwrap(),
+            std::fs::read(converted).unwrap(),
+        );
+        let (ours, theirs) = (frames(&saved), frames(&converted));
+        assert_eq!(ours.len(), theirs.len(), "{name}");
+        assert!(ours.len() > 1000);
+        assert!(ours == theirs, "{name}: frames differ");
+        assert_eq!(tracepoints(&saved), tracepoints(&converted), "{name}");
+        let variables = |bytes: &[u8]| {
+            let file = tfile::File::open(bytes, None).unwrap();
+            file.description().variables.clone()
+        };
+        assert_eq!(variables(&saved).len(), 9);
+        for variable in variables(&saved) {
+            let same = variables(&converted)
+                .into_iter()
+                .find(|v| v.number == variable.number);
+            assert_eq!(same.unwrap().name, variable.name);
+        }
+    }
+}
