@@ -31,6 +31,11 @@ pub trait PacketDecoder {
     fn lost(&mut self);
 }
 
+/// What an encoder says of a packet that has no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no trace unit of this configuration writes such a packet")]
+pub struct Unencodable;
+
 /// Turns packets into elements.
 pub trait ElementDecoder {
     /// What [`PacketDecoder`] makes.

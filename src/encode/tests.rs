@@ -28,6 +28,8 @@ pub(crate) struct Program {
     pub executed: Vec<Place>,
     /// The next one.
     pub next: Place,
+    /// A mask for numbers of cycles.
+    pub most_cycles: u32,
 }
 
 /// Code in one instruction set.
@@ -323,6 +325,7 @@ impl Program {
         let next = machine.here;
         Self {
             next,
+            most_cycles: u32::MAX,
             ..machine.program
         }
     }
@@ -341,7 +344,7 @@ impl Program {
                     tracer.gap(crate::element::TraceOnReason::DebugRestart);
                 }
                 Step::Context(context) => tracer.context(context),
-                Step::Cycles(cycles) => tracer.cycles(cycles),
+                Step::Cycles(cycles) => tracer.cycles(cycles & self.most_cycles),
                 Step::Mark(mark) => tracer.mark(mark),
             }
             if bytes.len().is_multiple_of(3) {

@@ -10,19 +10,8 @@ use super::packet::{
     InstructionSet, KeyedResult, Packet, TraceInfo,
 };
 use crate::element::Atoms;
+use crate::protocol::Unencodable;
 use crate::quantity::Security;
-
-/// No trace unit of this configuration writes such a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unencodable;
-
-impl std::fmt::Display for Unencodable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no ETMv4 of this configuration writes such a packet")
-    }
-}
-
-impl std::error::Error for Unencodable {}
 
 type Written = Result<(), Unencodable>;
 

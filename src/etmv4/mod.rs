@@ -18,7 +18,7 @@ mod trace_unit;
 pub use config::{Conditional, Config, Core, Profile, Protocol, Registers, Version};
 pub use decode::Decoder;
 pub use elements::Elements;
-pub use encode::{Encoder, Unencodable, pack_atoms};
+pub use encode::{Encoder, pack_atoms};
 pub use packet::{
     AddressBits, ConditionalInstruction, ConditionalResult, ContextInfo, ExceptionAddress,
     InstructionSet, KeyedResult, Packet, TraceInfo,

@@ -1,4 +1,4 @@
-//! PTM: Program Flow Trace 1.0 and 1.1 (ARM IHI 0035B): bytes → packets → elements.
+//! PTM: Program Flow Trace 1.0 and 1.1 (ARM IHI 0035B): bytes → packets → elements, and back.
 //!
 //! Atoms count waypoints. Knows no memory: where the waypoints are, and the return stack, are
 //! the flow's part.
@@ -6,12 +6,16 @@
 pub mod config;
 pub mod decode;
 pub mod elements;
+mod encode;
 pub mod packet;
+mod trace_unit;
 
 pub use config::Config;
 pub use decode::Decoder;
 pub use elements::Elements;
+pub use encode::Encoder;
 pub use packet::Packet;
+pub use trace_unit::TraceUnit;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,249 @@
+//! ETMv3 packets of the instruction trace → bytes.
+//!
+//! Written from the packet diagrams of ARM IHI 0014Q, chapter 7, and not from the decoder, so
+//! that the two cannot share a mistake. Remembers what a decoder knows; knows no elements and no
+//! program. Packets of the data trace are not written.
+
+use super::compress::{self, Form, Known, Timestamps, require};
+use super::config::{Config, Profile};
+use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timing};
+use crate::element::{Atoms, TraceOnReason};
+use crate::protocol::Unencodable;
+use crate::quantity::Isa;
+
+type Written = Result<(), Unencodable>;
+
+/// Writes the packets of one ETMv3.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    config: Config,
+    known: Known,
+    timestamps: Timestamps,
+}
+
+impl Encoder {
+    /// For a source with this configuration.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            known: Known::default(),
+            timestamps: Timestamps::default(),
+        }
+    }
+
+    /// Appends the bytes of `packet`; nothing if there are none. Of an address only the bits are
+    /// written that it says are told.
+    pub fn packet(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
+        let begin = out.len();
+        let mut next = self.clone();
+        let written = next.write(packet, out);
+        match written {
+            Ok(()) => *self = next,
+            Err(_) => out.truncate(begin),
+        }
+        written
+    }
+
+    /// `address` in its shortest form, behind what was written so far. With `information`,
+    /// exception information follows.
+    pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
+        PartAddress {
+            value: address,
+            bits: self.known.shortest(address, isa, self.form(), information),
+            isa,
+        }
+    }
+
+    const fn form(&self) -> Form {
+        if self.config.alternative_branches {
+            Form::Alternative
+        } else {
+            Form::Original
+        }
+    }
+
+    fn write(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
+        match *packet {
+            Packet::ASync => {
+                out.extend([0, 0, 0, 0, 0, 0x80]);
+                self.known = Known::default();
+                self.timestamps.forget();
+            }
+            Packet::ISync(ref sync) => self.i_sync(sync, out)?,
+            Packet::PHeader { atoms, timing } => {
+                require((timing == Timing::None) != self.config.cycle_accurate)?;
+                out.push(p_header(atoms, timing)?);
+            }
+            Packet::CycleCount(cycles) => {
+                out.push(0b0000_0100);
+                compress::leb128(cycles, out);
+            }
+            Packet::Branch(ref branch) => self.branch(branch, out)?,
+            Packet::ContextId(id) => {
+                out.push(0b0110_1110);
+                compress::context_id(id, self.config.context_id_bytes, out)?;
+            }
+            Packet::Vmid(vmid) => out.extend([0b0011_1100, vmid]),
+            Packet::ExceptionEntry => out.push(0b0111_1110),
+            Packet::ExceptionExit => out.push(0b0111_0110),
+            Packet::Timestamp {
+                value,
+                frequency_changed,
+            } => {
+                out.push(0b0100_0010 | u8::from(frequency_changed) << 2);
+                self.timestamps.write(value, self.config.timestamp, out)?;
+            }
+            Packet::Trigger => out.push(0b0000_1100),
+            Packet::Ignore => out.push(0b0110_0110),
+            Packet::NotSync
+            | Packet::NormalData { .. }
+            | Packet::OutOfOrderData { .. }
+            | Packet::OutOfOrderPlaceholder { .. }
+            | Packet::ValueNotTraced { .. }
+            | Packet::DataSuppressed
+            | Packet::StoreFailed
+            | Packet::Reserved
+            | Packet::BadSequence
+            | Packet::Incomplete => return Err(Unencodable),
+        }
+        Ok(())
+    }
+
+    fn branch(&mut self, branch: &Branch, out: &mut Vec<u8>) -> Written {
+        let PartAddress { value, bits, isa } = branch.address;
+        // An I-sync comes first.
+        require(self.known.place.is_some())?;
+        match branch.information {
+            Some(told) if told.deprecated => {
+                // The fifth byte: 1, Can, Exc[2:0], A[31:29].
+                let plain = told.non_secure.is_none() && told.hyp.is_none() && told.resume == 0;
+                require(plain && isa == Isa::A32 && bits == 32 && told.exception < 8)?;
+                compress::address(value, bits, isa, self.form(), false, out)?;
+                out.pop();
+                let number = (told.exception as u8) << 3;
+                out.push(0x80 | u8::from(told.cancel) << 6 | number | (value >> 29) as u8);
+            }
+            Some(ref told) => {
+                compress::address(value, bits, isa, self.form(), true, out)?;
+                self.information(told, isa, out)?;
+            }
+            None => {
+                require(!self.known.needs_information(isa))?;
+                compress::address(value, bits, isa, self.form(), false, out)?;
+            }
+        }
+        let told = branch.information.is_some_and(|told| !told.deprecated);
+        self.known.tell(value, isa, told);
+        Ok(())
+    }
+
+    /// First byte: C, AltISA, Can, Exc\[3:0\], NS. Then, if told: C, 0, Hyp, Exc\[8:4\]; and
+    /// 0, 1, 0, 0, Resume\[3:0\].
+    fn information(&self, told: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
+        let non_secure = told.non_secure.ok_or(Unencodable)?;
+        let (second, third) = (told.hyp.is_some(), told.resume > 0);
+        let limit = match self.config.profile {
+            Profile::Microcontroller if second => 1 << 9,
+            _ => 1 << 4,
+        };
+        require(told.exception < limit && told.resume < 16)?;
+        out.push(
+            u8::from(second || third) << 7
+                | u8::from(isa == Isa::ThumbEe) << 6
+                | u8::from(told.cancel) << 5
+                | (told.exception as u8 & 0xf) << 1
+                | u8::from(non_secure),
+        );
+        if let Some(hyp) = told.hyp {
+            let high = (told.exception >> 4) as u8;
+            out.push(u8::from(third) << 7 | u8::from(hyp) << 5 | high);
+        }
+        if third {
+            out.push(0x40 | told.resume);
+        }
+        Ok(())
+    }
+
+    /// Cycles, context ID, then LSiP, reason, J, NS, AltISA, Hyp, 1; the address, T in its bit 0;
+    /// with LSiP the next address, compressed.
+    fn i_sync(&mut self, sync: &ISync, out: &mut Vec<u8>) -> Written {
+        let config = self.config;
+        match sync.cycles {
+            None => out.push(0b0000_1000),
+            Some(cycles) => {
+                out.push(0b0111_0000);
+                compress::leb128(cycles, out);
+            }
+        }
+        require(sync.context_id.is_some() == (config.context_id_bytes > 0))?;
+        if let Some(id) = sync.context_id {
+            compress::context_id(id, config.context_id_bytes, out)?;
+        }
+        require(config.virtualization || !sync.hyp)?;
+        require(config.instructions == sync.place.is_some())?;
+        let isa = sync.place.map_or(Isa::A32, |place| place.isa);
+        let next = sync.place.and_then(|place| place.next);
+        let reason = match sync.reason {
+            None => 0,
+            Some(TraceOnReason::BeginOrFilter) => 1,
+            Some(TraceOnReason::Overflow) => 2,
+            Some(TraceOnReason::DebugRestart) => 3,
+        };
+        out.push(
+            u8::from(next.is_some()) << 7
+                | reason << 5
+                | u8::from(isa == Isa::Jazelle) << 4
+                | u8::from(sync.non_secure) << 3
+                | u8::from(isa == Isa::ThumbEe) << 2
+                | u8::from(sync.hyp) << 1
+                | 1,
+        );
+        let Some(place) = sync.place else {
+            return Ok(());
+        };
+        let skip = compress::unused(isa);
+        require(isa != Isa::A64 && place.address & ((1 << skip) - 1) == 0)?;
+        require(isa != Isa::ThumbEe || config.minor_version >= 3)?;
+        let thumb = matches!(isa, Isa::T32 | Isa::ThumbEe);
+        out.extend((place.address | u32::from(thumb)).to_le_bytes());
+        self.known.tell(place.address, isa, true);
+        if let Some(next) = next {
+            let bits = self.known.shortest(next, isa, self.form(), false);
+            compress::address(next, bits, isa, self.form(), false, out)?;
+            self.known.tell(next, isa, false);
+        }
+        Ok(())
+    }
+}
+
+/// Tables 7.2 and 7.3.
+fn p_header(atoms: Atoms, timing: Timing) -> Result<u8, Unencodable> {
+    let Atoms { bits, count } = atoms;
+    require(count <= 16 && bits >> count == 0)?;
+    let n = |index: u8| u8::from(!atoms.is_e(index));
+    let passed = bits.trailing_ones() as u8;
+    // E atoms, then an N or nothing.
+    let straight = passed == count || passed + 1 == count;
+    let failed = count - passed.min(count);
+    let header = match timing {
+        // 1 N EEEE 00
+        Timing::None if straight && count > 0 && passed < 16 => 0x80 | failed << 6 | passed << 2,
+        // 1000 FF 10
+        Timing::None if count == 2 => 0b1000_0010 | n(0) << 3 | n(1) << 2,
+        // 1 N 0 EEE 00
+        Timing::Each if straight && count > 0 && passed < 8 => 0x80 | failed << 6 | passed << 2,
+        // 1000 FF 10: W, then two atoms
+        Timing::Before(1) if count == 2 => 0b1000_0010 | n(0) << 3 | n(1) << 2,
+        // 1 E 1 WWW 00
+        Timing::Before(cycles @ 1..=8) if count == passed && count < 2 => {
+            0b1010_0000 | count << 6 | (cycles - 1) << 2
+        }
+        // 1001 0 F 10: an atom without a cycle
+        Timing::Before(0) if count == 1 => 0b1001_0010 | n(0) << 2,
+        _ => return Err(Unencodable),
+    };
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests;
