@@ -142,6 +142,17 @@ impl Decoder {
         }
     }
 
+    /// Every packet but a P-header.
+    #[inline(never)]
+    fn any(&mut self, header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
+        match header {
+            _ if !self.synchronised => self.search(bytes),
+            _ if header & 1 == 1 => self.branch(bytes),
+            _ if header & 0x80 != 0 => self.reserved(),
+            _ => self.other(bytes),
+        }
+    }
+
     const fn encoding(&self) -> Encoding {
         if self.config.alternative_branches {
             Encoding::Alternative
@@ -408,25 +419,18 @@ impl Decoder {
 impl PacketDecoder for Decoder {
     type Packet = Packet;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = *bytes.first()?;
-        if !self.synchronised {
-            return self.search(bytes);
-        }
-        if header & 1 == 1 {
-            return self.branch(bytes);
-        }
-        if header & 0x80 != 0 {
+        if header & 0x81 == 0x80 && self.synchronised {
             let table = &P_HEADERS[usize::from(self.config.cycle_accurate)];
-            let Some((bits, count, timing)) = table[usize::from(header >> 1 & 0x3f)] else {
-                return self.reserved();
-            };
-            let bits = u32::from(bits);
-            let atoms = Atoms { bits, count };
-            return Some((Packet::PHeader { atoms, timing }, 1));
+            if let Some((bits, count, timing)) = table[usize::from(header >> 1 & 0x3f)] {
+                let bits = u32::from(bits);
+                let atoms = Atoms { bits, count };
+                return Some((Packet::PHeader { atoms, timing }, 1));
+            }
         }
-        self.other(bytes)
+        self.any(header, bytes)
     }
 
     fn finish(&mut self, _bytes: &[u8]) -> Packet {

@@ -149,7 +149,7 @@ impl Elements {
         self.address(at, branch.address.value, branch.address.isa, out);
     }
 
-    #[inline]
+    #[inline(always)]
     fn atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
         let (first, each) = match timing {
             Timing::None if atoms.count == 0 => return,
@@ -158,7 +158,7 @@ impl Elements {
             Timing::Before(cycles) => (cycles, 0),
         };
         if atoms.count == 0 {
-            out.mark(at, Mark::Cycles(first.into()));
+            out.element(at, Element::Mark(Mark::Cycles(first.into())));
         } else {
             out.element(at, Element::TimedInstructions { atoms, first, each });
         }
