@@ -37,6 +37,8 @@ fn number(value: &Value) -> Option<i64> {
 #[derive(Default)]
 struct Listing {
     visits: Vec<Visit>,
+    /// Which of them end a straight line.
+    ends: Vec<usize>,
     known: BTreeMap<&'static str, i64>,
     /// Cycles told next belong to the last instruction.
     counting: bool,
@@ -101,36 +103,69 @@ impl Listing {
     }
 }
 
-/// The instructions of each core, in the order of its buffers and sources.
-fn listed(path: &Path, loaded: &Loaded) -> BTreeMap<usize, Vec<Visit>> {
+/// The lines of a listing.
+fn lines(path: &Path, level: &str) -> Vec<Value> {
     let mut decode = armsnap();
     decode.arg("decode").arg(path);
-    decode.args(["--level", "instructions", "--format", "jsonl"]);
+    decode.args(["--level", level, "--format", "jsonl"]);
     let output = run(&mut decode);
     assert!(output.status.success(), "{}", text(&output));
+    let listing = String::from_utf8(output.stdout).unwrap();
+    let lines = listing.lines().map(serde_json::from_str);
+    lines.map(Result::unwrap).collect()
+}
+
+/// The listings of each core, in the order of its buffers and sources.
+fn listings(path: &Path, loaded: &Loaded, ends: bool) -> BTreeMap<usize, Vec<Listing>> {
     let sources = topology::sources(loaded);
     let trace = loaded.snapshot.trace.as_ref().unwrap();
     let mut listings: Vec<Listing> = sources.iter().map(|_| Listing::default()).collect();
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
-        let line: Value = serde_json::from_str(line).unwrap();
-        let place = sources
-            .iter()
-            .position(|s| {
-                line["source"] == *s.name && line["buffer"] == *trace.buffers[s.buffer].name
-            })
-            .unwrap();
+    let place = |line: &Value| {
+        let same = |s: &topology::TraceSource| {
+            line["source"] == *s.name && line["buffer"] == *trace.buffers[s.buffer].name
+        };
+        sources.iter().position(same).unwrap()
+    };
+    for line in lines(path, "instructions") {
+        let place = place(&line);
         let core = sources[place].core.unwrap_or(usize::MAX);
         listings[place].line(core, &line);
     }
-    let mut cores: BTreeMap<usize, Vec<Visit>> = BTreeMap::new();
+    if ends {
+        let mut counts = vec![0; sources.len()];
+        for line in lines(path, "elements") {
+            if line["kind"] != "range" {
+                continue;
+            }
+            let place = place(&line);
+            counts[place] += line["instructions"].as_u64().unwrap() as usize;
+            // Atoms of ETMv3 are single instructions.
+            let one_by_one = sources[place].protocol == topology::Protocol::Etmv3;
+            if !one_by_one || line["last"]["kind"] != "other" {
+                listings[place].ends.push(counts[place] - 1);
+            }
+        }
+    }
     let mut sources: Vec<_> = sources.iter().zip(listings).collect();
     sources.sort_by_key(|(source, _)| trace.buffers[source.buffer].place.line);
+    let mut cores: BTreeMap<usize, Vec<Listing>> = BTreeMap::new();
     for (source, listing) in sources {
         if let Some(core) = source.core {
-            cores.entry(core).or_default().extend(listing.visits);
+            cores.entry(core).or_default().push(listing);
         }
     }
     cores
+}
+
+/// The instructions of each core.
+fn listed(path: &Path, loaded: &Loaded) -> BTreeMap<usize, Vec<Visit>> {
+    let cores = listings(path, loaded, false).into_iter();
+    cores
+        .map(|(core, listings)| {
+            let visits = listings.into_iter().flat_map(|listing| listing.visits);
+            (core, visits.collect())
+        })
+        .collect()
 }
 
 /// A trace file of one core of a snapshot, with all instructions as frames.
@@ -225,6 +260,44 @@ fn frames_are_the_instructions_that_decode_lists() {
             for (number, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
                 assert_eq!(found, wanted, "{name} {core} {number}");
             }
+            all += found.len();
+        }
+        assert!(all > 0, "{name}");
+    }
+}
+
+/// By default frames are the last instructions of the ranges that `decode` lists.
+#[test]
+fn waypoints_end_the_ranges_that_decode_lists() {
+    for name in [
+        "trace_file_vmid",
+        "TC2",
+        "juno_r1_1",
+        "maxspec0_commopt1",
+        "ete_spec_1",
+    ] {
+        let Some(path) = shared(name) else {
+            return;
+        };
+        let loaded = Snapshot::open(&path, &OpenOptions::default()).unwrap();
+        let mut all = 0;
+        for (core, listings) in listings(&path, &loaded, true) {
+            let wanted = listings
+                .iter()
+                .flat_map(|listing| listing.ends.iter().map(|&end| &listing.visits[end]));
+            let wanted: Vec<(u64, i64)> = wanted
+                .map(|visit| (visit.pc, visit.variables["offset"]))
+                .collect();
+            let core = &loaded.snapshot.devices[core].name;
+            let (_directory, file) = convert(&path, core, &[]);
+            let bytes = std::fs::read(file).unwrap();
+            let found = frames(&File::open(&bytes, None).unwrap());
+            let found: Vec<(u64, i64)> = found
+                .iter()
+                .map(|visit| (visit.pc, visit.variables["offset"]))
+                .collect();
+            assert_eq!(found.len(), wanted.len(), "{name} {core}");
+            assert!(found == wanted, "{name} {core}");
             all += found.len();
         }
         assert!(all > 0, "{name}");

@@ -1,0 +1,121 @@
+//! The limits of trace files, met with more frames than a real capture has.
+
+use super::*;
+use crate::quantity::BufferOffset;
+use crate::snapshot::files::InMemory;
+use crate::tfile::{Block, File};
+use std::sync::Arc;
+
+fn loaded() -> Loaded {
+    let mut files = InMemory::default();
+    let mut add = |name: &str, text: &str| {
+        let bytes = text.as_bytes().to_vec();
+        files.0.insert(name.to_owned(), bytes.into());
+    };
+    add(
+        "snapshot.ini",
+        "[snapshot]\nversion=1.0\n[device_list]\nd=d.ini\n",
+    );
+    add(
+        "d.ini",
+        "[device]\nname=c\nclass=core\ntype=ARM-AA64\n[regs]\nPC(size:64)=0x4000\n",
+    );
+    Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+}
+
+/// Visits of `addresses` addresses one after the other, and all of them again.
+fn joined<'a>(loaded: &'a Loaded, addresses: u64, options: &Options) -> Joined<'a> {
+    let mut window = Window::new(options.limits());
+    for n in (0..addresses).chain(0..addresses) {
+        window.push(Visit {
+            pc: Address(0x1000 + 4 * n),
+            isa: Isa::A64,
+            offset: BufferOffset(n),
+            cycles: Some(n * 3),
+            ..Visit::default()
+        });
+    }
+    Joined {
+        loaded,
+        core: 0,
+        state: State::of(loaded, 0, true),
+        window,
+        kind: options.frames,
+    }
+}
+
+/// Writes and reads; every frame says where it is.
+fn frames(joined: &Joined<'_>) -> Vec<u64> {
+    let bytes = joined.write(&Cargo::default(), Vec::new()).unwrap();
+    let file = File::open(&bytes, None).unwrap();
+    let tracepoints = &file.description().tracepoints;
+    let places: HashMap<u32, u64> = tracepoints.iter().map(|t| (t.number, t.address)).collect();
+    assert_eq!(places.len(), tracepoints.len());
+    let frames = file.frames().map(|frame| {
+        let frame = frame.unwrap();
+        let address = places[&u32::from(frame.tracepoint)];
+        let told = frame.blocks().find_map(|block| match block {
+            Block::Variable { number: 8, value } => Some(0x1000 + 4 * value as u64),
+            _ => None,
+        });
+        assert_eq!(told.unwrap_or(0x4000), address);
+        address
+    });
+    frames.collect()
+}
+
+#[test]
+fn without_a_window_the_last_frames_are_kept() {
+    let loaded = loaded();
+    let options = Options::default();
+    let few = ADDRESSES as u64;
+    let mut notes = Vec::new();
+    let mut all = joined(&loaded, few, &options);
+    all.choose(&options, &mut notes).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+    assert_eq!(frames(&all).len(), 1 + 2 * ADDRESSES);
+
+    let mut some = joined(&loaded, few + 1, &options);
+    some.choose(&options, &mut notes).unwrap();
+    assert_eq!(notes.len(), 1);
+    assert!(
+        notes[0].starts_with("c: the last 5000 of 10002 trace frames are written"),
+        "{notes:?}"
+    );
+    let kept = frames(&some);
+    assert_eq!(kept.len(), 1 + ADDRESSES);
+    assert_eq!(kept[1], 0x1004);
+}
+
+#[test]
+fn a_chosen_window_may_have_as_many_addresses_as_there_are_numbers() {
+    let loaded = loaded();
+    let options = Options {
+        last: Some(100_000),
+        ..Options::default()
+    };
+    let mut notes = Vec::new();
+    let mut most = joined(&loaded, MOST_ADDRESSES as u64, &options);
+    most.choose(&options, &mut notes).unwrap();
+    assert!(notes[0].contains("32765 tracepoints"), "{notes:?}");
+    assert_eq!(frames(&most).len(), 1 + 2 * MOST_ADDRESSES);
+
+    let mut beyond = joined(&loaded, MOST_ADDRESSES as u64 + 1, &options);
+    let error = beyond.choose(&options, &mut notes).unwrap_err();
+    assert!(matches!(error, Error::Usage(_)));
+    assert!(error.to_string().contains("32766 addresses"), "{error}");
+}
+
+#[test]
+fn a_frame_without_a_tracepoint_tells_no_pc() {
+    let mut loaded = loaded();
+    loaded.snapshot.devices[0].registers.clear();
+    let options = Options::default();
+    let joined = joined(&loaded, 1, &options);
+    let bytes = joined.write(&Cargo::default(), Vec::new()).unwrap();
+    let file = File::open(&bytes, None).unwrap();
+    let frame = file.frame(0).unwrap().unwrap();
+    assert_eq!(frame.tracepoint, NOWHERE);
+    let tracepoints = &file.description().tracepoints;
+    assert!(tracepoints.iter().all(|t| t.number != u32::from(NOWHERE)));
+}
