@@ -251,9 +251,14 @@ pub struct RegisterSizes {
 }
 
 impl Description {
-    /// Takes a line of the description. `fault` is told what cannot be read; nothing is lost:
+    /// Takes a line of the description; `index` is of the tracepoints so far. `fault` is told what cannot be read; nothing is lost:
     /// such a line is kept as unknown. Returns the sizes that an `R` line may mean.
-    pub fn line(&mut self, line: &str, fault: &mut dyn FnMut(String)) -> Option<RegisterSizes> {
+    pub fn line(
+        &mut self,
+        line: &str,
+        index: &mut tracepoint::Index,
+        fault: &mut dyn FnMut(String),
+    ) -> Option<RegisterSizes> {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         let known = match kind {
             "R" => {
@@ -273,7 +278,7 @@ impl Description {
             "tsv" => Variable::read(rest)
                 .map(|variable| self.variables.push(variable))
                 .is_some(),
-            "tp" => tracepoint::read_line(rest, &mut self.tracepoints),
+            "tp" => tracepoint::read_line(rest, &mut self.tracepoints, index),
             "tdesc" => {
                 let target = self.target.get_or_insert_default();
                 target.push_str(rest);

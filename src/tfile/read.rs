@@ -6,6 +6,7 @@
 use super::MAGIC;
 use super::description::{Description, RegisterSizes};
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
+use std::collections::HashMap;
 use std::sync::Mutex;
 
 /// Frames between two places of the index.
@@ -105,6 +106,7 @@ impl<'a> File<'a> {
         }
         let mut notes = Vec::new();
         let mut description = Description::default();
+        let mut index = HashMap::new();
         let mut sizes = None;
         let mut at = MAGIC.len();
         let mut number = 1;
@@ -118,7 +120,7 @@ impl<'a> File<'a> {
             }
             let line = String::from_utf8_lossy(&rest[..length]);
             let mut fault = |text| notes.push(format!("line {number}: {text}"));
-            if let Some(found) = description.line(&line, &mut fault) {
+            if let Some(found) = description.line(&line, &mut index, &mut fault) {
                 if sizes.is_some() {
                     fault("R: there is a line of its kind already; the last one counts".into());
                 }

@@ -1,6 +1,7 @@
 //! `tp` lines: the definition of a tracepoint, as replies to `qTfP` and `qTsP` give it.
 
 use super::hex;
+use std::collections::HashMap;
 
 /// A tracepoint at one location.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,12 +38,15 @@ pub struct SourceString {
     pub text: String,
 }
 
+/// Where each tracepoint, by number and address, stands among those that were read.
+pub type Index = HashMap<(u32, u64), usize>;
+
 /// Takes the payload of one line. `false`: it cannot be read, and nothing has changed.
-pub fn read_line(payload: &str, tracepoints: &mut Vec<Tracepoint>) -> bool {
-    read(payload, tracepoints).is_some()
+pub fn read_line(payload: &str, tracepoints: &mut Vec<Tracepoint>, index: &mut Index) -> bool {
+    read(payload, tracepoints, index).is_some()
 }
 
-fn read(payload: &str, tracepoints: &mut Vec<Tracepoint>) -> Option<()> {
+fn read(payload: &str, tracepoints: &mut Vec<Tracepoint>, index: &mut Index) -> Option<()> {
     let mut characters = payload.chars();
     let kind = characters.next()?;
     let mut fields = characters.as_str().splitn(3, ':');
@@ -51,12 +55,10 @@ fn read(payload: &str, tracepoints: &mut Vec<Tracepoint>) -> Option<()> {
     let rest = fields.next().unwrap_or_default();
     if kind == 'T' {
         tracepoints.push(definition(number, address, rest)?);
+        index.insert((number, address), tracepoints.len() - 1);
         return Some(());
     }
-    let tracepoint = tracepoints
-        .iter_mut()
-        .rev()
-        .find(|t| t.number == number && t.address == address)?;
+    let tracepoint = tracepoints.get_mut(*index.get(&(number, address))?)?;
     match kind {
         'A' => tracepoint.actions.push(rest.to_owned()),
         'S' => tracepoint.step_actions.push(rest.to_owned()),
