@@ -357,3 +357,173 @@ impl<C> SourceSinks<Window> for Visits<'_, C> {
         &mut self.out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::window::Limits;
+    use super::*;
+    use crate::element::{Atoms, Element, ElementSink, TraceOnReason};
+    use crate::flow::{Flow, FlowConfig, FlowDriver, Pieces};
+
+    const NOP: u32 = 0xd503_201f;
+    const RET: u32 = 0xd65f_03c0;
+    /// `bl 0x1010` at 0x1004.
+    const BL: u32 = 0x9400_0003;
+
+    /// 0x1000: nop, bl 0x1010, nop, ret; 0x1010: nop, ret; 0x2000: nop, ret.
+    fn code() -> Pieces {
+        let words = |words: &[u32]| words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let mut code = Pieces::default();
+        code.add(Address(0x1000), words(&[NOP, BL, NOP, RET, NOP, RET]));
+        code.add(Address(0x2000), words(&[NOP, RET]));
+        code
+    }
+
+    fn visits(kind: Kind, elements: &[Element]) -> Vec<Visit> {
+        let code = code();
+        let limits = Limits {
+            from: None,
+            to: None,
+            last: 99,
+        };
+        let mut driver = FlowDriver {
+            flow: Flow::new(FlowConfig::default(), &code),
+            sink: Visits::new(kind, &code, None, Window::new(limits)),
+        };
+        for (at, element) in elements.iter().enumerate() {
+            driver.element(BufferOffset(at as u64), *element);
+        }
+        driver.sink.out.visits().iter().copied().collect()
+    }
+
+    fn places(kind: Kind, elements: &[Element]) -> Vec<(u64, Option<u16>)> {
+        let visits = visits(kind, elements);
+        let places = visits.iter().map(|visit| (visit.pc.0, visit.exception));
+        places.collect()
+    }
+
+    fn at(address: u64) -> Element {
+        Element::Address {
+            address: Address(address),
+            isa: Isa::A64,
+        }
+    }
+
+    const TAKEN: Element = Element::WaypointAtoms(Atoms { bits: 1, count: 1 });
+
+    fn exception(return_address: Option<u64>) -> Element {
+        Element::Exception(Exception {
+            number: 7,
+            name: "IRQ",
+            return_address: return_address.map(Address),
+        })
+    }
+
+    #[test]
+    fn places_by_kind() {
+        // main calls, an interrupt comes before the function's first instruction.
+        let story = [
+            at(0x1000),
+            TAKEN,
+            exception(Some(0x1010)),
+            at(0x2000),
+            TAKEN,
+            at(0x1010),
+            TAKEN,
+            at(0x1008),
+            exception(Some(0x100c)),
+        ];
+        for (kind, wanted) in [
+            (
+                Kind::Instructions,
+                &[
+                    (0x1000, None),
+                    (0x1004, None),
+                    (0x2000, Some(7)),
+                    (0x2004, None),
+                    (0x1010, None),
+                    (0x1014, None),
+                    (0x1008, None),
+                ][..],
+            ),
+            (
+                Kind::Waypoints,
+                &[
+                    (0x1004, None),
+                    (0x2004, Some(7)),
+                    (0x1014, None),
+                    // Cut short by the exception.
+                    (0x1008, None),
+                ],
+            ),
+            (Kind::Functions, &[(0x1010, Some(7))]),
+            (Kind::Exceptions, &[(0x1010, Some(7)), (0x100c, Some(7))]),
+        ] {
+            assert_eq!(places(kind, &story), wanted, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn an_exception_without_return_address_is_where_execution_goes_on() {
+        let story = [at(0x1000), TAKEN, exception(None), at(0x2000), TAKEN];
+        assert_eq!(places(Kind::Exceptions, &story), [(0x2000, Some(7))]);
+        let on = Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
+        let cut = [at(0x1000), TAKEN, exception(None), on, at(0x2000), TAKEN];
+        assert_eq!(places(Kind::Exceptions, &cut), []);
+        assert_eq!(places(Kind::Waypoints, &cut)[1], (0x2004, None));
+    }
+
+    #[test]
+    fn a_call_is_not_bridged_over_a_gap() {
+        let on = Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
+        let story = [at(0x1000), TAKEN, on, at(0x2000), TAKEN];
+        assert_eq!(places(Kind::Functions, &story), []);
+        let missing = [at(0x1000), TAKEN, at(0x9000), TAKEN, at(0x1010), TAKEN];
+        assert_eq!(places(Kind::Functions, &missing), []);
+        let straight = [at(0x1000), TAKEN, TAKEN];
+        assert_eq!(places(Kind::Functions, &straight), [(0x1010, None)]);
+    }
+
+    #[test]
+    fn cycles_belong_to_the_waypoint_before_them() {
+        let cycles = |count| Element::Mark(Mark::Cycles(count));
+        let timed = Element::TimedAtom {
+            taken: true,
+            cycles: 3,
+        };
+        let story = [
+            at(0x1000),
+            TAKEN,
+            cycles(5),
+            timed,
+            at(0x1008),
+            exception(Some(0x100c)),
+            cycles(2),
+            at(0x2000),
+            TAKEN,
+        ];
+        let counts = |kind| -> Vec<(u64, Option<u64>)> {
+            let visits = visits(kind, &story);
+            visits.iter().map(|v| (v.pc.0, v.cycles)).collect()
+        };
+        assert_eq!(
+            counts(Kind::Instructions),
+            [
+                (0x1000, None),
+                (0x1004, Some(5)),
+                (0x1010, Some(5)),
+                (0x1014, Some(8)),
+                (0x1008, Some(8)),
+                (0x2000, Some(10)),
+                (0x2004, Some(10)),
+            ]
+        );
+    }
+
+    #[test]
+    fn code_travels_with_its_visit() {
+        let visits = visits(Kind::Waypoints, &[at(0x1000), TAKEN]);
+        assert_eq!(visits[0].code_bytes, 4);
+        assert_eq!(visits[0].code, BL.to_le_bytes());
+    }
+}

@@ -1,0 +1,26 @@
+#![no_main]
+
+use armsnap::convert::snapshot::{Found, Options, read};
+use armsnap::snapshot::write;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    for frame in [None, Some(0), Some(1)] {
+        for merge in [false, true] {
+            let options = Options { frame, merge };
+            match read(bytes, "x.tf", &options, &mut Vec::new()) {
+                Ok(Found::Carried(carried)) => {
+                    assert!(frame.is_none() && !merge);
+                    let _ = carried.open();
+                }
+                Ok(Found::Made(snapshot, dumps)) => {
+                    // What is made of a frame can be written.
+                    write::texts(&snapshot).unwrap();
+                    let files = snapshot.devices[0].dumps.iter().map(|dump| &dump.file);
+                    assert!(files.into_iter().all(|file| dumps.0.contains_key(file)));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+});
