@@ -65,7 +65,7 @@ fn json_is_an_array_of_findings() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected = serde_json::json!([{
         "file": "snapshot.ini", "line": 2, "severity": "error", "need": "required",
-        "text": "version: expected 1.0, found \"3\"", "section": "3.1.1",
+        "text": "version: expected 1.0, found \"3\": read as 1.0", "section": "3.1.1",
     }]);
     assert_eq!(json, expected);
 }

@@ -35,6 +35,18 @@ fn mixed() -> tempfile::TempDir {
 }
 
 #[test]
+fn a_core_that_cannot_be_read_is_told() {
+    let snapshot = mixed();
+    std::fs::remove_file(snapshot.path().join("big_1.ini")).unwrap();
+    let server = Server::start(snapshot.path(), &[], 3);
+    assert!(server.lines[0].starts_with("AArch64: big_0 ("));
+    for address in &server.addresses {
+        let text = attach(address, &["monitor info"]);
+        assert!(text.contains("\"big_1.ini\": no such file"), "{text}");
+    }
+}
+
+#[test]
 fn each_architecture_has_an_endpoint() {
     let snapshot = mixed();
     let server = Server::start(snapshot.path(), &[], 3);
@@ -552,5 +564,7 @@ fn missing_parts_of_cpsr_and_missing_dumps() {
         text.contains("put together from CurrentEL, DAIF, NZCV and SPSel"),
         "{text}"
     );
-    assert!(text.contains("missing.bin"), "{text}");
+    let fault = "cpu.ini:15: [dump] file \"missing.bin\": no such file";
+    // From the server as GDB attaches, and from `monitor info`.
+    assert_eq!(text.matches(fault).count(), 2, "{text}");
 }

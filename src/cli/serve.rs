@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
     if arguments.stdio {
         let endpoint = only(endpoints)?;
-        print_notes(&endpoint);
+        print_notes(std::slice::from_ref(&endpoint));
         serve_stdio(Arc::new(endpoint))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -134,7 +134,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             shell_quote(&format!("target remote {address}"))
         );
     }
-    endpoints.iter().for_each(print_notes);
+    print_notes(&endpoints);
     remove_sockets_at_the_end(&listeners)?;
     let threads: Vec<_> = endpoints
         .into_iter()
@@ -191,8 +191,14 @@ fn with_suffix(path: &Path, endpoint: &Endpoint) -> PathBuf {
     path.into()
 }
 
-fn print_notes(endpoint: &Endpoint) {
-    let notes = endpoint.notes();
+fn print_notes(endpoints: &[Endpoint]) {
+    let mut notes: Vec<String> = Vec::new();
+    for note in endpoints.iter().flat_map(Endpoint::notes) {
+        // What concerns the whole snapshot is in each endpoint.
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
     for note in notes.iter().take(MAX_NOTES) {
         eprintln!("note: {note}");
     }

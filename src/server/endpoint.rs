@@ -16,7 +16,7 @@ use crate::snapshot::Loaded;
 use crate::snapshot::check;
 use crate::snapshot::elf::{Elf, ElfError};
 use crate::snapshot::memory::{CoreMemory, Origin, Space};
-use crate::snapshot::model::{Cluster, Device, DeviceClass, Snapshot};
+use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 
 /// What of a snapshot is served, and how.
@@ -164,6 +164,8 @@ pub struct Endpoint {
     pub cores: Vec<Core>,
     /// Memory devices of the whole snapshot.
     pub devices: Arc<Vec<MemoryDevice>>,
+    /// What could not be read of the snapshot, with file and line.
+    pub faults: Vec<String>,
     /// Which registers the cores have.
     pub description: TargetDescription,
     /// The description as a document.
@@ -207,7 +209,7 @@ impl Endpoint {
 
     /// What is to be known before anything is believed: assumptions, disagreements, faults.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes = self.faults.clone();
         for core in &self.cores {
             if core.detected.assumed {
                 notes.push(format!(
@@ -291,6 +293,9 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         Some(description) => format!("{description} ({root})"),
         None => root.to_string(),
     };
+    let faults = loaded.notes.iter();
+    let faults = faults.filter(|note| note.severity == Severity::Error);
+    let faults: Vec<String> = faults.map(ToString::to_string).collect();
     let endpoints = groups.into_iter().map(|(architecture, cores)| {
         let (places, mut cores): (Vec<usize>, Vec<Core>) = cores.into_iter().unzip();
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
@@ -311,6 +316,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         let mut programs = programs.into_iter().map(Arc::new);
         Endpoint {
             title: title.clone(),
+            faults: faults.clone(),
             devices: Arc::clone(&devices),
             xml: description.xml(),
             description,
@@ -377,7 +383,7 @@ fn core(loaded: &Loaded, index: usize) -> Core {
         |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
     let memory = CoreMemory::new(loaded, device);
-    let (dumps, mut notes) = describe_dumps(device, &memory);
+    let (dumps, mut notes) = describe_dumps(loaded, device, &memory);
     if let Some(why) = check::placeholder(&loaded.snapshot, index) {
         notes.push(format!(
             "the registers are placeholders, not machine state: {why}"
@@ -396,8 +402,13 @@ fn core(loaded: &Loaded, index: usize) -> Core {
     }
 }
 
-/// The dumps of a device in words, and those that hold nothing.
-fn describe_dumps(device: &Device, memory: &CoreMemory) -> (Vec<String>, Vec<String>) {
+/// The dumps of a device in words, and those that hold nothing though their files are there;
+/// the reader has told of the others.
+fn describe_dumps(
+    loaded: &Loaded,
+    device: &Device,
+    memory: &CoreMemory,
+) -> (Vec<String>, Vec<String>) {
     let mut dumps = Vec::new();
     let mut missing: Vec<bool> = vec![true; device.dumps.len()];
     for region in memory.regions() {
@@ -419,11 +430,10 @@ fn describe_dumps(device: &Device, memory: &CoreMemory) -> (Vec<String>, Vec<Str
     }
     let faults = device.dumps.iter().zip(missing);
     let faults = faults
-        .filter(|(_, missing)| *missing)
+        .filter(|(dump, missing)| *missing && loaded.length(&dump.place.file, &dump.file).is_ok())
         .map(|(dump, _)| {
             format!(
-                "no memory from [{}] {}: the file is missing or holds nothing there, or the \
-                 space is unknown",
+                "no memory from [{}] {}: it holds nothing there, or the space is unknown",
                 dump.section, dump.file
             )
         })

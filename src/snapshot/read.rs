@@ -241,6 +241,11 @@ impl Reader<'_> {
                 _ => out.other.push((entry.key.clone(), entry.value.clone())),
             }
         }
+        if !matches!(out.version.as_str(), "1.0" | "1" | "") {
+            let found = quote(&out.version);
+            let text = format!("version: expected 1.0, found {found}: read as 1.0");
+            self.error(out.place.clone(), "3.1.1", text);
+        }
         match self.section(&ini, "device_list", true) {
             Some(list) => {
                 let mut files = HashMap::new();
@@ -275,12 +280,20 @@ impl Reader<'_> {
                 place: ini.at(entry.line),
             });
         }
-        for entry in self.section(&ini, "trace", false).unwrap_or_default() {
-            if entry.key.eq_ignore_ascii_case("metadata") {
-                out.trace = self.trace(&ini, entry);
-            } else {
-                let text = format!("unknown key {}: ignored", entry.key);
-                self.odd(ini.at(entry.line), "3.1.4", text);
+        if let Some(entries) = self.section(&ini, "trace", false) {
+            let mut metadata = false;
+            for entry in entries {
+                if entry.key.eq_ignore_ascii_case("metadata") {
+                    metadata = true;
+                    out.trace = self.trace(&ini, entry);
+                } else {
+                    let text = format!("unknown key {}: ignored", entry.key);
+                    self.odd(ini.at(entry.line), "3.1.4", text);
+                }
+            }
+            if !metadata {
+                let text = "[trace] has no metadata: no trace is read".into();
+                self.error(ini.at(ini.line_of("trace")), "3.1.4", text);
             }
         }
         Ok(out)

@@ -60,7 +60,7 @@ fn each_fault_is_found_at_its_place() {
             "snapshot.ini",
             "version=1.0",
             "version=2",
-            "snapshot.ini:2: error (required): version: expected 1.0, found \"2\" [section 3.1.1]",
+            "snapshot.ini:2: error (required): version: expected 1.0, found \"2\": read as 1.0 [section 3.1.1]",
         ),
         (
             "snapshot.ini",
@@ -358,6 +358,14 @@ fn aarch64_state_may_be_given_in_parts() {
         &findings("cpu.ini", &[type_, ("CPSR=0x1D3\n", most)]),
         "SPSel"
     ));
+}
+
+#[test]
+fn trace_without_metadata_is_found() {
+    let found = findings("snapshot.ini", &[("metadata=", "meta=")]);
+    let text = "snapshot.ini:8: error (required): [trace] has no metadata: no trace is read \
+                [section 3.1.4]";
+    assert!(found.iter().any(|line| line == text), "{found:?}");
 }
 
 #[test]
