@@ -148,6 +148,3 @@ fn write_run<W: Write>(run: &TraceRun, cargo: &Cargo, out: W) -> Result<W, Error
     loading.write(&mut out)?;
     Ok(out)
 }
-
-#[cfg(test)]
-mod tests;

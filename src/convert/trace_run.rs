@@ -489,3 +489,6 @@ fn decode(
     )
     .map_err(Error::Input)
 }
+
+#[cfg(test)]
+mod tests;

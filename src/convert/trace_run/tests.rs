@@ -1,9 +1,9 @@
-//! The limits of trace files, met with more frames than a real capture has.
+//! The limits of trace runs, met with more frames than a real capture has.
 
 use super::*;
 use crate::quantity::BufferOffset;
 use crate::snapshot::files::InMemory;
-use crate::tfile::{Block, File};
+use crate::tfile::{Block, ByteOrder, File};
 use std::sync::Arc;
 
 fn loaded() -> Loaded {
@@ -24,7 +24,7 @@ fn loaded() -> Loaded {
 }
 
 /// Visits of `addresses` addresses one after the other, and all of them again.
-fn joined<'a>(loaded: &'a Loaded, addresses: u64, options: &Options) -> Joined<'a> {
+fn run(loaded: &Loaded, addresses: u64, options: &Options) -> TraceRun {
     let mut window = Window::new(options.limits());
     for n in (0..addresses).chain(0..addresses) {
         window.push(Visit {
@@ -35,18 +35,29 @@ fn joined<'a>(loaded: &'a Loaded, addresses: u64, options: &Options) -> Joined<'
             ..Visit::default()
         });
     }
-    Joined {
-        loaded,
+    TraceRun {
+        name: "c".to_owned(),
         core: 0,
         state: State::of(loaded, 0, true),
         window,
         kind: options.frames,
+        numbers: HashMap::new(),
     }
 }
 
+fn written(run: &mut TraceRun) -> Vec<u8> {
+    run.numbers = run.addresses();
+    let mut writer = Writer::new(Vec::new(), &run.description(), ByteOrder::Little).unwrap();
+    for frame in 0..run.frames() {
+        run.write(frame, &run.state.block, &run.state.memory(), &mut writer)
+            .unwrap();
+    }
+    writer.finish().unwrap()
+}
+
 /// Writes and reads; every frame says where it is.
-fn frames(joined: &Joined<'_>) -> Vec<u64> {
-    let bytes = joined.write(&Cargo::default(), Vec::new()).unwrap();
+fn frames(run: &mut TraceRun) -> Vec<u64> {
+    let bytes = written(run);
     let file = File::open(&bytes, None).unwrap();
     let tracepoints = &file.description().tracepoints;
     let places: HashMap<u32, u64> = tracepoints.iter().map(|t| (t.number, t.address)).collect();
@@ -70,19 +81,19 @@ fn without_a_window_the_last_frames_are_kept() {
     let options = Options::default();
     let few = ADDRESSES as u64;
     let mut notes = Vec::new();
-    let mut all = joined(&loaded, few, &options);
+    let mut all = run(&loaded, few, &options);
     all.choose(&options, &mut notes).unwrap();
     assert!(notes.is_empty(), "{notes:?}");
-    assert_eq!(frames(&all).len(), 1 + 2 * ADDRESSES);
+    assert_eq!(frames(&mut all).len(), 1 + 2 * ADDRESSES);
 
-    let mut some = joined(&loaded, few + 1, &options);
+    let mut some = run(&loaded, few + 1, &options);
     some.choose(&options, &mut notes).unwrap();
     assert_eq!(notes.len(), 1);
     assert!(
         notes[0].starts_with("c: the last 5000 of 10002 trace frames are written"),
         "{notes:?}"
     );
-    let kept = frames(&some);
+    let kept = frames(&mut some);
     assert_eq!(kept.len(), 1 + ADDRESSES);
     assert_eq!(kept[1], 0x1004);
 }
@@ -95,12 +106,12 @@ fn a_chosen_window_may_have_as_many_addresses_as_there_are_numbers() {
         ..Options::default()
     };
     let mut notes = Vec::new();
-    let mut most = joined(&loaded, MOST_ADDRESSES as u64, &options);
+    let mut most = run(&loaded, MOST_ADDRESSES as u64, &options);
     most.choose(&options, &mut notes).unwrap();
     assert!(notes[0].contains("32765 tracepoints"), "{notes:?}");
-    assert_eq!(frames(&most).len(), 1 + 2 * MOST_ADDRESSES);
+    assert_eq!(frames(&mut most).len(), 1 + 2 * MOST_ADDRESSES);
 
-    let mut beyond = joined(&loaded, MOST_ADDRESSES as u64 + 1, &options);
+    let mut beyond = run(&loaded, MOST_ADDRESSES as u64 + 1, &options);
     let error = beyond.choose(&options, &mut notes).unwrap_err();
     assert!(matches!(error, Error::Usage(_)));
     assert!(error.to_string().contains("32766 addresses"), "{error}");
@@ -111,8 +122,7 @@ fn a_frame_without_a_tracepoint_tells_no_pc() {
     let mut loaded = loaded();
     loaded.snapshot.devices[0].registers.clear();
     let options = Options::default();
-    let joined = joined(&loaded, 1, &options);
-    let bytes = joined.write(&Cargo::default(), Vec::new()).unwrap();
+    let bytes = written(&mut run(&loaded, 1, &options));
     let file = File::open(&bytes, None).unwrap();
     let frame = file.frame(0).unwrap().unwrap();
     assert_eq!(frame.tracepoint, NOWHERE);
