@@ -389,3 +389,131 @@ fn memory_in_use_does_not_grow_with_the_trace() {
         );
     }
 }
+
+fn one_source(kind: &str, registers: &str, trace: &[u8]) -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let source = format!("[device]\nname=T\nclass=trace_source\ntype={kind}\n[regs]\n{registers}");
+    snapshot(
+        directory.path(),
+        &[
+            ("t.ini", &source),
+            (
+                "trace.ini",
+                "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=trace.bin\nformat=source_data\n",
+            ),
+        ],
+        trace,
+    );
+    directory
+}
+
+/// Each protocol that follows a core: its A-sync and first packets, then what no trace unit
+/// writes. What follows the next A-sync reads as if nothing had been.
+#[test]
+fn after_a_bad_packet_decoding_goes_on_at_the_next_synchronisation() {
+    let macrocell = |id: &str| format!("ETMCR=0\nETMCCER=0\nETMIDR={id}\nETMTRACEIDR=1\n");
+    let etmv4 = "TRCCONFIGR=0x1\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\nTRCIDR1=0x4100f403\n\
+                 TRCIDR2=0x488\nTRCIDR8=0\n";
+    let short_sync = [0, 0, 0, 0, 0, 0x80];
+    let long_sync = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80];
+    for (kind, registers, sync, begin, bad) in [
+        (
+            "PTM1.1",
+            macrocell("0x411cf312"),
+            &short_sync[..],
+            // I-sync at 0x80000554.
+            &[0x08, 0x54, 0x05, 0x00, 0x80, 0x21][..],
+            &[0x10, 0x55, 0xaa][..],
+        ),
+        (
+            "ETM3.5",
+            macrocell("0x410cf250"),
+            &short_sync,
+            // I-sync at 0x8000.
+            &[0x08, 0x21, 0x01, 0x80, 0x00, 0x00],
+            &[0x78, 0x55, 0xaa],
+        ),
+        (
+            "ETM4",
+            etmv4.to_owned(),
+            &long_sync,
+            // Trace info, trace on, 0x80000 in EL1, an atom.
+            &[1, 0, 4, 0x85, 0, 0, 8, 0, 0, 0, 0, 0, 0x31, 0xf7],
+            &[0x00, 0xf7, 0xf7],
+        ),
+    ] {
+        let good = [sync, begin].concat();
+        let read = |trace: &[u8]| -> Vec<serde_json::Value> {
+            let directory = one_source(kind, &registers, trace);
+            let lines = lines(directory.path(), &JSON);
+            lines
+                .iter()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect()
+        };
+        let undisturbed = read(&good);
+        assert_eq!(undisturbed[0]["reason"], "start", "{kind}");
+        assert_eq!(undisturbed[1]["kind"], "trace_on", "{kind}");
+        let disturbed = read(&[&good, bad, &good].concat());
+        let lost = disturbed
+            .iter()
+            .position(|line| line["reason"] == "bad_packet")
+            .unwrap_or_else(|| panic!("{kind}: {disturbed:#?}"));
+        let place = disturbed[lost]["offset"].as_u64().unwrap() as usize;
+        assert!(
+            (good.len()..=good.len() + bad.len()).contains(&place),
+            "{kind}: {place}"
+        );
+        // A context that did not change need not be told again.
+        let others = |lines: &[serde_json::Value]| -> Vec<serde_json::Value> {
+            let lines = lines.iter().filter(|line| line["kind"] != "context");
+            lines.cloned().collect()
+        };
+        let (first, again) = (others(&undisturbed[1..]), others(&disturbed[lost + 1..]));
+        let shift = (good.len() + bad.len()) as u64;
+        assert_eq!(again.len(), first.len(), "{kind}");
+        for (again, first) in again.iter().zip(&first) {
+            let mut moved = first.clone();
+            moved["offset"] = (first["offset"].as_u64().unwrap() + shift).into();
+            assert_eq!(*again, moved, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_is_added_to_the_trace_id() {
+    let directory = two_itms(1, 2);
+    let path = directory.path();
+    let text = "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=trace.bin\nformat=coresight\n\
+                [source_buffers]\nITM_1(stream:1)=ETB\n";
+    fs::write(path.join("trace.ini"), text).unwrap();
+    let found = lines(path, &JSON);
+    assert_eq!(found.len(), 16_002);
+    assert!(found[1].starts_with(r#"{"source":"ITM_1","buffer":"ETB","trace_id":2,"#));
+    // The first byte that the source of ID 2 wrote.
+    assert!(
+        found[1].ends_with(r#""port":1,"bytes":1,"value":"0x2"}"#),
+        "{}",
+        found[1]
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn who_closes_the_output_early_ends_it_without_a_fault() {
+    let directory = two_itms(1, 2);
+    for jobs in ["1", "2"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+            .arg("decode")
+            .arg(directory.path())
+            .args(["--format", "jsonl", "--jobs", jobs])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{jobs} jobs");
+        assert!(!text(&output.stderr).contains("roken pipe"));
+    }
+}

@@ -19,12 +19,13 @@ use armsnap::report::listing::jsonl::JsonLines;
 use armsnap::report::listing::nothing::NoLines;
 use armsnap::report::listing::packets::PacketListing;
 use armsnap::report::listing::text::TextLines;
+use armsnap::report::listing::text_buffer::TextBuffer;
 use armsnap::report::listing::{Counts, Lines, Listed};
 use armsnap::report::symbols::Symbols;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::topology::{Protocol, TraceSource};
 use std::io::{self, Write};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 /// Bytes of trace decoded at once. Their listing is kept in memory, and an atom of a few bits
@@ -154,6 +155,13 @@ impl<'a> Job<'a> {
                 }
             };
             let id = TraceId(setup.trace_id().0.wrapping_add(stream as u8) & 0x7F);
+            let followed = matches!(self.level, Level::Elements | Level::Instructions);
+            if followed && source.core.is_none() && source.protocol.needs_core() {
+                notes.push(format!(
+                    "{}: {}: no core is given for it: its code is not known",
+                    device.place, source.name
+                ));
+            }
             if let Some(other) = out.iter().find(|other| other.id == id) {
                 notes.push(format!(
                     "{}: {}: {} has its trace ID {:#04x} in the same buffer: it is left out",
@@ -191,7 +199,8 @@ impl<'a> Job<'a> {
         let mut done = 0;
         self.group(sources, prepared, |index, text| {
             if let Some(text) = text {
-                out.write_all(text)?;
+                out.write_all(text.bytes())?;
+                text.clear();
             }
             if index == Some(0) {
                 done += self.piece() as u64;
@@ -207,7 +216,7 @@ impl<'a> Job<'a> {
         &self,
         sources: &Sources,
         prepared: &[Prepared],
-        mut send: impl FnMut(Option<usize>, Option<&[u8]>) -> Result<(), Stopped>,
+        mut send: impl FnMut(Option<usize>, Option<&mut TextBuffer>) -> Result<(), Stopped>,
     ) -> Result<Decoded, Stopped> {
         let mut decoders = Vec::new();
         for one in prepared {
@@ -217,18 +226,14 @@ impl<'a> Job<'a> {
         sources.decode(&mut decoders, self.piece(), |index, listed| {
             let text = listed.text();
             let full = text.len() >= PAGE;
-            send(Some(index), full.then_some(text.bytes()))?;
-            if full {
-                text.clear();
-            }
-            Ok::<(), Stopped>(())
+            send(Some(index), full.then_some(text))
         })?;
         let mut decoded = Decoded::default();
         for (_, decoder) in &mut decoders {
             decoded.packets += decoder.packets();
             let listed = decoder.output();
             decoded.counts += listed.counts();
-            send(None, Some(listed.text().bytes()))?;
+            send(None, Some(listed.text()))?;
         }
         Ok(decoded)
     }
@@ -242,12 +247,17 @@ impl<'a> Job<'a> {
     ) -> Result<Decoded, Stopped> {
         let size = prepared.len().div_ceil(self.jobs);
         thread::scope(|scope| {
-            let mut pages: Vec<Receiver<Option<Vec<u8>>>> = Vec::new();
+            let mut pages = Vec::new();
             let mut workers = Vec::new();
             for group in prepared.chunks(size) {
+                // Written pages come back, so that their memory is used again.
+                let (written, empty) = channel();
                 let (senders, receivers): (Vec<SyncSender<_>>, Vec<_>) =
                     group.iter().map(|_| sync_channel(WAITING)).unzip();
-                pages.extend(receivers);
+                pages.extend(receivers.into_iter().map(|filled| Pages {
+                    filled,
+                    written: written.clone(),
+                }));
                 workers.push(scope.spawn(move || {
                     let mut last = 0;
                     self.group(sources, group, |index, text| {
@@ -256,7 +266,8 @@ impl<'a> Job<'a> {
                             last - 1
                         });
                         let gone = |_| io::ErrorKind::BrokenPipe.into();
-                        let text = text.map(<[u8]>::to_vec);
+                        let text =
+                            text.map(|text| text.replace(empty.try_recv().unwrap_or_default()));
                         senders[index].send(text).map_err(gone).map_err(Stopped::Io)
                     })
                 }));
@@ -330,19 +341,30 @@ impl<'a> Job<'a> {
     }
 }
 
+/// The pages of one source, to the writer and back.
+struct Pages {
+    filled: Receiver<Option<Vec<u8>>>,
+    written: Sender<Vec<u8>>,
+}
+
 /// Writes what comes from the sources: a page or none from each in turn, until the first one has
 /// no more; `piece` is told how many rounds there were.
 fn write_in_order(
-    pages: &[Receiver<Option<Vec<u8>>>],
+    pages: &[Pages],
     out: &mut impl Write,
     mut piece: impl FnMut(u64),
 ) -> io::Result<()> {
     for round in 1.. {
         let mut more = false;
         for source in pages {
-            if let Ok(page) = source.recv() {
-                more = true;
-                out.write_all(&page.unwrap_or_default())?;
+            let Ok(page) = source.filled.recv() else {
+                continue;
+            };
+            more = true;
+            if let Some(page) = page {
+                out.write_all(&page)?;
+                // At its end a source needs none any more.
+                let _ = source.written.send(page);
             }
         }
         if !more {

@@ -19,6 +19,12 @@ impl TextBuffer {
         std::mem::take(&mut self.0)
     }
 
+    /// Takes the text out and goes on in `empty`, whose memory is used again.
+    pub fn replace(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
+        empty.clear();
+        std::mem::replace(&mut self.0, empty)
+    }
+
     /// Bytes of text.
     pub fn len(&self) -> usize {
         self.0.len()
