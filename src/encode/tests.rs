@@ -23,6 +23,8 @@ pub(crate) enum Step {
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub code: Pieces,
+    /// The same code, by address.
+    pub regions: Vec<(u64, Vec<u8>)>,
     pub steps: Vec<Step>,
     /// Each instruction, in order.
     pub executed: Vec<Place>,
@@ -95,7 +97,7 @@ impl Dice {
 }
 
 /// An instruction, more likely one that branches nearby.
-fn instruction(isa: Isa, dice: &mut Dice) -> Vec<u8> {
+fn instruction(isa: Isa, mix: Mix, dice: &mut Dice) -> Vec<u8> {
     let near =
         |dice: &mut Dice, bits: u32| (dice.below(40) as u32).wrapping_sub(20) & ((1 << bits) - 1);
     let choice = dice.below(16);
@@ -108,15 +110,15 @@ fn instruction(isa: Isa, dice: &mut Dice) -> Vec<u8> {
         (Isa::A64, 13) => 0xd63f_0020,
         (Isa::A64, 14) => 0xd69f_03e0,
         (Isa::A64, _) => [0xd503_3fdf, 0xd503_3f9f, 0xd61f_0020][dice.below(3) as usize],
-        (Isa::T32, 0..=4) => return vec![0, 0xbf],
-        (Isa::T32, 5) => return vec![0x08 | dice.next() as u8, 0xbf],
+        (Isa::T32, 5) if mix.it_blocks => return vec![0x08 | dice.next() as u8, 0xbf],
+        (Isa::T32, 0..=5) => return vec![0, 0xbf],
         (Isa::T32, 6) => return vec![near(dice, 8) as u8, 0xe0],
         (Isa::T32, 7 | 8) => return vec![near(dice, 8) as u8, 0xd0],
         (Isa::T32, 9 | 10) => return vec![0x70, 0x47],
         (Isa::T32, 11) => return vec![0x98, 0x47],
         // BL and BLX backwards, ISB, SUBS PC, LR
         (Isa::T32, 12) => 0xf800_f7ff | near(dice, 11) << 16,
-        (Isa::T32, 13) => 0xe800_f7ff | (near(dice, 11) & !1) << 16,
+        (Isa::T32, 13) if mix.exchanges => 0xe800_f7ff | (near(dice, 11) & !1) << 16,
         (Isa::T32, _) => [0x8f6f_f3bf, 0x8f00_f3de, 0x8f4f_f3bf][dice.below(3) as usize],
         (_, 0..=5) => 0xe320_f000,
         (_, 6) => 0xea00_0000 | near(dice, 24),
@@ -124,10 +126,33 @@ fn instruction(isa: Isa, dice: &mut Dice) -> Vec<u8> {
         (_, 9 | 10) => 0x0a00_0000 | near(dice, 24),
         (_, 11 | 12) => 0xe12f_ff1e,
         (_, 13) => 0x112f_ff33,
-        (_, 14) => 0xfa00_0000 | near(dice, 24),
+        (Isa::A32, 14) if mix.exchanges => 0xfa00_0000 | near(dice, 24),
         (_, _) => [0xf57f_f06f, 0xf57f_f04f, 0xe1b0_f00e][dice.below(3) as usize],
     };
     word.to_le_bytes().to_vec()
+}
+
+/// What a program is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    pub sets: Sets,
+    pub it_blocks: bool,
+    /// BLX (immediate).
+    pub exchanges: bool,
+    /// Its state changes on the way.
+    pub contexts: bool,
+}
+
+impl Mix {
+    /// Everything.
+    pub fn all(sets: Sets) -> Self {
+        Self {
+            sets,
+            it_blocks: true,
+            exchanges: true,
+            contexts: true,
+        }
+    }
 }
 
 /// Which instruction sets a program has.
@@ -139,6 +164,7 @@ pub(crate) enum Sets {
 }
 
 struct Machine {
+    mix: Mix,
     dice: Dice,
     program: Program,
     here: Place,
@@ -193,6 +219,9 @@ impl Machine {
     }
 
     fn context(&mut self) {
+        if !self.mix.contexts {
+            return;
+        }
         let security = if self.dice.once_in(2) {
             Security::Secure
         } else {
@@ -299,8 +328,10 @@ impl Machine {
 
 impl Program {
     /// A program that ran for so many instructions.
-    pub fn random(seed: u64, sets: Sets, instructions: usize) -> Self {
+    pub fn random(seed: u64, mix: Mix, instructions: usize) -> Self {
+        let sets = mix.sets;
         let mut machine = Machine {
+            mix,
             dice: Dice::new(seed),
             program: Self::default(),
             here: Place::default(),
@@ -311,8 +342,9 @@ impl Program {
         for region in AARCH64.into_iter().chain(AARCH32) {
             let mut bytes = Vec::new();
             while bytes.len() < BYTES as usize {
-                bytes.extend(instruction(region.isa, &mut machine.dice));
+                bytes.extend(instruction(region.isa, mix, &mut machine.dice));
             }
+            machine.program.regions.push((region.base, bytes.clone()));
             machine.program.code.add(Address(region.base), bytes);
         }
         let place = machine.anywhere(sets, None);
@@ -468,3 +500,5 @@ pub(crate) fn same(decoded: &[Place], executed: &[Place], what: &str) {
         around(decoded)
     );
 }
+
+mod reference;

@@ -241,14 +241,26 @@ impl TraceUnit {
         self.traced.note(address, is);
     }
 
-    /// The context alone, if it changed.
-    fn write_context(&mut self, isa: Isa) {
-        let context = self.context_info(isa);
-        if self.sent != Some(context) {
-            self.write_held();
+    /// The context, if it changed, behind a waypoint that leads to `place`. A context is one of
+    /// the instruction set of the address before it, so that where this is another one, the
+    /// address is written too.
+    fn write_context(&mut self, place: Place) {
+        let context = self.context_info(place.isa);
+        if self.sent == Some(context) {
+            return;
+        }
+        self.write_held();
+        if self.last_set() == select(place).1 {
             self.write(&Packet::Context(Some(context)));
             self.sent = Some(context);
+        } else {
+            self.write_address(place);
         }
+    }
+
+    /// The instruction set select of the last address.
+    fn last_set(&self) -> InstructionSet {
+        self.traced.addresses[0].1
     }
 
     /// Cycles, once they reach the threshold.
@@ -300,8 +312,9 @@ impl crate::encode::TraceUnit for TraceUnit {
     fn context(&mut self, context: &Context, at: Option<Place>) {
         self.write_held();
         self.context = *context;
-        if let Some(place) = at {
-            self.write_context(place.isa);
+        // An address in the middle of a line would hide its begin.
+        if let Some(place) = at.filter(|place| select(*place).1 == self.last_set()) {
+            self.write_context(place);
         }
     }
 
@@ -340,7 +353,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         if waypoint.target_traced {
             self.owed = Some(waypoint.next);
         } else {
-            self.write_context(waypoint.next.isa);
+            self.write_context(waypoint.next);
         }
         self.write_cycles();
     }
@@ -351,7 +364,12 @@ impl crate::encode::TraceUnit for TraceUnit {
         let known = self
             .sent
             .is_some_and(|sent| sent.is_64bit() == (taken.return_to.isa == Isa::A64));
-        let address = if here == Some(taken.return_to) && taken.last.is_none() && known {
+        // With a return stack, OpenCSD 1.3 takes the branch before for one without a target.
+        let both = !self.options.return_stack
+            && here == Some(taken.return_to)
+            && taken.last.is_none()
+            && known;
+        let address = if both {
             ExceptionAddress::ReturnAndTarget
         } else {
             if let Some(place) = here {

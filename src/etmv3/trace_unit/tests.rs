@@ -1,6 +1,6 @@
 use super::*;
 use crate::encode::Options;
-use crate::encode::tests::{Program, Sets, Step, decoded, same};
+use crate::encode::tests::{Mix, Program, Sets, Step, decoded, same};
 use crate::etmv3::registers::Registers;
 use crate::etmv3::{Decoder, Elements};
 use crate::flow::FlowConfig;
@@ -28,7 +28,7 @@ proptest! {
             ..Options::default()
         };
         let flow = FlowConfig::default();
-        let mut program = Program::random(seed, Sets::AArch32, 600);
+        let mut program = Program::random(seed, Mix::all(Sets::AArch32), 600);
         // A cycle takes an eighth of a byte at least.
         program.most_cycles = 0x3f;
         let bytes = program.trace(TraceUnit::new(config), options);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::encode::tests::{Program, Sets, Step, decoded, same};
+use crate::encode::tests::{Mix, Program, Sets, Step, decoded, same};
 use crate::encode::{Options, Tracer};
 use crate::etmv4::{Decoder, Elements};
 use crate::flow::{FlowConfig, Pieces};
@@ -57,7 +57,7 @@ proptest! {
         sync_bytes in prop::sample::select(vec![0usize, 30, 100, 1000]),
     ) {
         let options = options(switches, cycles);
-        let program = Program::random(seed, sets, 600);
+        let program = Program::random(seed, Mix::all(sets), 600);
         let bytes = program.trace(TraceUnit::new(options), tracing(&options, sync_bytes));
         let config = options.config();
         let decode = |bytes: &[u8]| {

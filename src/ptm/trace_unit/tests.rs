@@ -1,6 +1,6 @@
 use super::*;
 use crate::encode::Options;
-use crate::encode::tests::{Program, Sets, Step, decoded, same};
+use crate::encode::tests::{Mix, Program, Sets, Step, decoded, same};
 use crate::etmv3::registers::Registers;
 use crate::flow::{FlowConfig, Waypoints};
 use crate::protocol::PacketDecoder;
@@ -40,7 +40,7 @@ proptest! {
             return_stack: config.return_stack,
             ..FlowConfig::default()
         };
-        let program = Program::random(seed, Sets::AArch32, 600);
+        let program = Program::random(seed, Mix::all(Sets::AArch32), 600);
         let bytes = program.trace(TraceUnit::new(config), options);
         let decode = |bytes: &[u8]| {
             decoded(Decoder::new(config), Elements::new(), flow, &program.code, bytes)

@@ -1,0 +1,302 @@
+//! The reference decoder reads what we write as the same flow.
+//!
+//! What version 1.3.3 reads otherwise is left out of the programs:
+//! - BLX (immediate): in an IT block that fails its condition, and in ETMv3 before a P-header, it
+//!   goes on in the wrong instruction set; and here it leads into code of the other set, with
+//!   instructions that are unpredictable.
+//! - PTM: a branch that tells a new security state it takes for an exception.
+
+use super::*;
+use crate::etmv3::registers::Registers;
+use crate::formatter;
+use crate::quantity::TraceId;
+use crate::snapshot::files::InMemory;
+use crate::snapshot::model::{
+    Buffer, BufferFormat, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,
+    SourceBuffers, Trace,
+};
+use crate::snapshot::write::write;
+use crate::{etmv3, etmv4, ptm};
+use std::path::Path;
+use std::process::Command;
+
+const TOOL: &str = "trc_pkt_lister";
+const ID: u8 = 0x10;
+
+/// Its listing of a snapshot's elements; `None` if it is not installed.
+fn listing(snapshot: &Path) -> Option<String> {
+    // It leaves a log of its own where it runs.
+    let working = tempfile::tempdir().unwrap();
+    let file = working.path().join("listing");
+    let run = Command::new(TOOL)
+        .current_dir(&working)
+        .arg("-ss_dir")
+        .arg(snapshot)
+        .args(["-decode_only", "-logfilename"])
+        .arg(&file)
+        .output()
+        .ok()?;
+    assert!(run.status.success(), "{run:?}");
+    Some(String::from_utf8_lossy(&std::fs::read(file).unwrap()).into_owned())
+}
+
+/// A number behind `label` in hex.
+fn hex(line: &str, label: &str) -> u64 {
+    let rest = &line[line.find(label).unwrap() + label.len()..];
+    let end = rest
+        .find(|c: char| !c.is_ascii_hexdigit())
+        .unwrap_or(rest.len());
+    u64::from_str_radix(&rest[..end], 16).unwrap()
+}
+
+/// The instructions of a listing.
+fn instructions(listing: &str, code: &Pieces) -> Vec<Place> {
+    let mut places = Vec::new();
+    for line in listing
+        .lines()
+        .filter(|line| line.contains("OCSD_GEN_TRC_ELEM_"))
+    {
+        if line.contains("INSTR_RANGE") {
+            let isa = match &line[line.find("(ISA=").unwrap() + 5..] {
+                isa if isa.starts_with("A64") => Isa::A64,
+                isa if isa.starts_with("A32") => Isa::A32,
+                isa if isa.starts_with("T32") => Isa::T32,
+                other => panic!("{other}"),
+            };
+            let (mut here, end) = (hex(line, "exec range=0x"), hex(line, ":[0x"));
+            while here < end {
+                let address = Address(here);
+                places.push(Place { address, isa });
+                let view = crate::flow::View::default();
+                let (word, _) = crate::flow::fetch(code, view, address);
+                let found = decode(isa, address, u32::from_le_bytes(word)).unwrap();
+                here += u64::from(found.bytes);
+            }
+        }
+    }
+    places
+}
+
+fn registers(values: &[(&str, u32)]) -> Vec<Register> {
+    let register = |&(name, value): &(&str, u32)| Register {
+        name: name.to_owned(),
+        value: RegisterValue(value.to_le_bytes().to_vec()),
+        ..Register::default()
+    };
+    values.iter().map(register).collect()
+}
+
+/// A snapshot of one core and its trace.
+fn snapshot(
+    program: &Program,
+    core: &str,
+    kind: &str,
+    values: &[(&str, u32)],
+    trace: &[u8],
+    dir: &Path,
+) {
+    let mut frames = Vec::new();
+    let mut encoder = formatter::encode::Encoder::new();
+    encoder.write(TraceId(ID), trace, &mut frames);
+    encoder.finish(&mut frames);
+    let mut files = InMemory::default();
+    files.0.insert("trace.bin".to_owned(), frames.into());
+    let mut dumps = Vec::new();
+    for (index, (address, bytes)) in program.regions.iter().enumerate() {
+        let file = format!("code{index}.bin");
+        // The reference reads four bytes of every instruction, of short ones too.
+        let bytes = [&bytes[..], &[0; 2]].concat();
+        dumps.push(Dump {
+            section: format!("dump{index}"),
+            file: file.clone(),
+            address: *address,
+            length: Some(bytes.len() as u64),
+            ..Dump::default()
+        });
+        files.0.insert(file, bytes.into());
+    }
+    let devices = vec![
+        Device {
+            key: "device0".to_owned(),
+            file: "cpu.ini".to_owned(),
+            name: "cpu".to_owned(),
+            class: DeviceClass::Core,
+            kind: core.to_owned(),
+            registers: registers(&[("PC", program.next.address.0 as u32)]),
+            dumps,
+            ..Device::default()
+        },
+        Device {
+            key: "device1".to_owned(),
+            file: "source.ini".to_owned(),
+            name: "source".to_owned(),
+            class: DeviceClass::TraceSource,
+            kind: kind.to_owned(),
+            registers: registers(values),
+            ..Device::default()
+        },
+    ];
+    let trace = Trace {
+        file: "trace.ini".to_owned(),
+        buffers: vec![Buffer {
+            id: "buffer0".to_owned(),
+            name: "ETB".to_owned(),
+            files: vec!["trace.bin".to_owned()],
+            format: BufferFormat::Coresight,
+            ..Buffer::default()
+        }],
+        core_sources: vec![CoreSource {
+            core: "cpu".to_owned(),
+            source: "source".to_owned(),
+            ..CoreSource::default()
+        }],
+        source_buffers: Some(vec![SourceBuffers {
+            source: "source".to_owned(),
+            buffers: vec!["ETB".to_owned()],
+            ..SourceBuffers::default()
+        }]),
+        ..Trace::default()
+    };
+    let snapshot = Snapshot {
+        version: "1.0".to_owned(),
+        devices,
+        trace: Some(trace),
+        ..Snapshot::default()
+    };
+    let notes = write(&snapshot, &files, dir, false).unwrap();
+    assert!(notes.is_empty(), "{notes:?}");
+}
+
+/// Whether the reference is there; says so loudly if not.
+fn compare(
+    what: &str,
+    program: &Program,
+    core: &str,
+    kind: &str,
+    values: &[(&str, u32)],
+    trace: &[u8],
+) -> bool {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("snapshot");
+    snapshot(program, core, kind, values, trace, &dir);
+    let Some(listing) = listing(&dir) else {
+        eprintln!("SKIPPED: {TOOL} is not installed");
+        return false;
+    };
+    let decoded = instructions(&listing, &program.code);
+    same(&decoded, &program.executed, what);
+    true
+}
+
+#[test]
+fn the_reference_reads_our_etmv4() {
+    for seed in 0..24 {
+        let bit = |n: u64| seed >> n & 1 == 1;
+        let options = etmv4::TraceUnitOptions {
+            cycles: bit(0).then_some(8),
+            timestamps: bit(1),
+            context_ids: bit(2),
+            vmids: bit(2),
+            return_stack: bit(1) ^ bit(3),
+            branch_broadcast: seed == 7,
+            ..etmv4::TraceUnitOptions::default()
+        };
+        let tracing = Options {
+            return_stack: if options.return_stack { 3 } else { 0 },
+            branch_broadcast: options.branch_broadcast,
+            sync_bytes: if bit(0) { 200 } else { 0 },
+            ..Options::default()
+        };
+        let sets = [Sets::AArch64, Sets::AArch32, Sets::Both][seed as usize % 3];
+        let program = Program::random(
+            0x1234_5678 * (seed + 1),
+            Mix {
+                exchanges: false,
+                ..Mix::all(sets)
+            },
+            3000,
+        );
+        let trace = program.trace(etmv4::TraceUnit::new(options), tracing);
+        let registers = options.registers();
+        let what = format!("seed {seed} {options:?}");
+        if !compare(&what, &program, "Cortex-A57", "ETM4.2", &registers, &trace) {
+            return;
+        }
+    }
+}
+
+/// ETMCR, ETMCCER and ETMIDR of PTM and ETMv3.
+fn legacy(etmcr: u32, etmccer: u32, etmidr: u32) -> (Registers, [(&'static str, u32); 4]) {
+    let registers = Registers {
+        etmcr,
+        etmccer,
+        etmidr,
+        etmtraceidr: ID.into(),
+    };
+    let named = [
+        ("ETMCR", etmcr),
+        ("ETMCCER", etmccer),
+        ("ETMIDR", etmidr),
+        ("ETMTRACEIDR", ID.into()),
+    ];
+    (registers, named)
+}
+
+#[test]
+fn the_reference_reads_our_ptm() {
+    for (seed, etmcr) in (1..).zip([0, 0x1000, 0xc000, 0x2000_0000, 0x2000_d000, 0x100]) {
+        let (registers, named) = legacy(etmcr, 0x34c0_1ac2, 0x411c_f312);
+        let config = ptm::Config::new(registers);
+        let tracing = Options {
+            return_stack: if config.return_stack { 3 } else { 0 },
+            branch_broadcast: config.branch_broadcast,
+            sync_bytes: 200,
+            ..Options::default()
+        };
+        let program = Program::random(
+            0x2468_ace1 * seed,
+            Mix {
+                exchanges: false,
+                contexts: false,
+                ..Mix::all(Sets::AArch32)
+            },
+            3000,
+        );
+        let trace = program.trace(ptm::TraceUnit::new(config), tracing);
+        let what = format!("ETMCR {etmcr:#x}");
+        if !compare(&what, &program, "Cortex-A15", "PTM1.1", &named, &trace) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn the_reference_reads_our_etmv3() {
+    for (seed, etmcr) in (1..).zip([0, 0x1000, 0xc000, 0xd100]) {
+        for etmidr in [0x410c_f250, 0x411c_f250] {
+            let (registers, named) = legacy(etmcr, 0x3440_08f2, etmidr);
+            let profile = etmv3::Profile::ApplicationOrRealTime;
+            let config = etmv3::Config::new(registers, profile);
+            let tracing = Options {
+                branch_broadcast: config.branch_output,
+                sync_bytes: 200,
+                ..Options::default()
+            };
+            let mut program = Program::random(
+                0x1357_9bdf * seed,
+                Mix {
+                    exchanges: false,
+                    contexts: false,
+                    ..Mix::all(Sets::AArch32)
+                },
+                3000,
+            );
+            program.most_cycles = 0x3f;
+            let trace = program.trace(etmv3::TraceUnit::new(config), tracing);
+            let what = format!("ETMCR {etmcr:#x} ETMIDR {etmidr:#x}");
+            if !compare(&what, &program, "Cortex-A7", "ETM3.5", &named, &trace) {
+                return;
+            }
+        }
+    }
+}
