@@ -74,6 +74,12 @@ fn aarch32(value: u64) -> String {
     if value >> 9 & 1 != 0 {
         out.push_str(", big-endian data");
     }
+    push_flags(&mut out, value, "IT");
+    out
+}
+
+/// What CPSR and xPSR have at the same bits: Q, GE, and the state of an IT block.
+fn push_flags(out: &mut String, value: u64, it_name: &str) {
     if value >> 27 & 1 != 0 {
         out.push_str(", Q");
     }
@@ -83,9 +89,8 @@ fn aarch32(value: u64) -> String {
     }
     match value >> 8 & 0xFC | value >> 25 & 3 {
         0 => {}
-        it => out.push_str(&format!(", IT={it:08b}")),
+        it => out.push_str(&format!(", {it_name}={it:08b}")),
     }
-    out
 }
 
 /// The M-profile's xPSR in words (ARM DDI 0403, B1.4.2).
@@ -95,17 +100,7 @@ pub fn xpsr(value: u64) -> String {
         exception => format!("Handler mode, {}", m_exception(exception)).into(),
     };
     let mut out = format!("{mode}, NZCV={:04b}", value >> 28 & 0xF);
-    if value >> 27 & 1 != 0 {
-        out.push_str(", Q");
-    }
-    match value >> 16 & 0xF {
-        0 => {}
-        ge => out.push_str(&format!(", GE={ge:04b}")),
-    }
-    match value >> 8 & 0xFC | value >> 25 & 3 {
-        0 => {}
-        it => out.push_str(&format!(", ICI/IT={it:08b}")),
-    }
+    push_flags(&mut out, value, "ICI/IT");
     if value >> 24 & 1 == 0 {
         out.push_str(", T bit clear: the next instruction faults");
     }

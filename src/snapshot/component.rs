@@ -13,89 +13,61 @@ pub struct Known {
     pub names: &'static [&'static str],
     /// Its ID: the offset from the component's base, in words of 4 bytes.
     pub id: u64,
-    /// Decoding needs it.
-    pub needed: bool,
+    /// The protocols whose decoding needs it.
+    needed: &'static [Protocol],
 }
 
-const fn needed(names: &'static [&'static str], id: u64) -> Known {
-    Known {
-        names,
-        id,
-        needed: true,
-    }
+const fn known(names: &'static [&'static str], id: u64, needed: &'static [Protocol]) -> Known {
+    Known { names, id, needed }
 }
 
-const fn further(names: &'static [&'static str], id: u64) -> Known {
-    Known {
-        names,
-        id,
-        needed: false,
-    }
-}
-
+const MACROCELL: &[Protocol] = &[Protocol::Etmv3, Protocol::Ptm];
 /// Sections 4.2.1 and 4.2.2.
 const ETM3: &[Known] = &[
-    needed(&["ETMCR"], 0x00),
-    needed(&["ETMCCER"], 0x7A),
-    needed(&["ETMIDR"], 0x79),
-    needed(&["ETMTRACEIDR"], 0x80),
+    known(&["ETMCR"], 0x00, MACROCELL),
+    known(&["ETMCCER"], 0x7A, MACROCELL),
+    known(&["ETMIDR"], 0x79, MACROCELL),
+    known(&["ETMTRACEIDR"], 0x80, MACROCELL),
 ];
-/// Section 4.2.3.
+
+const ETMV4: &[Protocol] = &[Protocol::Etmv4];
+const BOTH: &[Protocol] = &[Protocol::Etmv4, Protocol::Ete];
+/// Section 4.2.3. The specification is older than ETE; what ETE needs is what its decoding
+/// depends on.
 const ETM4: &[Known] = &[
-    needed(&["TRCIDR0"], 0x78),
-    needed(&["TRCIDR1"], 0x79),
-    needed(&["TRCIDR2"], 0x7A),
-    further(&["TRCIDR3"], 0x7B),
-    further(&["TRCIDR4"], 0x7C),
-    further(&["TRCIDR5"], 0x7D),
-    further(&["TRCIDR6"], 0x7E),
-    further(&["TRCIDR7"], 0x7F),
-    needed(&["TRCIDR8"], 0x60),
-    needed(&["TRCIDR9"], 0x61),
-    needed(&["TRCIDR10"], 0x62),
-    needed(&["TRCIDR11"], 0x63),
-    needed(&["TRCIDR12"], 0x64),
-    needed(&["TRCIDR13"], 0x65),
-    needed(&["TRCTRACEIDR"], 0x10),
-    needed(&["TRCCONFIGR"], 0x04),
-    needed(&["TRCAUTHSTATUS"], 0x3EE),
-    further(&["TRCDEVARCH"], 0x3EF),
-];
-/// The specification is older than ETE; these are what ETE's decoding depends on.
-const ETE: &[Known] = &[
-    needed(&["TRCIDR0"], 0x78),
-    needed(&["TRCIDR1"], 0x79),
-    needed(&["TRCIDR2"], 0x7A),
-    further(&["TRCIDR3"], 0x7B),
-    further(&["TRCIDR4"], 0x7C),
-    further(&["TRCIDR5"], 0x7D),
-    further(&["TRCIDR6"], 0x7E),
-    further(&["TRCIDR7"], 0x7F),
-    needed(&["TRCIDR8"], 0x60),
-    further(&["TRCIDR9"], 0x61),
-    further(&["TRCIDR10"], 0x62),
-    further(&["TRCIDR11"], 0x63),
-    further(&["TRCIDR12"], 0x64),
-    further(&["TRCIDR13"], 0x65),
-    needed(&["TRCTRACEIDR"], 0x10),
-    needed(&["TRCCONFIGR"], 0x04),
-    further(&["TRCAUTHSTATUS"], 0x3EE),
-    needed(&["TRCDEVARCH"], 0x3EF),
+    known(&["TRCIDR0"], 0x78, BOTH),
+    known(&["TRCIDR1"], 0x79, BOTH),
+    known(&["TRCIDR2"], 0x7A, BOTH),
+    known(&["TRCIDR3"], 0x7B, &[]),
+    known(&["TRCIDR4"], 0x7C, &[]),
+    known(&["TRCIDR5"], 0x7D, &[]),
+    known(&["TRCIDR6"], 0x7E, &[]),
+    known(&["TRCIDR7"], 0x7F, &[]),
+    known(&["TRCIDR8"], 0x60, BOTH),
+    known(&["TRCIDR9"], 0x61, ETMV4),
+    known(&["TRCIDR10"], 0x62, ETMV4),
+    known(&["TRCIDR11"], 0x63, ETMV4),
+    known(&["TRCIDR12"], 0x64, ETMV4),
+    known(&["TRCIDR13"], 0x65, ETMV4),
+    known(&["TRCTRACEIDR"], 0x10, BOTH),
+    known(&["TRCCONFIGR"], 0x04, BOTH),
+    known(&["TRCAUTHSTATUS"], 0x3EE, ETMV4),
+    known(&["TRCDEVARCH"], 0x3EF, &[Protocol::Ete]),
 ];
 /// Section 4.2.4.
-const ITM: &[Known] = &[needed(
+const ITM: &[Known] = &[known(
     &["CONTROL_REGISTER", "ITM_CTRL", "ITMTCR", "ITM_TCR"],
     0x3A0,
+    &[Protocol::Itm],
 )];
 /// Section 4.2.5.
-const STM: &[Known] = &[needed(&["STMTCSR"], 0x3A0)];
+const STM: &[Known] = &[known(&["STMTCSR"], 0x3A0, &[Protocol::Stm])];
 
 /// The registers of a protocol's trace sources that are known here.
 pub const fn registers(protocol: Protocol) -> &'static [Known] {
     match protocol {
         Protocol::Etmv3 | Protocol::Ptm => ETM3,
-        Protocol::Etmv4 => ETM4,
-        Protocol::Ete => ETE,
+        Protocol::Etmv4 | Protocol::Ete => ETM4,
         Protocol::Itm => ITM,
         Protocol::Stm => STM,
         Protocol::Unknown => &[],
@@ -104,12 +76,17 @@ pub const fn registers(protocol: Protocol) -> &'static [Known] {
 
 /// The ID of a register that is known here, by its name.
 pub fn id_of(name: &str) -> Option<u64> {
-    let mut all = [ETM3, ETM4, ETE, ITM, STM].into_iter().flatten();
+    let mut all = [ETM3, ETM4, ITM, STM].into_iter().flatten();
     let known = all.find(|known| known.names.iter().any(|n| n.eq_ignore_ascii_case(name)))?;
     Some(known.id)
 }
 
 impl Known {
+    /// Whether decoding a protocol needs it.
+    pub fn is_needed(&self, protocol: Protocol) -> bool {
+        self.needed.contains(&protocol)
+    }
+
     /// The register of a device: by its names, else by its ID.
     pub fn of<'d>(&self, device: &'d Device) -> Option<&'d Register> {
         device.component_register(self.names, self.id)

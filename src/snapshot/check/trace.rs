@@ -60,7 +60,7 @@ impl Checker<'_> {
             self.advice(&source.place, "3.2.1", text);
         }
         let registers = component::registers(protocol).iter();
-        for known in registers.filter(|known| known.needed) {
+        for known in registers.filter(|known| known.is_needed(protocol)) {
             if known.of(source).is_none() {
                 let (name, id) = (known.names[0], known.id);
                 let text = format!("{}: no register {name} ({id:#x})", source.name);
