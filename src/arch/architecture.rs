@@ -64,6 +64,11 @@ enum FromType {
     Unknown,
 }
 
+/// Whether cores of a type have both execution states (ARMv8-A and later).
+pub fn has_both_states(kind: &str) -> bool {
+    matches!(classify(kind), FromType::Either)
+}
+
 impl Architecture {
     /// The architecture of a core device.
     pub fn detect(device: &Device) -> Detected {

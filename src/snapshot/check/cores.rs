@@ -1,11 +1,24 @@
 //! The registers of cores that a debugger needs (4.1), and those that say nothing.
 
 use super::{Checker, Need};
+use crate::arch::architecture::has_both_states;
 use crate::arch::{Architecture, RegisterFile, views};
 use crate::snapshot::model::{Device, DeviceClass, Dump, Snapshot};
 
 /// PSTATE in parts, which Arm DS writes in place of CPSR.
 const CPSR_PARTS: [&str; 4] = ["CurrentEL", "DAIF", "NZCV", "SPSel"];
+/// xPSR in parts (ARM DDI 0403, B1.4.2).
+const XPSR_PARTS: [&str; 3] = ["APSR", "IPSR", "EPSR"];
+
+/// The section that says what a core must have.
+pub(super) fn section(core: &Device, architecture: Architecture) -> &'static str {
+    match architecture {
+        Architecture::AArch32 if has_both_states(&core.kind) => "4.1.2.2",
+        Architecture::AArch32 => "4.1.1",
+        Architecture::AArch64 => "4.1.2.1",
+        Architecture::MProfile => "4.1.3",
+    }
+}
 
 impl Checker<'_> {
     pub(super) fn cores(&mut self) {
@@ -27,11 +40,7 @@ impl Checker<'_> {
 
     fn core_registers(&mut self, core: &Device) {
         let architecture = Architecture::detect(core).architecture;
-        let section = match architecture {
-            Architecture::AArch32 => "4.1.1",
-            Architecture::AArch64 => "4.1.2.1",
-            Architecture::MProfile => "4.1.3",
-        };
+        let section = section(core, architecture);
         let has = |name: &str| core.register(name).is_some();
         let mut missing: Vec<&str> = Vec::new();
         let (state, sp, pc) = match architecture {
@@ -54,17 +63,16 @@ impl Checker<'_> {
             missing.push("SP");
         }
         if !state {
-            if architecture == Architecture::AArch64 {
-                let parts = CPSR_PARTS.iter().filter(|part| has(part)).count();
-                match parts {
-                    0 => missing.push("CPSR"),
-                    4 => {}
-                    _ => missing.extend(CPSR_PARTS.iter().filter(|part| !has(part))),
-                }
-            } else if architecture == Architecture::MProfile {
-                missing.push("xPSR");
+            let (name, parts): (_, &[&str]) = match architecture {
+                Architecture::AArch64 => ("CPSR", &CPSR_PARTS),
+                Architecture::AArch32 => ("CPSR", &[]),
+                Architecture::MProfile => ("xPSR", &XPSR_PARTS),
+            };
+            let absent = parts.iter().filter(|part| !has(part));
+            if parts.iter().any(|part| has(part)) {
+                missing.extend(absent);
             } else {
-                missing.push("CPSR");
+                missing.push(name);
             }
         }
         for name in missing {

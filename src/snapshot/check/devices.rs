@@ -192,14 +192,15 @@ impl Checker<'_> {
             let detected = Architecture::detect(device);
             let physical = matches!(space, Space::P | Space::Sp | Space::Np);
             let level = matches!(space, Space::El1N | Space::El1S | Space::El2 | Space::El3);
-            let (fits, section) = match detected.architecture {
-                Architecture::AArch64 => (level, "4.1.2.1"),
-                Architecture::AArch32 => (!level, "4.1.1"),
-                Architecture::MProfile => (false, "4.1.3"),
+            let fits = match detected.architecture {
+                Architecture::AArch64 => level,
+                Architecture::AArch32 => !level,
+                Architecture::MProfile => false,
             };
             if !fits && !physical && !detected.assumed {
                 let name = detected.architecture.name();
                 let text = format!("space {space} is not one of {name}");
+                let section = super::cores::section(device, detected.architecture);
                 self.advice(place, section, text);
             }
         }

@@ -361,6 +361,13 @@ fn aarch64_state_may_be_given_in_parts() {
 }
 
 #[test]
+fn aarch32_state_of_armv8_has_its_own_section() {
+    let found = findings("cpu.ini", &[("Cortex-A9", "Cortex-A53"), ("CPSR=", "PSR=")]);
+    let text = "cpu.ini:1: warning (required for debug): cpu: no register CPSR [section 4.1.2.2]";
+    assert_eq!(found, [text]);
+}
+
+#[test]
 fn trace_without_metadata_is_found() {
     let found = findings("snapshot.ini", &[("metadata=", "meta=")]);
     let text = "snapshot.ini:8: error (required): [trace] has no metadata: no trace is read \
@@ -375,6 +382,9 @@ fn m_profile_wants_xpsr() {
     assert_eq!(found, [text]);
     let xpsr = [("type=Cortex-A9", "type=ARMv7-M"), ("CPSR", "XPSR")];
     assert_eq!(findings("cpu.ini", &xpsr), Vec::<String>::new());
+    let parts = "APSR=0\nIPSR=0\nEPSR=0x1000000";
+    let parts = [("type=Cortex-A9", "type=ARMv7-M"), ("CPSR=0x1D3", parts)];
+    assert_eq!(findings("cpu.ini", &parts), Vec::<String>::new());
 }
 
 #[test]
