@@ -629,3 +629,27 @@ fn nothing_is_overwritten_and_nothing_is_left_half_done() {
     names.retain(|entry| entry.as_ref().unwrap().path().extension().unwrap() == "ini");
     assert_eq!(names.len(), 2);
 }
+
+#[test]
+fn each_core_has_a_file_of_its_own() {
+    let device = "class=core\ntype=ARM-AA64\n[regs]\nPC(size:64)=0x10\n";
+    let directory = gdb::write_snapshot(&[("a", device), ("b", device)], &[]);
+    let same = format!("[device]\nname=c/0\n{device}");
+    for name in ["a.ini", "b.ini"] {
+        std::fs::write(directory.path().join(name), &same).unwrap();
+    }
+    let out = directory.path().join("out.tf");
+    let output = run(armsnap().arg("convert").arg(directory.path()).arg(&out));
+    assert!(output.status.success(), "{}", text(&output));
+    for name in ["out.c_0.tf", "out.c_0.1.tf"] {
+        let bytes = std::fs::read(directory.path().join(name)).unwrap();
+        assert_eq!(File::open(&bytes, None).unwrap().count(), 1);
+    }
+    assert!(!out.exists());
+    let two = testdata("virt-a57");
+    let output = run(armsnap().arg("convert").arg(&two).arg(&out));
+    assert!(output.status.success(), "{}", text(&output));
+    for name in ["out.Cortex-A57_0.tf", "out.Cortex-A57_1.tf"] {
+        assert!(directory.path().join(name).is_file(), "{name}");
+    }
+}

@@ -182,10 +182,19 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         elfs: elfs.map_err(|error| Failure::Convert(error.to_string()))?,
     };
     let parts = trace_file::parts(&loaded, &options)?;
-    let mut outputs = Vec::new();
+    let mut outputs: Vec<(_, PathBuf, _)> = Vec::new();
     for part in &parts {
         let path = match part.core.filter(|_| parts.len() > 1) {
-            Some(core) => with_core(&arguments.output, &loaded.snapshot.devices[core].name),
+            Some(core) => {
+                let name = &loaded.snapshot.devices[core].name;
+                let path = with_core(&arguments.output, name);
+                // Names need not differ; places in the device list do.
+                if outputs.iter().any(|(_, other, _)| *other == path) {
+                    with_core(&arguments.output, &format!("{name}.{core}"))
+                } else {
+                    path
+                }
+            }
             None => arguments.output.clone(),
         };
         let output = Output::new(Some(&path), arguments.force)?;
