@@ -41,7 +41,7 @@ pub struct Elements {
     config: Config,
     state: State,
     /// Synchronisation was lost, which the next packet tells.
-    no_sync: Option<NoSyncReason>,
+    no_sync: Option<(NoSyncReason, Option<BufferOffset>)>,
     /// A buffer overflowed before the next trace on.
     overflow: bool,
 
@@ -73,7 +73,7 @@ impl Elements {
         Self {
             config: *config,
             state: State::Async,
-            no_sync: Some(NoSyncReason::Start),
+            no_sync: Some((NoSyncReason::Start, None)),
             overflow: false,
             history: AddressHistory::default(),
             is: InstructionSet::Is0,
@@ -90,9 +90,9 @@ impl Elements {
     }
 
     /// Nothing is known until the trace synchronises again.
-    fn lose(&mut self, reason: NoSyncReason) {
+    fn lose(&mut self, at: BufferOffset, reason: NoSyncReason) {
         self.state = State::Async;
-        self.no_sync = self.no_sync.or(Some(reason));
+        self.no_sync = self.no_sync.or(Some((reason, Some(at))));
         self.queue.clear();
         self.speculation = 0;
         self.awaits_address = false;
@@ -101,8 +101,8 @@ impl Elements {
 
     /// A packet contradicts the trace before it, or is no packet.
     #[cold]
-    fn bad(&mut self) {
-        self.lose(NoSyncReason::BadPacket);
+    fn bad(&mut self, at: BufferOffset) {
+        self.lose(at, NoSyncReason::BadPacket);
         self.overflow = false;
         self.marker_seen = false;
         self.is = InstructionSet::Is0;
@@ -112,8 +112,8 @@ impl Elements {
     /// Packets that are not decoded: which one begins the trace?
     #[inline(never)]
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if let Some(reason) = self.no_sync.take() {
-            out.mark(at, Mark::NoSync(reason));
+        if let Some((reason, place)) = self.no_sync.take() {
+            out.mark(place.unwrap_or(at), Mark::NoSync(reason));
         }
         match (self.state, *packet) {
             (State::Async, Packet::Async) => self.state = State::TraceInfo,
@@ -152,7 +152,7 @@ impl Elements {
                 self.commit(oldest, out)
             };
             if given.is_err() {
-                return self.bad();
+                return self.bad(at);
             }
         }
         self.queue.push(at, held);
@@ -206,12 +206,12 @@ impl Elements {
             | Packet::NumberedDataSyncMarker(_)
             | Packet::UnnumberedDataSyncMarker(_) => {}
             Packet::NotSync | Packet::Incomplete | Packet::Reserved { .. } | Packet::Bad { .. } => {
-                return self.bad();
+                return self.bad(at);
             }
-            Packet::Discard => return self.discard(NoSyncReason::Discard, out),
+            Packet::Discard => return self.discard(at, NoSyncReason::Discard, out),
             Packet::Overflow => {
                 self.overflow = true;
-                return self.discard(NoSyncReason::Overflow, out);
+                return self.discard(at, NoSyncReason::Overflow, out);
             }
             Packet::TraceInfo(info) => self.synchronise(&info),
             Packet::TraceOn => self.hold(at, Held::TraceOn, out),
@@ -320,7 +320,7 @@ impl Elements {
         if commit > 0 || cancel > 0 || mispredict {
             let resolved = self.resolve(commit, cancel, mispredict, out);
             if resolved.is_err() {
-                self.bad();
+                self.bad(at);
             }
         }
     }
@@ -373,11 +373,11 @@ impl Elements {
     }
 
     /// Trace is missing: what was speculative will not be resolved.
-    fn discard(&mut self, reason: NoSyncReason, out: &mut impl ElementSink) {
+    fn discard(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
         while let Some(entry) = self.queue.pop() {
             self.give_mark(entry, out);
         }
-        self.lose(reason);
+        self.lose(at, reason);
     }
 
     /// The end of the trace: gives out what does not depend on elements still speculative.
@@ -413,7 +413,7 @@ impl ElementDecoder for Elements {
         {
             // Nothing that waits can be cancelled any more.
             if !self.queue.is_empty() && self.give_all(out).is_err() {
-                return self.bad();
+                return self.bad(at);
             }
             if !self.needs_context {
                 out.element(at, Element::WaypointAtoms(atoms));
@@ -423,9 +423,9 @@ impl ElementDecoder for Elements {
         self.decode(at, packet, out);
     }
 
-    fn lost(&mut self, _: BufferOffset, _: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, _: &mut impl ElementSink) {
         if self.state != State::Async {
-            self.bad();
+            self.bad(at);
         }
     }
 

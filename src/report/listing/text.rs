@@ -188,29 +188,39 @@ impl<'a> TextLines<'a> {
     }
 
     fn stm(&mut self, stm: &Stm) {
+        let start = self.out.len();
         if let (Some(master), Some(channel)) = (stm.master, stm.channel) {
             self.named("master ", master.into());
             self.named(" channel ", channel.into());
-            self.out.byte(b' ');
         }
         if stm.bits > 0 {
-            self.named("D", stm.bits.into());
+            self.part(start, "D");
+            self.out.decimal(stm.bits.into());
             self.hex(" ", stm.value);
         }
         for (set, name) in [
-            (stm.marker, " marker"),
-            (stm.trigger, " trigger"),
-            (stm.frequency, " frequency"),
-            (stm.master_error, " master error"),
-            (stm.global_error, " global error"),
+            (stm.marker, "marker"),
+            (stm.trigger, "trigger"),
+            (stm.frequency, "frequency"),
+            (stm.master_error, "master error"),
+            (stm.global_error, "global error"),
         ] {
             if set {
-                self.out.text(name);
+                self.part(start, name);
             }
         }
         if let Some(timestamp) = stm.timestamp {
-            self.hex(" at ", timestamp);
+            self.part(start, "at ");
+            self.out.hex(timestamp);
         }
+    }
+
+    /// Text with a blank before it, unless it is the first after `start`.
+    fn part(&mut self, start: usize, text: &str) {
+        if self.out.len() > start {
+            self.out.byte(b' ');
+        }
+        self.out.text(text);
     }
 
     fn itm(&mut self, itm: Itm) {
@@ -413,6 +423,35 @@ mod tests {
     use super::*;
     use crate::element::NoSyncReason;
     use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+
+    #[test]
+    fn parts_of_an_stm_element_stand_one_blank_apart() {
+        let what = |stm: Stm| {
+            let mut lines = TextLines::new(TraceId(0x20), None);
+            lines.mark(BufferOffset(0), &Mark::Stm(stm));
+            let text = String::from_utf8(lines.out.take()).unwrap();
+            text[WHAT..].trim_end().to_owned()
+        };
+        let marked = Stm {
+            master: Some(65),
+            channel: Some(0),
+            marker: true,
+            timestamp: Some(0x10),
+            ..Stm::default()
+        };
+        assert_eq!(what(marked), "master 65 channel 0 marker at 0x10");
+        let value = Stm {
+            bits: 8,
+            value: 0xab,
+            ..Stm::default()
+        };
+        assert_eq!(what(value), "D8 0xab");
+        let trigger = Stm {
+            trigger: true,
+            ..Stm::default()
+        };
+        assert_eq!(what(trigger), "trigger");
+    }
 
     #[test]
     fn lines_are_aligned() {
