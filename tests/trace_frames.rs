@@ -343,13 +343,7 @@ fn what_gdb_saves_is_what_convert_writes() {
         // Within a frame and after one, too.
         let save = format!("tsave {}", saved.display());
         session(&snapshot, &[], &["tfind 2", "tfind none", &save]);
-        let mut convert = armsnap();
-        convert
-            .arg("convert")
-            .args(["--core", core])
-            .args([&snapshot, &converted]);
-        let output = run(&mut convert);
-        assert!(output.status.success(), "{}", text(&output));
+        convert(&snapshot, core, &converted);
         let (saved, converted) = (
             std::fs::read(saved).unwrap(),
             std::fs::read(converted).unwrap(),
@@ -371,4 +365,108 @@ fn what_gdb_saves_is_what_convert_writes() {
             assert_eq!(same.unwrap().name, variable.name);
         }
     }
+}
+
+/// The trace file that convert makes of a core.
+fn convert(snapshot: &Path, core: &str, file: &Path) {
+    let mut convert = armsnap();
+    convert.arg("convert").args(["--core", core]);
+    let output = run(convert.arg(snapshot).arg(file));
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_trace_file_is_served() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let run = decoded(&snapshot, 0);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ack.tf");
+    convert(&snapshot, "cpu_0", &file);
+    let place = |frame: usize| {
+        let pc = run.pc(frame).unwrap().0;
+        let (tracepoint, visit) = (run.tracepoint(frame), run.visit(frame).unwrap());
+        // GDB is told of so many tracepoints, or else of one.
+        assert!(run.description().tracepoints.len() <= 1000);
+        format!("{frame} {tracepoint} {pc:#x} {}", visit.offset.0)
+    };
+    let last = run.frames() - 1;
+    let middle = run.frames() / 2;
+    let here = run.pc(middle).unwrap().0;
+    let again = (middle + 1..=last).find(|frame| run.pc(*frame).unwrap().0 == here);
+    let other = (middle + 1..=last).find(|frame| run.pc(*frame).unwrap().0 != here);
+    let (again, other) = (again.unwrap(), other.unwrap());
+    let begin = format!("tfind {middle}");
+    let after = |next: &str| vec![begin.clone(), next.to_owned()];
+    let cases = [
+        (list(&["tfind 1"]), 1),
+        (vec![format!("tfind {last}")], last),
+        (after("tfind"), middle + 1),
+        (after("tfind -"), middle - 1),
+        (after("tfind pc"), again),
+        (after("tfind tracepoint"), again),
+        (after(&format!("tfind outside {here:#x}, {here:#x}")), other),
+    ];
+    let moves: Vec<_> = cases.iter().map(|(moves, _)| moves.clone()).collect();
+    for ((moves, frame), found) in cases.iter().zip(places(&file, &moves)) {
+        assert_eq!(found, place(*frame), "{moves:?}");
+    }
+    // What GDB saves of it is what it was.
+    let saved = directory.path().join("saved.tf");
+    session(&file, &[], &[&format!("tsave {}", saved.display())]);
+    let (saved, file) = (std::fs::read(saved).unwrap(), std::fs::read(file).unwrap());
+    assert_eq!(frames(&saved).len(), run.frames());
+    assert!(frames(&saved) == frames(&file), "frames differ");
+    assert_eq!(tracepoints(&saved), tracepoints(&file));
+}
+
+#[test]
+fn registers_and_memory_of_a_trace_file_are_those_of_its_frames() {
+    let Some(snapshot) = shared(TC2) else { return };
+    let run = decoded(&snapshot, 0);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tc2.tf");
+    convert(&snapshot, "Cortex-A15_0", &file);
+    let state = [
+        "output/x $pc",
+        "output/x $sp",
+        "x/4xw $sp",
+        "x/4xh $pc",
+        "bt 3",
+    ];
+    let state = list(&state);
+    let mut in_frame = list(&["tfind 0"]);
+    in_frame.extend(state.clone());
+    in_frame.push("tfind none".into());
+    let lists = [state, in_frame];
+    let of_file = answers(&file, &[], &lists);
+    assert_eq!(of_file, answers(&snapshot, &[], &lists));
+    let visit = run.visit(7).unwrap();
+    let commands = ["tfind 7", "p/x $pc", "p $sp", "p $r0", "x/xw 0x80040000"];
+    let text = session(&file, &[], &commands);
+    assert!(text.contains(&format!("= {}", visit.pc)), "{text}");
+    assert_eq!(text.matches("<unavailable>").count(), 3, "{text}");
+}
+
+#[test]
+fn what_is_no_trace_file_to_serve_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("x.tf");
+    let target = "tdesc <target><architecture>aarch64</architecture></target>\n";
+    for (rest, wanted) in [
+        ("", "ends without an empty line"),
+        ("\n\0\0", "no target description"),
+        (
+            &format!("{target}\n\0\0"),
+            "none of its first trace frames has a program counter",
+        ),
+    ] {
+        std::fs::write(&file, format!("\x7fTRACE0\nR 8\n{rest}")).unwrap();
+        let output = run(armsnap().args(["serve", "--stdio"]).arg(&file));
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output).contains(wanted), "{}", text(&output));
+    }
+    let output = run(armsnap()
+        .args(["serve", "--stdio", "--core", "a"])
+        .arg(&file));
+    assert_eq!(output.status.code(), Some(2));
 }

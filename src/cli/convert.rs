@@ -125,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Whether the input is a trace file and no snapshot.
-fn is_trace_file(input: &Path) -> Result<bool, Failure> {
+pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     if input.is_dir() {
         return Ok(false);
     }

@@ -9,10 +9,12 @@ use std::thread;
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 
+use super::convert::is_trace_file;
 use super::quote::shell_quote;
 use super::{Failure, SnapshotArguments};
 use armsnap::server::listen::{Listener, serve_stdio};
-use armsnap::server::{Endpoint, EndpointError, Options, endpoints};
+use armsnap::server::{Endpoint, EndpointError, Options, endpoints, trace_file_endpoint};
+use armsnap::snapshot::map;
 
 /// Most notes that are printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
@@ -61,6 +63,10 @@ pub struct Selection {
 impl Selection {
     /// The endpoints of a snapshot.
     pub fn endpoints(&self, snapshot: &SnapshotArguments) -> Result<Vec<Endpoint>, Failure> {
+        // A path that cannot be read is told as that of a snapshot.
+        if is_trace_file(&snapshot.snapshot).unwrap_or(false) {
+            return Ok(vec![self.trace_file(&snapshot.snapshot)?]);
+        }
         let options = Options {
             cores: self.core.clone(),
             cluster: self.cluster.clone(),
@@ -74,6 +80,28 @@ impl Selection {
             | EndpointError::UnknownCluster { .. }
             | EndpointError::NothingLeft => Failure::Usage(error.to_string()),
         })
+    }
+}
+
+impl Selection {
+    /// The endpoint of a trace file.
+    fn trace_file(&self, path: &Path) -> Result<Endpoint, Failure> {
+        let given = [
+            (!self.core.is_empty(), "--core"),
+            (self.cluster.is_some(), "--cluster"),
+            (!self.elf.is_empty(), "--elf"),
+            (self.no_elf_memory, "--no-elf-memory"),
+        ];
+        if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
+            return Err(Failure::Usage(format!(
+                "{option}: the input is a trace file"
+            )));
+        }
+        let fault = |text: String| Failure::Serve(format!("{}: {text}", path.display()));
+        let bytes = map::map(path).map_err(|error| fault(error.to_string()))?;
+        // It is served until the process ends.
+        let bytes: &'static [u8] = Box::leak(Box::new(bytes));
+        trace_file_endpoint(bytes, &path.display().to_string()).map_err(fault)
     }
 }
 

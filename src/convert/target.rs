@@ -13,6 +13,8 @@ pub struct Target {
     pub architecture: Architecture,
     /// Registers by number: name and size in bytes.
     pub registers: Vec<(String, usize)>,
+    /// Their numbers, in the same order.
+    pub numbers: Vec<u32>,
 }
 
 /// More elements than any description has.
@@ -57,6 +59,7 @@ impl Target {
         }
         Ok(Self {
             architecture,
+            numbers: registers.iter().map(|(number, _, _)| *number).collect(),
             registers: registers
                 .into_iter()
                 .map(|(_, name, bytes)| (name, bytes))

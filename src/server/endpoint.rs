@@ -442,7 +442,7 @@ fn describe_dumps(
 }
 
 /// The threads as GDB wants them (GDB manual, appendix G.8).
-fn threads_xml(cores: &[Core]) -> String {
+pub(super) fn threads_xml(cores: &[Core]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\"?>\n<threads>\n");
     for (index, core) in cores.iter().enumerate() {
         let _ = writeln!(

@@ -21,7 +21,9 @@ pub mod session;
 mod target;
 mod trace;
 mod trace_buffer;
+mod trace_file;
 mod trace_runs;
 
 pub use endpoint::{Endpoint, EndpointError, Options, endpoints};
 pub use session::{End, Session};
+pub use trace_file::endpoint as trace_file_endpoint;

@@ -97,13 +97,13 @@ fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String>
     let Some(traces) = &endpoint.traces else {
         return Err("no core has trace that can be followed".to_owned());
     };
-    let frames = traces.frames(endpoint, target.trace.chosen)?;
-    Ok(Box::new(frames))
+    traces.frames(endpoint, target.trace.chosen)
 }
 
 /// Registers and memory while a trace frame is selected.
 fn of_frame(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
-    let frame = target.trace.frame?;
+    let traces = target.endpoint.traces.as_ref()?;
+    let frame = target.trace.frame.or_else(|| traces.resting())?;
     let frames = frames(target).ok()?;
     Some(match packet {
         b"g" => known_or_not(&frames.registers(frame)),
@@ -144,21 +144,17 @@ fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
     reply
 }
 
-/// What is known in one piece from an address on.
+/// What is known in one piece from an address on. Where pieces overlap, the first counts.
 fn read(pieces: &[(u64, &[u8])], address: u64, length: usize) -> Vec<u8> {
     let mut out = Vec::new();
-    for (start, bytes) in pieces {
+    while out.len() < length {
         let at = address.wrapping_add(out.len() as u64);
-        let skip = at.checked_sub(*start).map(usize::try_from);
-        if let Some(Ok(skip)) = skip
-            && skip < bytes.len()
-        {
-            let rest = &bytes[skip..];
-            out.extend_from_slice(&rest[..rest.len().min(length - out.len())]);
-        }
-        if out.len() >= length {
-            break;
-        }
+        let rest = pieces.iter().find_map(|(start, bytes)| {
+            let skip = usize::try_from(at.checked_sub(*start)?).ok()?;
+            bytes.get(skip..).filter(|rest| !rest.is_empty())
+        });
+        let Some(rest) = rest else { break };
+        out.extend_from_slice(&rest[..rest.len().min(length - out.len())]);
     }
     out
 }
@@ -241,7 +237,7 @@ fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
             frames.find(from, wanted)
         }
     };
-    let Some(frame) = found.filter(|frame| *frame < frames.count()) else {
+    let Some(frame) = found.filter(|frame| frames.has(*frame)) else {
         return Some(NONE.to_vec());
     };
     let reply = format!("F{frame:x}T{:x}", frames.tracepoint(frame));
@@ -336,6 +332,7 @@ pub(super) fn monitor(target: &mut SnapshotTarget, name: &str) -> String {
     };
     let names: Vec<&str> = traces
         .cores()
+        .into_iter()
         .filter_map(|core| endpoint.cores.get(core))
         .map(|core| core.name.as_str())
         .collect();

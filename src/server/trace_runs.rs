@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use super::endpoint::{Core, Endpoint};
 use super::trace_buffer::Part;
+use super::trace_file::FileRun;
 use crate::arch::registers::Bytes;
 use crate::convert::state::seen;
 use crate::convert::trace_run::{self, TraceRun};
@@ -58,6 +59,16 @@ pub(super) trait TraceFrames {
     /// How many there are.
     fn count(&self) -> usize;
 
+    /// Whether there is a frame of that number.
+    fn has(&self, frame: usize) -> bool {
+        frame < self.count()
+    }
+
+    /// The whole trace buffer, if it lies in memory; otherwise frames are written one by one.
+    fn buffer(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// The number of a frame's tracepoint, of those in the list that clients are given.
     fn tracepoint(&self, frame: usize) -> u16;
 
@@ -76,8 +87,10 @@ pub(super) trait TraceFrames {
     /// A register in a frame, by its number in the description; `None` for no such number.
     fn register(&self, frame: usize, number: u32) -> Option<Bytes>;
 
-    /// Writes a frame as a trace buffer holds it.
-    fn write(&self, frame: usize, out: Part) -> io::Result<Part>;
+    /// Writes a frame as a trace buffer holds it, where the buffer does not lie in memory.
+    fn write(&self, _frame: usize, out: Part) -> io::Result<Part> {
+        Ok(out)
+    }
 
     /// How the run ended.
     fn status(&self) -> Status;
@@ -107,9 +120,94 @@ struct Decoded {
     hits: HashMap<u64, u64>,
 }
 
+/// The trace runs behind an endpoint.
+#[derive(Debug)]
+pub(super) enum Traces {
+    /// Those of cores of a snapshot.
+    Cores(Box<CoreRuns>),
+    /// That of a trace file.
+    File(Box<FileRun>),
+}
+
+impl Traces {
+    /// Those of the cores at `places` in the device list; `None` where no core has trace that can
+    /// be followed. Decodes nothing.
+    pub(super) fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
+        CoreRuns::of(loaded, places, programs).map(|runs| Self::Cores(Box::new(runs)))
+    }
+
+    /// Their cores, by place in [`Endpoint::cores`].
+    pub(super) fn cores(&self) -> Vec<usize> {
+        match self {
+            Self::Cores(runs) => runs.cores.iter().map(|core| core.core).collect(),
+            Self::File(_) => vec![0],
+        }
+    }
+
+    /// The frames of one of the runs; decodes if nobody has asked before. Fails with the reason.
+    pub(super) fn frames<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        chosen: usize,
+    ) -> Result<Box<dyn TraceFrames + 'a>, String> {
+        match self {
+            Self::Cores(runs) => Ok(Box::new(runs.frames(endpoint, chosen)?)),
+            Self::File(run) => Ok(Box::new(&**run)),
+        }
+    }
+
+    /// Whether frames are there before a client gives up waiting for them.
+    pub(super) fn at_hand(&self, chosen: usize) -> bool {
+        match self {
+            Self::Cores(runs) => runs.at_hand(chosen),
+            Self::File(_) => true,
+        }
+    }
+
+    /// What is to be known of a run; decodes if nobody has asked before.
+    pub(super) fn notes(&self, chosen: usize) -> &[String] {
+        match self {
+            Self::Cores(runs) => runs.notes(chosen),
+            Self::File(run) => run.notes(),
+        }
+    }
+
+    /// The status before anything is decoded.
+    pub(super) fn standing(&self) -> Status {
+        match self {
+            Self::Cores(runs) => runs.standing(),
+            Self::File(run) => run.status(),
+        }
+    }
+
+    /// The tracepoints that a client is told of, before anything is decoded.
+    pub(super) fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
+        match self {
+            Self::Cores(runs) => runs.list(endpoint, chosen),
+            Self::File(run) => run.list(),
+        }
+    }
+
+    /// The trace state variables.
+    pub(super) fn variables(&self) -> Vec<Variable> {
+        match self {
+            Self::Cores(_) => trace_run::variables(),
+            Self::File(run) => run.variables(),
+        }
+    }
+
+    /// The frame that stands for the state where none is selected, if one does.
+    pub(super) fn resting(&self) -> Option<usize> {
+        match self {
+            Self::Cores(_) => None,
+            Self::File(run) => Some(run.rest()),
+        }
+    }
+}
+
 /// The trace runs of an endpoint's cores: at least one.
 #[derive(Debug)]
-pub(super) struct Traces {
+pub(super) struct CoreRuns {
     loaded: Loaded,
     /// Code where no dump has any.
     programs: Vec<Elf>,
@@ -117,10 +215,10 @@ pub(super) struct Traces {
     small: bool,
 }
 
-impl Traces {
+impl CoreRuns {
     /// Those of the cores at `places` in the device list; `None` where no core has trace that can
     /// be followed. Decodes nothing.
-    pub(super) fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
+    fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
         loaded.snapshot.trace.as_ref()?;
         let found = Buffers::of(loaded, &decode::Options::default()).ok()?;
         let sources = || found.buffers.iter().flat_map(|buffer| &buffer.sources);
@@ -151,11 +249,6 @@ impl Traces {
         })
     }
 
-    /// The cores by their places in [`Endpoint::cores`].
-    pub(super) fn cores(&self) -> impl Iterator<Item = usize> {
-        self.cores.iter().map(|core| core.core)
-    }
-
     fn decoded(&self, chosen: usize) -> Option<&Decoded> {
         let core = self.cores.get(chosen)?;
         Some(core.run.get_or_init(|| {
@@ -178,7 +271,7 @@ impl Traces {
     }
 
     /// The frames of one of the cores; decodes if nobody has asked before. Fails with the reason.
-    pub(super) fn frames<'a>(
+    fn frames<'a>(
         &'a self,
         endpoint: &'a Endpoint,
         chosen: usize,
@@ -196,18 +289,18 @@ impl Traces {
     }
 
     /// Whether frames are there before a client gives up waiting for them.
-    pub(super) fn at_hand(&self, chosen: usize) -> bool {
+    fn at_hand(&self, chosen: usize) -> bool {
         let core = self.cores.get(chosen);
         self.small || core.is_some_and(|core| core.run.get().is_some())
     }
 
     /// What decoding a core's trace had to say; decodes if nobody has asked before.
-    pub(super) fn notes(&self, chosen: usize) -> &[String] {
+    fn notes(&self, chosen: usize) -> &[String] {
         self.decoded(chosen).map_or(&[], |decoded| &decoded.notes)
     }
 
     /// The status before anything is decoded.
-    pub(super) fn standing(&self) -> Status {
+    fn standing(&self) -> Status {
         let notes = if self.small {
             "tfind decodes the trace"
         } else {
@@ -224,7 +317,7 @@ impl Traces {
     /// The tracepoints that a client is told of, before anything is decoded: one for the halted
     /// state, and one that went on from there step by step. A tracepoint for every address of the
     /// trace, as trace files need them, would fill a client's list of breakpoints.
-    pub(super) fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
+    fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
         let core = self.cores.get(chosen).map(|core| core.core);
         let core = core.and_then(|core| endpoint.cores.get(core));
         let pc = core.and_then(|core| core.registers.pc()).unwrap_or(0);
@@ -245,11 +338,6 @@ impl Traces {
         }
         // GDB numbers them from the last one on: this way its numbers are ours.
         vec![traced, halted]
-    }
-
-    /// The trace state variables.
-    pub(super) fn variables(&self) -> Vec<Variable> {
-        trace_run::variables()
     }
 }
 

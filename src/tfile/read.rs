@@ -208,10 +208,28 @@ impl<'a> File<'a> {
 
     /// Trace frame `number`, from 0.
     pub fn frame(&self, number: usize) -> Option<Result<TraceFrame<'a>, Error>> {
-        let place = self.locate(number)?;
+        self.frames_from(number).next()
+    }
+
+    /// Trace frames from `number` on.
+    pub fn frames_from(&self, number: usize) -> Frames<'_, 'a> {
+        let Some(place) = self.locate(number) else {
+            let mut none = self.walk(self.bytes.len());
+            none.ended = true;
+            return none;
+        };
         let mut frames = self.walk(place);
         frames.number = number / STRIDE * STRIDE;
-        frames.nth(number % STRIDE)
+        for _ in 0..number % STRIDE {
+            frames.next();
+        }
+        frames
+    }
+
+    /// The bytes of all trace frames that are whole. Walks to the end.
+    pub fn buffer(&self) -> &'a [u8] {
+        let behind = self.frames_from(self.count()).at;
+        &self.bytes[self.first..behind]
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Index> {

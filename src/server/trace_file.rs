@@ -1,0 +1,330 @@
+//! A trace file behind an endpoint: registers and memory are those of its trace frames.
+
+use std::sync::Arc;
+
+use super::endpoint::{Endpoint, Options, endpoints, threads_xml};
+use super::trace_runs::{TraceFrames, Traces, Wanted};
+use crate::arch::registers::Bytes;
+use crate::arch::{Architecture, Detected, TargetDescription};
+use crate::convert::target::Target;
+use crate::snapshot::Loaded;
+use crate::snapshot::files::InMemory;
+use crate::tfile::{Block, ByteOrder, File, Status, TraceFrame, Tracepoint, Variable};
+
+/// The most tracepoints that a client is told of: GDB's time to load them grows with their
+/// square.
+const TOLD: usize = 1000;
+
+/// A register in a register block.
+#[derive(Debug)]
+struct Register {
+    number: u32,
+    offset: usize,
+    bytes: usize,
+}
+
+/// The trace run in a trace file.
+#[derive(Debug)]
+pub(super) struct FileRun {
+    file: File<'static>,
+    /// By number, as they lie in a block.
+    registers: Vec<Register>,
+    /// The place of the program counter among them.
+    pc: Option<usize>,
+    /// The bytes of a reply to `g`.
+    block: usize,
+    /// The frame that stands for the state where none is selected.
+    rest: usize,
+}
+
+/// Frames that are looked at for one with registers.
+const SEARCHED: usize = 1 << 16;
+
+impl FileRun {
+    fn new(file: File<'static>, target: &Target) -> Result<Self, String> {
+        let mut offset = 0;
+        let mut registers = Vec::with_capacity(target.registers.len());
+        for ((_, bytes), &number) in target.registers.iter().zip(&target.numbers) {
+            registers.push(Register {
+                number,
+                offset,
+                bytes: *bytes,
+            });
+            offset += bytes;
+        }
+        let collected = file.description().register_bytes as usize;
+        let mut run = Self {
+            rest: 0,
+            pc: target.registers.iter().position(|(name, _)| name == "pc"),
+            // GDB refuses a longer one than the description has registers for.
+            block: if collected == 0 {
+                offset
+            } else {
+                collected.min(offset)
+            },
+            registers,
+            file,
+        };
+        run.rest = run.resting().ok_or(
+            "none of its first trace frames has a program counter: GDB connects to nothing \
+             without one",
+        )?;
+        Ok(run)
+    }
+
+    /// The first frame with registers, or else the first with a program counter.
+    fn resting(&self) -> Option<usize> {
+        let frames = || self.file.frames().map_while(Result::ok).take(SEARCHED);
+        let standing = |frame: &TraceFrame<'_>| self.pc(frame).is_some();
+        let mut full = frames().filter(|frame| registers(frame).is_some());
+        let found = full.find(standing).or_else(|| frames().find(standing));
+        found.map(|frame| frame.number)
+    }
+
+    /// The frame that stands for the state where none is selected: GDB wants one.
+    pub(super) fn rest(&self) -> usize {
+        self.rest
+    }
+
+    fn frame(&self, frame: usize) -> Option<TraceFrame<'static>> {
+        self.file.frame(frame)?.ok()
+    }
+
+    fn tracepoint_address(&self, number: u16) -> Option<u64> {
+        let all = self.file.description().tracepoints.iter();
+        let mut found = all.filter(|tracepoint| tracepoint.number == u32::from(number));
+        match (found.next(), found.next()) {
+            (Some(one), None) if one.steps == 0 => Some(one.address),
+            _ => None,
+        }
+    }
+
+    /// The program counter: as collected, or else the address of the tracepoint, if it has one
+    /// and was not stepping.
+    fn pc(&self, frame: &TraceFrame<'_>) -> Option<u64> {
+        let Some(block) = registers(frame) else {
+            return self.tracepoint_address(frame.tracepoint);
+        };
+        let register = &self.registers[self.pc?];
+        let bytes = block.get(register.offset..)?.get(..register.bytes)?;
+        let order = self.file.order();
+        match bytes.len() {
+            4 => Some(u64::from(order.u32(bytes))),
+            8 => Some(order.u64(bytes)),
+            _ => None,
+        }
+    }
+
+    /// The number under which a client knows a tracepoint.
+    fn told(&self, number: u16) -> u16 {
+        let tracepoints = &self.file.description().tracepoints;
+        match tracepoints.last() {
+            Some(last) if tracepoints.len() > TOLD => u16::try_from(last.number).unwrap_or(number),
+            _ => number,
+        }
+    }
+
+    fn value(&self, frame: &TraceFrame<'_>, register: &Register) -> Bytes {
+        let collected = registers(frame).and_then(|block| {
+            let rest = block.get(register.offset..)?;
+            Some(rest.get(..register.bytes)?.to_vec())
+        });
+        let is_pc = || {
+            let pc = self.pc.map(|pc| self.registers[pc].number);
+            pc == Some(register.number)
+        };
+        let value = collected.or_else(|| {
+            let pc = is_pc().then(|| self.pc(frame))??;
+            let bytes = match self.file.order() {
+                ByteOrder::Little => pc.to_le_bytes().get(..register.bytes)?.to_vec(),
+                ByteOrder::Big => {
+                    let skip = 8_usize.checked_sub(register.bytes)?;
+                    pc.to_be_bytes()[skip..].to_vec()
+                }
+            };
+            Some(bytes)
+        });
+        match value {
+            Some(bytes) => bytes.into_iter().map(Some).collect(),
+            None => vec![None; register.bytes],
+        }
+    }
+
+    fn register_numbered(&self, number: u32) -> Option<&Register> {
+        let found = self.registers.binary_search_by_key(&number, |r| r.number);
+        self.registers.get(found.ok()?)
+    }
+
+    pub(super) fn notes(&self) -> &[String] {
+        self.file.notes()
+    }
+
+    /// How its run ended.
+    pub(super) fn status(&self) -> Status {
+        let status = self.file.description().status.clone();
+        Status {
+            // GDB looks at no frame of a run that goes on.
+            running: false,
+            other: Vec::new(),
+            ..status.unwrap_or_default()
+        }
+    }
+
+    /// The tracepoints that a client is told of. Of too many it is told of one that went on
+    /// from there step by step.
+    pub(super) fn list(&self) -> Vec<Tracepoint> {
+        let tracepoints = &self.file.description().tracepoints;
+        match tracepoints.last() {
+            Some(last) if tracepoints.len() > TOLD => {
+                let mut one = last.clone();
+                one.steps = one.steps.max(1);
+                vec![one]
+            }
+            _ => tracepoints.clone(),
+        }
+    }
+
+    /// The trace state variables.
+    pub(super) fn variables(&self) -> Vec<Variable> {
+        self.file.description().variables.clone()
+    }
+}
+
+/// The register block of a frame.
+fn registers<'a>(frame: &TraceFrame<'a>) -> Option<&'a [u8]> {
+    frame.blocks().find_map(|block| match block {
+        Block::Registers(bytes) => Some(bytes),
+        _ => None,
+    })
+}
+
+impl TraceFrames for &FileRun {
+    fn count(&self) -> usize {
+        self.file.count()
+    }
+
+    fn has(&self, frame: usize) -> bool {
+        self.frame(frame).is_some()
+    }
+
+    fn buffer(&self) -> Option<&[u8]> {
+        Some(self.file.buffer())
+    }
+
+    fn tracepoint(&self, frame: usize) -> u16 {
+        let number = self.frame(frame).map_or(0, |frame| frame.tracepoint);
+        self.told(number)
+    }
+
+    fn find(&self, from: usize, wanted: Wanted) -> Option<usize> {
+        let frames = self.file.frames_from(from).map_while(Result::ok);
+        let mut frames = frames.map(|frame| {
+            let is = wanted.is(self.told(frame.tracepoint), self.pc(&frame));
+            (frame.number, is)
+        });
+        frames.find(|(_, is)| *is).map(|(number, _)| number)
+    }
+
+    fn values(&self, frame: usize) -> Vec<(i32, i64)> {
+        let blocks = self.frame(frame).into_iter().flat_map(|f| f.blocks());
+        let values = blocks.filter_map(|block| match block {
+            Block::Variable { number, value } => Some((number, value)),
+            _ => None,
+        });
+        values.collect()
+    }
+
+    fn memory(&self, frame: usize) -> Vec<(u64, &[u8])> {
+        let blocks = self.frame(frame).into_iter().flat_map(|f| f.blocks());
+        let memory = blocks.filter_map(|block| match block {
+            Block::Memory { address, bytes } => Some((address, bytes)),
+            _ => None,
+        });
+        memory.collect()
+    }
+
+    fn registers(&self, frame: usize) -> Bytes {
+        let Some(frame) = self.frame(frame) else {
+            return vec![None; self.block];
+        };
+        let each = self.registers.iter().flat_map(|r| self.value(&frame, r));
+        each.take(self.block).collect()
+    }
+
+    fn register(&self, frame: usize, number: u32) -> Option<Bytes> {
+        let register = self.register_numbered(number)?;
+        Some(match self.frame(frame) {
+            Some(frame) => self.value(&frame, register),
+            None => vec![None; register.bytes],
+        })
+    }
+
+    fn status(&self) -> Status {
+        FileRun::status(self)
+    }
+
+    fn tracepoints(&self) -> Vec<Tracepoint> {
+        self.file.description().tracepoints.clone()
+    }
+
+    fn hits(&self, tracepoint: u64, address: u64) -> u64 {
+        let mut all = self.file.description().tracepoints.iter();
+        let same = all.find(|t| u64::from(t.number) == tracepoint && t.address == address);
+        same.and_then(|tracepoint| tracepoint.hits)
+            .map_or(0, |(hits, _)| hits)
+    }
+}
+
+/// The endpoint of a trace file. The bytes stay as long as the process: a map of the file.
+/// Fails with the reason.
+pub fn endpoint(bytes: &'static [u8], title: &str) -> Result<Endpoint, String> {
+    let file = File::open(bytes, None).map_err(|error| error.to_string())?;
+    let text = file.description().target.clone();
+    let text = text.ok_or("it has no target description: its architecture is not known")?;
+    let target = Target::read(&text)?;
+    let run = FileRun::new(file, &target)?;
+    let kind = match target.architecture {
+        Architecture::AArch64 => "Cortex-A53",
+        Architecture::AArch32 => "Cortex-A15",
+        Architecture::MProfile => "Cortex-M4",
+    };
+    // What a session asks of a core: one with nothing known.
+    let files = [
+        (
+            "snapshot.ini",
+            "[snapshot]\nversion=1.0\n[device_list]\ncore=core.ini\n".to_owned(),
+        ),
+        (
+            "core.ini",
+            format!("[device]\nname=trace file\nclass=core\ntype={kind}\n"),
+        ),
+    ];
+    let files = files.map(|(name, text)| (name.to_owned(), text.into_bytes().into()));
+    let loaded = Loaded::from_files(Arc::new(InMemory(files.into())), "snapshot.ini");
+    let loaded = loaded.map_err(|error| error.to_string())?;
+    let made = endpoints(&loaded, &Options::default()).map_err(|error| error.to_string())?;
+    let mut endpoint = made.into_iter().next().ok_or("it has no core")?;
+    for core in &mut endpoint.cores {
+        core.kind.clear();
+        core.space.name = None;
+        core.notes = run.file.notes().to_vec();
+        core.notes.push(format!(
+            "where no trace frame is selected, registers and memory are those of trace frame {}",
+            run.rest()
+        ));
+        core.detected = Detected {
+            architecture: target.architecture,
+            from: "the file's target description".to_owned(),
+            assumed: false,
+        };
+    }
+    let registers = endpoint.cores.iter().map(|core| &core.registers);
+    let registers: Vec<_> = registers.collect();
+    endpoint.description = TargetDescription::new(target.architecture, &[], &registers);
+    endpoint.threads_xml = threads_xml(&endpoint.cores);
+    endpoint.title = title.to_owned();
+    endpoint.history = false;
+    endpoint.xml = text;
+    endpoint.traces = Some(Traces::File(Box::new(run)));
+    Ok(endpoint)
+}
