@@ -5,7 +5,7 @@
 //! packets, and not where the instructions came from.
 //!
 //! ```
-//! use armsnap::encode::{Options, Place, Tracer};
+//! use armsnap::encode::{Place, Tracer};
 //! use armsnap::etmv4;
 //! use armsnap::flow::Pieces;
 //! use armsnap::quantity::{Address, Isa};
@@ -15,7 +15,7 @@
 //! let words = [0x9100_0400_u32, 0xb5ff_ffe1, 0xd503_201f];
 //! code.add(Address(0x1000), words.map(u32::to_le_bytes).concat());
 //! let unit = etmv4::TraceUnit::new(etmv4::TraceUnitOptions::default());
-//! let mut tracer = Tracer::new(unit, code, Options::default());
+//! let mut tracer = Tracer::new(unit, code, 4096);
 //! let at = |address| Place { address: Address(address), isa: Isa::A64 };
 //! tracer.run(at(0x1000), Address(0x1008));
 //! tracer.run(at(0x1000), Address(0x100c));

@@ -363,10 +363,10 @@ impl Program {
     }
 
     /// Its trace.
-    pub fn trace<U: TraceUnit>(&self, unit: U, options: Options) -> Vec<u8> {
+    pub fn trace<U: TraceUnit>(&self, unit: U, sync_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let halt = unit.debug_halt();
-        let mut tracer = Tracer::new(unit, &self.code, options);
+        let mut tracer = Tracer::new(unit, &self.code, sync_bytes);
         for step in &self.steps {
             match *step {
                 Step::Run(start, end) => tracer.run(start, end),

@@ -15,8 +15,8 @@ pub struct Place {
     pub isa: Isa,
 }
 
-/// How trace is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a trace unit traces, as it is set up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Which instructions have atoms, beyond branches and ISB.
     pub waypoints: Waypoints,
@@ -24,20 +24,6 @@ pub struct Options {
     pub return_stack: usize,
     /// The target of every branch that is taken is traced.
     pub branch_broadcast: bool,
-    /// Synchronise after so many bytes of trace; 0: at the begin only.
-    pub sync_bytes: usize,
-}
-
-impl Default for Options {
-    /// A synchronisation every 4096 bytes, nothing else.
-    fn default() -> Self {
-        Self {
-            waypoints: Waypoints::default(),
-            return_stack: 0,
-            branch_broadcast: false,
-            sync_bytes: 4096,
-        }
-    }
 }
 
 /// A waypoint instruction that was executed.
@@ -68,6 +54,9 @@ pub struct Taken {
 
 /// Writes the trace of one core in one protocol.
 pub trait TraceUnit {
+    /// What is traced.
+    fn options(&self) -> Options;
+
     /// The exception number of the entry to debug state, if it is traced as one.
     fn debug_halt(&self) -> Option<u16>;
 
@@ -118,6 +107,7 @@ pub struct Tracer<U, C> {
     unit: U,
     code: C,
     options: Options,
+    sync_bytes: usize,
     next_context: Option<Context>,
     view: View,
     /// Where execution has come to; none if what follows is not connected.
@@ -141,13 +131,15 @@ pub struct Tracer<U, C> {
 }
 
 impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
-    /// At the begin of a trace.
-    pub fn new(unit: U, code: C, options: Options) -> Self {
+    /// At the begin of a trace that is synchronised after every `sync_bytes` bytes; with 0, at
+    /// its begin only.
+    pub fn new(unit: U, code: C, sync_bytes: usize) -> Self {
         let view = code.view(&ContextKey::default());
         Self {
+            options: unit.options(),
+            sync_bytes,
             unit,
             code,
-            options,
             next_context: None,
             view,
             here: None,
@@ -356,7 +348,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     }
 
     fn synchronise(&mut self, place: Place) {
-        let every = self.options.sync_bytes;
+        let every = self.sync_bytes;
         let written = self.written();
         if every > 0 && written.wrapping_sub(self.synchronised) >= every {
             self.unit.synchronise(place);

@@ -4,7 +4,7 @@ use super::config::{Config, Profile};
 use super::encode::Encoder;
 use super::packet::{Branch, ISync, Information, Packet, Place as SyncPlace, Timing};
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
-use crate::encode::{Place, Taken, Waypoint};
+use crate::encode::{Options, Place, Taken, Waypoint};
 use crate::quantity::{ExceptionLevel, Security};
 
 const NONE: Atoms = Atoms { bits: 0, count: 0 };
@@ -227,6 +227,13 @@ impl TraceUnit {
 }
 
 impl crate::encode::TraceUnit for TraceUnit {
+    fn options(&self) -> Options {
+        Options {
+            branch_broadcast: self.config.branch_output,
+            ..Options::default()
+        }
+    }
+
     /// IHI 0014Q 7.3.5. Armv7-M has no number for it, and needs none: each instruction has an
     /// atom.
     fn debug_halt(&self) -> Option<u16> {

@@ -9,8 +9,12 @@ use super::packet::{
     AddressBits, ContextInfo, ExceptionAddress, InstructionSet, Packet, TraceInfo,
 };
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
-use crate::encode::{Place, Taken, Waypoint};
+use crate::encode::{Options, Place, Taken, Waypoint};
+use crate::flow::Waypoints;
 use crate::quantity::{Isa, Security};
+
+/// Entries of the return stack.
+const RETURN_STACK: usize = 3;
 
 /// How an ETMv4 is built and set up. [`TraceUnitOptions::registers`] says it in its registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,6 +305,18 @@ fn select(place: Place) -> (u64, InstructionSet) {
 }
 
 impl crate::encode::TraceUnit for TraceUnit {
+    fn options(&self) -> Options {
+        Options {
+            waypoints: Waypoints::default(),
+            return_stack: if self.options.return_stack {
+                RETURN_STACK
+            } else {
+                0
+            },
+            branch_broadcast: self.options.branch_broadcast,
+        }
+    }
+
     /// IHI 0064, "Exception packet", TYPE.
     fn debug_halt(&self) -> Option<u16> {
         Some(match self.options.core.profile {

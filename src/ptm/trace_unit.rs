@@ -4,8 +4,12 @@ use super::config::Config;
 use super::encode::Encoder;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
-use crate::encode::{Place, Taken, Waypoint};
+use crate::encode::{Options, Place, Taken, Waypoint};
+use crate::flow::Waypoints;
 use crate::quantity::{ExceptionLevel, Security};
+
+/// Entries of the return stack.
+const RETURN_STACK: usize = 3;
 
 /// Traces one core.
 #[derive(Clone, Debug)]
@@ -141,6 +145,21 @@ impl TraceUnit {
 }
 
 impl crate::encode::TraceUnit for TraceUnit {
+    fn options(&self) -> Options {
+        Options {
+            waypoints: Waypoints {
+                barriers: self.config.barriers_are_waypoints,
+                ..Waypoints::default()
+            },
+            return_stack: if self.config.return_stack {
+                RETURN_STACK
+            } else {
+                0
+            },
+            branch_broadcast: self.config.branch_broadcast,
+        }
+    }
+
     /// IHI 0035B 4.5.4, exception number.
     fn debug_halt(&self) -> Option<u16> {
         Some(1)

@@ -201,12 +201,6 @@ fn the_reference_reads_our_etmv4() {
             branch_broadcast: seed == 7,
             ..etmv4::TraceUnitOptions::default()
         };
-        let tracing = Options {
-            return_stack: if options.return_stack { 3 } else { 0 },
-            branch_broadcast: options.branch_broadcast,
-            sync_bytes: if bit(0) { 200 } else { 0 },
-            ..Options::default()
-        };
         let sets = [Sets::AArch64, Sets::AArch32, Sets::Both][seed as usize % 3];
         let program = Program::random(
             0x1234_5678 * (seed + 1),
@@ -216,7 +210,7 @@ fn the_reference_reads_our_etmv4() {
             },
             3000,
         );
-        let trace = program.trace(etmv4::TraceUnit::new(options), tracing);
+        let trace = program.trace(etmv4::TraceUnit::new(options), if bit(0) { 200 } else { 0 });
         let registers = options.registers();
         let what = format!("seed {seed} {options:?}");
         if !compare(&what, &program, "Cortex-A57", "ETM4.2", &registers, &trace) {
@@ -247,12 +241,6 @@ fn the_reference_reads_our_ptm() {
     for (seed, etmcr) in (1..).zip([0, 0x1000, 0xc000, 0x2000_0000, 0x2000_d000, 0x100]) {
         let (registers, named) = legacy(etmcr, 0x34c0_1ac2, 0x411c_f312);
         let config = ptm::Config::new(registers);
-        let tracing = Options {
-            return_stack: if config.return_stack { 3 } else { 0 },
-            branch_broadcast: config.branch_broadcast,
-            sync_bytes: 200,
-            ..Options::default()
-        };
         let program = Program::random(
             0x2468_ace1 * seed,
             Mix {
@@ -262,7 +250,7 @@ fn the_reference_reads_our_ptm() {
             },
             3000,
         );
-        let trace = program.trace(ptm::TraceUnit::new(config), tracing);
+        let trace = program.trace(ptm::TraceUnit::new(config), 200);
         let what = format!("ETMCR {etmcr:#x}");
         if !compare(&what, &program, "Cortex-A15", "PTM1.1", &named, &trace) {
             return;
@@ -277,11 +265,6 @@ fn the_reference_reads_our_etmv3() {
             let (registers, named) = legacy(etmcr, 0x3440_08f2, etmidr);
             let profile = etmv3::Profile::ApplicationOrRealTime;
             let config = etmv3::Config::new(registers, profile);
-            let tracing = Options {
-                branch_broadcast: config.branch_output,
-                sync_bytes: 200,
-                ..Options::default()
-            };
             let mut program = Program::random(
                 0x1357_9bdf * seed,
                 Mix {
@@ -292,7 +275,7 @@ fn the_reference_reads_our_etmv3() {
                 3000,
             );
             program.most_cycles = 0x3f;
-            let trace = program.trace(etmv3::TraceUnit::new(config), tracing);
+            let trace = program.trace(etmv3::TraceUnit::new(config), 200);
             let what = format!("ETMCR {etmcr:#x} ETMIDR {etmidr:#x}");
             if !compare(&what, &program, "Cortex-A7", "ETM3.5", &named, &trace) {
                 return;

@@ -1,5 +1,4 @@
 use super::*;
-use crate::encode::Options;
 use crate::encode::tests::{Mix, Program, Sets, Step, decoded, same};
 use crate::etmv3::registers::Registers;
 use crate::etmv3::{Decoder, Elements};
@@ -22,16 +21,11 @@ proptest! {
     ) {
         let registers = Registers { etmcr, etmccer, etmidr, etmtraceidr: 2 };
         let config = Config::new(registers, Profile::ApplicationOrRealTime);
-        let options = Options {
-            branch_broadcast: config.branch_output,
-            sync_bytes,
-            ..Options::default()
-        };
         let flow = FlowConfig::default();
         let mut program = Program::random(seed, Mix::all(Sets::AArch32), 600);
         // A cycle takes an eighth of a byte at least.
         program.most_cycles = 0x3f;
-        let bytes = program.trace(TraceUnit::new(config), options);
+        let bytes = program.trace(TraceUnit::new(config), sync_bytes);
         let decode = |bytes: &[u8]| {
             decoded(Decoder::new(config), Elements::new(config), flow, &program.code, bytes)
         };

@@ -1,6 +1,6 @@
 use super::*;
+use crate::encode::Tracer;
 use crate::encode::tests::{Mix, Program, Sets, Step, decoded, same};
-use crate::encode::{Options, Tracer};
 use crate::etmv4::{Decoder, Elements};
 use crate::flow::{FlowConfig, Pieces};
 use crate::protocol::PacketDecoder;
@@ -23,15 +23,6 @@ fn flow(options: &TraceUnitOptions) -> FlowConfig {
     FlowConfig {
         return_stack: options.return_stack,
         ..FlowConfig::default()
-    }
-}
-
-fn tracing(options: &TraceUnitOptions, sync_bytes: usize) -> Options {
-    Options {
-        return_stack: if options.return_stack { 3 } else { 0 },
-        branch_broadcast: options.branch_broadcast,
-        sync_bytes,
-        ..Options::default()
     }
 }
 
@@ -58,7 +49,7 @@ proptest! {
     ) {
         let options = options(switches, cycles);
         let program = Program::random(seed, Mix::all(sets), 600);
-        let bytes = program.trace(TraceUnit::new(options), tracing(&options, sync_bytes));
+        let bytes = program.trace(TraceUnit::new(options), sync_bytes);
         let config = options.config();
         let decode = |bytes: &[u8]| {
             let (packets, elements) = (Decoder::new(&config), Elements::new(&config));
@@ -115,7 +106,7 @@ fn at(address: u64) -> Place {
 }
 
 fn traced(options: TraceUnitOptions, rounds: usize) -> Vec<Packet> {
-    let mut tracer = Tracer::new(TraceUnit::new(options), calls(), tracing(&options, 0));
+    let mut tracer = Tracer::new(TraceUnit::new(options), calls(), 0);
     for _ in 0..rounds {
         for (start, end) in [
             (0x1000, 0x1004),
@@ -190,7 +181,7 @@ fn branch_broadcasting_tells_every_target() {
 #[test]
 fn what_does_not_lead_on_is_a_gap() {
     let options = TraceUnitOptions::default();
-    let mut tracer = Tracer::new(TraceUnit::new(options), calls(), tracing(&options, 0));
+    let mut tracer = Tracer::new(TraceUnit::new(options), calls(), 0);
     tracer.run(at(0x1000), Address(0x1004));
     // The branch leads to 0x2000.
     tracer.run(at(0x1004), Address(0x1008));

@@ -1,5 +1,4 @@
 use super::*;
-use crate::encode::Options;
 use crate::encode::tests::{Mix, Program, Sets, Step, decoded, same};
 use crate::etmv3::registers::Registers;
 use crate::flow::{FlowConfig, Waypoints};
@@ -29,19 +28,13 @@ proptest! {
             barriers: config.barriers_are_waypoints,
             ..Waypoints::default()
         };
-        let options = Options {
-            waypoints,
-            return_stack: if config.return_stack { 3 } else { 0 },
-            branch_broadcast: config.branch_broadcast,
-            sync_bytes,
-        };
         let flow = FlowConfig {
             waypoints,
             return_stack: config.return_stack,
             ..FlowConfig::default()
         };
         let program = Program::random(seed, Mix::all(Sets::AArch32), 600);
-        let bytes = program.trace(TraceUnit::new(config), options);
+        let bytes = program.trace(TraceUnit::new(config), sync_bytes);
         let decode = |bytes: &[u8]| {
             decoded(Decoder::new(config), Elements::new(), flow, &program.code, bytes)
         };
