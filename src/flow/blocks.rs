@@ -84,6 +84,12 @@ impl Hot {
     pub(super) fn lies_in(&self, space: Space) -> bool {
         self.key >> 3 == space.key(Isa::A64) >> 3
     }
+
+    /// Whether memory is missing at its first instruction.
+    #[inline]
+    pub(super) fn is_missing(&self) -> bool {
+        self.instructions == 0 && self.key & 7 <= Isa::T32 as u32
+    }
 }
 
 /// What is needed at the first visit, and in listings.

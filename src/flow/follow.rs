@@ -66,6 +66,8 @@ pub struct Flow<C> {
     pub(super) q: Option<PendingQ>,
     /// The last block that was left by an atom.
     pub(super) left: u32,
+    /// The block that the last address led to, and the address.
+    arrived: (u32, Address),
     /// How far execution was followed, while no address is known.
     pub(super) stuck: Option<Stuck>,
 }
@@ -88,6 +90,7 @@ impl<C: CodeImage> Flow<C> {
             held: None,
             q: None,
             left: NOWHERE,
+            arrived: (NOWHERE, Address(0)),
             stuck: None,
         }
     }
@@ -222,6 +225,12 @@ impl<C: CodeImage> Flow<C> {
         }
         self.current = current;
         self.left = left;
+        self.bound(sink);
+    }
+
+    /// Keeps the table of blocks within its limit.
+    #[inline]
+    fn bound(&mut self, sink: &mut impl FlowSink) {
         if self.blocks.len() >= self.config.most_blocks {
             self.forget(sink);
         }
@@ -235,9 +244,7 @@ impl<C: CodeImage> Flow<C> {
             Element::CancelInstruction | Element::Mark(Mark::ExceptionReturn)
         ) {
             self.release(sink);
-            if self.blocks.len() >= self.config.most_blocks {
-                self.forget(sink);
-            }
+            self.bound(sink);
         }
         if !matches!(element, Element::Mark(_) | Element::Address { .. }) {
             self.q = None;
@@ -345,7 +352,14 @@ impl<C: CodeImage> Flow<C> {
                 }
                 _ => {}
             }
-            let link = self.blocks.hot[current as usize].links[usize::from(taken)];
+            let hot = self.blocks.hot[current as usize];
+            let link = hot.links[usize::from(taken)];
+            if link == SLOW && hot.is_missing() {
+                self.release(sink);
+                let address = self.start(current);
+                self.stop(at, Stop::Missing, address, Isa::A64, sink);
+                return NOWHERE;
+            }
             if link != SLOW {
                 self.left = current;
                 self.executed(at, current, taken, cycles, sink);
@@ -492,6 +506,17 @@ impl<C: CodeImage> Flow<C> {
             self.stack.push(linking);
         }
         self.current = self.find(self.space, isa, address);
+        self.arrived = (self.current, address);
+    }
+
+    /// Where a block begins; that of the last address is at hand.
+    fn start(&self, block: u32) -> Address {
+        let (arrived, address) = self.arrived;
+        if block == arrived {
+            address
+        } else {
+            self.blocks.cold[block as usize].start
+        }
     }
 
     /// Counts atoms in this unit from now on.
@@ -629,6 +654,7 @@ impl<C: CodeImage> Flow<C> {
     fn forget(&mut self, sink: &mut impl FlowSink) {
         sink.forget(&self.blocks);
         let old = std::mem::replace(&mut self.blocks, Blocks::new());
+        self.arrived.0 = NOWHERE;
         let again = |flow: &mut Self, block: u32| {
             if block <= AWAIT {
                 return block;
