@@ -111,7 +111,10 @@ impl Session {
             }
             Incoming::BadChecksum if self.acknowledges => out.push(b'-'),
             Incoming::BadChecksum => write_packet(MALFORMED, out),
-            Incoming::Resend => out.extend_from_slice(&self.last_reply),
+            Incoming::Resend if self.acknowledges => out.extend_from_slice(&self.last_reply),
+            // GDB says so whenever it has waited for two seconds, even where nothing gets lost: a
+            // second reply would be taken for that to its next packet.
+            Incoming::Resend => {}
             // Nothing runs that Ctrl-C could stop: each move is answered at once.
             Incoming::Interrupt => {}
         }
