@@ -470,3 +470,102 @@ fn what_is_no_trace_file_to_serve_is_told() {
         .arg(&file));
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// A snapshot of our own with ETE trace by hand: from the begin of `main`, six branches taken.
+fn with_trace() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    for name in [
+        "cpu_0.ini",
+        "cpu_1.ini",
+        "code.bin",
+        "data.bin",
+        "program.elf",
+    ] {
+        std::fs::copy(gdb::testdata("virt-a57").join(name), place(name)).unwrap();
+    }
+    let list = std::fs::read_to_string(gdb::testdata("virt-a57").join("snapshot.ini")).unwrap();
+    let list = list + "device3=ete.ini\n[trace]\nmetadata=trace.ini\n";
+    std::fs::write(place("snapshot.ini"), list).unwrap();
+    let ete = "[device]\nname=ETE\nclass=trace_source\ntype=ETE\n[regs]\nTRCCONFIGR=0x1\n\
+               TRCTRACEIDR=0x2\nTRCDEVARCH=0x47705a13\nTRCIDR0=0x8000aa1\nTRCIDR1=0x4100fff0\n\
+               TRCIDR2=0xc0001088\nTRCIDR8=0x0\n";
+    std::fs::write(place("ete.ini"), ete).unwrap();
+    let trace = "[trace_buffers]\nbuffers=b\n[b]\nname=B\nfile=trace.bin\nformat=source_data\n\
+                 [source_buffers]\nETE=B\n[core_trace_sources]\nCortex-A57_0=ETE\n";
+    std::fs::write(place("trace.ini"), trace).unwrap();
+    // A-sync, trace info, trace on, address 0x40100700 with context, atoms E.
+    let mut bytes = vec![0; 11];
+    bytes.extend([
+        0x80, 0x01, 0x01, 0x00, 0x04, 0x82, 0x40, 0x03, 0x10, 0x40, 0x31,
+    ]);
+    bytes.extend([0xf7; 6]);
+    std::fs::write(place("trace.bin"), bytes).unwrap();
+    directory
+}
+
+#[test]
+fn frames_have_lines_of_the_program() {
+    let snapshot = with_trace();
+    // From the disassembly of the program: the branches on the way, and their lines.
+    let wanted = [
+        (1, 0x4010_0728, 84),
+        (2, 0x4010_0768, 84),
+        (3, 0x4010_074c, 85),
+        (4, 0x4010_0400, 18),
+        (5, 0x4010_0470, 23),
+        (6, 0x4010_04a0, 26),
+    ];
+    let says = |frame: usize| {
+        let (number, pc, line) = wanted[frame - 1];
+        format!("{number} {pc:#x} {line}")
+    };
+    let cases = [
+        (list(&["tfind 1"]), 1),
+        (list(&["tfind 2"]), 2),
+        (list(&["tfind 3"]), 3),
+        (list(&["tfind 4"]), 4),
+        (list(&["tfind 5"]), 5),
+        (list(&["tfind 6"]), 6),
+        (list(&["tfind 2", "tfind line"]), 3),
+        (list(&["tfind line main.c:85"]), 3),
+        (list(&["tfind 3", "tfind line"]), 4),
+        (list(&["tfind start", "tfind pc insert+0x88"]), 5),
+    ];
+    let lists = cases.iter().map(|(moves, _)| {
+        let mut commands = list(&["tfind none"]);
+        commands.extend(moves.clone());
+        commands.push("printf \"%d %#lx %d\", $trace_frame, $pc, $trace_line".to_owned());
+        commands
+    });
+    let lists: Vec<_> = lists.collect();
+    let answers = answers(snapshot.path(), &[], &lists);
+    for ((moves, frame), answer) in cases.iter().zip(answers) {
+        let last = answer.trim_end().lines().last().unwrap_or_default();
+        assert_eq!(last, says(*frame), "{moves:?}: {answer}");
+    }
+}
+
+/// GDB gives a reply two seconds, and then asks for it again; only `monitor` may take longer.
+#[test]
+fn large_trace_is_decoded_when_the_user_says_so() {
+    let snapshot = with_trace();
+    let path = snapshot.path().join("trace.bin");
+    let one = std::fs::read(&path).unwrap();
+    std::fs::write(&path, one.repeat((4 << 20) / one.len() + 1)).unwrap();
+    let commands = [
+        "tfind 1",
+        "monitor trace",
+        "tfind 1",
+        "p/x $pc",
+        "tfind none",
+    ];
+    let text = session(snapshot.path(), &[], &commands);
+    assert!(
+        text.contains("decode it with monitor trace first"),
+        "{text}"
+    );
+    assert!(text.contains("trace of Cortex-A57_0: "), "{text}");
+    assert!(text.contains("Found trace frame 1, tracepoint 2"), "{text}");
+    assert!(!text.contains("Bogus"), "{text}");
+}
