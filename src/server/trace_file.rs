@@ -9,7 +9,9 @@ use crate::arch::{Architecture, Detected, TargetDescription};
 use crate::convert::target::Target;
 use crate::snapshot::Loaded;
 use crate::snapshot::files::InMemory;
-use crate::tfile::{Block, ByteOrder, File, Status, TraceFrame, Tracepoint, Variable};
+use crate::tfile::{
+    Block, ByteOrder, File, SourceString, Status, TraceFrame, Tracepoint, Variable,
+};
 
 /// The most tracepoints that a client is told of: GDB's time to load them grows with their
 /// square.
@@ -178,6 +180,16 @@ impl FileRun {
             Some(last) if tracepoints.len() > TOLD => {
                 let mut one = last.clone();
                 one.steps = one.steps.max(1);
+                // For tdump: what the others collect.
+                let others = tracepoints.iter().flat_map(|other| &other.sources);
+                let collects = others.filter(|source| source.kind == "cmd").take(1);
+                let line = |text: &str| SourceString {
+                    kind: "cmd".to_owned(),
+                    text: text.to_owned(),
+                };
+                one.sources.push(line("while-stepping 1"));
+                one.sources.extend(collects.cloned());
+                one.sources.push(line("end"));
                 vec![one]
             }
             _ => tracepoints.clone(),
