@@ -5,6 +5,7 @@ use crate::flow::{FlowConfig, Waypoints};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::TraceId;
 use crate::snapshot::Loaded;
+use crate::snapshot::component;
 use crate::snapshot::model::Device;
 use crate::snapshot::topology::{Protocol, TraceSource};
 use crate::{etmv3, etmv4, itm, ptm, stm};
@@ -95,8 +96,11 @@ impl Setup {
                     etmv4::Protocol::Etmv4
                 };
                 let registers = etmv4::Registers::read(|name| {
-                    let register = device.register(name)?;
-                    register.value.as_u64()
+                    let register = match component::id_of(name) {
+                        Some(id) => device.component_register(&[name], id),
+                        None => device.register(name),
+                    };
+                    register?.value.as_u64()
                 });
                 for (name, assumed) in registers.assumed(protocol) {
                     needed.notes.push(format!(
