@@ -17,6 +17,9 @@ pub struct Options {
     pub buffers: Vec<String>,
 }
 
+/// Bytes of a buffer after which the memory that mapped them is given back: whole pages.
+const RELEASED: usize = 4 << 20;
+
 /// One buffer and the sources in it that are to be decoded.
 #[derive(Clone, Debug)]
 pub struct Sources {
@@ -160,6 +163,8 @@ impl Sources {
             }
         }
         for part in &self.parts {
+            let mut read = 0;
+            let mut released = 0;
             for bytes in part.chunks(piece.max(1)) {
                 let last = offset + bytes.len() as u64 == total;
                 match &mut deformatter {
@@ -176,6 +181,12 @@ impl Sources {
                         decoder.end(BufferOffset(total));
                     }
                     laid_up(index, decoder.output())?;
+                }
+                read += bytes.len();
+                if read - released >= RELEASED {
+                    let whole = read / RELEASED * RELEASED;
+                    part.release(released..whole);
+                    released = whole;
                 }
             }
         }

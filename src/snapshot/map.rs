@@ -1,7 +1,7 @@
 //! The bytes of a file, mapped into memory or read.
 //!
 //! Mapping is what makes a sparse dump of 4 GiB cost nothing to open; it is the one reason for
-//! `unsafe` here. [`read`] is its safe twin, and a test holds both equal. Knows no formats.
+//! `unsafe` here, and giving mapped memory back is its other half. [`read`] is its safe twin, and a test holds both equal. Knows no formats.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -32,6 +32,21 @@ impl Mapped {
             bytes: Arc::clone(&self.bytes),
             range: begin..end.clamp(begin, self.range.end),
         }
+    }
+
+    /// Gives back the memory that holds these bytes, if they are mapped; whoever reads them
+    /// again has them from the file again. Without it every byte that was ever read stays.
+    pub fn release(&self, range: Range<usize>) {
+        let Bytes::Map(map) = &*self.bytes else {
+            return;
+        };
+        let part = self.part(range).range;
+        // SAFETY: the mapping is a read-only view of a file: pages that are dropped come back
+        // with the file's bytes, so that no reader sees a difference.
+        #[allow(unsafe_code)]
+        let _ = unsafe {
+            map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, part.len())
+        };
     }
 }
 
@@ -132,5 +147,17 @@ mod tests {
         let mapped = map(file.path()).unwrap();
         assert_eq!(mapped.len(), 4 << 30);
         assert_eq!(mapped[(4 << 30) - 1], 0);
+    }
+
+    #[test]
+    fn released_bytes_come_back() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes: Vec<u8> = (0..1 << 20).map(|n: u32| (n % 251) as u8).collect();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let mapped = map(file.path()).unwrap();
+        assert_eq!(*mapped, bytes);
+        mapped.release(0..mapped.len());
+        mapped.part(5000..9000).release(1..usize::MAX);
+        assert_eq!(*mapped, bytes);
     }
 }
