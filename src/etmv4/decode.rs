@@ -18,8 +18,8 @@ const ASYNC_ZEROS: usize = 11;
 const ASYNC_LENGTH: usize = ASYNC_ZEROS + 1;
 
 /// The atom packets, headers 0xC0 to 0xFF (IHI 0064).
-static ATOMS: [Packet; 64] = {
-    let mut table = [Packet::NotSync; 64];
+static ATOMS: [(Atoms, u8); 64] = {
+    let mut table = [(Atoms { bits: 0, count: 0 }, 0); 64];
     let mut index = 0;
     while index < 64 {
         table[index] = atoms(0xc0 | index as u8);
@@ -28,7 +28,8 @@ static ATOMS: [Packet; 64] = {
     table
 };
 
-const fn atoms(header: u8) -> Packet {
+/// Atoms and format of a header.
+const fn atoms(header: u8) -> (Atoms, u8) {
     let low = header as u32;
     let (format, bits, count) = match header {
         0xf6..=0xf7 => (1, low & 1, 1),
@@ -48,10 +49,7 @@ const fn atoms(header: u8) -> Packet {
             (6, ((1 << taken) - 1) | last, taken as u8 + 1)
         }
     };
-    Packet::Atoms {
-        format,
-        atoms: Atoms { bits, count },
-    }
+    (Atoms { bits, count }, format)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +71,12 @@ enum Sync {
 pub struct Decoder {
     config: Config,
     sync: Sync,
+}
+
+#[inline(always)]
+fn atom_packet(header: u8) -> Packet {
+    let (atoms, format) = ATOMS[usize::from(header & 0x3f)];
+    Packet::Atoms { format, atoms }
 }
 
 impl Decoder {
@@ -324,7 +328,7 @@ impl Decoder {
             return self.hunt(bytes);
         }
         if header >= 0xc0 {
-            return Some((ATOMS[usize::from(header & 0x3f)], 1));
+            return Some((atom_packet(header), 1));
         }
         let mut payload = Payload::new(&bytes[1..]);
         let (packet, length) = match self.packet(&mut payload, header) {
@@ -345,6 +349,18 @@ impl Decoder {
         Some((packet, length))
     }
 
+    /// Every packet but atoms.
+    #[inline(never)]
+    fn longer(&mut self, header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
+        if self.sync == Sync::Yes
+            && let Some(window) = bytes.first_chunk()
+            && let Some(found) = self.frequent(header, window)
+        {
+            return Some(found);
+        }
+        self.other(header, bytes)
+    }
+
     /// The packet goes on beyond `bytes`, unless it hides an alignment synchronisation.
     fn cut(&self, bytes: &[u8], header: u8) -> Option<(Packet, usize)> {
         if self.sync == Sync::Doubtful
@@ -359,20 +375,13 @@ impl Decoder {
 impl PacketDecoder for Decoder {
     type Packet = Packet;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = *bytes.first()?;
-        if self.sync == Sync::Yes {
-            if header >= 0xc0 {
-                return Some((ATOMS[usize::from(header & 0x3f)], 1));
-            }
-            if let Some(window) = bytes.first_chunk()
-                && let Some(found) = self.frequent(header, window)
-            {
-                return Some(found);
-            }
+        if header >= 0xc0 && self.sync == Sync::Yes {
+            return Some((atom_packet(header), 1));
         }
-        self.other(header, bytes)
+        self.longer(header, bytes)
     }
 
     fn finish(&mut self, _: &[u8]) -> Packet {
