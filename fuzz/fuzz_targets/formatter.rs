@@ -25,7 +25,9 @@ fuzz_target!(|bytes: &[u8]| {
         let mut last = None;
         for index in 0..stream.payload().len() {
             let at = locator.locate(index);
-            assert!(at.0 < bytes.len() as u64 && Some(at) > last);
+            // Data after two IDs in a row count from the first, as other tools count them, and
+            // may share its place.
+            assert!(at.0 < bytes.len() as u64 && Some(at) >= last);
             last = Some(at);
         }
     }

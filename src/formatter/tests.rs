@@ -281,3 +281,21 @@ fn a_dstream_keeps_eight_bytes_of_each_block() {
         assert_eq!(demux.stream(TraceId(0x10)).payload(), data);
     }
 }
+
+/// Found by fuzzing. Data count from the ID byte before them, and an ID without data of its own
+/// from the one before it: so other tools count, and a place may come twice.
+#[test]
+fn data_after_ids_in_a_row_share_a_place() {
+    let mut bytes = frame(0);
+    let mut second = [0; 16];
+    second[..4].copy_from_slice(&[0x20 << 1 | 1, 0xaa, 0x10 << 1 | 1, 0xbb]);
+    second[15] = 1;
+    bytes.extend_from_slice(&second);
+    let (_, counts, demux) = deformat(FrameKind::Memory, &bytes, &[32]);
+    let stream = demux.stream(TraceId(0x10));
+    assert_eq!(stream.payload()[14..16], [0xaa, 0xbb]);
+    let mut locator = stream.locator();
+    let places: Vec<u64> = (13..16).map(|index| locator.locate(index).0).collect();
+    assert_eq!(places, [13, 16, 16]);
+    assert_eq!(counts.sum(), 32);
+}
