@@ -51,6 +51,7 @@
 //! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
 //! | [`convert`] | snapshots ⇄ trace files |
+//! | [`record`] | programs in an emulator → snapshots with trace |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
 
 pub mod arch;
@@ -66,6 +67,7 @@ pub mod itm;
 pub mod protocol;
 pub mod ptm;
 pub mod quantity;
+pub mod record;
 pub mod report;
 pub mod server;
 pub mod snapshot;

@@ -1,0 +1,432 @@
+//! A client of GDB's remote protocol (GDB manual, appendix E): the emulator's side of registers,
+//! memory, breakpoints and running.
+//!
+//! Whatever the other side replies is taken for data: every wait has an end, every length a
+//! bound. Knows nothing of snapshots.
+
+use super::transport::Transport;
+use crate::convert::target::Target;
+use crate::server::framing::parse_hex;
+use roxmltree::{Document, ParsingOptions};
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+pub use super::transport::Endpoint;
+
+/// Why the emulator could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody listens there.
+    #[error("{endpoint}: no GDB server answers: {error}")]
+    Connect {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The connection is gone.
+    #[error("the connection to the GDB server is lost: {0}")]
+    Lost(#[from] io::Error),
+    /// There was no reply in time.
+    #[error("the GDB server does not reply to {0:?}")]
+    Silent(String),
+    /// A reply that the protocol does not know.
+    #[error("the GDB server was asked {asked:?}: expected {wanted}, found {found:?}")]
+    Odd {
+        /// The request.
+        asked: String,
+        /// What was expected.
+        wanted: &'static str,
+        /// The reply, as far as it fits a line.
+        found: String,
+    },
+    /// The target description cannot be used.
+    #[error("{0}")]
+    Description(String),
+}
+
+/// What the program did when it stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It waits, because of a signal.
+    Signal {
+        /// GDB's number of the signal: 5 for a breakpoint or a step, 2 for an interrupt.
+        signal: u8,
+        /// The thread that the signal is for, if that is told.
+        thread: Option<String>,
+    },
+    /// It exited; its status.
+    Exited(u64),
+    /// It was ended by a signal.
+    Ended(u8),
+}
+
+/// A program in an emulator.
+#[derive(Debug)]
+pub struct Remote {
+    transport: Transport,
+    target: Target,
+    /// Bytes of memory asked for at once.
+    piece: usize,
+    /// Registers that `p` does not read.
+    unreadable: BTreeSet<u32>,
+    /// What the program, or the emulator's monitor, printed.
+    output: Vec<u8>,
+}
+
+/// How long a reply may take.
+const REPLY: Duration = Duration::from_secs(30);
+
+/// What is asked for at once of a description.
+const CHUNK: usize = 0x800;
+
+/// The longest document of a description, in bytes.
+const LONGEST_DOCUMENT: usize = 1 << 22;
+
+/// The most documents that a description is made of.
+const DOCUMENTS: usize = 64;
+
+/// The most threads.
+const THREADS: usize = 1 << 16;
+
+impl Remote {
+    /// Connects, once somebody listens, within `wait`; learns the registers.
+    pub fn connect(endpoint: &Endpoint, wait: Duration) -> Result<Self, Error> {
+        let transport = Transport::connect(endpoint, wait).map_err(|error| Error::Connect {
+            endpoint: endpoint.to_string(),
+            error,
+        })?;
+        let mut remote = Self {
+            transport,
+            target: Target {
+                architecture: crate::arch::Architecture::AArch64,
+                registers: Vec::new(),
+                numbers: Vec::new(),
+            },
+            piece: 0x400,
+            unreadable: BTreeSet::new(),
+            output: Vec::new(),
+        };
+        let supported =
+            remote.ask("qSupported:xmlRegisters=arm;swbreak+;hwbreak+;vContSupported+")?;
+        let supported = String::from_utf8_lossy(&supported).into_owned();
+        let size = supported
+            .split(';')
+            .find_map(|feature| parse_hex(feature.strip_prefix("PacketSize=")?.as_bytes()));
+        if let Some(size) = size {
+            // A byte has two digits; `m` has a reply of nothing else.
+            remote.piece = (size / 2).clamp(16, 0x4000) as usize;
+        }
+        let document = remote.document("target.xml", &mut 0)?;
+        remote.target = Target::read(&document).map_err(Error::Description)?;
+        Ok(remote)
+    }
+
+    /// Architecture and registers.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// What was printed since the last call: by the emulator's monitor, or by the program if the
+    /// server passes that on.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Threads, as they are named in [`Remote::select`] and [`Stop`].
+    pub fn threads(&mut self) -> Result<Vec<String>, Error> {
+        let mut threads = Vec::new();
+        let mut asked = "qfThreadInfo";
+        while threads.len() < THREADS {
+            let reply = self.ask(asked)?;
+            let Some(list) = reply.strip_prefix(b"m").filter(|list| !list.is_empty()) else {
+                break;
+            };
+            let list = String::from_utf8_lossy(list);
+            threads.extend(list.split(',').map(str::to_owned));
+            asked = "qsThreadInfo";
+        }
+        Ok(threads)
+    }
+
+    /// Registers are read of this thread from now on.
+    pub fn select(&mut self, thread: &str) -> Result<(), Error> {
+        self.done(&format!("Hg{thread}"))
+    }
+
+    /// All registers of the selected thread, in the order of [`Target::registers`]; `None` where
+    /// the server does not tell.
+    pub fn registers(&mut self) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let reply = self.ask("g")?;
+        let mut rest = &reply[..];
+        let mut values = Vec::new();
+        let sizes: Vec<usize> = self.target.registers.iter().map(|r| r.1).collect();
+        for (size, number) in sizes.into_iter().zip(self.target.numbers.clone()) {
+            // A reply to `g` may end early: the other registers are read one by one.
+            let digits = rest.split_off(..2 * size).filter(|_| size > 0);
+            values.push(match digits {
+                Some(digits) => bytes_of(digits),
+                None => {
+                    rest = &[];
+                    self.register(number, size)?
+                }
+            });
+        }
+        Ok(values)
+    }
+
+    /// A register of the selected thread by its number.
+    fn register(&mut self, number: u32, size: usize) -> Result<Option<Vec<u8>>, Error> {
+        if self.unreadable.contains(&number) {
+            return Ok(None);
+        }
+        let reply = self.ask(&format!("p{number:x}"))?;
+        let value = bytes_of(&reply).filter(|bytes| bytes.len() == size && size > 0);
+        if value.is_none() {
+            self.unreadable.insert(number);
+        }
+        Ok(value)
+    }
+
+    /// The value of a register of the selected thread by its name.
+    pub fn value(&mut self, name: &str) -> Result<Option<u64>, Error> {
+        let found = self.target.registers.iter().position(|r| r.0 == name);
+        let Some(index) = found else {
+            return Ok(None);
+        };
+        let (size, number) = (self.target.registers[index].1, self.target.numbers[index]);
+        let bytes = self.register(number, size)?;
+        Ok(bytes.filter(|bytes| bytes.len() <= 8).map(|bytes| {
+            let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
+            bytes.iter().rev().fold(0, fold)
+        }))
+    }
+
+    /// Memory from `address` on: `length` bytes, or up to the first that cannot be read.
+    pub fn memory(&mut self, address: u64, length: usize) -> Result<Vec<u8>, Error> {
+        let mut memory = Vec::new();
+        while memory.len() < length {
+            let Some(at) = address.checked_add(memory.len() as u64) else {
+                break;
+            };
+            let wanted = self.piece.min(length - memory.len());
+            let reply = self.ask(&format!("m{at:x},{wanted:x}"))?;
+            match bytes_of(&reply) {
+                Some(bytes) if !bytes.is_empty() && bytes.len() <= wanted => memory.extend(bytes),
+                _ => break,
+            }
+        }
+        Ok(memory)
+    }
+
+    /// Sets a breakpoint. `kind`: the bytes of the instruction, 2 to 4.
+    pub fn insert_breakpoint(&mut self, address: u64, kind: u8) -> Result<(), Error> {
+        self.done(&format!("Z0,{address:x},{kind:x}"))
+    }
+
+    /// Takes a breakpoint away.
+    pub fn remove_breakpoint(&mut self, address: u64, kind: u8) -> Result<(), Error> {
+        self.done(&format!("z0,{address:x},{kind:x}"))
+    }
+
+    /// All threads run on; see [`Remote::wait`].
+    pub fn resume(&mut self) -> Result<(), Error> {
+        Ok(self.transport.send(b"vCont;c")?)
+    }
+
+    /// One thread executes one instruction, the others none; see [`Remote::wait`].
+    pub fn step(&mut self, thread: &str) -> Result<(), Error> {
+        Ok(self
+            .transport
+            .send(format!("vCont;s:{thread}").as_bytes())?)
+    }
+
+    /// The program that runs should stop; see [`Remote::wait`].
+    pub fn interrupt(&mut self) -> Result<(), Error> {
+        Ok(self.transport.send_raw(&[3])?)
+    }
+
+    /// Waits for the program that runs to stop, for so long at most.
+    pub fn wait(&mut self, wait: Duration) -> Result<Option<Stop>, Error> {
+        let until = Instant::now() + wait;
+        while let Some(packet) = self.transport.receive(until)? {
+            let request = packet.strip_prefix(b"F").and_then(|rest| rest.first());
+            if request.is_some_and(u8::is_ascii_lowercase) {
+                // Files of the host are none of the program's business (E.13.8: EUNKNOWN).
+                self.transport.send(b"F-1,270f")?;
+            } else if !self.printed(&packet) {
+                return stop(&packet)
+                    .map(Some)
+                    .ok_or_else(|| odd("vCont", "a stop reply", &packet));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A command of the emulator's monitor; what it printed.
+    pub fn monitor(&mut self, command: &str) -> Result<String, Error> {
+        self.output.clear();
+        let mut packet = b"qRcmd,".to_vec();
+        crate::server::framing::write_hex(command.as_bytes(), &mut packet);
+        let asked = String::from_utf8_lossy(&packet).into_owned();
+        self.done(&asked)?;
+        Ok(String::from_utf8_lossy(&self.take_output()).into_owned())
+    }
+
+    /// The program runs on without us.
+    pub fn detach(mut self) -> Result<(), Error> {
+        self.done("D")
+    }
+
+    /// The program ends.
+    pub fn kill(mut self) -> Result<(), Error> {
+        // The server is gone before it acknowledges anything.
+        Ok(self.transport.send(b"k")?)
+    }
+
+    /// Sends a request; its reply.
+    pub fn ask(&mut self, request: &str) -> Result<Vec<u8>, Error> {
+        self.transport.send(request.as_bytes())?;
+        let until = Instant::now() + REPLY;
+        loop {
+            match self.transport.receive(until)? {
+                None => return Err(Error::Silent(request.to_owned())),
+                Some(packet) if self.printed(&packet) => {}
+                Some(packet) => return Ok(packet),
+            }
+        }
+    }
+
+    fn done(&mut self, request: &str) -> Result<(), Error> {
+        match &self.ask(request)?[..] {
+            b"OK" => Ok(()),
+            reply => Err(odd(request, "OK", reply)),
+        }
+    }
+
+    /// Whether a packet is output: `O` and digits, so that OK is none.
+    fn printed(&mut self, packet: &[u8]) -> bool {
+        const MOST: usize = 1 << 22;
+        let digits = packet.strip_prefix(b"O").filter(|rest| !rest.is_empty());
+        let Some(mut text) = digits.and_then(bytes_of) else {
+            return false;
+        };
+        text.truncate(MOST.saturating_sub(self.output.len()));
+        self.output.append(&mut text);
+        true
+    }
+
+    /// A document of the target description, those that it includes in their places.
+    fn document(&mut self, name: &str, count: &mut usize) -> Result<String, Error> {
+        *count += 1;
+        if *count > DOCUMENTS {
+            return Err(Error::Description("tdesc: it includes itself".to_owned()));
+        }
+        let mut text = Vec::new();
+        loop {
+            let offset = text.len();
+            let asked = format!("qXfer:features:read:{name}:{offset:x},{CHUNK:x}");
+            let reply = self.ask(&asked)?;
+            match reply.split_first() {
+                Some((b'l', rest)) => {
+                    text.extend_from_slice(rest);
+                    break;
+                }
+                Some((b'm', rest)) if !rest.is_empty() && offset < LONGEST_DOCUMENT => {
+                    text.extend_from_slice(rest);
+                }
+                _ => return Err(odd(&asked, "a part of the target description", &reply)),
+            }
+        }
+        // The prefix is not always declared.
+        let text = String::from_utf8_lossy(&text)
+            .replace("<xi:include", "<include")
+            .replace("</xi:include", "</include");
+        let parts =
+            includes(&text).map_err(|error| Error::Description(format!("{name}: {error}")))?;
+        let mut whole = String::new();
+        let mut from = 0;
+        for (place, href) in parts {
+            whole.push_str(&text[from..place.start]);
+            let inside = self.document(&href, count)?;
+            whole.push_str(&inside[root(&inside).unwrap_or_default()]);
+            from = place.end;
+        }
+        whole.push_str(&text[from..]);
+        Ok(whole)
+    }
+}
+
+fn parse(text: &str) -> Result<Document<'_>, roxmltree::Error> {
+    let options = ParsingOptions {
+        allow_dtd: true,
+        nodes_limit: 1 << 20,
+    };
+    Document::parse_with_options(text, options)
+}
+
+/// Where a document includes others, and which.
+fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, roxmltree::Error> {
+    let document = parse(text)?;
+    let nodes = document.descendants();
+    let nodes = nodes.filter(|node| node.has_tag_name("include"));
+    let href =
+        |node: roxmltree::Node<'_, '_>| node.attribute("href").unwrap_or_default().to_owned();
+    Ok(nodes.map(|node| (node.range(), href(node))).collect())
+}
+
+/// Where the root element of a document is.
+fn root(text: &str) -> Option<Range<usize>> {
+    Some(parse(text).ok()?.root_element().range())
+}
+
+/// Pairs of hexadecimal digits; `None` where they are none, as in `xxxx` for what is not known.
+fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    let byte = |pair: &[u8]| parse_hex(pair).map(|byte| byte as u8);
+    digits.chunks(2).map(byte).collect()
+}
+
+/// A stop reply (GDB manual, E.3).
+fn stop(packet: &[u8]) -> Option<Stop> {
+    let (kind, rest) = packet.split_first()?;
+    let number = |digits: &[u8]| bytes_of(digits)?.first().copied();
+    let text = String::from_utf8_lossy(rest);
+    let mut fields = text.split(';');
+    let first = fields.next()?;
+    match kind {
+        b'S' => Some(Stop::Signal {
+            signal: number(first.as_bytes())?,
+            thread: None,
+        }),
+        b'T' => {
+            let pairs = first.get(2..).into_iter().chain(fields);
+            let thread = pairs
+                .filter_map(|pair| pair.split_once(':'))
+                .find(|(name, _)| *name == "thread")
+                .map(|(_, thread)| thread.to_owned());
+            Some(Stop::Signal {
+                signal: number(first.get(..2)?.as_bytes())?,
+                thread,
+            })
+        }
+        b'W' => Some(Stop::Exited(parse_hex(first.as_bytes())?)),
+        b'X' => Some(Stop::Ended(number(first.as_bytes())?)),
+        _ => None,
+    }
+}
+
+fn odd(asked: &str, wanted: &'static str, found: &[u8]) -> Error {
+    Error::Odd {
+        asked: asked.to_owned(),
+        wanted,
+        found: String::from_utf8_lossy(&found[..found.len().min(200)]).into_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Packets of the remote protocol over a socket, from the client's side.
+//!
+//! Knows framing and acknowledgements, not what packets mean.
+
+use crate::server::framing::{Framer, Incoming, write_packet};
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where a GDB server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A socket of the file system.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => path.display().fmt(f),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn connect(endpoint: &Endpoint, wait: Duration) -> io::Result<Self> {
+        match endpoint {
+            Endpoint::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, wait)?;
+                stream.set_nodelay(true)?;
+                Ok(Self::Tcp(stream))
+            }
+            Endpoint::Unix(path) => UnixStream::connect(path).map(Self::Unix),
+        }
+    }
+
+    fn set_read_timeout(&self, wait: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_read_timeout(Some(wait)),
+            Self::Unix(stream) => stream.set_read_timeout(Some(wait)),
+        }
+    }
+
+    fn set_write_timeout(&self, wait: Duration) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_write_timeout(Some(wait)),
+            Self::Unix(stream) => stream.set_write_timeout(Some(wait)),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(into),
+            Self::Unix(stream) => stream.read(into),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Transport {
+    stream: Stream,
+    framer: Framer,
+    /// Bytes that were read and not looked at.
+    ahead: Vec<u8>,
+    at: usize,
+    /// The last packet sent, whole.
+    sent: Vec<u8>,
+    /// How often it was sent again.
+    resent: u8,
+}
+
+/// The longest wait for the other side to take what is sent.
+const WRITE: Duration = Duration::from_secs(30);
+
+/// How often a packet is sent, or asked for, again.
+const TRIES: u8 = 8;
+
+impl Transport {
+    /// Tries until somebody listens, or `wait` is over.
+    pub(super) fn connect(endpoint: &Endpoint, wait: Duration) -> io::Result<Self> {
+        const PAUSE: Duration = Duration::from_millis(5);
+        let until = Instant::now() + wait;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match Stream::connect(endpoint, left.max(PAUSE)) {
+                Ok(stream) => {
+                    stream.set_write_timeout(WRITE)?;
+                    return Ok(Self {
+                        stream,
+                        framer: Framer::default(),
+                        ahead: Vec::new(),
+                        at: 0,
+                        sent: Vec::new(),
+                        resent: 0,
+                    });
+                }
+                Err(error) if left.is_zero() => return Err(error),
+                Err(_) => std::thread::sleep(PAUSE.min(left)),
+            }
+        }
+    }
+
+    /// Sends a packet.
+    pub(super) fn send(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.sent.clear();
+        write_packet(payload, &mut self.sent);
+        self.resent = 0;
+        self.stream.write_all(&self.sent)
+    }
+
+    /// Sends bytes that are no packet.
+    pub(super) fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next packet, expanded; `None` if there is none until then.
+    pub(super) fn receive(&mut self, until: Instant) -> io::Result<Option<Vec<u8>>> {
+        let mut bad = 0;
+        loop {
+            while let Some(&byte) = self.ahead.get(self.at) {
+                self.at += 1;
+                match self.framer.push(byte) {
+                    Some(Incoming::Packet(payload)) => {
+                        self.stream.write_all(b"+")?;
+                        return Ok(Some(expand(&payload)));
+                    }
+                    Some(Incoming::BadChecksum | Incoming::TooLong) => {
+                        bad += 1;
+                        if bad > TRIES {
+                            return Err(invalid("packets are damaged or too long"));
+                        }
+                        self.stream.write_all(b"-")?;
+                    }
+                    Some(Incoming::Resend) => {
+                        self.resent += 1;
+                        if self.resent > TRIES {
+                            return Err(invalid("our packets do not arrive whole"));
+                        }
+                        self.stream.write_all(&self.sent)?;
+                    }
+                    Some(Incoming::Interrupt) | None => {}
+                }
+            }
+            self.ahead.resize(1 << 16, 0);
+            self.at = 0;
+            let read = self.fill(until);
+            self.ahead.truncate(*read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(_) => {}
+                Err(error) if is_timeout(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn fill(&mut self, until: Instant) -> io::Result<usize> {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // A time of zero would be none.
+            self.stream
+                .set_read_timeout(left.max(Duration::from_millis(1)))?;
+            match self.stream.read(&mut self.ahead) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) && Instant::now() < until => {}
+                read => return read,
+            }
+        }
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+/// Undoes escapes and runs (GDB manual, E.1).
+fn expand(payload: &[u8]) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::with_capacity(payload.len());
+    let mut bytes = payload.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'}' => out.extend(bytes.next().map(|byte| byte ^ 0x20)),
+            b'*' => {
+                let count = bytes.next().map_or(0, |count| count.saturating_sub(29));
+                if let Some(&last) = out.last() {
+                    out.extend(std::iter::repeat_n(last, count.into()));
+                }
+            }
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::framing::{write_binary, write_hex_runs};
+
+    #[test]
+    fn runs_and_escapes_are_undone() {
+        assert_eq!(expand(b"0* 1}\x03z"), b"00001#z");
+        assert_eq!(expand(b"*"), b"");
+        assert_eq!(expand(b"* }"), b"");
+        let all: Vec<u8> = (0..=255).collect();
+        let mut binary = Vec::new();
+        write_binary(&all, &mut binary);
+        assert_eq!(expand(&binary), all);
+        let mut runs = Vec::new();
+        write_hex_runs(&[0; 1000], &mut runs);
+        assert_eq!(expand(&runs), [b'0'; 2000]);
+    }
+}
