@@ -13,7 +13,7 @@ use armsnap::server::{Endpoint, Options, Session, endpoints};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;
 
-use gdb::{Server, attach, testdata};
+use gdb::{Server, attach, peak_memory, testdata};
 
 /// Packets of real sessions, to be cut and changed.
 const SEEDS: &[&[u8]] = &[
@@ -332,6 +332,25 @@ fn bad_sums_are_asked_for_again() {
 }
 
 #[test]
+fn a_first_question_asked_again_is_answered_once() {
+    let mut session = Session::new(endpoint("virt-a57"));
+    let mut out = Vec::new();
+    let mut ask = Vec::new();
+    write_packet(b"qSupported:swbreak+", &mut ask);
+    // As GDB speaks to a server that it started and that takes its time.
+    session.feed(&[b"+", &ask[..], &ask, &ask].concat(), &mut out);
+    let text = String::from_utf8(out.clone()).unwrap();
+    assert!(text.starts_with("+$PacketSize"), "{text}");
+    assert_eq!(text.matches('#').count(), 1, "{text}");
+    for (answer, count) in [(&b"+"[..], 1), (b"", 1), (b"+", 1)] {
+        out.clear();
+        session.feed(&[answer, &ask].concat(), &mut out);
+        let text = String::from_utf8_lossy(&out);
+        assert_eq!(text.matches("PacketSize").count(), count, "{text}");
+    }
+}
+
+#[test]
 fn each_thread_moves_by_itself() {
     let mut session = Session::new(endpoint("virt-a57"));
     let mut ask = |packet: &[u8]| {
@@ -350,13 +369,6 @@ fn each_thread_moves_by_itself() {
     assert!(ask(b"vCont;s:2;c").contains("$T05thread:2;replaylog:end;"));
     assert!(ask(b"vCont;c:1").contains("$T05thread:1;replaylog:end;"));
     assert!(ask(b"vCont;c").contains("replaylog:end;"));
-}
-
-fn peak_memory(id: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let digits: String = line.unwrap().chars().filter(char::is_ascii_digit).collect();
-    digits.parse().unwrap()
 }
 
 #[test]

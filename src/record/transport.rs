@@ -158,7 +158,7 @@ impl Transport {
                         }
                         self.stream.write_all(&self.sent)?;
                     }
-                    Some(Incoming::Interrupt) | None => {}
+                    Some(Incoming::Acknowledge | Incoming::Interrupt) | None => {}
                 }
             }
             self.ahead.resize(1 << 16, 0);

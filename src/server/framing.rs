@@ -14,6 +14,8 @@ pub enum Incoming {
     BadChecksum,
     /// A packet longer than [`MAX_PACKET`].
     TooLong,
+    /// `+`: a reply has arrived.
+    Acknowledge,
     /// `-`: the last reply is wanted again.
     Resend,
     /// The byte 0x03: Ctrl-C.
@@ -52,6 +54,7 @@ impl Framer {
     /// Takes one byte; answers with what it completes.
     pub fn push(&mut self, byte: u8) -> Option<Incoming> {
         match (self.state, byte) {
+            (State::Between, b'+') => return Some(Incoming::Acknowledge),
             (State::Between, b'-') => return Some(Incoming::Resend),
             (State::Between, 0x03) => return Some(Incoming::Interrupt),
             // A `$` within a packet is always escaped: one that is not begins a new packet.
@@ -61,7 +64,7 @@ impl Framer {
                 self.sum = 0;
                 self.too_long = false;
             }
-            // Acknowledgements, and noise between packets.
+            // Noise between packets.
             (State::Between, _) => {}
             (State::Payload, b'#') => self.state = State::Checksum,
             (State::Payload, _) => {
@@ -214,6 +217,7 @@ mod tests {
         assert_eq!(
             push_all(&mut framer, b"+$?#3f-\x03xx$g#67"),
             [
+                Incoming::Acknowledge,
                 Incoming::Packet(b"?".to_vec()),
                 Incoming::Resend,
                 Incoming::Interrupt,

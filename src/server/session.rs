@@ -62,6 +62,15 @@ enum Outcome {
     Failed,
 }
 
+/// How far the client's first question, `qSupported`, has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Greeting {
+    Awaited,
+    /// It is answered, and the client has not said that the reply arrived.
+    Asked,
+    Over,
+}
+
 /// A conversation with one client.
 pub struct Session {
     framer: Framer,
@@ -72,6 +81,7 @@ pub struct Session {
     /// The thread whose registers and memory are read (`Hg`).
     general: Tid,
     last_reply: Vec<u8>,
+    greeting: Greeting,
 }
 
 impl Session {
@@ -84,6 +94,7 @@ impl Session {
             acknowledges: true,
             general: Tid::MIN,
             last_reply: Vec::new(),
+            greeting: Greeting::Awaited,
         }
     }
 
@@ -98,6 +109,15 @@ impl Session {
     pub fn push(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<End> {
         match self.framer.push(byte)? {
             Incoming::Packet(packet) => {
+                let greets = packet.starts_with(b"qSupported");
+                self.greeting = match self.greeting {
+                    Greeting::Awaited if greets => Greeting::Asked,
+                    // GDB asks again after two seconds, which a server that it starts itself may
+                    // need to open a file: a second reply would be taken for that to its next
+                    // packet.
+                    Greeting::Asked if greets => return None,
+                    _ => Greeting::Over,
+                };
                 self.acknowledge(out);
                 let start = out.len();
                 let end = self.packet(&packet, out);
@@ -112,6 +132,10 @@ impl Session {
             Incoming::BadChecksum if self.acknowledges => out.push(b'-'),
             Incoming::BadChecksum => write_packet(MALFORMED, out),
             Incoming::Resend if self.acknowledges => out.extend_from_slice(&self.last_reply),
+            Incoming::Acknowledge if self.greeting == Greeting::Asked => {
+                self.greeting = Greeting::Over;
+            }
+            Incoming::Acknowledge => {}
             // GDB says so whenever it has waited for two seconds, even where nothing gets lost: a
             // second reply would be taken for that to its next packet.
             Incoming::Resend => {}

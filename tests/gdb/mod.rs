@@ -200,6 +200,14 @@ impl Drop for Server {
     }
 }
 
+/// The most memory that a process had at a time, in KiB.
+pub fn peak_memory(id: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let digits: String = line.unwrap().chars().filter(char::is_ascii_digit).collect();
+    digits.parse().unwrap()
+}
+
 /// Writes a snapshot: device files with their text, and dumps with their bytes.
 pub fn write_snapshot(devices: &[(&str, &str)], dumps: &[(&str, &[u8])]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
