@@ -8,7 +8,6 @@ use armsnap::convert::window::Bound;
 use armsnap::convert::{self, snapshot};
 use armsnap::quantity::{Address, BufferOffset};
 use armsnap::snapshot::elf::Elf;
-use armsnap::snapshot::map;
 use armsnap::tfile::MAGIC;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
@@ -255,7 +254,8 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     )?;
     let input = arguments.input.display();
     let fault = |text: String| Failure::Convert(format!("{input}: {text}"));
-    let bytes = map::map(&arguments.input).map_err(|error| fault(error.to_string()))?;
+    let bytes =
+        convert::map_trace_file(&arguments.input).map_err(|error| fault(error.to_string()))?;
     let options = snapshot::Options {
         frame: arguments.frame,
         merge: arguments.merge,

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use super::convert::is_trace_file;
 use super::quote::shell_quote;
 use super::{Failure, SnapshotArguments};
+use armsnap::convert::map_trace_file;
 use armsnap::server::listen::{Listener, serve_stdio};
 use armsnap::server::{Endpoint, EndpointError, Options, endpoints, trace_file_endpoint};
-use armsnap::snapshot::map;
 
 /// Most notes that are printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
@@ -98,7 +98,7 @@ impl Selection {
             )));
         }
         let fault = |text: String| Failure::Serve(format!("{}: {text}", path.display()));
-        let bytes = map::map(path).map_err(|error| fault(error.to_string()))?;
+        let bytes = map_trace_file(path).map_err(|error| fault(error.to_string()))?;
         // It is served until the process ends.
         let bytes: &'static [u8] = Box::leak(Box::new(bytes));
         trace_file_endpoint(bytes, &path.display().to_string()).map_err(fault)

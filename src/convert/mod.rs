@@ -13,8 +13,11 @@ pub mod trace_run;
 pub mod visits;
 pub mod window;
 
+use crate::snapshot::map::{self, Mapped};
 use crate::snapshot::write::WriteError;
+use crate::tfile;
 use std::io;
+use std::path::Path;
 
 /// Why nothing is converted.
 #[derive(Debug, thiserror::Error)]
@@ -31,4 +34,14 @@ pub enum Error {
     /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// Maps a trace file. Of one with large frames only the pages that are looked at are read.
+/// What is no trace file is mapped too: reading it says why.
+pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
+    let bytes = map::map(path)?;
+    bytes.read_ahead(false);
+    let sparse = tfile::File::open(&bytes, None).is_ok_and(|file| file.is_sparse());
+    bytes.read_ahead(!sparse);
+    Ok(bytes)
 }

@@ -1,5 +1,6 @@
 //! A trace file behind an endpoint: registers and memory are those of its trace frames.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::endpoint::{Endpoint, Options, endpoints, threads_xml};
@@ -33,13 +34,16 @@ pub(super) struct FileRun {
     registers: Vec<Register>,
     /// The place of the program counter among them.
     pc: Option<usize>,
+    /// The address of each tracepoint that tells the program counter of its frames.
+    addresses: HashMap<u32, Option<u64>>,
     /// The bytes of a reply to `g`.
     block: usize,
     /// The frame that stands for the state where none is selected.
     rest: usize,
 }
 
-/// Frames that are looked at for one with registers.
+/// What may be looked at for a frame with registers, in blocks of a few bytes: the file may hold
+/// gigabytes.
 const SEARCHED: usize = 1 << 16;
 
 impl FileRun {
@@ -54,6 +58,13 @@ impl FileRun {
             });
             offset += bytes;
         }
+        let mut addresses = HashMap::new();
+        for tracepoint in &file.description().tracepoints {
+            // One location and no steps, or else the program counter may be anywhere.
+            let alone = (tracepoint.steps == 0).then_some(tracepoint.address);
+            let known = addresses.entry(tracepoint.number);
+            known.and_modify(|known| *known = None).or_insert(alone);
+        }
         let collected = file.description().register_bytes as usize;
         let mut run = Self {
             rest: 0,
@@ -65,6 +76,7 @@ impl FileRun {
                 collected.min(offset)
             },
             registers,
+            addresses,
             file,
         };
         run.rest = run.resting().ok_or(
@@ -76,11 +88,30 @@ impl FileRun {
 
     /// The first frame with registers, or else the first with a program counter.
     fn resting(&self) -> Option<usize> {
-        let frames = || self.file.frames().map_while(Result::ok).take(SEARCHED);
-        let standing = |frame: &TraceFrame<'_>| self.pc(frame).is_some();
-        let mut full = frames().filter(|frame| registers(frame).is_some());
-        let found = full.find(standing).or_else(|| frames().find(standing));
-        found.map(|frame| frame.number)
+        let mut left = SEARCHED;
+        let mut standing = None;
+        for frame in self.file.frames().map_while(Result::ok) {
+            let full = frame.blocks().any(|block| {
+                // Another page of the file costs as much as many blocks in this one.
+                let page = match block {
+                    Block::Memory { bytes, .. } => bytes.len().min(4096) / 64,
+                    _ => 0,
+                };
+                left = left.saturating_sub(1 + page);
+                left == 0 || matches!(block, Block::Registers(_))
+            });
+            if left == 0 {
+                break;
+            }
+            if self.pc(&frame).is_some() {
+                standing.get_or_insert(frame.number);
+                if full {
+                    return Some(frame.number);
+                }
+            }
+            left -= 1;
+        }
+        standing
     }
 
     /// The frame that stands for the state where none is selected: GDB wants one.
@@ -92,20 +123,11 @@ impl FileRun {
         self.file.frame(frame)?.ok()
     }
 
-    fn tracepoint_address(&self, number: u16) -> Option<u64> {
-        let all = self.file.description().tracepoints.iter();
-        let mut found = all.filter(|tracepoint| tracepoint.number == u32::from(number));
-        match (found.next(), found.next()) {
-            (Some(one), None) if one.steps == 0 => Some(one.address),
-            _ => None,
-        }
-    }
-
     /// The program counter: as collected, or else the address of the tracepoint, if it has one
     /// and was not stepping.
     fn pc(&self, frame: &TraceFrame<'_>) -> Option<u64> {
         let Some(block) = registers(frame) else {
-            return self.tracepoint_address(frame.tracepoint);
+            return *self.addresses.get(&frame.tracepoint.into())?;
         };
         let register = &self.registers[self.pc?];
         let bytes = block.get(register.offset..)?.get(..register.bytes)?;

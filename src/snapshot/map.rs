@@ -34,6 +34,20 @@ impl Mapped {
         }
     }
 
+    /// Whether bytes behind those that are read are likely to be read too; they are unless this
+    /// says otherwise. Reading ahead costs megabytes for each place that is looked at.
+    pub fn read_ahead(&self, ahead: bool) {
+        if let Bytes::Map(map) = &*self.bytes {
+            let advice = if ahead {
+                memmap2::Advice::Normal
+            } else {
+                memmap2::Advice::Random
+            };
+            // It is advice: without it the same bytes are there.
+            let _ = map.advise(advice);
+        }
+    }
+
     /// Gives back the memory that holds these bytes, if they are mapped; whoever reads them
     /// again has them from the file again. Without it every byte that was ever read stays.
     pub fn release(&self, range: Range<usize>) {
@@ -158,6 +172,7 @@ mod tests {
         assert_eq!(*mapped, bytes);
         mapped.release(0..mapped.len());
         mapped.part(5000..9000).release(1..usize::MAX);
+        mapped.read_ahead(false);
         assert_eq!(*mapped, bytes);
     }
 }

@@ -15,6 +15,8 @@ const STRIDE: usize = 256;
 const HEADER: usize = 6;
 /// Frames that are looked at to tell the byte order and the size of register blocks.
 const SAMPLE: usize = 64;
+/// A frame of so many bytes is not read whole for its header.
+const LARGE: usize = 32 << 10;
 
 /// The byte order of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,6 +200,16 @@ impl<'a> File<'a> {
     /// All trace frames from the first one.
     pub fn frames(&self) -> Frames<'_, 'a> {
         self.walk(self.first)
+    }
+
+    /// Whether the first frames are so large that who goes from one to the next leaps over most
+    /// of the file.
+    pub fn is_sparse(&self) -> bool {
+        let first = self.frames().map_while(Result::ok).take(SAMPLE);
+        let (frames, bytes) = first.fold((0, 0_usize), |(frames, bytes), frame| {
+            (frames + 1, bytes.saturating_add(frame.data.len()))
+        });
+        bytes / LARGE > frames
     }
 
     /// How many trace frames there are. Walks to the end the first time.
