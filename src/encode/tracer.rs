@@ -223,9 +223,17 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.exception = Some((number, return_to));
     }
 
-    /// What follows is not connected with what lies before.
+    /// What follows is not connected with what lies before. Where instructions ran since the last
+    /// waypoint, the core halts in debug state, so that the trace tells how far it came; give an
+    /// [`exception`](Self::exception) before to say what really happened.
     pub fn gap(&mut self, reason: TraceOnReason) {
         self.settle();
+        if self.last.is_some()
+            && let (Some(here), Some(number)) = (self.here, self.unit.debug_halt())
+        {
+            self.exception = Some((number, here));
+            self.except(None);
+        }
         self.here = None;
         self.reason = reason;
     }
