@@ -48,6 +48,7 @@
 //! | [`itm`] | ITM and DWT of M-profile cores |
 //! | [`etmv4`] | ETMv4 and ETE: configuration, packets, elements |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
+//! | [`timeline`] | what each core executed: positions, steps and searches both ways |
 //! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
 //! | [`convert`] | snapshots ⇄ trace files |
@@ -73,3 +74,4 @@ pub mod server;
 pub mod snapshot;
 pub mod stm;
 pub mod tfile;
+pub mod timeline;

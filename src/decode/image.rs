@@ -8,6 +8,13 @@ use crate::snapshot::memory::{CoreMemory, Space};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Image<'a>(pub Option<&'a CoreMemory>);
 
+impl Image<'_> {
+    /// The address space that a view stands for.
+    pub fn space(&self, view: View) -> Space {
+        Space::ALL[usize::from(view.0) % Space::ALL.len()]
+    }
+}
+
 impl CodeImage for Image<'_> {
     fn view(&self, context: &ContextKey) -> View {
         let space = match (context.el, context.security) {
@@ -19,7 +26,7 @@ impl CodeImage for Image<'_> {
     }
 
     fn slice(&self, view: View, address: Address) -> &[u8] {
-        let space = Space::ALL[usize::from(view.0) % Space::ALL.len()];
+        let space = self.space(view);
         self.0.map_or(&[], |memory| memory.slice(address, space))
     }
 }

@@ -33,8 +33,8 @@ pub trait Visitor {
     /// Takes the decoders; `flow` where the source follows a core.
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
-        D: PacketDecoder + 'static,
-        E: ElementDecoder<Packet = D::Packet> + 'static;
+        D: PacketDecoder + Clone + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static;
 }
 
 /// The registers that ETMv3 and PTM need: names, ID, and the value if it is not given.

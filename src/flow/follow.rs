@@ -4,7 +4,7 @@ use super::blocks::{AWAIT, BlockId, Blocks, End, NOWHERE, PUSH, SLOW, Space, Uni
 use super::code::{CodeImage, ContextKey};
 use super::lines::{PendingQ, Stuck};
 use super::return_stack::ReturnStack;
-use super::sink::{FlowSink, Gap, LastKind};
+use super::sink::{FlowSink, Gap, LastKind, Range};
 use super::walk::{Stop, Waypoints};
 use crate::element::{Atoms, Context, Element, ElementSink, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
@@ -98,6 +98,12 @@ impl<C: CodeImage> Flow<C> {
     /// The blocks that were executed so far.
     pub fn blocks(&self) -> &Blocks {
         &self.blocks
+    }
+
+    /// The straight line at whose begin execution is, as far as the next atom would lead; `None`
+    /// where no address is known.
+    pub fn ahead(&self) -> Option<Range> {
+        (self.current > AWAIT).then(|| self.blocks.range(BlockId(self.current), true))
     }
 
     /// Takes the next element.

@@ -1,0 +1,101 @@
+//! A walk along a history, entry by entry.
+
+use super::entry::{Entry, Event};
+use super::history::{Here, History};
+use super::position::{Direction, Position};
+
+/// The entries of a history from a position on; see [`History::entries`].
+pub struct Entries<'a> {
+    history: &'a mut History,
+    here: Option<Here>,
+    /// The next entry: its number, or that of the one before it, going backward.
+    number: usize,
+    direction: Direction,
+    /// The halted state comes next.
+    halted: bool,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(history: &'a mut History, from: Position, direction: Direction) -> Self {
+        let found = history.find(from);
+        let (mut number, mut halted) = (0, false);
+        if let Some((here, index)) = &found {
+            let part = here.part();
+            number = match (part.at(*index), direction) {
+                (Some(number), Direction::Forward) => number,
+                (Some(number), Direction::Backward) => number + 1,
+                (None, _) => {
+                    halted = true;
+                    part.len()
+                }
+            };
+        }
+        Self {
+            history,
+            here: found.map(|(here, _)| here),
+            number,
+            direction,
+            halted,
+        }
+    }
+
+    fn event(&mut self, here: &Here, number: usize) -> Event {
+        let part = here.part();
+        let index = part.index(number);
+        Event {
+            position: if index < part.places() {
+                here.position(index)
+            } else {
+                self.history.first_after(here)
+            },
+            offset: part.offset(number),
+            entry: part.entry(number),
+        }
+    }
+
+    fn halted(&mut self) -> Option<Event> {
+        self.halted = false;
+        let position = self.history.end();
+        let place = self.history.place(position)?;
+        Some(Event {
+            position,
+            offset: place.offset,
+            entry: Entry::Halted,
+        })
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        if self.halted {
+            if self.direction == Direction::Forward {
+                self.here = None;
+            }
+            return self.halted();
+        }
+        loop {
+            let here = self.here.clone()?;
+            match self.direction {
+                Direction::Forward if self.number < here.part().len() => {
+                    self.number += 1;
+                    return Some(self.event(&here, self.number - 1));
+                }
+                Direction::Backward if self.number > 0 => {
+                    self.number -= 1;
+                    return Some(self.event(&here, self.number));
+                }
+                _ => {}
+            }
+            let (session, key) = (here.session, here.placed.key);
+            self.here = self.history.beside(session, key, self.direction);
+            self.number = match (&self.here, self.direction) {
+                (Some(_), Direction::Forward) => 0,
+                (Some(here), Direction::Backward) => here.part().len(),
+                (None, Direction::Forward) => return self.halted(),
+                (None, Direction::Backward) => return None,
+            };
+        }
+    }
+}

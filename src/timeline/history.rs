@@ -1,0 +1,480 @@
+//! The history of one core: its tracks one after another, and the ways to move in them.
+
+use super::code::Code;
+use super::entries::Entries;
+use super::entry::{AddressSet, EndAgrees, Entry, Found, Gaps, Place, PlaceKind};
+use super::part::Part;
+use super::position::{Direction, Position};
+use super::track::{PartKey, Placed, Track};
+use crate::flow::LastKind;
+use crate::quantity::{Address, Isa};
+use std::ops::Range;
+
+/// The trace of a core in one buffer.
+pub(super) struct Session {
+    /// Index of the buffer in the snapshot's metadata.
+    pub buffer: usize,
+    pub track: Box<dyn Track>,
+}
+
+/// What one core executed, as its trace tells it.
+///
+/// Decodes what is looked at; hence the exclusive borrows.
+pub struct History {
+    device: usize,
+    source: String,
+    pub(super) sessions: Vec<Session>,
+    code: Code,
+    halted: Option<Address>,
+}
+
+/// A part of one of the tracks.
+#[derive(Clone, Debug)]
+pub(super) struct Here {
+    pub session: usize,
+    pub placed: Placed,
+}
+
+impl Here {
+    pub fn part(&self) -> &Part {
+        &self.placed.part
+    }
+
+    /// The name of a place of the part.
+    pub fn position(&self, index: u64) -> Position {
+        Position {
+            session: self.session as u32,
+            segment: self.placed.key.segment,
+            index: self.placed.first.saturating_add(index),
+        }
+    }
+
+    fn last(&self) -> Position {
+        self.position(self.part().places().saturating_sub(1))
+    }
+}
+
+impl History {
+    /// `sessions` is not empty.
+    pub(super) fn new(
+        device: usize,
+        source: String,
+        sessions: Vec<Session>,
+        code: Code,
+        halted: Option<Address>,
+    ) -> Self {
+        Self {
+            device,
+            source,
+            sessions,
+            code,
+            halted,
+        }
+    }
+
+    /// Index of the core in the snapshot's devices.
+    pub fn device(&self) -> usize {
+        self.device
+    }
+
+    /// The name of the trace source.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The first place.
+    pub fn begin(&mut self) -> Position {
+        let first = Here {
+            session: 0,
+            placed: self.sessions[0].track.first(),
+        };
+        match self.with_places(first, Direction::Forward) {
+            Some(here) => here.position(0),
+            None => self.end(),
+        }
+    }
+
+    /// The halted state, after all that was traced.
+    pub fn end(&mut self) -> Position {
+        let here = self.last_part();
+        here.position(here.part().places())
+    }
+
+    fn last_part(&mut self) -> Here {
+        let session = self.sessions.len() - 1;
+        Here {
+            session,
+            placed: self.sessions[session].track.last(),
+        }
+    }
+
+    /// Whether the trace leads to where the core halted.
+    pub fn end_agrees(&mut self) -> EndAgrees {
+        let session = self.sessions.len() - 1;
+        let halted = self.halted;
+        self.sessions[session].track.end().agrees(halted)
+    }
+
+    /// The part after or before another one, with places or without.
+    pub(super) fn beside(
+        &mut self,
+        session: usize,
+        key: PartKey,
+        direction: Direction,
+    ) -> Option<Here> {
+        let track = &mut self.sessions[session].track;
+        let (session, placed) = match direction {
+            Direction::Forward => match track.next(key) {
+                Some(placed) => (session, placed),
+                None => {
+                    let next = self.sessions.get_mut(session + 1)?;
+                    (session + 1, next.track.first())
+                }
+            },
+            Direction::Backward => match track.previous(key) {
+                Some(placed) => (session, placed),
+                None => {
+                    let before = session.checked_sub(1)?;
+                    (before, self.sessions[before].track.last())
+                }
+            },
+        };
+        Some(Here { session, placed })
+    }
+
+    /// The part itself or the next one that has places.
+    fn with_places(&mut self, mut here: Here, direction: Direction) -> Option<Here> {
+        while here.part().places() == 0 {
+            here = self.beside(here.session, here.placed.key, direction)?;
+        }
+        Some(here)
+    }
+
+    /// The part of a position, and the place's number in it; for the end, one more than there
+    /// are.
+    pub(super) fn find(&mut self, position: Position) -> Option<(Here, u64)> {
+        let session = position.session as usize;
+        let track = &mut self.sessions.get_mut(session)?.track;
+        let placed = track.at(position.segment, position.index)?;
+        let index = position.index.checked_sub(placed.first)?;
+        let here = Here { session, placed };
+        if index >= here.part().places() && position != self.end() {
+            return None;
+        }
+        Some((here, index))
+    }
+
+    /// Whether there is such a position.
+    pub fn contains(&mut self, position: Position) -> bool {
+        self.find(position).is_some()
+    }
+
+    /// What is at a position; `None` if there is no such position.
+    pub fn place(&mut self, position: Position) -> Option<Place> {
+        let (here, index) = self.find(position)?;
+        let part = here.part();
+        let buffer = self.sessions[here.session].buffer;
+        let Some(number) = part.at(index) else {
+            let known = part.known(part.len());
+            return Some(Place {
+                position,
+                kind: PlaceKind::Halted,
+                context: known.context,
+                time: known.time,
+                segment_cycles: known.cycles,
+                exception_before: part.exception_before(part.len()),
+                exception_after: None,
+                buffer,
+                offset: part
+                    .len()
+                    .checked_sub(1)
+                    .map_or_else(Default::default, |last| part.offset(last)),
+            });
+        };
+        let known = part.known(number);
+        let within = index - part.index(number);
+        let entry = part.entry(number);
+        let kind = match entry {
+            Entry::Run { range, .. } => {
+                let view = self.code.seen(known.context.as_ref());
+                PlaceKind::Instruction {
+                    pc: self.code.instruction(view, &range, within),
+                    isa: range.isa,
+                    range,
+                    number: within as u32,
+                }
+            }
+            Entry::Gap(gap) => PlaceKind::Gap(gap),
+            Entry::Exception(_) | Entry::Mark(_) | Entry::Halted => return None,
+        };
+        let first = within == 0;
+        let last = within + 1 == entry.places();
+        Some(Place {
+            position,
+            kind,
+            context: known.context,
+            time: known.time,
+            segment_cycles: known.cycles,
+            exception_before: part.exception_before(number).filter(|_| first),
+            exception_after: part.exception_after(number).filter(|_| last),
+            buffer,
+            offset: part.offset(number),
+        })
+    }
+
+    /// The place after or before a position: an instruction, a gap, or the halted state. `None`
+    /// at the ends of history, and where there is no such position.
+    pub fn step(&mut self, position: Position, direction: Direction) -> Option<Position> {
+        let (here, index) = self.find(position)?;
+        match direction {
+            Direction::Forward if index + 1 < here.part().places() => {
+                Some(here.position(index + 1))
+            }
+            Direction::Forward if index >= here.part().places() => None,
+            Direction::Forward => Some(self.first_after(&here)),
+            Direction::Backward if index > 0 => Some(here.position(index - 1)),
+            Direction::Backward => {
+                let before = self.beside(here.session, here.placed.key, direction)?;
+                let before = self.with_places(before, direction)?;
+                Some(before.last())
+            }
+        }
+    }
+
+    /// The first place after a part.
+    pub(super) fn first_after(&mut self, here: &Here) -> Position {
+        let next = self
+            .beside(here.session, here.placed.key, Direction::Forward)
+            .and_then(|next| self.with_places(next, Direction::Forward));
+        match next {
+            Some(next) => next.position(0),
+            None => self.end(),
+        }
+    }
+
+    /// What lies at and around a position, in a direction: first the run or gap that the
+    /// position is in (or the halted state), then all that follows to the end of history.
+    pub fn entries(&mut self, from: Position, direction: Direction) -> Entries<'_> {
+        Entries::new(self, from, direction)
+    }
+
+    /// The next visit of any of some addresses after or before `from`.
+    pub fn search(
+        &mut self,
+        from: Position,
+        direction: Direction,
+        addresses: &AddressSet,
+        gaps: Gaps,
+    ) -> Found {
+        let Some((mut here, index)) = self.find(from) else {
+            return Found::End(from);
+        };
+        let mut range = match direction {
+            Direction::Forward => index.saturating_add(1)..u64::MAX,
+            Direction::Backward => 0..index,
+        };
+        loop {
+            if let Some(found) = self.search_part(&here, &range, direction, addresses, gaps) {
+                return found;
+            }
+            match self.beside(here.session, here.placed.key, direction) {
+                Some(next) => here = next,
+                None => {
+                    return Found::End(match direction {
+                        Direction::Forward => self.end(),
+                        Direction::Backward => self.begin(),
+                    });
+                }
+            }
+            range = 0..u64::MAX;
+        }
+    }
+
+    /// The first hit within some places of a part.
+    fn search_part(
+        &self,
+        here: &Here,
+        places: &Range<u64>,
+        direction: Direction,
+        addresses: &AddressSet,
+        gaps: Gaps,
+    ) -> Option<Found> {
+        let part = here.part();
+        let places = places.start..places.end.min(part.places());
+        if places.is_empty() {
+            return None;
+        }
+        let (first, last) = (part.at(places.start)?, part.at(places.end - 1)?);
+        let mut visits: Vec<Option<Vec<u32>>> = vec![None; part.ranges().len()];
+        let mut look = |number: usize| {
+            let begin = part.index(number);
+            let Some(range) = part.range_number(number) else {
+                let stops = part.is_gap(number) && gaps == Gaps::Stop;
+                return stops.then(|| Found::Gap(here.position(begin)));
+            };
+            let range = range as usize;
+            let visits = visits[range].get_or_insert_with(|| {
+                let view = self.code.seen(part.known(number).context.as_ref());
+                let range = &part.ranges()[range];
+                self.code.visits(view, range, addresses.addresses())
+            });
+            let inside = |&&visit: &&u32| places.contains(&(begin + u64::from(visit)));
+            let visit = match direction {
+                Direction::Forward => visits.iter().find(inside),
+                Direction::Backward => visits.iter().rfind(inside),
+            };
+            visit.map(|&visit| Found::At(here.position(begin + u64::from(visit))))
+        };
+        match direction {
+            Direction::Forward => (first..=last).find_map(&mut look),
+            Direction::Backward => (first..=last).rev().find_map(&mut look),
+        }
+    }
+
+    /// The next waypoint instruction after or before a position: a branch, taken or not, or
+    /// another instruction that the trace unit makes atoms for. A gap or an end of history ends
+    /// the search.
+    pub fn waypoint(&mut self, from: Position, direction: Direction) -> Found {
+        let mut end = None;
+        for event in self.entries(from, direction) {
+            let at = event.position;
+            match event.entry {
+                Entry::Run { range, .. } => {
+                    let last = Position {
+                        index: at.index + u64::from(range.instructions).saturating_sub(1),
+                        ..at
+                    };
+                    let beyond = match direction {
+                        Direction::Forward => last > from,
+                        Direction::Backward => last < from,
+                    };
+                    if beyond && range.last.kind != LastKind::Other {
+                        return Found::At(last);
+                    }
+                    end = Some(at);
+                }
+                Entry::Gap(_) if at != from => return Found::Gap(at),
+                Entry::Halted | Entry::Gap(_) => end = Some(at),
+                Entry::Exception(_) | Entry::Mark(_) => {}
+            }
+        }
+        Found::End(end.unwrap_or(from))
+    }
+
+    /// The next exception after or before a position: where it was taken (the place after it),
+    /// and what it is.
+    pub fn exception(
+        &mut self,
+        from: Position,
+        direction: Direction,
+    ) -> Option<(Position, crate::element::Exception)> {
+        self.entries(from, direction).find_map(|event| {
+            let beyond = match direction {
+                Direction::Forward => event.position > from,
+                Direction::Backward => event.position < from,
+            };
+            match event.entry {
+                Entry::Exception(exception) if beyond => Some((event.position, exception)),
+                _ => None,
+            }
+        })
+    }
+
+    /// The first place at which a time has come; `None` if the trace tells of no such time.
+    pub fn seek_time(&mut self, time: u64) -> Option<Position> {
+        let begin = self.begin();
+        self.entries(begin, Direction::Forward)
+            .find_map(|event| match event.entry {
+                Entry::Mark(crate::element::Mark::Timestamp(told)) if told >= time => {
+                    Some(event.position)
+                }
+                _ => None,
+            })
+    }
+
+    /// The last place at a time: before any later timestamp. `None` if the trace has no
+    /// timestamps up to then.
+    pub fn at_time(&mut self, time: u64) -> Option<Position> {
+        let begin = self.begin();
+        let later = time.checked_add(1).and_then(|later| self.seek_time(later));
+        let at = match later {
+            Some(later) => self.step(later, Direction::Backward).unwrap_or(begin),
+            None => self.end(),
+        };
+        self.place(at)?.time.map(|_| at)
+    }
+
+    /// The first place before which at least `cycles` were counted since the begin of history;
+    /// `None` if the trace counts fewer.
+    pub fn seek_cycle(&mut self, cycles: u64) -> Option<Position> {
+        if cycles == 0 {
+            return Some(self.begin());
+        }
+        let begin = self.begin();
+        let mut total = 0_u64;
+        let mut reached = false;
+        for event in self.entries(begin, Direction::Forward) {
+            if reached && event.entry.places() > 0 {
+                return Some(event.position);
+            }
+            total = total.saturating_add(counted(&event.entry));
+            reached = total >= cycles;
+        }
+        None
+    }
+
+    /// Cycles counted from the begin of history to a position; `None` if the trace counts none.
+    pub fn cycles(&mut self, position: Position) -> Option<u64> {
+        let begin = self.begin();
+        let mut total = None;
+        for event in self.entries(begin, Direction::Forward) {
+            let past = event.position.session > position.session
+                || event.position.session == position.session
+                    && (event.position.segment, event.position.index)
+                        >= (position.segment, position.index)
+                    && event.entry.places() > 0;
+            let inside = event.entry.places() > 0
+                && (event.position.session, event.position.segment)
+                    == (position.session, position.segment)
+                && position.index - event.position.index.min(position.index) < event.entry.places();
+            if past || inside {
+                break;
+            }
+            if matches!(
+                event.entry,
+                Entry::Run {
+                    cycles: Some(_),
+                    ..
+                } | Entry::Mark(crate::element::Mark::Cycles(_))
+            ) {
+                total = Some(total.unwrap_or(0_u64).saturating_add(counted(&event.entry)));
+            }
+        }
+        total
+    }
+
+    /// The address of every instruction of a run.
+    pub fn instructions(&mut self, run: Position) -> Vec<(Address, Isa)> {
+        let Some((here, index)) = self.find(run) else {
+            return Vec::new();
+        };
+        let part = here.part();
+        let Some(number) = part.at(index) else {
+            return Vec::new();
+        };
+        let Entry::Run { range, .. } = part.entry(number) else {
+            return Vec::new();
+        };
+        let view = self.code.seen(part.known(number).context.as_ref());
+        self.code.addresses(view, &range)
+    }
+}
+
+/// The cycles that an entry tells.
+fn counted(entry: &Entry) -> u64 {
+    match entry {
+        Entry::Run { cycles, .. } => cycles.unwrap_or(0).into(),
+        Entry::Mark(crate::element::Mark::Cycles(cycles)) => (*cycles).into(),
+        Entry::Mark(_) | Entry::Exception(_) | Entry::Gap(_) | Entry::Halted => 0,
+    }
+}

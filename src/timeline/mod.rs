@@ -1,0 +1,170 @@
+//! What each core executed, as a history to move in: positions, steps and searches both ways.
+//!
+//! Stands on the decoders and the flow. Knows no debugger: what a breakpoint, a thread or a
+//! reply is, is the server's.
+//!
+//! ```
+//! use armsnap::snapshot::{OpenOptions, model::Snapshot};
+//! use armsnap::snapshot::memory::CoreMemory;
+//! use armsnap::timeline::{Direction, Timeline, TracedCore};
+//! use std::path::Path;
+//! use std::sync::Arc;
+//!
+//! # fn walk(directory: &Path) -> Result<(), Box<dyn std::error::Error>> {
+//! let loaded = Snapshot::open(directory, &OpenOptions::default())?;
+//! let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+//! let core = TracedCore { device: 0, memory: Arc::new(memory) };
+//! let mut timeline = Timeline::open(&loaded, &[core]);
+//! if let Some(history) = timeline.history(0) {
+//!     let mut here = history.end();
+//!     while let Some(before) = history.step(here, Direction::Backward) {
+//!         println!("{before}: {:?}", history.place(before).and_then(|place| place.pc()));
+//!         here = before;
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod code;
+mod entries;
+mod entry;
+mod history;
+mod part;
+mod position;
+mod track;
+
+pub use entries::Entries;
+pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, Place, PlaceKind};
+pub use history::History;
+pub use position::{Direction, NoPosition, Position};
+
+use crate::arch::{Architecture, RegisterFile};
+use crate::decode::{Buffers, Options, Setup};
+use crate::quantity::Address;
+use crate::snapshot::Loaded;
+use crate::snapshot::memory::CoreMemory;
+use code::Code;
+use history::Session;
+use std::sync::Arc;
+use track::Make;
+
+/// A core whose history is wanted.
+#[derive(Clone, Debug)]
+pub struct TracedCore {
+    /// Index in the snapshot's devices.
+    pub device: usize,
+    /// The code that it executed: its dumps, and programs where there are none.
+    pub memory: Arc<CoreMemory>,
+}
+
+/// The histories of a snapshot's cores.
+pub struct Timeline {
+    histories: Vec<History>,
+    notes: Vec<String>,
+}
+
+impl Timeline {
+    /// The histories of those of `cores` that have trace. Decodes nothing yet.
+    pub fn open(loaded: &Loaded, cores: &[TracedCore]) -> Self {
+        let mut out = Self {
+            histories: Vec::new(),
+            notes: Vec::new(),
+        };
+        let Ok(buffers) = Buffers::of(loaded, &Options::default()) else {
+            return out;
+        };
+        out.notes.extend(buffers.notes.iter().cloned());
+        out.notes.extend(buffers.faults.iter().cloned());
+        for core in cores {
+            if let Some(history) = out.open_core(loaded, &buffers, core) {
+                out.histories.push(history);
+            }
+        }
+        out
+    }
+
+    fn open_core(
+        &mut self,
+        loaded: &Loaded,
+        buffers: &Buffers,
+        core: &TracedCore,
+    ) -> Option<History> {
+        let device = loaded.snapshot.devices.get(core.device)?;
+        let code = Code(Arc::clone(&core.memory));
+        let mut sessions = Vec::new();
+        let mut name = None;
+        for sources in &buffers.buffers {
+            let mut found = sources
+                .sources
+                .iter()
+                .filter(|source| source.core == Some(core.device) && source.protocol.needs_core());
+            let Some(source) = found.next() else {
+                continue;
+            };
+            for other in found {
+                self.notes.push(format!(
+                    "{}: two trace sources follow it in one buffer: the history is that of {}, \
+                     {} is left out",
+                    device.name, source.name, other.name
+                ));
+            }
+            let setup = match Setup::of(loaded, source, &mut self.notes) {
+                Ok(setup) => setup,
+                Err(reason) => {
+                    self.notes.push(reason);
+                    continue;
+                }
+            };
+            let track = setup.visit(Make {
+                sources: sources.clone(),
+                id: setup.trace_id(),
+                code: code.clone(),
+                begins: sessions.is_empty(),
+            });
+            if let Some(track) = track {
+                name.get_or_insert_with(|| source.name.clone());
+                sessions.push(Session {
+                    buffer: sources.buffer,
+                    track,
+                });
+            }
+        }
+        let registers = RegisterFile::read(device, Architecture::detect(device).architecture);
+        let halted = registers.pc().map(Address);
+        let name = name?;
+        Some(History::new(core.device, name, sessions, code, halted))
+    }
+
+    /// What is assumed or left out, one line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The cores that have a history, by their index in the snapshot's devices.
+    pub fn cores(&self) -> impl Iterator<Item = usize> + '_ {
+        self.histories.iter().map(History::device)
+    }
+
+    /// The history of a core, by its index in the snapshot's devices.
+    pub fn history(&mut self, device: usize) -> Option<&mut History> {
+        let mut histories = self.histories.iter_mut();
+        histories.find(|history| history.device() == device)
+    }
+
+    /// The place of core `to` that was the last one at the time of a place of core `from`, as
+    /// far as the timestamps of both traces tell: an order between two timestamps is not known.
+    /// `None` if either trace has no timestamps there: then each core has its own history. The
+    /// halted state of one core is that of the other.
+    pub fn at_same_time(&mut self, from: usize, position: Position, to: usize) -> Option<Position> {
+        let history = self.history(from)?;
+        let place = history.place(position)?;
+        let halted = place.kind == PlaceKind::Halted;
+        let time = place.time.filter(|_| !halted);
+        let other = self.history(to)?;
+        if halted {
+            return Some(other.end());
+        }
+        other.at_time(time?)
+    }
+}

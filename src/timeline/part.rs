@@ -1,0 +1,415 @@
+//! A decoded stretch of one core's trace: runs, gaps, exceptions and marks in order, found by
+//! place.
+//!
+//! Sixteen bytes for an entry; straight lines are stored once for all times that they ran.
+
+use super::entry::{Entry, Gap};
+use crate::element::{Context, Exception, Mark};
+use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
+use crate::quantity::BufferOffset;
+
+/// What the trace told before a stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub context: Option<Context>,
+    pub time: Option<u64>,
+    /// Since the begin of the segment.
+    pub cycles: Option<u64>,
+    /// The last place is a gap that a further loss of trace belongs to.
+    pub open: bool,
+}
+
+impl Known {
+    /// Takes what a mark tells; says whether it is a gap of its own.
+    pub fn mark(&mut self, mark: &Mark) -> Option<Gap> {
+        match mark {
+            Mark::Cycles(cycles) => self.count(*cycles),
+            Mark::Timestamp(time) => self.time = Some(*time),
+            Mark::Context(context) => self.context = Some(*context),
+            Mark::NoSync(reason) => return self.lose(Gap::NoSync(*reason)),
+            Mark::TraceOn(reason) => return self.lose(Gap::TraceOff(*reason)),
+            Mark::ExceptionReturn
+            | Mark::Event(_)
+            | Mark::Trigger
+            | Mark::Marker(_)
+            | Mark::Transaction(_)
+            | Mark::Instrumentation { .. }
+            | Mark::Data { .. }
+            | Mark::Stm(_)
+            | Mark::Itm(_)
+            | Mark::End => {}
+        }
+        None
+    }
+
+    pub fn count(&mut self, cycles: u32) {
+        let before = self.cycles.unwrap_or(0);
+        self.cycles = Some(before.saturating_add(cycles.into()));
+    }
+
+    /// One loss of trace is one gap, however many marks tell of it.
+    fn lose(&mut self, gap: Gap) -> Option<Gap> {
+        (!std::mem::replace(&mut self.open, true)).then_some(gap)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Run(u32),
+    Gap(u32),
+    Exception(u32),
+    Mark(u32),
+}
+
+/// Entries beyond this are not told apart from others of their kind.
+const MOST: u32 = (1 << 30) - 1;
+
+impl What {
+    fn pack(self) -> u32 {
+        match self {
+            Self::Run(number) => number,
+            Self::Gap(number) => 1 << 30 | number,
+            Self::Exception(number) => 2 << 30 | number,
+            Self::Mark(number) => 3 << 30 | number,
+        }
+    }
+
+    fn unpack(packed: u32) -> Self {
+        let number = packed & MOST;
+        match packed >> 30 {
+            0 => Self::Run(number),
+            1 => Self::Gap(number),
+            2 => Self::Exception(number),
+            _ => Self::Mark(number),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    /// Places of the part before it.
+    index: u64,
+    /// Place in the buffer, from that of the first entry on.
+    at: u32,
+    what: u32,
+}
+
+/// A decoded stretch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    /// What was known before it.
+    before: Known,
+    stored: Vec<Stored>,
+    base: u64,
+    places: u64,
+    ranges: Vec<Range>,
+    gaps: Vec<Gap>,
+    exceptions: Vec<Exception>,
+    marks: Vec<Mark>,
+    /// After the entry of that number: the state, the time, the cycles since the segment began.
+    contexts: Vec<(u32, Context)>,
+    times: Vec<(u32, u64)>,
+    cycles: Vec<(u32, u64)>,
+    /// Cycles of the run of that number.
+    run_cycles: Vec<(u32, u32)>,
+}
+
+impl Part {
+    /// How many places it has.
+    pub fn places(&self) -> u64 {
+        self.places
+    }
+
+    /// How many entries it has.
+    pub fn len(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// The entry of a number.
+    pub fn entry(&self, number: usize) -> Entry {
+        let key = number as u32;
+        match What::unpack(self.stored[number].what) {
+            What::Run(run) => Entry::Run {
+                range: self.ranges[run as usize],
+                cycles: self
+                    .run_cycles
+                    .binary_search_by_key(&key, |&(number, _)| number)
+                    .ok()
+                    .map(|found| self.run_cycles[found].1),
+            },
+            What::Gap(gap) => Entry::Gap(self.gaps[gap as usize]),
+            What::Exception(number) => Entry::Exception(self.exceptions[number as usize]),
+            What::Mark(number) => Entry::Mark(self.marks[number as usize]),
+        }
+    }
+
+    /// The number of the range that an entry runs through.
+    pub fn range_number(&self, number: usize) -> Option<u32> {
+        match What::unpack(self.stored[number].what) {
+            What::Run(range) => Some(range),
+            What::Gap(_) | What::Exception(_) | What::Mark(_) => None,
+        }
+    }
+
+    /// The ranges that its runs go through.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+
+    pub fn is_gap(&self, number: usize) -> bool {
+        matches!(What::unpack(self.stored[number].what), What::Gap(_))
+    }
+
+    /// Places before an entry.
+    pub fn index(&self, number: usize) -> u64 {
+        self.stored[number].index
+    }
+
+    /// Where the packet of an entry stood.
+    pub fn offset(&self, number: usize) -> BufferOffset {
+        // Entries that waited for others may lie before the first one.
+        let distance = self.stored[number].at as i32;
+        BufferOffset(self.base.wrapping_add_signed(distance.into()))
+    }
+
+    /// The number of the entry that a place belongs to.
+    pub fn at(&self, index: u64) -> Option<usize> {
+        if index >= self.places {
+            return None;
+        }
+        let mut number = self.stored.partition_point(|entry| entry.index <= index);
+        loop {
+            number = number.checked_sub(1)?;
+            match What::unpack(self.stored[number].what) {
+                What::Run(_) | What::Gap(_) => return Some(number),
+                What::Exception(_) | What::Mark(_) => {}
+            }
+        }
+    }
+
+    /// What was known when an entry came (or, with the number after the last one, at the end).
+    pub fn known(&self, number: usize) -> Known {
+        fn last<T: Copy>(all: &[(u32, T)], number: usize) -> Option<T> {
+            let passed = all.partition_point(|&(after, _)| (after as usize) < number);
+            passed.checked_sub(1).map(|last| all[last].1)
+        }
+        Known {
+            context: last(&self.contexts, number).or(self.before.context),
+            time: last(&self.times, number).or(self.before.time),
+            cycles: last(&self.cycles, number).or(self.before.cycles),
+            open: false,
+        }
+    }
+
+    /// The exception between an entry and the run or gap before it.
+    pub fn exception_before(&self, number: usize) -> Option<Exception> {
+        self.beside((0..number).rev())
+    }
+
+    /// The exception between an entry and the run or gap after it.
+    pub fn exception_after(&self, number: usize) -> Option<Exception> {
+        self.beside(number + 1..self.stored.len())
+    }
+
+    fn beside(&self, mut numbers: impl Iterator<Item = usize>) -> Option<Exception> {
+        numbers.find_map(|number| match What::unpack(self.stored[number].what) {
+            What::Run(_) | What::Gap(_) => Some(None),
+            What::Exception(number) => Some(Some(self.exceptions[number as usize])),
+            What::Mark(_) => None,
+        })?
+    }
+}
+
+/// Makes a [`Part`] of what the flow makes.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    known: Known,
+    part: Part,
+    /// By block: the numbers of its range, not taken and taken; 0 if it has none yet.
+    interned: Vec<[u32; 2]>,
+    /// The last range is the last entry's own and may grow.
+    grows: bool,
+}
+
+impl Recorder {
+    pub fn new(known: Known) -> Self {
+        Self {
+            known,
+            part: Part {
+                before: known,
+                ..Part::default()
+            },
+            interned: Vec::new(),
+            grows: false,
+        }
+    }
+
+    /// The part, and what is known after it.
+    pub fn finish(self) -> (Part, Known) {
+        (self.part, self.known)
+    }
+
+    /// A gap that no element tells of.
+    pub fn begin_buffer(&mut self, at: BufferOffset) {
+        self.known.open = true;
+        self.push_gap(at, Gap::Buffer);
+    }
+
+    fn push(&mut self, at: BufferOffset, what: What, places: u64) {
+        let part = &mut self.part;
+        if part.stored.is_empty() {
+            part.base = at.0;
+        }
+        part.stored.push(Stored {
+            index: part.places,
+            at: at.0.wrapping_sub(part.base) as u32,
+            what: what.pack(),
+        });
+        part.places = part.places.saturating_add(places);
+        self.grows = false;
+    }
+
+    fn push_gap(&mut self, at: BufferOffset, gap: Gap) {
+        let number = self.part.gaps.len() as u32;
+        self.part.gaps.push(gap);
+        self.push(at, What::Gap(number.min(MOST)), 1);
+    }
+
+    /// The number of the entry to come.
+    fn number(&self) -> u32 {
+        self.part.stored.len() as u32
+    }
+
+    fn count(&mut self, cycles: u32) {
+        self.known.count(cycles);
+        let total = self.known.cycles.unwrap_or(0);
+        let after = self.number().saturating_sub(1);
+        self.part.cycles.push((after, total));
+    }
+
+    /// The last run goes on in `range`, for nothing ended it (ETMv3: atoms are instructions).
+    fn grow(&mut self, range: &Range) -> bool {
+        let Some(last) = self.part.stored.last() else {
+            return false;
+        };
+        let What::Run(number) = What::unpack(last.what) else {
+            return false;
+        };
+        let before = self.part.ranges[number as usize];
+        let goes_on = before.last.kind == LastKind::Other
+            && before.last.taken
+            && before.end == range.start
+            && before.isa == range.isa;
+        let Some(instructions) = before
+            .instructions
+            .checked_add(range.instructions)
+            .filter(|_| goes_on)
+        else {
+            return false;
+        };
+        let grown = Range {
+            end: range.end,
+            instructions,
+            last: range.last,
+            ..before
+        };
+        if self.grows {
+            self.part.ranges[number as usize] = grown;
+        } else {
+            let number = self.part.ranges.len() as u32;
+            self.part.ranges.push(grown);
+            if let Some(last) = self.part.stored.last_mut() {
+                last.what = What::Run(number.min(MOST)).pack();
+            }
+            self.grows = true;
+        }
+        self.part.places = self.part.places.saturating_add(range.instructions.into());
+        true
+    }
+}
+
+impl FlowSink for Recorder {
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        self.known.open = false;
+        let instructions = blocks.instructions(id);
+        if instructions == 1 && cycles.is_none() && self.grow(&blocks.range(id, taken)) {
+            return;
+        }
+        if self.interned.len() <= id.index() {
+            self.interned
+                .resize(blocks.len().max(id.index() + 1), [0; 2]);
+        }
+        let interned = &mut self.interned[id.index()][usize::from(taken)];
+        if *interned == 0 {
+            self.part.ranges.push(blocks.range(id, taken));
+            *interned = self.part.ranges.len() as u32;
+        }
+        let number = *interned - 1;
+        if let Some(cycles) = cycles {
+            self.part.run_cycles.push((self.number(), cycles));
+        }
+        self.push(at, What::Run(number.min(MOST)), instructions.into());
+        if let Some(cycles) = cycles {
+            self.count(cycles);
+        }
+    }
+
+    fn partial(&mut self, at: BufferOffset, range: &Range) {
+        if range.instructions == 0 {
+            return;
+        }
+        self.known.open = false;
+        let number = self.part.ranges.len() as u32;
+        self.part.ranges.push(*range);
+        self.push(at, What::Run(number.min(MOST)), range.instructions.into());
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.known.open = false;
+        self.push_gap(at, Gap::UnknownPath(*range));
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        let number = self.part.exceptions.len() as u32;
+        self.part.exceptions.push(*exception);
+        self.push(at, What::Exception(number.min(MOST)), 0);
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
+        self.known.open = true;
+        self.push_gap(at, Gap::Flow(gap));
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        if let Some(gap) = self.known.mark(mark) {
+            self.push_gap(at, gap);
+        }
+        if *mark == Mark::End {
+            return;
+        }
+        let number = self.part.marks.len() as u32;
+        let entry = self.number();
+        self.part.marks.push(*mark);
+        match mark {
+            Mark::Context(context) => self.part.contexts.push((entry, *context)),
+            Mark::Timestamp(time) => self.part.times.push((entry, *time)),
+            Mark::Cycles(_) => {
+                let total = self.known.cycles.unwrap_or(0);
+                self.part.cycles.push((entry, total));
+            }
+            _ => {}
+        }
+        self.push(at, What::Mark(number.min(MOST)), 0);
+    }
+
+    fn forget(&mut self, _: &Blocks) {
+        self.interned.clear();
+    }
+}

@@ -1,0 +1,181 @@
+//! The continuous decode of a snapshot's core trace, to compare histories with.
+
+use armsnap::decode::{
+    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, SourceSinks, Sources,
+    Visitor,
+};
+use armsnap::element::{Exception, Mark};
+use armsnap::flow::{
+    BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap as FlowGap, LastKind, QRange, Range,
+};
+use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::quantity::BufferOffset;
+use armsnap::snapshot::Loaded;
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::topology::TraceSource;
+use armsnap::timeline::{Entry, Gap};
+
+/// Entries of a whole trace, as the flow makes them.
+#[derive(Default)]
+pub struct Continuous {
+    pub entries: Vec<(u64, Entry)>,
+    open: bool,
+}
+
+impl Continuous {
+    fn push(&mut self, at: BufferOffset, entry: Entry) {
+        self.entries.push((at.0, entry));
+    }
+
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        if range.instructions > 0 {
+            self.open = false;
+            let range = *range;
+            self.push(at, Entry::Run { range, cycles });
+        }
+    }
+}
+
+impl FlowSink for Continuous {
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        self.range(at, &blocks.range(id, taken), cycles);
+    }
+
+    fn partial(&mut self, at: BufferOffset, range: &Range) {
+        self.range(at, range, None);
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.open = false;
+        self.push(at, Entry::Gap(Gap::UnknownPath(*range)));
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.push(at, Entry::Exception(*exception));
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
+        self.open = true;
+        self.push(at, Entry::Gap(Gap::Flow(gap)));
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        let gap = match mark {
+            Mark::End => return,
+            Mark::NoSync(reason) => Some(Gap::NoSync(*reason)),
+            Mark::TraceOn(reason) => Some(Gap::TraceOff(*reason)),
+            _ => None,
+        };
+        if let Some(gap) = gap
+            && !std::mem::replace(&mut self.open, true)
+        {
+            self.push(at, Entry::Gap(gap));
+        }
+        self.push(at, Entry::Mark(*mark));
+    }
+
+    fn forget(&mut self, _: &Blocks) {}
+}
+
+impl SourceSinks<Self> for Continuous {
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut Self {
+        self
+    }
+}
+
+struct Make<'a> {
+    image: Image<'a>,
+    sink: Continuous,
+}
+
+impl<'a> Visitor for Make<'a> {
+    type Output = Box<dyn Decoding<Continuous> + 'a>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        let flow = Flow::new(flow.expect("a core's trace"), self.image);
+        let sink = Flowing::new(flow, self.sink);
+        Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+    }
+}
+
+/// All buffers of a core with the source that follows it.
+pub fn sources_of(loaded: &Loaded, core: usize) -> Vec<(Sources, TraceSource)> {
+    let Ok(buffers) = Buffers::of(loaded, &Options::default()) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for sources in buffers.buffers {
+        let source = sources
+            .sources
+            .iter()
+            .find(|source| source.core == Some(core) && source.protocol.needs_core());
+        if let Some(source) = source.cloned() {
+            found.push((sources, source));
+        }
+    }
+    found
+}
+
+/// The whole trace of a core.
+pub fn continuous(loaded: &Loaded, core: usize, memory: &CoreMemory) -> Vec<(u64, Entry)> {
+    let mut entries = Vec::new();
+    for (index, (sources, source)) in sources_of(loaded, core).into_iter().enumerate() {
+        let setup = Setup::of(loaded, &source, &mut Vec::new()).unwrap();
+        let mut sink = Continuous {
+            open: true,
+            ..Continuous::default()
+        };
+        if index > 0 {
+            sink.push(BufferOffset(0), Entry::Gap(Gap::Buffer));
+        }
+        let make = Make {
+            image: Image(Some(memory)),
+            sink,
+        };
+        let mut decoders = [(setup.trace_id(), setup.visit(make))];
+        sources
+            .decode(&mut decoders, 256 << 10, |_, _| Ok::<(), ()>(()))
+            .unwrap();
+        entries.append(&mut decoders[0].1.output().entries);
+    }
+    entries
+}
+
+/// Joins runs that go on in one another, where the atoms are instructions.
+pub fn merged(entries: Vec<(u64, Entry)>) -> Vec<(u64, Entry)> {
+    let mut out: Vec<(u64, Entry)> = Vec::new();
+    for (at, entry) in entries {
+        if let (
+            Some((_, Entry::Run { range: before, .. })),
+            Entry::Run {
+                range,
+                cycles: None,
+            },
+        ) = (out.last_mut(), entry)
+            && before.last.kind == LastKind::Other
+            && before.last.taken
+            && before.end == range.start
+            && before.isa == range.isa
+        {
+            before.end = range.end;
+            before.instructions += range.instructions;
+            before.last = range.last;
+            continue;
+        }
+        out.push((at, entry));
+    }
+    out
+}
