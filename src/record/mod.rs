@@ -1,8 +1,18 @@
-//! Snapshots with trace from programs that run in an emulator.
+//! Programs that run in an emulator → snapshots with the trace of how they got there.
 //!
-//! Knows the emulator by its remote protocol, and what it executes; how trace is written is the
-//! trace units' affair.
+//! ```text
+//! QEMU with our plugin → stream (blocks executed) → flow (runs, exceptions) ┬→ tracer, trace unit
+//!                                                                           └→ witness
+//! ```
+//!
+//! The plugin (`plugin.c`) runs inside of the emulator; everything behind the stream is the same
+//! for a Linux program and for a bare-metal system. Registers and memory come from the emulator's
+//! GDB server. How trace is written is the trace units' affair.
 
+pub mod blocks;
+pub mod flow;
+pub mod plugin;
 pub mod remote;
 pub mod state;
+pub mod stream;
 mod transport;

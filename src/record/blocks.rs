@@ -1,0 +1,251 @@
+//! The blocks that the emulator translated, decoded once.
+//!
+//! Knows no executions. The emulator's block is a straight run of instructions; branches stand
+//! at its end, but T32 and A32 instructions under a condition may stand anywhere.
+
+use super::stream::{Definition, bad};
+use crate::arch::branch::{self, Instruction, Kind};
+use crate::encode::Place;
+use crate::quantity::{Address, Isa};
+use capstone::prelude::*;
+use std::io;
+
+/// Which instruction sets the cores execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sets {
+    /// AArch64 only.
+    A64,
+    /// A32 and T32.
+    A32AndT32,
+    /// T32 only (M-profile).
+    T32,
+}
+
+/// A straight run of instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The first instruction.
+    pub start: Place,
+    /// Its instructions.
+    pub instructions: Vec<Instruction>,
+    /// Their bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Block {
+    /// The address of an instruction, or the first one behind the block.
+    pub fn address(&self, instruction: usize) -> Address {
+        let before = self.instructions.iter().take(instruction);
+        let bytes: u64 = before.map(|i| u64::from(i.bytes)).sum();
+        Address(self.start.address.0.wrapping_add(bytes))
+    }
+
+    /// The first address behind the block.
+    pub fn end(&self) -> Address {
+        Address(self.start.address.0.wrapping_add(self.bytes.len() as u64))
+    }
+
+    /// Its last instruction: the emulator makes no empty blocks.
+    pub fn last(&self) -> &Instruction {
+        static NONE: Instruction = Instruction {
+            bytes: 4,
+            kind: Kind::Other,
+            link: false,
+            returns: false,
+            exception_return: false,
+            conditional: false,
+            it_block: 0,
+        };
+        self.instructions.last().unwrap_or(&NONE)
+    }
+}
+
+/// All blocks, by the IDs of the stream.
+#[derive(Debug)]
+pub struct BlockTable {
+    sets: Sets,
+    blocks: Vec<Block>,
+    tell_apart: Option<TellApart>,
+}
+
+impl BlockTable {
+    /// Without blocks.
+    pub fn new(sets: Sets) -> Self {
+        Self {
+            sets,
+            blocks: Vec::new(),
+            tell_apart: None,
+        }
+    }
+
+    /// The block of this ID.
+    #[inline]
+    pub fn get(&self, id: u32) -> Option<&Block> {
+        self.blocks.get(id as usize)
+    }
+
+    /// Adds the next one. Blocks come in the order of their IDs.
+    pub fn add(&mut self, definition: &Definition<'_>) -> io::Result<()> {
+        if definition.id as usize != self.blocks.len() {
+            return Err(bad("blocks do not come in the order of their IDs"));
+        }
+        if definition.sizes.is_empty() || definition.sizes.iter().any(|&s| s != 2 && s != 4) {
+            return Err(bad("a block without instructions, or with odd ones"));
+        }
+        let isa = self.isa(definition);
+        let mut instructions = Vec::with_capacity(definition.sizes.len());
+        let mut address = definition.address;
+        let mut bytes = definition.bytes;
+        let mut it_block = 0u8;
+        for &size in definition.sizes {
+            let (own, rest) = bytes
+                .split_at_checked(size.into())
+                .ok_or_else(|| bad("a block without its bytes"))?;
+            let mut word = [0; 4];
+            word[..own.len()].copy_from_slice(own);
+            let mut instruction =
+                branch::decode(isa, Address(address), u32::from_le_bytes(word))
+                    .ok_or_else(|| bad("an instruction of no set that is followed"))?;
+            // The emulator knows how many bytes it took.
+            instruction.bytes = size;
+            if it_block > 0 {
+                it_block -= 1;
+                instruction.conditional = true;
+            } else {
+                it_block = instruction.it_block;
+            }
+            instructions.push(instruction);
+            address = address.wrapping_add(size.into());
+            bytes = rest;
+        }
+        self.blocks.push(Block {
+            start: Place {
+                address: Address(definition.address),
+                isa,
+            },
+            instructions,
+            bytes: definition.bytes.to_vec(),
+        });
+        Ok(())
+    }
+
+    fn isa(&mut self, definition: &Definition<'_>) -> Isa {
+        match self.sets {
+            Sets::A64 => Isa::A64,
+            Sets::T32 => Isa::T32,
+            Sets::A32AndT32
+                if !definition.address.is_multiple_of(4) || definition.sizes.contains(&2) =>
+            {
+                Isa::T32
+            }
+            Sets::A32AndT32 => self
+                .tell_apart
+                .get_or_insert_with(TellApart::new)
+                .isa(definition),
+        }
+    }
+}
+
+/// Tells A32 from T32 where all instructions have four bytes: one of the two disassembles to
+/// what the emulator says.
+#[derive(Debug)]
+struct TellApart {
+    a32: Option<Capstone>,
+    t32: Option<Capstone>,
+}
+
+impl TellApart {
+    fn new() -> Self {
+        let build = |mode| {
+            let builder = Capstone::new().arm().mode(mode);
+            builder
+                .extra_mode([arch::arm::ArchExtraMode::V8].into_iter())
+                .build()
+                .ok()
+        };
+        Self {
+            a32: build(arch::arm::ArchMode::Arm),
+            t32: build(arch::arm::ArchMode::Thumb),
+        }
+    }
+
+    fn isa(&self, definition: &Definition<'_>) -> Isa {
+        let text = String::from_utf8_lossy(definition.text);
+        let (mut a32, mut t32) = (0, 0);
+        for (line, (index, bytes)) in text
+            .lines()
+            .zip(definition.bytes.chunks_exact(4).enumerate())
+        {
+            let address = definition.address.wrapping_add(4 * index as u64);
+            a32 += agreement(self.a32.as_ref(), address, bytes, line);
+            t32 += agreement(self.t32.as_ref(), address, bytes, line);
+        }
+        if t32 > a32 { Isa::T32 } else { Isa::A32 }
+    }
+}
+
+/// How well the disassembly of an instruction fits a line of the emulator's.
+fn agreement(capstone: Option<&Capstone>, address: u64, bytes: &[u8], line: &str) -> u32 {
+    let Some(found) = capstone.and_then(|c| c.disasm_count(bytes, address, 1).ok()) else {
+        return 0;
+    };
+    let Some(instruction) = found.iter().next().filter(|i| i.bytes().len() == 4) else {
+        return 0;
+    };
+    let mut words = line.splitn(2, char::is_whitespace);
+    let mnemonic = words.next().unwrap_or_default().trim_end_matches(".w");
+    let operands = words.next().unwrap_or_default().trim();
+    let own = instruction.mnemonic().unwrap_or_default();
+    let same = u32::from(own.trim_end_matches(".w") == mnemonic);
+    same + u32::from(instruction.op_str().unwrap_or_default().trim() == operands)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn define(table: &mut BlockTable, address: u64, bytes: &[u8], text: &str) -> Isa {
+        let id = table.blocks.len() as u32;
+        let definition = Definition {
+            id,
+            address,
+            sizes: &[4],
+            bytes,
+            text: text.as_bytes(),
+        };
+        table.add(&definition).unwrap();
+        table.get(id).unwrap().start.isa
+    }
+
+    #[test]
+    fn a32_and_t32_of_one_size() {
+        let mut table = BlockTable::new(Sets::A32AndT32);
+        // bl 0x1000 + 8 + 0x40 (A32)
+        let bytes = 0xeb00_0010_u32.to_le_bytes();
+        assert_eq!(define(&mut table, 0x1000, &bytes, "bl #0x1048\n"), Isa::A32);
+        // bl 0x1004 + 0x40 (T32)
+        let bytes = [0x00, 0xf0, 0x20, 0xf8];
+        assert_eq!(define(&mut table, 0x1000, &bytes, "bl #0x1044\n"), Isa::T32);
+        assert_eq!(define(&mut table, 0x1002, &bytes, ""), Isa::T32);
+    }
+
+    #[test]
+    fn blocks_of_a_broken_stream() {
+        let mut table = BlockTable::new(Sets::A64);
+        let definition = Definition {
+            id: 0,
+            address: 0,
+            sizes: &[3],
+            bytes: &[0; 3],
+            text: &[],
+        };
+        assert!(table.add(&definition).is_err());
+        let definition = Definition {
+            id: 1,
+            sizes: &[4],
+            bytes: &[0; 4],
+            ..definition
+        };
+        assert!(table.add(&definition).is_err());
+    }
+}

@@ -1,0 +1,558 @@
+/*
+ * A plugin for QEMU's emulator (TCG): tells which instructions each core executes.
+ *
+ * What it writes to the socket that it is given is described in stream.rs, which reads it.
+ * Arguments: socket=PATH, limit=N (interrupt the program after N instructions; user mode).
+ *
+ * Must not know trace protocols, snapshots, or GDB.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The plugin interface of QEMU 7.2, version 1, as far as it is used. */
+typedef uint64_t qemu_plugin_id_t;
+struct qemu_plugin_tb;
+struct qemu_plugin_insn;
+typedef struct {
+    const char *target_name;
+    struct { int min, cur; } version;
+    _Bool system_emulation;
+    union { struct { int smp_vcpus, max_vcpus; } system; };
+} qemu_info_t;
+enum { CB_NO_REGS = 0, INLINE_ADD_U64 = 0 };
+void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned));
+void qemu_plugin_register_vcpu_exit_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned));
+void qemu_plugin_register_vcpu_tb_trans_cb(
+    qemu_plugin_id_t, void (*)(qemu_plugin_id_t, struct qemu_plugin_tb *));
+void qemu_plugin_register_vcpu_tb_exec_cb(
+    struct qemu_plugin_tb *, void (*)(unsigned, void *), int, void *);
+void qemu_plugin_register_vcpu_insn_exec_cb(
+    struct qemu_plugin_insn *, void (*)(unsigned, void *), int, void *);
+void qemu_plugin_register_vcpu_insn_exec_inline(
+    struct qemu_plugin_insn *, int, void *, uint64_t);
+void qemu_plugin_register_vcpu_syscall_cb(
+    qemu_plugin_id_t,
+    void (*)(qemu_plugin_id_t, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+             uint64_t, uint64_t, uint64_t));
+void qemu_plugin_register_vcpu_syscall_ret_cb(
+    qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned, int64_t, int64_t));
+void qemu_plugin_register_atexit_cb(
+    qemu_plugin_id_t, void (*)(qemu_plugin_id_t, void *), void *);
+size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
+uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
+struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
+const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
+size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
+uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
+void *qemu_plugin_insn_haddr(const struct qemu_plugin_insn *);
+char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
+
+#define EXPORT __attribute__((visibility("default")))
+EXPORT int qemu_plugin_version = 1;
+
+/* Kinds of chunks, events and commands: stream.rs. */
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER };
+enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
+enum { NOTE = 1, FREEZE, RESUME, FLUSH };
+enum { RUNNING, IN_SYSCALL, FROZEN };
+
+#define MOST_CORES 4096
+#define WORDS (32u << 10)
+#define DEFINITIONS (64u << 10)
+#define MOST_DISASSEMBLED 4
+
+struct chunk {
+    uint32_t kind, core, bytes, extra;
+};
+
+/* A translated block, as its executions name it. */
+struct block {
+    uint32_t id, count;
+};
+
+struct vcpu {
+    uint32_t core, tid;
+    uint32_t count;     /* words filled */
+    uint32_t expected;  /* instructions of the last block */
+    uint64_t progress;  /* of these, begun */
+    uint64_t pc;        /* where it is frozen */
+    int state, live;
+    uint32_t *words;
+};
+
+struct command {
+    uint32_t kind, tid, a, wait_ms;
+    uint64_t value;
+};
+
+static struct vcpu *vcpus[MOST_CORES];
+static unsigned vcpu_count;
+static uint32_t cores;
+static int one_thread = 1; /* all cores are executed by one host thread, so far */
+static int in_system;
+static int is_arm;
+static struct vcpu *current;
+static uint64_t progress; /* instructions begun of the block that is executed; one_thread */
+static uint64_t limit = UINT64_MAX, instructions;
+
+static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint8_t definitions[DEFINITIONS];
+static size_t defined;
+static uint32_t block_id;
+static int64_t guest_base;
+static int have_guest_base;
+static int out = -1;
+static volatile int dead;
+static volatile int freezing;
+
+static void put(const void *bytes, size_t length)
+{
+    const uint8_t *at = bytes;
+    while (length > 0 && !dead) {
+        ssize_t n = send(out, at, length, MSG_NOSIGNAL);
+        if (n < 0) {
+            if (errno != EINTR)
+                dead = 1;
+            continue;
+        }
+        at += n;
+        length -= n;
+    }
+}
+
+static void put_chunk(uint32_t kind, uint32_t core, uint32_t extra, const void *bytes, size_t length)
+{
+    struct chunk chunk = { kind, core, length, extra };
+    put(&chunk, sizeof chunk);
+    put(bytes, length);
+}
+
+static void put_definitions(void)
+{
+    if (defined > 0)
+        put_chunk(BLOCKS, 0, 0, definitions, defined);
+    defined = 0;
+}
+
+static void flush_locked(struct vcpu *v)
+{
+    put_definitions();
+    if (v->count > 0)
+        put_chunk(EVENTS, v->core, v->tid, v->words, v->count * 4);
+    v->count = 0;
+}
+
+static void flush(struct vcpu *v)
+{
+    pthread_mutex_lock(&out_lock);
+    flush_locked(v);
+    pthread_mutex_unlock(&out_lock);
+}
+
+/* Tells it if the last block was left early. There is room for this: see room(). */
+static inline void settle(struct vcpu *v)
+{
+    uint64_t begun = one_thread ? progress : v->progress;
+    if (begun != v->expected)
+        v->words[v->count++] = LEFT | (uint32_t)begun;
+    v->expected = 0;
+    v->progress = 0;
+    progress = 0;
+}
+
+/* Room for the events of one step. */
+static inline void room(struct vcpu *v)
+{
+    if (v->count > WORDS - 8)
+        flush(v);
+}
+
+static void freeze(struct vcpu *v, uint64_t pc)
+{
+    v->pc = pc;
+    __atomic_store_n(&v->state, FROZEN, __ATOMIC_SEQ_CST);
+    while (freezing && !dead)
+        usleep(500);
+    __atomic_store_n(&v->state, RUNNING, __ATOMIC_SEQ_CST);
+}
+
+static uint64_t *block_pc(struct block *block)
+{
+    return (uint64_t *)(block + 1);
+}
+
+static void count_towards_limit(struct vcpu *v, struct block *block)
+{
+    uint64_t before = __atomic_fetch_add(&instructions, block->count, __ATOMIC_RELAXED);
+    if (before < limit && before + block->count >= limit)
+        syscall(SYS_tgkill, getpid(), v->tid, SIGINT);
+}
+
+static void block_executed(unsigned vcpu, void *data)
+{
+    struct block *block = data;
+    struct vcpu *v = vcpus[vcpu];
+    if (__builtin_expect(freezing, 0))
+        freeze(v, *block_pc(block));
+    if (__builtin_expect(v != current, 0)) {
+        if (v->tid == 0)
+            v->tid = syscall(SYS_gettid);
+        if (one_thread) {
+            if (current) {
+                room(current);
+                settle(current);
+                flush(current);
+            }
+            current = v;
+        }
+    }
+    room(v);
+    settle(v);
+    v->expected = block->count;
+    v->words[v->count++] = block->id;
+    if (__builtin_expect(limit != UINT64_MAX, 0))
+        count_towards_limit(v, block);
+}
+
+static void instruction_executed(unsigned vcpu, void *number)
+{
+    vcpus[vcpu]->progress = (uintptr_t)number;
+}
+
+static void define(const void *bytes, size_t length)
+{
+    memcpy(definitions + defined, bytes, length);
+    defined += length;
+}
+
+/* The text by which A32 and T32 code of the same sizes can be told apart. */
+static size_t disassemble(struct qemu_plugin_tb *tb, size_t count, char *text, size_t room_left)
+{
+    size_t length = 0;
+    for (size_t i = 0; i < count && i < MOST_DISASSEMBLED; i++) {
+        char *line = qemu_plugin_insn_disas(qemu_plugin_tb_get_insn(tb, i));
+        if (!line)
+            break;
+        size_t n = strlen(line);
+        if (length + n + 1 > room_left) {
+            free(line);
+            break;
+        }
+        memcpy(text + length, line, n);
+        text[length + n] = '\n';
+        length += n + 1;
+        free(line);
+    }
+    return length;
+}
+
+static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
+{
+    size_t count = qemu_plugin_tb_n_insns(tb);
+    uint64_t address = qemu_plugin_tb_vaddr(tb);
+    struct block *block = malloc(sizeof *block + 8);
+    if (dead || !block || count == 0 || count > 4096) {
+        free(block);
+        return;
+    }
+    *block_pc(block) = address;
+    if (!have_guest_base && !in_system) {
+        void *host = qemu_plugin_insn_haddr(qemu_plugin_tb_get_insn(tb, 0));
+        guest_base = (int64_t)((uintptr_t)host - address);
+        have_guest_base = 1;
+    }
+    int same_sizes = is_arm && address % 4 == 0;
+    for (size_t i = 0; i < count; i++)
+        same_sizes &= qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i)) == 4;
+    char text[1024];
+    uint32_t text_length = same_sizes ? disassemble(tb, count, text, sizeof text) : 0;
+
+    pthread_mutex_lock(&out_lock);
+    size_t most = 20 + count * 17 + text_length;
+    if (defined + most > DEFINITIONS)
+        put_definitions();
+    if (most > DEFINITIONS) {
+        pthread_mutex_unlock(&out_lock);
+        free(block);
+        return;
+    }
+    block->id = block_id++;
+    block->count = count;
+    uint32_t numbers[3] = { block->id, count, text_length };
+    define(numbers, sizeof numbers);
+    define(&address, sizeof address);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t size = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
+        define(&size, 1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        define(qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn));
+    }
+    define(text, text_length);
+    pthread_mutex_unlock(&out_lock);
+
+    qemu_plugin_register_vcpu_tb_exec_cb(tb, block_executed, CB_NO_REGS, block);
+    for (size_t i = 0; i < count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        if (one_thread)
+            qemu_plugin_register_vcpu_insn_exec_inline(insn, INLINE_ADD_U64, &progress, 1);
+        else
+            qemu_plugin_register_vcpu_insn_exec_cb(
+                insn, instruction_executed, CB_NO_REGS, (void *)(uintptr_t)(i + 1));
+    }
+}
+
+static void vcpu_began(qemu_plugin_id_t id, unsigned index)
+{
+    if (index >= MOST_CORES)
+        return;
+    struct vcpu *v = calloc(1, sizeof *v);
+    uint32_t *words = malloc(WORDS * 4);
+    if (!v || !words) {
+        fprintf(stderr, "out of memory for the trace of a core\n");
+        abort();
+    }
+    v->words = words;
+    v->live = 1;
+    pthread_mutex_lock(&out_lock);
+    v->core = cores++;
+    put_chunk(BEGIN, v->core, index, NULL, 0);
+    /* QEMU translates everything anew before a second thread runs. */
+    if (!in_system && v->core > 0 && one_thread) {
+        if (current) {
+            current->progress = progress;
+            current = NULL;
+        }
+        one_thread = 0;
+    }
+    /* The memory of a core that has ended is kept: its thread may still be on its way out. */
+    vcpus[index] = v;
+    if (index >= vcpu_count)
+        vcpu_count = index + 1;
+    pthread_mutex_unlock(&out_lock);
+}
+
+static void vcpu_ended(qemu_plugin_id_t id, unsigned index)
+{
+    if (index >= MOST_CORES || !vcpus[index])
+        return;
+    struct vcpu *v = vcpus[index];
+    pthread_mutex_lock(&out_lock);
+    if (v->live) {
+        v->live = 0;
+        flush_locked(v);
+        put_chunk(END, v->core, 0, NULL, 0);
+    }
+    pthread_mutex_unlock(&out_lock);
+}
+
+static void flush_all(void)
+{
+    for (unsigned i = 0; i < vcpu_count; i++)
+        if (vcpus[i] && vcpus[i]->live) {
+            if (!one_thread || vcpus[i] == current) {
+                room(vcpus[i]);
+                settle(vcpus[i]);
+            }
+            flush(vcpus[i]);
+        }
+}
+
+static void process_ends(qemu_plugin_id_t id, void *data)
+{
+    flush_all();
+    pthread_mutex_lock(&out_lock);
+    put_chunk(END, UINT32_MAX, 0, NULL, 0);
+    pthread_mutex_unlock(&out_lock);
+}
+
+/* rt_sigaction and sigaction: which signals the program handles by itself. */
+static void note_handler(uint64_t number, uint64_t action)
+{
+    uint64_t handler = 0;
+    size_t length = is_arm ? 4 : 8;
+    struct iovec here = { &handler, length };
+    struct iovec there = { (void *)(uintptr_t)(action + guest_base), length };
+    if (action == 0 || !have_guest_base
+        || process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)length)
+        return;
+    pthread_mutex_lock(&out_lock);
+    put_chunk(HANDLER, 0, (uint32_t)number, &handler, sizeof handler);
+    pthread_mutex_unlock(&out_lock);
+}
+
+static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1,
+                           uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6,
+                           uint64_t a7, uint64_t a8)
+{
+    if (is_arm ? number == 174 || number == 67 : number == 134)
+        note_handler(a1, a2);
+    __atomic_store_n(&vcpus[vcpu]->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
+}
+
+static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result)
+{
+    __atomic_store_n(&vcpus[vcpu]->state, RUNNING, __ATOMIC_SEQ_CST);
+}
+
+static int all_still(uint32_t except)
+{
+    for (unsigned i = 0; i < vcpu_count; i++) {
+        struct vcpu *v = vcpus[i];
+        if (v && v->live && v->tid != 0 && v->tid != except
+            && __atomic_load_n(&v->state, __ATOMIC_SEQ_CST) == RUNNING)
+            return 0;
+    }
+    return 1;
+}
+
+/* Tells where each core stands. */
+static void report(uint32_t still)
+{
+    pthread_mutex_lock(&out_lock);
+    struct { uint32_t core, tid, state, index; uint64_t pc; } *rows = calloc(vcpu_count + 1, 24);
+    size_t count = 0;
+    for (unsigned i = 0; rows && i < vcpu_count; i++) {
+        struct vcpu *v = vcpus[i];
+        if (!v || !v->live)
+            continue;
+        rows[count].core = v->core;
+        rows[count].tid = v->tid;
+        rows[count].state = v->state;
+        rows[count].index = i;
+        rows[count].pc = v->pc;
+        count++;
+    }
+    put_definitions();
+    put_chunk(STOPPED, still, have_guest_base, &guest_base, 8);
+    put_chunk(STOPPED, still, 2, rows, count * 24);
+    pthread_mutex_unlock(&out_lock);
+    free(rows);
+}
+
+static void obey(const struct command *command)
+{
+    uint32_t still = 1;
+    switch (command->kind) {
+    case NOTE:
+        for (unsigned i = 0; i < vcpu_count; i++) {
+            struct vcpu *v = vcpus[i];
+            if (!v || !v->live || v->tid != command->tid)
+                continue;
+            room(v);
+            settle(v);
+            v->words[v->count++] = EXCEPTION;
+            v->words[v->count++] = command->a;
+            v->words[v->count++] = (uint32_t)command->value;
+            v->words[v->count++] = (uint32_t)(command->value >> 32);
+        }
+        break;
+    case FREEZE:
+        freezing = 1;
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        still = all_still(command->tid);
+        for (uint32_t waited = 0; !still && waited < command->wait_ms; waited++) {
+            usleep(1000);
+            still = all_still(command->tid);
+        }
+        if (still)
+            flush_all();
+        report(still);
+        break;
+    case RESUME:
+        freezing = 0;
+        break;
+    case FLUSH:
+        flush_all();
+        report(1);
+        break;
+    }
+}
+
+static void *listen_to_commands(void *unused)
+{
+    struct command command;
+    while (recv(out, &command, sizeof command, MSG_WAITALL) == sizeof command)
+        obey(&command);
+    /* Nobody reads on: the program is not held up any more. */
+    dead = 1;
+    freezing = 0;
+    return NULL;
+}
+
+/* A forked child is another program: it is not traced. */
+static void forked(void)
+{
+    dead = 1;
+    freezing = 0;
+    close(out);
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un address = { .sun_family = AF_UNIX };
+    if (strlen(path) >= sizeof address.sun_path)
+        return -1;
+    strcpy(address.sun_path, path);
+    int first = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    /* Out of the way of the program's own descriptors. */
+    int moved = fcntl(first, F_DUPFD_CLOEXEC, 900);
+    if (moved >= 0) {
+        close(first);
+        first = moved;
+    }
+    int size = 1 << 20;
+    setsockopt(first, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    return connect(first, (struct sockaddr *)&address, sizeof address) == 0 ? first : -1;
+}
+
+EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int argc, char **argv)
+{
+    const char *socket_path = "";
+    for (int i = 0; i < argc; i++) {
+        if (!strncmp(argv[i], "socket=", 7))
+            socket_path = argv[i] + 7;
+        else if (!strncmp(argv[i], "limit=", 6))
+            limit = strtoull(argv[i] + 6, NULL, 10);
+    }
+    in_system = info->system_emulation;
+    is_arm = !strcmp(info->target_name, "arm");
+    out = connect_to(socket_path);
+    if (out < 0) {
+        fprintf(stderr, "cannot connect to %s: %s\n", socket_path, strerror(errno));
+        return -1;
+    }
+    sigset_t all, before;
+    pthread_t thread;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int failed = pthread_create(&thread, NULL, listen_to_commands, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        return -1;
+    pthread_detach(thread);
+    pthread_atfork(NULL, NULL, forked);
+    qemu_plugin_register_vcpu_init_cb(id, vcpu_began);
+    qemu_plugin_register_vcpu_exit_cb(id, vcpu_ended);
+    qemu_plugin_register_vcpu_tb_trans_cb(id, block_translated);
+    qemu_plugin_register_atexit_cb(id, process_ends, NULL);
+    if (!in_system) {
+        qemu_plugin_register_vcpu_syscall_cb(id, syscall_begins);
+        qemu_plugin_register_vcpu_syscall_ret_cb(id, syscall_ended);
+    }
+    return 0;
+}

@@ -1,0 +1,113 @@
+//! The emulator's plugin: brought to where the emulator can load it, and its socket.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use super::stream::Command;
+
+/// The shared object; empty if there was no C compiler when this program was built.
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
+
+/// Why there is no connection to the plugin.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It was not built.
+    #[error(
+        "this armsnap was built without a C compiler, which recording needs: build it again \
+             where cc is installed (Debian: apt install gcc)"
+    )]
+    NotBuilt,
+    /// The emulator ended before it loaded the plugin.
+    #[error("the emulator ended at once ({0}): it may not support plugins, or not this program")]
+    Ended(std::process::ExitStatus),
+    /// The emulator did not load the plugin in time.
+    #[error("the emulator did not load its plugin in {0:?}")]
+    Silent(Duration),
+    /// Files and sockets.
+    #[error("{}: {error}", .path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A plugin that waits to be loaded.
+#[derive(Debug)]
+pub struct Plugin {
+    object: PathBuf,
+    socket: PathBuf,
+    listener: UnixListener,
+}
+
+impl Plugin {
+    /// Puts it into `directory`, which is the caller's own.
+    pub fn new(directory: &Path) -> Result<Self, Error> {
+        if OBJECT.is_empty() {
+            return Err(Error::NotBuilt);
+        }
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |error| Error::Io { path, error }
+        };
+        let object = directory.join("plugin.so");
+        let socket = directory.join("plugin.socket");
+        fs::write(&object, OBJECT).map_err(at(&object))?;
+        let listener = UnixListener::bind(&socket).map_err(at(&socket))?;
+        listener.set_nonblocking(true).map_err(at(&socket))?;
+        Ok(Self {
+            object,
+            socket,
+            listener,
+        })
+    }
+
+    /// The emulator's arguments that load it. With `limit`, a Linux program is interrupted
+    /// (SIGINT) at the end of the block with which that many instructions were executed.
+    pub fn arguments(&self, limit: Option<u64>) -> [OsString; 2] {
+        let mut value = self.object.clone().into_os_string();
+        value.push(",socket=");
+        value.push(&self.socket);
+        if let Some(limit) = limit {
+            value.push(format!(",limit={limit}"));
+        }
+        ["-plugin".into(), value]
+    }
+
+    /// Waits until `emulator` has loaded it.
+    pub fn connect(self, emulator: &mut Child, patience: Duration) -> Result<UnixStream, Error> {
+        let began = Instant::now();
+        let failed = |error| Error::Io {
+            path: self.socket.clone(),
+            error,
+        };
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false).map_err(failed)?;
+                    return Ok(stream);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(failed(error)),
+            }
+            if let Some(status) = emulator.try_wait().map_err(failed)? {
+                return Err(Error::Ended(status));
+            }
+            if began.elapsed() > patience {
+                return Err(Error::Silent(patience));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Tells the plugin to do something; see [`Command`].
+pub fn tell(mut stream: &UnixStream, command: &Command) -> io::Result<()> {
+    stream.write_all(&command.bytes())
+}

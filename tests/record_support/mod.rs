@@ -1,0 +1,121 @@
+//! Small programs of our own for the emulator, and what its log says of them.
+
+#![allow(dead_code)] // Each test uses a part of it.
+
+use object::{Object, ObjectSymbol};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// A program for a Linux of another architecture.
+pub struct Guest {
+    /// Where it is.
+    pub program: PathBuf,
+    /// `aarch64` or `arm`.
+    pub architecture: &'static str,
+    /// Holds the files.
+    pub directory: TempDir,
+}
+
+impl Guest {
+    /// The emulator for it.
+    pub fn emulator(&self) -> String {
+        format!("qemu-{}", self.architecture)
+    }
+
+    /// The value of a symbol.
+    pub fn symbol(&self, name: &str) -> u64 {
+        let bytes = std::fs::read(&self.program).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let mut symbols = file.symbols();
+        symbols
+            .find(|symbol| symbol.name() == Ok(name))
+            .unwrap_or_else(|| panic!("no symbol {name}"))
+            .address()
+    }
+}
+
+/// The compiler for an architecture.
+pub fn compiler(architecture: &str) -> &'static str {
+    match architecture {
+        "aarch64" => "aarch64-linux-gnu-gcc",
+        _ => "arm-linux-gnueabihf-gcc",
+    }
+}
+
+/// Whether programs can be started.
+pub fn installed(programs: &[&str]) -> bool {
+    programs.iter().all(|program| {
+        let run = Command::new(program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if run.is_err() {
+            println!("SKIPPED: {program} is not installed");
+        }
+        run.is_ok()
+    })
+}
+
+/// Builds a program from assembly without any library. `None` if the tools are not there.
+pub fn assemble(architecture: &'static str, text: &str) -> Option<Guest> {
+    build(architecture, "program.s", text, &["-nostdlib", "-static"])
+}
+
+/// Builds a program from one file.
+pub fn build(
+    architecture: &'static str,
+    file: &str,
+    text: &str,
+    options: &[&str],
+) -> Option<Guest> {
+    let compiler = compiler(architecture);
+    if !installed(&[compiler, &format!("qemu-{architecture}")]) {
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join(file);
+    let program = directory.path().join("program");
+    std::fs::write(&source, text).unwrap();
+    let built = Command::new(compiler)
+        .args(["-g", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .args(options)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    Some(Guest {
+        program,
+        architecture,
+        directory,
+    })
+}
+
+/// The addresses of all instructions that a program of one thread executes, as the emulator
+/// logs them.
+pub fn logged(guest: &Guest) -> Vec<u64> {
+    let log = guest.directory.path().join("exec.log");
+    let run = Command::new(guest.emulator())
+        .args(["-singlestep", "-d", "nochain,exec", "-D"])
+        .arg(&log)
+        .arg(&guest.program)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(log.is_file(), "{run:?}");
+    let text = std::fs::read_to_string(&log).unwrap();
+    let mut places: Vec<u64> = Vec::new();
+    for line in text.lines() {
+        // Trace 0: 0x7f… [flags/address/flags/flags] symbol
+        if let Some(rest) = line.strip_prefix("Trace ") {
+            let inside = rest.split('[').nth(1).unwrap();
+            let address = inside.split('/').nth(1).unwrap();
+            places.push(u64::from_str_radix(address, 16).unwrap());
+        } else if line.starts_with("Stopped execution") {
+            places.pop();
+        }
+    }
+    places
+}
