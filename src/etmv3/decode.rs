@@ -420,17 +420,26 @@ impl PacketDecoder for Decoder {
     type Packet = Packet;
 
     #[inline(always)]
+    fn single(&self, byte: u8) -> Option<Packet> {
+        if byte & 0x81 != 0x80 || !self.synchronised {
+            return None;
+        }
+        let table = &P_HEADERS[usize::from(self.config.cycle_accurate)];
+        let (bits, count, timing) = table[usize::from(byte >> 1 & 0x3f)]?;
+        let atoms = Atoms {
+            bits: u32::from(bits),
+            count,
+        };
+        Some(Packet::PHeader { atoms, timing })
+    }
+
+    #[inline(always)]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = *bytes.first()?;
-        if header & 0x81 == 0x80 && self.synchronised {
-            let table = &P_HEADERS[usize::from(self.config.cycle_accurate)];
-            if let Some((bits, count, timing)) = table[usize::from(header >> 1 & 0x3f)] {
-                let bits = u32::from(bits);
-                let atoms = Atoms { bits, count };
-                return Some((Packet::PHeader { atoms, timing }, 1));
-            }
+        match self.single(header) {
+            Some(packet) => Some((packet, 1)),
+            None => self.any(header, bytes),
         }
-        self.any(header, bytes)
     }
 
     fn finish(&mut self, _bytes: &[u8]) -> Packet {

@@ -376,6 +376,11 @@ impl PacketDecoder for Decoder {
     type Packet = Packet;
 
     #[inline(always)]
+    fn single(&self, byte: u8) -> Option<Packet> {
+        (byte >= 0xc0 && self.sync == Sync::Yes).then(|| atom_packet(byte))
+    }
+
+    #[inline(always)]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = *bytes.first()?;
         if header >= 0xc0 && self.sync == Sync::Yes {

@@ -175,11 +175,6 @@ impl Elements {
     fn target(&mut self, at: BufferOffset, bits: AddressBits, out: &mut impl ElementSink) {
         let (address, is) = self.history.resolve(bits, self.sent_64bit);
         self.is = is;
-        if self.queue.is_empty() && self.config.max_speculation == 0 {
-            // No P0 element that could be cancelled precedes it, and nothing that comes before it.
-            let element = self.address(address, is);
-            return out.element(at, element);
-        }
         self.hold(at, Held::Address { address, is }, out);
         if std::mem::take(&mut self.awaits_address) {
             self.speculation += 1;
@@ -419,6 +414,15 @@ impl ElementDecoder for Elements {
                 out.element(at, Element::WaypointAtoms(atoms));
             }
             return;
+        }
+        if let Packet::Address(bits) = *packet
+            && self.config.max_speculation == 0
+            && self.queue.is_empty()
+        {
+            // Nothing precedes it that waits or could be cancelled.
+            let (address, is) = self.history.resolve(bits, self.sent_64bit);
+            self.is = is;
+            return out.element(at, self.address(address, is));
         }
         self.decode(at, packet, out);
     }

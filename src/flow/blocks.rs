@@ -194,6 +194,7 @@ impl Blocks {
     }
 
     /// The block at `start`; decodes it if it is new.
+    #[inline]
     pub(super) fn at(
         &mut self,
         code: &impl CodeImage,
@@ -203,20 +204,36 @@ impl Blocks {
         start: Address,
     ) -> u32 {
         let key = space.key(isa);
+        let place = hash(start, key) & (self.index.len() - 1);
+        let slot = &self.index[place];
+        if slot.block != 0 && slot.start == start && slot.key == key {
+            return slot.block;
+        }
+        self.search(place, key, start).unwrap_or_else(|place| {
+            let (hot, cold) = decode(code, waypoints, space, isa, start);
+            self.add(place, start, hot, cold)
+        })
+    }
+
+    /// Looks from `place` on; fails with the empty slot where the block belongs.
+    #[inline(never)]
+    fn search(&self, mut place: usize, key: u32, start: Address) -> Result<u32, usize> {
         let mask = self.index.len() - 1;
-        let mut place = hash(start, key) & mask;
         loop {
             let slot = &self.index[place];
             if slot.block == 0 {
-                break;
+                return Err(place);
             }
             if slot.start == start && slot.key == key {
-                return slot.block;
+                return Ok(slot.block);
             }
             place = (place + 1) & mask;
         }
+    }
+
+    fn add(&mut self, place: usize, start: Address, hot: Hot, cold: Cold) -> u32 {
         let block = self.hot.len() as u32;
-        let (hot, cold) = decode(code, waypoints, space, isa, start);
+        let key = hot.key;
         self.hot.push(hot);
         self.cold.push(cold);
         self.index[place] = Slot { start, key, block };
@@ -245,6 +262,7 @@ fn hash(start: Address, key: u32) -> usize {
     (mixed ^ (mixed >> 32)) as usize
 }
 
+#[inline(never)]
 fn decode(
     code: &impl CodeImage,
     waypoints: Waypoints,

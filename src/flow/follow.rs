@@ -130,6 +130,13 @@ impl<C: CodeImage> Flow<C> {
                     self.instructions(at, atoms, done, sink);
                 }
             }
+            Element::Address { address, isa }
+                if self.held.is_none()
+                    && self.q.is_none()
+                    && self.blocks.len() < self.config.most_blocks =>
+            {
+                self.address(address, isa);
+            }
             Element::Mark(mark @ Mark::Cycles(_)) => {
                 self.release(sink);
                 sink.mark(at, &mark);
@@ -147,29 +154,35 @@ impl<C: CodeImage> Flow<C> {
         cycles: Option<[u8; 2]>,
         sink: &mut impl FlowSink,
     ) -> u8 {
-        let mut done = 0;
-        while done < atoms.count {
-            let taken = atoms.is_e(done);
-            let block = self.current;
-            let link = self.blocks.hot[block as usize].links[usize::from(taken)];
-            if link.wrapping_sub(1) >= PUSH - 1 {
-                break;
-            }
-            self.release(sink);
-            self.held = Some(Held {
-                at,
-                block,
-                taken,
-                cycles: cycles.map(|cycles| cycles[usize::from(done > 0)].into()),
-                exception_return: None,
-            });
-            self.left = block;
-            self.current = link;
+        let follow = |blocks: &Blocks, block: u32, index: u8| {
+            let taken = atoms.is_e(index);
+            let link = blocks.hot[block as usize].links[usize::from(taken)];
+            (link.wrapping_sub(1) < PUSH - 1).then_some((taken, link))
+        };
+        let Some((mut taken, mut next)) = follow(&self.blocks, self.current, 0) else {
+            return 0;
+        };
+        self.release(sink);
+        self.q = None;
+        let passed = |index: u8| cycles.map(|cycles| cycles[usize::from(index > 0)].into());
+        let mut block = self.current;
+        let mut done = 1;
+        while done < atoms.count
+            && let Some((then, after)) = follow(&self.blocks, next, done)
+        {
+            sink.block(at, &self.blocks, BlockId(block), taken, passed(done - 1));
+            (block, taken, next) = (next, then, after);
             done += 1;
         }
-        if done > 0 {
-            self.q = None;
-        }
+        self.held = Some(Held {
+            at,
+            block,
+            taken,
+            cycles: passed(done - 1),
+            exception_return: None,
+        });
+        self.left = block;
+        self.current = next;
         done
     }
 
@@ -193,14 +206,19 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    #[inline]
+    /// Nothing is held back where atoms are waypoints.
+    #[inline(always)]
     fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
-        let mut current = self.current;
-        if current == NOWHERE {
+        if self.current == NOWHERE {
             self.q = None;
-            self.release(sink);
-            return;
+        } else {
+            self.follow(at, atoms, sink);
         }
+    }
+
+    #[inline(never)]
+    fn follow(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
+        let mut current = self.current;
         let mut left = self.left;
         let mut bits = atoms.bits;
         for _ in 0..atoms.count {
@@ -218,6 +236,12 @@ impl<C: CodeImage> Flow<C> {
                 sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
                 left = current;
                 current = link;
+            } else if link == SLOW && self.blocks.hot[current as usize].is_missing() {
+                let address = self.start(current);
+                self.stuck = Some(Stuck::missing(address));
+                sink.gap(at, Gap::MemoryMissing(address));
+                current = NOWHERE;
+                break;
             } else if link == SLOW {
                 self.left = left;
                 current = self.atom(at, current, taken == 1, None, sink);
@@ -272,7 +296,13 @@ impl<C: CodeImage> Flow<C> {
                 self.count_in(Unit::Instruction);
                 self.timed_instructions(at, atoms, 0, [first, each], sink);
             }
-            Element::Address { address, isa } => self.address(address, isa, sink),
+            Element::Address { address, isa } => {
+                if let Some(q) = self.q.take() {
+                    self.stuck = None;
+                    self.finish_q(&q, address, isa, sink);
+                }
+                self.address(address, isa);
+            }
             Element::RunTo { end, inclusive } => {
                 self.settle(at, sink);
                 self.run_to(at, end, inclusive, sink);
@@ -358,14 +388,7 @@ impl<C: CodeImage> Flow<C> {
                 }
                 _ => {}
             }
-            let hot = self.blocks.hot[current as usize];
-            let link = hot.links[usize::from(taken)];
-            if link == SLOW && hot.is_missing() {
-                self.release(sink);
-                let address = self.start(current);
-                self.stop(at, Stop::Missing, address, Isa::A64, sink);
-                return NOWHERE;
-            }
+            let link = self.blocks.hot[current as usize].links[usize::from(taken)];
             if link != SLOW {
                 self.left = current;
                 self.executed(at, current, taken, cycles, sink);
@@ -496,16 +519,15 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
+    #[inline]
     pub(super) fn find(&mut self, space: Space, isa: Isa, start: Address) -> u32 {
         self.blocks
             .at(&self.code, self.config.waypoints, space, isa, start)
     }
 
-    fn address(&mut self, address: Address, isa: Isa, sink: &mut impl FlowSink) {
+    #[inline]
+    fn address(&mut self, address: Address, isa: Isa) {
         self.stuck = None;
-        if let Some(q) = self.q.take() {
-            self.finish_q(&q, address, isa, sink);
-        }
         if self.current == AWAIT
             && let Some(linking) = self.linking.take()
         {

@@ -29,6 +29,16 @@ pub(super) struct Stuck {
     missing: bool,
 }
 
+impl Stuck {
+    /// At code that the image does not hold.
+    pub(super) const fn missing(address: Address) -> Self {
+        Self {
+            address,
+            missing: true,
+        }
+    }
+}
+
 impl<C: CodeImage> Flow<C> {
     /// Executes a straight line from the current address, over waypoints that are not taken,
     /// and takes the last instruction if it is `inclusive`.
@@ -209,10 +219,7 @@ impl<C: CodeImage> Flow<C> {
     ) {
         let gap = match stop {
             Stop::Missing => {
-                self.stuck = Some(Stuck {
-                    address,
-                    missing: true,
-                });
+                self.stuck = Some(Stuck::missing(address));
                 Gap::MemoryMissing(address)
             }
             Stop::NotFollowed => Gap::NotFollowed { address, isa },

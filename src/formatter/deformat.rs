@@ -119,6 +119,9 @@ const LOW_BITS: [u64; 16] = {
     table
 };
 
+/// Frames without ID bytes that are taken at once: they stay in the nearest cache.
+const MOST_FRAMES: usize = 256;
+
 const EVEN_LOW_BITS: u64 = 0x0001_0001_0001_0001;
 
 /// Which of the four even bytes of half a frame hold an ID.
@@ -126,6 +129,23 @@ const EVEN_LOW_BITS: u64 = 0x0001_0001_0001_0001;
 fn id_bits(half: u64) -> u32 {
     let bits = half & EVEN_LOW_BITS;
     ((bits | bits >> 15 | bits >> 30 | bits >> 45) & 0xf) as u32
+}
+
+/// Which of the eight even bytes of a frame hold an ID.
+#[inline]
+fn frame_ids(frame: &[u8; FRAME_BYTES]) -> u32 {
+    let (low, high) = halves(frame);
+    id_bits(low) | id_bits(high) << 4
+}
+
+/// The bytes of a frame with the bits put back that the auxiliary byte holds.
+#[inline]
+fn frame_data(frame: &[u8; FRAME_BYTES]) -> [u8; FRAME_BYTES] {
+    let (low, high) = halves(frame);
+    let aux = (high >> 56) as usize;
+    let low = low | LOW_BITS[aux & 0xf];
+    let high = high | LOW_BITS[aux >> 4];
+    (u128::from(low) | u128::from(high) << 64).to_le_bytes()
 }
 
 impl Deformatter {
@@ -218,30 +238,30 @@ impl Deformatter {
     /// Takes FSYNCs and frames whose bytes lie together; stops before anything else.
     fn whole_frames(&mut self, at: u64, bytes: &[u8], out: &mut Demux) -> usize {
         let mut done = 0;
-        let mut rest = bytes;
         loop {
+            let rest = &bytes[done..];
+            let offset = at.wrapping_add(done as u64);
+            let plain = self.data_frames(offset, rest, out);
+            if plain > 0 {
+                self.fsyncs = 0;
+                done += plain;
+                continue;
+            }
             if rest.starts_with(&FSYNC) {
                 self.fsync(out);
                 done += FSYNC.len();
-                rest = &bytes[done..];
                 continue;
             }
             let Some(frame) = rest.first_chunk::<FRAME_BYTES>() else {
                 break;
             };
-            let (low, high) = halves(frame);
-            let ids = id_bits(low) | id_bits(high) << 4;
-            let offset = at.wrapping_add(done as u64);
-            if ids == 0 {
-                self.data_frame(offset, low, high, out);
-            } else if self.may_hold_sync(frame, ids) {
+            let ids = frame_ids(frame);
+            if self.may_hold_sync(frame, ids) {
                 break;
-            } else {
-                self.mixed_frame(frame, &Places::Together(offset), ids, out);
             }
+            self.mixed_frame(frame, &Places::Together(offset), ids, out);
             self.fsyncs = 0;
             done += FRAME_BYTES;
-            rest = &bytes[done..];
         }
         done
     }
@@ -257,21 +277,29 @@ impl Deformatter {
         false
     }
 
-    /// A frame without ID bytes.
+    /// Takes the frames without ID bytes that `bytes` begins with; returns how many bytes they
+    /// are. (FSYNC looks like an ID.)
     #[inline]
-    fn data_frame(&mut self, offset: u64, low: u64, high: u64, out: &mut Demux) {
-        let Some(id) = self.id else {
-            self.counts.skipped += 15;
-            self.counts.overhead += 1;
-            return;
-        };
-        let aux = (high >> 56) as usize;
-        let mut data = [0; FRAME_BYTES];
-        data[..8].copy_from_slice(&(low | LOW_BITS[aux & 0xf]).to_le_bytes());
-        data[8..].copy_from_slice(&(high | LOW_BITS[aux >> 4]).to_le_bytes());
-        out.stream_mut(TraceId(id)).append(offset, &data, 15);
-        self.counts.payload += 15;
-        self.counts.overhead += 1;
+    fn data_frames(&mut self, offset: u64, bytes: &[u8], out: &mut Demux) -> usize {
+        let (frames, _) = bytes.as_chunks::<FRAME_BYTES>();
+        let count = frames
+            .iter()
+            .take(MOST_FRAMES)
+            .take_while(|frame| frame_ids(frame) == 0)
+            .count();
+        if count == 0 {
+            return 0;
+        }
+        self.counts.overhead += count as u64;
+        let payload = (FRAME_BYTES as u64 - 1) * count as u64;
+        if let Some(id) = self.id {
+            self.counts.payload += payload;
+            let data = frames[..count].iter().map(frame_data);
+            out.stream_mut(TraceId(id)).append_frames(offset, data);
+        } else {
+            self.counts.skipped += payload;
+        }
+        count * FRAME_BYTES
     }
 
     /// A frame with ID bytes, one bit each in `ids`.
@@ -283,11 +311,9 @@ impl Deformatter {
         ids: u32,
         out: &mut Demux,
     ) {
-        let (low, high) = halves(frame);
-        let aux = (high >> 56) as usize;
+        let aux = usize::from(frame[FRAME_BYTES - 1]);
         let mut data = [0; 2 * FRAME_BYTES];
-        data[..8].copy_from_slice(&(low | LOW_BITS[aux & 0xf]).to_le_bytes());
-        data[8..16].copy_from_slice(&(high | LOW_BITS[aux >> 4]).to_le_bytes());
+        data[..FRAME_BYTES].copy_from_slice(&frame_data(frame));
         self.counts.overhead += 1 + u64::from(ids.count_ones());
 
         // Where in the frame the current source's next byte counts from, and whether it had any.
@@ -436,9 +462,7 @@ impl Deformatter {
             let Partial { bytes, places, .. } = *partial;
             partial.filled = 0;
             self.fsyncs = 0;
-            let (low, high) = halves(&bytes);
-            let ids = id_bits(low) | id_bits(high) << 4;
-            self.mixed_frame(&bytes, &Places::Apart(places), ids, out);
+            self.mixed_frame(&bytes, &Places::Apart(places), frame_ids(&bytes), out);
         }
     }
 

@@ -3,7 +3,10 @@
 use crate::protocol::{Describe, PacketDecoder, PacketSink};
 use crate::quantity::{BufferOffset, TraceId};
 
-use super::{ID_NULL, is_reserved};
+use super::{FRAME_BYTES, ID_NULL, is_reserved};
+
+/// Bytes of a frame that are payload, if it holds no ID.
+const PAYLOAD: usize = FRAME_BYTES - 1;
 
 /// How far before the first byte that is not consumed places are still known.
 const LOCATABLE: u64 = 4096;
@@ -102,6 +105,12 @@ impl Stream {
             });
             while at < end {
                 let rest = &self.payload[at..end];
+                if let Some(packet) = decoder.single(rest[0]) {
+                    let place = locator.locate_position(self.consumed + at as u64);
+                    sink.packet(place, &packet, &rest[..1]);
+                    at += 1;
+                    continue;
+                }
                 // Read where it was made: a copy would wait for its fields to be stored.
                 let next = decoder.next(rest);
                 let Some((packet, length)) = &next else {
@@ -154,6 +163,45 @@ impl Stream {
         let end = self.payload.len() + length;
         self.payload.extend_from_slice(bytes);
         self.payload.truncate(end);
+    }
+
+    /// Takes the first 15 bytes of each frame; the first frame stood at `offset`, the others
+    /// follow it.
+    #[inline]
+    pub(super) fn append_frames(
+        &mut self,
+        offset: u64,
+        frames: impl ExactSizeIterator<Item = [u8; FRAME_BYTES]>,
+    ) {
+        let length = PAYLOAD * frames.len();
+        self.total += length as u64;
+        if !self.keep {
+            return;
+        }
+        let begin = self.payload.len();
+        let position = self.consumed + begin as u64;
+        let follows = self.segments.last().is_some_and(|last| {
+            last.offset_at(position) == offset
+                && (position - last.start).is_multiple_of(PAYLOAD as u64)
+        });
+        if !follows {
+            self.segments.push(Segment {
+                start: position,
+                offset: BufferOffset(offset),
+                framed: true,
+            });
+        }
+        // Each frame's last byte is overwritten by the next frame.
+        self.payload.resize(begin + length + 1, 0);
+        let mut rest = &mut self.payload[begin..];
+        for frame in frames {
+            let Some(place) = rest.first_chunk_mut() else {
+                break;
+            };
+            *place = frame;
+            rest = &mut rest[PAYLOAD..];
+        }
+        self.payload.truncate(begin + length);
     }
 
     pub(super) fn lose(&mut self) {

@@ -228,6 +228,15 @@ impl Decoder {
 impl PacketDecoder for Decoder {
     type Packet = Packet;
 
+    #[inline(always)]
+    fn single(&self, byte: u8) -> Option<Packet> {
+        if byte & 0x81 != 0x80 || !self.synchronised || self.config.cycle_accurate {
+            return None;
+        }
+        let atoms = ATOMS[usize::from(byte & 0x7f)];
+        (atoms.count > 0).then_some(Packet::Atoms(atoms))
+    }
+
     #[inline]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = *bytes.first()?;
@@ -243,11 +252,10 @@ impl PacketDecoder for Decoder {
                 let taken = header & 2 == 0;
                 return Some((Packet::TimedAtom { taken, cycles }, length));
             }
-            let atoms = ATOMS[usize::from(header & 0x7f)];
-            if atoms.count == 0 {
-                return self.reserved();
-            }
-            return Some((Packet::Atoms(atoms), 1));
+            return match self.single(header) {
+                Some(packet) => Some((packet, 1)),
+                None => self.reserved(),
+            };
         }
         match header {
             0x00 => match sync::zeros(bytes) {
