@@ -27,7 +27,7 @@
 
 mod tracer;
 
-pub use tracer::{Options, Place, Taken, TraceUnit, Tracer, Waypoint};
+pub use tracer::{Options, Place, TAIL_CHAIN, Taken, TraceUnit, Tracer, Waypoint};
 
 #[cfg(test)]
 pub(crate) mod tests;

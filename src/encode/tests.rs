@@ -12,6 +12,10 @@ use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 pub(crate) enum Step {
     Run(Place, Address),
     Exception(u16, Place),
+    /// What was executed last returned from an exception (M-profile).
+    ExceptionReturn,
+    /// What was executed last began to, but another one was taken.
+    TailChain(u16),
     /// Halts in debug state; goes on elsewhere.
     Halt(Place),
     Context(Context),
@@ -119,6 +123,11 @@ fn instruction(isa: Isa, mix: Mix, dice: &mut Dice) -> Vec<u8> {
         // BL and BLX backwards, ISB, SUBS PC, LR
         (Isa::T32, 12) => 0xf800_f7ff | near(dice, 11) << 16,
         (Isa::T32, 13) if mix.exchanges => 0xe800_f7ff | (near(dice, 11) & !1) << 16,
+        // POP {PC}
+        (Isa::T32, _) if mix.sets == Sets::Microcontroller && dice.once_in(3) => {
+            return vec![0, 0xbd];
+        }
+        (Isa::T32, _) if mix.sets == Sets::Microcontroller => 0x8f6f_f3bf,
         (Isa::T32, _) => [0x8f6f_f3bf, 0x8f00_f3de, 0x8f4f_f3bf][dice.below(3) as usize],
         (_, 0..=5) => 0xe320_f000,
         (_, 6) => 0xea00_0000 | near(dice, 24),
@@ -149,7 +158,7 @@ impl Mix {
         Self {
             sets,
             it_blocks: true,
-            exchanges: true,
+            exchanges: sets != Sets::Microcontroller,
             contexts: true,
         }
     }
@@ -161,6 +170,7 @@ pub(crate) enum Sets {
     AArch64,
     AArch32,
     Both,
+    Microcontroller,
 }
 
 struct Machine {
@@ -170,6 +180,8 @@ struct Machine {
     here: Place,
     it_block: u8,
     calls: Vec<Place>,
+    /// Where exceptions were taken, and what was left there of an IT block.
+    stacked: Vec<(Place, u8)>,
     run: Option<Place>,
 }
 
@@ -178,6 +190,7 @@ impl Machine {
     fn anywhere(&mut self, sets: Sets, like: Option<Isa>) -> Place {
         let both = self.dice.once_in(2);
         let regions = match (like, sets) {
+            (_, Sets::Microcontroller) => [AARCH32[1], AARCH32[1], AARCH32[2]],
             (Some(Isa::A64), _) | (None, Sets::AArch64) => AARCH64,
             (Some(_), _) | (None, Sets::AArch32) => AARCH32,
             (None, Sets::Both) => {
@@ -241,6 +254,7 @@ impl Machine {
     fn except(&mut self, number: u16, sets: Sets) {
         self.cut();
         self.program.steps.push(Step::Exception(number, self.here));
+        self.stacked.push((self.here, self.it_block));
         if self.dice.once_in(2) {
             self.context();
         }
@@ -256,9 +270,11 @@ impl Machine {
                 self.cut();
                 self.context();
             }
-            4 => {
+            // An ETMv3 of Armv7-M has no exception for it.
+            4 if sets != Sets::Microcontroller => {
                 self.cut();
                 self.program.steps.push(Step::Halt(self.here));
+                self.stacked.clear();
                 let place = self.anywhere(sets, None);
                 self.go(place);
             }
@@ -306,6 +322,9 @@ impl Machine {
                 address: target,
                 isa,
             },
+            Kind::Indirect if jumps && instruction.exception_return && !self.stacked.is_empty() => {
+                return self.exception_return(sets);
+            }
             Kind::Indirect if jumps => {
                 let like = (!instruction.exception_return).then_some(self.here.isa);
                 match self.calls.pop() {
@@ -318,11 +337,38 @@ impl Machine {
         if jumps && instruction.link {
             self.calls.push(after);
         }
+        let returns = instruction.returns && jumps && sets == Sets::Microcontroller;
+        if returns && self.dice.once_in(2) && !self.stacked.is_empty() {
+            return self.exception_return(sets);
+        }
         self.here = after;
         if next != after {
             self.cut();
             self.go(next);
         }
+    }
+
+    /// What is executed now returns from an exception, or in M-profile another one comes first.
+    fn exception_return(&mut self, sets: Sets) {
+        let micro = sets == Sets::Microcontroller;
+        let start = self.run.take().unwrap_or(self.here);
+        let bytes = self.fetch().map_or(0, |instruction| instruction.bytes);
+        let end = Address(self.here.address.0 + u64::from(bytes));
+        self.program.steps.push(Step::Run(start, end));
+        let (next, it_block) = if micro && self.dice.once_in(3) {
+            self.program.steps.push(Step::TailChain(15));
+            (self.anywhere(sets, None), 0)
+        } else {
+            if micro {
+                self.program.steps.push(Step::ExceptionReturn);
+            }
+            self.stacked.pop().unwrap()
+        };
+        if self.dice.once_in(2) {
+            self.context();
+        }
+        self.go(next);
+        self.it_block = it_block;
     }
 }
 
@@ -337,6 +383,7 @@ impl Program {
             here: Place::default(),
             it_block: 0,
             calls: Vec::new(),
+            stacked: Vec::new(),
             run: None,
         };
         for region in AARCH64.into_iter().chain(AARCH32) {
@@ -362,6 +409,12 @@ impl Program {
         }
     }
 
+    /// Exception returns of M-profile.
+    pub fn exception_returns(&self) -> usize {
+        let returns = |step: &&Step| matches!(step, Step::ExceptionReturn);
+        self.steps.iter().filter(returns).count()
+    }
+
     /// Its trace.
     pub fn trace<U: TraceUnit>(&self, unit: U, sync_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -375,6 +428,8 @@ impl Program {
                     tracer.exception(halt.unwrap(), here);
                     tracer.gap(crate::element::TraceOnReason::DebugRestart);
                 }
+                Step::ExceptionReturn => tracer.exception_return(),
+                Step::TailChain(number) => tracer.tail_chain(number),
                 Step::Context(context) => tracer.context(context),
                 Step::Cycles(cycles) => tracer.cycles(cycles & self.most_cycles),
                 Step::Mark(mark) => tracer.mark(mark),

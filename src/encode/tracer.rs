@@ -48,9 +48,19 @@ pub struct Taken {
     pub return_to: Place,
     /// The last instruction executed, if any was since the last waypoint, target or exception.
     pub last: Option<Place>,
+    /// It took the place of an exception return that had begun (M-profile tail-chaining):
+    /// `return_to` is [`TAIL_CHAIN`].
+    pub chained: bool,
     /// Where execution went on; `None`: tracing ends here.
     pub handler: Option<Place>,
 }
+
+/// What stands for the return address of an exception that was tail-chained (IHI 0064,
+/// "Exceptions in M-profile").
+pub const TAIL_CHAIN: Place = Place {
+    address: Address(0xffff_fffe),
+    isa: Isa::T32,
+};
 
 /// Writes the trace of one core in one protocol.
 pub trait TraceUnit {
@@ -99,6 +109,14 @@ struct Pending {
     after: Place,
 }
 
+/// An exception of which the handler is not known yet.
+#[derive(Clone, Copy, Debug)]
+struct Exception {
+    number: u16,
+    return_to: Place,
+    chained: bool,
+}
+
 /// Turns the flow of one core into trace.
 ///
 /// Give the runs of instructions in the order in which they were executed.
@@ -116,9 +134,12 @@ pub struct Tracer<U, C> {
     reason: TraceOnReason,
     /// Instructions of the current T32 IT block to come.
     it_block: u8,
+    /// T32 code that exceptions interrupted, the last first: where it goes on, and the
+    /// instructions of its IT block to come.
+    interrupted: Vec<(Place, u8)>,
     last: Option<Place>,
     pending: Option<Pending>,
-    exception: Option<(u16, Place)>,
+    exception: Option<Exception>,
     /// Marks behind a waypoint that is pending, or before the begin.
     marks: Vec<Mark>,
     stack: Vec<Place>,
@@ -145,6 +166,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             here: None,
             reason: TraceOnReason::BeginOrFilter,
             it_block: 0,
+            interrupted: Vec::new(),
             last: None,
             pending: None,
             exception: None,
@@ -220,7 +242,50 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             return;
         }
         self.arrive(return_to);
-        self.exception = Some((number, return_to));
+        if return_to.isa == Isa::T32 {
+            const MOST: usize = 64;
+            self.interrupted.truncate(MOST);
+            self.interrupted.insert(0, (return_to, self.it_block));
+        }
+        self.exception = Some(Exception {
+            number,
+            return_to,
+            chained: false,
+        });
+    }
+
+    /// The last instruction returned from an exception, although its encoding does not say so:
+    /// in M-profile a branch to a magic address does (Armv8-M ARM DDI 0553, B3.22 "Exception
+    /// return").
+    pub fn exception_return(&mut self) {
+        if let Some(pending) = &mut self.pending {
+            pending.instruction.exception_return = true;
+            pending.instruction.conditional = false;
+        }
+    }
+
+    /// The last instruction began to return from an exception, and another one was taken
+    /// instead (M-profile).
+    pub fn tail_chain(&mut self, number: u16) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        self.next_context(TAIL_CHAIN);
+        let taken = Waypoint {
+            taken: true,
+            target_traced: false,
+            exception_return: false,
+            next: TAIL_CHAIN,
+        };
+        debug_assert_eq!(pending.instruction.kind, Kind::Indirect);
+        self.unit.waypoint(&taken);
+        self.marks();
+        self.here = Some(TAIL_CHAIN);
+        self.exception = Some(Exception {
+            number,
+            return_to: TAIL_CHAIN,
+            chained: true,
+        });
     }
 
     /// What follows is not connected with what lies before. Where instructions ran since the last
@@ -229,11 +294,16 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     pub fn gap(&mut self, reason: TraceOnReason) {
         self.settle();
         if self.last.is_some()
-            && let (Some(here), Some(number)) = (self.here, self.unit.debug_halt())
+            && let (Some(return_to), Some(number)) = (self.here, self.unit.debug_halt())
         {
-            self.exception = Some((number, here));
+            self.exception = Some(Exception {
+                number,
+                return_to,
+                chained: false,
+            });
             self.except(None);
         }
+        self.interrupted.clear();
         self.here = None;
         self.reason = reason;
     }
@@ -318,18 +388,12 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// Execution is at `place`.
     fn arrive(&mut self, place: Place) {
-        let context = self.next_context.take();
-        if let Some(context) = context {
-            self.view = self.code.view(&ContextKey::from(&context));
-            let goes_on = self.pending.is_none() && self.exception.is_none();
-            let at = (goes_on && self.here == Some(place)).then_some(place);
-            self.unit.context(&context, at);
-        }
+        let new_context = self.next_context(place);
         if self.here != Some(place) {
-            self.it_block = 0;
+            self.it_block = self.resumed(place);
         }
         if let Some(pending) = self.pending.take() {
-            self.resolve(pending, place, context.is_some());
+            self.resolve(pending, place, new_context);
         } else if self.exception.is_some() {
             self.except(Some(place));
         } else if self.here.is_some() && self.here != Some(place) {
@@ -351,6 +415,26 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.here = Some(place);
     }
 
+    /// What is left of an IT block, where an exception return leads into the middle of it.
+    fn resumed(&mut self, place: Place) -> u8 {
+        let returns = self.pending.is_some_and(|p| p.instruction.exception_return);
+        let mut interrupted = self.interrupted.iter();
+        let found = interrupted.position(|(at, _)| returns && *at == place);
+        found.map_or(0, |index| self.interrupted.remove(index).1)
+    }
+
+    /// Tells the unit of a new context at `place`, if there is one.
+    fn next_context(&mut self, place: Place) -> bool {
+        let Some(context) = self.next_context.take() else {
+            return false;
+        };
+        self.view = self.code.view(&ContextKey::from(&context));
+        let goes_on = self.pending.is_none() && self.exception.is_none();
+        let at = (goes_on && self.here == Some(place)).then_some(place);
+        self.unit.context(&context, at);
+        true
+    }
+
     fn written(&mut self) -> usize {
         self.taken.wrapping_add(self.unit.bytes().len())
     }
@@ -367,12 +451,13 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// The exception led to `handler`.
     fn except(&mut self, handler: Option<Place>) {
-        if let Some((number, return_to)) = self.exception.take() {
+        if let Some(exception) = self.exception.take() {
             let last = self.last.take();
             self.unit.exception(&Taken {
-                number,
-                return_to,
+                number: exception.number,
+                return_to: exception.return_to,
                 last,
+                chained: exception.chained,
                 handler,
             });
             if let Some(handler) = handler {

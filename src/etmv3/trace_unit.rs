@@ -199,8 +199,9 @@ impl TraceUnit {
         self.write_identifiers();
     }
 
-    /// Execution goes on at `to`, by a branch or an exception.
-    fn branch(&mut self, to: Place, exception: Option<u16>) {
+    /// Execution goes on at `to`, by a branch or an exception. `cancel`: instead of an exception
+    /// return.
+    fn branch(&mut self, to: Place, exception: Option<u16>, cancel: bool) {
         self.write_atoms();
         let state = self.state();
         let (non_secure, hyp) = state;
@@ -210,7 +211,7 @@ impl TraceUnit {
         let information = (exception.is_some() || changed).then(|| Information {
             exception: exception.unwrap_or(0),
             deprecated: false,
-            cancel: false,
+            cancel,
             non_secure: Some(non_secure),
             hyp: (hyp_changed || large).then_some(hyp),
             resume: 0,
@@ -273,14 +274,20 @@ impl crate::encode::TraceUnit for TraceUnit {
             self.write(&Packet::ExceptionExit);
         }
         if waypoint.target_traced {
-            self.branch(waypoint.next, None);
+            self.branch(waypoint.next, None, false);
         } else {
             self.write_identifiers();
         }
     }
 
     fn exception(&mut self, taken: &Taken) {
-        self.branch(taken.handler.unwrap_or(taken.return_to), Some(taken.number));
+        if taken.chained {
+            // 7.5: the return is traced, and then cancelled.
+            self.write_atoms();
+            self.write(&Packet::ExceptionExit);
+        }
+        let to = taken.handler.unwrap_or(taken.return_to);
+        self.branch(to, Some(taken.number), taken.chained);
     }
 
     fn cycles(&mut self, cycles: u32) {

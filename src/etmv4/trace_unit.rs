@@ -376,7 +376,10 @@ impl crate::encode::TraceUnit for TraceUnit {
 
     fn exception(&mut self, taken: &Taken) {
         self.write_atoms();
-        let here = self.owed.take();
+        let here = match taken.chained {
+            true => Some(taken.return_to),
+            false => self.owed.take(),
+        };
         let known = self
             .sent
             .is_some_and(|sent| sent.is_64bit() == (taken.return_to.isa == Isa::A64));

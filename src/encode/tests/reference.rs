@@ -219,6 +219,67 @@ fn the_reference_reads_our_etmv4() {
     }
 }
 
+#[test]
+fn the_reference_reads_our_etmv4_of_microcontrollers() {
+    for seed in 0..8 {
+        let bit = |n: u64| seed >> n & 1 == 1;
+        let (core, architecture) = match bit(0) {
+            true => ("ARMv8-M", 8),
+            false => ("ARMv7-M", 7),
+        };
+        let options = etmv4::TraceUnitOptions {
+            core: etmv4::Core {
+                profile: etmv4::Profile::M,
+                architecture,
+            },
+            cycles: bit(1).then_some(8),
+            timestamps: bit(1),
+            return_stack: bit(2),
+            ..etmv4::TraceUnitOptions::default()
+        };
+        let mix = Mix {
+            contexts: false,
+            ..Mix::all(Sets::Microcontroller)
+        };
+        let program = Program::random(0x1234_5678 * (seed + 1), mix, 3000);
+        let chained = |step: &&Step| matches!(step, Step::TailChain(_));
+        assert!(program.steps.iter().filter(chained).count() > 5);
+        let trace = program.trace(etmv4::TraceUnit::new(options), if bit(0) { 200 } else { 0 });
+        let what = format!("seed {seed} {options:?}");
+        if !compare(
+            &what,
+            &program,
+            core,
+            "ETM4.2",
+            &options.registers(),
+            &trace,
+        ) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn the_reference_reads_our_etmv3_of_microcontrollers() {
+    for (seed, etmcr) in (1..).zip([0, 0x1000, 0, 0x1000]) {
+        let (registers, named) = legacy(etmcr, 0x1854_1800, 0x4114_f250);
+        let config = etmv3::Config::new(registers, etmv3::Profile::Microcontroller);
+        let mix = Mix {
+            contexts: false,
+            ..Mix::all(Sets::Microcontroller)
+        };
+        let mut program = Program::random(0x1357_9bdf * seed, mix, 3000);
+        program.most_cycles = 0x3f;
+        let chained = |step: &&Step| matches!(step, Step::TailChain(_));
+        assert!(program.steps.iter().filter(chained).count() > 5);
+        let trace = program.trace(etmv3::TraceUnit::new(config), 200);
+        let what = format!("ETMCR {etmcr:#x}");
+        if !compare(&what, &program, "Cortex-M4", "ETM3.5", &named, &trace) {
+            return;
+        }
+    }
+}
+
 /// ETMCR, ETMCCER and ETMIDR of PTM and ETMv3.
 fn legacy(etmcr: u32, etmccer: u32, etmidr: u32) -> (Registers, [(&'static str, u32); 4]) {
     let registers = Registers {

@@ -17,12 +17,17 @@ proptest! {
         ),
         etmccer in prop::sample::select(vec![0x3440_08f2_u32, 0x0440_08f2]),
         etmidr in prop::sample::select(vec![0x410c_f250_u32, 0x411c_f250, 0x4110_f240]),
+        micro in any::<bool>(),
         sync_bytes in prop::sample::select(vec![0_usize, 30, 100, 1000]),
     ) {
         let registers = Registers { etmcr, etmccer, etmidr, etmtraceidr: 2 };
-        let config = Config::new(registers, Profile::ApplicationOrRealTime);
+        let (profile, sets) = match micro {
+            true => (Profile::Microcontroller, Sets::Microcontroller),
+            false => (Profile::ApplicationOrRealTime, Sets::AArch32),
+        };
+        let config = Config::new(registers, profile);
         let flow = FlowConfig::default();
-        let mut program = Program::random(seed, Mix::all(Sets::AArch32), 600);
+        let mut program = Program::random(seed, Mix::all(sets), 600);
         // A cycle takes an eighth of a byte at least.
         program.most_cycles = 0x3f;
         let bytes = program.trace(TraceUnit::new(config), sync_bytes);
@@ -36,6 +41,10 @@ proptest! {
             Step::Mark(Mark::Timestamp(value)) => Some(Mark::Timestamp(value & mask)),
             _ => None,
         }).collect();
+        if micro {
+            let returns = marks.iter().filter(|m| **m == Mark::ExceptionReturn);
+            prop_assert_eq!(returns.count(), program.exception_returns());
+        }
         let times = marks.into_iter().filter(|mark| matches!(mark, Mark::Timestamp(_)));
         prop_assert_eq!(times.collect::<Vec<_>>(), said);
         // From synchronisations on.

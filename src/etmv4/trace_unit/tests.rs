@@ -42,12 +42,18 @@ proptest! {
     #[test]
     fn the_trace_of_a_program_leads_through_it(
         seed in any::<u64>(),
-        sets in prop::sample::select(vec![Sets::AArch64, Sets::AArch32, Sets::Both]),
+        sets in prop::sample::select(
+            vec![Sets::AArch64, Sets::AArch32, Sets::Both, Sets::Microcontroller],
+        ),
+        architecture in 7u8..9,
         switches in any::<[bool; 6]>(),
         cycles in prop::option::of(1u32..300),
         sync_bytes in prop::sample::select(vec![0usize, 30, 100, 1000]),
     ) {
-        let options = options(switches, cycles);
+        let mut options = options(switches, cycles);
+        if sets == Sets::Microcontroller {
+            options.core = Core { profile: Profile::M, architecture };
+        }
         let program = Program::random(seed, Mix::all(sets), 600);
         let bytes = program.trace(TraceUnit::new(options), sync_bytes);
         let config = options.config();
@@ -67,6 +73,9 @@ proptest! {
             _ => None,
         }).collect();
         prop_assert_eq!(times(&marks), said);
+        if sets == Sets::Microcontroller {
+            prop_assert_eq!(returns(&marks), program.exception_returns());
+        }
         // From each synchronisation on.
         let mut syncs = 0;
         for (at, packet) in packets(&options, &bytes) {
@@ -84,6 +93,11 @@ proptest! {
         }
         prop_assert!(sync_bytes == 0 || bytes.len() < 40 * sync_bytes || syncs > 1);
     }
+}
+
+fn returns(marks: &[Mark]) -> usize {
+    let returns = marks.iter().filter(|m| **m == Mark::ExceptionReturn);
+    returns.count()
 }
 
 /// 0x1000: bl 0x2000; bl 0x2000; b 0x1000 | 0x2000: nop; ret
