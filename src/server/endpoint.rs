@@ -168,6 +168,8 @@ pub struct Endpoint {
     pub faults: Vec<String>,
     /// Which registers the cores have.
     pub description: TargetDescription,
+    /// How many of its general registers a reply to `g` has.
+    block: usize,
     /// The description as a document.
     pub xml: String,
     /// The threads as a document.
@@ -186,6 +188,12 @@ impl Endpoint {
     /// The architecture of its cores.
     pub fn architecture(&self) -> Architecture {
         self.description.architecture()
+    }
+
+    /// The registers in a reply to `g`; clients ask for others one by one.
+    pub(super) fn block(&self) -> impl Iterator<Item = &RegisterDescription> {
+        let general = self.description.registers().filter(|r| r.general);
+        general.take(self.block)
     }
 
     /// The numbers of its threads.
@@ -319,6 +327,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             faults: faults.clone(),
             devices: Arc::clone(&devices),
             xml: description.xml(),
+            block: block(&description, &cores),
             description,
             threads_xml: threads_xml(&cores),
             program: programs.next(),
@@ -329,6 +338,23 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         }
     });
     Ok(endpoints.collect())
+}
+
+/// How many general registers come before the first that some core does not know; all, if the
+/// program counter is not among those. A client that saves trace frames writes register blocks
+/// of this length, in which no register can be told to be unknown.
+fn block(description: &TargetDescription, cores: &[Core]) -> usize {
+    let general: Vec<_> = description.registers().filter(|r| r.general).collect();
+    let known = |core: &Core, register| core.register(register).iter().all(Option::is_some);
+    let known = general
+        .iter()
+        .position(|register| !cores.iter().all(|core| known(core, register)));
+    let has_pc = |count: &usize| {
+        general[..*count]
+            .iter()
+            .any(|register| register.name == "pc")
+    };
+    known.filter(has_pc).unwrap_or(general.len())
 }
 
 fn is_core(device: &Device) -> bool {

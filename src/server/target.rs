@@ -179,10 +179,8 @@ impl Target for SnapshotTarget {
 impl multi::MultiThreadBase for SnapshotTarget {
     fn read_registers(&mut self, regs: &mut GeneralRegisters, tid: Tid) -> TargetResult<(), Self> {
         let core = self.core(tid).ok_or(TargetError::NonFatal)?;
-        let general = self.endpoint.description.registers().filter(|r| r.general);
-        regs.0 = general
-            .flat_map(|register| core.register(register))
-            .collect();
+        let block = self.endpoint.block();
+        regs.0 = block.flat_map(|register| core.register(register)).collect();
         Ok(())
     }
 

@@ -393,8 +393,8 @@ impl TraceFrames for CoreFrames<'_> {
     }
 
     fn registers(&self, frame: usize) -> Bytes {
-        let general = self.endpoint.description.registers().filter(|r| r.general);
-        general.flat_map(|r| self.value(frame, r)).collect()
+        let block = self.endpoint.block();
+        block.flat_map(|r| self.value(frame, r)).collect()
     }
 
     fn register(&self, frame: usize, number: u32) -> Option<Bytes> {
@@ -403,8 +403,8 @@ impl TraceFrames for CoreFrames<'_> {
     }
 
     fn write(&self, frame: usize, out: Part) -> io::Result<Part> {
-        let general = self.endpoint.description.registers().filter(|r| r.general);
-        let size = general.map(crate::arch::RegisterDescription::bytes).sum();
+        let block = self.endpoint.block();
+        let size = block.map(crate::arch::RegisterDescription::bytes).sum();
         let mut writer = Writer::bare(out, size, ByteOrder::Little);
         if frame == 0 {
             // A client takes a register block to be as long as a reply to `g`. One with an
