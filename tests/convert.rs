@@ -5,6 +5,7 @@ use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::visits::Kind;
 use armsnap::convert::{Error, state::State};
 use armsnap::quantity::Address;
+use armsnap::snapshot::check::check;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::{CoreMemory, Space};
 use armsnap::snapshot::model::*;
@@ -378,6 +379,11 @@ fn frames_of_other_writers_become_snapshots() {
                     .unwrap();
                 let loaded = open(&out);
                 assert!(loaded.notes.is_empty(), "{:?}", loaded.notes);
+                let found = check(&loaded);
+                let odd = found
+                    .iter()
+                    .find(|note| note.to_string().contains("unknown key"));
+                assert!(odd.is_none(), "{odd:?}");
                 let error = read(&bytes, frame, merge).unwrap().write(&out, false);
                 assert!(error.unwrap_err().to_string().contains("exists"));
                 read(&bytes, frame, merge)

@@ -9,7 +9,8 @@ use super::target::Target;
 use crate::arch::Architecture;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::model::{
-    Device, DeviceClass, Dump, OtherSection, Register, RegisterValue, Snapshot,
+    Device, DeviceClass, Dump, OtherSection, Register, RegisterValue, Snapshot, TRACE_FRAME,
+    TRACE_FRAME_KEY,
 };
 use crate::snapshot::write;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame, hex};
@@ -218,7 +219,7 @@ impl<'a> Making<'_, 'a> {
             }
         }
         OtherSection {
-            name: "trace_frame".to_owned(),
+            name: TRACE_FRAME.to_owned(),
             entries,
             ..OtherSection::default()
         }
@@ -307,7 +308,7 @@ impl<'a> Making<'_, 'a> {
                 address,
                 length: Some(bytes.len() as u64),
                 other: if merge {
-                    vec![("frame".to_owned(), frame.to_string())]
+                    vec![(TRACE_FRAME_KEY.to_owned(), frame.to_string())]
                 } else {
                     Vec::new()
                 },

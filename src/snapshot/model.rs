@@ -162,6 +162,13 @@ pub struct Register {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegisterValue(pub Vec<u8>);
 
+/// A section of snapshot.ini where the snapshot was made of a GDB trace frame: its number, its
+/// tracepoint and its variables.
+pub const TRACE_FRAME: &str = "trace_frame";
+
+/// A key of dumps in such a snapshot: the trace frame that their bytes are from.
+pub const TRACE_FRAME_KEY: &str = "frame";
+
 /// A region of memory (3.2.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dump {

@@ -3,7 +3,7 @@
 use super::{Checker, Need};
 use crate::snapshot::component;
 use crate::snapshot::memory::Space;
-use crate::snapshot::model::{Device, DeviceClass, Place};
+use crate::snapshot::model::{Device, DeviceClass, Place, TRACE_FRAME, TRACE_FRAME_KEY};
 use crate::snapshot::registers::LAST_ID;
 use std::collections::HashMap;
 
@@ -97,6 +97,8 @@ impl Checker<'_> {
             let text = format!("{}: only cores and memory spaces have memory", dump.section);
             self.advice(&dump.place, SECTION, text);
         }
+        let sections = &self.snapshot.other_sections;
+        let of_trace_frame = sections.iter().any(|section| section.name == TRACE_FRAME);
         let mut names: HashMap<&str, u32> = HashMap::new();
         // (address, last address, space, index)
         let mut extents: Vec<(u64, u64, Space, usize)> = Vec::new();
@@ -106,6 +108,9 @@ impl Checker<'_> {
                 self.advice(&dump.place, SECTION, text);
             }
             for (key, _) in &dump.other {
+                if of_trace_frame && key == TRACE_FRAME_KEY {
+                    continue;
+                }
                 let text = format!("[{}] unknown key {key}: ignored", dump.section);
                 self.advice(&dump.place, SECTION, text);
             }
