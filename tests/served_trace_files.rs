@@ -1,4 +1,5 @@
-//! Trace files of gigabytes: sparse ones, of which the disk holds some megabytes.
+//! Trace files served with a program, and such of gigabytes: sparse ones, of which the disk holds
+//! some megabytes.
 
 mod gdb;
 
@@ -7,7 +8,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use gdb::{Server, attach, peak_memory, run, text};
+use gdb::{Server, armsnap, attach, peak_memory, run, session, testdata, text};
 
 /// Bytes of a frame with its header.
 const FRAME: u64 = 4 << 20;
@@ -112,7 +113,7 @@ fn a_frame_of_a_trace_file_of_gigabytes_becomes_a_snapshot() {
         return;
     };
     let snapshot = directory.path().join("snapshot");
-    let mut convert = gdb::armsnap();
+    let mut convert = armsnap();
     convert.arg("convert").args(["--frame", "1090"]);
     let output = run(convert.arg(&path).arg(&snapshot));
     assert!(output.status.success(), "{}", text(&output));
@@ -123,4 +124,29 @@ fn a_frame_of_a_trace_file_of_gigabytes_becomes_a_snapshot() {
     let dump = core.max_by_key(Vec::len).unwrap();
     assert_eq!(dump.len(), usize::from(u16::MAX));
     assert_eq!(dump[..4], 0xd503_201f_u32.to_le_bytes());
+}
+
+#[test]
+fn a_program_gives_frames_their_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("a57.tf");
+    let snapshot = testdata("virt-a57");
+    let mut convert = armsnap();
+    convert.args(["convert", "--core", "Cortex-A57_0"]);
+    let output = run(convert.arg(&snapshot).arg(&file));
+    assert!(output.status.success(), "{}", text(&output));
+    let program = snapshot.join("program.elf");
+    let options = ["--elf", program.to_str().unwrap()];
+    let found = session(&file, &options, &["tfind 0", "bt 2", "info symbol $pc"]);
+    assert!(found.contains("in discount (order=0x401010a8"), "{found}");
+    assert!(found.contains("receipt + 64"), "{found}");
+    let output = run(armsnap()
+        .args(["serve", "--stdio", "--elf"])
+        .args([&file, &file]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output).contains("expected an ELF file"),
+        "{}",
+        text(&output)
+    );
 }

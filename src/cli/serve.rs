@@ -89,7 +89,6 @@ impl Selection {
         let given = [
             (!self.core.is_empty(), "--core"),
             (self.cluster.is_some(), "--cluster"),
-            (!self.elf.is_empty(), "--elf"),
             (self.no_elf_memory, "--no-elf-memory"),
         ];
         if let Some((_, option)) = given.iter().find(|(given, _)| *given) {
@@ -101,7 +100,7 @@ impl Selection {
         let bytes = map_trace_file(path).map_err(|error| fault(error.to_string()))?;
         // It is served until the process ends.
         let bytes: &'static [u8] = Box::leak(Box::new(bytes));
-        trace_file_endpoint(bytes, &path.display().to_string()).map_err(fault)
+        trace_file_endpoint(bytes, &path.display().to_string(), &self.elf).map_err(fault)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A trace file behind an endpoint: registers and memory are those of its trace frames.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::endpoint::{Endpoint, Options, endpoints, threads_xml};
@@ -310,8 +311,8 @@ impl TraceFrames for &FileRun {
 }
 
 /// The endpoint of a trace file. The bytes stay as long as the process: a map of the file.
-/// Fails with the reason.
-pub fn endpoint(bytes: &'static [u8], title: &str) -> Result<Endpoint, String> {
+/// `elfs` are programs for the client. Fails with the reason.
+pub fn endpoint(bytes: &'static [u8], title: &str, elfs: &[PathBuf]) -> Result<Endpoint, String> {
     let file = File::open(bytes, None).map_err(|error| error.to_string())?;
     let text = file.description().target.clone();
     let text = text.ok_or("it has no target description: its architecture is not known")?;
@@ -336,7 +337,11 @@ pub fn endpoint(bytes: &'static [u8], title: &str) -> Result<Endpoint, String> {
     let files = files.map(|(name, text)| (name.to_owned(), text.into_bytes().into()));
     let loaded = Loaded::from_files(Arc::new(InMemory(files.into())), "snapshot.ini");
     let loaded = loaded.map_err(|error| error.to_string())?;
-    let made = endpoints(&loaded, &Options::default()).map_err(|error| error.to_string())?;
+    let options = Options {
+        elfs: elfs.to_vec(),
+        ..Options::default()
+    };
+    let made = endpoints(&loaded, &options).map_err(|error| error.to_string())?;
     let mut endpoint = made.into_iter().next().ok_or("it has no core")?;
     for core in &mut endpoint.cores {
         core.kind.clear();
