@@ -31,14 +31,20 @@ pub struct SourceLine {
 #[derive(Default)]
 pub struct Symbols {
     functions: Vec<Function>,
-    /// Each reads its debug information when it is first asked, hence the lock.
-    lines: Vec<Mutex<addr2line::Context<Slice>>>,
+    /// Each with the offset of its addresses. It reads its debug information when it is first
+    /// asked, hence the lock.
+    lines: Vec<(u64, Mutex<addr2line::Context<Slice>>)>,
 }
 
 impl Symbols {
     /// Reads the symbols and the debug information of an ELF file, in addition to those there
     /// are. What is not there or cannot be read gives no names; the reason comes back as text.
     pub fn add(&mut self, elf: &[u8]) -> Result<(), String> {
+        self.add_moved(elf, 0)
+    }
+
+    /// The same for a program that lies `offset` bytes behind the addresses of its file.
+    pub fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), String> {
         let file = object::File::parse(elf).map_err(|error| error.to_string())?;
         let arm = file.architecture() == object::Architecture::Arm;
         self.functions.extend(
@@ -48,6 +54,7 @@ impl Symbols {
                     let name = symbol.name().ok().filter(|name| !name.starts_with('$'))?;
                     // The low bit of an Arm function's address says Thumb (AAELF32, 5.5.3).
                     let start = symbol.address() & !u64::from(arm);
+                    let start = start.wrapping_add(offset);
                     Some(Function {
                         start,
                         end: start.saturating_add(symbol.size()),
@@ -70,7 +77,7 @@ impl Symbols {
             Ok::<_, String>(Slice::new(Arc::from(&*data), endian))
         })?;
         let context = addr2line::Context::from_dwarf(dwarf).map_err(|e| e.to_string())?;
-        self.lines.push(Mutex::new(context));
+        self.lines.push((offset, Mutex::new(context)));
         Ok(())
     }
 
@@ -94,9 +101,11 @@ impl Symbols {
 
     /// The source line that an address belongs to.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
-        self.lines.iter().find_map(|context| {
+        self.lines.iter().find_map(|(offset, context)| {
             let context = context.lock().unwrap_or_else(PoisonError::into_inner);
-            let location = context.find_location(address).ok()??;
+            let location = context
+                .find_location(address.wrapping_sub(*offset))
+                .ok()??;
             Some(SourceLine {
                 file: location.file?.to_owned(),
                 line: location.line?,
@@ -152,5 +161,10 @@ mod tests {
             .unwrap();
         let line = s.line(function.start).unwrap();
         assert!(line.file.ends_with("symbols.rs"), "{line:?}");
+        let mut moved = Symbols::default();
+        moved.add_moved(&exe, 0x1000).unwrap();
+        let there = function.start + 0x1000;
+        assert_eq!(moved.line(there), Some(line));
+        assert_eq!(moved.function(there), s.function(function.start));
     }
 }

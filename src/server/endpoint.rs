@@ -313,7 +313,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             .iter()
             .map(|core| (&core.memory, core.space.space))
             .collect();
-        let programs = Program::of_cores(&loaded.root, &named, architecture.machine(), &memories);
+        let programs = Program::of_cores(loaded, &named, architecture.machine(), &memories);
         if options.elf_memory {
             for core in &mut cores {
                 core.add_programs(programs.iter());

@@ -97,6 +97,9 @@ fn named(target: &SnapshotTarget, general: Tid, packet: &[u8]) -> Option<Answer>
     if let Some(rest) = after("qXfer:threads:read:") {
         return or_malformed(transfer(target.endpoint.threads_xml.as_bytes(), rest));
     }
+    if packet == b"qOffsets" {
+        return Some(Answer::Reply(offsets(&target.endpoint)));
+    }
     if let Some(rest) = after("qThreadStopInfo") {
         return or_malformed(thread_stop(target, rest));
     }
@@ -104,6 +107,19 @@ fn named(target: &SnapshotTarget, general: Tid, packet: &[u8]) -> Option<Answer>
         return or_malformed(region(target, general, rest));
     }
     None
+}
+
+/// Where a position-independent program was loaded. Without an answer GDB takes the addresses of
+/// the file.
+fn offsets(endpoint: &Endpoint) -> Vec<u8> {
+    let program = endpoint
+        .program
+        .iter()
+        .find(|program| program.elf.offset != 0);
+    let first = program.and_then(|program| program.elf.segments.first());
+    first.map_or_else(Vec::new, |first| {
+        format!("TextSeg={:x}", first.address).into_bytes()
+    })
 }
 
 /// The features of a qSupported reply: those of gdbstub that hold here, and our own.

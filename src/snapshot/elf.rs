@@ -74,6 +74,9 @@ pub struct Elf {
     pub little_endian: bool,
     /// Its loadable segments with bytes in the file, in file order.
     pub segments: Vec<Segment>,
+    /// How far the program lies behind the addresses that the file says: not 0 for a
+    /// position-independent one.
+    pub offset: u64,
     bytes: Mapped,
 }
 
@@ -117,8 +120,18 @@ impl Elf {
             machine,
             little_endian,
             segments,
+            offset: 0,
             bytes,
         })
+    }
+
+    /// The program as it was loaded, `offset` bytes behind the addresses that the file says.
+    pub fn moved(mut self, offset: u64) -> Self {
+        for segment in &mut self.segments {
+            segment.address = segment.address.wrapping_add(offset);
+        }
+        self.offset = self.offset.wrapping_add(offset);
+        self
     }
 
     /// The whole file.

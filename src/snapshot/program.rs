@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use super::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use super::memory::{CoreMemory, Space};
+use super::model::Snapshot;
+use super::{Loaded, paths};
 use crate::quantity::Address;
 
 /// Most bytes of a program that are compared with dumps.
@@ -58,16 +60,27 @@ impl Program {
         found.max_by_key(|program| (program.comparison.agreeing(), program.elf.bytes().len()))
     }
 
-    /// The programs of cores of one machine: those that the user named, or else the one that is
-    /// found below the snapshot's directory.
+    /// The program that snapshot.ini records, or else the one that is found.
+    pub fn of_snapshot(loaded: &Loaded, machine: Machine, memories: &[Seen]) -> Option<Self> {
+        let recorded = Recorded::of(&loaded.snapshot).and_then(|recorded| {
+            // A snapshot comes from elsewhere: its program lies in its own directory.
+            let path = paths::resolve(&loaded.root, &recorded.file, false).ok()?;
+            let elf = Elf::open(&path).ok().filter(|elf| elf.machine == machine)?;
+            Some(Self::new(elf.moved(recorded.offset), memories, false))
+        });
+        recorded.or_else(|| Self::find(&loaded.root, machine, memories))
+    }
+
+    /// The programs of cores of one machine: those that the user named, or else that of the
+    /// snapshot.
     pub fn of_cores(
-        directory: &Path,
+        loaded: &Loaded,
         named: &[Elf],
         machine: Machine,
         memories: &[Seen],
     ) -> Vec<Self> {
         if named.is_empty() {
-            let found = Self::find(directory, machine, memories);
+            let found = Self::of_snapshot(loaded, machine, memories);
             return found.into_iter().collect();
         }
         let mut programs: Vec<Self> = named
@@ -127,6 +140,36 @@ impl Program {
             )
         }));
         notes
+    }
+}
+
+/// The section `[program]` of snapshot.ini, which armsnap writes and others pass over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// `file`: its path in the snapshot's directory.
+    pub file: String,
+    /// `offset`: how far behind the addresses of the file it was loaded.
+    pub offset: u64,
+}
+
+impl Recorded {
+    /// What a snapshot records. A program without a right offset is none.
+    pub fn of(snapshot: &Snapshot) -> Option<Self> {
+        let sections = &snapshot.other_sections;
+        let section = sections.iter().find(|section| section.name == "program")?;
+        let value = |name: &str| {
+            let entry = section.entries.iter().find(|(key, _)| key == name);
+            entry.map(|(_, value)| value.trim())
+        };
+        let offset = match value("offset").map(|text| text.strip_prefix("0x").ok_or(text)) {
+            None => 0,
+            Some(Ok(hex)) => u64::from_str_radix(hex, 16).ok()?,
+            Some(Err(decimal)) => decimal.parse().ok()?,
+        };
+        Some(Self {
+            file: value("file")?.to_owned(),
+            offset,
+        })
     }
 }
 
@@ -196,4 +239,64 @@ fn begins_as_elf(path: &Path) -> bool {
     File::open(path)
         .and_then(|mut file| file.read_exact(&mut magic))
         .is_ok_and(|()| is_elf(&magic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::elf::tests::small_elf;
+    use super::super::{Loaded, OpenOptions};
+    use super::*;
+
+    /// A snapshot with a dump at an address, and a program of which it is a part.
+    fn snapshot(section: &str, code_at: u64) -> (tempfile::TempDir, Loaded) {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            std::fs::write(directory.path().join(name), bytes).unwrap();
+        };
+        write("p.elf", &small_elf(b"code", b"data"));
+        write("code.bin", b"code");
+        let list = format!("[snapshot]\nversion=1.0\n[device_list]\nd=cpu.ini\n{section}");
+        write("snapshot.ini", list.as_bytes());
+        let cpu = "[device]\nname=cpu\nclass=core\ntype=ARMv8-A\n[dump]\nfile=code.bin\n";
+        write("cpu.ini", format!("{cpu}address={code_at:#x}\n").as_bytes());
+        let loaded = Snapshot::open(directory.path(), &OpenOptions::default()).unwrap();
+        (directory, loaded)
+    }
+
+    fn program(loaded: &Loaded) -> Option<Program> {
+        let memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
+        Program::of_snapshot(loaded, Machine::AArch64, &[(&memory, Space::Any)])
+    }
+
+    #[test]
+    fn a_recorded_program_lies_where_it_was_loaded() {
+        let (_directory, loaded) = snapshot(
+            "[program]\nfile=p.elf\noffset=0x5500000000\n",
+            0x55_0000_1000,
+        );
+        let found = program(&loaded).unwrap();
+        assert_eq!(found.elf.segments[0].address, 0x55_0000_1000);
+        assert_eq!(found.elf.offset, 0x55_0000_0000);
+        assert_eq!(
+            (found.comparison.compared, found.comparison.differing),
+            (4, 0)
+        );
+    }
+
+    #[test]
+    fn without_a_right_record_the_contents_decide() {
+        for section in [
+            "",
+            "[program]\n",
+            "[program]\nfile=../p.elf\n",
+            "[program]\nfile=code.bin\n",
+            "[program]\nfile=p.elf\noffset=x\n",
+            "[program]\nfile=missing.elf\noffset=1\n",
+        ] {
+            let (_directory, loaded) = snapshot(section, 0x1000);
+            assert_eq!(program(&loaded).unwrap().elf.offset, 0, "{section}");
+            let (_directory, loaded) = snapshot(section, 0x5000);
+            assert!(program(&loaded).is_none(), "{section}");
+        }
+    }
 }

@@ -63,7 +63,7 @@ impl Programs {
             let programs = if memories.is_empty() && named.is_empty() {
                 Vec::new()
             } else {
-                Program::of_cores(&loaded.root, &named, machine, &memories)
+                Program::of_cores(loaded, &named, machine, &memories)
             };
             if programs.is_empty() {
                 continue;
@@ -81,7 +81,7 @@ impl Programs {
             if wanted.symbols {
                 let mut found = Symbols::default();
                 for program in &programs {
-                    if let Err(reason) = found.add(program.elf.bytes()) {
+                    if let Err(reason) = found.add_moved(program.elf.bytes(), program.elf.offset) {
                         notes.push(format!("{}: {reason}", program.elf.path.display()));
                     }
                 }

@@ -138,7 +138,7 @@ fn program_notes(
 ) -> Vec<String> {
     let memory = CoreMemory::new(loaded, device);
     let machine = file.architecture().machine();
-    let program = Program::find(&loaded.root, machine, &[(&memory, space)]);
+    let program = Program::of_snapshot(loaded, machine, &[(&memory, space)]);
     program.map(|program| program.notes()).unwrap_or_default()
 }
 
