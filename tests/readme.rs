@@ -100,9 +100,21 @@ fn run(directory: &Path, wanted: impl Fn(&str) -> bool) -> usize {
 fn on_our_own_snapshots() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"));
     let count = run(place, |command| {
-        command.contains(" testdata/") && !command.contains(" serve ") && !command.contains("lldb")
+        command.contains(" testdata/")
+            && !command.contains(" serve ")
+            && !command.contains("lldb")
+            && !command.contains("armsnap save ")
     });
     assert_eq!(count, 3);
+}
+
+#[test]
+fn what_is_saved_from_gdb() {
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(gdb::testdata(""), place.path().join("testdata")).unwrap();
+    let count = run(place.path(), |command| command.contains("armsnap save "));
+    assert_eq!(count, 1);
+    assert!(place.path().join("copy/snapshot.ini").is_file());
 }
 
 #[test]

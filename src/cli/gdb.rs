@@ -4,6 +4,7 @@
 //! are its own.
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -33,6 +34,15 @@ pub struct Arguments {
     pub arguments: Vec<OsString>,
 }
 
+/// GDB's own side: the commands that `armsnap gdb` gives it.
+const COMMANDS: &str = include_str!("../../gdb/armsnap.py");
+
+/// Prints the commands, for a GDB that was started otherwise.
+pub fn print_commands() -> Result<ExitCode, Failure> {
+    std::io::stdout().write_all(COMMANDS.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Starts GDB; returns only where that fails.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let endpoint = only(arguments.selection.endpoints(&arguments.snapshot)?)?;
@@ -58,6 +68,8 @@ fn gdb_arguments(
     endpoint: &Endpoint,
 ) -> Result<Vec<OsString>, Failure> {
     let mut out = Vec::new();
+    out.push("-ex".into());
+    out.push(python_command(server));
     let mut programs = endpoint.programs();
     if let Some(program) = programs.next() {
         out.push("-se".into());
@@ -77,6 +89,24 @@ fn gdb_arguments(
         out.push(command);
     }
     Ok(out)
+}
+
+/// Makes GDB ask this program for its commands: it may be installed without any other file.
+fn python_command(server: &Path) -> OsString {
+    let mut path = String::new();
+    for &byte in server.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_./+".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path += &format!("\\x{byte:02x}");
+        }
+    }
+    format!(
+        "python import os, subprocess; a = os.fsdecode(b'{path}'); \
+         exec(compile(subprocess.check_output([a, 'gdb-commands']), 'armsnap.py', 'exec'), \
+         {{'ARMSNAP': a}})"
+    )
+    .into()
 }
 
 /// `target remote | armsnap serve --stdio …`, for the shell that GDB starts.

@@ -37,6 +37,9 @@ enum Command {
     Serve(serve::Arguments),
     /// Start GDB on a snapshot
     Gdb(gdb::Arguments),
+    /// Print the Python file with GDB's armsnap commands, for `source` in a GDB that runs
+    /// already; `armsnap gdb` has them
+    GdbCommands,
     /// Decode the trace of a snapshot
     Decode(decode::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
@@ -103,6 +106,7 @@ pub fn run() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
+        Command::GdbCommands => gdb::print_commands(),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
     };
