@@ -478,7 +478,10 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
                         address: target,
                         isa,
                     };
-                let taken = !instruction.conditional || leads && !falls;
+                // An exception may have returned into an IT block: then what looks
+                // unconditional may fall through.
+                let conditional = instruction.conditional || after.isa == Isa::T32 && !leads;
+                let taken = !conditional || leads && !falls;
                 (taken, if taken { leads } else { falls })
             }
             Kind::Indirect => (!falls || !instruction.conditional, true),
