@@ -58,6 +58,11 @@ const SEEDS: &[&[u8]] = &[
     b"vCont;t",
     b"vCont;r40100000,40100010:1",
     b"vCont;C05:2",
+    b"vCont;C1d:1;c",
+    b"Hc0",
+    b"Hc2",
+    b"Z1,40100000,4",
+    b"z1,40100000,4",
     b"vCont",
     b"c",
     b"s",
@@ -359,16 +364,23 @@ fn each_thread_moves_by_itself() {
         session.feed(&bytes, &mut out);
         String::from_utf8(out).unwrap()
     };
-    ask(b"Hc1");
+    let stops = |reply: String, thread: usize, end: &str| {
+        let (found, why) = (format!("$T05thread:{thread};"), format!("replaylog:{end};"));
+        assert!(reply.contains(&found) && reply.contains(&why), "{reply}");
+    };
+    // All threads may move: it is the selected one that the user moves.
+    ask(b"Hc0");
     ask(b"Hg2");
-    // GDB selected thread 2 after it had sent Hc1, and does not send Hc again.
-    assert!(ask(b"bc").contains("$T05thread:2;replaylog:begin;"));
-    assert!(ask(b"bs").contains("$T05thread:2;replaylog:begin;"));
+    stops(ask(b"bc"), 2, "begin");
+    stops(ask(b"bs"), 2, "begin");
     ask(b"Hg1");
-    assert!(ask(b"bc").contains("$T05thread:1;replaylog:begin;"));
-    assert!(ask(b"vCont;s:2;c").contains("$T05thread:2;replaylog:end;"));
-    assert!(ask(b"vCont;c:1").contains("$T05thread:1;replaylog:end;"));
-    assert!(ask(b"vCont;c").contains("replaylog:end;"));
+    stops(ask(b"bc"), 1, "begin");
+    // The others must not.
+    ask(b"Hc2");
+    stops(ask(b"bc"), 2, "begin");
+    stops(ask(b"vCont;s:2;c"), 2, "end");
+    stops(ask(b"vCont;c:1"), 1, "end");
+    stops(ask(b"vCont;c"), 1, "end");
 }
 
 #[test]

@@ -14,7 +14,9 @@ use super::quote::shell_quote;
 use super::{Failure, SnapshotArguments};
 use armsnap::convert::map_trace_file;
 use armsnap::server::listen::{Listener, serve_stdio};
-use armsnap::server::{Endpoint, EndpointError, Options, endpoints, trace_file_endpoint};
+use armsnap::server::{
+    Endpoint, EndpointError, HistoryMode, Options, endpoints, trace_file_endpoint,
+};
 
 /// Most notes that are printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
@@ -22,9 +24,11 @@ const MAX_NOTES: usize = 20;
 /// How history is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum History {
-    /// Reverse execution, move by move. The history of a snapshot without decoded trace is its
-    /// final state alone: each move answers that history ends there.
+    /// Reverse execution: the decoded trace is walked both ways, move by move. The history of a
+    /// core without trace is its final state alone.
     Replay,
+    /// GDB's own branch trace: `info record`, `record instruction-history`.
+    Btrace,
     /// None: reverse execution is not offered.
     None,
 }
@@ -34,6 +38,7 @@ impl History {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Replay => "replay",
+            Self::Btrace => "btrace",
             Self::None => "none",
         }
     }
@@ -72,7 +77,11 @@ impl Selection {
             cluster: self.cluster.clone(),
             elfs: self.elf.clone(),
             elf_memory: !self.no_elf_memory,
-            history: self.history == History::Replay,
+            history: match self.history {
+                History::Replay => HistoryMode::Replay,
+                History::Btrace => HistoryMode::Btrace,
+                History::None => HistoryMode::None,
+            },
         };
         endpoints(&snapshot.load()?, &options).map_err(|error| match error {
             EndpointError::NoCore | EndpointError::Elf(_) => Failure::Serve(error.to_string()),

@@ -2,6 +2,7 @@
 
 pub mod disassembly;
 pub mod fields;
+pub mod history;
 pub mod info;
 pub mod listing;
 pub mod psr;

@@ -19,6 +19,18 @@ use crate::snapshot::memory::{CoreMemory, Origin, Space};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 
+/// How history is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HistoryMode {
+    /// Reverse execution: the server moves.
+    #[default]
+    Replay,
+    /// A branch trace, which GDB fetches and moves in by itself.
+    Btrace,
+    /// None.
+    None,
+}
+
 /// What of a snapshot is served, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -30,8 +42,8 @@ pub struct Options {
     pub elfs: Vec<PathBuf>,
     /// The program serves as memory where no dump is.
     pub elf_memory: bool,
-    /// Reverse execution is offered.
-    pub history: bool,
+    /// How history is offered.
+    pub history: HistoryMode,
 }
 
 impl Default for Options {
@@ -41,7 +53,7 @@ impl Default for Options {
             cluster: None,
             elfs: Vec::new(),
             elf_memory: true,
-            history: true,
+            history: HistoryMode::Replay,
         }
     }
 }
@@ -92,7 +104,9 @@ pub struct Core {
     /// The space in which it sees memory now.
     pub space: CurrentSpace,
     /// Its memory: dumps, and behind them the program.
-    pub memory: CoreMemory,
+    pub memory: Arc<CoreMemory>,
+    /// Its place in the device list.
+    pub(super) device: usize,
     /// Its dumps in words, for the user.
     dumps: Vec<String>,
     /// What could not be loaded, and what was loaded from elsewhere.
@@ -139,9 +153,12 @@ impl Core {
 
     /// Adds what the programs load, behind all dumps.
     fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
+        // Nobody shares the memory yet.
+        let Some(memory) = Arc::get_mut(&mut self.memory) else {
+            return;
+        };
         for program in programs {
-            let notes = program.add_to(&mut self.memory, self.space.space);
-            self.notes.extend(notes);
+            self.notes.extend(program.add_to(memory, self.space.space));
         }
     }
 }
@@ -178,8 +195,10 @@ pub struct Endpoint {
     pub program: Option<Arc<Program>>,
     /// Further programs that the user named.
     pub further: Vec<Arc<Program>>,
-    /// Reverse execution is offered.
-    pub history: bool,
+    /// How history is offered.
+    pub history: HistoryMode,
+    /// The snapshot.
+    pub(super) loaded: Loaded,
     /// The finished trace runs of its cores.
     pub(super) traces: Option<Traces>,
 }
@@ -311,7 +330,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         let description = TargetDescription::new(architecture, &kinds, &files);
         let memories: Vec<Seen> = cores
             .iter()
-            .map(|core| (&core.memory, core.space.space))
+            .map(|core| (&*core.memory, core.space.space))
             .collect();
         let programs = Program::of_cores(loaded, &named, architecture.machine(), &memories);
         if options.elf_memory {
@@ -333,6 +352,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             program: programs.next(),
             further: programs.collect(),
             history: options.history,
+            loaded: loaded.clone(),
             traces: Traces::of(loaded, &places, code),
             cores,
         }
@@ -422,7 +442,8 @@ fn core(loaded: &Loaded, index: usize) -> Core {
         space: state::current_space(&registers),
         detected,
         registers,
-        memory,
+        memory: Arc::new(memory),
+        device: index,
         dumps,
         notes,
     }

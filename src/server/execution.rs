@@ -1,62 +1,225 @@
-//! Where the cores stand and where a move takes them: the one place that knows.
+//! Moves of cores in their histories, and what a client is told of where they end.
 //!
-//! A snapshot whose trace is not decoded has one position, the state at which it was taken. That
-//! position is both ends of its history: every move stops at once, with the end that it met.
+//! A core without trace that can be followed has one position, the halted state. That position
+//! is both ends of its history: every move stops at once, with the end that it met.
 
 use gdbstub::common::Tid;
 
-use super::framing::hex_text;
+use super::breakpoints::Kind;
+use super::framing::{hex_text, write_hex, write_packet};
+use super::resume::{Extent, Resume};
+use super::target::SnapshotTarget;
+use crate::report::history as words;
+use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PlaceKind, Position};
 
-/// The direction of a move.
+/// Why a core stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Step and continue.
-    Forward,
-    /// Reverse step and reverse continue.
-    Backward,
+enum Reason {
+    /// It has moved as far as it should.
+    Moved,
+    /// It is at a breakpoint.
+    Breakpoint(Kind),
+    /// History is not known here.
+    Gap,
+    /// It is at the first known position.
+    HistoryBegins,
+    /// It is at the last known position.
+    HistoryEnds,
+    /// The client does not want to wait any longer.
+    Interrupted,
 }
 
-/// What a client asks of a core.
+/// Where and why a move ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// The thread (core) that is moved.
-    pub thread: Tid,
-    /// Where to.
-    pub direction: Direction,
+struct Stop {
+    thread: Tid,
+    reason: Reason,
 }
 
-/// Why and where a core stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The thread (core) is at the first known position.
-    HistoryBegins(Tid),
-    /// The thread (core) is at the last known position.
-    HistoryEnds(Tid),
+/// Moves cores and appends what the client is told: text for the user, and the stop.
+pub(super) fn run(
+    target: &mut SnapshotTarget,
+    resume: Resume,
+    interrupted: &mut dyn FnMut() -> bool,
+    out: &mut Vec<u8>,
+) {
+    let before = target.positions.past(resume.thread).is_none();
+    let reason = go(target, resume, interrupted);
+    let stop = Stop {
+        thread: resume.thread,
+        reason,
+    };
+    // GDB takes the thread that stopped as the selected one, and does not say so.
+    target.thread = stop.thread;
+    let left = before && target.positions.past(stop.thread).is_some();
+    let mut text = String::new();
+    if left {
+        text += &end_disagrees(target, stop.thread);
+    }
+    if reason == Reason::Gap {
+        text += &gap(target, stop.thread);
+    }
+    if !text.is_empty() {
+        write_packet(format!("O{}", hex_text(&text)).as_bytes(), out);
+    }
+    write_packet(stop.reply(target).as_bytes(), out);
 }
 
-impl Move {
-    /// Moves, and says where that ended.
-    pub fn run(self) -> Stop {
-        match self.direction {
-            Direction::Forward => Stop::HistoryEnds(self.thread),
-            Direction::Backward => Stop::HistoryBegins(self.thread),
+fn go(
+    target: &mut SnapshotTarget,
+    resume: Resume,
+    interrupted: &mut dyn FnMut() -> bool,
+) -> Reason {
+    let Some(from) = target.positions.position(resume.thread) else {
+        return end(resume.direction);
+    };
+    match resume.extent {
+        Extent::Step => step(target, resume, from),
+        Extent::Within(first, end) => {
+            let mut at = from;
+            loop {
+                let reason = step(target, resume, at);
+                let past = target.positions.past(resume.thread);
+                let inside = |past: &super::positions::Past| {
+                    past.pc.is_some_and(|pc| (first..end).contains(&pc.0))
+                };
+                if reason != Reason::Moved || !past.is_some_and(inside) {
+                    return reason;
+                }
+                let Some(next) = target.positions.position(resume.thread) else {
+                    return reason;
+                };
+                at = next;
+                if interrupted() {
+                    return Reason::Interrupted;
+                }
+            }
+        }
+        Extent::On => search(target, resume, from),
+    }
+}
+
+fn end(direction: Direction) -> Reason {
+    match direction {
+        Direction::Forward => Reason::HistoryEnds,
+        Direction::Backward => Reason::HistoryBegins,
+    }
+}
+
+/// One place on.
+fn step(target: &mut SnapshotTarget, resume: Resume, from: Position) -> Reason {
+    let history = target.positions.history(resume.thread);
+    let next = history.and_then(|history| history.step(from, resume.direction));
+    match next {
+        Some(next) => {
+            target.positions.set(resume.thread, next);
+            arrived(target, resume.thread)
+        }
+        None => end(resume.direction),
+    }
+}
+
+/// Why a core stops where it stands.
+fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
+    let Some(past) = target.positions.past(thread) else {
+        return Reason::Moved;
+    };
+    if let PlaceKind::Gap(_) = past.place.kind {
+        return Reason::Gap;
+    }
+    let kind = past.pc.and_then(|pc| target.breakpoints.at(pc.0));
+    kind.map_or(Reason::Moved, Reason::Breakpoint)
+}
+
+/// On to a breakpoint, a gap or an end.
+fn search(target: &mut SnapshotTarget, resume: Resume, from: Position) -> Reason {
+    let wanted: AddressSet = target
+        .breakpoints
+        .addresses()
+        .map(crate::quantity::Address)
+        .collect();
+    let Some(history) = target.positions.history(resume.thread) else {
+        return end(resume.direction);
+    };
+    let found = history.search(from, resume.direction, &wanted, Gaps::Stop);
+    match found {
+        Found::At(at) | Found::Gap(at) => {
+            target.positions.set(resume.thread, at);
+            arrived(target, resume.thread)
+        }
+        Found::End(at) => {
+            target.positions.set(resume.thread, at);
+            end(resume.direction)
         }
     }
 }
 
+/// What the user is told who leaves a halted state that the trace does not lead to.
+fn end_disagrees(target: &mut SnapshotTarget, thread: Tid) -> String {
+    let history = target.positions.history(thread);
+    match history.map(|history| history.end_agrees()) {
+        Some(EndAgrees::No { trace_end, halted }) => words::end_disagrees(trace_end, halted),
+        _ => String::new(),
+    }
+}
+
+fn gap(target: &SnapshotTarget, thread: Tid) -> String {
+    match target.positions.past(thread).map(|past| past.place.kind) {
+        Some(PlaceKind::Gap(gap)) => {
+            let what = words::gap(&gap);
+            format!("gap in history: {what}\n")
+        }
+        _ => String::new(),
+    }
+}
+
 impl Stop {
-    /// The reply that tells a client.
+    /// The reply that tells a client (GDB manual, E.3).
     ///
     /// GDB reads `replaylog`. LLDB does not know it and, when a step leaves the pc where it is,
-    /// steps again without end; an exception with a description makes it stop and say why.
-    pub fn reply(self) -> String {
-        let (thread, end, words) = match self {
-            Self::HistoryBegins(thread) => (thread, "begin", "beginning of history"),
-            Self::HistoryEnds(thread) => (thread, "end", "end of history"),
+    /// steps again without end; an exception with a description makes it stop and say why. A gap
+    /// is a stop that no kind of step passes: the signal SIGLOST, "Resource lost", as GDB numbers
+    /// signals.
+    fn reply(self, target: &SnapshotTarget) -> String {
+        let (signal, why) = match self.reason {
+            Reason::Moved => (5, String::new()),
+            Reason::Breakpoint(Kind::Software) => (5, "swbreak:;".to_owned()),
+            Reason::Breakpoint(Kind::Hardware) => (5, "hwbreak:;".to_owned()),
+            Reason::Gap => (29, exception("gap in history")),
+            Reason::HistoryBegins => {
+                let told = exception("beginning of history");
+                (5, format!("replaylog:begin;{told}"))
+            }
+            Reason::HistoryEnds => {
+                let told = exception("end of history");
+                (5, format!("replaylog:end;{told}"))
+            }
+            Reason::Interrupted => (2, String::new()),
         };
-        let description = hex_text(words);
-        format!("T05thread:{thread:x};replaylog:{end};reason:exception;description:{description};")
+        let thread = self.thread;
+        let pc = program_counter(target, thread);
+        format!("T{signal:02x}thread:{thread:x};{pc}{why}")
     }
+}
+
+fn exception(words: &str) -> String {
+    format!("reason:exception;description:{};", hex_text(words))
+}
+
+/// The program counter in a reply, which GDB then need not ask for.
+fn program_counter(target: &SnapshotTarget, thread: Tid) -> String {
+    let mut registers = target.endpoint.description.registers();
+    let known = registers
+        .find(|register| register.name == "pc")
+        .and_then(|pc| {
+            let bytes: Option<Vec<u8>> =
+                target.positions.register(thread, pc)?.into_iter().collect();
+            let mut text = format!("{:x}:", pc.number).into_bytes();
+            write_hex(&bytes?, &mut text);
+            text.push(b';');
+            String::from_utf8(text).ok()
+        });
+    known.unwrap_or_default()
 }
 
 /// What a client is told of a thread that has not moved: it stands where the snapshot was taken.

@@ -7,16 +7,19 @@
 //! ```
 //!
 //! A snapshot is a record: registers and memory are read, never written. Each core is a thread.
-//! Knows no protocol of trace; where cores stand and how they move is in [`execution`].
+//! Knows no protocol of trace: where cores stand is in `positions`, how they move in `execution`.
 
+mod breakpoints;
 pub mod endpoint;
-pub mod execution;
+mod execution;
 mod files;
 pub mod framing;
 pub mod listen;
 pub mod memory;
 mod monitor;
 mod packets;
+mod positions;
+mod resume;
 pub mod session;
 mod target;
 mod trace;
@@ -24,6 +27,6 @@ mod trace_buffer;
 mod trace_file;
 mod trace_runs;
 
-pub use endpoint::{Endpoint, EndpointError, Options, endpoints};
+pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
 pub use session::{End, Session};
 pub use trace_file::endpoint as trace_file_endpoint;

@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use gdbstub::common::Tid;
-
-use super::endpoint::Endpoint;
+use super::breakpoints::Refusal;
+use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
 use super::framing::{
     MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet,
 };
+use super::resume::{self, Other, Resume, thread_id};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
 use super::trace;
@@ -21,8 +21,10 @@ pub(super) enum Answer {
     NoAckMode,
     /// `vKill`, which wants an answer before the end.
     Kill,
-    /// For gdbstub: these packets in turn; the reply to the last counts.
-    Pass(Vec<Vec<u8>>),
+    /// A move, which answers with where it ended.
+    Move(Resume),
+    /// For gdbstub.
+    Pass(Vec<u8>),
 }
 
 /// Not supported, in the remote protocol.
@@ -30,83 +32,77 @@ const UNSUPPORTED: &[u8] = b"";
 /// GDB shows the text behind `E.`.
 const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is a record: its registers cannot be changed";
 const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is a record: its memory cannot be changed";
+const NO_WATCHPOINTS: &[u8] = b"E.the trace does not tell what was written to memory";
 /// `EFAULT`.
 pub(super) const NO_MEMORY: &[u8] = b"E0e";
 
 /// Answers a packet, or says who does.
-pub(super) fn answer(target: &mut SnapshotTarget, general: &mut Tid, packet: &[u8]) -> Answer {
+pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     let reply = |reply: &[u8]| Answer::Reply(reply.to_vec());
-    let malformed = || Answer::Reply(MALFORMED.to_vec());
+    let or_malformed =
+        |reply: Option<Vec<u8>>| Answer::Reply(reply.unwrap_or_else(|| MALFORMED.to_vec()));
     if let Some(reply) = trace::answer(target, packet) {
         return Answer::Reply(reply);
     }
+    let general = target.thread;
     match packet {
         b"QStartNoAckMode" => Answer::NoAckMode,
-        [b'H', operation, thread @ ..] => match select(target, general, *operation, thread) {
-            Some(packet) => Answer::Pass(vec![packet]),
-            None => malformed(),
+        [b'H', operation, thread @ ..] => match select(target, *operation, thread) {
+            Some(packet) => Answer::Pass(packet),
+            None => reply(MALFORMED),
         },
-        [b'm', arguments @ ..] => match memory(target, *general, arguments) {
-            Some(bytes) => Answer::Reply(bytes),
-            None => malformed(),
-        },
-        [b'p', number @ ..] => match register(target, *general, number) {
-            Some(bytes) => Answer::Reply(bytes),
-            None => malformed(),
-        },
+        [b'm', arguments @ ..] => or_malformed(memory(target, arguments)),
+        [b'p', number @ ..] => or_malformed(register(target, number)),
         [b'P' | b'G', ..] => reply(READ_ONLY_REGISTERS),
         [b'M' | b'X', ..] => reply(READ_ONLY_MEMORY),
-        b"bs" | b"bc" if !target.endpoint.history => reply(UNSUPPORTED),
-        b"bs" => {
-            let select = format!("Hc{:x}", target.thread);
-            Answer::Pass(vec![select.into_bytes(), b"bs".to_vec()])
-        }
-        // Signals mean nothing to a snapshot: `C05` is `c`.
-        [b'C', ..] => Answer::Pass(vec![b"c".to_vec()]),
-        [b'S', ..] => Answer::Pass(vec![b"s".to_vec()]),
+        [b'Z', breakpoint @ ..] => Answer::Reply(change_breakpoint(target, true, breakpoint)),
+        [b'z', breakpoint @ ..] => Answer::Reply(change_breakpoint(target, false, breakpoint)),
+        b"bs" | b"bc" if target.endpoint.history != HistoryMode::Replay => reply(UNSUPPORTED),
         b"?" => {
-            let name = target.core(*general).map_or("", |core| &core.name);
-            Answer::Reply(standing(*general, name, true).into_bytes())
+            let name = target.core(general).map_or("", |core| &core.name);
+            Answer::Reply(standing(general, name, true).into_bytes())
         }
         b"qC" => Answer::Reply(format!("QC{general:x}").into_bytes()),
-        [
-            b'q',
-            b'S',
-            b'u',
-            b'p',
-            b'p',
-            b'o',
-            b'r',
-            b't',
-            b'e',
-            b'd',
-            ..,
-        ] => {
+        b"vCont?" => reply(b"vCont;c;C;s;S;r"),
+        _ if packet.starts_with(b"qSupported") => {
             // Threads have plain numbers: one endpoint is one process.
-            Answer::Pass(vec![b"qSupported:swbreak+".to_vec()])
+            Answer::Pass(b"qSupported:swbreak+".to_vec())
         }
         _ if packet.starts_with(b"vKill") => Answer::Kill,
-        _ => named(target, *general, packet).unwrap_or_else(|| Answer::Pass(vec![packet.to_vec()])),
+        _ => match resume::parse(packet, general, target.alone) {
+            Ok(resume) if target.core(resume.thread).is_some() => Answer::Move(resume),
+            Ok(_) | Err(Other::Malformed) => reply(MALFORMED),
+            Err(Other::NoMove) => {
+                named(target, packet).map_or_else(|| Answer::Pass(packet.to_vec()), or_malformed)
+            }
+        },
     }
 }
 
-fn named(target: &SnapshotTarget, general: Tid, packet: &[u8]) -> Option<Answer> {
+/// Answers what is known by its name; the answer is `None` where it is malformed.
+fn named(target: &SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> {
     let after = |name: &str| packet.strip_prefix(name.as_bytes());
-    let or_malformed =
-        |reply: Option<Vec<u8>>| Some(Answer::Reply(reply.unwrap_or_else(|| MALFORMED.to_vec())));
-    if let Some(rest) = after("qXfer:threads:read:") {
-        return or_malformed(transfer(target.endpoint.threads_xml.as_bytes(), rest));
-    }
     if packet == b"qOffsets" {
-        return Some(Answer::Reply(offsets(&target.endpoint)));
+        Some(Some(offsets(&target.endpoint)))
+    } else if let Some(rest) = after("qXfer:threads:read:") {
+        Some(transfer(target.endpoint.threads_xml.as_bytes(), rest))
+    } else if let Some(rest) = after("qThreadStopInfo") {
+        Some(thread_stop(target, rest))
+    } else {
+        after("qMemoryRegionInfo:").map(|rest| region(target, rest))
     }
-    if let Some(rest) = after("qThreadStopInfo") {
-        return or_malformed(thread_stop(target, rest));
+}
+
+/// `Z` and `z`.
+fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> Vec<u8> {
+    match target.breakpoints.change(set, packet) {
+        Ok(()) => b"OK".to_vec(),
+        // No move from the one position of a core without history passes an access.
+        Err(Refusal::Watchpoint) if !target.positions.has_history() => b"OK".to_vec(),
+        Err(Refusal::Watchpoint) => NO_WATCHPOINTS.to_vec(),
+        Err(Refusal::TooMany) => b"E.too many breakpoints".to_vec(),
+        Err(Refusal::Malformed) => MALFORMED.to_vec(),
     }
-    if let Some(rest) = after("qMemoryRegionInfo:") {
-        return or_malformed(region(target, general, rest));
-    }
-    None
 }
 
 /// Where a position-independent program was loaded. Without an answer GDB takes the addresses of
@@ -130,12 +126,14 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
     let mut features = format!("PacketSize={MAX_PACKET:x}");
     for feature in text.split(';') {
         let ours = feature.starts_with("PacketSize=") || feature == "multiprocess+";
-        let reverse = feature.starts_with("Reverse");
-        if !(ours || feature.is_empty() || reverse && !endpoint.history) {
+        if !(ours || feature.is_empty()) {
             let _ = write!(features, ";{feature}");
         }
     }
-    features.push_str(";qXfer:threads:read+");
+    features.push_str(";swbreak+;hwbreak+;qXfer:threads:read+");
+    if endpoint.history == HistoryMode::Replay {
+        features.push_str(";ReverseStep+;ReverseContinue+");
+    }
     if endpoint.traces.is_some() {
         features.push_str(";qXfer:traceframe-info:read+");
     }
@@ -145,15 +143,7 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
 }
 
 /// `H`: notes the thread, and says it to gdbstub in the way it understands.
-///
-/// GDB does not repeat an `Hc` that it has sent before, so that the thread selected last, by
-/// either, is the one that moves.
-fn select(
-    target: &mut SnapshotTarget,
-    general: &mut Tid,
-    operation: u8,
-    thread: &[u8],
-) -> Option<Vec<u8>> {
+fn select(target: &mut SnapshotTarget, operation: u8, thread: &[u8]) -> Option<Vec<u8>> {
     let chosen = match thread {
         b"-1" | b"0" => None,
         _ => {
@@ -163,21 +153,11 @@ fn select(
         }
     };
     match operation {
-        b'g' => {
-            *general = chosen.unwrap_or(*general);
-            target.thread = *general;
-            Some(format!("Hg{general:x}").into_bytes())
-        }
-        b'c' => {
-            target.thread = chosen.unwrap_or(*general);
-            Some(format!("Hc{:x}", target.thread).into_bytes())
-        }
-        _ => None,
+        b'g' => target.thread = chosen.unwrap_or(target.thread),
+        b'c' => target.alone = chosen,
+        _ => return None,
     }
-}
-
-fn thread_id(digits: &[u8]) -> Option<Tid> {
-    Tid::new(usize::try_from(parse_hex(digits)?).ok()?)
+    Some(format!("Hg{:x}", target.thread).into_bytes())
 }
 
 /// Two hexadecimal numbers with a separator.
@@ -187,10 +167,10 @@ pub(super) fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
 }
 
 /// `m`: what is known from the address on; an error where nothing is.
-fn memory(target: &SnapshotTarget, general: Tid, arguments: &[u8]) -> Option<Vec<u8>> {
+fn memory(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (address, length) = pair(arguments, b',')?;
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
-    let core = target.core(general)?;
+    let core = target.core(target.thread)?;
     let mut bytes = vec![0; length];
     let count = target.endpoint.read(core, target.look, address, &mut bytes);
     if count == 0 && length != 0 {
@@ -202,12 +182,12 @@ fn memory(target: &SnapshotTarget, general: Tid, arguments: &[u8]) -> Option<Vec
 }
 
 /// `p`: a register, `xx` for each byte that is not known. An error would break a backtrace.
-fn register(target: &SnapshotTarget, general: Tid, number: &[u8]) -> Option<Vec<u8>> {
+fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
     let register = target.endpoint.description.register(number)?;
-    let core = target.core(general)?;
+    let bytes = target.positions.register(target.thread, register)?;
     let mut reply = Vec::with_capacity(2 * register.bytes());
-    for byte in core.register(register) {
+    for byte in bytes {
         match byte {
             Some(byte) => write_hex(&[byte], &mut reply),
             None => reply.extend_from_slice(b"xx"),
@@ -239,9 +219,9 @@ fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.
-fn region(target: &SnapshotTarget, general: Tid, address: &[u8]) -> Option<Vec<u8>> {
+fn region(target: &SnapshotTarget, address: &[u8]) -> Option<Vec<u8>> {
     let address = parse_hex(address)?;
-    let core = target.core(general)?;
+    let core = target.core(target.thread)?;
     let region = target.endpoint.stretch(core, target.look, address);
     let mut reply = format!("start:{:x};size:{:x};", region.start, region.size);
     if region.known {

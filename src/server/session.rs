@@ -7,13 +7,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use gdbstub::common::Tid;
 use gdbstub::conn::Connection;
+use gdbstub::stub::GdbStub;
 use gdbstub::stub::state_machine::GdbStubStateMachine;
-use gdbstub::stub::{GdbStub, MultiThreadStopReason};
 
 use super::endpoint::Endpoint;
-use super::execution::Stop;
+use super::execution;
 use super::framing::{Framer, Incoming, MAX_PACKET, write_packet};
 use super::packets::{self, Answer};
 use super::target::SnapshotTarget;
@@ -78,8 +77,6 @@ pub struct Session {
     target: SnapshotTarget,
     /// Packets are acknowledged until the client asks for no-ack mode.
     acknowledges: bool,
-    /// The thread whose registers and memory are read (`Hg`).
-    general: Tid,
     last_reply: Vec<u8>,
     greeting: Greeting,
 }
@@ -92,7 +89,6 @@ impl Session {
             stub: None,
             target: SnapshotTarget::new(endpoint),
             acknowledges: true,
-            general: Tid::MIN,
             last_reply: Vec::new(),
             greeting: Greeting::Awaited,
         }
@@ -152,7 +148,7 @@ impl Session {
     }
 
     fn packet(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Option<End> {
-        match packets::answer(&mut self.target, &mut self.general, packet) {
+        match packets::answer(&mut self.target, packet) {
             Answer::Reply(reply) => write_packet(&reply, out),
             Answer::NoAckMode => {
                 self.acknowledges = false;
@@ -162,22 +158,22 @@ impl Session {
                 write_packet(b"OK", out);
                 return Some(End::Killed);
             }
-            Answer::Pass(parts) => {
-                let mut reply = Vec::new();
-                for part in parts {
-                    match self.pass(&part) {
-                        Outcome::Reply(bytes) => reply = bytes,
-                        Outcome::Ended(bytes, end) => {
-                            out.extend_from_slice(&bytes);
-                            return Some(end);
-                        }
-                        Outcome::Failed => {
-                            reply.clear();
-                            write_packet(MALFORMED, &mut reply);
-                            break;
-                        }
+            Answer::Move(resume) => {
+                execution::run(&mut self.target, resume, &mut || false, out);
+            }
+            Answer::Pass(packet) => {
+                let mut reply = match self.pass(&packet) {
+                    Outcome::Reply(bytes) => bytes,
+                    Outcome::Ended(bytes, end) => {
+                        out.extend_from_slice(&bytes);
+                        return Some(end);
                     }
-                }
+                    Outcome::Failed => {
+                        let mut reply = Vec::new();
+                        write_packet(MALFORMED, &mut reply);
+                        reply
+                    }
+                };
                 if packet.starts_with(b"qSupported") {
                     reply = packets::features(&reply, &self.target.endpoint);
                 }
@@ -204,20 +200,6 @@ impl Session {
                 }
                 _ => return Outcome::Failed,
             };
-        }
-        if let GdbStubStateMachine::Running(running) = stub {
-            // gdbstub learns that the move is over; the client is told in words of our own.
-            stub = match running.report_stop(&mut self.target, MultiThreadStopReason::DoneStep) {
-                Ok(next) => next,
-                Err(_) => return Outcome::Failed,
-            };
-            let stop = self.target.stop.take();
-            let stop = stop.unwrap_or(Stop::HistoryEnds(self.target.thread));
-            if let GdbStubStateMachine::Idle(idle) = &mut stub {
-                let outbox = &mut idle.borrow_conn().0;
-                outbox.clear();
-                write_packet(stop.reply().as_bytes(), outbox);
-            }
         }
         match stub {
             GdbStubStateMachine::Idle(mut idle) => {
@@ -246,7 +228,7 @@ impl Session {
             .run_state_machine(&mut self.target)
             .ok()?;
         self.stub = Some(stub);
-        let select = format!("Hg{:x}", self.general);
+        let select = format!("Hg{:x}", self.target.thread);
         match self.pass(select.as_bytes()) {
             Outcome::Reply(_) => self.stub.take(),
             _ => None,

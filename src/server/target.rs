@@ -1,20 +1,16 @@
 //! What gdbstub asks of a target, answered from an endpoint's cores.
 //!
-//! A snapshot is a record: reading is served, writing is refused, moving is up to
-//! [`super::execution`].
+//! A snapshot is a record: reading is served, writing is refused. Moves and breakpoints are the
+//! session's own: gdbstub never sees them.
 
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use gdbstub::arch::{Arch, RegId, Registers};
-use gdbstub::common::{Endianness, Pid, Signal, Tid};
+use gdbstub::common::{Endianness, Pid, Tid};
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread as multi;
-use gdbstub::target::ext::base::reverse_exec::{
-    ReverseCont, ReverseContOps, ReverseStep, ReverseStepOps,
-};
-use gdbstub::target::ext::breakpoints as breaks;
 use gdbstub::target::ext::exec_file::{ExecFile, ExecFileOps};
 use gdbstub::target::ext::host_info::{HostInfo, HostInfoOps, HostInfoResponse};
 use gdbstub::target::ext::host_io::HostIoOps;
@@ -24,11 +20,12 @@ use gdbstub::target::ext::target_description_xml_override as xml;
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
 
+use super::breakpoints::Breakpoints;
 use super::endpoint::{Core, Endpoint};
-use super::execution::{Direction, Move, Stop};
 use super::files::Files;
 use super::memory::Look;
 use super::monitor;
+use super::positions::Positions;
 use super::trace::View;
 use crate::arch::Architecture;
 
@@ -82,10 +79,12 @@ pub struct SnapshotTarget {
     pub(super) endpoint: Arc<Endpoint>,
     /// Where memory is read.
     pub(super) look: Look,
-    /// The thread that `c`, `vCont` without a thread, and `bc` move.
+    /// The thread whose registers and memory are read (`Hg`): the one that the user has selected.
     pub(super) thread: Tid,
-    /// The outcome of the last move, not yet told.
-    pub(super) stop: Option<Stop>,
+    /// The thread that moves while the others must not (`Hc`).
+    pub(super) alone: Option<Tid>,
+    pub(super) breakpoints: Breakpoints,
+    pub(super) positions: Positions,
     pub(super) files: Files,
     /// The client's place among trace frames.
     pub(super) trace: View,
@@ -95,10 +94,12 @@ impl SnapshotTarget {
     pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
         Self {
             files: Files::new(endpoint.program.clone()),
+            positions: Positions::new(Arc::clone(&endpoint)),
             endpoint,
             look: Look::Current,
             thread: Tid::MIN,
-            stop: None,
+            alone: None,
+            breakpoints: Breakpoints::default(),
             trace: View::default(),
         }
     }
@@ -106,10 +107,6 @@ impl SnapshotTarget {
     /// The core that a thread stands for.
     pub(super) fn core(&self, thread: Tid) -> Option<&Core> {
         self.endpoint.cores.get(thread.get() - 1)
-    }
-
-    fn run(&mut self, thread: Tid, direction: Direction) {
-        self.stop = Some(Move { thread, direction }.run());
     }
 }
 
@@ -129,6 +126,11 @@ impl Target for SnapshotTarget {
         false
     }
 
+    // Breakpoints are the session's: no client writes them into memory.
+    fn guard_rail_implicit_sw_breakpoints(&self) -> bool {
+        true
+    }
+
     fn use_fork_stop_reason(&self) -> bool {
         false
     }
@@ -139,10 +141,6 @@ impl Target for SnapshotTarget {
 
     fn use_vforkdone_stop_reason(&self) -> bool {
         false
-    }
-
-    fn support_breakpoints(&mut self) -> Option<breaks::BreakpointsOps<'_, Self>> {
-        Some(self)
     }
 
     fn support_monitor_cmd(&mut self) -> Option<MonitorCmdOps<'_, Self>> {
@@ -178,9 +176,11 @@ impl Target for SnapshotTarget {
 
 impl multi::MultiThreadBase for SnapshotTarget {
     fn read_registers(&mut self, regs: &mut GeneralRegisters, tid: Tid) -> TargetResult<(), Self> {
-        let core = self.core(tid).ok_or(TargetError::NonFatal)?;
         let block = self.endpoint.block();
-        regs.0 = block.flat_map(|register| core.register(register)).collect();
+        let bytes: Option<Vec<_>> = block
+            .map(|register| self.positions.register(tid, register))
+            .collect();
+        regs.0 = bytes.ok_or(TargetError::NonFatal)?.concat();
         Ok(())
     }
 
@@ -209,149 +209,8 @@ impl multi::MultiThreadBase for SnapshotTarget {
         Ok(self.core(tid).is_some())
     }
 
-    fn support_resume(&mut self) -> Option<multi::MultiThreadResumeOps<'_, Self>> {
-        Some(self)
-    }
-
     fn support_thread_extra_info(&mut self) -> Option<ThreadExtraInfoOps<'_, Self>> {
         Some(self)
-    }
-}
-
-impl multi::MultiThreadResume for SnapshotTarget {
-    fn resume(&mut self) -> Result<(), Infallible> {
-        if self.stop.is_none() {
-            self.run(self.thread, Direction::Forward);
-        }
-        Ok(())
-    }
-
-    fn clear_resume_actions(&mut self) -> Result<(), Infallible> {
-        self.stop = None;
-        Ok(())
-    }
-
-    fn set_resume_action_continue(
-        &mut self,
-        tid: Tid,
-        _: Option<Signal>,
-    ) -> Result<(), Infallible> {
-        if self.stop.is_none() {
-            self.run(tid, Direction::Forward);
-        }
-        Ok(())
-    }
-
-    fn support_single_step(&mut self) -> Option<multi::MultiThreadSingleStepOps<'_, Self>> {
-        Some(self)
-    }
-
-    fn support_range_step(&mut self) -> Option<multi::MultiThreadRangeSteppingOps<'_, Self>> {
-        Some(self)
-    }
-
-    fn support_reverse_step(&mut self) -> Option<ReverseStepOps<'_, Tid, Self>> {
-        Some(self)
-    }
-
-    fn support_reverse_cont(&mut self) -> Option<ReverseContOps<'_, Tid, Self>> {
-        Some(self)
-    }
-
-    fn support_scheduler_locking(
-        &mut self,
-    ) -> Option<multi::MultiThreadSchedulerLockingOps<'_, Self>> {
-        Some(self)
-    }
-}
-
-impl multi::MultiThreadSingleStep for SnapshotTarget {
-    fn set_resume_action_step(&mut self, tid: Tid, _: Option<Signal>) -> Result<(), Infallible> {
-        self.run(tid, Direction::Forward);
-        Ok(())
-    }
-}
-
-impl multi::MultiThreadRangeStepping for SnapshotTarget {
-    fn set_resume_action_range_step(&mut self, tid: Tid, _: u64, _: u64) -> Result<(), Infallible> {
-        self.run(tid, Direction::Forward);
-        Ok(())
-    }
-}
-
-impl multi::MultiThreadSchedulerLocking for SnapshotTarget {
-    fn set_resume_action_scheduler_lock(&mut self) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
-
-impl ReverseCont<Tid> for SnapshotTarget {
-    fn reverse_cont(&mut self) -> Result<(), Infallible> {
-        self.run(self.thread, Direction::Backward);
-        Ok(())
-    }
-}
-
-impl ReverseStep<Tid> for SnapshotTarget {
-    fn reverse_step(&mut self, tid: Tid) -> Result<(), Infallible> {
-        self.run(tid, Direction::Backward);
-        Ok(())
-    }
-}
-
-// Breakpoints and watchpoints are accepted and not kept: a client sets them anew before each
-// move, and no move from the final state passes one.
-impl breaks::Breakpoints for SnapshotTarget {
-    fn support_sw_breakpoint(&mut self) -> Option<breaks::SwBreakpointOps<'_, Self>> {
-        Some(self)
-    }
-
-    fn support_hw_breakpoint(&mut self) -> Option<breaks::HwBreakpointOps<'_, Self>> {
-        Some(self)
-    }
-
-    fn support_hw_watchpoint(&mut self) -> Option<breaks::HwWatchpointOps<'_, Self>> {
-        Some(self)
-    }
-}
-
-impl breaks::SwBreakpoint for SnapshotTarget {
-    fn add_sw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
-        Ok(true)
-    }
-
-    fn remove_sw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
-        Ok(true)
-    }
-}
-
-impl breaks::HwBreakpoint for SnapshotTarget {
-    fn add_hw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
-        Ok(true)
-    }
-
-    fn remove_hw_breakpoint(&mut self, _: u64, _: usize) -> TargetResult<bool, Self> {
-        Ok(true)
-    }
-}
-
-impl breaks::HwWatchpoint for SnapshotTarget {
-    fn add_hw_watchpoint(
-        &mut self,
-        _: u64,
-        _: u64,
-        _: breaks::WatchKind,
-    ) -> TargetResult<bool, Self> {
-        Ok(true)
-    }
-
-    fn remove_hw_watchpoint(
-        &mut self,
-        _: u64,
-        _: u64,
-        _: breaks::WatchKind,
-    ) -> TargetResult<bool, Self> {
-        Ok(true)
     }
 }
 

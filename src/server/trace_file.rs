@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::endpoint::{Endpoint, Options, endpoints, threads_xml};
+use super::endpoint::{Endpoint, HistoryMode, Options, endpoints, threads_xml};
 use super::trace_runs::{TraceFrames, Traces, Wanted};
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, Detected, TargetDescription};
@@ -362,7 +362,7 @@ pub fn endpoint(bytes: &'static [u8], title: &str, elfs: &[PathBuf]) -> Result<E
     endpoint.description = TargetDescription::new(target.architecture, &[], &registers);
     endpoint.threads_xml = threads_xml(&endpoint.cores);
     endpoint.title = title.to_owned();
-    endpoint.history = false;
+    endpoint.history = HistoryMode::None;
     endpoint.xml = text;
     endpoint.traces = Some(Traces::File(Box::new(run)));
     Ok(endpoint)

@@ -1,72 +1,13 @@
-//! `monitor` commands: what a debugger has no commands of its own for.
+//! `monitor registers`: registers by name.
 
 use std::fmt::Write as _;
 
-use super::endpoint::{Core, Endpoint};
-use super::memory::Look;
-use super::target::SnapshotTarget;
 use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
+use crate::server::endpoint::{Core, Endpoint};
 
-const HELP: &str = "\
-monitor help                   this list
-monitor info                   the snapshot, its cores, their memory, what is to be known of them
-monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or a part of the name
-monitor space                  where memory is read now, and where else it can be
-monitor space NAME             read memory of that address space, or of that memory device
-monitor space current          follow the state of each core again
-monitor trace                  the trace frames: of which core, how many, what is to be known of them
-monitor trace NAME             make tfind look at the trace of that core
-";
-
-/// Runs a command; the answer is text for the user.
-pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
-    let (name, rest) = match command.trim().split_once(char::is_whitespace) {
-        Some((name, rest)) => (name, rest.trim()),
-        None => (command.trim(), ""),
-    };
-    let Some(core) = target.core(target.thread) else {
-        return "no core is selected\n".to_owned();
-    };
-    match name {
-        "" | "help" => HELP.to_owned(),
-        "info" => target.endpoint.info(),
-        "registers" => registers(&target.endpoint, core, rest),
-        "space" if rest.is_empty() => spaces(&target.endpoint, core, target.look),
-        "space" => {
-            let chosen = target.endpoint.look(rest);
-            match chosen {
-                Ok(look) => {
-                    target.look = look;
-                    let core = target.core(target.thread);
-                    let now = core.map(|core| target.endpoint.describe_look(core, target.look));
-                    format!(
-                        "Memory is read {}.\n\
-                         GDB may have kept code and stack: `maintenance flush dcache` forgets them.\n",
-                        now.unwrap_or_default()
-                    )
-                }
-                Err(reason) => format!("{reason}\n"),
-            }
-        }
-        "trace" => super::trace::monitor(target, rest),
-        _ => format!("no command {name:?}\n{HELP}"),
-    }
-}
-
-fn spaces(endpoint: &Endpoint, core: &Core, look: Look) -> String {
-    let mut text = format!("Memory is read {}.\n", endpoint.describe_look(core, look));
-    let _ = writeln!(text, "The state of {}: {}.", core.name, core.space.reason);
-    for (name, size) in core.space_sizes() {
-        let _ = writeln!(text, "  {name:<8} {size} bytes in dumps of {}", core.name);
-    }
-    for device in endpoint.devices.iter() {
-        let _ = writeln!(text, "  {:<8} memory device", device.name);
-    }
-    text
-}
-
-fn registers(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {
+/// Lists the registers of a core at the halted state whose names match.
+pub(super) fn list(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {
     let mut text = String::new();
     for register in endpoint.description.registers() {
         if !matches(pattern, &register.name) {

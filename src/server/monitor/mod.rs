@@ -1,0 +1,36 @@
+//! `monitor` commands: what a debugger has no commands of its own for.
+
+mod registers;
+mod space;
+
+use super::target::SnapshotTarget;
+
+const HELP: &str = "\
+monitor help                   this list
+monitor info                   the snapshot, its cores, their memory, what is to be known of them
+monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or a part of the name
+monitor space                  where memory is read now, and where else it can be
+monitor space NAME             read memory of that address space, or of that memory device
+monitor space current          follow the state of each core again
+monitor trace                  the trace frames: of which core, how many, what is to be known of them
+monitor trace NAME             make tfind look at the trace of that core
+";
+
+/// Runs a command; the answer is text for the user.
+pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
+    let (name, rest) = match command.trim().split_once(char::is_whitespace) {
+        Some((name, rest)) => (name, rest.trim()),
+        None => (command.trim(), ""),
+    };
+    let Some(core) = target.core(target.thread) else {
+        return "no core is selected\n".to_owned();
+    };
+    match name {
+        "" | "help" => HELP.to_owned(),
+        "info" => target.endpoint.info(),
+        "registers" => registers::list(&target.endpoint, core, rest),
+        "space" => space::run(target, rest),
+        "trace" => super::trace::monitor(target, rest),
+        _ => format!("no command {name:?}\n{HELP}"),
+    }
+}

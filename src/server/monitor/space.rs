@@ -1,0 +1,42 @@
+//! `monitor space`: in which address space, or memory device, memory is read.
+
+use std::fmt::Write as _;
+
+use crate::server::endpoint::{Core, Endpoint};
+use crate::server::memory::Look;
+use crate::server::target::SnapshotTarget;
+
+/// Runs the command; without a name it tells where memory is read and where else it can be.
+pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
+    let Some(core) = target.core(target.thread) else {
+        return String::new();
+    };
+    if name.is_empty() {
+        return spaces(&target.endpoint, core, target.look);
+    }
+    match target.endpoint.look(name) {
+        Ok(look) => {
+            target.look = look;
+            let core = target.core(target.thread);
+            let now = core.map(|core| target.endpoint.describe_look(core, target.look));
+            format!(
+                "Memory is read {}.\n\
+                 GDB may have kept code and stack: `maintenance flush dcache` forgets them.\n",
+                now.unwrap_or_default()
+            )
+        }
+        Err(reason) => format!("{reason}\n"),
+    }
+}
+
+fn spaces(endpoint: &Endpoint, core: &Core, look: Look) -> String {
+    let mut text = format!("Memory is read {}.\n", endpoint.describe_look(core, look));
+    let _ = writeln!(text, "The state of {}: {}.", core.name, core.space.reason);
+    for (name, size) in core.space_sizes() {
+        let _ = writeln!(text, "  {name:<8} {size} bytes in dumps of {}", core.name);
+    }
+    for device in endpoint.devices.iter() {
+        let _ = writeln!(text, "  {:<8} memory device", device.name);
+    }
+    text
+}

@@ -1,0 +1,157 @@
+//! Where the cores stand in their histories, and what is known of them there.
+//!
+//! A client has histories of its own: what one looks at never makes another wait. They are
+//! opened when they are first asked for. Knows no packets.
+
+use std::sync::Arc;
+
+use gdbstub::common::Tid;
+
+use super::endpoint::{Endpoint, HistoryMode};
+use crate::arch::RegisterDescription;
+use crate::arch::registers::Bytes;
+use crate::flow;
+use crate::quantity::Address;
+use crate::timeline::{Direction, Gap, History, Place, PlaceKind, Position, Timeline, TracedCore};
+
+/// Most gaps in a row that are passed to find where execution goes on.
+const GAPS: usize = 1000;
+
+/// A past position of a core.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Past {
+    /// What is there.
+    pub place: Place,
+    /// The instruction that is shown: at a gap the one that execution came to, if that is known, or
+    /// else the one at which it goes on.
+    pub pc: Option<Address>,
+}
+
+/// The positions of a client's cores.
+pub(super) struct Positions {
+    endpoint: Arc<Endpoint>,
+    timeline: Option<Timeline>,
+    /// By core; `None` is the halted state.
+    past: Vec<Option<Past>>,
+}
+
+impl Positions {
+    /// All cores stand where they halted.
+    pub fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self {
+            past: vec![None; endpoint.cores.len()],
+            timeline: None,
+            endpoint,
+        }
+    }
+
+    fn timeline(&mut self) -> &mut Timeline {
+        let endpoint = &self.endpoint;
+        self.timeline.get_or_insert_with(|| {
+            let cores: Vec<TracedCore> = match endpoint.history {
+                HistoryMode::None => Vec::new(),
+                HistoryMode::Replay | HistoryMode::Btrace => endpoint
+                    .cores
+                    .iter()
+                    .map(|core| TracedCore {
+                        device: core.device,
+                        memory: Arc::clone(&core.memory),
+                    })
+                    .collect(),
+            };
+            Timeline::open(&endpoint.loaded, &cores)
+        })
+    }
+
+    /// Whether any core has a history.
+    pub fn has_history(&mut self) -> bool {
+        self.timeline().cores().next().is_some()
+    }
+
+    /// The history of a thread's core; `None` where its trace cannot be followed.
+    pub fn history(&mut self, thread: Tid) -> Option<&mut History> {
+        let device = self.endpoint.cores.get(thread.get() - 1)?.device;
+        self.timeline().history(device)
+    }
+
+    /// Where a core stands, if that is not the halted state.
+    pub fn past(&self, thread: Tid) -> Option<&Past> {
+        self.past.get(thread.get() - 1)?.as_ref()
+    }
+
+    /// The name of the position at which a core stands; `None` without a history.
+    pub fn position(&mut self, thread: Tid) -> Option<Position> {
+        match self.past(thread) {
+            Some(past) => Some(past.place.position),
+            None => self.history(thread).map(History::end),
+        }
+    }
+
+    /// Puts a core at a position; answers whether there is such a one.
+    pub fn set(&mut self, thread: Tid, position: Position) -> bool {
+        let Some(history) = self.history(thread) else {
+            return false;
+        };
+        let Some(place) = history.place(position) else {
+            return false;
+        };
+        let past = match place.kind {
+            PlaceKind::Halted => None,
+            PlaceKind::Instruction { pc, .. } => Some(Past {
+                place,
+                pc: Some(pc),
+            }),
+            // Execution was there, though it cannot be followed.
+            PlaceKind::Gap(
+                Gap::Flow(flow::Gap::MemoryMissing(pc))
+                | Gap::Flow(flow::Gap::NotFollowed { address: pc, .. }),
+            ) => Some(Past {
+                place,
+                pc: Some(pc),
+            }),
+            PlaceKind::Gap(_) => Some(Past {
+                place,
+                pc: goes_on(history, position),
+            }),
+        };
+        let halted = || self.endpoint.cores.get(thread.get() - 1)?.registers.pc();
+        let past = past.map(|past| Past {
+            pc: past.pc.or_else(|| halted().map(Address)),
+            ..past
+        });
+        if let Some(at) = self.past.get_mut(thread.get() - 1) {
+            *at = past;
+        }
+        true
+    }
+
+    /// A register where a core stands: its bytes, or `None` for each where it is not known. In
+    /// the past that is every register but the program counter.
+    pub fn register(&self, thread: Tid, register: &RegisterDescription) -> Option<Bytes> {
+        let core = self.endpoint.cores.get(thread.get() - 1)?;
+        let Some(past) = self.past(thread) else {
+            return Some(core.register(register));
+        };
+        Some(match past.pc.filter(|_| register.name == "pc") {
+            Some(pc) => {
+                let bytes = pc.0.to_le_bytes().into_iter();
+                let bytes = bytes.chain(std::iter::repeat(0)).map(Some);
+                bytes.take(register.bytes()).collect()
+            }
+            None => vec![None; register.bytes()],
+        })
+    }
+}
+
+/// The instruction at which execution goes on after a gap.
+fn goes_on(history: &mut History, gap: Position) -> Option<Address> {
+    let mut at = gap;
+    for _ in 0..GAPS {
+        at = history.step(at, Direction::Forward)?;
+        let place = history.place(at)?;
+        if !matches!(place.kind, PlaceKind::Gap(_)) {
+            return place.pc();
+        }
+    }
+    None
+}

@@ -1,0 +1,184 @@
+//! What a client asks cores to do: `vCont`, `c`, `s`, `bc`, `bs` (GDB manual, E.2).
+//!
+//! Knows no positions; [`super::execution`] moves.
+
+use gdbstub::common::Tid;
+
+use super::framing::parse_hex;
+use crate::timeline::Direction;
+
+/// How far a core moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// One place.
+    Step,
+    /// Until it leaves the addresses from the first up to the second, which is not in it.
+    Within(u64, u64),
+    /// To the next reason to stop.
+    On,
+}
+
+/// A move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resume {
+    /// The thread (core) that moves.
+    pub thread: Tid,
+    /// The others stay (`set scheduler-locking on`).
+    pub alone: bool,
+    /// Where to.
+    pub direction: Direction,
+    /// How far.
+    pub extent: Extent,
+}
+
+/// A packet that asks for no move, or is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// Another packet.
+    NoMove,
+    /// A move that cannot be understood.
+    Malformed,
+}
+
+/// Reads a packet. `selected` is the thread that `Hg` chose, `alone` the one that `Hc` chose, if
+/// that was not all.
+///
+/// Signals mean nothing to a snapshot: `C05` is `c`. GDB chooses one thread with `Hc` only if the
+/// others must not move; where all may, it is the selected one that the user moves.
+pub fn parse(packet: &[u8], selected: Tid, alone: Option<Tid>) -> Result<Resume, Other> {
+    let chosen = |direction, extent| Resume {
+        thread: alone.unwrap_or(selected),
+        alone: alone.is_some(),
+        direction,
+        extent,
+    };
+    match packet {
+        b"bs" => Ok(chosen(Direction::Backward, Extent::Step)),
+        b"bc" => Ok(chosen(Direction::Backward, Extent::On)),
+        [b'c' | b'C', ..] => Ok(chosen(Direction::Forward, Extent::On)),
+        [b's' | b'S', ..] => Ok(chosen(Direction::Forward, Extent::Step)),
+        _ => {
+            let actions = packet.strip_prefix(b"vCont;").ok_or(Other::NoMove)?;
+            continue_actions(actions, selected).ok_or(Other::Malformed)
+        }
+    }
+}
+
+/// The actions of `vCont`. The thread that steps is the one that the user moves; without one it
+/// is the one that continues alone, or the selected one.
+fn continue_actions(actions: &[u8], selected: Tid) -> Option<Resume> {
+    let mut all = None;
+    let mut one: Option<(Tid, Extent)> = None;
+    for action in actions.split(|byte| *byte == b';') {
+        let (what, thread) = match action.iter().rposition(|byte| *byte == b':') {
+            Some(at) => (&action[..at], Some(&action[at + 1..])),
+            None => (action, None),
+        };
+        let extent = extent(what)?;
+        match thread {
+            None | Some(b"-1") => all = all.or(Some(extent)),
+            Some(digits) => {
+                let thread = thread_id(digits)?;
+                let steps = extent != Extent::On;
+                if one.is_none_or(|(_, before)| steps && before == Extent::On) {
+                    one = Some((thread, extent));
+                }
+            }
+        }
+    }
+    let (thread, extent) = match one {
+        Some(one) => one,
+        None => (selected, all?),
+    };
+    Some(Resume {
+        thread,
+        alone: all.is_none(),
+        direction: Direction::Forward,
+        extent,
+    })
+}
+
+fn extent(action: &[u8]) -> Option<Extent> {
+    Some(match action {
+        b"c" => Extent::On,
+        b"s" => Extent::Step,
+        [b'C', signal @ ..] => parse_hex(signal).map(|_| Extent::On)?,
+        [b'S', signal @ ..] => parse_hex(signal).map(|_| Extent::Step)?,
+        [b'r', range @ ..] => {
+            let (first, end) = super::packets::pair(range, b',')?;
+            Extent::Within(first, end)
+        }
+        _ => return None,
+    })
+}
+
+/// The number of a thread.
+pub fn thread_id(digits: &[u8]) -> Option<Tid> {
+    Tid::new(usize::try_from(parse_hex(digits)?).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tid(number: usize) -> Tid {
+        Tid::new(number).unwrap()
+    }
+
+    fn resume(thread: usize, alone: bool, direction: Direction, extent: Extent) -> Resume {
+        Resume {
+            thread: tid(thread),
+            alone,
+            direction,
+            extent,
+        }
+    }
+
+    #[test]
+    fn moves_are_read() {
+        use Direction::{Backward, Forward};
+        use Extent::{On, Step, Within};
+        for (packet, hc, wanted) in [
+            ("bs", None, resume(2, false, Backward, Step)),
+            ("bs", Some(1), resume(1, true, Backward, Step)),
+            ("bc", None, resume(2, false, Backward, On)),
+            ("c", None, resume(2, false, Forward, On)),
+            ("S05", Some(3), resume(3, true, Forward, Step)),
+            ("vCont;c", Some(1), resume(2, false, Forward, On)),
+            ("vCont;c:1", None, resume(1, true, Forward, On)),
+            ("vCont;s:1;c", None, resume(1, false, Forward, Step)),
+            ("vCont;s:1;c:-1", None, resume(1, false, Forward, Step)),
+            ("vCont;s:3", None, resume(3, true, Forward, Step)),
+            ("vCont;c:1;s:3", None, resume(3, true, Forward, Step)),
+            ("vCont;C1d:1;c", None, resume(1, false, Forward, On)),
+            (
+                "vCont;r10,20:1",
+                None,
+                resume(1, true, Forward, Within(0x10, 0x20)),
+            ),
+        ] {
+            let read = parse(packet.as_bytes(), tid(2), hc.map(tid));
+            assert_eq!(read, Ok(wanted), "{packet}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_move_is_told() {
+        for packet in ["g", "bz", "vCont?", "vCont", "qC"] {
+            let read = parse(packet.as_bytes(), tid(1), None);
+            assert_eq!(read, Err(Other::NoMove), "{packet}");
+        }
+        for packet in [
+            "vCont;",
+            "vCont;t",
+            "vCont;q",
+            "vCont;s:",
+            "vCont;s:0",
+            "vCont;r1:1",
+            "vCont;Cx",
+        ] {
+            let read = parse(packet.as_bytes(), tid(1), None);
+            assert_eq!(read, Err(Other::Malformed), "{packet}");
+        }
+    }
+}

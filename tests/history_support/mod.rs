@@ -1,0 +1,175 @@
+//! What the tests of history share: a client that speaks the remote protocol, and what the
+//! decoder says of a trace.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use armsnap::server::framing::write_packet;
+use armsnap::server::{Endpoint, Options, Session, endpoints};
+use armsnap::snapshot::OpenOptions;
+use armsnap::snapshot::model::Snapshot;
+
+/// A step of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// An instruction, by its address.
+    At(u64),
+    /// A gap.
+    Gap,
+}
+
+/// How a move ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stop {
+    /// The signal.
+    pub signal: u8,
+    /// The thread.
+    pub thread: usize,
+    /// The program counter.
+    pub pc: Option<u64>,
+    /// `swbreak`, `hwbreak`, or the end of history that was met.
+    pub why: String,
+    /// What the user is told.
+    pub console: String,
+}
+
+impl Stop {
+    /// Whether an end of history was met.
+    pub fn is_end(&self) -> bool {
+        matches!(self.why.as_str(), "begin" | "end")
+    }
+
+    /// What is there.
+    pub fn step(&self) -> Step {
+        match self.signal {
+            29 => Step::Gap,
+            _ => Step::At(self.pc.unwrap()),
+        }
+    }
+}
+
+/// A client that speaks to a session in this process.
+pub struct Client {
+    session: Session,
+}
+
+fn hex_text(digits: &str) -> String {
+    let bytes = (0..digits.len() / 2)
+        .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap())
+        .collect();
+    String::from_utf8(bytes).unwrap()
+}
+
+impl Client {
+    /// A client of the first endpoint of a snapshot.
+    pub fn new(snapshot: &Path, options: &Options) -> Self {
+        let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
+        let endpoint: Endpoint = endpoints(&loaded, options).unwrap().remove(0);
+        let mut session = Session::new(Arc::new(endpoint));
+        let mut out = Vec::new();
+        session.feed(b"$QStartNoAckMode#b0", &mut out);
+        assert_eq!(out, b"+$OK#9a");
+        Self { session }
+    }
+
+    /// Sends a packet; the payloads of all that comes back.
+    pub fn ask(&mut self, packet: &str) -> Vec<String> {
+        let (mut bytes, mut out) = (Vec::new(), Vec::new());
+        write_packet(packet.as_bytes(), &mut bytes);
+        assert_eq!(self.session.feed(&bytes, &mut out), None);
+        let text = String::from_utf8(out).unwrap();
+        let packets = text.split('$').skip(1);
+        packets
+            .map(|packet| packet.split('#').next().unwrap().to_owned())
+            .collect()
+    }
+
+    /// Moves.
+    pub fn go(&mut self, packet: &str) -> Stop {
+        let mut stop = Stop::default();
+        for reply in self.ask(packet) {
+            if let Some(text) = reply.strip_prefix('O') {
+                stop.console += &hex_text(text);
+                continue;
+            }
+            let rest = reply.strip_prefix('T').expect(&reply);
+            stop.signal = u8::from_str_radix(&rest[..2], 16).unwrap();
+            for pair in rest[2..].split_terminator(';') {
+                let (key, value) = pair.split_once(':').unwrap();
+                match key {
+                    "thread" => stop.thread = usize::from_str_radix(value, 16).unwrap(),
+                    "swbreak" | "hwbreak" => stop.why = key.to_owned(),
+                    "replaylog" => stop.why = value.to_owned(),
+                    "reason" | "description" => {}
+                    _ => {
+                        let bytes = value.len() / 2;
+                        let value = u64::from_str_radix(value, 16).unwrap();
+                        stop.pc = Some(value.swap_bytes() >> (64 - 8 * bytes));
+                    }
+                }
+            }
+        }
+        stop
+    }
+
+    /// The steps of moves until an end of history.
+    pub fn walk(&mut self, packet: &str) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            let stop = self.go(packet);
+            if stop.is_end() {
+                return steps;
+            }
+            steps.push(stop.step());
+        }
+    }
+
+    /// The answer to a `monitor` command.
+    pub fn monitor(&mut self, command: &str) -> String {
+        let digits: String = command.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let replies = self.ask(&format!("qRcmd,{digits}"));
+        let (last, told) = replies.split_last().unwrap();
+        assert_eq!(last, "OK", "{command}");
+        let text = told.iter().map(|reply| hex_text(&reply[1..]));
+        text.collect()
+    }
+}
+
+/// What `armsnap decode` says that a source's core executed, oldest first.
+pub fn decoded(snapshot: &Path, source: &str) -> Vec<Step> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    command.arg("decode").arg(snapshot);
+    command.args([
+        "--source",
+        source,
+        "--level",
+        "instructions",
+        "--format",
+        "jsonl",
+    ]);
+    let output = command.output().unwrap();
+    assert!(output.status.success());
+    let mut steps = Vec::new();
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        match line["kind"].as_str().unwrap() {
+            "instruction" => {
+                let address = line["address"].as_str().unwrap();
+                let address = address.strip_prefix("0x").unwrap();
+                steps.push(Step::At(u64::from_str_radix(address, 16).unwrap()));
+            }
+            "memory_missing" | "q_range" => steps.push(Step::Gap),
+            // One loss of trace is one gap, however many elements tell of it.
+            "trace_on" | "no_sync" => {
+                if matches!(steps.last(), Some(Step::At(_))) {
+                    steps.push(Step::Gap);
+                }
+            }
+            _ => {}
+        }
+    }
+    steps
+}
