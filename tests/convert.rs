@@ -11,9 +11,10 @@ use armsnap::snapshot::memory::{CoreMemory, Space};
 use armsnap::snapshot::model::*;
 use armsnap::snapshot::write;
 use armsnap::snapshot::{Loaded, OpenOptions};
-use armsnap::tfile::{Block, ByteOrder, Description, File, Tracepoint, Writer};
+use armsnap::tfile::{self, Block, ByteOrder, Description, File, Tracepoint, Writer};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -632,6 +633,67 @@ proptest! {
             let _ = carried.open();
         }
     }
+}
+
+/// Keeps the first bytes and counts all.
+#[derive(Default)]
+struct Head {
+    bytes: Vec<u8>,
+    length: u64,
+}
+
+impl Write for Head {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let room = (1_usize << 16).saturating_sub(self.bytes.len());
+        self.bytes
+            .extend_from_slice(&bytes[..room.min(bytes.len())]);
+        self.length += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn dumps_of_gigabytes_are_cut_to_what_a_frame_can_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let core = "[device]\nname=cpu\nclass=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x80000000\n\
+                [dump1]\nfile=large.bin\naddress=0x80000000\n\
+                [dump2]\nfile=small.bin\naddress=0x1000\n";
+    std::fs::write(path("cpu.ini"), core).unwrap();
+    let list = "[snapshot]\nversion=1.0\n[device_list]\ncpu=cpu.ini\n";
+    std::fs::write(path("snapshot.ini"), list).unwrap();
+    std::fs::write(path("small.bin"), [1, 2, 3, 4]).unwrap();
+    let large = std::fs::File::create(path("large.bin")).unwrap();
+    if large.set_len(3 << 30).is_err() {
+        eprintln!("SKIPPED: no files of 3 GiB here");
+        return;
+    }
+    let loaded = open(directory.path());
+    let options = Options::default();
+    let parts = trace_file::parts(&loaded, &options).unwrap();
+    let mut notes = Vec::new();
+    let written = trace_file::write(&loaded, parts[0], &options, Head::default(), &mut notes);
+    let written = written.unwrap();
+    let told = notes
+        .iter()
+        .any(|note| note.contains("of its dumps are not in trace frame 0"));
+    assert!(told, "{notes:?}");
+    let file = File::open(&written.bytes, None).unwrap();
+    let Some(Err(tfile::Error::Cut { size, .. })) = file.frame(0) else {
+        panic!("{:?}", file.frame(0));
+    };
+    // As much as GDB reads, and all the rest behind it.
+    assert!((0x7fff_ff00..0x8000_0000).contains(&size), "{size:#x}");
+    let missing = (3_u64 << 30) - size as u64;
+    let behind = written.length - size as u64;
+    assert!(
+        (missing..missing + (1 << 20)).contains(&behind),
+        "{behind:#x}"
+    );
 }
 
 #[test]

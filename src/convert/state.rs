@@ -6,6 +6,7 @@ use crate::quantity::Address;
 use crate::snapshot::Loaded;
 use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::model::DeviceClass;
+use crate::tfile::{memory_length, memory_size};
 
 /// Registers and memory of one core.
 #[derive(Debug)]
@@ -116,6 +117,26 @@ impl State {
     }
 }
 
+/// What of `pieces` of memory goes into `room` bytes of a trace frame: small ones first, and of the
+/// first that does not fit its beginning.
+pub fn fitting<'a>(pieces: &[(u64, &'a [u8])], mut room: usize) -> Vec<(u64, &'a [u8])> {
+    let mut by_size = pieces.to_vec();
+    by_size.sort_by_key(|(_, bytes)| bytes.len());
+    let mut fitting: Vec<(u64, &[u8])> = Vec::with_capacity(pieces.len());
+    for (address, bytes) in by_size {
+        let part = &bytes[..memory_length(room).min(bytes.len())];
+        if !part.is_empty() {
+            fitting.push((address, part));
+            room -= memory_size(part.len());
+        }
+        if part.len() < bytes.len() {
+            break;
+        }
+    }
+    fitting.sort_by_key(|(address, _)| *address);
+    fitting
+}
+
 /// What of `memory` is seen in a space: address and bytes of pieces that do not overlap, by
 /// address.
 pub fn seen(memory: &CoreMemory, space: Space) -> Vec<(u64, &[u8])> {
@@ -139,4 +160,37 @@ pub fn seen(memory: &CoreMemory, space: Space) -> Vec<(u64, &[u8])> {
         }
     }
     pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_a_frame_is_cut() {
+        let bytes = vec![7; 300_000];
+        let pieces = [
+            (0, &bytes[..200_000]),
+            (0x10_0000, &bytes[..5]),
+            (0x20_0000, &bytes[..]),
+        ];
+        let whole: usize = pieces.iter().map(|(_, b)| memory_size(b.len())).sum();
+        assert_eq!(fitting(&pieces, whole), pieces);
+        assert_eq!(fitting(&pieces, 11), []);
+        for room in (0..whole)
+            .step_by(997)
+            .chain([16, 65_562, 65_563, 65_574, whole - 1])
+        {
+            let found = fitting(&pieces, room);
+            let size: usize = found.iter().map(|(_, b)| memory_size(b.len())).sum();
+            assert!(size <= room, "{size} in {room}");
+            // No more than the header of a block is left over.
+            assert!(room - size <= 16, "{size} in {room}");
+            assert!(found.is_sorted_by_key(|(address, _)| *address));
+        }
+        let found = fitting(&pieces, 250_000);
+        let lengths: Vec<_> = found.iter().map(|(at, bytes)| (*at, bytes.len())).collect();
+        assert_eq!(lengths[..2], [(0, 200_000), (0x10_0000, 5)]);
+        assert_eq!(lengths[2].0, 0x20_0000);
+    }
 }

@@ -9,11 +9,8 @@ pub use super::trace_run::Options;
 use super::trace_run::{NOWHERE, TraceRun, status};
 use crate::snapshot::Loaded;
 use crate::snapshot::model::DeviceClass;
-use crate::tfile::{ByteOrder, Description, Status, Writer, memory_size};
+use crate::tfile::{ByteOrder, Description, Status, Writer};
 use std::io::Write;
-
-/// The most bytes of a trace frame: GDB counts them with 31 bits.
-const FRAME_LIMIT: usize = i32::MAX as usize;
 
 /// A trace file to be: of one core, or of a snapshot that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +78,7 @@ pub fn write<W: Write>(
     match part.core {
         Some(core) => {
             let run = TraceRun::of(loaded, core, part.alone, options, notes)?;
-            write_run(&run, &cargo, out)
+            write_run(&run, &cargo, out, notes)
         }
         None => {
             notes.push(
@@ -121,19 +118,21 @@ fn carried(mut status: Status, carrier: usize) -> Status {
     status
 }
 
-fn write_run<W: Write>(run: &TraceRun, cargo: &Cargo, out: W) -> Result<W, Error> {
-    let state = run.state();
-    let memory = state.memory();
-    let bytes: usize = memory
-        .iter()
-        .map(|(_, bytes)| memory_size(bytes.len()))
-        .sum();
-    let room = FRAME_LIMIT - state.block.len() - 64;
-    if bytes > room {
-        return Err(Error::Input(format!(
-            "{}: its dumps hold {bytes} bytes: GDB reads trace frames of up to {FRAME_LIMIT}",
+fn write_run<W: Write>(
+    run: &TraceRun,
+    cargo: &Cargo,
+    out: W,
+    notes: &mut Vec<String>,
+) -> Result<W, Error> {
+    let memory = run.memory();
+    let length = |memory: &[(u64, &[u8])]| -> usize { memory.iter().map(|(_, b)| b.len()).sum() };
+    let left_out = length(&run.state().memory()) - length(&memory);
+    if left_out > 0 {
+        notes.push(format!(
+            "{}: {left_out} bytes of its dumps are not in trace frame 0: GDB reads frames of up to \
+             2 GiB; they are kept for the way back",
             run.name()
-        )));
+        ));
     }
     let loading = cargo.load(&memory);
     let mut description = run.description();
@@ -142,7 +141,7 @@ fn write_run<W: Write>(run: &TraceRun, cargo: &Cargo, out: W) -> Result<W, Error
         .map(|status| carried(status, loading.length()));
     let mut writer = Writer::new(out, &description, ByteOrder::Little)?;
     for frame in 0..run.frames() {
-        run.write(frame, &state.block, &memory, &mut writer)?;
+        run.write(frame, &run.state().block, &memory, &mut writer)?;
     }
     let mut out = writer.finish()?;
     loading.write(&mut out)?;

@@ -3,7 +3,7 @@
 //! Trace frame 0 is the halted state, the others are the decoded trace in order of time. Trace
 //! files and the server both have their frames from here. Knows neither.
 
-use super::state::State;
+use super::state::{State, fitting};
 use super::visits::{Kind, Visit};
 use super::window::{Bound, Limits, Window};
 use super::{Error, history};
@@ -29,6 +29,9 @@ pub const ADDRESSES: usize = 5_000;
 /// The most distinct addresses that a trace file can hold: a tracepoint for each, one for the
 /// halted state, and one number that stands for no tracepoint.
 pub const MOST_ADDRESSES: usize = TRACEPOINT_LIMIT as usize - 2;
+
+/// The most bytes of a trace frame: GDB counts them with 31 bits.
+const FRAME_LIMIT: usize = i32::MAX as usize;
 
 /// The tracepoint of the halted state, if its program counter is known.
 const HALTED: u16 = 1;
@@ -84,6 +87,12 @@ const VARIABLES: [&str; 9] = [
 
 /// The number of `core`.
 const CORE: i32 = 7;
+
+/// The bytes that memory can take in trace frame 0 beside a register block of `registers` bytes.
+pub fn room(registers: usize) -> usize {
+    // Variables, and the block's type.
+    FRAME_LIMIT.saturating_sub(registers + 13 * VARIABLES.len() + 1)
+}
 
 fn values(visit: &Visit, core: usize) -> [Option<i64>; VARIABLES.len()] {
     [
@@ -260,6 +269,11 @@ impl TraceRun {
     /// The halted state: trace frame 0.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// The memory of the halted state, as far as trace frame 0 has room for it.
+    pub fn memory(&self) -> Vec<(u64, &[u8])> {
+        fitting(&self.state.memory(), room(self.state.block.len()))
     }
 
     /// Instructions that were executed: trace frames 1 and up, oldest first.

@@ -11,7 +11,7 @@ use super::endpoint::{Core, Endpoint};
 use super::trace_buffer::Part;
 use super::trace_file::FileRun;
 use crate::arch::registers::Bytes;
-use crate::convert::state::seen;
+use crate::convert::state::{fitting, seen};
 use crate::convert::trace_run::{self, TraceRun};
 use crate::decode::{self, Buffers, Setup};
 use crate::quantity::Address;
@@ -411,7 +411,8 @@ impl TraceFrames for CoreFrames<'_> {
             // unknown register cannot be told: then the tracepoint tells the program counter.
             let block: Option<Vec<u8>> = self.registers(0).into_iter().collect();
             let block = block.unwrap_or_default();
-            self.run.write(0, &block, &self.memory(0), &mut writer)?;
+            let memory = fitting(&self.memory(0), trace_run::room(block.len()));
+            self.run.write(0, &block, &memory, &mut writer)?;
         } else {
             self.run.write(frame, &[], &[], &mut writer)?;
         }

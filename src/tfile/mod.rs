@@ -15,7 +15,7 @@ mod write;
 pub use description::{Description, Status, StopReason, Variable};
 pub use read::{Block, Blocks, ByteOrder, Error, File, Frames, TraceFrame};
 pub use tracepoint::{SourceString, Tracepoint};
-pub use write::{Writer, memory_size};
+pub use write::{Writer, memory_length, memory_size};
 
 /// The first line of a trace file.
 pub const MAGIC: &[u8] = b"\x7fTRACE0\n";

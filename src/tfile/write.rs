@@ -27,6 +27,12 @@ pub fn memory_size(length: usize) -> usize {
     length + length.div_ceil(BLOCK) * 11
 }
 
+/// The most memory that takes no more than `room` bytes in a frame.
+pub fn memory_length(room: usize) -> usize {
+    const WHOLE: usize = BLOCK + 11;
+    room / WHOLE * BLOCK + (room % WHOLE).saturating_sub(11)
+}
+
 fn memory_blocks(address: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let parts = bytes.chunks(BLOCK).enumerate();
     parts.map(move |(number, part)| (address.wrapping_add((number * BLOCK) as u64), part))
