@@ -21,7 +21,16 @@ use std::sync::Arc;
 /// The trace files of a snapshot.
 fn trace_files(loaded: &Loaded, options: &Options) -> Vec<Vec<u8>> {
     let parts = trace_file::parts(loaded, options).unwrap();
-    let write = |part| trace_file::write(loaded, part, options, Vec::new(), &mut Vec::new());
+    let write = |part| {
+        trace_file::write(
+            loaded,
+            part,
+            options,
+            Vec::new(),
+            &mut Vec::new(),
+            &mut |_, _| {},
+        )
+    };
     parts.into_iter().map(|part| write(part).unwrap()).collect()
 }
 
@@ -254,7 +263,14 @@ fn more_addresses_than_numbers_are_refused_not_written_wrong() {
         ..Options::default()
     };
     let part = trace_file::parts(&loaded, &none).unwrap()[0];
-    let error = trace_file::write(&loaded, part, &none, Vec::new(), &mut Vec::new());
+    let error = trace_file::write(
+        &loaded,
+        part,
+        &none,
+        Vec::new(),
+        &mut Vec::new(),
+        &mut |_, _| {},
+    );
     let error = error.unwrap_err();
     assert!(matches!(error, Error::Usage(_)));
     assert!(error.to_string().contains("none of "), "{error}");
@@ -376,7 +392,7 @@ fn frames_of_other_writers_become_snapshots() {
                 let out = directory.path().join("out");
                 read(&bytes, frame, merge)
                     .unwrap()
-                    .write(&out, false)
+                    .write(&out, false, &mut |_, _| {})
                     .unwrap();
                 let loaded = open(&out);
                 assert!(loaded.notes.is_empty(), "{:?}", loaded.notes);
@@ -385,11 +401,13 @@ fn frames_of_other_writers_become_snapshots() {
                     .iter()
                     .find(|note| note.to_string().contains("unknown key"));
                 assert!(odd.is_none(), "{odd:?}");
-                let error = read(&bytes, frame, merge).unwrap().write(&out, false);
+                let error = read(&bytes, frame, merge)
+                    .unwrap()
+                    .write(&out, false, &mut |_, _| {});
                 assert!(error.unwrap_err().to_string().contains("exists"));
                 read(&bytes, frame, merge)
                     .unwrap()
-                    .write(&out, true)
+                    .write(&out, true, &mut |_, _| {})
                     .unwrap();
             }
         }
@@ -676,7 +694,14 @@ fn dumps_of_gigabytes_are_cut_to_what_a_frame_can_have() {
     let options = Options::default();
     let parts = trace_file::parts(&loaded, &options).unwrap();
     let mut notes = Vec::new();
-    let written = trace_file::write(&loaded, parts[0], &options, Head::default(), &mut notes);
+    let written = trace_file::write(
+        &loaded,
+        parts[0],
+        &options,
+        Head::default(),
+        &mut notes,
+        &mut |_, _| {},
+    );
     let written = written.unwrap();
     let told = notes
         .iter()

@@ -17,7 +17,9 @@ const ACK: &str = "001-ack_test";
 fn decoded(snapshot: &Path, device: usize) -> TraceRun {
     let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
     let mut notes = Vec::new();
-    let run = TraceRun::of(&loaded, device, false, &Options::default(), &mut notes).unwrap();
+    let options = Options::default();
+    let run = TraceRun::of(&loaded, device, false, &options, &mut notes, &mut |_, _| {});
+    let run = run.unwrap();
     assert!(run.frames() > 100, "{} frames", run.frames());
     run
 }

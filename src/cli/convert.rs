@@ -1,6 +1,7 @@
 //! `armsnap convert`: snapshot → trace file, trace file → snapshot.
 
 use super::output::Output;
+use super::progress::Progress;
 use super::{Failure, SnapshotArguments};
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::visits::Kind;
@@ -201,13 +202,24 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut notes = Vec::new();
     let mut written = Vec::new();
+    let mut progress = Progress::new(0);
     for (part, path, output) in outputs {
         let out = BufWriter::with_capacity(1 << 20, output);
-        let mut out = trace_file::write(&loaded, part, &options, out, &mut notes)?;
+        let mut out = trace_file::write(
+            &loaded,
+            part,
+            &options,
+            out,
+            &mut notes,
+            &mut |done, total| {
+                progress.of(done, total);
+            },
+        )?;
         out.flush()?;
         let output = out.into_inner().map_err(|error| error.into_error())?;
         written.push((path, output));
     }
+    drop(progress);
     tell(&notes);
     // Of several files none appears before all are whole.
     for (path, output) in written {
@@ -278,8 +290,10 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
             arguments.output.display()
         )));
     }
+    let mut progress = Progress::new(0);
+    let mut told = |done, total| progress.of(done, total);
     found
-        .write(&arguments.output, arguments.force)
+        .write(&arguments.output, arguments.force, &mut told)
         .map_err(|error| match error {
             convert::Error::Write(exists @ armsnap::snapshot::write::WriteError::Exists(_)) => {
                 Failure::Usage(exists.to_string())

@@ -26,6 +26,18 @@ impl Progress {
         }
     }
 
+    /// So many bytes are done of `total`, which may be another than before: of the next stage.
+    pub fn of(&mut self, done: u64, total: u64) {
+        if self.total != total {
+            self.total = total;
+            if let Some(bar) = &self.bar {
+                bar.reset();
+                bar.set_length(total);
+            }
+        }
+        self.at(done);
+    }
+
     /// So many bytes are done.
     pub fn at(&mut self, done: u64) {
         if !self.visible || self.began.elapsed() < PATIENCE {

@@ -14,6 +14,7 @@
 //!
 //! Numbers and paths are in hex. Knows no cores and no trace protocols.
 
+use super::Progress;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::map::Mapped;
 use crate::snapshot::model::Snapshot;
@@ -295,10 +296,10 @@ impl Carried {
     }
 
     /// Writes the files into the new directory `dir`; `force` replaces a snapshot that is there.
-    pub fn write(&self, dir: &Path, force: bool) -> Result<(), WriteError> {
+    pub fn write(&self, dir: &Path, force: bool, progress: Progress<'_>) -> Result<(), WriteError> {
         let files = self.files.iter();
         let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
-        write::write_files(&files.collect(), dir, force)
+        write::write_files(&files.collect(), dir, force, progress)
     }
 }
 

@@ -19,6 +19,9 @@ use crate::tfile;
 use std::io;
 use std::path::Path;
 
+/// Told how far work is: bytes done, and all bytes. Work of several stages begins anew with each.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
 /// Why nothing is converted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

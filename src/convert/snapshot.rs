@@ -3,9 +3,9 @@
 //! A file that carries a snapshot gives that one back. Of any other, one trace frame becomes a
 //! snapshot of one core: what was collected in that frame, and nothing else.
 
-use super::Error;
 use super::carrier::{Carried, FIELD, Memory};
 use super::target::Target;
+use super::{Error, Progress};
 use crate::arch::Architecture;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::model::{
@@ -36,11 +36,11 @@ pub enum Found {
 
 impl Found {
     /// Writes it into the new directory `dir`; `force` replaces a snapshot that is there.
-    pub fn write(&self, dir: &Path, force: bool) -> Result<(), Error> {
+    pub fn write(&self, dir: &Path, force: bool, progress: Progress<'_>) -> Result<(), Error> {
         match self {
-            Self::Carried(carried) => carried.write(dir, force)?,
+            Self::Carried(carried) => carried.write(dir, force, progress)?,
             Self::Made(snapshot, dumps) => {
-                write::write(snapshot, dumps, dir, force)?;
+                write::write_told(snapshot, dumps, dir, force, progress)?;
             }
         }
         Ok(())

@@ -3,14 +3,14 @@
 //! Trace frame 0 is the halted state of a core, the others are its decoded trace in order of
 //! time. Behind them the snapshot's files travel along (see [`super::carrier`]).
 
-use super::Error;
 use super::carrier::{Cargo, FIELD};
 pub use super::trace_run::Options;
 use super::trace_run::{NOWHERE, TraceRun, status};
+use super::{Error, Progress};
 use crate::snapshot::Loaded;
 use crate::snapshot::model::DeviceClass;
 use crate::tfile::{ByteOrder, Description, Status, Writer};
-use std::io::Write;
+use std::io::{self, Write};
 
 /// A trace file to be: of one core, or of a snapshot that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +62,15 @@ pub fn parts(loaded: &Loaded, options: &Options) -> Result<Vec<Part>, Error> {
     }
 }
 
-/// Writes the trace file of `part` to `out`. What the user should know goes to `notes`.
+/// Writes the trace file of `part` to `out`. What the user should know goes to `notes`, and how
+/// far decoding and then writing is to `progress`.
 pub fn write<W: Write>(
     loaded: &Loaded,
     part: Part,
     options: &Options,
     out: W,
     notes: &mut Vec<String>,
+    progress: Progress<'_>,
 ) -> Result<W, Error> {
     let cargo = if options.state_only {
         Cargo::without_trace(loaded, notes)?
@@ -77,8 +79,8 @@ pub fn write<W: Write>(
     };
     match part.core {
         Some(core) => {
-            let run = TraceRun::of(loaded, core, part.alone, options, notes)?;
-            write_run(&run, &cargo, out, notes)
+            let run = TraceRun::of(loaded, core, part.alone, options, notes, progress)?;
+            write_run(&run, &cargo, out, notes, progress)
         }
         None => {
             notes.push(
@@ -123,6 +125,7 @@ fn write_run<W: Write>(
     cargo: &Cargo,
     out: W,
     notes: &mut Vec<String>,
+    progress: Progress<'_>,
 ) -> Result<W, Error> {
     let memory = run.memory();
     let length = |memory: &[(u64, &[u8])]| -> usize { memory.iter().map(|(_, b)| b.len()).sum() };
@@ -139,11 +142,45 @@ fn write_run<W: Write>(
     description.status = description
         .status
         .map(|status| carried(status, loading.length()));
+    let out = Counted {
+        out,
+        done: 0,
+        total: (length(&memory) + loading.length() + run.frames() * FRAME) as u64,
+        progress,
+    };
     let mut writer = Writer::new(out, &description, ByteOrder::Little)?;
     for frame in 0..run.frames() {
         run.write(frame, &run.state().block, &memory, &mut writer)?;
     }
     let mut out = writer.finish()?;
     loading.write(&mut out)?;
-    Ok(out)
+    Ok(out.out)
+}
+
+/// The bytes of a trace frame of the trace, about.
+const FRAME: usize = 64;
+
+/// Tells how much of what is expected was written.
+struct Counted<'a, W> {
+    out: W,
+    done: u64,
+    total: u64,
+    progress: Progress<'a>,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        const STEP: u64 = 1 << 20;
+        let written = self.out.write(bytes)?;
+        let before = self.done;
+        self.done += written as u64;
+        if before / STEP != self.done / STEP {
+            (self.progress)(self.done.min(self.total), self.total);
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }

@@ -6,7 +6,7 @@
 use super::state::{State, fitting};
 use super::visits::{Kind, Visit};
 use super::window::{Bound, Limits, Window};
-use super::{Error, history};
+use super::{Error, Progress, history};
 use crate::arch::Architecture;
 use crate::quantity::{Address, Isa};
 use crate::report::symbols::Symbols;
@@ -59,7 +59,7 @@ pub struct Options {
 }
 
 impl Options {
-    fn limits(&self) -> Limits {
+    pub(super) fn limits(&self) -> Limits {
         Limits {
             from: self.from,
             to: self.to,
@@ -153,13 +153,14 @@ pub struct TraceRun {
 impl TraceRun {
     /// That of the core at `core` in the device list. `alone`: its target description is that
     /// of this core, and not of all with its architecture. What the user should know goes to
-    /// `notes`.
+    /// `notes`, and how far decoding is to `progress`.
     pub fn of(
         loaded: &Loaded,
         core: usize,
         alone: bool,
         options: &Options,
         notes: &mut Vec<String>,
+        progress: Progress<'_>,
     ) -> Result<Self, Error> {
         let state = State::of(loaded, core, alone);
         let name = &loaded.snapshot.devices[core].name;
@@ -170,7 +171,7 @@ impl TraceRun {
             if loaded.snapshot.trace.is_none() {
                 notes.push("the snapshot has no trace".to_owned());
             } else {
-                window = decode(loaded, core, options, notes)?;
+                window = decode(loaded, core, options, notes, progress)?;
             }
         }
         let mut run = Self {
@@ -475,6 +476,7 @@ fn decode(
     core: usize,
     options: &Options,
     notes: &mut Vec<String>,
+    progress: Progress<'_>,
 ) -> Result<Window, Error> {
     let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
     let mut symbols = Symbols::default();
@@ -491,17 +493,7 @@ fn decode(
         }
     }
     let symbols = (!symbols.is_empty()).then_some(&symbols);
-    let limits = options.limits();
-    history::decode(
-        loaded,
-        core,
-        &memory,
-        options.frames,
-        symbols,
-        limits,
-        notes,
-    )
-    .map_err(Error::Input)
+    history::decode(loaded, core, &memory, symbols, options, notes, progress).map_err(Error::Input)
 }
 
 #[cfg(test)]

@@ -257,7 +257,9 @@ impl CoreRuns {
                 ..trace_run::Options::default()
             };
             let mut notes = Vec::new();
-            let run = TraceRun::of(&self.loaded, core.device, false, &options, &mut notes);
+            let place = core.device;
+            let quiet = &mut |_, _| {};
+            let run = TraceRun::of(&self.loaded, place, false, &options, &mut notes, quiet);
             let mut hits = HashMap::new();
             for visit in run.iter().flat_map(TraceRun::visits) {
                 *hits.entry(visit.pc.0).or_default() += 1;

@@ -67,26 +67,44 @@ pub fn write(
     dir: &Path,
     force: bool,
 ) -> Result<Vec<Note>, WriteError> {
+    write_told(snapshot, blobs, dir, force, &mut |_, _| {})
+}
+
+/// The same; `progress` is told the bytes done, and all bytes.
+pub fn write_told(
+    snapshot: &Snapshot,
+    blobs: &dyn Files,
+    dir: &Path,
+    force: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Vec<Note>, WriteError> {
     let mut files = texts(snapshot)?;
     let notes = add_blobs(snapshot, blobs, &mut files)?;
-    write_files(&files, dir, force)?;
+    write_files(&files, dir, force, progress)?;
     Ok(notes)
 }
 
 /// Writes files, by normal path, into the new directory `dir`. `force` replaces a snapshot that
-/// is there.
+/// is there; `progress` is told the bytes done, and all bytes.
 pub fn write_files(
     files: &BTreeMap<String, Mapped>,
     dir: &Path,
     force: bool,
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), WriteError> {
     let replaced = replaced(dir, force)?;
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let temporary = sibling(dir, parent)?;
+    let total = files.values().map(|bytes| bytes.len() as u64).sum();
+    let mut written = 0;
+    let mut told = |bytes: usize| {
+        written += bytes as u64;
+        progress(written, total);
+    };
     let done = files
         .iter()
-        .try_for_each(|(name, bytes)| put(&temporary.join(name), bytes))
+        .try_for_each(|(name, bytes)| put(&temporary.join(name), bytes, &mut told))
         .and_then(|()| appear(&temporary, dir, parent, replaced));
     if done.is_err() {
         // Nothing of the failed work stays; the first error is the one to tell.
@@ -147,9 +165,9 @@ fn appear(temporary: &Path, dir: &Path, parent: &Path, replaced: bool) -> Result
 }
 
 /// Writes a file, piece by piece. Pieces of zeros become holes where the file system has them.
-fn put(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
+fn put(path: &Path, bytes: &[u8], told: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
     const PIECE: usize = 1 << 16;
-    let write = || {
+    let mut write = || {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
@@ -160,6 +178,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
             } else {
                 file.write_all(piece)?;
             }
+            told(piece.len());
         }
         file.set_len(bytes.len() as u64)
     };
