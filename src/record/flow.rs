@@ -7,8 +7,8 @@
 use super::blocks::{Block, BlockTable};
 use super::stream::{Event, bad};
 use crate::arch::branch::Kind;
-use crate::encode::Place;
-use crate::quantity::{Address, Isa};
+use crate::encode::{Place, TAIL_CHAIN};
+use crate::quantity::{Address, ExceptionLevel, Isa};
 use std::io;
 
 /// Takes the flow of all cores.
@@ -23,6 +23,30 @@ pub trait Steps {
     /// What follows does not follow from the last instruction, and no exception was noted. It
     /// would have gone on at `instead`, if that is known.
     fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()>;
+
+    /// What was executed last returned from an exception, although its encoding does not say so
+    /// (M-profile).
+    fn exception_return(&mut self, _core: u32) {}
+
+    /// What was executed last began to return from an exception, and this one was taken instead
+    /// (M-profile).
+    fn tail_chain(&mut self, core: u32, number: u32) -> io::Result<()> {
+        self.exception(core, number, TAIL_CHAIN)
+    }
+
+    /// The core is in this exception level from here on.
+    fn level(&mut self, _core: u32, _level: ExceptionLevel) {}
+}
+
+/// Where a core would go on, as far as what it executed tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onward {
+    /// Here.
+    At(Place),
+    /// At one of the two: a branch under a condition.
+    Either(Place, Place),
+    /// Wherever an indirect branch led, or no instruction was executed.
+    Unknown,
 }
 
 /// A block whose last instructions may not have been executed.
@@ -97,21 +121,69 @@ impl Flow {
                     address: Address(address & !1),
                     isa: if address & 1 == 1 { Isa::T32 } else { Isa::A32 },
                 };
-                if let Some(pending) = state.pending.take() {
-                    if let Some(block) = blocks.get(pending.id)
-                        && block.start.isa == Isa::A64
-                    {
-                        return_to = Place {
-                            address: Address(address),
-                            isa: Isa::A64,
-                        };
-                    }
-                    settle(core, pending, blocks, Some(return_to), steps)?;
+                let block = state.pending.and_then(|pending| blocks.get(pending.id));
+                if block.is_some_and(|block| block.start.isa == Isa::A64) {
+                    return_to = Place {
+                        address: Address(address),
+                        isa: Isa::A64,
+                    };
                 }
-                steps.exception(core, number, return_to)?;
+                self.exception(core, number, return_to, blocks, steps)?;
             }
         }
         Ok(())
+    }
+
+    /// Where a core would go on. `faulted`: the last instruction did not take effect.
+    pub fn onward(&self, core: u32, faulted: bool, blocks: &BlockTable) -> Onward {
+        let pending = self.cores.get(core as usize).and_then(|core| core.pending);
+        let found = pending.and_then(|pending| Some((pending, blocks.get(pending.id)?)));
+        let Some((pending, block)) = found else {
+            return Onward::Unknown;
+        };
+        let count = block.instructions.len();
+        let begun = pending
+            .begun
+            .map_or(count, |begun| count.min(begun as usize));
+        let at = |address| Place {
+            address,
+            isa: block.start.isa,
+        };
+        if faulted || begun < count {
+            let executed = begun.saturating_sub(usize::from(faulted));
+            return Onward::At(at(block.address(executed)));
+        }
+        let last = block.last();
+        let (end, inside) = (at(block.end()), block.start.isa == Isa::T32);
+        match last.kind {
+            Kind::Indirect => Onward::Unknown,
+            Kind::Branch { target, isa } => {
+                let target = Place {
+                    address: target,
+                    isa,
+                };
+                // In T32 an IT block may make it conditional.
+                if last.conditional || inside && !last.link {
+                    Onward::Either(target, end)
+                } else {
+                    Onward::At(target)
+                }
+            }
+            _ => Onward::At(end),
+        }
+    }
+
+    /// An exception was taken; execution would have gone on at `return_to`.
+    pub fn exception(
+        &mut self,
+        core: u32,
+        number: u32,
+        return_to: Place,
+        blocks: &BlockTable,
+        steps: &mut impl Steps,
+    ) -> io::Result<()> {
+        self.end(core, Some(return_to), blocks, steps)?;
+        steps.exception(core, number, return_to)
     }
 
     /// The core is about to execute the instruction at `next`, if that is known, and will not:
@@ -194,7 +266,9 @@ fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
                 address: target,
                 isa,
             };
-            if next == taken || last.conditional && next == at(block.end()) {
+            // In T32 an IT block may make it conditional.
+            let may_not = last.conditional || block.start.isa == Isa::T32 && !last.link;
+            if next == taken || may_not && next == at(block.end()) {
                 connected(count)
             } else {
                 Outcome {

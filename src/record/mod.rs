@@ -15,4 +15,5 @@ pub mod plugin;
 pub mod remote;
 pub mod state;
 pub mod stream;
+pub mod system;
 mod transport;

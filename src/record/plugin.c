@@ -2,7 +2,8 @@
  * A plugin for QEMU's emulator (TCG): tells which instructions each core executes.
  *
  * What it writes to the socket that it is given is described in stream.rs, which reads it.
- * Arguments: socket=PATH, limit=N (interrupt the program after N instructions; user mode).
+ * Arguments: socket=PATH, limit=N (interrupt the program after N instructions; user mode),
+ * log=PATH (the emulator's log, which is passed on; systems only).
  *
  * Must not know trace protocols, snapshots, or GDB.
  */
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -64,7 +66,7 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands: stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG };
 enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH };
 enum { RUNNING, IN_SYSCALL, FROZEN };
@@ -201,6 +203,69 @@ static void count_towards_limit(struct vcpu *v, struct block *block)
         syscall(SYS_tgkill, getpid(), v->tid, SIGINT);
 }
 
+/*
+ * The emulator writes its log into a file that we see in memory. One byte tells whether there is
+ * something new, so that it can be asked before every block, and text comes between the blocks
+ * that it was written between. The file is kept a window ahead of what is written.
+ */
+#define WINDOW ((size_t)4 << 20)
+static const char *log_path;
+static int log_file = -1;
+static volatile char *log_text;
+static uint64_t log_begin; /* of the map in the file */
+static size_t log_at;
+
+static void map_log(void)
+{
+    if (log_text)
+        munmap((void *)log_text, 2 * WINDOW);
+    void *map = MAP_FAILED;
+    if (ftruncate(log_file, log_begin + 2 * WINDOW) == 0)
+        map = mmap(NULL, 2 * WINDOW, PROT_READ, MAP_SHARED, log_file, log_begin);
+    log_text = map == MAP_FAILED ? NULL : map;
+    log_at = 0;
+}
+
+/* When the first core begins the emulator has opened it. */
+static void open_log(void)
+{
+    if (!log_path || log_file >= 0)
+        return;
+    log_file = open(log_path, O_RDWR | O_CLOEXEC);
+    if (log_file >= 0)
+        map_log();
+    if (!log_text)
+        fprintf(stderr, "cannot read the log %s: %s\n", log_path, strerror(errno));
+}
+
+static void put_log_locked(void)
+{
+    while (log_text && log_text[log_at]) {
+        size_t length = 0;
+        while (log_at + length < 2 * WINDOW && length < DEFINITIONS && log_text[log_at + length])
+            length++;
+        put_chunk(LOG, 0, 0, (const char *)log_text + log_at, length);
+        log_at += length;
+        if (log_at >= WINDOW) {
+            size_t rest = log_at - WINDOW;
+            fallocate(log_file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, log_begin, WINDOW);
+            log_begin += WINDOW;
+            map_log();
+            log_at = rest;
+        }
+    }
+}
+
+static void put_log(struct vcpu *v)
+{
+    room(v);
+    settle(v);
+    pthread_mutex_lock(&out_lock);
+    flush_locked(v);
+    put_log_locked();
+    pthread_mutex_unlock(&out_lock);
+}
+
 static void block_executed(unsigned vcpu, void *data)
 {
     struct block *block = data;
@@ -219,6 +284,8 @@ static void block_executed(unsigned vcpu, void *data)
             current = v;
         }
     }
+    if (__builtin_expect(log_text && log_text[log_at], 0))
+        put_log(v);
     room(v);
     settle(v);
     v->expected = block->count;
@@ -320,6 +387,7 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
 {
     if (index >= MOST_CORES)
         return;
+    open_log();
     struct vcpu *v = calloc(1, sizeof *v);
     uint32_t *words = malloc(WORDS * 4);
     if (!v || !words) {
@@ -370,6 +438,9 @@ static void flush_all(void)
             }
             flush(vcpus[i]);
         }
+    pthread_mutex_lock(&out_lock);
+    put_log_locked();
+    pthread_mutex_unlock(&out_lock);
 }
 
 static void process_ends(qemu_plugin_id_t id, void *data)
@@ -528,6 +599,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             socket_path = argv[i] + 7;
         else if (!strncmp(argv[i], "limit=", 6))
             limit = strtoull(argv[i] + 6, NULL, 10);
+        else if (!strncmp(argv[i], "log=", 4))
+            log_path = strdup(argv[i] + 4);
     }
     in_system = info->system_emulation;
     is_arm = !strcmp(info->target_name, "arm");

@@ -12,6 +12,7 @@
 //! | 4 stopped | answers a command; core is 0 if a core was still running. With extra 0 or 1: `u64` what is added to an address to find it in the emulator's own memory (known if extra is 1). With extra 2, behind it: a row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen), `u32` the emulator's index, `u64` where it is frozen |
 //! | 5 end | the core ends; with core `0xffff_ffff` the program does |
 //! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored |
+//! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
 //!
 //! An event is
 //! - below `0x8000_0000`: the block of this id began to be executed. It is defined earlier in the
@@ -162,6 +163,10 @@ pub trait Sink {
     fn stopped(&mut self, stopped: Stopped);
     /// What handles a signal from now on: an address, 0 (default), or 1 (ignored).
     fn handler(&mut self, signal: u32, address: u64);
+    /// Text of the emulator's log.
+    fn log(&mut self, _text: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
     /// A core ends.
     fn end(&mut self, core: u32) -> io::Result<()>;
     /// The program ends.
@@ -315,6 +320,7 @@ pub fn read(mut input: impl Read, sink: &mut impl Sink) -> io::Result<()> {
             5 if core == u32::MAX => sink.ended(),
             5 => sink.end(core)?,
             6 => sink.handler(extra, fields.u64()?),
+            7 => sink.log(&bytes)?,
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }

@@ -1,0 +1,381 @@
+//! The emulator's log of exceptions (`-d int`, for M-profile with `mmu`) → what happened.
+//!
+//! Knows the words that QEMU prints. An AArch64 core's lines tell where execution would have
+//! gone on; an AArch32 core's do not. A Cortex-M's tell the address of the stacked frame instead,
+//! among the accesses that the memory protection is asked for.
+
+/// What the log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logged {
+    /// A core took an exception.
+    Exception(Taken),
+    /// The core that runs returned from an exception, to this exception level if that is known;
+    /// its stack frame, in M-profile.
+    Return {
+        /// To this level.
+        level: Option<u8>,
+        /// M-profile: the address of the frame that was unstacked.
+        frame: Option<u32>,
+    },
+    /// M-profile: instead of a return that had begun, this exception was taken.
+    TailChain {
+        /// Its number.
+        number: u16,
+        /// Where the handler begins.
+        handler: Option<u64>,
+    },
+    /// The core that runs is in another exception level, without an exception.
+    Level(u8),
+    /// An AArch64 core executes AArch32 code from here on.
+    OtherState,
+}
+
+/// An exception.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// QEMU's index of the core.
+    pub core: u32,
+    /// QEMU's number of the cause (EXCP_UDEF 1, EXCP_SWI 2…).
+    pub cause: u16,
+    /// M-profile: the number of the exception.
+    pub number: Option<u16>,
+    /// Where execution would have gone on.
+    pub return_to: Option<u64>,
+    /// The level that it was taken to.
+    pub level: Option<u8>,
+    /// An alignment fault.
+    pub alignment: bool,
+    /// M-profile: the address of the stacked frame.
+    pub frame: Option<u32>,
+    /// Where the handler begins.
+    pub handler: Option<u64>,
+}
+
+/// QEMU's cause of a fault of fetching.
+const PREFETCH_ABORT: u16 = 3;
+
+/// QEMU's cause that begins a return from an exception in M-profile.
+const EXCEPTION_EXIT: u16 = 8;
+
+/// Reads the log as it grows.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The begin of a line of which the end is to come.
+    line: Vec<u8>,
+    taken: Option<Taken>,
+    /// A return from an exception in M-profile, and what was read of it.
+    exit: Option<Exit>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Exit {
+    frame: Option<u32>,
+    chained: Option<u16>,
+    handler: Option<u64>,
+    successful: bool,
+}
+
+/// The longest line that is kept.
+const LONGEST: usize = 1 << 12;
+
+impl Reader {
+    /// Takes more text; gives what its whole lines tell. What concerns the exception of the last
+    /// line may go on: [`Reader::end`].
+    pub fn text(&mut self, text: &[u8], out: &mut Vec<Logged>) {
+        for &byte in text {
+            if byte != b'\n' {
+                if self.line.len() < LONGEST {
+                    self.line.push(byte);
+                }
+                continue;
+            }
+            let line = std::mem::take(&mut self.line);
+            self.read_line(&String::from_utf8_lossy(&line), out);
+            self.line = line;
+            self.line.clear();
+        }
+    }
+
+    /// An instruction is executed: nothing more comes of what was begun.
+    pub fn end(&mut self, out: &mut Vec<Logged>) {
+        out.extend(self.taken.take().map(Logged::Exception));
+        let Some(exit) = self.exit.take() else {
+            return;
+        };
+        match exit.chained {
+            Some(number) => out.push(Logged::TailChain {
+                number,
+                handler: exit.handler,
+            }),
+            None if exit.successful => out.push(Logged::Return {
+                level: None,
+                frame: exit.frame,
+            }),
+            None => {}
+        }
+    }
+
+    fn read_line(&mut self, line: &str, out: &mut Vec<Logged>) {
+        if let Some(rest) = line.strip_prefix("Taking exception ") {
+            self.end(out);
+            let cause = number(rest).unwrap_or(0) as u16;
+            let core = after(rest, "on CPU ").and_then(number).unwrap_or(0) as u32;
+            if cause == EXCEPTION_EXIT {
+                self.exit = Some(Exit::default());
+            } else {
+                self.taken = Some(Taken {
+                    core,
+                    cause,
+                    ..Taken::default()
+                });
+            }
+        } else if let Some(rest) = line.strip_prefix("...") {
+            self.detail(rest);
+        } else if let Some(rest) = line.strip_prefix("PMSA MPU lookup for ") {
+            self.access(rest);
+        } else if let Some(rest) = line.strip_prefix("Exception return from AArch64 ") {
+            self.end(out);
+            let level = after(rest, "to AArch")
+                .and_then(|r| after(r, " EL"))
+                .and_then(number)
+                .map(|level| level as u8);
+            out.push(Logged::Return { level, frame: None });
+            if rest.contains("to AArch32") {
+                out.push(Logged::OtherState);
+            }
+        } else if let Some(rest) = line.strip_prefix("Exception return from AArch32 ") {
+            self.end(out);
+            let level = after(rest, " to ").and_then(mode_level);
+            out.push(Logged::Return { level, frame: None });
+        } else if let Some(rest) = line.strip_prefix("AArch32 mode switch from ") {
+            self.end(out);
+            out.extend(after(rest, " to ").and_then(mode_level).map(Logged::Level));
+        }
+    }
+
+    /// A line that belongs to the exception of the lines before.
+    fn detail(&mut self, rest: &str) {
+        if let Some(exit) = &mut self.exit {
+            exit.successful |= rest.starts_with("successful exception return");
+            if let Some(number) = pending(rest) {
+                exit.chained = Some(number);
+            }
+            if let Some(handler) = after(rest, "loaded new PC ") {
+                exit.handler = hex(handler);
+            }
+        }
+        let Some(taken) = &mut self.taken else {
+            return;
+        };
+        if rest.starts_with("handled as PSCI call") || rest.starts_with("handling as semihosting") {
+            self.taken = None;
+        } else if let Some(place) = after(rest, "with ELR ") {
+            taken.return_to = hex(place);
+        } else if let Some(place) = after(rest, "with IFSR ").and_then(|r| after(r, "IFAR ")) {
+            // BKPT, which has the same vector, leaves this register as it was.
+            taken.return_to = hex(place).filter(|_| taken.cause == PREFETCH_ABORT);
+        } else if let Some(syndrome) = after(rest, "with ESR ").and_then(|r| after(r, "/")) {
+            // ESR_ELx.DFSC (DDI 0487, D17.2.37): 0b100001 is an alignment fault.
+            let data_abort = taken.cause == 4;
+            taken.alignment = data_abort && hex(syndrome).is_some_and(|esr| esr & 0x3f == 0x21);
+        } else if let Some(number) = pending(rest) {
+            taken.number = Some(number);
+        } else if let Some(handler) = after(rest, "loaded new PC ") {
+            taken.handler = hex(handler);
+        } else if rest.starts_with("from EL") {
+            taken.level = after(rest, " to EL")
+                .and_then(number)
+                .map(|level| level as u8);
+        }
+    }
+
+    /// The first word that is stacked, or read back, is at the begin of the frame.
+    fn access(&mut self, rest: &str) {
+        let address = |kind| {
+            let address = after(rest, kind).and_then(hex)?;
+            u32::try_from(address).ok()
+        };
+        if let Some(taken) = &mut self.taken
+            && taken.number.is_none()
+            && taken.frame.is_none()
+        {
+            taken.frame = address("writing at ");
+        }
+        if let Some(exit) = &mut self.exit
+            && exit.frame.is_none()
+            && exit.chained.is_none()
+        {
+            exit.frame = address("reading at ");
+        }
+    }
+}
+
+/// `taking pending nonsecure exception 15`.
+fn pending(rest: &str) -> Option<u16> {
+    let rest = rest.strip_prefix("taking pending ")?;
+    Some(number(after(rest, "exception ")?)? as u16)
+}
+
+fn after<'a>(text: &'a str, label: &str) -> Option<&'a str> {
+    Some(&text[text.find(label)? + label.len()..])
+}
+
+/// The decimal number at the begin.
+fn number(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    text[..end.unwrap_or(text.len())].parse().ok()
+}
+
+/// The number at the begin, 0x and hexadecimal.
+fn hex(text: &str) -> Option<u64> {
+    let text = text.strip_prefix("0x")?;
+    let end = text.find(|c: char| !c.is_ascii_hexdigit());
+    u64::from_str_radix(&text[..end.unwrap_or(text.len())], 16).ok()
+}
+
+/// The exception level of an AArch32 mode.
+fn mode_level(mode: &str) -> Option<u8> {
+    match mode.split(' ').next()? {
+        "usr" => Some(0),
+        "hyp" => Some(2),
+        "mon" => Some(3),
+        "fiq" | "irq" | "svc" | "abt" | "und" | "sys" => Some(1),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same however it is cut.
+    fn read(text: &str) -> Vec<Logged> {
+        let mut whole = Vec::new();
+        let mut reader = Reader::default();
+        reader.text(text.as_bytes(), &mut whole);
+        reader.end(&mut whole);
+        let mut pieces = Vec::new();
+        let mut reader = Reader::default();
+        for byte in text.as_bytes() {
+            reader.text(&[*byte], &mut pieces);
+        }
+        reader.end(&mut pieces);
+        assert_eq!(whole, pieces);
+        whole
+    }
+
+    #[test]
+    fn exceptions_of_aarch64() {
+        let log = "Taking exception 4 [Data Abort] on CPU 1\n...from EL0 to EL1\n\
+            ...with ESR 0x25/0x96000010\n...with FAR 0x90000000000\n...with ELR 0x40100074\n\
+            ...to EL1 PC 0x40100a00 PSTATE 0x3c5\n\
+            Exception return from AArch64 EL1 to AArch64 EL0 PC 0x40100078\n\
+            Taking exception 11 [Hypervisor Call] on CPU 0\n...from EL1 to EL2\n\
+            ...with ESR 0x16/0x5a000000\n...handled as PSCI call\n\
+            Taking exception 16 [Semihosting call] on CPU 0\n...from EL1 to EL1\n\
+            ...handling as semihosting call 0x18\n";
+        let taken = Taken {
+            core: 1,
+            cause: 4,
+            return_to: Some(0x4010_0074),
+            level: Some(1),
+            ..Taken::default()
+        };
+        let back = Logged::Return {
+            level: Some(1),
+            frame: None,
+        };
+        let found = read(log);
+        assert_eq!(found[0], Logged::Exception(taken));
+        assert_eq!(found.len(), 2);
+        let level = |line: &str| read(line).first().copied();
+        assert_eq!(
+            level("Exception return from AArch64 EL2 to AArch64 EL1 PC 0x0\n"),
+            Some(back)
+        );
+        assert!(
+            read("Exception return from AArch64 EL1 to AArch32 EL0 PC 0x0\n")
+                .contains(&Logged::OtherState)
+        );
+    }
+
+    #[test]
+    fn exceptions_of_aarch32() {
+        let log = "AArch32 mode switch from und to svc PC 0x40100020\n\
+            Taking exception 2 [SVC] on CPU 0\n...from EL1 to EL1\n...with ESR 0x11/0x46000001\n\
+            Exception return from AArch32 und to usr PC 0x40100034\n\
+            Taking exception 3 [Prefetch Abort] on CPU 0\n...from EL1 to EL1\n\
+            ...with ESR 0x21/0x86000010\n...with IFSR 0x8 IFAR 0x60000000\n";
+        let found = read(log);
+        let taken = |cause, return_to| {
+            Logged::Exception(Taken {
+                cause,
+                return_to,
+                level: Some(1),
+                ..Taken::default()
+            })
+        };
+        assert_eq!(found[0], Logged::Level(1));
+        assert_eq!(found[1], taken(2, None));
+        let level = Some(0);
+        assert_eq!(found[2], Logged::Return { level, frame: None });
+        assert_eq!(found[3], taken(3, Some(0x6000_0000)));
+    }
+
+    #[test]
+    fn exceptions_of_m_profile() {
+        let log = "PMSA MPU lookup for writing at 0x20000004 mmu_idx 65 -> Hit (prot rwx)\n\
+            Taking exception 5 [IRQ] on CPU 0\n\
+            PMSA MPU lookup for writing at 0x20000f90 mmu_idx 65 -> Hit (prot rwx)\n\
+            PMSA MPU lookup for writing at 0x20000f94 mmu_idx 65 -> Hit (prot rwx)\n\
+            ...taking pending nonsecure exception 15\n\
+            ...loading from element 15 of non-secure vector table at 0x3c\n...loaded new PC 0x41\n\
+            PMSA MPU lookup for writing at 0x20000fb0 mmu_idx 65 -> Hit (prot rwx)\n\
+            Taking exception 8 [QEMU v7M exception exit] on CPU 0\n\
+            Exception return: magic PC ffffffe9 previous exception 15\n\
+            ...tailchaining to pending exception\n...taking pending nonsecure exception 14\n\
+            ...loading from element 14 of non-secure vector table at 0x38\n...loaded new PC 0x6d\n\
+            Taking exception 8 [QEMU v7M exception exit] on CPU 0\n\
+            Exception return: magic PC ffffffe9 previous exception 14\n\
+            PMSA MPU lookup for reading at 0x20000f90 mmu_idx 65 -> Hit (prot rwx)\n\
+            PMSA MPU lookup for reading at 0x20000f94 mmu_idx 65 -> Hit (prot rwx)\n\
+            ...successful exception return\n";
+        assert_eq!(
+            read(log),
+            [
+                Logged::Exception(Taken {
+                    cause: 5,
+                    number: Some(15),
+                    frame: Some(0x2000_0f90),
+                    handler: Some(0x41),
+                    ..Taken::default()
+                }),
+                Logged::TailChain {
+                    number: 14,
+                    handler: Some(0x6d)
+                },
+                Logged::Return {
+                    level: None,
+                    frame: Some(0x2000_0f90)
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn what_says_nothing() {
+        for text in [
+            "",
+            "...",
+            "Taking exception",
+            "...with ELR zzz\n",
+            "Exception return: magic PC\n...successful exception return\n",
+            "Loaded reset SP 0x0 PC 0x0 from vector table\n",
+            "ä\u{0}\n",
+        ] {
+            assert_eq!(read(text), [], "{text:?}");
+        }
+        let long = format!("{}\n", "x".repeat(1 << 20));
+        assert_eq!(read(&long), []);
+    }
+}

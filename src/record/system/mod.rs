@@ -1,0 +1,3 @@
+//! Bare-metal images on machines of `qemu-system`.
+
+pub mod log;
