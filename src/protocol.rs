@@ -58,6 +58,12 @@ pub trait ElementDecoder {
         let _ = (at, out);
     }
 
+    /// Whether what comes next does not depend on packets before the last synchronisation point.
+    /// Never true of a source that follows no core.
+    fn is_settled(&self) -> bool {
+        false
+    }
+
     /// The end of the trace: gives out what was held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
 }

@@ -140,6 +140,17 @@ impl Setup {
         }
     }
 
+    /// The bytes that no other place of the trace has, where a decoder that knows nothing can
+    /// begin (A-sync: PFT ARM IHI 0035 "Synchronization packets", ETM ARM IHI 0014 7.4,
+    /// ETMv4 IHI 0064); `None` of sources that follow no core.
+    pub fn synchronisation(&self) -> Option<&'static [u8]> {
+        match self {
+            Self::Etmv3(_) | Self::Ptm(_) => Some(&[0, 0, 0, 0, 0, 0x80]),
+            Self::Etmv4(_) => Some(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80]),
+            Self::Itm(_) | Self::Stm(_) => None,
+        }
+    }
+
     /// Whether the trace unit was set to count cycles.
     pub fn counts_cycles(&self) -> bool {
         match self {

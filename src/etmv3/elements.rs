@@ -292,6 +292,10 @@ impl ElementDecoder for Elements {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        self.state == State::Decoding && self.returning.is_none()
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         self.settle(out);
         out.mark(at, Mark::End);

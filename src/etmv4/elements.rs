@@ -433,6 +433,14 @@ impl ElementDecoder for Elements {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        self.state == State::Decoding
+            && !self.needs_context
+            && self.context.is_64bit.is_some()
+            && !self.queue.has_unseen()
+            && (self.marker_seen || !self.config.timestamp_markers)
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         self.give_rest(out);
         out.mark(at, Mark::End);

@@ -145,6 +145,12 @@ impl Queue {
         self.entries.is_empty()
     }
 
+    /// Whether P0 elements from before the begin of the trace are in it: they are the oldest.
+    pub fn has_unseen(&self) -> bool {
+        let mut held = self.entries.iter().map(|entry| entry.held);
+        held.any(|held| matches!(held, Held::Unseen(_)))
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }

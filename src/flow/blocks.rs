@@ -52,6 +52,14 @@ pub(super) struct Space {
 }
 
 impl Space {
+    /// Where blocks lie before the trace tells what its atoms count.
+    pub fn of(view: View) -> Self {
+        Self {
+            view,
+            unit: Unit::Waypoint,
+        }
+    }
+
     fn key(self, isa: Isa) -> u32 {
         u32::from(self.view.0) << 4 | (self.unit as u32) << 3 | isa as u32
     }

@@ -40,9 +40,9 @@ impl Default for FlowConfig {
 
 /// A block whose output is held back, for it may be cancelled (ETMv3).
 #[derive(Clone, Copy, Debug)]
-struct Held {
+pub(super) struct Held {
     at: BufferOffset,
-    block: u32,
+    pub(super) block: u32,
     taken: bool,
     cycles: Option<u32>,
     /// The exception return that its instruction was.
@@ -59,17 +59,19 @@ pub struct Flow<C> {
     pub(super) current: u32,
     /// Where new blocks are made.
     pub(super) space: Space,
-    stack: ReturnStack,
+    pub(super) stack: ReturnStack,
     /// With [`AWAIT`]: the indirect branch with link that leads there; it pushes after the pop.
-    linking: Option<u32>,
-    held: Option<Held>,
+    pub(super) linking: Option<u32>,
+    pub(super) held: Option<Held>,
     pub(super) q: Option<PendingQ>,
     /// The last block that was left by an atom.
     pub(super) left: u32,
     /// The block that the last address led to, and the address.
-    arrived: (u32, Address),
+    pub(super) arrived: (u32, Address),
     /// How far execution was followed, while no address is known.
     pub(super) stuck: Option<Stuck>,
+    /// How often the table of blocks was emptied.
+    emptied: u64,
 }
 
 impl<C: CodeImage> Flow<C> {
@@ -81,10 +83,7 @@ impl<C: CodeImage> Flow<C> {
             code,
             blocks: Blocks::new(),
             current: NOWHERE,
-            space: Space {
-                view,
-                unit: Unit::Waypoint,
-            },
+            space: Space::of(view),
             stack: ReturnStack::default(),
             linking: None,
             held: None,
@@ -92,7 +91,19 @@ impl<C: CodeImage> Flow<C> {
             left: NOWHERE,
             arrived: (NOWHERE, Address(0)),
             stuck: None,
+            emptied: 0,
         }
+    }
+
+    /// Its configuration.
+    pub fn config(&self) -> FlowConfig {
+        self.config
+    }
+
+    /// How often the table of blocks was emptied: a [`BlockId`] means the same block as long as
+    /// this number does not change.
+    pub fn emptied(&self) -> u64 {
+        self.emptied
     }
 
     /// The blocks that were executed so far.
@@ -681,6 +692,7 @@ impl<C: CodeImage> Flow<C> {
     #[inline(never)]
     fn forget(&mut self, sink: &mut impl FlowSink) {
         sink.forget(&self.blocks);
+        self.emptied += 1;
         let old = std::mem::replace(&mut self.blocks, Blocks::new());
         self.arrived.0 = NOWHERE;
         let again = |flow: &mut Self, block: u32| {

@@ -45,6 +45,7 @@ mod follow;
 mod lines;
 mod return_stack;
 mod sink;
+mod state;
 mod walk;
 
 #[cfg(test)]
@@ -57,4 +58,5 @@ pub(crate) use code::fetch;
 pub use code::{CodeImage, ContextKey, Pieces, View};
 pub use follow::{Flow, FlowConfig, FlowDriver};
 pub use sink::{FlowSink, Gap, Last, LastKind, QRange, Range};
+pub use state::FlowState;
 pub use walk::Waypoints;

@@ -164,6 +164,14 @@ impl Deformatter {
         }
     }
 
+    /// At the begin of a frame in the middle of a buffer, where data of `id` come next.
+    pub fn within(kind: FrameKind, id: Option<TraceId>) -> Self {
+        Self {
+            id: id.map(|id| id.0 & 0x7f),
+            ..Self::new(kind)
+        }
+    }
+
     /// What became of the bytes fed so far; those of a frame that is not complete are not yet
     /// in it.
     pub fn counts(&self) -> Counts {

@@ -85,6 +85,19 @@ impl Stream {
         self.segments.drain(..passed.saturating_sub(1));
     }
 
+    /// What is needed to go on with the payload that is not consumed.
+    pub fn rest(&self) -> Self {
+        let begun = self
+            .segments
+            .partition_point(|segment| segment.start <= self.consumed);
+        Self {
+            payload: self.payload.clone(),
+            segments: self.segments[begun.saturating_sub(1)..].to_vec(),
+            losses: self.losses.clone(),
+            ..*self
+        }
+    }
+
     /// Splits the payload into packets and consumes it: `sink` takes every packet with its
     /// place and its bytes. What may still become a packet stays, unless this is the `last`
     /// payload or bytes are missing after it.

@@ -239,6 +239,10 @@ impl ElementDecoder for Elements {
         }
     }
 
+    fn is_settled(&self) -> bool {
+        self.state == State::Decoding
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         out.mark(at, Mark::End);
     }

@@ -5,10 +5,10 @@ use super::entries::Entries;
 use super::entry::{AddressSet, EndAgrees, Entry, Found, Gaps, Place, PlaceKind};
 use super::part::Part;
 use super::position::{Direction, Position};
-use super::track::{PartKey, Placed, Track};
+use super::scan::{Hit, Query};
+use super::track::{PartKey, Placed, Start, Track};
 use crate::flow::LastKind;
 use crate::quantity::{Address, Isa};
-use std::ops::Range;
 
 /// The trace of a core in one buffer.
 pub(super) struct Session {
@@ -174,8 +174,13 @@ impl History {
         let (here, index) = self.find(position)?;
         let part = here.part();
         let buffer = self.sessions[here.session].buffer;
-        let Some(number) = part.at(index) else {
-            let known = part.known(part.len());
+        let number = part.at(index);
+        let mut known = part.known(number.unwrap_or(part.len()));
+        if known.time.is_none() {
+            let track = &mut self.sessions[here.session].track;
+            known.time = track.time_before(here.placed.key.segment);
+        }
+        let Some(number) = number else {
             return Some(Place {
                 position,
                 kind: PlaceKind::Halted,
@@ -191,7 +196,6 @@ impl History {
                     .map_or_else(Default::default, |last| part.offset(last)),
             });
         };
-        let known = part.known(number);
         let within = index - part.index(number);
         let entry = part.entry(number);
         let kind = match entry {
@@ -258,7 +262,8 @@ impl History {
         Entries::new(self, from, direction)
     }
 
-    /// The next visit of any of some addresses after or before `from`.
+    /// The next visit of any of some addresses after or before `from`. Nothing that is passed is
+    /// kept, and two cores of the machine look through long stretches together.
     pub fn search(
         &mut self,
         from: Position,
@@ -266,19 +271,38 @@ impl History {
         addresses: &AddressSet,
         gaps: Gaps,
     ) -> Found {
-        let Some((mut here, index)) = self.find(from) else {
+        if !self.contains(from) {
             return Found::End(from);
+        }
+        let query = Query {
+            addresses: addresses.clone(),
+            gaps,
+            direction,
         };
-        let mut range = match direction {
-            Direction::Forward => index.saturating_add(1)..u64::MAX,
-            Direction::Backward => 0..index,
+        let mut start = Start::At {
+            segment: from.segment,
+            index: from.index,
         };
+        let mut session = from.session as usize;
         loop {
-            if let Some(found) = self.search_part(&here, &range, direction, addresses, gaps) {
-                return found;
+            if let Some((segment, hit)) = self.sessions[session].track.search(start, &query) {
+                let position = |index| Position {
+                    session: session as u32,
+                    segment,
+                    index,
+                };
+                return match hit {
+                    Hit::At(index) => Found::At(position(index)),
+                    Hit::Gap(index) => Found::Gap(position(index)),
+                };
             }
-            match self.beside(here.session, here.placed.key, direction) {
-                Some(next) => here = next,
+            start = Start::Outside;
+            let next = match direction {
+                Direction::Forward => Some(session + 1).filter(|&next| next < self.sessions.len()),
+                Direction::Backward => session.checked_sub(1),
+            };
+            match next {
+                Some(next) => session = next,
                 None => {
                     return Found::End(match direction {
                         Direction::Forward => self.end(),
@@ -286,48 +310,6 @@ impl History {
                     });
                 }
             }
-            range = 0..u64::MAX;
-        }
-    }
-
-    /// The first hit within some places of a part.
-    fn search_part(
-        &self,
-        here: &Here,
-        places: &Range<u64>,
-        direction: Direction,
-        addresses: &AddressSet,
-        gaps: Gaps,
-    ) -> Option<Found> {
-        let part = here.part();
-        let places = places.start..places.end.min(part.places());
-        if places.is_empty() {
-            return None;
-        }
-        let (first, last) = (part.at(places.start)?, part.at(places.end - 1)?);
-        let mut visits: Vec<Option<Vec<u32>>> = vec![None; part.ranges().len()];
-        let mut look = |number: usize| {
-            let begin = part.index(number);
-            let Some(range) = part.range_number(number) else {
-                let stops = part.is_gap(number) && gaps == Gaps::Stop;
-                return stops.then(|| Found::Gap(here.position(begin)));
-            };
-            let range = range as usize;
-            let visits = visits[range].get_or_insert_with(|| {
-                let view = self.code.seen(part.known(number).context.as_ref());
-                let range = &part.ranges()[range];
-                self.code.visits(view, range, addresses.addresses())
-            });
-            let inside = |&&visit: &&u32| places.contains(&(begin + u64::from(visit)));
-            let visit = match direction {
-                Direction::Forward => visits.iter().find(inside),
-                Direction::Backward => visits.iter().rfind(inside),
-            };
-            visit.map(|&visit| Found::At(here.position(begin + u64::from(visit))))
-        };
-        match direction {
-            Direction::Forward => (first..=last).find_map(&mut look),
-            Direction::Backward => (first..=last).rev().find_map(&mut look),
         }
     }
 
@@ -382,14 +364,35 @@ impl History {
 
     /// The first place at which a time has come; `None` if the trace tells of no such time.
     pub fn seek_time(&mut self, time: u64) -> Option<Position> {
-        let begin = self.begin();
-        self.entries(begin, Direction::Forward)
-            .find_map(|event| match event.entry {
-                Entry::Mark(crate::element::Mark::Timestamp(told)) if told >= time => {
-                    Some(event.position)
+        for session in 0..self.sessions.len() {
+            let track = &mut self.sessions[session].track;
+            if !track.is_timed() {
+                continue;
+            }
+            let segment = track.segment_before_time(time);
+            let from = track.at(segment, 0)?;
+            let mut here = Some(Here {
+                session,
+                placed: from,
+            });
+            while let Some(part) = here.filter(|here| here.session == session) {
+                if let Some(index) = part.part().time_reached(time) {
+                    return Some(if index < part.part().places() {
+                        part.position(index)
+                    } else {
+                        self.first_after(&part)
+                    });
                 }
-                _ => None,
-            })
+                here = self.beside(session, part.placed.key, Direction::Forward);
+            }
+        }
+        None
+    }
+
+    /// Whether the trace has timestamps, as far as its last stretches tell.
+    pub fn is_timed(&mut self) -> bool {
+        let mut sessions = self.sessions.iter_mut();
+        sessions.any(|session| session.track.is_timed())
     }
 
     /// The last place at a time: before any later timestamp. `None` if the trace has no
@@ -410,47 +413,48 @@ impl History {
         if cycles == 0 {
             return Some(self.begin());
         }
-        let begin = self.begin();
-        let mut total = 0_u64;
-        let mut reached = false;
-        for event in self.entries(begin, Direction::Forward) {
-            if reached && event.entry.places() > 0 {
-                return Some(event.position);
+        let mut passed = 0_u64;
+        for session in 0..self.sessions.len() {
+            let mut here = Some(Here {
+                session,
+                placed: self.sessions[session].track.first(),
+            });
+            let mut before = (None, 0);
+            while let Some(part) = here.filter(|here| here.session == session) {
+                let segment = part.placed.key.segment;
+                let begun = match before {
+                    (Some(known), begun) if known == segment => begun,
+                    _ => self.sessions[session].track.cycles_before(segment),
+                };
+                before = (Some(segment), begun);
+                let begun = passed.saturating_add(begun);
+                if let Some(index) = part.part().cycles_reached(cycles.saturating_sub(begun)) {
+                    return Some(if index < part.part().places() {
+                        part.position(index)
+                    } else {
+                        self.first_after(&part)
+                    });
+                }
+                here = self.beside(session, part.placed.key, Direction::Forward);
             }
-            total = total.saturating_add(counted(&event.entry));
-            reached = total >= cycles;
+            passed = passed.saturating_add(self.sessions[session].track.cycles_before(u64::MAX));
         }
         None
     }
 
-    /// Cycles counted from the begin of history to a position; `None` if the trace counts none.
+    /// Cycles counted from the begin of history to a position; `None` if the trace counts none
+    /// up to there. All trace before it is decoded the first time.
     pub fn cycles(&mut self, position: Position) -> Option<u64> {
-        let begin = self.begin();
-        let mut total = None;
-        for event in self.entries(begin, Direction::Forward) {
-            let past = event.position.session > position.session
-                || event.position.session == position.session
-                    && (event.position.segment, event.position.index)
-                        >= (position.segment, position.index)
-                    && event.entry.places() > 0;
-            let inside = event.entry.places() > 0
-                && (event.position.session, event.position.segment)
-                    == (position.session, position.segment)
-                && position.index - event.position.index.min(position.index) < event.entry.places();
-            if past || inside {
-                break;
-            }
-            if matches!(
-                event.entry,
-                Entry::Run {
-                    cycles: Some(_),
-                    ..
-                } | Entry::Mark(crate::element::Mark::Cycles(_))
-            ) {
-                total = Some(total.unwrap_or(0_u64).saturating_add(counted(&event.entry)));
-            }
+        let place = self.place(position)?;
+        let session = position.session as usize;
+        let mut total = self.sessions[session].track.cycles_before(position.segment);
+        for before in &mut self.sessions[..session] {
+            total = total.saturating_add(before.track.cycles_before(u64::MAX));
         }
-        total
+        match place.segment_cycles {
+            Some(cycles) => Some(total.saturating_add(cycles)),
+            None => Some(total).filter(|&total| total > 0),
+        }
     }
 
     /// The address of every instruction of a run.
@@ -467,14 +471,5 @@ impl History {
         };
         let view = self.code.seen(part.known(number).context.as_ref());
         self.code.addresses(view, &range)
-    }
-}
-
-/// The cycles that an entry tells.
-fn counted(entry: &Entry) -> u64 {
-    match entry {
-        Entry::Run { cycles, .. } => cycles.unwrap_or(0).into(),
-        Entry::Mark(crate::element::Mark::Cycles(cycles)) => (*cycles).into(),
-        Entry::Mark(_) | Entry::Exception(_) | Entry::Gap(_) | Entry::Halted => 0,
     }
 }

@@ -32,7 +32,12 @@ mod entry;
 mod history;
 mod part;
 mod position;
+mod scan;
+mod search;
+mod segments;
+mod trace;
 mod track;
+mod worker;
 
 pub use entries::Entries;
 pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, Place, PlaceKind};
@@ -40,14 +45,15 @@ pub use history::History;
 pub use position::{Direction, NoPosition, Position};
 
 use crate::arch::{Architecture, RegisterFile};
-use crate::decode::{Buffers, Options, Setup};
+use crate::decode::{self, Buffers, Setup};
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
 use crate::snapshot::memory::CoreMemory;
 use code::Code;
 use history::Session;
 use std::sync::Arc;
-use track::Make;
+use trace::Trace;
+use track::{Limits, Make};
 
 /// A core whose history is wanted.
 #[derive(Clone, Debug)]
@@ -56,6 +62,32 @@ pub struct TracedCore {
     pub device: usize,
     /// The code that it executed: its dumps, and programs where there are none.
     pub memory: Arc<CoreMemory>,
+}
+
+/// How much of a history is decoded at once and kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of a trace buffer in which one synchronisation point is enough: a power of two, 512
+    /// at least. Positions count from these points, so that their names depend on it.
+    pub chunk_bytes: u64,
+    /// Bytes of a trace buffer after which the decode is saved where no synchronisation point
+    /// comes.
+    pub part_bytes: u64,
+    /// Instructions after which it is saved.
+    pub part_instructions: u64,
+    /// Bytes of decoded history that are kept for each buffer of a core.
+    pub cache_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            chunk_bytes: 64 << 10,
+            part_bytes: 64 << 10,
+            part_instructions: 1 << 20,
+            cache_bytes: 32 << 20,
+        }
+    }
 }
 
 /// The histories of a snapshot's cores.
@@ -67,17 +99,22 @@ pub struct Timeline {
 impl Timeline {
     /// The histories of those of `cores` that have trace. Decodes nothing yet.
     pub fn open(loaded: &Loaded, cores: &[TracedCore]) -> Self {
+        Self::with(loaded, cores, &Options::default())
+    }
+
+    /// [`Self::open`] with other sizes.
+    pub fn with(loaded: &Loaded, cores: &[TracedCore], options: &Options) -> Self {
         let mut out = Self {
             histories: Vec::new(),
             notes: Vec::new(),
         };
-        let Ok(buffers) = Buffers::of(loaded, &Options::default()) else {
+        let Ok(buffers) = Buffers::of(loaded, &decode::Options::default()) else {
             return out;
         };
         out.notes.extend(buffers.notes.iter().cloned());
         out.notes.extend(buffers.faults.iter().cloned());
         for core in cores {
-            if let Some(history) = out.open_core(loaded, &buffers, core) {
+            if let Some(history) = out.open_core(loaded, &buffers, core, options) {
                 out.histories.push(history);
             }
         }
@@ -89,6 +126,7 @@ impl Timeline {
         loaded: &Loaded,
         buffers: &Buffers,
         core: &TracedCore,
+        options: &Options,
     ) -> Option<History> {
         let device = loaded.snapshot.devices.get(core.device)?;
         let code = Code(Arc::clone(&core.memory));
@@ -116,11 +154,19 @@ impl Timeline {
                     continue;
                 }
             };
+            let Some(synchronisation) = setup.synchronisation() else {
+                continue;
+            };
+            let id = setup.trace_id();
             let track = setup.visit(Make {
-                sources: sources.clone(),
-                id: setup.trace_id(),
+                trace: Trace::new(sources, id, options.chunk_bytes, synchronisation),
                 code: code.clone(),
                 begins: sessions.is_empty(),
+                limits: Limits {
+                    part_bytes: options.part_bytes.max(1),
+                    part_places: options.part_instructions.max(1),
+                    cache_bytes: options.cache_bytes,
+                },
             });
             if let Some(track) = track {
                 name.get_or_insert_with(|| source.name.clone());

@@ -4,6 +4,7 @@
 //! Sixteen bytes for an entry; straight lines are stored once for all times that they ran.
 
 use super::entry::{Entry, Gap};
+use super::worker::Stretch;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
 use crate::quantity::BufferOffset;
@@ -125,6 +126,28 @@ impl Part {
         self.stored.len()
     }
 
+    /// About how many bytes it has.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(&*self.stored)
+            + size_of_val(&*self.ranges)
+            + size_of_val(&*self.gaps)
+            + size_of_val(&*self.exceptions)
+            + size_of_val(&*self.marks)
+            + size_of_val(&*self.contexts)
+            + size_of_val(&*self.times)
+            + size_of_val(&*self.cycles)
+            + size_of_val(&*self.run_cycles)
+    }
+
+    fn shrink(&mut self) {
+        self.stored.shrink_to_fit();
+        self.ranges.shrink_to_fit();
+        self.marks.shrink_to_fit();
+        self.cycles.shrink_to_fit();
+        self.run_cycles.shrink_to_fit();
+    }
+
     /// The entry of a number.
     pub fn entry(&self, number: usize) -> Entry {
         let key = number as u32;
@@ -141,23 +164,6 @@ impl Part {
             What::Exception(number) => Entry::Exception(self.exceptions[number as usize]),
             What::Mark(number) => Entry::Mark(self.marks[number as usize]),
         }
-    }
-
-    /// The number of the range that an entry runs through.
-    pub fn range_number(&self, number: usize) -> Option<u32> {
-        match What::unpack(self.stored[number].what) {
-            What::Run(range) => Some(range),
-            What::Gap(_) | What::Exception(_) | What::Mark(_) => None,
-        }
-    }
-
-    /// The ranges that its runs go through.
-    pub fn ranges(&self) -> &[Range] {
-        &self.ranges
-    }
-
-    pub fn is_gap(&self, number: usize) -> bool {
-        matches!(What::unpack(self.stored[number].what), What::Gap(_))
     }
 
     /// Places before an entry.
@@ -185,6 +191,37 @@ impl Part {
                 What::Exception(_) | What::Mark(_) => {}
             }
         }
+    }
+
+    /// The first timestamp that is known in it.
+    pub fn first_time(&self) -> Option<u64> {
+        self.before
+            .time
+            .or(self.times.first().map(|&(_, time)| time))
+    }
+
+    /// The first place at which a time has come, or the one after the part.
+    pub fn time_reached(&self, time: u64) -> Option<u64> {
+        if self.before.time.is_some_and(|before| before >= time) {
+            return Some(0);
+        }
+        let told = self.times.iter().find(|&&(_, told)| told >= time)?;
+        Some(self.index(told.0 as usize))
+    }
+
+    /// The first place before which so many cycles of the segment were counted, or the one
+    /// after the part.
+    pub fn cycles_reached(&self, cycles: u64) -> Option<u64> {
+        if self.before.cycles.unwrap_or(0) >= cycles {
+            return Some(0);
+        }
+        let told = self.cycles.iter().find(|&&(_, told)| told >= cycles)?;
+        let after = told.0 as usize + 1;
+        Some(if after < self.len() {
+            self.index(after)
+        } else {
+            self.places
+        })
     }
 
     /// What was known when an entry came (or, with the number after the last one, at the end).
@@ -225,28 +262,38 @@ impl Part {
 pub(super) struct Recorder {
     known: Known,
     part: Part,
+    /// What was known before the first entry.
+    begun: Option<Known>,
     /// By block: the numbers of its range, not taken and taken; 0 if it has none yet.
     interned: Vec<[u32; 2]>,
     /// The last range is the last entry's own and may grow.
     grows: bool,
+    /// Places of the segment before the part.
+    first: u64,
 }
 
 impl Recorder {
-    pub fn new(known: Known) -> Self {
+    /// Begins at place `first` of the segment.
+    pub fn new(known: Known, first: u64) -> Self {
         Self {
             known,
-            part: Part {
-                before: known,
-                ..Part::default()
-            },
+            part: Part::default(),
+            begun: None,
             interned: Vec::new(),
             grows: false,
+            first,
         }
     }
 
-    /// The part, and what is known after it.
-    pub fn finish(self) -> (Part, Known) {
-        (self.part, self.known)
+    /// The part so far; what follows is another one.
+    pub fn cut(&mut self) -> Part {
+        let mut part = std::mem::take(&mut self.part);
+        part.before = self.begun.take().unwrap_or(self.known);
+        part.shrink();
+        self.interned.clear();
+        self.grows = false;
+        self.first = self.first.saturating_add(part.places);
+        part
     }
 
     /// A gap that no element tells of.
@@ -255,7 +302,15 @@ impl Recorder {
         self.push_gap(at, Gap::Buffer);
     }
 
+    /// The next entry may be the first one.
+    fn begin(&mut self) {
+        if self.part.stored.is_empty() && self.begun.is_none() {
+            self.begun = Some(self.known);
+        }
+    }
+
     fn push(&mut self, at: BufferOffset, what: What, places: u64) {
+        self.begin();
         let part = &mut self.part;
         if part.stored.is_empty() {
             part.base = at.0;
@@ -388,6 +443,7 @@ impl FlowSink for Recorder {
     }
 
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        self.begin();
         if let Some(gap) = self.known.mark(mark) {
             self.push_gap(at, gap);
         }
@@ -411,5 +467,15 @@ impl FlowSink for Recorder {
 
     fn forget(&mut self, _: &Blocks) {
         self.interned.clear();
+    }
+}
+
+impl Stretch for Recorder {
+    fn places(&self) -> u64 {
+        self.first.saturating_add(self.part.places)
+    }
+
+    fn known(&mut self) -> &mut Known {
+        &mut self.known
     }
 }

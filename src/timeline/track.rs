@@ -1,38 +1,73 @@
-//! One source's trace in one buffer, decoded in parts.
+//! The trace of one core in one buffer, as a history sees it: parts in order.
 
 use super::code::Code;
 use super::entry::EndAgrees;
-use super::part::{Known, Part, Recorder};
-use crate::decode::{Sources, Visitor};
-use crate::element::{Element, ElementSink, Mark};
-use crate::flow::{Flow, FlowConfig, FlowSink, Range};
-use crate::formatter::{Deformatter, Demux};
-use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
-use crate::quantity::{Address, BufferOffset, TraceId};
+use super::part::Part;
+use super::scan::{Hit, Query};
+use super::segments::Segments;
+use super::trace::Trace;
+use super::worker::{Ended, Worker};
+use crate::decode::Visitor;
+use crate::flow::FlowConfig;
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::quantity::Address;
 use std::sync::Arc;
-
-/// Bytes of a buffer that are decoded at once.
-const PIECE: usize = 256 << 10;
 
 /// A part of a track. Parts of one track are ordered as they were passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PartKey {
-    /// Where in the buffer decoding begins.
+    /// Where in the buffer the chunk begins in which decoding begins.
     pub segment: u64,
     /// Which part of that segment.
     pub number: u32,
 }
 
-/// Where execution was when the trace ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TraceEnd {
-    /// The straight line to come.
-    pub ahead: Option<Range>,
-    /// The preferred return address of an exception that is the last thing traced.
-    pub returns_to: Option<Address>,
+/// A decoded part and where it lies.
+#[derive(Clone, Debug)]
+pub(super) struct Placed {
+    pub key: PartKey,
+    /// Places of its segment before it.
+    pub first: u64,
+    pub part: Arc<Part>,
 }
 
-impl TraceEnd {
+/// Where a search in a track begins: it does not look at that place itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// Outside, before the first or after the last place.
+    Outside,
+    /// At a place of a segment.
+    At { segment: u64, index: u64 },
+}
+
+/// The trace of one core in one buffer.
+pub(super) trait Track: Send {
+    /// The first part.
+    fn first(&mut self) -> Placed;
+    /// The last part.
+    fn last(&mut self) -> Placed;
+    /// The part before another one.
+    fn previous(&mut self, key: PartKey) -> Option<Placed>;
+    /// The part after another one.
+    fn next(&mut self, key: PartKey) -> Option<Placed>;
+    /// The part with a place of a segment; the place after the last one of a segment is in its
+    /// last part.
+    fn at(&mut self, segment: u64, index: u64) -> Option<Placed>;
+    /// Where the trace ends.
+    fn end(&mut self) -> Ended;
+    /// Looks for something; gives the segment and what was found.
+    fn search(&mut self, start: Start, query: &Query) -> Option<(u64, Hit)>;
+    /// The last timestamp before a segment, if the segment before it has one.
+    fn time_before(&mut self, segment: u64) -> Option<u64>;
+    /// Cycles counted in all segments before one.
+    fn cycles_before(&mut self, segment: u64) -> u64;
+    /// A segment from which on the first place at which `time` has come is found.
+    fn segment_before_time(&mut self, time: u64) -> u64;
+    /// Whether the trace has timestamps, as far as its last segments tell.
+    fn is_timed(&mut self) -> bool;
+}
+
+impl Ended {
     /// Whether it leads to the halted pc.
     pub fn agrees(&self, halted: Option<Address>) -> EndAgrees {
         let Some(halted) = halted else {
@@ -54,39 +89,28 @@ impl TraceEnd {
     }
 }
 
-/// A decoded part and where it lies.
-#[derive(Clone, Debug)]
-pub(super) struct Placed {
-    pub key: PartKey,
-    /// Places of its segment before it.
-    pub first: u64,
-    pub part: Arc<Part>,
+/// How a track is cut and how much of it is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Bytes of the buffer after which a part ends.
+    pub part_bytes: u64,
+    /// Places after which a part ends.
+    pub part_places: u64,
+    /// Bytes of decoded parts that are kept.
+    pub cache_bytes: usize,
 }
 
-/// One source's trace in one buffer.
-pub(super) trait Track: Send {
-    /// The first part.
-    fn first(&mut self) -> Placed;
-    /// The last part.
-    fn last(&mut self) -> Placed;
-    /// The part before another one.
-    fn previous(&mut self, key: PartKey) -> Option<Placed>;
-    /// The part after another one.
-    fn next(&mut self, key: PartKey) -> Option<Placed>;
-    /// The part with a place of a segment.
-    fn at(&mut self, segment: u64, index: u64) -> Option<Placed>;
-    /// Where the trace ends.
-    fn end(&mut self) -> TraceEnd;
-}
-
-/// What a track is made of.
+/// Makes a track.
 pub(super) struct Make {
-    pub sources: Sources,
-    pub id: TraceId,
+    pub trace: Trace,
     pub code: Code,
     /// The first buffer of the core.
     pub begins: bool,
+    pub limits: Limits,
 }
+
+/// The table of blocks of one worker is emptied when it holds so many.
+const MOST_BLOCKS: usize = 1 << 18;
 
 impl Visitor for Make {
     type Output = Option<Box<dyn Track>>;
@@ -96,167 +120,17 @@ impl Visitor for Make {
         D: PacketDecoder + Clone + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
     {
-        let flow = flow?;
-        Some(Box::new(Whole {
-            make: self,
-            packets,
-            elements,
-            flow,
-            decoded: None,
-        }))
-    }
-}
-
-/// A track that is decoded at once.
-struct Whole<D, E> {
-    make: Make,
-    packets: D,
-    elements: E,
-    flow: FlowConfig,
-    decoded: Option<(Arc<Part>, TraceEnd)>,
-}
-
-/// Elements → flow → sink.
-struct Joint<'a, S> {
-    flow: &'a mut Flow<Code>,
-    sink: &'a mut S,
-    returns_to: &'a mut Option<Address>,
-}
-
-impl<S: FlowSink> ElementSink for Joint<'_, S> {
-    #[inline(always)]
-    fn element(&mut self, at: BufferOffset, element: Element) {
-        match &element {
-            Element::Exception(exception) | Element::ExceptionHere(exception) => {
-                *self.returns_to = exception.return_address;
-            }
-            Element::Mark(Mark::Cycles(_) | Mark::Timestamp(_) | Mark::Event(_) | Mark::End) => {}
-            _ => *self.returns_to = None,
-        }
-        if let Element::Mark(Mark::End) = element {
-            return;
-        }
-        self.flow.element(at, element, self.sink);
-    }
-}
-
-struct Stage<'a, E, S> {
-    elements: &'a mut E,
-    joint: Joint<'a, S>,
-}
-
-impl<E: ElementDecoder, S: FlowSink> PacketSink<E::Packet> for Stage<'_, E, S> {
-    #[inline(always)]
-    fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
-        self.elements.packet(at, packet, &mut self.joint);
-    }
-
-    fn lost(&mut self, at: BufferOffset) {
-        self.elements.lost(at, &mut self.joint);
-    }
-}
-
-impl<D, E> Whole<D, E>
-where
-    D: PacketDecoder + Clone,
-    E: ElementDecoder<Packet = D::Packet> + Clone,
-{
-    fn decode(&mut self) -> &(Arc<Part>, TraceEnd) {
-        let decoded = match self.decoded.take() {
-            Some(decoded) => decoded,
-            None => self.decode_whole(),
+        let config = FlowConfig {
+            most_blocks: MOST_BLOCKS,
+            ..flow?
         };
-        self.decoded.insert(decoded)
-    }
-
-    fn decode_whole(&self) -> (Arc<Part>, TraceEnd) {
-        let id = self.make.id;
-        let sources = &self.make.sources;
-        let mut packets = self.packets.clone();
-        let mut elements = self.elements.clone();
-        let mut flow = Flow::new(self.flow, self.make.code.clone());
-        let mut recorder = Recorder::new(Known {
-            open: true,
-            ..Known::default()
-        });
-        if !self.make.begins {
-            recorder.begin_buffer(BufferOffset(0));
-        }
-        let mut returns_to = None;
-        let mut demux = Demux::only(&[id]);
-        let mut deformatter = sources.frames.map(Deformatter::new);
-        let mut stage = Stage {
-            elements: &mut elements,
-            joint: Joint {
-                flow: &mut flow,
-                sink: &mut recorder,
-                returns_to: &mut returns_to,
-            },
-        };
-        let (mut offset, total) = (0, sources.bytes());
-        for bytes in sources.parts.iter().flat_map(|part| part.chunks(PIECE)) {
-            let last = offset + bytes.len() as u64 == total;
-            match &mut deformatter {
-                Some(d) => d.feed(BufferOffset(offset), bytes, last, &mut demux),
-                None => demux.unformatted(id, BufferOffset(offset), bytes),
-            }
-            offset += bytes.len() as u64;
-            demux.stream_mut(id).decode(&mut packets, last, &mut stage);
-        }
-        elements.end(
-            BufferOffset(total),
-            &mut Joint {
-                flow: &mut flow,
-                sink: &mut recorder,
-                returns_to: &mut returns_to,
-            },
-        );
-        let ahead = flow.ahead();
-        let end = Element::Mark(Mark::End);
-        flow.element(BufferOffset(total), end, &mut recorder);
-        let end = TraceEnd { ahead, returns_to };
-        (Arc::new(recorder.finish().0), end)
-    }
-
-    fn placed(&mut self) -> Placed {
-        Placed {
-            key: PartKey {
-                segment: 0,
-                number: 0,
-            },
-            first: 0,
-            part: Arc::clone(&self.decode().0),
-        }
-    }
-}
-
-impl<D, E> Track for Whole<D, E>
-where
-    D: PacketDecoder + Clone + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
-{
-    fn first(&mut self) -> Placed {
-        self.placed()
-    }
-
-    fn last(&mut self) -> Placed {
-        self.placed()
-    }
-
-    fn previous(&mut self, _: PartKey) -> Option<Placed> {
-        None
-    }
-
-    fn next(&mut self, _: PartKey) -> Option<Placed> {
-        None
-    }
-
-    fn at(&mut self, segment: u64, index: u64) -> Option<Placed> {
-        let placed = self.placed();
-        (segment == 0 && index <= placed.part.places()).then_some(placed)
-    }
-
-    fn end(&mut self) -> TraceEnd {
-        self.decode().1
+        let trace = Arc::new(self.trace);
+        let worker = Worker::new(Arc::clone(&trace), packets, elements, config, self.code);
+        Some(Box::new(Segments::new(
+            trace,
+            worker,
+            self.begins,
+            self.limits,
+        )))
     }
 }

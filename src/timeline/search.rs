@@ -1,0 +1,103 @@
+//! Searches through a track, several stretches at once where it is worth it.
+
+use super::position::Direction;
+use super::scan::{Hit, Query};
+use super::segments::{Segments, Unit};
+use super::track::Start;
+use super::worker::{Job, Worker};
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Most stretches that are taken on before their results are looked at.
+const MOST_AHEAD: usize = 64;
+
+impl<D, E> Segments<D, E>
+where
+    D: PacketDecoder + Clone + Send + Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
+{
+    /// The first hit in the direction of the query.
+    pub(super) fn search_units(&mut self, start: Start, query: &Query) -> Option<(u64, Hit)> {
+        let direction = query.direction;
+        let (unit, within) = self.first_unit(start, direction)?;
+        let unit = self.split(unit, direction);
+        let jobs = self.jobs(&[unit]);
+        if let Some(hit) = self.worker.look(&jobs[0], query, within) {
+            return Some((self.segment(unit.chunk), hit));
+        }
+        let mut helper = None;
+        let (mut last, mut ahead) = (unit, 1);
+        loop {
+            let units = self.units_after(last, ahead, direction);
+            last = *units.last()?;
+            ahead = (2 * ahead).min(MOST_AHEAD);
+            let jobs = self.jobs(&units);
+            let hits = if jobs.len() < 4 {
+                let look = |job| self.worker.look(job, query, 0..u64::MAX);
+                jobs.iter().map(look).collect()
+            } else {
+                let helper = helper.get_or_insert_with(|| self.worker.another());
+                look_through(&mut self.worker, helper, &jobs, query)
+            };
+            for (unit, hit) in units.iter().zip(hits) {
+                if let Some(hit) = hit {
+                    return Some((self.segment(unit.chunk), hit));
+                }
+            }
+            self.release(&units);
+        }
+    }
+
+    /// Up to `most` units after another one.
+    fn units_after(&mut self, mut last: Unit, most: usize, direction: Direction) -> Vec<Unit> {
+        let mut units = Vec::new();
+        while units.len() < most {
+            let Some(next) = self.unit_beside(last, direction) else {
+                break;
+            };
+            last = self.split(next, direction);
+            units.push(last);
+        }
+        units
+    }
+}
+
+/// Looks through some stretches with two workers; results in the order of the stretches.
+fn look_through<D, E>(
+    worker: &mut Worker<D, E>,
+    helper: &mut Worker<D, E>,
+    jobs: &[Job<D, E>],
+    query: &Query,
+) -> Vec<Option<Hit>>
+where
+    D: PacketDecoder + Clone + Send + Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
+{
+    let next = AtomicUsize::new(0);
+    let hits = Mutex::new(vec![None; jobs.len()]);
+    let work = |worker: &mut Worker<D, E>| {
+        while let Some((at, job)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            jobs.get(at).map(|job| (at, job))
+        } {
+            let hit = worker.look(job, query, 0..u64::MAX);
+            if hit.is_some() {
+                // Whatever comes later does not count any more.
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
+            match hits.lock() {
+                Ok(mut hits) => hits[at] = hit,
+                Err(mut poisoned) => poisoned.get_mut()[at] = hit,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(helper));
+        work(worker);
+    });
+    match hits.into_inner() {
+        Ok(hits) => hits,
+        Err(poisoned) => poisoned.into_inner(),
+    }
+}

@@ -1,0 +1,555 @@
+//! A track cut into segments at synchronisation points, found from the end on.
+//!
+//! Each chunk of the buffer has at most one cut, the first synchronisation point in it that a
+//! decoder can begin at without trace beyond the chunk; so what is a cut depends on nothing but
+//! the bytes of its chunk. A segment goes from cut to cut; the first one begins with the
+//! buffer. A long segment consists of parts, each but the first with a saved decode to begin
+//! from; they are made the first time that the segment is looked at.
+
+use super::part::{Known, Part, Recorder};
+use super::position::Direction;
+use super::scan::{Hit, Query};
+use super::trace::Trace;
+use super::track::{Limits, PartKey, Placed, Start, Track};
+use super::worker::{Between, Ended, From, Job, Saved, Stretch, Sync, Worker};
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::quantity::BufferOffset;
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Synchronisation points of a chunk that are tried.
+const TRIES: usize = 4;
+
+/// Where a segment begins.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    at: Sync,
+    /// The packet from which on it is this segment's.
+    join: u64,
+}
+
+/// A part of a segment, not decoded.
+#[derive(Debug)]
+struct PartStart<D, E> {
+    /// Places of the segment before it.
+    first: u64,
+    /// The decode that it begins with; that of the first part is the segment's begin.
+    saved: Option<Arc<Saved<D, E>>>,
+}
+
+/// What is known of a segment once it was looked at.
+#[derive(Debug)]
+struct Layout<D, E> {
+    parts: Vec<PartStart<D, E>>,
+    places: u64,
+    ended: Ended,
+    /// What was known at its end.
+    after: Known,
+}
+
+/// Decoded parts, the ones used last.
+#[derive(Debug, Default)]
+struct Kept {
+    parts: HashMap<PartKey, (Arc<Part>, u64)>,
+    bytes: usize,
+    clock: u64,
+}
+
+impl Kept {
+    fn get(&mut self, key: PartKey) -> Option<Arc<Part>> {
+        self.clock += 1;
+        let (part, used) = self.parts.get_mut(&key)?;
+        *used = self.clock;
+        Some(Arc::clone(part))
+    }
+
+    fn insert(&mut self, key: PartKey, part: Arc<Part>, most: usize) {
+        self.clock += 1;
+        self.bytes += part.bytes();
+        if let Some((old, _)) = self.parts.insert(key, (part, self.clock)) {
+            self.bytes -= old.bytes();
+        }
+        while self.bytes > most && self.parts.len() > 1 {
+            let oldest = self.parts.iter().min_by_key(|(_, (_, used))| *used);
+            let Some(oldest) = oldest.map(|(&key, _)| key) else {
+                return;
+            };
+            if let Some((part, _)) = self.parts.remove(&oldest) {
+                self.bytes -= part.bytes();
+            }
+        }
+    }
+}
+
+/// A track cut into segments.
+pub(super) struct Segments<D, E> {
+    pub(super) trace: Arc<Trace>,
+    pub(super) worker: Worker<D, E>,
+    /// The first buffer of the core.
+    begins: bool,
+    limits: Limits,
+    /// By chunk, as far as it was looked for.
+    cuts: BTreeMap<u64, Option<Cut>>,
+    /// By chunk.
+    layouts: BTreeMap<u64, Layout<D, E>>,
+    kept: Kept,
+    /// Cycles of the segments that were counted, by chunk.
+    cycles: BTreeMap<u64, u64>,
+}
+
+/// A stretch that is looked through at once: a part, or a whole segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unit {
+    pub chunk: u64,
+    /// A part of a segment that was looked at before.
+    pub part: Option<usize>,
+}
+
+impl<D, E> Segments<D, E>
+where
+    D: PacketDecoder + Clone + Send + std::marker::Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + Send + std::marker::Sync,
+{
+    pub fn new(trace: Arc<Trace>, worker: Worker<D, E>, begins: bool, limits: Limits) -> Self {
+        Self {
+            trace,
+            worker,
+            begins,
+            limits,
+            cuts: BTreeMap::new(),
+            layouts: BTreeMap::new(),
+            kept: Kept::default(),
+            cycles: BTreeMap::new(),
+        }
+    }
+
+    /// The cut in a chunk other than the first.
+    fn cut(&mut self, chunk: u64) -> Option<Cut> {
+        if let Some(&known) = self.cuts.get(&chunk) {
+            return known;
+        }
+        let tried = self.trace.synchronisations(chunk);
+        let cut = tried.into_iter().take(TRIES).find_map(|skip| {
+            let at = Sync { chunk, skip };
+            let join = self.worker.probe(at)?;
+            Some(Cut { at, join })
+        });
+        self.cuts.insert(chunk, cut);
+        cut
+    }
+
+    fn is_segment(&mut self, chunk: u64) -> bool {
+        chunk == 0 || chunk < self.trace.chunks() && self.cut(chunk).is_some()
+    }
+
+    /// The segment after a chunk.
+    pub fn segment_after(&mut self, chunk: u64) -> Option<u64> {
+        (chunk + 1..self.trace.chunks()).find(|&chunk| self.is_segment(chunk))
+    }
+
+    /// The segment before a chunk.
+    pub fn segment_before(&mut self, chunk: u64) -> Option<u64> {
+        (0..chunk).rev().find(|&chunk| self.is_segment(chunk))
+    }
+
+    pub fn last_segment(&mut self) -> u64 {
+        let chunks = self.trace.chunks();
+        self.segment_before(chunks).unwrap_or(0)
+    }
+
+    fn known_at_begin(&self, chunk: u64) -> Known {
+        Known {
+            open: chunk == 0,
+            ..Known::default()
+        }
+    }
+
+    fn begins_buffer(&self, chunk: u64) -> bool {
+        chunk == 0 && !self.begins
+    }
+
+    fn from(&mut self, chunk: u64) -> From<D, E> {
+        match self.cuts.get(&chunk) {
+            Some(Some(cut)) => From::Sync {
+                at: cut.at,
+                join: cut.join,
+            },
+            _ => From::Begin,
+        }
+    }
+
+    /// The packet where the segment after a chunk begins.
+    fn end_of(&mut self, chunk: u64) -> Option<u64> {
+        let after = self.segment_after(chunk)?;
+        self.cut(after).map(|cut| cut.join)
+    }
+
+    pub fn segment(&self, chunk: u64) -> u64 {
+        self.trace.begin(chunk)
+    }
+
+    /// What is known of a segment; decodes it if it was not looked at.
+    fn layout(&mut self, chunk: u64) -> &Layout<D, E> {
+        if !self.layouts.contains_key(&chunk) {
+            let layout = self.lay_out(chunk);
+            self.layouts.insert(chunk, layout);
+        }
+        &self.layouts[&chunk]
+    }
+
+    /// Decodes a segment and keeps its last parts.
+    fn lay_out(&mut self, chunk: u64) -> Layout<D, E> {
+        let segment = self.segment(chunk);
+        let (from, end) = (self.from(chunk), self.end_of(chunk));
+        let mut recorder = Recorder::new(self.known_at_begin(chunk), 0);
+        if self.begins_buffer(chunk) {
+            recorder.begin_buffer(BufferOffset(0));
+        }
+        let mut parts = vec![PartStart {
+            first: 0,
+            saved: None,
+        }];
+        let Limits {
+            part_bytes,
+            part_places,
+            cache_bytes,
+        } = self.limits;
+        let since = Cell::new((segment, 0_u64));
+        let kept = &mut self.kept;
+        let key = |number: usize| PartKey {
+            segment,
+            number: number as u32,
+        };
+        let ended = self.worker.run(
+            &from,
+            end,
+            &mut recorder,
+            |raw, recorder| {
+                let (begin, first) = since.get();
+                let long = raw.saturating_sub(begin) >= part_bytes
+                    || recorder.places().saturating_sub(first) >= part_places;
+                if !long {
+                    return Between::GoOn;
+                }
+                since.set((raw, recorder.places()));
+                Between::Save
+            },
+            |saved, recorder| {
+                let part = recorder.cut();
+                kept.insert(key(parts.len() - 1), Arc::new(part), cache_bytes);
+                parts.push(PartStart {
+                    first: recorder.places(),
+                    saved: Some(Arc::new(saved)),
+                });
+            },
+        );
+        let places = recorder.places();
+        let after = *recorder.known();
+        let last = recorder.cut();
+        self.kept
+            .insert(key(parts.len() - 1), Arc::new(last), cache_bytes);
+        self.cycles.insert(chunk, after.cycles.unwrap_or(0));
+        Layout {
+            parts,
+            places,
+            ended,
+            after,
+        }
+    }
+
+    /// How to decode a unit.
+    fn job(&mut self, unit: Unit) -> Job<D, E> {
+        let chunk = unit.chunk;
+        let (from, end) = (self.from(chunk), self.end_of(chunk));
+        let whole = Job {
+            from,
+            end,
+            until: u64::MAX,
+            first: 0,
+            known: self.known_at_begin(chunk),
+            begins_buffer: self.begins_buffer(chunk),
+        };
+        let (Some(number), Some(layout)) = (unit.part, self.layouts.get(&chunk)) else {
+            return whole;
+        };
+        let next = layout.parts.get(number + 1);
+        let until = next
+            .and_then(|next| next.saved.as_ref())
+            .map_or(u64::MAX, |saved| saved.feed.raw);
+        match layout.parts.get(number) {
+            Some(PartStart {
+                first,
+                saved: Some(saved),
+            }) => Job {
+                known: saved.known,
+                from: From::Saved(Arc::clone(saved)),
+                first: *first,
+                until,
+                begins_buffer: false,
+                ..whole
+            },
+            _ => Job { until, ..whole },
+        }
+    }
+
+    /// A part of a segment that was looked at.
+    fn placed(&mut self, chunk: u64, number: usize) -> Placed {
+        let key = PartKey {
+            segment: self.segment(chunk),
+            number: number as u32,
+        };
+        let first = self.layout(chunk).parts[number].first;
+        let part = match self.kept.get(key) {
+            Some(part) => part,
+            None => {
+                let part = Some(number);
+                let job = self.job(Unit { chunk, part });
+                let part = Arc::new(self.record(&job));
+                let most = self.limits.cache_bytes;
+                self.kept.insert(key, Arc::clone(&part), most);
+                part
+            }
+        };
+        Placed { key, first, part }
+    }
+
+    fn record(&mut self, job: &Job<D, E>) -> Part {
+        let mut recorder = Recorder::new(job.known, job.first);
+        if job.begins_buffer {
+            recorder.begin_buffer(BufferOffset(0));
+        }
+        let until = job.until;
+        self.worker.run(
+            &job.from,
+            job.end,
+            &mut recorder,
+            |raw, _| {
+                if raw >= until {
+                    Between::Stop
+                } else {
+                    Between::GoOn
+                }
+            },
+            |_, _| {},
+        );
+        recorder.cut()
+    }
+
+    /// The unit that a search begins with, and the places in it that count.
+    pub fn first_unit(
+        &mut self,
+        start: Start,
+        direction: Direction,
+    ) -> Option<(Unit, std::ops::Range<u64>)> {
+        match (start, direction) {
+            (Start::Outside, Direction::Forward) => Some((self.unit(0, direction), 0..u64::MAX)),
+            (Start::Outside, Direction::Backward) => {
+                let last = self.last_segment();
+                Some((self.unit(last, direction), 0..u64::MAX))
+            }
+            (Start::At { segment, index }, _) => {
+                let chunk = self.trace.chunk_at(segment)?;
+                if !self.is_segment(chunk) {
+                    return None;
+                }
+                let parts = &self.layout(chunk).parts;
+                let number = parts.partition_point(|part| part.first <= index);
+                let part = Some(number.saturating_sub(1));
+                let within = match direction {
+                    Direction::Forward => index.saturating_add(1)..u64::MAX,
+                    Direction::Backward => 0..index,
+                };
+                Some((Unit { chunk, part }, within))
+            }
+        }
+    }
+
+    /// The first unit of a segment in a direction.
+    fn unit(&self, chunk: u64, direction: Direction) -> Unit {
+        let parts = self.layouts.get(&chunk).map(|layout| layout.parts.len());
+        Unit {
+            chunk,
+            part: parts.map(|parts| match direction {
+                Direction::Forward => 0,
+                Direction::Backward => parts - 1,
+            }),
+        }
+    }
+
+    /// The unit after another one in a direction.
+    pub fn unit_beside(&mut self, unit: Unit, direction: Direction) -> Option<Unit> {
+        let chunk = unit.chunk;
+        if let (Some(number), Some(layout)) = (unit.part, self.layouts.get(&chunk)) {
+            let next = match direction {
+                Direction::Forward => Some(number + 1).filter(|&next| next < layout.parts.len()),
+                Direction::Backward => number.checked_sub(1),
+            };
+            if let Some(next) = next {
+                let part = Some(next);
+                return Some(Unit { chunk, part });
+            }
+        }
+        let chunk = match direction {
+            Direction::Forward => self.segment_after(chunk),
+            Direction::Backward => self.segment_before(chunk),
+        }?;
+        Some(self.unit(chunk, direction))
+    }
+
+    pub fn jobs(&mut self, units: &[Unit]) -> Vec<Job<D, E>> {
+        units.iter().map(|&unit| self.job(unit)).collect()
+    }
+
+    /// Gives back the memory that holds the bytes of some units.
+    pub fn release(&mut self, units: &[Unit]) {
+        let chunks = units.iter().map(|unit| unit.chunk);
+        if let (Some(first), Some(last)) = (chunks.clone().min(), chunks.max()) {
+            let end = self.segment_after(last);
+            let end = end.map_or(self.trace.total(), |end| self.segment(end));
+            self.trace.release(self.segment(first), end);
+        }
+    }
+
+    /// Lays out a segment that is too long to be looked through at once.
+    pub fn split(&mut self, unit: Unit, direction: Direction) -> Unit {
+        /// Chunks.
+        const LONG: u64 = 16;
+        if unit.part.is_some() {
+            return unit;
+        }
+        let end = self.segment_after(unit.chunk);
+        let end = end.unwrap_or(self.trace.chunks());
+        if end - unit.chunk > LONG {
+            self.layout(unit.chunk);
+        }
+        self.unit(unit.chunk, direction)
+    }
+}
+
+impl<D, E> Track for Segments<D, E>
+where
+    D: PacketDecoder + Clone + Send + std::marker::Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + Send + std::marker::Sync,
+{
+    fn first(&mut self) -> Placed {
+        self.placed(0, 0)
+    }
+
+    fn last(&mut self) -> Placed {
+        let chunk = self.last_segment();
+        let parts = self.layout(chunk).parts.len();
+        self.placed(chunk, parts - 1)
+    }
+
+    fn previous(&mut self, key: PartKey) -> Option<Placed> {
+        let chunk = self.trace.chunk_at(key.segment)?;
+        if let Some(number) = (key.number as usize).checked_sub(1) {
+            return Some(self.placed(chunk, number));
+        }
+        let before = self.segment_before(chunk)?;
+        let parts = self.layout(before).parts.len();
+        Some(self.placed(before, parts - 1))
+    }
+
+    fn next(&mut self, key: PartKey) -> Option<Placed> {
+        let chunk = self.trace.chunk_at(key.segment)?;
+        let number = key.number as usize + 1;
+        if number < self.layout(chunk).parts.len() {
+            return Some(self.placed(chunk, number));
+        }
+        let after = self.segment_after(chunk)?;
+        Some(self.placed(after, 0))
+    }
+
+    fn at(&mut self, segment: u64, index: u64) -> Option<Placed> {
+        let chunk = self.trace.chunk_at(segment)?;
+        if !self.is_segment(chunk) {
+            return None;
+        }
+        let layout = self.layout(chunk);
+        if index > layout.places {
+            return None;
+        }
+        let after = layout.parts.partition_point(|part| part.first <= index);
+        Some(self.placed(chunk, after.saturating_sub(1)))
+    }
+
+    fn end(&mut self) -> Ended {
+        let chunk = self.last_segment();
+        self.layout(chunk).ended
+    }
+
+    fn search(&mut self, start: Start, query: &Query) -> Option<(u64, Hit)> {
+        self.search_units(start, query)
+    }
+
+    fn time_before(&mut self, segment: u64) -> Option<u64> {
+        let chunk = self.trace.chunk_at(segment)?;
+        let before = self.segment_before(chunk)?;
+        self.layout(before).after.time
+    }
+
+    fn cycles_before(&mut self, segment: u64) -> u64 {
+        let mut total = 0_u64;
+        let mut chunk = Some(0);
+        while let Some(at) = chunk.filter(|&chunk| self.segment(chunk) < segment) {
+            let counted = match self.cycles.get(&at) {
+                Some(&counted) => counted,
+                None => {
+                    let job = self.job(Unit {
+                        chunk: at,
+                        part: None,
+                    });
+                    let counted = self.worker.count_cycles(&job);
+                    self.cycles.insert(at, counted);
+                    counted
+                }
+            };
+            total = total.saturating_add(counted);
+            chunk = self.segment_after(at);
+        }
+        total
+    }
+
+    fn segment_before_time(&mut self, time: u64) -> u64 {
+        // Segments of `low` and before begin earlier, those from `high` on do not.
+        let (mut low, mut high) = (0, self.trace.chunks());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let probe = if self.is_segment(middle) {
+                Some(middle)
+            } else {
+                self.segment_after(middle).filter(|&chunk| chunk < high)
+            };
+            let Some(chunk) = probe else {
+                high = middle;
+                continue;
+            };
+            let first = self.placed(chunk, 0).part.first_time();
+            // Without a timestamp it is not known whether it is too late.
+            if first.is_some_and(|first| first < time) {
+                low = chunk;
+            } else {
+                high = middle;
+            }
+        }
+        self.segment(low)
+    }
+
+    fn is_timed(&mut self) -> bool {
+        /// Segments that are looked at.
+        const MOST: usize = 16;
+        let mut chunk = Some(self.last_segment());
+        for _ in 0..MOST {
+            let Some(at) = chunk else {
+                return false;
+            };
+            if self.layout(at).after.time.is_some() {
+                return true;
+            }
+            chunk = self.segment_before(at);
+        }
+        false
+    }
+}

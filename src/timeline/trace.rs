@@ -1,0 +1,271 @@
+//! The bytes of one source in one buffer, from any chunk of the buffer on.
+//!
+//! A chunk is a fixed number of bytes of the buffer; decoding can begin at a synchronisation
+//! point in it without the chunks before. Knows no packets: a synchronisation point is a string
+//! of bytes.
+
+use crate::decode::Sources;
+use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
+use crate::quantity::{BufferOffset, TraceId};
+use crate::snapshot::map::Mapped;
+use std::sync::OnceLock;
+
+/// Most bytes that are decoded at once.
+const PIECE: u64 = 4 << 10;
+
+/// What frames need before they can be taken apart at the begin of a chunk.
+#[derive(Debug)]
+enum Frames {
+    /// The buffer holds one source's bytes.
+    None,
+    /// Frame after frame: only whose data come next.
+    Plain,
+    /// Synchronisation packets lie among the frames: the state before each chunk.
+    Passed(Vec<Deformatter>),
+}
+
+/// One source's trace in one buffer.
+#[derive(Debug)]
+pub(super) struct Trace {
+    parts: Vec<(u64, Mapped)>,
+    total: u64,
+    kind: Option<FrameKind>,
+    id: TraceId,
+    chunk: u64,
+    /// What begins a synchronisation point.
+    sync: memchr::memmem::Finder<'static>,
+    frames: OnceLock<Frames>,
+    /// The last ID in each chunk, once it was looked for: 0x80 for none.
+    ids: Vec<OnceLock<Option<u8>>>,
+}
+
+/// A way to take the trace piece by piece.
+#[derive(Clone, Debug)]
+pub(super) struct Feed {
+    /// The next byte of the buffer.
+    pub raw: u64,
+    deformatter: Option<Deformatter>,
+}
+
+impl Trace {
+    /// The bytes of `id` in `sources`, in chunks of `chunk` bytes, where `sync` is what begins a
+    /// synchronisation point.
+    pub fn new(sources: &Sources, id: TraceId, chunk: u64, sync: &[u8]) -> Self {
+        let mut total = 0;
+        let parts = sources.parts.iter().map(|part| {
+            let begin = total;
+            total += part.len() as u64;
+            (begin, part.clone())
+        });
+        let parts: Vec<_> = parts.collect();
+        // A power of two, so that frames, blocks of a DSTREAM and pieces begin with it.
+        let chunk = chunk.clamp(512, 1 << 30).next_power_of_two();
+        let chunks = total.div_ceil(chunk) as usize;
+        Self {
+            parts,
+            total,
+            kind: sources.frames,
+            id,
+            chunk,
+            sync: memchr::memmem::Finder::new(sync).into_owned(),
+            frames: OnceLock::new(),
+            ids: vec![OnceLock::new(); chunks],
+        }
+    }
+
+    /// Bytes of the buffer.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    pub fn id(&self) -> TraceId {
+        self.id
+    }
+
+    /// How many chunks it has.
+    pub fn chunks(&self) -> u64 {
+        self.total.div_ceil(self.chunk)
+    }
+
+    /// Where a chunk begins.
+    pub fn begin(&self, chunk: u64) -> u64 {
+        chunk.saturating_mul(self.chunk)
+    }
+
+    /// The chunk that begins at an offset.
+    pub fn chunk_at(&self, begin: u64) -> Option<u64> {
+        let chunk = begin / self.chunk;
+        (begin.is_multiple_of(self.chunk) && (chunk < self.chunks() || chunk == 0)).then_some(chunk)
+    }
+
+    /// Bytes from `raw` on that lie together, up to `most`.
+    fn bytes(&self, raw: u64, most: u64) -> &[u8] {
+        let after = self.parts.partition_point(|(begin, _)| *begin <= raw);
+        let holding = self.parts[..after].iter().rev();
+        for (begin, part) in holding {
+            let Ok(from) = usize::try_from(raw - begin) else {
+                continue;
+            };
+            if let Some(rest) = part.get(from..).filter(|rest| !rest.is_empty()) {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                return &rest[..rest.len().min(most)];
+            }
+        }
+        &[]
+    }
+
+    /// Gives back the memory that holds these bytes of the buffer.
+    pub fn release(&self, from: u64, to: u64) {
+        for (begin, part) in &self.parts {
+            let first = from.saturating_sub(*begin) as usize;
+            let last = to.saturating_sub(*begin) as usize;
+            if first < part.len() && last > first {
+                part.release(first..last.min(part.len()));
+            }
+        }
+    }
+
+    /// All bytes, in pieces that lie together; each is given back after it was looked at.
+    fn each(&self, mut look: impl FnMut(u64, &[u8]) -> bool) {
+        let mut raw = 0;
+        loop {
+            let bytes = self.bytes(raw, self.chunk.max(4 << 20));
+            if bytes.is_empty() || !look(raw, bytes) {
+                return;
+            }
+            let after = raw + bytes.len() as u64;
+            self.release(raw, after);
+            raw = after;
+        }
+    }
+
+    /// Whether synchronisation packets lie among frames in memory: then frames do not begin at
+    /// multiples of their size. The first one begins at even distance from the buffer's begin.
+    fn has_fsync(&self) -> bool {
+        let mut found = false;
+        let finder = memchr::memmem::Finder::new(&FSYNC);
+        self.each(|raw, bytes| {
+            found = finder
+                .find_iter(bytes)
+                .any(|at| (raw + at as u64).is_multiple_of(2));
+            // One that lies across two pieces.
+            let end = raw + bytes.len() as u64;
+            for before in 1..FSYNC.len() as u64 {
+                let at = end.saturating_sub(before);
+                let window: Vec<u8> = (at..at + FSYNC.len() as u64)
+                    .filter_map(|at| self.bytes(at, 1).first().copied())
+                    .collect();
+                found |= at.is_multiple_of(2) && window == FSYNC;
+            }
+            !found
+        });
+        found
+    }
+
+    fn frames(&self) -> &Frames {
+        self.frames.get_or_init(|| match self.kind {
+            None => Frames::None,
+            Some(FrameKind::Memory) if !self.has_fsync() => Frames::Plain,
+            Some(kind) => {
+                let mut deformatter = Deformatter::new(kind);
+                let mut none = Demux::only(&[]);
+                let mut passed = Vec::new();
+                let mut raw = 0;
+                while raw < self.total {
+                    passed.push(deformatter.clone());
+                    let end = (raw + self.chunk).min(self.total);
+                    let begin = raw;
+                    while raw < end {
+                        let bytes = self.bytes(raw, end - raw);
+                        if bytes.is_empty() {
+                            break;
+                        }
+                        deformatter.feed(BufferOffset(raw), bytes, false, &mut none);
+                        raw += bytes.len() as u64;
+                    }
+                    self.release(begin, end);
+                    raw = end;
+                }
+                Frames::Passed(passed)
+            }
+        })
+    }
+
+    /// The last ID byte in a chunk of plain frames.
+    fn last_id(&self, chunk: u64) -> Option<u8> {
+        let slot = self.ids.get(usize::try_from(chunk).ok()?)?;
+        *slot.get_or_init(|| {
+            let (begin, end) = (self.begin(chunk), self.begin(chunk + 1).min(self.total));
+            let mut joined = Vec::new();
+            let mut bytes = self.bytes(begin, end - begin);
+            if (bytes.len() as u64) < end - begin {
+                while begin + (joined.len() as u64) < end {
+                    let at = begin + joined.len() as u64;
+                    joined.extend_from_slice(self.bytes(at, end - at));
+                }
+                bytes = &joined;
+            }
+            // The last frame of the buffer may not be whole: what its bytes mean is not known.
+            let last = bytes.chunks_exact(FRAME_BYTES).rev().find_map(last_id_of);
+            self.release(begin, end);
+            last
+        })
+    }
+
+    /// The begin of a chunk.
+    pub fn feed(&self, chunk: u64) -> Feed {
+        let deformatter = match (self.frames(), self.kind) {
+            (Frames::None, _) | (_, None) => None,
+            (Frames::Plain, Some(kind)) => {
+                let id = (0..chunk).rev().find_map(|before| self.last_id(before));
+                Some(Deformatter::within(kind, id.map(TraceId)))
+            }
+            (Frames::Passed(passed), Some(kind)) => {
+                let state = usize::try_from(chunk).ok().and_then(|at| passed.get(at));
+                Some(state.cloned().unwrap_or_else(|| Deformatter::new(kind)))
+            }
+        };
+        Feed {
+            raw: self.begin(chunk),
+            deformatter,
+        }
+    }
+
+    /// Takes the next piece to `demux`; says whether it was the last one.
+    pub fn take(&self, feed: &mut Feed, demux: &mut Demux) -> bool {
+        let piece = PIECE.min(self.chunk);
+        let most = piece - feed.raw % piece;
+        let bytes = self.bytes(feed.raw, most);
+        let at = BufferOffset(feed.raw);
+        feed.raw += bytes.len() as u64;
+        let last = feed.raw >= self.total || bytes.is_empty();
+        match &mut feed.deformatter {
+            Some(deformatter) => deformatter.feed(at, bytes, last, demux),
+            None => demux.unformatted(self.id, at, bytes),
+        }
+        last
+    }
+
+    /// The synchronisation points that lie in a chunk: for each, how many bytes of the source
+    /// come before it since the begin of the chunk.
+    pub fn synchronisations(&self, chunk: u64) -> Vec<u64> {
+        let mut feed = self.feed(chunk);
+        let end = self.begin(chunk + 1);
+        let mut demux = Demux::only(&[self.id]);
+        while feed.raw < end && !self.take(&mut feed, &mut demux) {}
+        let stream: &Stream = demux.stream(self.id);
+        self.sync
+            .find_iter(stream.payload())
+            .map(|at| at as u64)
+            .collect()
+    }
+}
+
+/// The last ID byte of a frame.
+fn last_id_of(frame: &[u8]) -> Option<u8> {
+    let bytes: [u8; FRAME_BYTES] = frame.try_into().ok()?;
+    let ids = u128::from_le_bytes(bytes) & (u128::MAX / 0xffff);
+    // The highest bit that is set lies in the last ID byte.
+    let last = ids.checked_ilog2()? / 8;
+    Some(bytes[last as usize] >> 1)
+}
