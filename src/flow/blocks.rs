@@ -212,21 +212,32 @@ impl Blocks {
         start: Address,
     ) -> u32 {
         let key = space.key(isa);
-        let place = hash(start, key) & (self.index.len() - 1);
-        let slot = &self.index[place];
+        let slot = &self.index[hash(start, key) & (self.index.len() - 1)];
         if slot.block != 0 && slot.start == start && slot.key == key {
             return slot.block;
         }
-        self.search(place, key, start).unwrap_or_else(|place| {
+        self.search_or_decode(code, waypoints, space, isa, start)
+    }
+
+    #[inline(never)]
+    fn search_or_decode(
+        &mut self,
+        code: &impl CodeImage,
+        waypoints: Waypoints,
+        space: Space,
+        isa: Isa,
+        start: Address,
+    ) -> u32 {
+        self.search(space.key(isa), start).unwrap_or_else(|place| {
             let (hot, cold) = decode(code, waypoints, space, isa, start);
             self.add(place, start, hot, cold)
         })
     }
 
-    /// Looks from `place` on; fails with the empty slot where the block belongs.
-    #[inline(never)]
-    fn search(&self, mut place: usize, key: u32, start: Address) -> Result<u32, usize> {
+    /// Looks for a block; fails with the empty slot where it belongs.
+    fn search(&self, key: u32, start: Address) -> Result<u32, usize> {
         let mask = self.index.len() - 1;
+        let mut place = hash(start, key) & mask;
         loop {
             let slot = &self.index[place];
             if slot.block == 0 {
@@ -270,7 +281,6 @@ fn hash(start: Address, key: u32) -> usize {
     (mixed ^ (mixed >> 32)) as usize
 }
 
-#[inline(never)]
 fn decode(
     code: &impl CodeImage,
     waypoints: Waypoints,
