@@ -49,6 +49,22 @@ pub(super) struct Held {
     exception_return: Option<BufferOffset>,
 }
 
+impl Held {
+    #[inline]
+    fn give(&self, blocks: &Blocks, sink: &mut impl FlowSink) {
+        sink.block(
+            self.at,
+            blocks,
+            BlockId(self.block),
+            self.taken,
+            self.cycles,
+        );
+        if let Some(at) = self.exception_return {
+            sink.mark(at, &Mark::ExceptionReturn);
+        }
+    }
+}
+
 /// Follows the program flow of one trace source.
 #[derive(Debug)]
 pub struct Flow<C> {
@@ -165,30 +181,36 @@ impl<C: CodeImage> Flow<C> {
         cycles: Option<[u8; 2]>,
         sink: &mut impl FlowSink,
     ) -> u8 {
-        let follow = |blocks: &Blocks, block: u32, index: u8| {
-            let taken = atoms.is_e(index);
-            let link = blocks.hot[block as usize].links[usize::from(taken)];
-            (link.wrapping_sub(1) < PUSH - 1).then_some((taken, link))
-        };
-        let Some((mut taken, mut next)) = follow(&self.blocks, self.current, 0) else {
-            return 0;
-        };
-        self.release(sink);
-        self.q = None;
+        let hot = &self.blocks.hot;
+        let follow = |block: u32, bits: u32| hot[block as usize].links[(bits & 1) as usize];
+        let leads_on = |link: u32| link.wrapping_sub(1) < PUSH - 1;
         let passed = |index: u8| cycles.map(|cycles| cycles[usize::from(index > 0)].into());
+        let mut bits = atoms.bits;
         let mut block = self.current;
+        let mut next = follow(block, bits);
+        if !leads_on(next) {
+            return 0;
+        }
+        if let Some(held) = self.held.take() {
+            held.give(&self.blocks, sink);
+        }
+        self.q = None;
         let mut done = 1;
-        while done < atoms.count
-            && let Some((then, after)) = follow(&self.blocks, next, done)
-        {
+        while done < atoms.count {
+            let after = follow(next, bits >> 1);
+            if !leads_on(after) {
+                break;
+            }
+            let taken = bits & 1 == 1;
             sink.block(at, &self.blocks, BlockId(block), taken, passed(done - 1));
-            (block, taken, next) = (next, then, after);
+            (block, next) = (next, after);
+            bits >>= 1;
             done += 1;
         }
         self.held = Some(Held {
             at,
             block,
-            taken,
+            taken: bits & 1 == 1,
             cycles: passed(done - 1),
             exception_return: None,
         });
@@ -653,11 +675,7 @@ impl<C: CodeImage> Flow<C> {
     #[inline]
     fn release(&mut self, sink: &mut impl FlowSink) {
         if let Some(held) = self.held.take() {
-            let block = BlockId(held.block);
-            sink.block(held.at, &self.blocks, block, held.taken, held.cycles);
-            if let Some(at) = held.exception_return {
-                sink.mark(at, &Mark::ExceptionReturn);
-            }
+            held.give(&self.blocks, sink);
         }
     }
 
