@@ -191,7 +191,6 @@ impl Elements {
     }
 
     /// Every packet before decoding begins.
-    #[inline(never)]
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.state == State::Start {
             out.mark(at, Mark::NoSync(NoSyncReason::Start));
@@ -218,8 +217,16 @@ impl Elements {
         }
     }
 
-    /// Every packet while decoding.
     #[inline(never)]
+    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.state == State::Decoding {
+            self.decode(at, packet, out);
+        } else {
+            self.wait(at, packet, out);
+        }
+    }
+
+    /// Every packet while decoding.
     fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.returning.is_some() && !matches!(packet, Packet::Branch(_)) {
             self.settle(out);
@@ -272,11 +279,14 @@ impl ElementDecoder for Elements {
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         match *packet {
-            _ if self.state != State::Decoding => self.wait(at, packet, out),
-            Packet::PHeader { atoms, timing } if self.returning.is_none() => {
-                Self::atoms(at, atoms, timing, out);
+            Packet::PHeader { atoms, timing } => {
+                if self.state == State::Decoding && self.returning.is_none() {
+                    Self::atoms(at, atoms, timing, out);
+                } else {
+                    self.other(at, &Packet::PHeader { atoms, timing }, out);
+                }
             }
-            _ => self.decode(at, packet, out),
+            _ => self.other(at, packet, out),
         }
     }
 

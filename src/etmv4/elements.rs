@@ -110,7 +110,6 @@ impl Elements {
     }
 
     /// Packets that are not decoded: which one begins the trace?
-    #[inline(never)]
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if let Some((reason, place)) = self.no_sync.take() {
             out.mark(place.unwrap_or(at), Mark::NoSync(reason));
@@ -186,8 +185,16 @@ impl Elements {
         self.hold(at, Held::Context { info, is: self.is }, out);
     }
 
-    /// Every packet while decoding, but atoms without speculation.
     #[inline(never)]
+    fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
+        if self.state == State::Decoding {
+            self.decode(at, packet, out);
+        } else {
+            self.wait(at, packet, out);
+        }
+    }
+
+    /// Every packet while decoding, but atoms without speculation.
     fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         // How many P0 elements the packet commits and cancels, whether the newest atom is wrong.
         let (mut commit, mut cancel, mut mispredict) = (0, 0, false);
@@ -400,12 +407,10 @@ impl ElementDecoder for Elements {
 
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if self.state != State::Decoding {
-            return self.wait(at, packet, out);
-        }
-        if let Packet::Atoms { atoms, .. } = *packet
-            && self.config.max_speculation == 0
-        {
+        if let Packet::Atoms { atoms, format } = *packet {
+            if self.state != State::Decoding || self.config.max_speculation > 0 {
+                return self.other(at, &Packet::Atoms { atoms, format }, out);
+            }
             // Nothing that waits can be cancelled any more.
             if !self.queue.is_empty() && self.give_all(out).is_err() {
                 return self.bad(at);
@@ -418,13 +423,14 @@ impl ElementDecoder for Elements {
         if let Packet::Address(bits) = *packet
             && self.config.max_speculation == 0
             && self.queue.is_empty()
+            && self.state == State::Decoding
         {
             // Nothing precedes it that waits or could be cancelled.
             let (address, is) = self.history.resolve(bits, self.sent_64bit);
             self.is = is;
             return out.element(at, self.address(address, is));
         }
-        self.decode(at, packet, out);
+        self.other(at, packet, out);
     }
 
     fn lost(&mut self, at: BufferOffset, _: &mut impl ElementSink) {

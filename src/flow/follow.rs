@@ -136,33 +136,50 @@ impl<C: CodeImage> Flow<C> {
     /// Takes the next element.
     #[inline(always)]
     pub fn element(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
+        // Elements that need thought are made anew: those that do not stay in registers.
         match element {
-            Element::WaypointAtoms(atoms) if self.space.unit == Unit::Waypoint => {
-                self.waypoints(at, atoms, sink);
-            }
-            Element::TimedAtom { taken, cycles } if self.space.unit == Unit::Waypoint => {
-                self.timed_waypoint(at, taken, cycles, sink);
-            }
-            Element::TimedInstructions { atoms, first, each }
-                if self.space.unit == Unit::Instruction =>
-            {
-                let done = self.linked_instructions(at, atoms, Some([first, each]), sink);
-                if done < atoms.count {
-                    self.timed_instructions(at, atoms, done, [first, each], sink);
+            Element::WaypointAtoms(atoms) => {
+                if self.space.unit == Unit::Waypoint {
+                    self.waypoints(at, atoms, sink);
+                } else {
+                    self.other(at, Element::WaypointAtoms(atoms), sink);
                 }
             }
-            Element::InstructionAtoms(atoms) if self.space.unit == Unit::Instruction => {
-                let done = self.linked_instructions(at, atoms, None, sink);
-                if done < atoms.count {
-                    self.instructions(at, atoms, done, sink);
+            Element::TimedAtom { taken, cycles } => {
+                if self.space.unit == Unit::Waypoint {
+                    self.timed_waypoint(at, taken, cycles, sink);
+                } else {
+                    self.other(at, Element::TimedAtom { taken, cycles }, sink);
                 }
             }
-            Element::Address { address, isa }
-                if self.held.is_none()
-                    && self.q.is_none()
-                    && self.blocks.len() < self.config.most_blocks =>
-            {
-                self.address(address, isa);
+            Element::TimedInstructions { atoms, first, each } => {
+                if self.space.unit == Unit::Instruction {
+                    let done = self.linked_instructions(at, atoms, Some([first, each]), sink);
+                    if done < atoms.count {
+                        self.timed_instructions(at, atoms, done, [first, each], sink);
+                    }
+                } else {
+                    let element = Element::TimedInstructions { atoms, first, each };
+                    self.other(at, element, sink);
+                }
+            }
+            Element::InstructionAtoms(atoms) => {
+                if self.space.unit == Unit::Instruction {
+                    let done = self.linked_instructions(at, atoms, None, sink);
+                    if done < atoms.count {
+                        self.instructions(at, atoms, done, sink);
+                    }
+                } else {
+                    self.other(at, Element::InstructionAtoms(atoms), sink);
+                }
+            }
+            Element::Address { address, isa } => {
+                let plain = self.held.is_none() && self.q.is_none();
+                if plain && self.blocks.len() < self.config.most_blocks {
+                    self.address(address, isa);
+                } else {
+                    self.other(at, Element::Address { address, isa }, sink);
+                }
             }
             Element::Mark(mark @ Mark::Cycles(_)) => {
                 self.release(sink);

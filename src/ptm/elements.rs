@@ -222,8 +222,14 @@ impl ElementDecoder for Elements {
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         match *packet {
+            Packet::Atoms(atoms) => {
+                if self.state == State::Decoding {
+                    out.element(at, Element::WaypointAtoms(atoms));
+                } else {
+                    self.wait(at, &Packet::Atoms(atoms), out);
+                }
+            }
             _ if self.state != State::Decoding => self.wait(at, packet, out),
-            Packet::Atoms(atoms) => out.element(at, Element::WaypointAtoms(atoms)),
             _ => self.decode(at, packet, out),
         }
     }
