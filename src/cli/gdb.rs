@@ -34,12 +34,15 @@ pub struct Arguments {
     pub arguments: Vec<OsString>,
 }
 
-/// GDB's own side: the commands that `armsnap gdb` gives it.
-const COMMANDS: &str = include_str!("../../gdb/armsnap.py");
+/// GDB's own side: what `armsnap gdb` gives it.
+const COMMANDS: [&str; 2] = [
+    include_str!("../../gdb/armsnap.py"),
+    include_str!("../../gdb/past.py"),
+];
 
 /// Prints the commands, for a GDB that was started otherwise.
 pub fn print_commands() -> Result<ExitCode, Failure> {
-    std::io::stdout().write_all(COMMANDS.as_bytes())?;
+    std::io::stdout().write_all(COMMANDS.join("\n").as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

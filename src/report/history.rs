@@ -2,7 +2,8 @@
 //!
 //! Knows no debugger: where a text is shown is up to others.
 
-use crate::element::{NoSyncReason, TraceOnReason};
+use super::symbols::Symbols;
+use crate::element::{Context, Exception, NoSyncReason, TraceOnReason};
 use crate::flow;
 use crate::quantity::Address;
 use crate::timeline::Gap;
@@ -54,4 +55,71 @@ pub fn end_disagrees(trace_end: Address, halted: Address) -> String {
         "the trace ends before {trace_end}, and the core halted at {halted}: what it executed in \
          between is not known\n"
     )
+}
+
+/// An exception that was taken, in words.
+pub fn exception(exception: &Exception) -> String {
+    let mut text = format!("{} (number {})", exception.name, exception.number);
+    if let Some(address) = exception.return_address {
+        text += &format!(", returns to {address}");
+    }
+    text
+}
+
+/// What the trace tells of a core's state; empty if it tells nothing.
+pub fn context(context: &Context) -> String {
+    let mut parts = Vec::new();
+    if let Some(level) = context.el {
+        parts.push(format!("EL{}", level.0));
+    }
+    if let Some(security) = context.security {
+        parts.push(security.name().to_owned());
+    }
+    if let Some(wide) = context.is_64bit {
+        parts.push(if wide { "AArch64" } else { "AArch32" }.to_owned());
+    }
+    if let Some(vmid) = context.vmid {
+        parts.push(format!("VMID {vmid:#x}"));
+    }
+    if let Some(id) = context.context_id {
+        parts.push(format!("context ID {id:#x}"));
+    }
+    parts.join(", ")
+}
+
+/// An address with the function that it lies in, if that is known.
+pub fn address(address: Address, symbols: &Symbols) -> String {
+    match symbols.function(address.0) {
+        Some((name, 0)) => format!("{address} <{name}>"),
+        Some((name, offset)) => format!("{address} <{name}+{offset}>"),
+        None => address.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::{ExceptionLevel, Isa, Security};
+
+    #[test]
+    fn what_the_trace_tells_of_a_state() {
+        assert_eq!(context(&Context::default()), "");
+        let full = Context {
+            isa: Isa::A64,
+            el: Some(ExceptionLevel(1)),
+            security: Some(Security::NonSecure),
+            is_64bit: Some(true),
+            vmid: None,
+            context_id: Some(0x2a),
+        };
+        assert_eq!(context(&full), "EL1, non-secure, AArch64, context ID 0x2a");
+    }
+
+    #[test]
+    fn each_gap_has_its_reason() {
+        let lost = gap(&Gap::NoSync(NoSyncReason::Overflow));
+        assert_eq!(lost, "trace was lost in an overflow");
+        let missing = Gap::Flow(flow::Gap::MemoryMissing(Address(0x8000)));
+        assert!(gap(&missing).contains("0x8000"));
+    }
 }

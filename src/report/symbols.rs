@@ -99,6 +99,12 @@ impl Symbols {
             .map(|f| (&*f.name, address - f.start))
     }
 
+    /// The begin of a function, by its name.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        let mut functions = self.functions.iter();
+        functions.find(|f| &*f.name == name).map(|f| f.start)
+    }
+
     /// The source line that an address belongs to.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
         self.lines.iter().find_map(|(offset, context)| {
@@ -142,6 +148,8 @@ mod tests {
         assert_eq!(s.function(0x3f), Some(("b", 15)), "a symbol without size");
         assert_eq!(s.function(0x43), Some(("c", 3)));
         assert_eq!(s.function(0x44), None);
+        assert_eq!(s.address("b"), Some(0x30));
+        assert_eq!(s.address("d"), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
+use super::isa_register;
 use super::trace_runs::Traces;
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
@@ -189,6 +190,8 @@ pub struct Endpoint {
     block: usize,
     /// The description as a document.
     pub xml: String,
+    /// The number of the register `$isa`, where there is one.
+    pub(super) isa_register: Option<u32>,
     /// The threads as a document.
     pub threads_xml: String,
     /// The program that clients are told of.
@@ -341,11 +344,18 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         let code = programs.iter().filter(|_| options.elf_memory);
         let code = code.map(|program| program.elf.clone()).collect();
         let mut programs = programs.into_iter().map(Arc::new);
+        let traces = Traces::of(loaded, &places, code);
+        let mut xml = description.xml();
+        let history = traces.is_some() && options.history != HistoryMode::None;
+        let isa_register = (history && architecture == Architecture::AArch32)
+            .then(|| isa_register::add_to(&mut xml, &description))
+            .flatten();
         Endpoint {
             title: title.clone(),
             faults: faults.clone(),
             devices: Arc::clone(&devices),
-            xml: description.xml(),
+            isa_register,
+            xml,
             block: block(&description, &cores),
             description,
             threads_xml: threads_xml(&cores),
@@ -353,7 +363,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             further: programs.collect(),
             history: options.history,
             loaded: loaded.clone(),
-            traces: Traces::of(loaded, &places, code),
+            traces,
             cores,
         }
     });

@@ -3,12 +3,18 @@
 //! A core without trace that can be followed has one position, the halted state. That position
 //! is both ends of its history: every move stops at once, with the end that it met.
 
+mod together;
+
+use std::ops::Range;
+
 use gdbstub::common::Tid;
 
 use super::breakpoints::Kind;
 use super::framing::{hex_text, write_hex, write_packet};
+use super::isa_register;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
+use crate::quantity::Address;
 use crate::report::history as words;
 use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PlaceKind, Position};
 
@@ -43,20 +49,15 @@ pub(super) fn run(
     interrupted: &mut dyn FnMut() -> bool,
     out: &mut Vec<u8>,
 ) {
-    let before = target.positions.past(resume.thread).is_none();
-    let reason = go(target, resume, interrupted);
-    let stop = Stop {
-        thread: resume.thread,
-        reason,
-    };
+    let halted = target.positions.past(resume.thread).is_none();
+    let stop = go(target, resume, interrupted);
     // GDB takes the thread that stopped as the selected one, and does not say so.
     target.thread = stop.thread;
-    let left = before && target.positions.past(stop.thread).is_some();
     let mut text = String::new();
-    if left {
-        text += &end_disagrees(target, stop.thread);
+    if halted && target.positions.past(resume.thread).is_some() {
+        text += &end_disagrees(target, resume.thread);
     }
-    if reason == Reason::Gap {
+    if stop.reason == Reason::Gap {
         text += &gap(target, stop.thread);
     }
     if !text.is_empty() {
@@ -65,38 +66,54 @@ pub(super) fn run(
     write_packet(stop.reply(target).as_bytes(), out);
 }
 
-fn go(
+/// Moves the core, and the others with it unless it moves alone.
+fn go(target: &mut SnapshotTarget, resume: Resume, interrupted: &mut dyn FnMut() -> bool) -> Stop {
+    let thread = resume.thread;
+    let Some(from) = target.positions.position(thread) else {
+        return Stop {
+            thread,
+            reason: end(resume.direction),
+        };
+    };
+    let time = target.positions.time(thread);
+    let reason = match resume.extent {
+        Extent::Step => step(target, resume, from),
+        Extent::Within(first, end) => step_within(target, resume, first..end, interrupted),
+        Extent::On => search(target, resume, from),
+    };
+    let stop = Stop { thread, reason };
+    if resume.alone {
+        return stop;
+    }
+    if resume.extent == Extent::On {
+        return together::settle(target, resume.direction, from, stop);
+    }
+    // Between two timestamps no order among cores is known.
+    if target.positions.time(thread) != time {
+        target.positions.along(thread);
+    }
+    stop
+}
+
+/// Steps until the core leaves some addresses.
+fn step_within(
     target: &mut SnapshotTarget,
     resume: Resume,
+    range: Range<u64>,
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Reason {
-    let Some(from) = target.positions.position(resume.thread) else {
-        return end(resume.direction);
-    };
-    match resume.extent {
-        Extent::Step => step(target, resume, from),
-        Extent::Within(first, end) => {
-            let mut at = from;
-            loop {
-                let reason = step(target, resume, at);
-                let past = target.positions.past(resume.thread);
-                let inside = |past: &super::positions::Past| {
-                    past.pc.is_some_and(|pc| (first..end).contains(&pc.0))
-                };
-                if reason != Reason::Moved || !past.is_some_and(inside) {
-                    return reason;
-                }
-                let Some(next) = target.positions.position(resume.thread) else {
-                    return reason;
-                };
-                at = next;
-                if interrupted() {
-                    return Reason::Interrupted;
-                }
-            }
+    while let Some(from) = target.positions.position(resume.thread) {
+        let reason = step(target, resume, from);
+        let past = target.positions.past(resume.thread);
+        let pc = past.and_then(|past| past.pc);
+        if reason != Reason::Moved || !pc.is_some_and(|pc| range.contains(&pc.0)) {
+            return reason;
         }
-        Extent::On => search(target, resume, from),
+        if interrupted() {
+            return Reason::Interrupted;
+        }
     }
+    end(resume.direction)
 }
 
 fn end(direction: Direction) -> Reason {
@@ -133,11 +150,7 @@ fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
 
 /// On to a breakpoint, a gap or an end.
 fn search(target: &mut SnapshotTarget, resume: Resume, from: Position) -> Reason {
-    let wanted: AddressSet = target
-        .breakpoints
-        .addresses()
-        .map(crate::quantity::Address)
-        .collect();
+    let wanted: AddressSet = target.breakpoints.addresses().map(Address).collect();
     let Some(history) = target.positions.history(resume.thread) else {
         return end(resume.direction);
     };
@@ -197,8 +210,8 @@ impl Stop {
             Reason::Interrupted => (2, String::new()),
         };
         let thread = self.thread;
-        let pc = program_counter(target, thread);
-        format!("T{signal:02x}thread:{thread:x};{pc}{why}")
+        let registers = registers(target, thread);
+        format!("T{signal:02x}thread:{thread:x};{registers}{why}")
     }
 }
 
@@ -206,20 +219,25 @@ fn exception(words: &str) -> String {
     format!("reason:exception;description:{};", hex_text(words))
 }
 
-/// The program counter in a reply, which GDB then need not ask for.
-fn program_counter(target: &SnapshotTarget, thread: Tid) -> String {
-    let mut registers = target.endpoint.description.registers();
-    let known = registers
-        .find(|register| register.name == "pc")
-        .and_then(|pc| {
-            let bytes: Option<Vec<u8>> =
-                target.positions.register(thread, pc)?.into_iter().collect();
-            let mut text = format!("{:x}:", pc.number).into_bytes();
-            write_hex(&bytes?, &mut text);
-            text.push(b';');
-            String::from_utf8(text).ok()
-        });
-    known.unwrap_or_default()
+/// Registers in a reply, which GDB then need not ask for: the program counter, and `$isa`.
+fn registers(target: &SnapshotTarget, thread: Tid) -> String {
+    let mut text = String::new();
+    let mut described = target.endpoint.description.registers();
+    if let Some(pc) = described.find(|register| register.name == "pc") {
+        let bytes = target.positions.register(thread, pc).unwrap_or_default();
+        let bytes: Option<Vec<u8>> = bytes.into_iter().collect();
+        if let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) {
+            let mut value = Vec::new();
+            write_hex(&bytes, &mut value);
+            let value = String::from_utf8_lossy(&value).into_owned();
+            text += &format!("{:x}:{value};", pc.number);
+        }
+    }
+    let isa = target.positions.isa(thread);
+    if let (Some(number), Some(_)) = (target.endpoint.isa_register, isa) {
+        text += &format!("{number:x}:{};", isa_register::value(isa));
+    }
+    text
 }
 
 /// What a client is told of a thread that has not moved: it stands where the snapshot was taken.

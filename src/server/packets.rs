@@ -8,6 +8,7 @@ use super::execution::standing;
 use super::framing::{
     MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet,
 };
+use super::isa_register;
 use super::resume::{self, Other, Resume, thread_id};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
@@ -167,23 +168,35 @@ pub(super) fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
 }
 
 /// `m`: what is known from the address on; an error where nothing is.
-fn memory(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (address, length) = pair(arguments, b',')?;
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
-    let core = target.core(target.thread)?;
-    let mut bytes = vec![0; length];
+    let thread = target.thread;
+    let shown = target.past_memory.shown(
+        &target.endpoint,
+        &mut target.positions,
+        thread,
+        address,
+        length,
+    );
+    let core = target.core(thread)?;
+    let mut bytes = vec![0; shown];
     let count = target.endpoint.read(core, target.look, address, &mut bytes);
     if count == 0 && length != 0 {
         return Some(NO_MEMORY.to_vec());
     }
     let mut reply = Vec::with_capacity(2 * count);
-    write_hex_runs(&bytes[..count.min(length)], &mut reply);
+    write_hex_runs(&bytes[..count.min(shown)], &mut reply);
     Some(reply)
 }
 
 /// `p`: a register, `xx` for each byte that is not known. An error would break a backtrace.
 fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
+    if target.endpoint.isa_register == Some(number) {
+        let isa = target.positions.isa(target.thread);
+        return Some(isa_register::value(isa).into());
+    }
     let register = target.endpoint.description.register(number)?;
     let bytes = target.positions.register(target.thread, register)?;
     let mut reply = Vec::with_capacity(2 * register.bytes());

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use gdbstub::common::Tid;
 
 use super::endpoint::{Endpoint, HistoryMode};
-use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
+use crate::arch::{Architecture, RegisterDescription};
 use crate::flow;
-use crate::quantity::Address;
+use crate::quantity::{Address, Isa};
 use crate::timeline::{Direction, Gap, History, Place, PlaceKind, Position, Timeline, TracedCore};
 
 /// Most gaps in a row that are passed to find where execution goes on.
@@ -63,6 +63,11 @@ impl Positions {
         })
     }
 
+    /// What is to be known of the histories before they are believed.
+    pub fn notes(&mut self) -> &[String] {
+        self.timeline().notes()
+    }
+
     /// Whether any core has a history.
     pub fn has_history(&mut self) -> bool {
         self.timeline().cores().next().is_some()
@@ -84,6 +89,28 @@ impl Positions {
         match self.past(thread) {
             Some(past) => Some(past.place.position),
             None => self.history(thread).map(History::end),
+        }
+    }
+
+    /// The last timestamp traced before where a core stands; none at the halted state.
+    pub fn time(&self, thread: Tid) -> Option<u64> {
+        self.past(thread).and_then(|past| past.place.time)
+    }
+
+    /// The instruction set where a core stands, if that is known.
+    pub fn isa(&self, thread: Tid) -> Option<Isa> {
+        let core = self.endpoint.cores.get(thread.get() - 1)?;
+        let Some(past) = self.past(thread) else {
+            let thumb = core.registers.value("cpsr")? >> 5 & 1 == 1;
+            return Some(match core.detected.architecture {
+                Architecture::AArch64 => Isa::A64,
+                Architecture::AArch32 if !thumb => Isa::A32,
+                Architecture::AArch32 | Architecture::MProfile => Isa::T32,
+            });
+        };
+        match past.place.kind {
+            PlaceKind::Instruction { isa, .. } => Some(isa),
+            PlaceKind::Gap(_) | PlaceKind::Halted => past.place.context.map(|context| context.isa),
         }
     }
 
@@ -123,6 +150,31 @@ impl Positions {
             *at = past;
         }
         true
+    }
+
+    /// Where another core was when a core was where it stands, as far as timestamps tell.
+    pub fn at_same_time(&mut self, thread: Tid, other: Tid) -> Option<Position> {
+        let device = |thread: Tid| Some(self.endpoint.cores.get(thread.get() - 1)?.device);
+        let (from, to) = (device(thread)?, device(other)?);
+        let position = self.position(thread)?;
+        self.timeline().at_same_time(from, position, to)
+    }
+
+    /// The other cores with a history, and the place of each at the time of a core, where
+    /// timestamps tell it.
+    pub fn others(&mut self, thread: Tid) -> Vec<(Tid, Position)> {
+        let others: Vec<Tid> = self.endpoint.threads().filter(|t| *t != thread).collect();
+        let others = others.into_iter();
+        others
+            .filter_map(|other| Some((other, self.at_same_time(thread, other)?)))
+            .collect()
+    }
+
+    /// Takes the other cores to the time of a core, where timestamps tell it.
+    pub fn along(&mut self, thread: Tid) {
+        for (other, position) in self.others(thread) {
+            self.set(other, position);
+        }
     }
 
     /// A register where a core stands: its bytes, or `None` for each where it is not known. In

@@ -3,6 +3,7 @@
 //! A snapshot is a record: reading is served, writing is refused. Moves and breakpoints are the
 //! session's own: gdbstub never sees them.
 
+use std::cell::OnceCell;
 use std::convert::Infallible;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -25,9 +26,11 @@ use super::endpoint::{Core, Endpoint};
 use super::files::Files;
 use super::memory::Look;
 use super::monitor;
+use super::past_memory::PastMemory;
 use super::positions::Positions;
 use super::trace::View;
 use crate::arch::Architecture;
+use crate::report::symbols::Symbols;
 
 /// `EFAULT`: no memory is known at that address.
 pub(super) const EFAULT: u8 = 14;
@@ -85,6 +88,9 @@ pub struct SnapshotTarget {
     pub(super) alone: Option<Tid>,
     pub(super) breakpoints: Breakpoints,
     pub(super) positions: Positions,
+    /// How memory is read at past positions.
+    pub(super) past_memory: PastMemory,
+    symbols: OnceCell<Arc<Symbols>>,
     pub(super) files: Files,
     /// The client's place among trace frames.
     pub(super) trace: View,
@@ -97,6 +103,8 @@ impl SnapshotTarget {
             positions: Positions::new(Arc::clone(&endpoint)),
             endpoint,
             look: Look::Current,
+            past_memory: PastMemory::default(),
+            symbols: OnceCell::new(),
             thread: Tid::MIN,
             alone: None,
             breakpoints: Breakpoints::default(),
@@ -107,6 +115,20 @@ impl SnapshotTarget {
     /// The core that a thread stands for.
     pub(super) fn core(&self, thread: Tid) -> Option<&Core> {
         self.endpoint.cores.get(thread.get() - 1)
+    }
+}
+
+impl SnapshotTarget {
+    /// The symbols of all programs. What cannot be read gives no names.
+    pub(super) fn symbols(&self) -> Arc<Symbols> {
+        let made = self.symbols.get_or_init(|| {
+            let mut symbols = Symbols::default();
+            for program in self.endpoint.programs() {
+                let _ = symbols.add_moved(program.elf.bytes(), program.elf.offset);
+            }
+            Arc::new(symbols)
+        });
+        Arc::clone(made)
     }
 }
 

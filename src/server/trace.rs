@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use super::framing::{MAX_PACKET, parse_hex, write_hex};
+use super::isa_register;
 use super::packets::{NO_MEMORY, pair, transfer};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
@@ -109,6 +110,12 @@ fn of_frame(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
         b"g" => known_or_not(&frames.registers(frame)),
         [b'p', number @ ..] => {
             let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
+            if number.is_some() && number == target.endpoint.isa_register {
+                let isa = frames
+                    .isa(frame)
+                    .or_else(|| target.positions.isa(target.thread));
+                return Some(isa_register::value(isa).into());
+            }
             let bytes = number.and_then(|number| frames.register(frame, number));
             bytes.map_or_else(|| MALFORMED.to_vec(), |bytes| known_or_not(&bytes))
         }

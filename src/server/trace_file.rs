@@ -364,6 +364,7 @@ pub fn endpoint(bytes: &'static [u8], title: &str, elfs: &[PathBuf]) -> Result<E
     endpoint.title = title.to_owned();
     endpoint.history = HistoryMode::None;
     endpoint.xml = text;
+    endpoint.isa_register = None;
     endpoint.traces = Some(Traces::File(Box::new(run)));
     Ok(endpoint)
 }

@@ -14,7 +14,7 @@ use crate::arch::registers::Bytes;
 use crate::convert::state::{fitting, seen};
 use crate::convert::trace_run::{self, TraceRun};
 use crate::decode::{self, Buffers, Setup};
-use crate::quantity::Address;
+use crate::quantity::{Address, Isa};
 use crate::snapshot::Loaded;
 use crate::snapshot::elf::Elf;
 use crate::tfile::{ByteOrder, SourceString, Status, Tracepoint, Variable, Writer};
@@ -77,6 +77,11 @@ pub(super) trait TraceFrames {
 
     /// The variables that a frame has.
     fn values(&self, frame: usize) -> Vec<(i32, i64)>;
+
+    /// The instruction set in a frame of the trace, if that is known.
+    fn isa(&self, _frame: usize) -> Option<Isa> {
+        None
+    }
 
     /// The memory that a frame has: address and bytes of pieces, by address.
     fn memory(&self, frame: usize) -> Vec<(u64, &[u8])>;
@@ -384,6 +389,10 @@ impl TraceFrames for CoreFrames<'_> {
 
     fn values(&self, frame: usize) -> Vec<(i32, i64)> {
         self.run.values(frame).collect()
+    }
+
+    fn isa(&self, frame: usize) -> Option<Isa> {
+        self.run.visit(frame).map(|visit| visit.isa)
     }
 
     fn memory(&self, frame: usize) -> Vec<(u64, &[u8])> {

@@ -104,11 +104,13 @@ impl Client {
                     "swbreak" | "hwbreak" => stop.why = key.to_owned(),
                     "replaylog" => stop.why = value.to_owned(),
                     "reason" | "description" => {}
-                    _ => {
+                    // The program counter of 32 and of 64 bits; other registers are not looked at.
+                    "f" | "20" => {
                         let bytes = value.len() / 2;
                         let value = u64::from_str_radix(value, 16).unwrap();
                         stop.pc = Some(value.swap_bytes() >> (64 - 8 * bytes));
                     }
+                    _ => {}
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! `monitor` commands: what a debugger has no commands of its own for.
 
+mod history;
+mod memory;
 mod registers;
 mod space;
 
@@ -9,6 +11,13 @@ const HELP: &str = "\
 monitor help                   this list
 monitor info                   the snapshot, its cores, their memory, what is to be known of them
 monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or a part of the name
+monitor where                  the position in history: its time, its reason to doubt
+monitor history [N]            N positions before this one and after it, 10 if not said
+monitor goto POSITION          go there; also begin, end, time T, cycle N
+monitor find WHAT [back]       the next visit of an address or a function, or the one before
+monitor exceptions [N]         N exceptions before this position and after it, 20 if not said
+monitor memory [MODE]          in the past: final (memory as at the end), unavailable (what may
+                               have been written since is not shown)
 monitor space                  where memory is read now, and where else it can be
 monitor space NAME             read memory of that address space, or of that memory device
 monitor space current          follow the state of each core again
@@ -28,6 +37,12 @@ pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
     match name {
         "" | "help" => HELP.to_owned(),
         "info" => target.endpoint.info(),
+        "where" => history::position(target),
+        "history" => history::around(target, rest),
+        "goto" => history::goto(target, rest),
+        "find" => history::find(target, rest),
+        "exceptions" => history::exceptions(target, rest),
+        "memory" => memory::run(target, rest),
         "registers" => registers::list(&target.endpoint, core, rest),
         "space" => space::run(target, rest),
         "trace" => super::trace::monitor(target, rest),

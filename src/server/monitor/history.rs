@@ -1,0 +1,411 @@
+//! `monitor where`, `history`, `goto`, `find`, `exceptions`: the history of the selected core.
+
+use std::fmt::Write as _;
+
+use gdbstub::common::Tid;
+
+use crate::arch::Architecture;
+use crate::element::Exception;
+use crate::quantity::{Address, Isa};
+use crate::report::disassembly::Disassembler;
+use crate::report::history as words;
+use crate::server::target::SnapshotTarget;
+use crate::timeline::{
+    AddressSet, Direction, EndAgrees, Entry, Found, Gaps, Place, PlaceKind, Position,
+};
+
+/// Places around here that are listed unless the user says how many.
+const AROUND: u64 = 10;
+/// Most places and exceptions that are listed to each side.
+const MOST: u64 = 1000;
+/// Most gaps that a search tells of.
+const GAPS: usize = 1 << 20;
+/// What GDB keeps, it shows again.
+const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
+                      (`flushregs` before GDB 11) makes it ask again\n";
+
+/// The name of the selected core, with a reason if it has no history.
+fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String> {
+    let thread = target.thread;
+    let name = target
+        .core(thread)
+        .map_or_else(String::new, |core| core.name.clone());
+    match target.positions.history(thread) {
+        Some(_) => Ok((thread, name)),
+        None => Err(format!(
+            "{name} has no history: there is no trace of it that can be followed\n"
+        )),
+    }
+}
+
+/// `monitor where`.
+pub(super) fn position(target: &mut SnapshotTarget) -> String {
+    let (thread, name) = match core(target) {
+        Ok(found) => found,
+        Err(reason) => return reason,
+    };
+    let Some(position) = target.positions.position(thread) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    let halted = target.positions.past(thread).is_none();
+    let kind = if halted { ", the halted state" } else { "" };
+    let _ = writeln!(text, "{name} at {position}{kind}");
+    text += &about(target, thread, position);
+    text += &others(target, thread);
+    for doubt in doubts(target, thread, &name) {
+        let _ = writeln!(text, "  note: {doubt}");
+    }
+    text
+}
+
+/// What is known at a position, a line each.
+fn about(target: &mut SnapshotTarget, thread: Tid, position: Position) -> String {
+    let symbols = target.symbols();
+    let Some(history) = target.positions.history(thread) else {
+        return String::new();
+    };
+    let Some(place) = history.place(position) else {
+        return String::new();
+    };
+    let cycles = history.cycles(position);
+    let source = history.source().to_owned();
+    let (begin, end) = (history.begin(), history.end());
+    let mut text = String::new();
+    match place.kind {
+        PlaceKind::Instruction { pc, isa, .. } => {
+            let at = words::address(pc, &symbols);
+            let _ = writeln!(text, "  pc        {at}, {}", isa.name());
+        }
+        PlaceKind::Gap(gap) => {
+            let _ = writeln!(text, "  gap       {}", words::gap(&gap));
+        }
+        PlaceKind::Halted => {}
+    }
+    for (when, exception) in [
+        ("taken before", place.exception_before),
+        ("taken after ", place.exception_after),
+    ] {
+        if let Some(exception) = exception {
+            let _ = writeln!(text, "  {when} exception {}", words::exception(&exception));
+        }
+    }
+    let state = place.context.as_ref().map(words::context);
+    if let Some(state) = state.filter(|state| !state.is_empty()) {
+        let _ = writeln!(text, "  state     {state}");
+    }
+    let _ = match place.time {
+        Some(time) => writeln!(
+            text,
+            "  time      {time} or later (the last timestamp traced)"
+        ),
+        None => writeln!(text, "  time      not traced"),
+    };
+    if let Some(cycles) = cycles {
+        let _ = writeln!(
+            text,
+            "  cycles    {cycles} counted since the begin of history"
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  trace     offset {:#x} of {source}; history is from {begin} to {end}",
+        place.offset.0
+    );
+    text
+}
+
+/// Where the other cores are.
+fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
+    let mut text = String::new();
+    let threads: Vec<Tid> = target.endpoint.threads().filter(|t| *t != thread).collect();
+    for other in threads {
+        let name = target
+            .core(other)
+            .map_or_else(String::new, |core| core.name.clone());
+        let tied = target.positions.at_same_time(thread, other).is_some();
+        let Some(position) = target.positions.position(other) else {
+            let _ = writeln!(text, "  {name} has no history");
+            continue;
+        };
+        let halted = target.positions.past(other).is_none();
+        let state = if halted { ", the halted state" } else { "" };
+        let moves = if tied {
+            "moves along by timestamps"
+        } else {
+            "no timestamps tie it to this core: it stays when this core moves"
+        };
+        let _ = writeln!(text, "  {name} at {position}{state}; {moves}");
+    }
+    text
+}
+
+/// Why one may doubt what is shown.
+fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
+    let mut doubts = Vec::new();
+    match target
+        .positions
+        .history(thread)
+        .map(|history| history.end_agrees())
+    {
+        Some(EndAgrees::No { trace_end, halted }) => {
+            doubts.push(
+                words::end_disagrees(trace_end, halted)
+                    .trim_end()
+                    .to_owned(),
+            );
+        }
+        Some(EndAgrees::Unknown) => doubts.push(
+            "the trace does not tell where execution went on from its end: it may not be \
+             where the core halted"
+                .to_owned(),
+        ),
+        Some(EndAgrees::Yes) | None => {}
+    }
+    let core = target.core(thread);
+    doubts.extend(core.into_iter().flat_map(|core| core.notes.clone()));
+    if target.positions.past(thread).is_some() {
+        doubts.push("no register but the pc is known in the past".to_owned());
+        doubts.push(target.past_memory.describe().to_owned());
+        doubts.push("the code is taken to have been the same at all times".to_owned());
+    }
+    let prefix = format!("{name}: ");
+    let notes = target.positions.notes();
+    doubts.extend(
+        notes
+            .iter()
+            .map(|note| note.strip_prefix(&prefix).unwrap_or(note).to_owned()),
+    );
+    doubts
+}
+
+/// `monitor history`: the places around here.
+pub(super) fn around(target: &mut SnapshotTarget, count: &str) -> String {
+    let (thread, _) = match core(target) {
+        Ok(found) => found,
+        Err(reason) => return reason,
+    };
+    let count = match count {
+        "" => AROUND,
+        _ => match number(count) {
+            Some(count) => count.min(MOST),
+            None => return format!("expected a number, found {count:?}\n"),
+        },
+    };
+    let Some(here) = target.positions.position(thread) else {
+        return String::new();
+    };
+    let Some(history) = target.positions.history(thread) else {
+        return String::new();
+    };
+    let mut at = here;
+    for _ in 0..count {
+        match history.step(at, Direction::Backward) {
+            Some(before) => at = before,
+            None => break,
+        }
+    }
+    let mut places = Vec::new();
+    let mut after = 0;
+    loop {
+        places.extend(history.place(at));
+        after += u64::from(at >= here);
+        match history.step(at, Direction::Forward) {
+            Some(next) if after <= count => at = next,
+            _ => break,
+        }
+    }
+    list(target, thread, here, &places)
+}
+
+fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) -> String {
+    let m_profile = target.endpoint.architecture() == Architecture::MProfile;
+    let disassembler = Disassembler::new(m_profile);
+    let symbols = target.symbols();
+    let mut text = String::new();
+    for place in places {
+        if let Some(exception) = place.exception_before {
+            let _ = writeln!(text, "  -- exception {}", words::exception(&exception));
+        }
+        let mark = if place.position == here { '>' } else { ' ' };
+        let name = place.position.to_string();
+        let what = match place.kind {
+            PlaceKind::Instruction { pc, isa, .. } => {
+                let at = words::address(pc, &symbols);
+                let instruction = match (&disassembler, code(target, thread, pc, isa)) {
+                    (Ok(d), Some(bytes)) => d.text(isa, pc.0, &bytes),
+                    _ => String::new(),
+                };
+                format!("{at:<32}  {instruction}")
+            }
+            PlaceKind::Gap(gap) => format!("-- gap: {}", words::gap(&gap)),
+            PlaceKind::Halted => "-- halted".to_owned(),
+        };
+        let _ = writeln!(text, "{mark} {name:<14}  {}", what.trim_end());
+    }
+    text
+}
+
+/// The bytes of an instruction.
+fn code(target: &SnapshotTarget, thread: Tid, pc: Address, isa: Isa) -> Option<Vec<u8>> {
+    let core = target.core(thread)?;
+    let mut bytes = vec![0; 4];
+    let known = target.endpoint.read(core, target.look, pc.0, &mut bytes);
+    bytes.truncate(known);
+    // Two halfwords begin with 0b11101, 0b11110 or 0b11111 (Arm ARM DDI 0487, F3.1).
+    if isa == Isa::T32 && bytes.get(1)? >> 3 < 0b11101 {
+        bytes.truncate(2);
+    }
+    Some(bytes)
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// `monitor goto`.
+pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str) -> String {
+    let (thread, name) = match core(target) {
+        Ok(found) => found,
+        Err(reason) => return reason,
+    };
+    let words: Vec<&str> = wanted.split_whitespace().collect();
+    let Some(history) = target.positions.history(thread) else {
+        return String::new();
+    };
+    let found = match words[..] {
+        ["begin"] => Ok(history.begin()),
+        ["end"] => Ok(history.end()),
+        ["time", time] => number(time)
+            .ok_or(())
+            .map(|time| history.seek_time(time))
+            .and_then(|found| found.ok_or(())),
+        ["cycle", cycle] => number(cycle)
+            .ok_or(())
+            .map(|cycle| history.seek_cycle(cycle))
+            .and_then(|found| found.ok_or(())),
+        [position] => match position.parse::<Position>() {
+            Ok(position) => Ok(position),
+            Err(error) => return format!("{error}, begin, end, time T or cycle N\n"),
+        },
+        _ => {
+            return "expected a position, begin, end, time T or cycle N: monitor goto 14+100\n"
+                .to_owned();
+        }
+    };
+    match found {
+        Ok(position) if target.positions.set(thread, position) => {
+            target.positions.along(thread);
+            let mut text = format!("{name} at {position}\n");
+            text += &about(target, thread, position);
+            text + REREAD
+        }
+        _ => format!("{name}: the trace has no {wanted}\n"),
+    }
+}
+
+/// `monitor find`: the next or previous visit of an address. Moves nothing.
+pub(super) fn find(target: &mut SnapshotTarget, wanted: &str) -> String {
+    let (thread, name) = match core(target) {
+        Ok(found) => found,
+        Err(reason) => return reason,
+    };
+    let words: Vec<&str> = wanted.split_whitespace().collect();
+    let (what, direction) = match words[..] {
+        [what] => (what, Direction::Forward),
+        [what, "back"] => (what, Direction::Backward),
+        _ => return "expected an address or a function, and maybe back\n".to_owned(),
+    };
+    let symbols = target.symbols();
+    let address = number(what.strip_prefix('*').unwrap_or(what));
+    let Some(address) = address.or_else(|| symbols.address(what)) else {
+        return format!("{what:?} is neither an address nor a function of the program\n");
+    };
+    let set: AddressSet = [Address(address)].into_iter().collect();
+    let (Some(here), Some(history)) = (
+        target.positions.position(thread),
+        target.positions.history(thread),
+    ) else {
+        return String::new();
+    };
+    let mut from = here;
+    let mut passed = 0;
+    let found = loop {
+        match history.search(from, direction, &set, Gaps::Stop) {
+            Found::Gap(gap) if passed < GAPS => {
+                passed += 1;
+                from = gap;
+            }
+            Found::At(at) => break Some(at),
+            Found::Gap(_) | Found::End(_) => break None,
+        }
+    };
+    let way = match direction {
+        Direction::Forward => "after",
+        Direction::Backward => "before",
+    };
+    let place = found.and_then(|at| history.place(at));
+    let Some((at, place)) = found.zip(place) else {
+        return format!("{name} does not execute {what} {way} {here}\n");
+    };
+    let gaps = match passed {
+        0 => String::new(),
+        1 => ", behind a gap".to_owned(),
+        _ => format!(", behind {passed} gaps"),
+    };
+    let time = place
+        .time
+        .map_or_else(String::new, |time| format!(", time {time}"));
+    let shown = words::address(Address(address), &symbols);
+    format!("{at}: {shown}{time}{gaps}; monitor goto {at} goes there\n")
+}
+
+/// `monitor exceptions`: those before and after here.
+pub(super) fn exceptions(target: &mut SnapshotTarget, count: &str) -> String {
+    let (thread, name) = match core(target) {
+        Ok(found) => found,
+        Err(reason) => return reason,
+    };
+    let count = match count {
+        "" => 2 * AROUND,
+        _ => match number(count) {
+            Some(count) => count.min(MOST),
+            None => return format!("expected a number, found {count:?}\n"),
+        },
+    } as usize;
+    let symbols = target.symbols();
+    let (Some(here), Some(history)) = (
+        target.positions.position(thread),
+        target.positions.history(thread),
+    ) else {
+        return String::new();
+    };
+    let mut taken = |direction| {
+        let events = history.entries(here, direction);
+        let taken = events.filter_map(|event| match event.entry {
+            Entry::Exception(exception) => Some((event.position, exception)),
+            _ => None,
+        });
+        taken.take(count).collect::<Vec<_>>()
+    };
+    let (mut before, after) = (taken(Direction::Backward), taken(Direction::Forward));
+    if before.is_empty() && after.is_empty() {
+        return format!("{name}: no exception was traced\n");
+    }
+    before.reverse();
+    let mut line = |(at, exception): &(Position, Exception)| {
+        let handler = history.place(*at).and_then(|place| place.pc());
+        let handler = handler.map_or_else(String::new, |pc| {
+            format!(", goes on at {}", words::address(pc, &symbols))
+        });
+        let name = at.to_string();
+        format!("  {name:<14}  {}{handler}\n", words::exception(exception))
+    };
+    let mut text: String = before.iter().map(&mut line).collect();
+    let _ = writeln!(text, "> {here}");
+    text.extend(after.iter().map(&mut line));
+    text
+}
