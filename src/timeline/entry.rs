@@ -89,9 +89,10 @@ pub struct Place {
     pub position: Position,
     /// What is there.
     pub kind: PlaceKind,
-    /// The state of the core as last traced.
+    /// The state of the core as last traced. VMID and context ID are not known where neither
+    /// this segment of the trace nor the one before tells them.
     pub context: Option<Context>,
-    /// The last timestamp before it.
+    /// The last timestamp before it, in this segment or the one before.
     pub time: Option<u64>,
     /// Cycles counted since the begin of its segment ([`super::History::cycles`] counts from
     /// the begin of history).

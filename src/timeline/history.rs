@@ -8,7 +8,7 @@ use super::position::{Direction, Position};
 use super::scan::{Hit, Query};
 use super::track::{PartKey, Placed, Start, Track};
 use crate::flow::LastKind;
-use crate::quantity::{Address, Isa};
+use crate::quantity::{Address, BufferOffset, Isa};
 
 /// The trace of a core in one buffer.
 pub(super) struct Session {
@@ -176,9 +176,11 @@ impl History {
         let buffer = self.sessions[here.session].buffer;
         let number = part.at(index);
         let mut known = part.known(number.unwrap_or(part.len()));
-        if known.time.is_none() {
+        if !known.is_complete() {
             let track = &mut self.sessions[here.session].track;
-            known.time = track.time_before(here.placed.key.segment);
+            if let Some(before) = track.known_before(here.placed.key.segment) {
+                known.complete(&before);
+            }
         }
         let Some(number) = number else {
             return Some(Place {
@@ -190,10 +192,7 @@ impl History {
                 exception_before: part.exception_before(part.len()),
                 exception_after: None,
                 buffer,
-                offset: part
-                    .len()
-                    .checked_sub(1)
-                    .map_or_else(Default::default, |last| part.offset(last)),
+                offset: BufferOffset(self.sessions[here.session].track.bytes()),
             });
         };
         let within = index - part.index(number);
@@ -212,7 +211,15 @@ impl History {
             Entry::Exception(_) | Entry::Mark(_) | Entry::Halted => return None,
         };
         let first = within == 0;
-        let last = within + 1 == entry.places();
+        let exception_after = if within + 1 < entry.places() {
+            None
+        } else if let Some(told) = part.exception_after(number) {
+            told
+        } else {
+            let next = self.beside(here.session, here.placed.key, Direction::Forward);
+            next.and_then(|next| next.part().exception_first())
+                .or(part.exception_before(part.len()))
+        };
         Some(Place {
             position,
             kind,
@@ -220,7 +227,7 @@ impl History {
             time: known.time,
             segment_cycles: known.cycles,
             exception_before: part.exception_before(number).filter(|_| first),
-            exception_after: part.exception_after(number).filter(|_| last),
+            exception_after,
             buffer,
             offset: part.offset(number),
         })

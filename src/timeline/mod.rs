@@ -39,6 +39,9 @@ mod trace;
 mod track;
 mod worker;
 
+#[cfg(test)]
+mod tests;
+
 pub use entries::Entries;
 pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, Place, PlaceKind};
 pub use history::History;

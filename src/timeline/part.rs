@@ -18,6 +18,8 @@ pub(super) struct Known {
     pub cycles: Option<u64>,
     /// The last place is a gap that a further loss of trace belongs to.
     pub open: bool,
+    /// The exception that was taken after the last place.
+    pub exception: Option<Exception>,
 }
 
 impl Known {
@@ -43,6 +45,28 @@ impl Known {
         None
     }
 
+    /// A place was passed; `open` if it is a gap that a further loss belongs to.
+    pub fn pass(&mut self, open: bool) {
+        self.open = open;
+        self.exception = None;
+    }
+
+    /// Takes what is missing from what was told before. Some of the state is traced only when
+    /// it changes.
+    pub fn complete(&mut self, before: &Self) {
+        self.time = self.time.or(before.time);
+        if let (Some(context), Some(before)) = (&mut self.context, before.context) {
+            context.vmid = context.vmid.or(before.vmid);
+            context.context_id = context.context_id.or(before.context_id);
+        }
+    }
+
+    /// Whether nothing can be missing.
+    pub fn is_complete(&self) -> bool {
+        let told = |context: &Context| context.vmid.is_some() && context.context_id.is_some();
+        self.time.is_some() && self.context.as_ref().is_some_and(told)
+    }
+
     pub fn count(&mut self, cycles: u32) {
         let before = self.cycles.unwrap_or(0);
         self.cycles = Some(before.saturating_add(cycles.into()));
@@ -50,7 +74,11 @@ impl Known {
 
     /// One loss of trace is one gap, however many marks tell of it.
     fn lose(&mut self, gap: Gap) -> Option<Gap> {
-        (!std::mem::replace(&mut self.open, true)).then_some(gap)
+        if self.open {
+            return None;
+        }
+        self.pass(true);
+        Some(gap)
     }
 }
 
@@ -235,25 +263,35 @@ impl Part {
             time: last(&self.times, number).or(self.before.time),
             cycles: last(&self.cycles, number).or(self.before.cycles),
             open: false,
+            exception: None,
         }
     }
 
-    /// The exception between an entry and the run or gap before it.
+    /// The exception between an entry and the place before it.
     pub fn exception_before(&self, number: usize) -> Option<Exception> {
         self.beside((0..number).rev())
+            .unwrap_or(self.before.exception)
     }
 
-    /// The exception between an entry and the run or gap after it.
-    pub fn exception_after(&self, number: usize) -> Option<Exception> {
+    /// The exception between an entry and the place after it; `None` if that place is not in
+    /// the part: then the next one knows.
+    pub fn exception_after(&self, number: usize) -> Option<Option<Exception>> {
         self.beside(number + 1..self.stored.len())
     }
 
-    fn beside(&self, mut numbers: impl Iterator<Item = usize>) -> Option<Exception> {
+    /// The exception that comes before the first place.
+    pub fn exception_first(&self) -> Option<Exception> {
+        let told = self.beside(0..self.stored.len()).flatten();
+        told.or(self.before.exception)
+    }
+
+    /// The exception among some entries before the first place among them.
+    fn beside(&self, mut numbers: impl Iterator<Item = usize>) -> Option<Option<Exception>> {
         numbers.find_map(|number| match What::unpack(self.stored[number].what) {
             What::Run(_) | What::Gap(_) => Some(None),
             What::Exception(number) => Some(Some(self.exceptions[number as usize])),
             What::Mark(_) => None,
-        })?
+        })
     }
 }
 
@@ -298,7 +336,7 @@ impl Recorder {
 
     /// A gap that no element tells of.
     pub fn begin_buffer(&mut self, at: BufferOffset) {
-        self.known.open = true;
+        self.known.pass(true);
         self.push_gap(at, Gap::Buffer);
     }
 
@@ -392,7 +430,8 @@ impl FlowSink for Recorder {
         taken: bool,
         cycles: Option<u32>,
     ) {
-        self.known.open = false;
+        self.begin();
+        self.known.pass(false);
         let instructions = blocks.instructions(id);
         if instructions == 1 && cycles.is_none() && self.grow(&blocks.range(id, taken)) {
             return;
@@ -420,25 +459,30 @@ impl FlowSink for Recorder {
         if range.instructions == 0 {
             return;
         }
-        self.known.open = false;
+        self.begin();
+        self.known.pass(false);
         let number = self.part.ranges.len() as u32;
         self.part.ranges.push(*range);
         self.push(at, What::Run(number.min(MOST)), range.instructions.into());
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        self.known.open = false;
+        self.begin();
+        self.known.pass(false);
         self.push_gap(at, Gap::UnknownPath(*range));
     }
 
     fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.begin();
+        self.known.exception = Some(*exception);
         let number = self.part.exceptions.len() as u32;
         self.part.exceptions.push(*exception);
         self.push(at, What::Exception(number.min(MOST)), 0);
     }
 
     fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
-        self.known.open = true;
+        self.begin();
+        self.known.pass(true);
         self.push_gap(at, Gap::Flow(gap));
     }
 

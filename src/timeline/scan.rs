@@ -105,7 +105,7 @@ impl<'a> Scan<'a> {
 
     /// A gap that no element tells of.
     pub fn begin_buffer(&mut self) {
-        self.known.open = true;
+        self.known.pass(true);
         self.gap_here();
     }
 
@@ -196,7 +196,7 @@ impl FlowSink for Scan<'_> {
                 self.visited_slot(slot);
             }
         }
-        self.known.open = false;
+        self.known.pass(false);
         self.pass(blocks.instructions(id).into());
         if let Some(cycles) = cycles {
             self.known.count(cycles);
@@ -207,7 +207,7 @@ impl FlowSink for Scan<'_> {
         if range.instructions == 0 {
             return;
         }
-        self.known.open = false;
+        self.known.pass(false);
         let view = self.code.seen(self.known.context.as_ref());
         let visits = self
             .code
@@ -217,14 +217,16 @@ impl FlowSink for Scan<'_> {
     }
 
     fn q_range(&mut self, _: BufferOffset, _: &QRange) {
-        self.known.open = false;
+        self.known.pass(false);
         self.gap_here();
     }
 
-    fn exception(&mut self, _: BufferOffset, _: &Exception) {}
+    fn exception(&mut self, _: BufferOffset, exception: &Exception) {
+        self.known.exception = Some(*exception);
+    }
 
     fn gap(&mut self, _: BufferOffset, _: FlowGap) {
-        self.known.open = true;
+        self.known.pass(true);
         self.gap_here();
     }
 

@@ -475,6 +475,10 @@ where
         Some(self.placed(chunk, after.saturating_sub(1)))
     }
 
+    fn bytes(&self) -> u64 {
+        self.trace.total()
+    }
+
     fn end(&mut self) -> Ended {
         let chunk = self.last_segment();
         self.layout(chunk).ended
@@ -484,10 +488,10 @@ where
         self.search_units(start, query)
     }
 
-    fn time_before(&mut self, segment: u64) -> Option<u64> {
+    fn known_before(&mut self, segment: u64) -> Option<Known> {
         let chunk = self.trace.chunk_at(segment)?;
         let before = self.segment_before(chunk)?;
-        self.layout(before).after.time
+        Some(self.layout(before).after)
     }
 
     fn cycles_before(&mut self, segment: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::entry::EndAgrees;
-use super::part::Part;
+use super::part::{Known, Part};
 use super::scan::{Hit, Query};
 use super::segments::Segments;
 use super::trace::Trace;
@@ -53,12 +53,14 @@ pub(super) trait Track: Send {
     /// The part with a place of a segment; the place after the last one of a segment is in its
     /// last part.
     fn at(&mut self, segment: u64, index: u64) -> Option<Placed>;
+    /// Bytes of the buffer.
+    fn bytes(&self) -> u64;
     /// Where the trace ends.
     fn end(&mut self) -> Ended;
     /// Looks for something; gives the segment and what was found.
     fn search(&mut self, start: Start, query: &Query) -> Option<(u64, Hit)>;
-    /// The last timestamp before a segment, if the segment before it has one.
-    fn time_before(&mut self, segment: u64) -> Option<u64>;
+    /// What the segment before a segment told.
+    fn known_before(&mut self, segment: u64) -> Option<Known>;
     /// Cycles counted in all segments before one.
     fn cycles_before(&mut self, segment: u64) -> u64;
     /// A segment from which on the first place at which `time` has come is found.

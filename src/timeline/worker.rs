@@ -450,7 +450,7 @@ impl<'a> Muted<'a> {
     }
 
     fn decide(&mut self, open: bool) {
-        self.known.open = open;
+        self.known.pass(open);
         self.decided = true;
     }
 }
@@ -470,7 +470,9 @@ impl FlowSink for Muted<'_> {
         self.decide(false);
     }
 
-    fn exception(&mut self, _: BufferOffset, _: &Exception) {}
+    fn exception(&mut self, _: BufferOffset, exception: &Exception) {
+        self.known.exception = Some(*exception);
+    }
 
     fn gap(&mut self, _: BufferOffset, _: Gap) {
         self.decide(true);
