@@ -148,6 +148,10 @@ pub struct Tracer<U, C> {
     /// Bytes that were taken, and bytes written at the last synchronisation.
     taken: usize,
     synchronised: usize,
+    /// Where a decoder can begin, in bytes written; since the last take.
+    beginnings: Vec<usize>,
+    /// Cycles of each instruction, if they are not told from outside.
+    each: Option<u32>,
     gaps: u64,
 }
 
@@ -175,6 +179,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             begun: false,
             taken: 0,
             synchronised: 0,
+            beginnings: Vec::new(),
+            each: None,
             gaps: 0,
         }
     }
@@ -187,9 +193,29 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// Appends the trace made since the last call.
     pub fn take(&mut self, out: &mut Vec<u8>) {
+        self.take_with(out, |_| ());
+    }
+
+    /// The same; `beginning` is told the places in `out` at which a decoder that has seen
+    /// nothing before can begin.
+    pub fn take_with(&mut self, out: &mut Vec<u8>, mut beginning: impl FnMut(usize)) {
+        for place in self.beginnings.drain(..) {
+            beginning(out.len() + place.wrapping_sub(self.taken));
+        }
         let bytes = self.unit.bytes();
         self.taken = self.taken.wrapping_add(bytes.len());
         out.append(bytes);
+    }
+
+    /// Bytes of trace that were made since the last [`take`](Self::take).
+    pub fn made(&mut self) -> usize {
+        self.unit.bytes().len()
+    }
+
+    /// From here on each instruction takes so many cycles, besides those of
+    /// [`cycles`](Self::cycles).
+    pub fn cycles_each(&mut self, cycles: Option<u32>) {
+        self.each = cycles;
     }
 
     /// The state of the core from the next run on.
@@ -207,31 +233,54 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
                 self.lose();
                 return;
             };
-            let address = here.address.0.wrapping_add(instruction.bytes.into());
-            let after = Place {
-                address: Address(if here.isa == Isa::A64 {
-                    address
-                } else {
-                    address & 0xffff_ffff
-                }),
-                isa: here.isa,
-            };
-            self.here = Some(after);
-            if self.options.waypoints.contain(instruction.kind) {
-                self.last = None;
-                self.pending = Some(Pending { instruction, after });
-                if after.address < end && after.address > here.address {
-                    self.arrive(after);
-                }
-            } else {
-                self.last = Some(here);
-                self.unit.instruction();
-            }
+            let after = self.step(here, instruction);
             if after.address <= here.address {
                 return;
             }
+            if self.pending.is_some() && after.address < end {
+                self.arrive(after);
+            }
             here = after;
         }
+    }
+
+    /// As [`run`](Self::run) for code that was decoded before: these instructions ran in a
+    /// straight line.
+    pub fn run_decoded(&mut self, start: Place, instructions: &[Instruction]) {
+        let mut here = start;
+        for (index, instruction) in instructions.iter().enumerate() {
+            if index == 0 || self.pending.is_some() {
+                self.arrive(here);
+            }
+            let mut instruction = *instruction;
+            self.in_it_block(&mut instruction);
+            here = self.step(here, instruction);
+        }
+    }
+
+    /// An instruction was executed; the place behind it.
+    fn step(&mut self, here: Place, instruction: Instruction) -> Place {
+        let address = here.address.0.wrapping_add(instruction.bytes.into());
+        let after = Place {
+            address: Address(if here.isa == Isa::A64 {
+                address
+            } else {
+                address & 0xffff_ffff
+            }),
+            isa: here.isa,
+        };
+        self.here = Some(after);
+        if let Some(cycles) = self.each {
+            self.unit.cycles(cycles);
+        }
+        if self.options.waypoints.contain(instruction.kind) {
+            self.last = None;
+            self.pending = Some(Pending { instruction, after });
+        } else {
+            self.last = Some(here);
+            self.unit.instruction();
+        }
+        after
     }
 
     /// An exception was taken; execution would have gone on at `return_to`. The number is of the
@@ -371,13 +420,18 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         if count < usize::from(instruction.bytes) {
             return None;
         }
+        self.in_it_block(&mut instruction);
+        Some(instruction)
+    }
+
+    /// Makes the instruction conditional where an IT before it says so.
+    fn in_it_block(&mut self, instruction: &mut Instruction) {
         if self.it_block > 0 {
             self.it_block -= 1;
             instruction.conditional = true;
         } else {
             self.it_block = instruction.it_block;
         }
-        Some(instruction)
     }
 
     /// Code is missing or its instruction set is not followed.
@@ -401,6 +455,10 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             self.gap(TraceOnReason::BeginOrFilter);
         }
         if self.here.is_none() {
+            if !self.begun {
+                let written = self.written();
+                self.beginnings.push(written);
+            }
             self.unit.trace_on(self.reason, place);
             self.reason = TraceOnReason::BeginOrFilter;
             self.stack.clear();
@@ -443,6 +501,9 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         let every = self.sync_bytes;
         let written = self.written();
         if every > 0 && written.wrapping_sub(self.synchronised) >= every {
+            self.unit.flush();
+            let beginning = self.written();
+            self.beginnings.push(beginning);
             self.unit.synchronise(place);
             self.stack.clear();
             self.synchronised = written;
