@@ -21,6 +21,7 @@ struct Listing {
     steps: Executed,
     ended: bool,
     handlers: Vec<(u32, u64)>,
+    masks: usize,
 }
 
 #[derive(Default)]
@@ -48,8 +49,8 @@ impl Steps for Executed {
 }
 
 impl Sink for Listing {
-    fn begin(&mut self, core: u32, _: u32) {
-        self.flow.begin(core).unwrap();
+    fn begin(&mut self, core: u32, _: u32) -> io::Result<()> {
+        self.flow.begin(core)
     }
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         self.blocks.add(definition)
@@ -65,8 +66,13 @@ impl Sink for Listing {
     fn stopped(&mut self, stopped: Stopped) {
         panic!("{stopped:?}");
     }
-    fn handler(&mut self, signal: u32, address: u64) {
+    fn handler(&mut self, signal: u32, address: u64, flags: u64) {
+        assert_eq!(flags, 0x0400_0004);
         self.handlers.push((signal, address));
+    }
+    fn mask(&mut self, thread: u32) {
+        assert_ne!(thread, 0);
+        self.masks += 1;
     }
     fn end(&mut self, _: u32) -> io::Result<()> {
         Ok(())
@@ -94,6 +100,7 @@ fn listing(guest: &Guest, sets: Sets) -> Listing {
         steps: Executed::default(),
         ended: false,
         handlers: Vec::new(),
+        masks: 0,
     };
     stream::read(&socket, &mut listing).unwrap();
     let Listing {
@@ -184,6 +191,7 @@ action: .quad handler, 0x04000004, restorer, 0
     same(&listing, &guest, Some(faulting.address.0));
     assert_eq!(listing.steps.broken, [Some(faulting), Some(behind)]);
     assert_eq!(listing.handlers, [(11, guest.symbol("handler"))]);
+    assert_eq!(listing.masks, 1, "the return from the handler");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod info;
 mod output;
 mod progress;
 mod quote;
+mod record;
 mod serve;
 
 use armsnap::snapshot::model::Snapshot;
@@ -44,6 +45,8 @@ enum Command {
     Decode(decode::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     Convert(convert::Arguments),
+    /// Run a program in an emulator, and save how it ends as a snapshot with trace
+    Record(record::Arguments),
 }
 
 /// The snapshot that a subcommand works on.
@@ -90,6 +93,9 @@ pub enum Failure {
     /// The input cannot be converted.
     #[error("{0}")]
     Convert(String),
+    /// The program cannot be recorded.
+    #[error("{0}")]
+    Record(String),
     /// The arguments do not fit the snapshot.
     #[error("{0}")]
     Usage(String),
@@ -109,6 +115,7 @@ pub fn run() -> ExitCode {
         Command::GdbCommands => gdb::print_commands(),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
     };
     match done {
         Ok(status) => status,

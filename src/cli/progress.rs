@@ -61,3 +61,54 @@ impl Drop for Progress {
         }
     }
 }
+
+/// How many of something there are, where nobody knows how many there will be. The line goes
+/// away when this is dropped.
+pub struct Counter {
+    what: &'static str,
+    began: Instant,
+    visible: bool,
+    bar: Option<ProgressBar>,
+}
+
+impl Counter {
+    /// None so far.
+    pub fn new(what: &'static str) -> Self {
+        Self {
+            what,
+            began: Instant::now(),
+            visible: std::io::stderr().is_terminal(),
+            bar: None,
+        }
+    }
+
+    /// So many by now.
+    pub fn at(&mut self, count: u64) {
+        let elapsed = self.began.elapsed();
+        if !self.visible || elapsed < PATIENCE {
+            return;
+        }
+        let bar = self.bar.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            bar.with_style(
+                ProgressStyle::with_template("{spinner} {msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            )
+        });
+        let millions = count as f64 / 1e6;
+        let each = millions / elapsed.as_secs_f64();
+        bar.set_message(format!(
+            "{millions:.1} million {} ({each:.1} million/s)",
+            self.what
+        ));
+        bar.tick();
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -4,10 +4,12 @@
 //! at its end, but T32 and A32 instructions under a condition may stand anywhere.
 
 use super::stream::{Definition, bad};
+use super::traps;
 use crate::arch::branch::{self, Instruction, Kind};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
 use capstone::prelude::*;
+use std::collections::HashMap;
 use std::io;
 
 /// Which instruction sets the cores execute.
@@ -24,12 +26,17 @@ pub enum Sets {
 /// A straight run of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
+    /// Its ID in the stream.
+    pub id: u32,
     /// The first instruction.
     pub start: Place,
-    /// Its instructions.
+    /// Its instructions. None where the emulator stands in for the kernel's own code (Arm's
+    /// helpers at 0xffff0000).
     pub instructions: Vec<Instruction>,
     /// Their bytes.
     pub bytes: Vec<u8>,
+    /// The last one is SVC.
+    pub calls: bool,
 }
 
 impl Block {
@@ -45,7 +52,7 @@ impl Block {
         Address(self.start.address.0.wrapping_add(self.bytes.len() as u64))
     }
 
-    /// Its last instruction: the emulator makes no empty blocks.
+    /// Its last instruction.
     pub fn last(&self) -> &Instruction {
         static NONE: Instruction = Instruction {
             bytes: 4,
@@ -65,7 +72,9 @@ impl Block {
 pub struct BlockTable {
     sets: Sets,
     blocks: Vec<Block>,
-    tell_apart: Option<TellApart>,
+    /// The newest block at each address.
+    newest: HashMap<u64, u32>,
+    changed: u64,
 }
 
 impl BlockTable {
@@ -74,7 +83,8 @@ impl BlockTable {
         Self {
             sets,
             blocks: Vec::new(),
-            tell_apart: None,
+            newest: HashMap::new(),
+            changed: 0,
         }
     }
 
@@ -84,30 +94,44 @@ impl BlockTable {
         self.blocks.get(id as usize)
     }
 
+    /// How often there was other code at an address than before. Traps that the recording itself
+    /// puts there do not count.
+    pub fn changed(&self) -> u64 {
+        self.changed
+    }
+
     /// Adds the next one. Blocks come in the order of their IDs.
     pub fn add(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         if definition.id as usize != self.blocks.len() {
             return Err(bad("blocks do not come in the order of their IDs"));
         }
-        if definition.sizes.is_empty() || definition.sizes.iter().any(|&s| s != 2 && s != 4) {
+        let opaque = definition.sizes == [0];
+        if definition.sizes.is_empty()
+            || !opaque && definition.sizes.iter().any(|&s| !matches!(s, 2 | 4 | 6))
+        {
             return Err(bad("a block without instructions, or with odd ones"));
         }
+        let sizes = if opaque { &[][..] } else { definition.sizes };
         let isa = self.isa(definition);
-        let mut instructions = Vec::with_capacity(definition.sizes.len());
+        let mut instructions = Vec::with_capacity(sizes.len());
         let mut address = definition.address;
         let mut bytes = definition.bytes;
+        let mut code = Vec::with_capacity(bytes.len());
         let mut it_block = 0u8;
-        for &size in definition.sizes {
+        for &size in sizes {
             let (own, rest) = bytes
                 .split_at_checked(size.into())
                 .ok_or_else(|| bad("a block without its bytes"))?;
             let mut word = [0; 4];
-            word[..own.len()].copy_from_slice(own);
+            let known = own.len().min(4);
+            word[..known].copy_from_slice(&own[..known]);
             let mut instruction =
                 branch::decode(isa, Address(address), u32::from_le_bytes(word))
                     .ok_or_else(|| bad("an instruction of no set that is followed"))?;
-            // The emulator knows how many bytes it took.
-            instruction.bytes = size;
+            // At the end of a page the emulator looks at the half behind a T32 instruction too.
+            if instruction.bytes > size {
+                return Err(bad("half of an instruction"));
+            }
             if it_block > 0 {
                 it_block -= 1;
                 instruction.conditional = true;
@@ -115,21 +139,46 @@ impl BlockTable {
                 it_block = instruction.it_block;
             }
             instructions.push(instruction);
-            address = address.wrapping_add(size.into());
+            address = address.wrapping_add(instruction.bytes.into());
+            code.extend_from_slice(&own[..instruction.bytes.into()]);
             bytes = rest;
         }
+        let last = instructions.last().map_or(0, |last| last.bytes.into());
+        let calls = is_call(isa, &code[code.len() - last..]);
         self.blocks.push(Block {
+            id: definition.id,
             start: Place {
                 address: Address(definition.address),
                 isa,
             },
             instructions,
-            bytes: definition.bytes.to_vec(),
+            bytes: code,
+            calls,
         });
+        self.compare(definition.id, definition.address);
         Ok(())
     }
 
-    fn isa(&mut self, definition: &Definition<'_>) -> Isa {
+    /// Looks for other code at the same address.
+    fn compare(&mut self, id: u32, address: u64) {
+        let before = self.newest.insert(address, id);
+        let (Some(before), Some(now)) = (before.and_then(|id| self.get(id)), self.get(id)) else {
+            return;
+        };
+        let mut at = 0;
+        for (old, new) in before.instructions.iter().zip(&now.instructions) {
+            let end = at + usize::from(old.bytes);
+            let (a, b) = (&before.bytes[at..end], now.bytes.get(at..end));
+            if Some(a) != b {
+                let trapped = traps::is_trap(a) || traps::is_trap(&now.bytes[at..]);
+                self.changed += u64::from(!trapped);
+                return;
+            }
+            at += usize::from(new.bytes);
+        }
+    }
+
+    fn isa(&self, definition: &Definition<'_>) -> Isa {
         match self.sets {
             Sets::A64 => Isa::A64,
             Sets::T32 => Isa::T32,
@@ -138,11 +187,22 @@ impl BlockTable {
             {
                 Isa::T32
             }
-            Sets::A32AndT32 => self
-                .tell_apart
-                .get_or_insert_with(TellApart::new)
-                .isa(definition),
+            Sets::A32AndT32 => TellApart::new().isa(definition),
         }
+    }
+}
+
+/// SVC, in its encodings of four bytes and of two.
+fn is_call(isa: Isa, bytes: &[u8]) -> bool {
+    let word = match *bytes {
+        [a, b] => u32::from(u16::from_le_bytes([a, b])),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+        _ => return false,
+    };
+    match isa {
+        Isa::A64 => word & 0xffe0_001f == 0xd400_0001,
+        Isa::A32 => word & 0x0f00_0000 == 0x0f00_0000 && word >> 28 != 0xf,
+        _ => bytes.len() == 2 && word & 0xff00 == 0xdf00,
     }
 }
 
@@ -189,7 +249,7 @@ fn agreement(capstone: Option<&Capstone>, address: u64, bytes: &[u8], line: &str
     let Some(found) = capstone.and_then(|c| c.disasm_count(bytes, address, 1).ok()) else {
         return 0;
     };
-    let Some(instruction) = found.iter().next().filter(|i| i.bytes().len() == 4) else {
+    let Some(instruction) = found.iter().next() else {
         return 0;
     };
     let mut words = line.splitn(2, char::is_whitespace);

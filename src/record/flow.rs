@@ -202,10 +202,16 @@ impl Flow {
         }
     }
 
-    /// The instruction set of what a core executed last.
-    pub fn isa(&self, core: u32, blocks: &BlockTable) -> Option<Isa> {
-        let pending = self.cores.get(core as usize)?.pending?;
-        Some(blocks.get(pending.id)?.start.isa)
+    /// Instructions that began and are not told yet: those of the last block of each core.
+    pub fn pending(&self, blocks: &BlockTable) -> u64 {
+        let pending = self.cores.iter().filter_map(|core| core.pending);
+        let begun = pending.map(|pending| match pending.begun {
+            Some(begun) => begun.into(),
+            None => blocks
+                .get(pending.id)
+                .map_or(0, |block| block.instructions.len() as u64),
+        });
+        begun.sum()
     }
 }
 
@@ -240,6 +246,12 @@ fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
         executed,
         broken: None,
     };
+    if count == 0 {
+        return Outcome {
+            executed: 0,
+            broken: Some(Some(block.start)),
+        };
+    }
     if let Some(begun) = begun
         && (begun as usize) < count
     {
@@ -278,7 +290,8 @@ fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
             }
         }
         _ if next == at(block.end()) => connected(count),
-        _ if again() => connected(count - 1),
+        // It faulted, or is tried again. A call is executed even where it will be made again.
+        _ if again() && !block.calls => connected(count - 1),
         _ => Outcome {
             executed: count,
             broken: Some(Some(at(block.end()))),

@@ -11,9 +11,19 @@
 
 pub mod blocks;
 pub mod flow;
+pub mod layout;
 pub mod plugin;
+pub mod process;
+pub mod protocol;
 pub mod remote;
+pub mod signals;
+mod sites;
 pub mod state;
+pub mod store;
 pub mod stream;
 pub mod system;
+pub mod tracing;
 mod transport;
+pub mod traps;
+pub mod user;
+pub mod witness;

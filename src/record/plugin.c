@@ -66,7 +66,7 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands: stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK };
 enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH };
 enum { RUNNING, IN_SYSCALL, FROZEN };
@@ -452,17 +452,27 @@ static void process_ends(qemu_plugin_id_t id, void *data)
 }
 
 /* rt_sigaction and sigaction: which signals the program handles by itself. */
-static void note_handler(uint64_t number, uint64_t action)
+static void note_handler(uint64_t number, uint64_t action, int old)
 {
-    uint64_t handler = 0;
-    size_t length = is_arm ? 4 : 8;
-    struct iovec here = { &handler, length };
-    struct iovec there = { (void *)(uintptr_t)(action + guest_base), length };
+    union { uint64_t wide[2]; uint32_t narrow[3]; } there;
+    uint64_t told[2];
+    struct iovec to = { &there, is_arm ? 12 : 16 };
+    struct iovec from = { (void *)(uintptr_t)(action + guest_base), to.iov_len };
     if (action == 0 || !have_guest_base
-        || process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)length)
+        || process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)to.iov_len)
         return;
+    told[0] = is_arm ? there.narrow[0] : there.wide[0];
+    told[1] = is_arm ? there.narrow[old ? 2 : 1] : there.wide[1];
     pthread_mutex_lock(&out_lock);
-    put_chunk(HANDLER, 0, (uint32_t)number, &handler, sizeof handler);
+    put_chunk(HANDLER, 0, (uint32_t)number, told, sizeof told);
+    pthread_mutex_unlock(&out_lock);
+}
+
+/* rt_sigprocmask, rt_sigreturn: signals that were blocked may not be so any more. */
+static void note_mask(struct vcpu *v)
+{
+    pthread_mutex_lock(&out_lock);
+    put_chunk(MASK, v->core, v->tid, NULL, 0);
     pthread_mutex_unlock(&out_lock);
 }
 
@@ -470,8 +480,16 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
                            uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6,
                            uint64_t a7, uint64_t a8)
 {
-    if (is_arm ? number == 174 || number == 67 : number == 134)
-        note_handler(a1, a2);
+    if (is_arm) {
+        if (number == 174 || number == 67)
+            note_handler(a1, a2, number == 67);
+        else if (number == 175 || number == 126 || number == 173 || number == 119)
+            note_mask(vcpus[vcpu]);
+    } else if (number == 134) {
+        note_handler(a1, a2, 0);
+    } else if (number == 135 || number == 139) {
+        note_mask(vcpus[vcpu]);
+    }
     __atomic_store_n(&vcpus[vcpu]->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
 }
 

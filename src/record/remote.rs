@@ -236,6 +236,12 @@ impl Remote {
         Ok(self.transport.send(b"vCont;c")?)
     }
 
+    /// A signal is delivered to the selected thread, and all run on; see [`Remote::wait`]. The
+    /// number is GDB's.
+    pub fn resume_with(&mut self, signal: u8) -> Result<(), Error> {
+        Ok(self.transport.send(format!("C{signal:02x}").as_bytes())?)
+    }
+
     /// One thread executes one instruction, the others none; see [`Remote::wait`].
     pub fn step(&mut self, thread: &str) -> Result<(), Error> {
         Ok(self

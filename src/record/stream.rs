@@ -11,7 +11,8 @@
 //! | 3 begin | the core begins; extra is the emulator's index of it |
 //! | 4 stopped | answers a command; core is 0 if a core was still running. With extra 0 or 1: `u64` what is added to an address to find it in the emulator's own memory (known if extra is 1). With extra 2, behind it: a row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen), `u32` the emulator's index, `u64` where it is frozen |
 //! | 5 end | the core ends; with core `0xffff_ffff` the program does |
-//! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored |
+//! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
+//! | 8 mask | the program changes which signals a thread takes, or returns from a handler; extra is the host's thread ID |
 //! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
 //!
 //! An event is
@@ -154,15 +155,18 @@ pub struct Stopped {
 /// Takes what the plugin tells, in order.
 pub trait Sink {
     /// A core begins; `index` is the emulator's.
-    fn begin(&mut self, core: u32, index: u32);
+    fn begin(&mut self, core: u32, index: u32) -> io::Result<()>;
     /// A block was translated.
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()>;
     /// What a core did.
     fn events(&mut self, core: u32, thread: u32, events: Events<'_>) -> io::Result<()>;
     /// The answer to [`Command::Freeze`] or [`Command::Flush`].
     fn stopped(&mut self, stopped: Stopped);
-    /// What handles a signal from now on: an address, 0 (default), or 1 (ignored).
-    fn handler(&mut self, signal: u32, address: u64);
+    /// What handles a signal from now on: an address, 0 (default), or 1 (ignored), and the flags
+    /// of sigaction(2).
+    fn handler(&mut self, signal: u32, address: u64, flags: u64);
+    /// The thread changes which signals it takes, or returns from a handler.
+    fn mask(&mut self, thread: u32);
     /// Text of the emulator's log.
     fn log(&mut self, _text: &[u8]) -> io::Result<()> {
         Ok(())
@@ -278,7 +282,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Reads the stream to its end. It may break off between chunks, where the emulator was killed.
-pub fn read(mut input: impl Read, sink: &mut impl Sink) -> io::Result<()> {
+pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result<()> {
     let mut bytes = Vec::new();
     let mut base = None;
     loop {
@@ -304,7 +308,7 @@ pub fn read(mut input: impl Read, sink: &mut impl Sink) -> io::Result<()> {
                 }
             }
             2 => sink.events(core, extra, Events::new(&bytes))?,
-            3 => sink.begin(core, extra),
+            3 => sink.begin(core, extra)?,
             4 if extra < 2 => base = (extra == 1).then_some(fields.u64()?),
             4 => {
                 let mut cores = Vec::new();
@@ -319,7 +323,8 @@ pub fn read(mut input: impl Read, sink: &mut impl Sink) -> io::Result<()> {
             }
             5 if core == u32::MAX => sink.ended(),
             5 => sink.end(core)?,
-            6 => sink.handler(extra, fields.u64()?),
+            6 => sink.handler(extra, fields.u64()?, fields.u64()?),
+            8 => sink.mask(extra),
             7 => sink.log(&bytes)?,
             _ => return Err(bad("a chunk of an unknown kind")),
         }

@@ -2,9 +2,14 @@
 
 #![allow(dead_code)] // Each test uses a part of it.
 
+use armsnap::encode::Place;
+use armsnap::quantity::{Address, Isa};
 use object::{Object, ObjectSymbol};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
 /// A program for a Linux of another architecture.
@@ -118,4 +123,57 @@ pub fn logged(guest: &Guest) -> Vec<u64> {
         }
     }
     places
+}
+
+/// Runs `armsnap record` of a program into the directory `name` beside it.
+pub fn record(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        .args(["record", "-o"])
+        .arg(guest.directory.path().join(name))
+        .args(options)
+        .arg("--")
+        .arg(&guest.program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+/// All instructions of a witness, by core.
+pub fn places(witness: &Path) -> BTreeMap<u32, Vec<Place>> {
+    let file = BufReader::new(File::open(witness).unwrap());
+    let reader = armsnap::record::witness::Reader::new(file).unwrap();
+    reader.places(100_000_000).unwrap()
+}
+
+/// The instructions that the trace of a snapshot decodes to, by source.
+pub fn decoded(snapshot: &Path) -> BTreeMap<String, Vec<Place>> {
+    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        .args(["decode", "--level", "instructions", "--format", "jsonl"])
+        .arg(snapshot)
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{run:?}");
+    let mut sources: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+    for line in String::from_utf8_lossy(&run.stdout).lines() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let source = line["source"].as_str().unwrap().to_owned();
+        let places = sources.entry(source).or_default();
+        match line["kind"].as_str().unwrap() {
+            "instruction" => {}
+            "memory_missing" | "bad_packet" => panic!("{line}"),
+            _ => continue,
+        }
+        let address = line["address"].as_str().unwrap().trim_start_matches("0x");
+        places.push(Place {
+            address: Address(u64::from_str_radix(address, 16).unwrap()),
+            isa: match line["isa"].as_str().unwrap() {
+                "A64" => Isa::A64,
+                "A32" => Isa::A32,
+                "T32" => Isa::T32,
+                other => panic!("{other}"),
+            },
+        });
+    }
+    sources
 }

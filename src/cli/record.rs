@@ -1,0 +1,255 @@
+//! `armsnap record`: a program in an emulator → a snapshot with the trace of how it got there.
+
+use super::Failure;
+use super::progress::Counter;
+use armsnap::record::protocol::{Protocol, TraceOptions};
+use armsnap::record::user::{self, Reason, Recorded, Request, Watch};
+use armsnap::snapshot::write::{self, WriteError};
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tempfile::NamedTempFile;
+
+/// Run a program in an emulator, and save how it ends as a snapshot with trace
+#[derive(Args)]
+pub struct Arguments {
+    /// The program for Linux on AArch64 or Arm, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM [ARGUMENTS]")]
+    program: Vec<OsString>,
+
+    /// The snapshot's directory [default: the program's name with .snapshot]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+
+    /// Replace a snapshot or witness that is there
+    #[arg(long)]
+    force: bool,
+
+    /// The protocol of the trace; ptm and etmv3 for AArch32 programs only
+    #[arg(long, value_enum, default_value = "etmv4")]
+    protocol: ProtocolName,
+
+    /// Trace the target of every branch that is taken
+    #[arg(long)]
+    branch_broadcast: bool,
+
+    /// Leave out the targets of returns to where a traced call came from
+    #[arg(long)]
+    return_stack: bool,
+
+    /// Trace cycles: one for each instruction, the emulator knows no others
+    #[arg(long)]
+    cycles: bool,
+
+    /// Trace timestamps: how many instructions were executed
+    #[arg(long)]
+    timestamps: bool,
+
+    /// Bytes of trace after which a decoder can begin anew; 0: never
+    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    sync: usize,
+
+    /// Keep the last N bytes of each thread's trace, from where a decoder can begin
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    last: Option<u64>,
+
+    /// Stop at this function of the program, or at this address
+    #[arg(long, value_name = "FUNCTION|ADDRESS")]
+    until: Option<String>,
+
+    /// Stop after N instructions
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    instructions: Option<u64>,
+
+    /// Write the true sequence of executed instructions there
+    #[arg(long, value_name = "FILE")]
+    witness: Option<PathBuf>,
+
+    /// The directory in which the dynamic linker and libraries lie
+    #[arg(long, value_name = "DIR")]
+    sysroot: Option<PathBuf>,
+
+    /// The most bytes of memory that are saved
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    memory: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ProtocolName {
+    Etmv4,
+    Ptm,
+    Etmv3,
+}
+
+impl From<user::Error> for Failure {
+    fn from(error: user::Error) -> Self {
+        match error {
+            user::Error::Usage(text) => Self::Usage(text),
+            user::Error::Write(exists @ WriteError::Exists(_)) => Self::Usage(exists.to_string()),
+            user::Error::Io(error) => Self::Io(error),
+            error => Self::Record(error.to_string()),
+        }
+    }
+}
+
+impl Arguments {
+    fn trace(&self) -> TraceOptions {
+        let sync = match self.last {
+            // So that there is a begin in what is kept.
+            Some(last) => {
+                let most = usize::try_from(last / 4).unwrap_or(usize::MAX).max(64);
+                if self.sync == 0 {
+                    most
+                } else {
+                    self.sync.min(most)
+                }
+            }
+            None => self.sync,
+        };
+        TraceOptions {
+            protocol: match self.protocol {
+                ProtocolName::Etmv4 => Protocol::Etmv4,
+                ProtocolName::Ptm => Protocol::Ptm,
+                ProtocolName::Etmv3 => Protocol::Etmv3,
+            },
+            branch_broadcast: self.branch_broadcast,
+            return_stack: self.return_stack,
+            cycles: self.cycles,
+            timestamps: self.timestamps,
+            sync,
+            last: self.last,
+        }
+    }
+
+    /// Where the snapshot goes.
+    fn output(&self, program: &Path) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| {
+            let mut name = program.file_name().unwrap_or_default().to_owned();
+            name.push(".snapshot");
+            name.into()
+        })
+    }
+}
+
+/// Records a program.
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let Some((program, rest)) = arguments.program.split_first() else {
+        return Err(Failure::Usage("expected a program behind --".to_owned()));
+    };
+    let program = PathBuf::from(program);
+    let output = arguments.output(&program);
+    may_write(&output, arguments.force)?;
+    let witness = arguments.witness.as_deref();
+    let witness = witness.map(|path| witness_file(path, arguments.force));
+    let witness = witness.transpose()?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    let request = Request {
+        program,
+        arguments: rest.to_vec(),
+        sysroot: arguments.sysroot.clone(),
+        trace: arguments.trace(),
+        until: arguments.until.clone(),
+        instructions: arguments.instructions,
+        witness: match &witness {
+            Some(file) => Some(file.as_file().try_clone()?),
+            None => None,
+        },
+        memory: arguments.memory,
+    };
+    let mut counter = Counter::new("instructions");
+    let recorded = user::record(
+        request,
+        &mut Watch {
+            progress: &mut |count| counter.at(count),
+            interrupted: &interrupted,
+        },
+    )?;
+    drop(counter);
+    for note in &recorded.notes {
+        eprintln!("{note}");
+    }
+    write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
+        .map_err(user::Error::from)?;
+    if let (Some(file), Some(path)) = (witness, &arguments.witness) {
+        persist(file, path, arguments.force)?;
+    }
+    tell(&recorded, &output);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(recorded: &Recorded, output: &Path) {
+    let summary = &recorded.summary;
+    let threads = match summary.cores.len() {
+        1 => String::new(),
+        count => format!(" of {count} threads"),
+    };
+    let stopped = match &recorded.reason {
+        Reason::Signal(_) => "stopped by",
+        _ => "stopped",
+    };
+    eprintln!(
+        "{}: {} instructions{threads}, {stopped} {}, PC {}",
+        output.display(),
+        summary.instructions,
+        recorded.reason,
+        recorded.at.address
+    );
+}
+
+/// Says what is in the way before the program runs, not behind it.
+fn may_write(output: &Path, force: bool) -> Result<(), Failure> {
+    let mut inside = match output.read_dir() {
+        Ok(inside) => inside,
+        Err(_) if output.symlink_metadata().is_ok() => {
+            return Err(Failure::Usage(
+                WriteError::NotASnapshot(output.to_owned()).to_string(),
+            ));
+        }
+        Err(_) => return Ok(()),
+    };
+    if inside.next().is_some() && !force {
+        return Err(Failure::Usage(
+            WriteError::Exists(output.to_owned()).to_string(),
+        ));
+    }
+    Ok(())
+}
+
+fn exists(path: &Path) -> Failure {
+    Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
+}
+
+/// A file beside the one to be, which gets its name when it is whole.
+fn witness_file(path: &Path, force: bool) -> Result<NamedTempFile, Failure> {
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(exists(path));
+    }
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    NamedTempFile::new_in(parent).map_err(|error| {
+        Failure::Io(std::io::Error::new(
+            error.kind(),
+            format!("{}: {error}", path.display()),
+        ))
+    })
+}
+
+fn persist(file: NamedTempFile, path: &Path, force: bool) -> Result<(), Failure> {
+    if force {
+        file.persist(path).map_err(|error| error.error)?;
+        return Ok(());
+    }
+    match file.persist_noclobber(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(path)),
+        Err(error) => Err(Failure::Io(error.error)),
+    }
+}

@@ -1,0 +1,188 @@
+//! A recording as a snapshot: its devices, its trace metadata, its files.
+//!
+//! Knows the snapshot format; not where the state came from.
+
+use super::protocol::TraceOptions;
+use super::tracing::Summary;
+use crate::etmv4;
+use crate::snapshot::map::Mapped;
+use crate::snapshot::model::{
+    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
+    Snapshot, SourceBuffers, Trace,
+};
+use crate::snapshot::write::{self, WriteError};
+use std::collections::BTreeMap;
+
+/// A core as it stands at the end.
+#[derive(Clone, Debug, Default)]
+pub struct Core {
+    /// Its name.
+    pub name: String,
+    /// Its type (`Cortex-A57`).
+    pub kind: String,
+    /// Its registers.
+    pub registers: Vec<Register>,
+    /// Its number in the recording, if it executed anything.
+    pub number: Option<u32>,
+}
+
+/// A region of memory.
+#[derive(Clone, Debug)]
+pub struct Region {
+    /// Its first address.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: Mapped,
+}
+
+/// Everything that a recorded snapshot holds.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// What it is, for people.
+    pub description: String,
+    /// The cores.
+    pub cores: Vec<Core>,
+    /// The memory that all of them see.
+    pub memory: Vec<Region>,
+    /// The program: file name, contents, and how far behind the addresses of the file it was
+    /// loaded.
+    pub program: Option<(String, Mapped, u64)>,
+    /// The trace buffer.
+    pub trace: Option<Mapped>,
+}
+
+const BUFFER: &str = "ETB_0";
+const TRACE: &str = "trace.bin";
+
+impl Layout {
+    /// The snapshot's files, by path.
+    pub fn files(
+        &self,
+        options: &TraceOptions,
+        etm: etmv4::Core,
+        summary: &Summary,
+    ) -> Result<BTreeMap<String, Mapped>, WriteError> {
+        let snapshot = self.snapshot(options, etm, summary);
+        let mut files = write::texts(&snapshot)?;
+        for region in &self.memory {
+            files.insert(file_of(region), region.bytes.clone());
+        }
+        if let Some((name, bytes, _)) = &self.program {
+            let name = program_name(name);
+            files.insert(name, bytes.clone());
+        }
+        if let Some(trace) = &self.trace {
+            files.insert(TRACE.to_owned(), trace.clone());
+        }
+        Ok(files)
+    }
+
+    fn snapshot(&self, options: &TraceOptions, etm: etmv4::Core, summary: &Summary) -> Snapshot {
+        let dumps: Vec<Dump> = self.memory.iter().enumerate().map(dump).collect();
+        let mut devices: Vec<Device> = Vec::new();
+        let add = |mut device: Device, file: String, devices: &mut Vec<Device>| {
+            device.key = format!("device{}", devices.len());
+            device.file = file;
+            devices.push(device);
+        };
+        for (index, core) in self.cores.iter().enumerate() {
+            let device = Device {
+                name: core.name.clone(),
+                class: DeviceClass::Core,
+                kind: core.kind.clone(),
+                registers: core.registers.clone(),
+                dumps: dumps.clone(),
+                ..Device::default()
+            };
+            add(device, format!("cpu_{index}.ini"), &mut devices);
+        }
+        let mut core_sources = Vec::new();
+        let mut source_buffers = Vec::new();
+        for (index, core) in self.cores.iter().enumerate() {
+            let traced = summary.cores.iter();
+            let mut traced = traced.filter(|traced| Some(traced.0) == core.number);
+            let (Some((_, id)), true) = (traced.next(), self.trace.is_some()) else {
+                continue;
+            };
+            let name = format!("{}_{index}", options.protocol.name().to_ascii_uppercase());
+            core_sources.push(CoreSource {
+                core: core.name.clone(),
+                source: name.clone(),
+                ..CoreSource::default()
+            });
+            source_buffers.push(SourceBuffers {
+                source: name.clone(),
+                buffers: vec![BUFFER.to_owned()],
+                ..SourceBuffers::default()
+            });
+            let device = options.device(*id, etm, name);
+            add(device, format!("trace_{index}.ini"), &mut devices);
+        }
+        let trace = self.trace.as_ref().map(|_| Trace {
+            file: "trace.ini".to_owned(),
+            buffers: vec![Buffer {
+                id: "buffer0".to_owned(),
+                name: BUFFER.to_owned(),
+                files: vec![TRACE.to_owned()],
+                format: BufferFormat::Coresight,
+                ..Buffer::default()
+            }],
+            core_sources,
+            source_buffers: Some(source_buffers),
+            ..Trace::default()
+        });
+        Snapshot {
+            version: "1.0".to_owned(),
+            description: Some(self.description.clone()),
+            clusters: vec![Cluster {
+                name: "cluster0".to_owned(),
+                devices: self.cores.iter().map(|core| core.name.clone()).collect(),
+                ..Cluster::default()
+            }],
+            devices,
+            trace,
+            other_sections: self.program.iter().map(program_section).collect(),
+            ..Snapshot::default()
+        }
+    }
+}
+
+/// Its name in the snapshot: none that another file has, or that an .ini file cannot hold.
+fn program_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let name: String = name
+        .chars()
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
+    let taken = [".ini", ".bin"].iter().any(|end| name.ends_with(end));
+    match name.trim_matches('.') {
+        "" => "program.elf".to_owned(),
+        _ if taken => format!("{name}.elf"),
+        _ => name,
+    }
+}
+
+fn program_section((name, _, offset): &(String, Mapped, u64)) -> OtherSection {
+    OtherSection {
+        name: "program".to_owned(),
+        entries: vec![
+            ("file".to_owned(), program_name(name)),
+            ("offset".to_owned(), format!("{offset:#x}")),
+        ],
+        ..OtherSection::default()
+    }
+}
+
+fn file_of(region: &Region) -> String {
+    format!("memory_{:x}.bin", region.address)
+}
+
+fn dump((index, region): (usize, &Region)) -> Dump {
+    Dump {
+        section: format!("dump{}", index + 1),
+        file: file_of(region),
+        address: region.address,
+        length: Some(region.bytes.len() as u64),
+        ..Dump::default()
+    }
+}

@@ -1,0 +1,100 @@
+//! The emulator's process as the host sees it: its mappings and its memory.
+//!
+//! Knows /proc; not what the memory holds.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// A range of memory of a process (proc(5), /proc/pid/maps).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// It can be read.
+    pub readable: bool,
+    /// The place of its first byte in the file.
+    pub offset: u64,
+    /// The file; nothing for memory without one.
+    pub file: Option<PathBuf>,
+}
+
+/// The mappings of a process, by address.
+pub fn mappings(pid: u32) -> io::Result<Vec<Mapping>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok(text.lines().filter_map(mapping).collect())
+}
+
+/// `start-end perms offset device inode file`.
+fn mapping(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let permissions = fields.next()?;
+    let offset = fields.next()?;
+    let file = fields.nth(2).unwrap_or_default().trim();
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    Some(Mapping {
+        start: hex(start)?,
+        end: hex(end)?,
+        readable: permissions.starts_with('r'),
+        offset: hex(offset)?,
+        file: file.starts_with('/').then(|| file.into()),
+    })
+}
+
+/// The memory of a process that may be looked into: a child of ours.
+#[derive(Debug)]
+pub struct Memory(File);
+
+impl Memory {
+    /// Opens it for reading and writing.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let mut options = File::options();
+        let file = options.read(true).write(true);
+        file.open(format!("/proc/{pid}/mem")).map(Self)
+    }
+
+    /// Fills `into` with what lies at `address`; the number of bytes that are there.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < into.len() {
+            match self.0.read_at(&mut into[done..], address + done as u64) {
+                Ok(count) if count > 0 => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        done
+    }
+
+    /// Writes, read-only pages too.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_maps() {
+        assert_eq!(
+            mapping("00400000-00470000 r--p 00001000 fe:01 1234    /tmp/a b"),
+            Some(Mapping {
+                start: 0x40_0000,
+                end: 0x47_0000,
+                readable: true,
+                offset: 0x1000,
+                file: Some("/tmp/a b".into()),
+            })
+        );
+        let own = mappings(std::process::id()).unwrap();
+        assert!(own.len() > 5 && own.iter().all(|mapping| mapping.start < mapping.end));
+        assert!(own.iter().any(|mapping| mapping.file.is_none()));
+        assert_eq!(mapping("nonsense"), None);
+    }
+}

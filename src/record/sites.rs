@@ -1,0 +1,188 @@
+//! Where traps go in a Linux program: at the calls by which it may end.
+//!
+//! Knows ELF files and code, not the process that runs it.
+
+use super::traps::{self, Call};
+use crate::quantity::Isa;
+use object::read::elf::ElfFile;
+use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
+use object::{elf, read};
+
+/// A program for the emulator, or a library of one.
+#[derive(Debug)]
+pub struct Program {
+    /// For AArch64; otherwise for AArch32.
+    pub is_64bit: bool,
+    /// The first instruction; bit 0 is set if it is T32.
+    pub entry: u64,
+    /// The dynamic linker that it wants.
+    pub interpreter: Option<String>,
+    /// Its code is loaded where it says.
+    pub fixed: bool,
+    segments: Vec<Segment>,
+    /// Where code of an instruction set (or data: `None`) begins, by address.
+    marks: Vec<(u64, Option<Isa>)>,
+    symbols: Vec<(String, u64)>,
+}
+
+/// A part of the file that is loaded.
+#[derive(Clone, Debug)]
+struct Segment {
+    address: u64,
+    offset: u64,
+    bytes: Vec<u8>,
+    executable: bool,
+}
+
+impl Program {
+    /// Reads an ELF file. Fails with the reason if it is none of a little-endian Arm Linux.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        match bytes.get(4) {
+            Some(2) => Self::of(
+                &ElfFile::<elf::FileHeader64<Endianness>>::parse(bytes)
+                    .map_err(|error| error.to_string())?,
+            ),
+            _ => Self::of(
+                &ElfFile::<elf::FileHeader32<Endianness>>::parse(bytes)
+                    .map_err(|error| error.to_string())?,
+            ),
+        }
+    }
+
+    fn of<'d, E: read::elf::FileHeader<Endian = Endianness>>(
+        file: &ElfFile<'d, E>,
+    ) -> Result<Self, String> {
+        let is_64bit = match file.architecture() {
+            object::Architecture::Aarch64 => true,
+            object::Architecture::Arm => false,
+            _ => return Err("expected a program for AArch64 or Arm".to_owned()),
+        };
+        if !file.is_little_endian() {
+            return Err("expected a little-endian program".to_owned());
+        }
+        let interpreter = file
+            .section_by_name(".interp")
+            .and_then(|section| section.data().ok())
+            .map(|name| {
+                let end = name.iter().position(|&b| b == 0).unwrap_or(name.len());
+                String::from_utf8_lossy(&name[..end]).into_owned()
+            });
+        let segments = file
+            .segments()
+            .filter_map(|segment| {
+                let executable = matches!(segment.flags(),
+                    object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0);
+                Some(Segment {
+                    address: segment.address(),
+                    offset: segment.file_range().0,
+                    bytes: segment.data().ok()?.to_vec(),
+                    executable,
+                })
+            })
+            .collect();
+        let mut marks = Vec::new();
+        let mut symbols = Vec::new();
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            let Ok(name) = symbol.name() else { continue };
+            let isa = match name.as_bytes() {
+                [b'$', kind, rest @ ..] if rest.first().is_none_or(|b| *b == b'.') => match kind {
+                    b'x' => Some(Isa::A64),
+                    b'a' => Some(Isa::A32),
+                    b't' => Some(Isa::T32),
+                    b'd' => None,
+                    _ => continue,
+                },
+                _ => {
+                    if symbol.is_definition() || symbol.kind() == object::SymbolKind::Label {
+                        symbols.push((name.to_owned(), symbol.address()));
+                    }
+                    continue;
+                }
+            };
+            marks.push((symbol.address(), isa));
+        }
+        marks.sort_by_key(|mark| mark.0);
+        Ok(Self {
+            is_64bit,
+            entry: file.entry(),
+            interpreter,
+            fixed: file.kind() == object::ObjectKind::Executable,
+            segments,
+            marks,
+            symbols,
+        })
+    }
+
+    /// The address of a symbol, before the program is moved; bit 0 is set if it is T32.
+    pub fn symbol(&self, name: &str) -> Option<u64> {
+        let mut symbols = self.symbols.iter();
+        let address = symbols.find(|symbol| symbol.0 == name)?.1;
+        Some(match self.isa(address & !1) {
+            Some(Isa::T32) => address | 1,
+            _ => address,
+        })
+    }
+
+    /// The instruction set at an address, where that is marked.
+    pub fn isa(&self, address: u64) -> Option<Isa> {
+        if self.is_64bit {
+            return Some(Isa::A64);
+        }
+        let after = self.marks.partition_point(|mark| mark.0 <= address);
+        self.marks.get(after.checked_sub(1)?)?.1
+    }
+
+    /// How far the program was moved, if the byte of the file at `offset` was loaded to
+    /// `address`.
+    pub fn moved(&self, offset: u64, address: u64) -> Option<u64> {
+        const PAGE: u64 = 0xfff;
+        let segment = self.segments.iter().find(|segment| {
+            let end = segment.offset + segment.bytes.len() as u64;
+            offset & !PAGE >= segment.offset & !PAGE && offset < end
+        })?;
+        let own = segment.address.wrapping_sub(segment.offset);
+        Some(address.wrapping_sub(offset).wrapping_sub(own))
+    }
+
+    /// Calls by which the program may end: address, instruction set, kind.
+    pub fn calls(&self) -> Vec<(u64, Isa, Call)> {
+        let mut found = Vec::new();
+        for segment in self.segments.iter().filter(|segment| segment.executable) {
+            if self.is_64bit {
+                let calls = traps::calls(Isa::A64, segment.address, &segment.bytes);
+                found.extend(calls.into_iter().map(|(at, call)| (at, Isa::A64, call)));
+            } else if self.marks.iter().any(|mark| mark.1.is_some()) {
+                self.marked_calls(segment, &mut found);
+            } else {
+                unmarked_calls(segment, &mut found);
+            }
+        }
+        found
+    }
+
+    fn marked_calls(&self, segment: &Segment, found: &mut Vec<(u64, Isa, Call)>) {
+        let end = segment.address + segment.bytes.len() as u64;
+        for (index, &(from, isa)) in self.marks.iter().enumerate() {
+            let to = self
+                .marks
+                .get(index + 1)
+                .map_or(end, |next| next.0.min(end));
+            let (Some(isa), true) = (isa, from >= segment.address && from < to) else {
+                continue;
+            };
+            let range = (from - segment.address) as usize..(to - segment.address) as usize;
+            let code = segment.bytes.get(range).unwrap_or_default();
+            let calls = traps::calls(isa, from, code);
+            found.extend(calls.into_iter().map(|(at, call)| (at, isa, call)));
+        }
+    }
+}
+
+/// Without marks a call is only believed where its number stands before it.
+fn unmarked_calls(segment: &Segment, found: &mut Vec<(u64, Isa, Call)>) {
+    for isa in [Isa::A32, Isa::T32] {
+        let calls = traps::calls(isa, segment.address, &segment.bytes);
+        let certain = calls.into_iter().filter(|call| call.1 != Call::Unknown);
+        found.extend(certain.map(|(at, call)| (at, isa, call)));
+    }
+}

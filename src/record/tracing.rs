@@ -1,0 +1,397 @@
+//! What the emulator's plugin tells → trace of each core, and the witness.
+//!
+//! Everything that differs between the protocols is in the trace unit.
+
+use super::blocks::{Block, BlockTable, Sets};
+use super::flow::{Flow, Steps};
+use super::protocol::{self, Protocol, TraceOptions};
+use super::store::Store;
+use super::stream::{Definition, Events, Sink, Stopped};
+use super::witness;
+use crate::element::{Context, Mark, TraceOnReason};
+use crate::encode::{Place, TraceUnit, Tracer};
+use crate::flow::Pieces;
+use crate::quantity::TraceId;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+
+/// What is told to who controls the emulator, while it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// The program is stopped, and everything executed is traced up to the last block.
+    Stopped {
+        /// Its cores.
+        stopped: Stopped,
+        /// Instructions that began so far.
+        instructions: u64,
+    },
+    /// What handles a signal from now on.
+    Handler {
+        /// Linux' number.
+        signal: u32,
+        /// An address, 0 (default), or 1 (ignored).
+        address: u64,
+        /// Flags of sigaction(2).
+        flags: u64,
+    },
+    /// The thread changed which signals it takes.
+    Mask(u32),
+}
+
+/// How exceptions are told in the protocol that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceptions {
+    /// A Linux program: exceptions that were noted are signals (Linux' numbers), those that were
+    /// not are system calls. The trace covers EL0 only: it ends with each and begins anew.
+    Signals,
+    /// A system: exceptions that were noted have the numbers of the protocol, and the trace goes
+    /// on in the handler.
+    Numbers,
+}
+
+/// A recording.
+#[derive(Debug)]
+pub struct Settings {
+    /// Which instruction sets the cores execute.
+    pub sets: Sets,
+    /// The state of the cores at their begin.
+    pub context: Context,
+    /// How exceptions are told.
+    pub exceptions: Exceptions,
+    /// What is traced.
+    pub trace: TraceOptions,
+}
+
+/// Instructions between two timestamps.
+const TIMESTAMP_EVERY: u64 = 4096;
+
+/// Bytes of trace that are worth storing.
+const WORTH: usize = 1 << 13;
+
+#[derive(Debug)]
+struct CoreTrace<U> {
+    id: TraceId,
+    tracer: Tracer<U, Pieces>,
+    /// Instructions until the next timestamp.
+    until_timestamp: u64,
+}
+
+/// The trace of all cores.
+#[derive(Debug)]
+struct Lines<U> {
+    cores: Vec<Option<CoreTrace<U>>>,
+    settings: Settings,
+    store: Store,
+    witness: Option<witness::Writer>,
+    /// Instructions executed.
+    instructions: u64,
+    /// Cores beyond the trace IDs.
+    untraced: u64,
+    /// Cores that ended, and what their trace ends with.
+    bytes: Vec<u8>,
+    beginnings: Vec<usize>,
+}
+
+impl<U: TraceUnit> Lines<U> {
+    fn core(&mut self, core: u32) -> Option<&mut CoreTrace<U>> {
+        self.cores.get_mut(core as usize)?.as_mut()
+    }
+
+    fn take(&mut self, core: u32, worth: usize) -> io::Result<()> {
+        let Some(trace) = self.cores.get_mut(core as usize).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        if trace.tracer.made() < worth {
+            return Ok(());
+        }
+        self.bytes.clear();
+        self.beginnings.clear();
+        let beginnings = &mut self.beginnings;
+        trace
+            .tracer
+            .take_with(&mut self.bytes, |place| beginnings.push(place));
+        self.store.write(trace.id, &self.bytes, &self.beginnings)
+    }
+
+    fn number(&self, signal: u32) -> u16 {
+        let (illegal, debug, alignment, data, interrupt) = match self.settings.trace.protocol {
+            // IHI 0064H, "Exception packet", TYPE.
+            Protocol::Etmv4 => (3, 6, 10, 12, 14),
+            // IHI 0035B 4.5.4; IHI 0014Q 7.3.5.
+            Protocol::Ptm | Protocol::Etmv3 => (9, 11, 12, 12, 14),
+        };
+        match signal {
+            4 | 8 => illegal,
+            5 => debug,
+            7 => alignment,
+            11 => data,
+            _ => interrupt,
+        }
+    }
+
+    fn call(&self) -> u16 {
+        match self.settings.trace.protocol {
+            Protocol::Etmv4 => 2,
+            Protocol::Ptm | Protocol::Etmv3 => 10,
+        }
+    }
+}
+
+impl<U: TraceUnit> Steps for Lines<U> {
+    fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
+        self.instructions += count as u64;
+        let (now, timestamps) = (self.instructions, self.settings.trace.timestamps);
+        if let Some(trace) = self.core(core) {
+            let executed = &block.instructions[..count.min(block.instructions.len())];
+            trace.tracer.run_decoded(block.start, executed);
+            if timestamps {
+                trace.until_timestamp = trace.until_timestamp.saturating_sub(count as u64);
+                if trace.until_timestamp == 0 {
+                    trace.until_timestamp = TIMESTAMP_EVERY;
+                    trace.tracer.mark(Mark::Timestamp(now));
+                }
+            }
+            if trace.tracer.made() >= WORTH {
+                self.take(core, WORTH)?;
+            }
+        }
+        match &mut self.witness {
+            Some(witness) => witness.ran(core, block, count),
+            None => Ok(()),
+        }
+    }
+
+    fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()> {
+        let signals = self.settings.exceptions == Exceptions::Signals;
+        let taken = if signals {
+            self.number(number)
+        } else {
+            number as u16
+        };
+        if let Some(trace) = self.core(core) {
+            trace.tracer.exception(taken, return_to);
+            if signals {
+                trace.tracer.gap(TraceOnReason::BeginOrFilter);
+            }
+        }
+        match &mut self.witness {
+            Some(witness) => witness.exception(core, number, return_to),
+            None => Ok(()),
+        }
+    }
+
+    fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()> {
+        let signals = self.settings.exceptions == Exceptions::Signals;
+        let call = self.call();
+        if let Some(trace) = self.core(core) {
+            if let Some(place) = instead.filter(|_| signals) {
+                trace.tracer.exception(call, place);
+            }
+            trace.tracer.gap(TraceOnReason::BeginOrFilter);
+        }
+        Ok(())
+    }
+}
+
+/// Takes the stream of a recording to its end.
+pub trait Recording: Sink + Send {
+    /// The stream has ended: `next` has the instructions that the cores were about to execute.
+    fn finish(self: Box<Self>, next: &BTreeMap<u32, Place>) -> io::Result<Summary>;
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Instructions executed by all cores.
+    pub instructions: u64,
+    /// Cores that were traced: their numbers and trace IDs.
+    pub cores: Vec<(u32, TraceId)>,
+    /// Cores for which there was no trace ID.
+    pub untraced: u64,
+    /// How often the flow was not connected although nothing said so.
+    pub gaps: u64,
+    /// Blocks with other code than was executed at their addresses before.
+    pub changed: u64,
+}
+
+struct Tracing<U, F> {
+    blocks: BlockTable,
+    flow: Flow,
+    lines: Lines<U>,
+    make: F,
+    told: Sender<Told>,
+    /// Instructions so far, for whoever shows progress.
+    progress: Arc<AtomicU64>,
+}
+
+impl<U, F> Sink for Tracing<U, F>
+where
+    U: TraceUnit,
+    F: Fn(TraceId) -> U,
+{
+    fn begin(&mut self, core: u32, _: u32) -> io::Result<()> {
+        self.flow.begin(core)?;
+        let trace = protocol::trace_id(core).map(|id| {
+            let settings = &self.lines.settings;
+            let sync = settings.trace.sync;
+            let mut tracer = Tracer::new((self.make)(id), Pieces::default(), sync);
+            tracer.context(settings.context);
+            tracer.cycles_each(settings.trace.cycles.then_some(1));
+            CoreTrace {
+                id,
+                tracer,
+                until_timestamp: 0,
+            }
+        });
+        self.lines.untraced += u64::from(trace.is_none());
+        let count = self.lines.cores.len().max(core as usize + 1);
+        self.lines.cores.resize_with(count, || None);
+        self.lines.cores[core as usize] = trace;
+        Ok(())
+    }
+
+    fn block(&mut self, definition: &Definition<'_>) -> io::Result<()> {
+        self.blocks.add(definition)
+    }
+
+    fn events(&mut self, core: u32, _: u32, events: Events<'_>) -> io::Result<()> {
+        for event in events {
+            self.flow
+                .event(core, event?, &self.blocks, &mut self.lines)?;
+        }
+        // So that the trace of several cores lies in the buffer as it came.
+        self.lines.take(core, 1)?;
+        self.progress
+            .store(self.lines.instructions, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn stopped(&mut self, stopped: Stopped) {
+        let instructions = self.lines.instructions + self.flow.pending(&self.blocks);
+        // Nobody waits for it after the recording was given up.
+        let _ = self.told.send(Told::Stopped {
+            stopped,
+            instructions,
+        });
+    }
+
+    fn handler(&mut self, signal: u32, address: u64, flags: u64) {
+        let _ = self.told.send(Told::Handler {
+            signal,
+            address,
+            flags,
+        });
+    }
+
+    fn mask(&mut self, thread: u32) {
+        let _ = self.told.send(Told::Mask(thread));
+    }
+
+    fn end(&mut self, core: u32) -> io::Result<()> {
+        self.flow.end(core, None, &self.blocks, &mut self.lines)?;
+        if let Some(trace) = self.lines.core(core) {
+            trace.tracer.finish(None);
+        }
+        self.lines.take(core, 1)
+    }
+}
+
+impl<U, F> Recording for Tracing<U, F>
+where
+    U: TraceUnit + Send,
+    F: Fn(TraceId) -> U + Send,
+{
+    fn finish(mut self: Box<Self>, next: &BTreeMap<u32, Place>) -> io::Result<Summary> {
+        let mut summary = Summary {
+            untraced: self.lines.untraced,
+            changed: self.blocks.changed(),
+            ..Summary::default()
+        };
+        for core in 0..self.lines.cores.len() as u32 {
+            let place = next.get(&core).copied();
+            self.flow.end(core, place, &self.blocks, &mut self.lines)?;
+            if let Some(trace) = self.lines.core(core) {
+                trace.tracer.finish(place);
+                let (id, gaps) = (trace.id, trace.tracer.gaps());
+                summary.gaps += gaps;
+                summary.cores.push((core, id));
+            }
+            self.lines.take(core, 1)?;
+        }
+        summary.instructions = self.lines.instructions;
+        self.lines.store.finish()?;
+        if let Some(witness) = self.lines.witness {
+            witness.finish()?;
+        }
+        Ok(summary)
+    }
+}
+
+/// A recording that stores its trace.
+pub fn recording(
+    settings: Settings,
+    store: Store,
+    witness: Option<witness::Writer>,
+    told: Sender<Told>,
+    progress: Arc<AtomicU64>,
+) -> Box<dyn Recording> {
+    let trace = settings.trace;
+    let core = core_of(settings.sets);
+    let profile = match settings.sets {
+        Sets::T32 => crate::etmv3::Profile::Microcontroller,
+        Sets::A64 | Sets::A32AndT32 => crate::etmv3::Profile::ApplicationOrRealTime,
+    };
+    let parts = (settings, store, witness, told, progress);
+    match trace.protocol {
+        Protocol::Etmv4 => tracing(parts, move |id| trace.etmv4_unit(id, core)),
+        Protocol::Ptm => tracing(parts, move |id| trace.ptm_unit(id)),
+        Protocol::Etmv3 => tracing(parts, move |id| trace.etmv3_unit(id, profile)),
+    }
+}
+
+/// What an ETMv4 must know of its core.
+pub fn core_of(sets: Sets) -> crate::etmv4::Core {
+    crate::etmv4::Core {
+        profile: match sets {
+            Sets::T32 => crate::etmv4::Profile::M,
+            Sets::A64 | Sets::A32AndT32 => crate::etmv4::Profile::A,
+        },
+        architecture: 8,
+    }
+}
+
+type Parts = (
+    Settings,
+    Store,
+    Option<witness::Writer>,
+    Sender<Told>,
+    Arc<AtomicU64>,
+);
+
+fn tracing<U, F>(parts: Parts, make: F) -> Box<dyn Recording>
+where
+    U: TraceUnit + Send + 'static,
+    F: Fn(TraceId) -> U + Send + 'static,
+{
+    let (settings, store, witness, told, progress) = parts;
+    Box::new(Tracing {
+        blocks: BlockTable::new(settings.sets),
+        flow: Flow::default(),
+        lines: Lines {
+            cores: Vec::new(),
+            settings,
+            store,
+            witness,
+            instructions: 0,
+            untraced: 0,
+            bytes: Vec::new(),
+            beginnings: Vec::new(),
+        },
+        make,
+        told,
+        progress,
+    })
+}

@@ -1,0 +1,455 @@
+//! The witness: the true sequence of executed instructions, core by core.
+//!
+//! A file begins with the line `armsnap witness 1`. Behind it come records of numbers, each
+//! written as LEB128 without sign. The first number of a record says what it is:
+//!
+//! | first | then | meaning |
+//! | --- | --- | --- |
+//! | 0 | address, instruction set (0 A64, 1 A32, 2 T32), count; for T32 the size of each instruction | the next block, numbered from 0: a straight run of instructions |
+//! | 1 | core | what follows is of this core |
+//! | 2 | number, address, instruction set | an exception: a signal (Linux' number) or the number in the trace's protocol, and where execution would have gone on |
+//! | 3 | block, count | only the first `count` instructions of the block were executed |
+//! | 4 | count | the block before was executed so many times more, as a whole |
+//! | 5 | | the end |
+//! | 8 + n | | block n was executed |
+//!
+//! Knows nothing of trace.
+
+use super::blocks::Block;
+use crate::encode::Place;
+use crate::quantity::{Address, Isa};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Write};
+
+const MAGIC: &[u8] = b"armsnap witness 1\n";
+const BLOCK: u64 = 0;
+const CORE: u64 = 1;
+const EXCEPTION: u64 = 2;
+const PART: u64 = 3;
+const AGAIN: u64 = 4;
+const END: u64 = 5;
+const EXECUTED: u64 = 8;
+
+/// The most instructions of a block: more than the emulator makes.
+const MOST: u64 = 1 << 16;
+
+/// Writes a witness.
+pub struct Writer {
+    out: Box<dyn Write + Send>,
+    buffer: Vec<u8>,
+    /// The number of each of the stream's blocks.
+    numbers: Vec<Option<u64>>,
+    defined: u64,
+    core: Option<u32>,
+    /// The block executed last as a whole, and how often again.
+    last: Option<(u64, u64)>,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("core", &self.core).finish()
+    }
+}
+
+fn number_of(isa: Isa) -> u64 {
+    match isa {
+        Isa::A64 => 0,
+        Isa::A32 | Isa::Jazelle => 1,
+        Isa::T32 | Isa::ThumbEe => 2,
+    }
+}
+
+impl Writer {
+    /// Begins a witness.
+    pub fn new(out: Box<dyn Write + Send>) -> Self {
+        Self {
+            out,
+            buffer: MAGIC.to_vec(),
+            numbers: Vec::new(),
+            defined: 0,
+            core: None,
+            last: None,
+        }
+    }
+
+    fn put(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.buffer.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.buffer.push(number as u8);
+    }
+
+    fn settle(&mut self) {
+        if let Some((_, again)) = self.last.take()
+            && again > 0
+        {
+            self.put(AGAIN);
+            self.put(again);
+        }
+    }
+
+    fn select(&mut self, core: u32) -> io::Result<()> {
+        if self.core != Some(core) {
+            self.settle();
+            self.core = Some(core);
+            self.put(CORE);
+            self.put(core.into());
+        }
+        if self.buffer.len() >= 1 << 16 {
+            self.out.write_all(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, block: &Block) -> u64 {
+        let index = block.id as usize;
+        if let Some(Some(number)) = self.numbers.get(index) {
+            return *number;
+        }
+        self.settle();
+        self.put(BLOCK);
+        self.put(block.start.address.0);
+        self.put(number_of(block.start.isa));
+        self.put(block.instructions.len() as u64);
+        if block.start.isa == Isa::T32 {
+            let sizes = block.instructions.iter().map(|i| i.bytes);
+            self.buffer.extend(sizes);
+        }
+        let number = self.defined;
+        self.defined += 1;
+        if self.numbers.len() <= index {
+            self.numbers.resize(index + 1, None);
+        }
+        self.numbers[index] = Some(number);
+        number
+    }
+
+    /// The first `count` instructions of a block were executed.
+    pub fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
+        self.select(core)?;
+        let number = self.number(block);
+        if count < block.instructions.len() {
+            self.settle();
+            self.put(PART);
+            self.put(number);
+            self.put(count as u64);
+        } else if let Some((last, again)) = &mut self.last
+            && *last == number
+        {
+            *again += 1;
+        } else {
+            self.settle();
+            self.put(EXECUTED + number);
+            self.last = Some((number, 0));
+        }
+        Ok(())
+    }
+
+    /// An exception was taken; execution would have gone on at `return_to`.
+    pub fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()> {
+        self.select(core)?;
+        self.settle();
+        self.put(EXCEPTION);
+        self.put(number.into());
+        self.put(return_to.address.0);
+        self.put(number_of(return_to.isa));
+        Ok(())
+    }
+
+    /// Writes the end.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.settle();
+        self.put(END);
+        self.out.write_all(&self.buffer)?;
+        self.out.flush()
+    }
+}
+
+/// What a witness says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// A core executed instructions: the first `count` ones of a block, so many times.
+    Ran {
+        /// The core.
+        core: u32,
+        /// The block's number.
+        block: usize,
+        /// Instructions.
+        count: usize,
+        /// Times.
+        times: u64,
+    },
+    /// A core took an exception.
+    Exception {
+        /// The core.
+        core: u32,
+        /// Its number.
+        number: u32,
+        /// Where execution would have gone on.
+        return_to: Place,
+    },
+}
+
+/// A straight run of instructions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first one.
+    pub start: Place,
+    /// The size of each.
+    pub sizes: Vec<u8>,
+}
+
+impl Run {
+    /// The places of its instructions.
+    pub fn places(&self) -> impl Iterator<Item = Place> {
+        let mut next = self.start;
+        self.sizes.iter().map(move |&size| {
+            let place = next;
+            next.address.0 = next.address.0.wrapping_add(size.into());
+            place
+        })
+    }
+}
+
+/// Reads a witness.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    blocks: Vec<Run>,
+    core: u32,
+    /// The block executed last as a whole.
+    last: Option<usize>,
+}
+
+fn bad(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("witness: {what}"))
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the begin.
+    pub fn new(mut input: R) -> io::Result<Self> {
+        let mut magic = [0; MAGIC.len()];
+        input.read_exact(&mut magic)?;
+        if magic != MAGIC {
+            return Err(bad("expected \"armsnap witness 1\" at the begin"));
+        }
+        Ok(Self {
+            input,
+            blocks: Vec::new(),
+            core: 0,
+            last: None,
+        })
+    }
+
+    /// A block by its number.
+    pub fn block(&self, number: usize) -> Option<&Run> {
+        self.blocks.get(number)
+    }
+
+    fn byte(&mut self) -> io::Result<u8> {
+        let mut byte = [0];
+        self.input.read_exact(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    fn number(&mut self) -> io::Result<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(number);
+            }
+        }
+        Err(bad("a number of more than 64 bits"))
+    }
+
+    fn place(&mut self) -> io::Result<Place> {
+        let address = Address(self.number()?);
+        let isa = match self.number()? {
+            0 => Isa::A64,
+            1 => Isa::A32,
+            2 => Isa::T32,
+            _ => return Err(bad("an unknown instruction set")),
+        };
+        Ok(Place { address, isa })
+    }
+
+    fn define(&mut self) -> io::Result<()> {
+        let start = self.place()?;
+        let count = self.number()?;
+        if count > MOST {
+            return Err(bad("a block is too long"));
+        }
+        let mut sizes = vec![4; count as usize];
+        if start.isa == Isa::T32 {
+            self.input.read_exact(&mut sizes)?;
+        }
+        self.blocks.push(Run { start, sizes });
+        Ok(())
+    }
+
+    fn ran(&self, block: usize, count: Option<usize>, times: u64) -> io::Result<Said> {
+        let all = self
+            .blocks
+            .get(block)
+            .ok_or_else(|| bad("a block that is not defined"))?
+            .sizes
+            .len();
+        Ok(Said::Ran {
+            core: self.core,
+            block,
+            count: count.unwrap_or(all).min(all),
+            times,
+        })
+    }
+
+    /// What comes next; `None` at the end.
+    pub fn read(&mut self) -> io::Result<Option<Said>> {
+        loop {
+            match self.number()? {
+                BLOCK => self.define()?,
+                CORE => {
+                    let core = self.number()?;
+                    self.core = u32::try_from(core).map_err(|_| bad("a core's number"))?;
+                    self.last = None;
+                }
+                EXCEPTION => {
+                    let number = self.number()? as u32;
+                    let return_to = self.place()?;
+                    self.last = None;
+                    return Ok(Some(Said::Exception {
+                        core: self.core,
+                        number,
+                        return_to,
+                    }));
+                }
+                PART => {
+                    let (block, count) = (self.number()? as usize, self.number()? as usize);
+                    self.last = None;
+                    return self.ran(block, Some(count), 1).map(Some);
+                }
+                AGAIN => {
+                    let times = self.number()?;
+                    let block = self.last.ok_or_else(|| bad("no block to repeat"))?;
+                    return self.ran(block, None, times).map(Some);
+                }
+                END => return Ok(None),
+                executed => {
+                    let block = executed
+                        .checked_sub(EXECUTED)
+                        .ok_or_else(|| bad("a record of an unknown kind"))?;
+                    self.last = Some(block as usize);
+                    return self.ran(block as usize, None, 1).map(Some);
+                }
+            }
+        }
+    }
+
+    /// All instructions of each core, in order: `most` at most of all cores.
+    pub fn places(mut self, most: u64) -> io::Result<BTreeMap<u32, Vec<Place>>> {
+        let mut cores: BTreeMap<u32, Vec<Place>> = BTreeMap::new();
+        let mut left = most;
+        while let Some(said) = self.read()? {
+            let Said::Ran {
+                core,
+                block,
+                count,
+                times,
+            } = said
+            else {
+                continue;
+            };
+            let run = &self.blocks[block];
+            let places = cores.entry(core).or_default();
+            for _ in 0..times {
+                left = left
+                    .checked_sub(count as u64)
+                    .ok_or_else(|| bad("more instructions than were asked for"))?;
+                places.extend(run.places().take(count));
+            }
+        }
+        Ok(cores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::blocks::{BlockTable, Sets};
+    use crate::record::stream::Definition;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn witness() -> Vec<u8> {
+        let mut table = BlockTable::new(Sets::T32);
+        // nop, nop.w
+        let code = [0x00, 0xbf, 0xaf, 0xf3, 0x00, 0x80];
+        for (id, address) in (0..).zip([0x1000, 0x2000]) {
+            let definition = Definition {
+                id,
+                address,
+                sizes: &[2, 4],
+                bytes: &code,
+                text: &[],
+            };
+            table.add(&definition).unwrap();
+        }
+        let out = Shared::default();
+        let mut writer = Writer::new(Box::new(out.clone()));
+        let (first, second) = (table.get(0).unwrap(), table.get(1).unwrap());
+        for _ in 0..3 {
+            writer.ran(0, first, 2).unwrap();
+        }
+        writer.ran(1, second, 1).unwrap();
+        let return_to = Place {
+            address: Address(0x2002),
+            isa: Isa::T32,
+        };
+        writer.exception(1, 11, return_to).unwrap();
+        writer.ran(0, second, 2).unwrap();
+        writer.finish().unwrap();
+        out.0.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = witness();
+        let places = Reader::new(&*bytes).unwrap().places(100).unwrap();
+        let of = |core: u32| -> Vec<u64> { places[&core].iter().map(|p| p.address.0).collect() };
+        let once = [0x1000, 0x1002];
+        assert_eq!(of(0), [&once[..], &once, &once, &[0x2000, 0x2002]].concat());
+        assert_eq!(of(1), [0x2000]);
+        assert!(Reader::new(&*bytes).unwrap().places(8).is_err());
+    }
+
+    #[test]
+    fn a_witness_that_is_cut_or_changed_is_an_error_or_another_one() {
+        let bytes = witness();
+        for length in 0..bytes.len() {
+            let read = Reader::new(&bytes[..length]).and_then(|reader| reader.places(1000));
+            assert!(read.is_err(), "{length}");
+        }
+        for place in 0..bytes.len() {
+            for value in [0, 1, 4, 0x80, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[place] = value;
+                let _ = Reader::new(&*bytes).and_then(|reader| reader.places(1000));
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `armsnap record` of Linux programs: its trace decodes to exactly what was executed, and its
+//! state is that of the halted program.
+
+mod record_support;
+
+use record_support::{Guest, assemble, build, decoded, installed, logged, places, record};
+use std::process::Command;
+
+/// A loop with calls, a table of jumps and recursion, without libraries.
+const A64: &str = r#"
+        .global _start
+_start: mov x19, #200
+again:  and x0, x19, #3
+        adr x1, table
+        ldrsw x2, [x1, x0, lsl #2]
+        add x1, x1, x2
+        blr x1
+        mov x0, #6
+        bl fib
+        subs x19, x19, #1
+        b.ne again
+        .global last
+last:   mov x8, #94
+        mov x0, #7
+        svc #0
+one:    add x20, x20, #1
+        ret
+two:    tbz x20, #2, one
+        ret
+fib:    stp x29, x30, [sp, #-32]!
+        str x0, [sp, #16]
+        cmp x0, #2
+        b.lt 1f
+        sub x0, x0, #1
+        bl fib
+        str x0, [sp, #24]
+        ldr x0, [sp, #16]
+        sub x0, x0, #2
+        bl fib
+        ldr x1, [sp, #24]
+        add x0, x0, x1
+1:      ldp x29, x30, [sp], #32
+        ret
+        .balign 4
+table:  .word one - table, two - table, one - table, two - table
+"#;
+
+/// A32 and T32 in turn, with IT blocks and a table branch.
+const ARM: &str = r#"
+        .syntax unified
+        .arm
+        .global _start
+_start: mov r4, #150
+again:  mov r0, r4
+        blx thumb
+        cmp r0, #3
+        addlt r5, r5, #1
+        subs r4, r4, #1
+        bne again
+        .global last
+last:   mov r7, #248
+        mov r0, #3
+        svc #0
+        .thumb
+        .thumb_func
+thumb:  push {r4, lr}
+        and r0, r0, #3
+        cmp r0, #1
+        ite eq
+        addeq r6, r6, #1
+        subne r6, r6, #1
+        tbb [pc, r0]
+1:      .byte (2f - 1b) / 2, (3f - 1b) / 2, (2f - 1b) / 2, (3f - 1b) / 2
+2:      adds r6, r6, #3
+3:      cmp r6, #9
+        it lt
+        poplt {r4, pc}
+        add.w r6, r6, #1
+        pop {r4, pc}
+"#;
+
+const OPTIONS: [&[&str]; 5] = [
+    &[],
+    &["--branch-broadcast", "--sync", "200"],
+    &["--cycles", "--return-stack"],
+    &["--timestamps", "--sync", "64"],
+    &[
+        "--cycles",
+        "--timestamps",
+        "--branch-broadcast",
+        "--return-stack",
+    ],
+];
+
+fn exact(guest: &Guest, protocols: &[&str]) {
+    let executed = logged(guest);
+    for protocol in protocols {
+        for (number, options) in OPTIONS.iter().enumerate() {
+            let what = format!("{protocol} {options:?}");
+            let name = format!("{protocol}{number}");
+            let witness = guest.directory.path().join(format!("{name}.witness"));
+            let mut arguments = vec!["--protocol", protocol];
+            arguments.extend(*options);
+            arguments.extend(["--witness", witness.to_str().unwrap()]);
+            let run = record(guest, &name, &arguments, &[]);
+            assert!(run.status.success(), "{what}: {run:?}");
+            let told = places(&witness);
+            assert_eq!(told.len(), 1, "{what}");
+            let addresses: Vec<u64> = told[&0].iter().map(|place| place.address.0).collect();
+            // All but the call that ends it.
+            assert!(
+                addresses == executed[..executed.len() - 1],
+                "{what}: {} told, {} logged",
+                addresses.len(),
+                executed.len()
+            );
+            let decoded = decoded(&guest.directory.path().join(&name));
+            assert_eq!(decoded.len(), 1, "{what}");
+            let decoded = decoded.into_values().next().unwrap();
+            let first = decoded.iter().zip(&told[&0]).take_while(|(a, b)| a == b);
+            let first = first.count();
+            assert!(
+                decoded == told[&0],
+                "{what}: {first} of {} agree, decoded {:x?}, executed {:x?}",
+                told[&0].len(),
+                decoded.get(first.saturating_sub(2)..(first + 3).min(decoded.len())),
+                told[&0].get(first.saturating_sub(2)..(first + 3).min(told[&0].len())),
+            );
+        }
+    }
+}
+
+#[test]
+fn the_trace_of_an_aarch64_program_is_what_it_executed() {
+    if let Some(guest) = assemble("aarch64", A64) {
+        exact(&guest, &["etmv4"]);
+    }
+}
+
+#[test]
+fn the_trace_of_an_arm_program_is_what_it_executed() {
+    if let Some(guest) = assemble("arm", ARM) {
+        exact(&guest, &["etmv4", "ptm", "etmv3"]);
+    }
+}
+
+/// The commands' output of GDB on a snapshot or on the emulator.
+fn gdb(arguments: &[&str], commands: &[&str]) -> String {
+    let mut gdb = Command::new("timeout");
+    gdb.args(["-k", "5", "60"]).args(arguments);
+    gdb.args(["-batch", "-nx", "-ex", "set pagination off"]);
+    for command in commands {
+        gdb.args(["-ex", command]);
+    }
+    let run = gdb.output().unwrap();
+    String::from_utf8_lossy(&run.stdout).into_owned()
+}
+
+/// Lines of a back trace.
+fn frames(text: &str) -> Vec<String> {
+    let lines = text.lines().filter(|line| line.starts_with('#'));
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_crash_has_the_back_trace_of_the_live_program() {
+    let source = r#"
+        #include <stdio.h>
+        struct node { struct node *next; int value; };
+        __attribute__((noinline)) static int sum(struct node *at, int depth)
+        {
+            int rest = depth > 0 ? sum(at->next, depth - 1) : at->next->value;
+            return rest + at->value;
+        }
+        int main(int argc, char **argv)
+        {
+            struct node last = { (struct node *)0x10, 3 };
+            struct node middle = { &last, 2 };
+            struct node first = { &middle, 1 };
+            return sum(&first, 2) + argc;
+        }
+    "#;
+    for architecture in ["aarch64", "arm"] {
+        let Some(guest) = build(architecture, "crash.c", source, &["-static", "-O1"]) else {
+            return;
+        };
+        if !installed(&["gdb-multiarch"]) {
+            return;
+        }
+        let run = record(&guest, "crash", &["--last", "4096"], &["one", "two"]);
+        assert!(run.status.success(), "{run:?}");
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(told.contains("stopped by SIGSEGV"), "{told}");
+        let snapshot = guest.directory.path().join("crash");
+        let saved = gdb(
+            &[
+                env!("CARGO_BIN_EXE_armsnap"),
+                "gdb",
+                snapshot.to_str().unwrap(),
+                "--",
+            ],
+            &["backtrace", "info registers pc sp", "print *at@1"],
+        );
+        let socket = guest.directory.path().join("live");
+        let mut emulator = Command::new(guest.emulator())
+            .arg("-g")
+            .arg(&socket)
+            .arg(&guest.program)
+            .args(["one", "two"])
+            .spawn()
+            .unwrap();
+        for _ in 0..3000 {
+            if socket.exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let live = gdb(
+            &["gdb-multiarch", guest.program.to_str().unwrap()],
+            &[
+                &format!("target remote {}", socket.display()),
+                "continue",
+                "backtrace",
+                "print *at@1",
+            ],
+        );
+        let _ = emulator.kill();
+        emulator.wait().unwrap();
+        let (saved, live) = (frames(&saved), frames(&live));
+        assert_eq!(live.len(), 4, "{live:?}");
+        assert_eq!(saved, live);
+    }
+}
