@@ -36,7 +36,8 @@ fn trace_files(loaded: &Loaded, options: &Options) -> Vec<Vec<u8>> {
 
 fn read(bytes: &[u8], frame: Option<usize>, merge: bool) -> Result<Found, Error> {
     let options = snapshot::Options { frame, merge };
-    snapshot::read(bytes, "x.tf", &options, &mut Vec::new())
+    let bytes = bytes.to_vec().into();
+    snapshot::read(&bytes, "x.tf", &options, &mut Vec::new())
 }
 
 /// The snapshot that a trace file carries.
@@ -439,7 +440,7 @@ fn what_cannot_be_converted_says_why() {
         bytes.extend_from_slice(body);
         let mut notes = Vec::new();
         let options = snapshot::Options::default();
-        snapshot::read(&bytes, "x.tf", &options, &mut notes).unwrap();
+        snapshot::read(&bytes.clone().into(), "x.tf", &options, &mut notes).unwrap();
         notes.join("\n")
     };
     let tdesc = format!("tdesc {CORE}");

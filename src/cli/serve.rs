@@ -17,6 +17,7 @@ use armsnap::server::listen::{Listener, serve_stdio};
 use armsnap::server::{
     Endpoint, EndpointError, HistoryMode, Options, endpoints, trace_file_endpoint,
 };
+use armsnap::snapshot::map::Mapped;
 
 /// Most notes that are printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
@@ -108,7 +109,7 @@ impl Selection {
         let fault = |text: String| Failure::Serve(format!("{}: {text}", path.display()));
         let bytes = map_trace_file(path).map_err(|error| fault(error.to_string()))?;
         // It is served until the process ends.
-        let bytes: &'static [u8] = Box::leak(Box::new(bytes));
+        let bytes: &'static Mapped = Box::leak(Box::new(bytes));
         trace_file_endpoint(bytes, &path.display().to_string(), &self.elf).map_err(fault)
     }
 }

@@ -8,6 +8,7 @@ use super::target::Target;
 use super::{Error, Progress};
 use crate::arch::Architecture;
 use crate::snapshot::files::InMemory;
+use crate::snapshot::map::Mapped;
 use crate::snapshot::model::{
     Device, DeviceClass, Dump, OtherSection, Register, RegisterValue, Snapshot, TRACE_FRAME,
     TRACE_FRAME_KEY,
@@ -50,12 +51,13 @@ impl Found {
 /// Reads a trace file; `name` is what the snapshot's description calls it. What the user should
 /// know goes to `notes`.
 pub fn read(
-    bytes: &[u8],
+    bytes: &Mapped,
     name: &str,
     options: &Options,
     notes: &mut Vec<String>,
 ) -> Result<Found, Error> {
     let file = File::open(bytes, None).map_err(|error| Error::Input(error.to_string()))?;
+    let file = file.releasing(|walked| bytes.release(walked));
     notes.extend_from_slice(file.notes());
     if options.frame.is_none()
         && !options.merge

@@ -11,6 +11,7 @@ use crate::arch::{Architecture, Detected, TargetDescription};
 use crate::convert::target::Target;
 use crate::snapshot::Loaded;
 use crate::snapshot::files::InMemory;
+use crate::snapshot::map::Mapped;
 use crate::tfile::{
     Block, ByteOrder, File, SourceString, Status, TraceFrame, Tracepoint, Variable,
 };
@@ -312,8 +313,9 @@ impl TraceFrames for &FileRun {
 
 /// The endpoint of a trace file. The bytes stay as long as the process: a map of the file.
 /// `elfs` are programs for the client. Fails with the reason.
-pub fn endpoint(bytes: &'static [u8], title: &str, elfs: &[PathBuf]) -> Result<Endpoint, String> {
+pub fn endpoint(bytes: &'static Mapped, title: &str, elfs: &[PathBuf]) -> Result<Endpoint, String> {
     let file = File::open(bytes, None).map_err(|error| error.to_string())?;
+    let file = file.releasing(|walked| bytes.release(walked));
     let text = file.description().target.clone();
     let text = text.ok_or("it has no target description: its architecture is not known")?;
     let target = Target::read(&text)?;

@@ -7,6 +7,8 @@ use super::MAGIC;
 use super::description::{Description, RegisterSizes};
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
 use std::collections::HashMap;
+use std::fmt;
+use std::ops::Range;
 use std::sync::Mutex;
 
 /// Frames between two places of the index.
@@ -15,6 +17,8 @@ const STRIDE: usize = 256;
 const HEADER: usize = 6;
 /// Frames that are looked at to tell the byte order and the size of register blocks.
 const SAMPLE: usize = 64;
+/// Bytes that are walked over before their memory is given back.
+const RELEASED: usize = 16 << 20;
 /// A frame of so many bytes is not read whole for its header.
 const LARGE: usize = 32 << 10;
 
@@ -87,6 +91,16 @@ pub struct File<'a> {
     first: usize,
     notes: Vec<String>,
     index: Mutex<Index>,
+    release: Option<Release<'a>>,
+}
+
+/// What gives back the memory of bytes that were walked over.
+struct Release<'a>(Box<dyn Fn(Range<usize>) + Send + Sync + 'a>);
+
+impl fmt::Debug for Release<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Release")
+    }
 }
 
 #[derive(Debug)]
@@ -140,9 +154,18 @@ impl<'a> File<'a> {
                 places: vec![at],
                 count: None,
             }),
+            release: None,
         };
         file.choose_register_size(sizes);
         Ok(file)
+    }
+
+    /// Calls `release` for stretches of the file that were walked over, and that are not looked at
+    /// again soon: whoever has mapped the file gives its memory back.
+    #[must_use]
+    pub fn releasing(mut self, release: impl Fn(Range<usize>) + Send + Sync + 'a) -> Self {
+        self.release = Some(Release(Box::new(release)));
+        self
     }
 
     fn choose_register_size(&mut self, sizes: Option<RegisterSizes>) {
@@ -277,6 +300,7 @@ impl<'a> File<'a> {
         Frames {
             file: self,
             at,
+            released: at,
             number: 0,
             ended: false,
         }
@@ -317,6 +341,8 @@ fn likely_order(bytes: &[u8], first: usize) -> ByteOrder {
 pub struct Frames<'f, 'a> {
     file: &'f File<'a>,
     at: usize,
+    /// Up to here its memory was given back.
+    released: usize,
     number: usize,
     ended: bool,
 }
@@ -359,6 +385,12 @@ impl<'a> Iterator for Frames<'_, 'a> {
             order,
             register_bytes: self.file.description.register_bytes as usize,
         };
+        if self.at - self.released >= RELEASED {
+            if let Some(Release(release)) = &self.file.release {
+                release(self.released..self.at);
+            }
+            self.released = self.at;
+        }
         self.at += HEADER + size;
         self.number += 1;
         Some(Ok(frame))

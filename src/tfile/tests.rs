@@ -222,6 +222,26 @@ fn frames_are_found_by_number_beyond_the_first_places_of_the_index() {
     assert_eq!(file.buffer().len(), 3000 * (6 + 13));
 }
 
+#[test]
+fn memory_of_frames_that_were_walked_over_is_given_back() {
+    let mut writer = Writer::new(Vec::new(), &description(), ByteOrder::Little).unwrap();
+    let memory = vec![5; 1 << 20];
+    for _ in 0..40 {
+        writer.memory(0, &memory);
+        writer.end_frame(7).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let released = std::sync::Mutex::new(Vec::new());
+    let file = File::open(&bytes, None).unwrap();
+    let file = file.releasing(|walked| released.lock().unwrap().push(walked));
+    assert_eq!(file.count(), 40);
+    let released = std::mem::take(&mut *released.lock().unwrap());
+    assert_eq!(released.len(), 2);
+    assert_eq!(released[0].end, released[1].start);
+    let walked = released[1].end - released[0].start;
+    assert!((32 << 20..bytes.len()).contains(&walked), "{walked:#x}");
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_without_panic(tail in prop::collection::vec(any::<u8>(), 0..400), head in 0usize..3) {
