@@ -6,28 +6,38 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::endpoint::Endpoint;
+use super::patience::SIGN;
 use super::session::{End, Session};
 
 /// Most clients of one endpoint at a time.
 const MAX_CLIENTS: usize = 32;
-/// Replies are sent once they are that long, at the latest.
-const REPLY_BYTES: usize = 0x1_0000;
 
 /// Speaks with one client until one side ends it.
 pub fn converse(
     endpoint: Arc<Endpoint>,
     mut input: impl Read,
-    mut output: impl Write,
+    output: impl Write + Send + 'static,
 ) -> io::Result<Option<End>> {
-    let mut session = Session::new(endpoint);
+    let output = Arc::new(Mutex::new(output));
+    let send = |bytes: &[u8]| {
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.write_all(bytes)?;
+        output.flush()
+    };
+    let signs = Arc::clone(&output);
+    let mut session = Session::new(endpoint).with_signs(Arc::new(move || {
+        let mut output = signs.lock().unwrap_or_else(PoisonError::into_inner);
+        // A client that went away is noticed where its packets are read.
+        let _ = output.write_all(SIGN).and_then(|()| output.flush());
+    }));
     let mut bytes = vec![0; 0x4000];
     let mut replies = Vec::new();
     loop {
@@ -39,26 +49,21 @@ pub fn converse(
         };
         for &byte in &bytes[..count] {
             let end = session.push(byte, &mut replies);
-            if end.is_some() || replies.len() >= REPLY_BYTES {
-                output.write_all(&replies)?;
+            // At once: the next answer may take its time, and say so.
+            if !replies.is_empty() {
+                send(&replies)?;
                 replies.clear();
             }
             if end.is_some() {
-                output.flush()?;
                 return Ok(end);
             }
         }
-        if !replies.is_empty() {
-            output.write_all(&replies)?;
-            replies.clear();
-        }
-        output.flush()?;
     }
 }
 
 /// Speaks with the client on standard input and output.
 pub fn serve_stdio(endpoint: Arc<Endpoint>) -> io::Result<()> {
-    match converse(endpoint, io::stdin().lock(), io::stdout().lock()) {
+    match converse(endpoint, io::stdin().lock(), io::stdout()) {
         Err(error) if is_disconnect(&error) => Ok(()),
         other => other.map(|_| ()),
     }

@@ -20,6 +20,7 @@ pub mod memory;
 mod monitor;
 mod packets;
 mod past_memory;
+mod patience;
 mod positions;
 mod resume;
 pub mod session;

@@ -15,6 +15,7 @@ use super::endpoint::Endpoint;
 use super::execution;
 use super::framing::{Framer, Incoming, MAX_PACKET, write_packet};
 use super::packets::{self, Answer};
+use super::patience::Alive;
 use super::target::SnapshotTarget;
 
 /// The reply to a packet that cannot be understood.
@@ -79,6 +80,8 @@ pub struct Session {
     acknowledges: bool,
     last_reply: Vec<u8>,
     greeting: Greeting,
+    /// Sends a sign of life.
+    alive: Option<Alive>,
 }
 
 impl Session {
@@ -91,7 +94,14 @@ impl Session {
             acknowledges: true,
             last_reply: Vec::new(),
             greeting: Greeting::Awaited,
+            alive: None,
         }
+    }
+
+    /// `alive` sends [`SIGN`](super::patience::SIGN) while the client waits.
+    pub(super) fn with_signs(mut self, alive: Alive) -> Self {
+        self.alive = Some(alive);
+        self
     }
 
     /// Takes bytes of the client and appends the replies, until an end.
@@ -152,6 +162,8 @@ impl Session {
             Answer::Reply(reply) => write_packet(&reply, out),
             Answer::NoAckMode => {
                 self.acknowledges = false;
+                // In between acknowledgements a sign would be one packet more to acknowledge.
+                self.target.alive = self.alive.clone();
                 write_packet(b"OK", out);
             }
             Answer::Kill => {

@@ -27,6 +27,7 @@ use super::files::Files;
 use super::memory::Look;
 use super::monitor;
 use super::past_memory::PastMemory;
+use super::patience::Alive;
 use super::positions::Positions;
 use super::trace::View;
 use crate::arch::Architecture;
@@ -94,6 +95,8 @@ pub struct SnapshotTarget {
     pub(super) files: Files,
     /// The client's place among trace frames.
     pub(super) trace: View,
+    /// Keeps the client waiting for an answer that takes its time.
+    pub(super) alive: Option<Alive>,
 }
 
 impl SnapshotTarget {
@@ -109,6 +112,7 @@ impl SnapshotTarget {
             alone: None,
             breakpoints: Breakpoints::default(),
             trace: View::default(),
+            alive: None,
         }
     }
 

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use super::framing::{MAX_PACKET, parse_hex, write_hex};
 use super::isa_register;
 use super::packets::{NO_MEMORY, pair, transfer};
+use super::patience::patiently;
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
 use super::trace_buffer::Reading;
@@ -86,10 +87,13 @@ fn frames(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, Vec<u8>>
     if !traces.at_hand(target.trace.chosen) {
         return Err(format!("E.{FIRST}").into());
     }
-    decoded(target).map_err(|reason| {
-        let reason = reason.replace(['#', '$', '}', '*'], "?");
-        format!("E.{reason}").into()
-    })
+    decoded(target).map_err(|reason| error(&reason))
+}
+
+/// An error with its reason.
+fn error(reason: &str) -> Vec<u8> {
+    let reason = reason.replace(['#', '$', '}', '*'], "?");
+    format!("E.{reason}").into()
 }
 
 /// The same, however long it takes.
@@ -233,24 +237,34 @@ fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
         target.trace.frame = None;
         return Some(NONE.to_vec());
     }
-    let frames = match frames(target) {
-        Ok(frames) => frames,
-        Err(reply) => return Some(reply),
+    let asked = match wanted {
+        None => number(rest).and_then(|number| usize::try_from(number).ok()),
+        Some(_) => None,
     };
-    let found = match wanted {
-        None => usize::try_from(number(rest)?).ok(),
-        Some(wanted) => {
-            let from = target.trace.frame.map_or(0, |frame| frame + 1);
-            frames.find(from, wanted)
+    // It may decode the trace first, and go through all frames of a large file.
+    let found = patiently(target.alive.as_ref(), || {
+        let frames = match target.alive {
+            Some(_) => decoded(target).map_err(|reason| error(&reason))?,
+            None => frames(target)?,
+        };
+        let found = match wanted {
+            None => asked,
+            Some(wanted) => {
+                let from = target.trace.frame.map_or(0, |frame| frame + 1);
+                frames.find(from, wanted)
+            }
+        };
+        let found = found.filter(|frame| frames.has(*frame));
+        Ok(found.map(|frame| (frame, frames.tracepoint(frame))))
+    });
+    match found {
+        Ok(Some((frame, tracepoint))) => {
+            target.trace.frame = Some(frame);
+            Some(format!("F{frame:x}T{tracepoint:x}").into_bytes())
         }
-    };
-    let Some(frame) = found.filter(|frame| frames.has(*frame)) else {
-        return Some(NONE.to_vec());
-    };
-    let reply = format!("F{frame:x}T{:x}", frames.tracepoint(frame));
-    drop(frames);
-    target.trace.frame = Some(frame);
-    Some(reply.into_bytes())
+        Ok(None) => Some(NONE.to_vec()),
+        Err(reply) => Some(reply),
+    }
 }
 
 /// `qTP`: how often a tracepoint was hit. How much of a buffer its frames take says nothing here.

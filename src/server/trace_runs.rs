@@ -29,8 +29,8 @@ const HALTED: u16 = 1;
 /// The tracepoint of all frames of the trace.
 const TRACED: u16 = 2;
 
-/// What to do with trace that is not small: GDB waits for a `monitor` command as long as it takes.
-pub(super) const FIRST: &str = "the trace is large: decode it with monitor trace first";
+/// What to do with trace that is not small: GDB waits for these as long as it takes.
+pub(super) const FIRST: &str = "the trace is large: tfind decodes it, or monitor trace";
 
 /// Which trace frame is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
