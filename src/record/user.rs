@@ -305,7 +305,8 @@ fn finish(
         "AArch32"
     };
     let kind = match (session.program.is_64bit, request.trace.protocol) {
-        (true, _) => "Cortex-A57",
+        // One with pointer authentication: other decoders know its branches by the core's type.
+        (true, _) => "Cortex-A76",
         (false, Protocol::Etmv4) => "Cortex-A32",
         (false, Protocol::Ptm) => "Cortex-A15",
         (false, Protocol::Etmv3) => "Cortex-A7",

@@ -4,25 +4,26 @@
 #include <stdint.h>
 
 #if defined __aarch64__
-enum { SYS_write = 64, SYS_exit = 93, SYS_exit_group = 94, SYS_futex = 98, SYS_kill = 129,
+enum { SYS_exit_group = 94, SYS_futex = 98, SYS_kill = 129,
        SYS_rt_sigaction = 134, SYS_getpid = 172 };
 #define ENTRY "mov x29, #0\n mov x30, #0\n bl begin\n"
-static inline long call(long number, long a, long b, long c) {
-    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b, x2 __asm__("x2") = c, x3 __asm__("x3") = 8;
-    __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+__attribute__((always_inline)) static inline long call(long number, long a, long b, long c, long d) {
+    register long x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    __asm__ volatile("mov x8, %4\n svc #0"
+                     : "+r"(x0) : "r"(x1), "r"(x2), "r"(x3), "i"(number) : "x8", "memory");
     return x0;
 }
 #else
-enum { SYS_exit = 1, SYS_write = 4, SYS_getpid = 20, SYS_kill = 37, SYS_rt_sigaction = 174,
+enum { SYS_getpid = 20, SYS_kill = 37, SYS_rt_sigaction = 174,
        SYS_futex = 240, SYS_exit_group = 248 };
 #define ENTRY "mov fp, #0\n mov lr, #0\n bl begin\n"
 // r7 is T32's frame pointer: kept by hand.
-static inline long call(long number, long a, long b, long c) {
+__attribute__((always_inline)) static inline long call(long number, long a, long b, long c, long d) {
     register long r0 __asm__("r0") = a, r1 __asm__("r1") = b, r2 __asm__("r2") = c;
-    register long r3 __asm__("r3") = 8, r4 __asm__("r4") = number;
-    __asm__ volatile("push {r7}\n mov r7, r4\n svc #0\n pop {r7}"
-                     : "+r"(r0) : "r"(r1), "r"(r2), "r"(r3), "r"(r4) : "memory");
+    register long r3 __asm__("r3") = d;
+    __asm__ volatile("push {r7}\n mov r7, %4\n svc #0\n pop {r7}"
+                     : "+r"(r0) : "r"(r1), "r"(r2), "r"(r3), "i"(number) : "memory");
     return r0;
 }
 #endif
@@ -32,7 +33,7 @@ int run(void);
 __attribute__((used, noreturn)) static void begin(void) {
     int status = run();
     for (;;)
-        call(SYS_exit_group, status, 0, 0);
+        call(SYS_exit_group, status, 0, 0, 0);
 }
 
 #if defined __thumb__

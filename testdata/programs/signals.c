@@ -45,7 +45,7 @@ static void on_fault(int number, void *info, void *context) {
 
 static void handle(int number, void *handler, unsigned long flags) {
     struct action action = {handler, flags | SA_RESTORER, restore, {0}};
-    call(SYS_rt_sigaction, number, (long)&action, 0);
+    call(SYS_rt_sigaction, number, (long)&action, 0, sizeof(action.mask));
 }
 
 __attribute__((noinline)) static int load(const volatile int *from) {
@@ -57,7 +57,7 @@ __attribute__((noinline)) static int load(const volatile int *from) {
 int run(void) {
     handle(SIGUSR1, on_user, SA_SIGINFO);
     handle(SIGSEGV, on_fault, SA_SIGINFO);
-    call(SYS_kill, call(SYS_getpid, 0, 0, 0), SIGUSR1, 0);
+    call(SYS_kill, call(SYS_getpid, 0, 0, 0, 0), SIGUSR1, 0, 0);
     int value = load((const volatile int *)16) + load(&good) - 40;
     return value + seen + 3 * faults;
 }

@@ -1,6 +1,9 @@
 //! The programs of `testdata/programs`, built and run; and what of them the tests compare.
 #![allow(dead_code)]
 
+pub mod decode;
+pub mod record;
+
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};

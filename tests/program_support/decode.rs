@@ -1,0 +1,169 @@
+//! The trace of a snapshot as instructions, read by the library and by the reference decoder.
+
+use super::{Code, Each};
+use armsnap::decode::{
+    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, SourceSinks, Visitor,
+};
+use armsnap::element::{Exception, Mark};
+use armsnap::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::quantity::{BufferOffset, Isa};
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::read::OpenOptions;
+use armsnap::snapshot::topology;
+use std::convert::Infallible;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Takes the address of each instruction of one core; `false`: no more of them.
+pub type Take<'a> = dyn FnMut(u64, Isa) -> bool + 'a;
+
+/// The traced cores of a snapshot: name and trace ID, in their order.
+pub fn cores(snapshot: &Path) -> Vec<(String, u8)> {
+    let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
+    let mut cores = Vec::new();
+    for source in topology::sources(&loaded) {
+        let setup = Setup::of(&loaded, &source, &mut Vec::new()).unwrap();
+        let core = &loaded.snapshot.devices[source.core.expect("a core")];
+        cores.push((core.name.clone(), setup.trace_id().0));
+    }
+    cores
+}
+
+/// Decodes the trace of the core of this name; how often it has a gap.
+pub fn by_library(snapshot: &Path, core: &str, code: &Code, take: &mut Take) -> Vec<Gap> {
+    let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
+    let devices = &loaded.snapshot.devices;
+    let device = devices.iter().position(|d| d.name == core).expect("a core");
+    let memory = CoreMemory::new(&loaded, &devices[device]);
+    let buffers = Buffers::of(&loaded, &Options::default()).unwrap();
+    assert_eq!(buffers.faults, Vec::<String>::new());
+    let mut gaps = Vec::new();
+    for sources in &buffers.buffers {
+        let mine = sources.sources.iter().find(|s| s.core == Some(device));
+        let Some(source) = mine else {
+            continue;
+        };
+        let mut notes = Vec::new();
+        let setup = Setup::of(&loaded, source, &mut notes).unwrap();
+        assert_eq!(notes, Vec::<String>::new());
+        let make = Make {
+            image: Image(Some(&memory)),
+            code,
+            take,
+        };
+        let mut decoders = [(setup.trace_id(), setup.visit(make))];
+        let Ok(()) = sources.decode(&mut decoders, 1 << 20, |_, _| Ok::<(), Infallible>(()));
+        gaps.append(decoders[0].1.output());
+    }
+    gaps
+}
+
+struct Make<'a, 'b> {
+    image: Image<'a>,
+    code: &'a Code,
+    take: &'a mut Take<'b>,
+}
+
+impl<'a> Visitor for Make<'a, '_> {
+    type Output = Box<dyn Decoding<Vec<Gap>> + 'a>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        let flow = Flow::new(flow.expect("it follows a core"), self.image);
+        let take = self.take;
+        let sink = Sink(Each::new(self.code, move |address, isa| {
+            take(address, isa);
+        }));
+        let sink = Flowing::new(flow, sink);
+        Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+    }
+}
+
+struct Sink<'a, F>(Each<'a, F>);
+
+impl<F> SourceSinks<Vec<Gap>> for Sink<'_, F> {
+    fn end(&mut self, _: BufferOffset) {}
+    fn output(&mut self) -> &mut Vec<Gap> {
+        &mut self.0.gaps
+    }
+}
+
+impl<F: FnMut(u64, Isa)> FlowSink for Sink<'_, F> {
+    fn block(&mut self, at: BufferOffset, blocks: &Blocks, id: BlockId, e: bool, c: Option<u32>) {
+        self.0.block(at, blocks, id, e, c);
+    }
+    fn partial(&mut self, at: BufferOffset, range: &Range) {
+        self.0.partial(at, range);
+    }
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.0.q_range(at, range);
+    }
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.0.exception(at, exception);
+    }
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        self.0.gap(at, gap);
+    }
+    fn mark(&mut self, _: BufferOffset, _: &Mark) {}
+    fn forget(&mut self, _: &Blocks) {}
+}
+
+/// What the reference decoder, Debian's `trc_pkt_lister`, makes of the trace with this ID, up to
+/// the instruction that is refused. Lines that tell of trouble come back.
+pub fn by_reference(snapshot: &Path, id: u8, code: &Code, take: &mut Take) -> Vec<String> {
+    // It leaves a log of its own where it runs.
+    let working = tempfile::tempdir().unwrap();
+    let mut child = Command::new("trc_pkt_lister")
+        .current_dir(&working)
+        .arg("-ss_dir")
+        .arg(snapshot)
+        .args(["-decode_only", "-logstdout", "-id", &format!("{id:#x}")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("trc_pkt_lister, of Debian's libopencsd-bin, runs");
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut trouble = Vec::new();
+    let mut line = String::new();
+    let mut all = true;
+    while all && lines.read_line(&mut line).unwrap() > 0 {
+        if line.contains("OCSD_GEN_TRC_ELEM_INSTR_RANGE") {
+            let isa = match &line[line.find("(ISA=").unwrap() + 5..] {
+                isa if isa.starts_with("A64") => Isa::A64,
+                isa if isa.starts_with("A32") => Isa::A32,
+                isa if isa.starts_with("T32") => Isa::T32,
+                other => panic!("{other}"),
+            };
+            let (mut here, end) = (hex(&line, "exec range=0x"), hex(&line, ":[0x"));
+            while all && here < end {
+                all = take(here, isa);
+                here += code.length(here, isa);
+            }
+        } else if ["OCSD_GEN_TRC_ELEM_ADDR_NACC", "ERROR", "BAD"]
+            .iter()
+            .any(|word| line.contains(word))
+        {
+            trouble.push(line.clone());
+        }
+        line.clear();
+    }
+    if !all {
+        child.kill().unwrap();
+    }
+    let status = child.wait().unwrap();
+    assert!(!all || status.success(), "{status}");
+    trouble
+}
+
+/// A number behind `label` in hex.
+fn hex(line: &str, label: &str) -> u64 {
+    let rest = &line[line.find(label).unwrap() + label.len()..];
+    let end = rest.find(|c: char| !c.is_ascii_hexdigit());
+    u64::from_str_radix(&rest[..end.unwrap_or(rest.len())], 16).unwrap()
+}

@@ -1,0 +1,92 @@
+//! `armsnap record` on the programs, and the witness.
+
+use super::Program;
+use armsnap::encode::Place;
+use armsnap::record::witness::{Reader, Said};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// The trace ID of the first core; each other has the next one.
+pub const FIRST_ID: u8 = 0x10;
+
+/// Records a program, as far as the label `halt_here` if it runs on a bare machine.
+pub fn record(program: &Program, into: &Path, witness: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    command.arg("record").arg("-o").arg(into).args(options);
+    command.arg("--witness").arg(witness);
+    command.arg("--").arg(&program.elf);
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn reader(witness: &Path) -> Reader<BufReader<File>> {
+    Reader::new(BufReader::with_capacity(
+        1 << 18,
+        File::open(witness).unwrap(),
+    ))
+    .unwrap()
+}
+
+/// What was executed, by the number of the core.
+pub fn executed(witness: &Path) -> BTreeMap<u32, Vec<u64>> {
+    let cores = reader(witness).places(1 << 24).unwrap();
+    let addresses = |places: Vec<Place>| places.iter().map(|place| place.address.0).collect();
+    let cores = cores.into_iter();
+    cores
+        .map(|(core, places)| (core, addresses(places)))
+        .collect()
+}
+
+/// The instructions of a witness of one core, one by one.
+pub struct Instructions {
+    reader: Reader<BufReader<File>>,
+    run: Vec<u64>,
+    /// In the run, and how often it is executed again.
+    next: usize,
+    again: u64,
+}
+
+impl Instructions {
+    /// Of a witness.
+    pub fn of(witness: &Path) -> Self {
+        Self {
+            reader: reader(witness),
+            run: Vec::new(),
+            next: 0,
+            again: 0,
+        }
+    }
+}
+
+impl Iterator for Instructions {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        while self.next >= self.run.len() {
+            if self.again > 0 {
+                self.again -= 1;
+                self.next = 0;
+                continue;
+            }
+            match self.reader.read().unwrap()? {
+                Said::Ran {
+                    core,
+                    block,
+                    count,
+                    times,
+                } => {
+                    assert_eq!(core, 0, "a program of one core");
+                    let places = self.reader.block(block).unwrap().places().take(count);
+                    self.run = places.map(|place| place.address.0).collect();
+                    self.next = 0;
+                    self.again = times - 1;
+                }
+                Said::Exception { .. } => {}
+            }
+        }
+        self.next += 1;
+        Some(self.run[self.next - 1])
+    }
+}
