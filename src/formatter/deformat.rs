@@ -267,7 +267,11 @@ impl Deformatter {
             if self.may_hold_sync(frame, ids) {
                 break;
             }
-            self.mixed_frame(frame, &Places::Together(offset), ids, out);
+            if ids == 1 && self.goes_to(frame[0] >> 1, frame) {
+                self.one_source_frame(offset, frame, out);
+            } else {
+                self.mixed_frame(frame, &Places::Together(offset), ids, out);
+            }
             self.fsyncs = 0;
             done += FRAME_BYTES;
         }
@@ -308,6 +312,22 @@ impl Deformatter {
             self.counts.skipped += payload;
         }
         count * FRAME_BYTES
+    }
+
+    /// Whether all data of a frame that begins with an ID are of that source.
+    fn goes_to(&self, id: u8, frame: &[u8; FRAME_BYTES]) -> bool {
+        self.id == Some(id) || frame[FRAME_BYTES - 1] & 1 == 0
+    }
+
+    /// A frame that begins with its only ID.
+    #[inline]
+    fn one_source_frame(&mut self, offset: u64, frame: &[u8; FRAME_BYTES], out: &mut Demux) {
+        let id = frame[0] >> 1;
+        self.id = Some(id);
+        self.counts.overhead += 2;
+        self.counts.payload += 14;
+        let data = (u128::from_le_bytes(frame_data(frame)) >> 8).to_le_bytes();
+        out.stream_mut(TraceId(id)).append_apart(offset, &data, 14);
     }
 
     /// A frame with ID bytes, one bit each in `ids`.
@@ -380,7 +400,7 @@ impl Deformatter {
             Places::Together(offset) => {
                 let at = offset.wrapping_add(counted as u64);
                 if let Some(window) = data[part.start..].first_chunk() {
-                    stream.append(at, window, length);
+                    stream.append_apart(at, window, length);
                 }
             }
             Places::Apart(pairs) => {

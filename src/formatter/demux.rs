@@ -173,6 +173,26 @@ impl Stream {
             return;
         }
         self.place(offset);
+        self.extend(bytes, length);
+    }
+
+    /// The same for bytes that rarely follow those before: their place is told anew.
+    #[inline]
+    pub(super) fn append_apart(&mut self, offset: u64, bytes: &[u8; 16], length: usize) {
+        self.total += length as u64;
+        if !self.keep {
+            return;
+        }
+        self.segments.push(Segment {
+            start: self.consumed + self.payload.len() as u64,
+            offset: BufferOffset(offset),
+            framed: true,
+        });
+        self.extend(bytes, length);
+    }
+
+    #[inline]
+    fn extend(&mut self, bytes: &[u8; 16], length: usize) {
         let end = self.payload.len() + length;
         self.payload.extend_from_slice(bytes);
         self.payload.truncate(end);
