@@ -3,6 +3,7 @@
 use super::Failure;
 use super::progress::Counter;
 use armsnap::record::protocol::{Protocol, TraceOptions};
+use armsnap::record::system;
 use armsnap::record::user::{self, Reason, Recorded, Request, Watch};
 use armsnap::snapshot::write::{self, WriteError};
 use clap::{Args, ValueEnum};
@@ -16,7 +17,8 @@ use tempfile::NamedTempFile;
 /// Run a program in an emulator, and save how it ends as a snapshot with trace
 #[derive(Args)]
 pub struct Arguments {
-    /// The program for Linux on AArch64 or Arm, and its arguments
+    /// The program for Linux on AArch64 or Arm, and its arguments; with --system a bare-metal
+    /// image
     #[arg(last = true, required = true, value_name = "PROGRAM [ARGUMENTS]")]
     program: Vec<OsString>,
 
@@ -67,6 +69,31 @@ pub struct Arguments {
     /// Write the true sequence of executed instructions there
     #[arg(long, value_name = "FILE")]
     witness: Option<PathBuf>,
+
+    /// Run an image on this machine of qemu-system (virt, mps2-an386…)
+    #[arg(long, value_name = "MACHINE")]
+    system: Option<String>,
+
+    /// With --system: the machine's cores, as QEMU names them (cortex-a57…)
+    #[arg(long, value_name = "NAME", requires = "system")]
+    cpu: Option<String>,
+
+    /// With --system: how many cores
+    #[arg(long, value_name = "N", requires = "system", value_parser = clap::value_parser!(u32).range(1..))]
+    smp: Option<u32>,
+
+    /// With --system: how much memory the machine has, as QEMU takes it (64M)
+    #[arg(long, value_name = "SIZE", requires = "system")]
+    ram: Option<String>,
+
+    /// With --system: a further argument of QEMU (repeatable)
+    #[arg(
+        long,
+        value_name = "ARGUMENT",
+        requires = "system",
+        allow_hyphen_values = true
+    )]
+    qemu: Vec<String>,
 
     /// The directory in which the dynamic linker and libraries lie
     #[arg(long, value_name = "DIR")]
@@ -124,6 +151,26 @@ impl Arguments {
         }
     }
 
+    fn system_request(
+        &self,
+        image: PathBuf,
+        machine: &str,
+        witness: Option<std::fs::File>,
+    ) -> system::Request {
+        system::Request {
+            image,
+            machine: machine.to_owned(),
+            cpu: self.cpu.clone(),
+            cores: self.smp,
+            ram: self.ram.clone(),
+            arguments: self.qemu.clone(),
+            trace: self.trace(),
+            until: self.until.clone(),
+            instructions: self.instructions,
+            witness,
+        }
+    }
+
     /// Where the snapshot goes.
     fn output(&self, program: &Path) -> PathBuf {
         self.output.clone().unwrap_or_else(|| {
@@ -149,27 +196,38 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
-    let request = Request {
-        program,
-        arguments: rest.to_vec(),
-        sysroot: arguments.sysroot.clone(),
-        trace: arguments.trace(),
-        until: arguments.until.clone(),
-        instructions: arguments.instructions,
-        witness: match &witness {
-            Some(file) => Some(file.as_file().try_clone()?),
-            None => None,
-        },
-        memory: arguments.memory,
+    let witness_file = match &witness {
+        Some(file) => Some(file.as_file().try_clone()?),
+        None => None,
     };
     let mut counter = Counter::new("instructions");
-    let recorded = user::record(
-        request,
-        &mut Watch {
-            progress: &mut |count| counter.at(count),
-            interrupted: &interrupted,
-        },
-    )?;
+    let mut watch = Watch {
+        progress: &mut |count| counter.at(count),
+        interrupted: &interrupted,
+    };
+    let recorded = match &arguments.system {
+        Some(machine) => {
+            if !rest.is_empty() {
+                let text = "--system: a bare-metal image has no arguments";
+                return Err(Failure::Usage(text.to_owned()));
+            }
+            let request = arguments.system_request(program, machine, witness_file);
+            system::record(request, &mut watch)?
+        }
+        None => {
+            let request = Request {
+                program,
+                arguments: rest.to_vec(),
+                sysroot: arguments.sysroot.clone(),
+                trace: arguments.trace(),
+                until: arguments.until.clone(),
+                instructions: arguments.instructions,
+                witness: witness_file,
+                memory: arguments.memory,
+            };
+            user::record(request, &mut watch)?
+        }
+    };
     drop(counter);
     for note in &recorded.notes {
         eprintln!("{note}");

@@ -4,7 +4,7 @@
 use super::config::Profile;
 
 /// The name of exception `number` of a core of this profile.
-pub(super) const fn name(profile: Profile, number: u16) -> &'static str {
+pub(crate) const fn name(profile: Profile, number: u16) -> &'static str {
     match profile {
         Profile::A | Profile::R => application(number),
         Profile::M => microcontroller(number),

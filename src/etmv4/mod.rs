@@ -9,7 +9,7 @@ mod decode;
 mod describe;
 mod elements;
 mod encode;
-mod exceptions;
+pub(crate) mod exceptions;
 mod packet;
 mod payload;
 mod speculation;

@@ -2,7 +2,8 @@
  * A plugin for QEMU's emulator (TCG): tells which instructions each core executes.
  *
  * What it writes to the socket that it is given is described in stream.rs, which reads it.
- * Arguments: socket=PATH, limit=N (interrupt the program after N instructions; user mode),
+ * Arguments: socket=PATH, limit=N (interrupt the program after N instructions; a
+ * system waits there for a command),
  * log=PATH (the emulator's log, which is passed on; systems only).
  *
  * Must not know trace protocols, snapshots, or GDB.
@@ -66,7 +67,7 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands: stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT };
 enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH };
 enum { RUNNING, IN_SYSCALL, FROZEN };
@@ -119,6 +120,7 @@ static int have_guest_base;
 static int out = -1;
 static volatile int dead;
 static volatile int freezing;
+static volatile int held; /* at the limit of instructions */
 
 static void put(const void *bytes, size_t length)
 {
@@ -199,8 +201,18 @@ static uint64_t *block_pc(struct block *block)
 static void count_towards_limit(struct vcpu *v, struct block *block)
 {
     uint64_t before = __atomic_fetch_add(&instructions, block->count, __ATOMIC_RELAXED);
-    if (before < limit && before + block->count >= limit)
+    if (before >= limit || before + block->count < limit)
+        return;
+    if (!in_system) {
         syscall(SYS_tgkill, getpid(), v->tid, SIGINT);
+        return;
+    }
+    held = 1;
+    pthread_mutex_lock(&out_lock);
+    put_chunk(LIMIT, v->core, 0, NULL, 0);
+    pthread_mutex_unlock(&out_lock);
+    while (held && !dead)
+        usleep(500);
 }
 
 /*
@@ -564,6 +576,7 @@ static void obey(const struct command *command)
         break;
     case RESUME:
         freezing = 0;
+        held = 0;
         break;
     case FLUSH:
         flush_all();

@@ -13,6 +13,7 @@
 //! | 5 end | the core ends; with core `0xffff_ffff` the program does |
 //! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
 //! | 8 mask | the program changes which signals a thread takes, or returns from a handler; extra is the host's thread ID |
+//! | 9 limit | as many instructions began as were asked for; a core of a system waits for command 3 |
 //! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
 //!
 //! An event is
@@ -171,6 +172,8 @@ pub trait Sink {
     fn log(&mut self, _text: &[u8]) -> io::Result<()> {
         Ok(())
     }
+    /// As many instructions began as were asked for.
+    fn limit(&mut self) {}
     /// A core ends.
     fn end(&mut self, core: u32) -> io::Result<()>;
     /// The program ends.
@@ -326,6 +329,7 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
             6 => sink.handler(extra, fields.u64()?, fields.u64()?),
             8 => sink.mask(extra),
             7 => sink.log(&bytes)?,
+            9 => sink.limit(),
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }

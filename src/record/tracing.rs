@@ -7,11 +7,13 @@ use super::flow::{Flow, Steps};
 use super::protocol::{self, Protocol, TraceOptions};
 use super::store::Store;
 use super::stream::{Definition, Events, Sink, Stopped};
+use super::system::System;
+use super::system::join::Join;
 use super::witness;
 use crate::element::{Context, Mark, TraceOnReason};
-use crate::encode::{Place, TraceUnit, Tracer};
+use crate::encode::{Place, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
-use crate::quantity::TraceId;
+use crate::quantity::{ExceptionLevel, TraceId};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ pub enum Told {
         /// Instructions that began so far.
         instructions: u64,
     },
+    /// As many instructions were executed as were asked for; a core waits to be resumed.
+    Limit,
     /// What handles a signal from now on.
     Handler {
         /// Linux' number.
@@ -47,9 +51,8 @@ pub enum Exceptions {
     /// A Linux program: exceptions that were noted are signals (Linux' numbers), those that were
     /// not are system calls. The trace covers EL0 only: it ends with each and begins anew.
     Signals,
-    /// A system: exceptions that were noted have the numbers of the protocol, and the trace goes
-    /// on in the handler.
-    Numbers,
+    /// A system: the emulator's log tells exceptions, and the trace goes on in the handler.
+    System(System),
 }
 
 /// A recording.
@@ -98,6 +101,13 @@ struct Lines<U> {
 impl<U: TraceUnit> Lines<U> {
     fn core(&mut self, core: u32) -> Option<&mut CoreTrace<U>> {
         self.cores.get_mut(core as usize)?.as_mut()
+    }
+
+    /// A timestamp as soon as the core has executed something.
+    fn timestamp_soon(&mut self, core: u32) {
+        if let Some(trace) = self.core(core) {
+            trace.until_timestamp = 0;
+        }
     }
 
     fn take(&mut self, core: u32, worth: usize) -> io::Result<()> {
@@ -183,6 +193,32 @@ impl<U: TraceUnit> Steps for Lines<U> {
         }
     }
 
+    fn exception_return(&mut self, core: u32) {
+        if let Some(trace) = self.core(core) {
+            trace.tracer.exception_return();
+        }
+    }
+
+    fn tail_chain(&mut self, core: u32, number: u32) -> io::Result<()> {
+        if let Some(trace) = self.core(core) {
+            trace.tracer.tail_chain(number as u16);
+        }
+        match &mut self.witness {
+            Some(witness) => witness.exception(core, number, TAIL_CHAIN),
+            None => Ok(()),
+        }
+    }
+
+    fn level(&mut self, core: u32, level: ExceptionLevel) {
+        let context = Context {
+            el: Some(level),
+            ..self.settings.context
+        };
+        if let Some(trace) = self.core(core) {
+            trace.tracer.context(context);
+        }
+    }
+
     fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()> {
         let signals = self.settings.exceptions == Exceptions::Signals;
         let call = self.call();
@@ -220,6 +256,10 @@ pub struct Summary {
 struct Tracing<U, F> {
     blocks: BlockTable,
     flow: Flow,
+    /// Of a system: the emulator's log.
+    join: Option<Join>,
+    /// The core that executed last.
+    last: u32,
     lines: Lines<U>,
     make: F,
     told: Sender<Told>,
@@ -232,8 +272,11 @@ where
     U: TraceUnit,
     F: Fn(TraceId) -> U,
 {
-    fn begin(&mut self, core: u32, _: u32) -> io::Result<()> {
+    fn begin(&mut self, core: u32, index: u32) -> io::Result<()> {
         self.flow.begin(core)?;
+        if let Some(join) = &mut self.join {
+            join.begin(core, index);
+        }
         let trace = protocol::trace_id(core).map(|id| {
             let settings = &self.lines.settings;
             let sync = settings.trace.sync;
@@ -258,9 +301,23 @@ where
     }
 
     fn events(&mut self, core: u32, _: u32, events: Events<'_>) -> io::Result<()> {
-        for event in events {
-            self.flow
-                .event(core, event?, &self.blocks, &mut self.lines)?;
+        let (flow, blocks, lines) = (&mut self.flow, &self.blocks, &mut self.lines);
+        match &mut self.join {
+            None => {
+                for event in events {
+                    flow.event(core, event?, blocks, lines)?;
+                }
+            }
+            Some(join) => {
+                if std::mem::replace(&mut self.last, core) != core {
+                    // So that the cores' histories can be put in order.
+                    lines.timestamp_soon(core);
+                }
+                join.executes(Some(core), flow, blocks, lines)?;
+                for event in events {
+                    join.event(core, event?, flow, blocks, lines)?;
+                }
+            }
         }
         // So that the trace of several cores lies in the buffer as it came.
         self.lines.take(core, 1)?;
@@ -290,12 +347,36 @@ where
         let _ = self.told.send(Told::Mask(thread));
     }
 
+    fn log(&mut self, text: &[u8]) -> io::Result<()> {
+        if let Some(join) = &mut self.join {
+            join.log(text);
+        }
+        Ok(())
+    }
+
+    fn limit(&mut self) {
+        let _ = self.told.send(Told::Limit);
+    }
+
     fn end(&mut self, core: u32) -> io::Result<()> {
-        self.flow.end(core, None, &self.blocks, &mut self.lines)?;
+        self.flow_ends(core, None)?;
         if let Some(trace) = self.lines.core(core) {
             trace.tracer.finish(None);
         }
         self.lines.take(core, 1)
+    }
+}
+
+impl<U: TraceUnit, F> Tracing<U, F> {
+    fn flow_ends(&mut self, core: u32, next: Option<Place>) -> io::Result<()> {
+        let (flow, blocks, lines) = (&mut self.flow, &self.blocks, &mut self.lines);
+        match &mut self.join {
+            None => flow.end(core, next, blocks, lines),
+            Some(join) => {
+                join.executes(None, flow, blocks, lines)?;
+                join.end(core, next, flow, blocks, lines)
+            }
+        }
     }
 }
 
@@ -312,7 +393,7 @@ where
         };
         for core in 0..self.lines.cores.len() as u32 {
             let place = next.get(&core).copied();
-            self.flow.end(core, place, &self.blocks, &mut self.lines)?;
+            self.flow_ends(core, place)?;
             if let Some(trace) = self.lines.core(core) {
                 trace.tracer.finish(place);
                 let (id, gaps) = (trace.id, trace.tracer.gaps());
@@ -339,7 +420,10 @@ pub fn recording(
     progress: Arc<AtomicU64>,
 ) -> Box<dyn Recording> {
     let trace = settings.trace;
-    let core = core_of(settings.sets);
+    let core = match settings.exceptions {
+        Exceptions::Signals => core_of(settings.sets),
+        Exceptions::System(system) => system.core,
+    };
     let profile = match settings.sets {
         Sets::T32 => crate::etmv3::Profile::Microcontroller,
         Sets::A64 | Sets::A32AndT32 => crate::etmv3::Profile::ApplicationOrRealTime,
@@ -380,6 +464,13 @@ where
     Box::new(Tracing {
         blocks: BlockTable::new(settings.sets),
         flow: Flow::default(),
+        join: match settings.exceptions {
+            Exceptions::Signals => None,
+            Exceptions::System(system) => {
+                Some(Join::new(system.numbers, settings.sets == Sets::A64))
+            }
+        },
+        last: u32::MAX,
         lines: Lines {
             cores: Vec::new(),
             settings,

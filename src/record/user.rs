@@ -104,7 +104,7 @@ pub struct Recorded {
     /// What the user should know.
     pub notes: Vec<String>,
     /// Holds what `files` are mapped from.
-    _directory: TempDir,
+    pub(super) _directory: TempDir,
 }
 
 /// How long the emulator may take to start.

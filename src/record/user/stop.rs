@@ -34,6 +34,8 @@ pub enum Reason {
     Until(String),
     /// A signal (Linux' number) was about to end it.
     Signal(u32),
+    /// The machine shut down, or was about to be reset.
+    ShutDown,
     /// It executed as many instructions as were asked for.
     Instructions(u64),
     /// The user stopped it.
@@ -46,6 +48,7 @@ impl fmt::Display for Reason {
             Self::Exit(status) => write!(f, "about to exit with status {}", status & 0xff),
             Self::Until(place) => write!(f, "at {place}"),
             Self::Signal(number) => write!(f, "{}", signals::name(*number)),
+            Self::ShutDown => write!(f, "shut down"),
             Self::Instructions(count) => write!(f, "after {count} instructions"),
             Self::Interrupted => write!(f, "interrupted"),
         }
@@ -503,6 +506,7 @@ impl Run {
                 }) => {
                     self.handlers.insert(signal, (address, flags));
                 }
+                Ok(Told::Limit) => {}
                 Ok(Told::Mask(of)) => self.blocked.retain(|blocked| blocked.0 != of),
                 Ok(Told::Stopped {
                     stopped,

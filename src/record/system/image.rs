@@ -1,0 +1,129 @@
+//! The image that a machine runs: where it is loaded, and its semihosting calls.
+
+use crate::quantity::Isa;
+use crate::record::sites::Program;
+use crate::record::user::Error;
+use crate::snapshot::map::{self, Mapped};
+use object::{Object, ObjectSegment};
+use std::ops::Range;
+use std::path::Path;
+
+/// An ELF file.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// All of it.
+    pub bytes: Mapped,
+    program: Program,
+    /// What it occupies in memory.
+    pub segments: Vec<Range<u64>>,
+    calls: Vec<(u64, Isa)>,
+}
+
+/// The most semihosting calls at which breakpoints stand.
+const MOST_CALLS: usize = 512;
+
+impl Image {
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let failed =
+            |error: &dyn std::fmt::Display| Error::Failed(format!("{}: {error}", path.display()));
+        let bytes = map::map(path).map_err(|error| failed(&error))?;
+        if !bytes.starts_with(b"\x7fELF") {
+            return Err(failed(&"expected an ELF file"));
+        }
+        let program = Program::read(&bytes).map_err(|error| failed(&error))?;
+        let file = object::File::parse(&*bytes).map_err(|error| failed(&error))?;
+        let mut segments = Vec::new();
+        let mut calls = Vec::new();
+        for segment in file.segments() {
+            let end = segment.address().saturating_add(segment.size());
+            segments.push(segment.address()..end);
+            let executable = matches!(segment.flags(),
+                object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_X.0 != 0);
+            if executable {
+                let code = segment.data().unwrap_or_default();
+                semihosting(&program, segment.address(), code, &mut calls);
+            }
+        }
+        calls.truncate(MOST_CALLS);
+        Ok(Self {
+            bytes,
+            program,
+            segments,
+            calls,
+        })
+    }
+
+    pub fn is_64bit(&self) -> bool {
+        self.program.is_64bit
+    }
+
+    pub fn emulator(&self) -> &'static str {
+        if self.is_64bit() {
+            "qemu-system-aarch64"
+        } else {
+            "qemu-system-arm"
+        }
+    }
+
+    /// The address of a function, or the number that the text is.
+    pub fn address(&self, text: &str) -> Option<u64> {
+        let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let address = number.or_else(|| self.program.symbol(text))?;
+        Some(if self.is_64bit() {
+            address
+        } else {
+            address & !1
+        })
+    }
+
+    /// The bytes of a breakpoint at an address.
+    pub fn breakpoint_kind(&self, address: u64) -> u8 {
+        match self.program.isa(address) {
+            Some(Isa::T32) => 2,
+            None if !address.is_multiple_of(4) => 2,
+            _ => 4,
+        }
+    }
+
+    /// Instructions that may be semihosting calls.
+    pub fn calls(&self) -> &[(u64, Isa)] {
+        &self.calls
+    }
+}
+
+/// Finds semihosting calls (Semihosting for AArch32 and AArch64, "The semihosting interface").
+/// Data that look like one do no harm.
+fn semihosting(program: &Program, address: u64, code: &[u8], calls: &mut Vec<(u64, Isa)>) {
+    let mut add = |offset: usize, isa: Isa| {
+        let at = address.wrapping_add(offset as u64);
+        if program.isa(at).is_none_or(|known| known == isa) {
+            calls.push((at, isa));
+        }
+    };
+    for (index, word) in code.chunks_exact(4).enumerate() {
+        let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        if program.is_64bit {
+            // HLT #0xf000
+            if word == 0xd45e_0000 {
+                add(4 * index, Isa::A64);
+            }
+        } else if word & 0x0fff_ffff == 0x0f12_3456 || word & 0x0fff_ffff == 0x010f_0070 {
+            // SVC #0x123456, HLT #0xf000
+            add(4 * index, Isa::A32);
+        }
+    }
+    if !program.is_64bit {
+        for (index, half) in code.chunks_exact(2).enumerate() {
+            // SVC #0xab, HLT #0x3c, BKPT #0xab
+            if matches!(
+                u16::from_le_bytes([half[0], half[1]]),
+                0xdfab | 0xbabc | 0xbeab
+            ) {
+                add(2 * index, Isa::T32);
+            }
+        }
+    }
+}

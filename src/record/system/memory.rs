@@ -1,0 +1,180 @@
+//! The memory of a machine that the program used: its RAM without what is zero.
+//!
+//! The emulator writes ranges of memory, as the core sees them, to files much faster than its GDB
+//! server sends them.
+
+use super::Session;
+use super::image::Image;
+use crate::arch::Architecture;
+use crate::record::layout::Region;
+use crate::record::user::Error;
+use crate::snapshot::map;
+use std::ops::Range;
+
+/// Kept or left out as a whole.
+const PAGE: u64 = 1 << 12;
+
+/// Pages of zeros between others that are kept, so that there are not too many regions.
+const BRIDGED: u64 = 16 * PAGE;
+
+/// Around the stack pointer, in a range that is not RAM by QEMU's own account.
+const STACK: u64 = 4 * PAGE;
+
+/// The system control space of a Cortex-M, from which GDB learns how exceptions stack.
+const CONTROL_SPACE: Range<u64> = 0xe000_e000..0xe000_f000;
+
+/// Reads what is kept. `stacks`: where the stack pointers are.
+pub(super) fn read(
+    session: &mut Session,
+    image: &Image,
+    stacks: &[u64],
+) -> Result<Vec<Region>, Error> {
+    let tree = session.remote.monitor("info mtree -f")?;
+    let mut ranges = ranges(&tree);
+    let mut wanted: Vec<Range<u64>> = image.segments.iter().map(pages).collect();
+    wanted.extend(stacks.iter().map(|stack| {
+        let page = stack & !(PAGE - 1);
+        page.saturating_sub(PAGE)..page.saturating_add(PAGE)
+    }));
+    // Memory behind a controller is none of the ranges.
+    for range in &wanted {
+        if !ranges
+            .iter()
+            .any(|r| r.start <= range.start && range.end <= r.end)
+        {
+            ranges.push(range.start..range.end.saturating_add(STACK));
+        }
+    }
+    let mut regions = Vec::new();
+    let mut done: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        let overlaps = |there: &Range<u64>| there.start < range.end && range.start < there.end;
+        if range.is_empty() || done.iter().any(overlaps) {
+            continue;
+        }
+        region(session, &range, &wanted, &mut regions)?;
+        done.push(range);
+    }
+    if session.architecture == Architecture::MProfile {
+        let length = (CONTROL_SPACE.end - CONTROL_SPACE.start) as usize;
+        let bytes = session.remote.memory(CONTROL_SPACE.start, length)?;
+        if !bytes.is_empty() {
+            regions.push(Region {
+                address: CONTROL_SPACE.start,
+                bytes: bytes.into(),
+            });
+        }
+    }
+    regions.sort_by_key(|region| region.address);
+    Ok(regions)
+}
+
+fn pages(range: &Range<u64>) -> Range<u64> {
+    let end = range.end.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+    (range.start & !(PAGE - 1))..end
+}
+
+/// RAM that the first core sees, by QEMU's memory tree.
+fn ranges(tree: &str) -> Vec<Range<u64>> {
+    let mut best: Vec<Range<u64>> = Vec::new();
+    for view in tree.split("FlatView #").skip(1) {
+        let name = |name: &str| view.contains(&format!(" AS \"{name}\","));
+        let of_core = name("cpu-memory-0") || name("cpu-secure-memory-0");
+        if !of_core && !name("memory") {
+            continue;
+        }
+        let found: Vec<Range<u64>> = view.lines().filter_map(ram).collect();
+        if of_core || best.is_empty() {
+            best = found;
+        }
+        if of_core {
+            break;
+        }
+    }
+    best
+}
+
+/// `0000000040000000-0000000047ffffff (prio 0, ram): mach-virt.ram`.
+fn ram(line: &str) -> Option<Range<u64>> {
+    let (range, rest) = line.trim().split_once(' ')?;
+    if !rest.contains(", ram)") && !rest.contains(", rom)") {
+        return None;
+    }
+    let (first, last) = range.split_once('-')?;
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    Some(hex(first)?..hex(last)?.checked_add(1)?)
+}
+
+/// What of a range is not zero, or wanted.
+fn region(
+    session: &mut Session,
+    range: &Range<u64>,
+    wanted: &[Range<u64>],
+    regions: &mut Vec<Region>,
+) -> Result<(), Error> {
+    let path = session
+        .directory
+        .path()
+        .join(format!("memory_{:x}", range.start));
+    let length = range.end - range.start;
+    let command = format!(
+        "memsave {:#x} {length:#x} \"{}\"",
+        range.start,
+        path.display()
+    );
+    let said = session.remote.monitor(&command)?;
+    let bytes = match map::map(&path) {
+        Ok(bytes) if said.trim().is_empty() => bytes,
+        _ => {
+            session.notes.push(format!(
+                "memory at {:#x} is not saved: {}",
+                range.start,
+                said.trim()
+            ));
+            return Ok(());
+        }
+    };
+    let zero = |page: &[u8]| page.iter().all(|&byte| byte == 0);
+    let mut kept: Option<Range<u64>> = None;
+    let mut add = |kept: &Range<u64>| {
+        let part = (kept.start - range.start) as usize..(kept.end - range.start) as usize;
+        regions.push(Region {
+            address: kept.start,
+            bytes: bytes.part(part),
+        });
+    };
+    for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
+        let begin = range.start + index as u64 * PAGE;
+        let end = begin + page.len() as u64;
+        if zero(page) && !wanted.iter().any(|w| w.start < end && begin < w.end) {
+            continue;
+        }
+        kept = Some(match kept.take() {
+            Some(kept) if begin - kept.end <= BRIDGED => kept.start..end,
+            before => {
+                before.iter().for_each(&mut add);
+                begin..end
+            }
+        });
+    }
+    kept.iter().for_each(&mut add);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ram_of_a_memory_tree() {
+        let tree = "FlatView #0\n AS \"I/O\", root: io\n Root memory region: io\n  \
+            0000000000000000-00000000ffffffff (prio 0, ram): other\nFlatView #1\n \
+            AS \"memory\", root: system\n AS \"cpu-memory-0\", root: system\n  \
+            0000000000000000-0000000003ffffff (prio 0, romd): virt.flash0\n  \
+            0000000008000000-0000000008000fff (prio 0, i/o): gic_dist\n  \
+            0000000040000000-0000000047ffffff (prio 0, ram): mach-virt.ram\n";
+        assert_eq!(ranges(tree), [0x4000_0000..0x4800_0000]);
+        assert_eq!(ranges("nonsense FlatView #"), []);
+        assert_eq!(ram("x-y (prio 0, ram): z"), None);
+    }
+}
