@@ -237,15 +237,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let (Some(file), Some(path)) = (witness, &arguments.witness) {
         persist(file, path, arguments.force)?;
     }
-    tell(&recorded, &output);
+    let cores = match arguments.system {
+        Some(_) => "cores",
+        None => "threads",
+    };
+    tell(&recorded, &output, cores);
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(recorded: &Recorded, output: &Path) {
+fn tell(recorded: &Recorded, output: &Path, cores: &str) {
     let summary = &recorded.summary;
     let threads = match summary.cores.len() {
         1 => String::new(),
-        count => format!(" of {count} threads"),
+        count => format!(" of {count} {cores}"),
     };
     let stopped = match &recorded.reason {
         Reason::Signal(_) => "stopped by",

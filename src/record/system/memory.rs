@@ -9,6 +9,7 @@ use crate::arch::Architecture;
 use crate::record::layout::Region;
 use crate::record::user::Error;
 use crate::snapshot::map;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Kept or left out as a whole.
@@ -83,7 +84,14 @@ fn ranges(tree: &str) -> Vec<Range<u64>> {
         if !of_core && !name("memory") {
             continue;
         }
-        let found: Vec<Range<u64>> = view.lines().filter_map(ram).collect();
+        let mut names = BTreeSet::new();
+        // Memory that is seen at several addresses is kept at the first.
+        let found: Vec<Range<u64>> = view
+            .lines()
+            .filter_map(ram)
+            .filter(|(_, name)| names.insert(*name))
+            .map(|(range, _)| range)
+            .collect();
         if of_core || best.is_empty() {
             best = found;
         }
@@ -95,14 +103,13 @@ fn ranges(tree: &str) -> Vec<Range<u64>> {
 }
 
 /// `0000000040000000-0000000047ffffff (prio 0, ram): mach-virt.ram`.
-fn ram(line: &str) -> Option<Range<u64>> {
+fn ram(line: &str) -> Option<(Range<u64>, &str)> {
     let (range, rest) = line.trim().split_once(' ')?;
-    if !rest.contains(", ram)") && !rest.contains(", rom)") {
-        return None;
-    }
+    let kinds = [", ram): ", ", rom): "];
+    let (_, name) = kinds.iter().find_map(|kind| rest.split_once(kind))?;
     let (first, last) = range.split_once('-')?;
     let hex = |text| u64::from_str_radix(text, 16).ok();
-    Some(hex(first)?..hex(last)?.checked_add(1)?)
+    Some((hex(first)?..hex(last)?.checked_add(1)?, name))
 }
 
 /// What of a range is not zero, or wanted.
@@ -134,7 +141,8 @@ fn region(
             return Ok(());
         }
     };
-    let zero = |page: &[u8]| page.iter().all(|&byte| byte == 0);
+    static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+    let zero = |page: &[u8]| *page == ZEROS[..page.len()];
     let mut kept: Option<Range<u64>> = None;
     let mut add = |kept: &Range<u64>| {
         let part = (kept.start - range.start) as usize..(kept.end - range.start) as usize;
@@ -172,9 +180,11 @@ mod tests {
             AS \"memory\", root: system\n AS \"cpu-memory-0\", root: system\n  \
             0000000000000000-0000000003ffffff (prio 0, romd): virt.flash0\n  \
             0000000008000000-0000000008000fff (prio 0, i/o): gic_dist\n  \
-            0000000040000000-0000000047ffffff (prio 0, ram): mach-virt.ram\n";
-        assert_eq!(ranges(tree), [0x4000_0000..0x4800_0000]);
+            0000000040000000-0000000047ffffff (prio 0, ram): mach-virt.ram\n  \
+            0000000048000000-000000004fffffff (prio 0, ram): mach-virt.ram\n";
+        let ram = 0x4000_0000..0x4800_0000;
+        assert_eq!(ranges(tree), std::slice::from_ref(&ram));
         assert_eq!(ranges("nonsense FlatView #"), []);
-        assert_eq!(ram("x-y (prio 0, ram): z"), None);
+        assert_eq!(super::ram("x-y (prio 0, ram): z"), None);
     }
 }
