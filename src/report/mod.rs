@@ -1,5 +1,6 @@
 //! What people and programs read: listings and exports.
 
+pub mod calls;
 pub mod disassembly;
 pub mod fields;
 pub mod history;

@@ -25,7 +25,7 @@ const REREAD: &str = "GDB may show registers as they were: `maintenance flush re
                       (`flushregs` before GDB 11) makes it ask again\n";
 
 /// The name of the selected core, with a reason if it has no history.
-fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String> {
+pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String> {
     let thread = target.thread;
     let name = target
         .core(thread)
@@ -259,7 +259,8 @@ fn code(target: &SnapshotTarget, thread: Tid, pc: Address, isa: Isa) -> Option<V
     Some(bytes)
 }
 
-fn number(text: &str) -> Option<u64> {
+/// A number as users write it.
+pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),

@@ -1,5 +1,6 @@
 //! `monitor` commands: what a debugger has no commands of its own for.
 
+mod calls;
 mod history;
 mod memory;
 mod registers;
@@ -13,6 +14,7 @@ monitor info                   the snapshot, its cores, their memory, what is to
 monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or a part of the name
 monitor where                  the position in history: its time, its reason to doubt
 monitor history [N]            N positions before this one and after it, 10 if not said
+monitor calls [N]              the last N calls to this position, nested, 40 if not said; * is open
 monitor goto POSITION          go there; also begin, end, time T, cycle N
 monitor find WHAT [back]       the next visit of an address or a function, or the one before
 monitor exceptions [N]         N exceptions before this position and after it, 20 if not said
@@ -39,6 +41,7 @@ pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
         "info" => target.endpoint.info(),
         "where" => history::position(target),
         "history" => history::around(target, rest),
+        "calls" => calls::run(target, rest),
         "goto" => history::goto(target, rest),
         "find" => history::find(target, rest),
         "exceptions" => history::exceptions(target, rest),

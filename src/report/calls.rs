@@ -1,0 +1,445 @@
+//! Which functions called which, from the branches of a history.
+//!
+//! A branch with link calls; a branch to where an open call wants to return ends that call and
+//! those within it. Exceptions nest like calls. Knows no symbols: what a function is, the caller
+//! says.
+
+use crate::flow::{self, Last, LastKind, Range};
+use crate::quantity::Address;
+use crate::timeline::{Entry, Event, Gap, Position};
+use std::collections::VecDeque;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A function was called.
+    Call {
+        /// Its first instruction.
+        function: Address,
+    },
+    /// A function was left for another one, which returns to the caller.
+    Jump {
+        /// Its first instruction.
+        function: Address,
+    },
+    /// An exception was taken.
+    Exception {
+        /// Its name.
+        name: &'static str,
+        /// The first instruction of its handler.
+        handler: Address,
+    },
+    /// A return to where no call is open that was followed: to its caller.
+    Return {
+        /// The instruction behind the call.
+        to: Address,
+    },
+    /// A return to where none of the open calls wants to return: what is open is not known.
+    Elsewhere {
+        /// The instruction.
+        to: Address,
+    },
+    /// A gap, and where execution went on in none of the open calls.
+    Gap {
+        /// Why.
+        gap: Gap,
+        /// The instruction.
+        to: Address,
+    },
+}
+
+/// A line of the call tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The first instruction after it.
+    pub position: Position,
+    /// How deep it is nested; less than 0 for callers of where the tree begins.
+    pub depth: i64,
+    /// What happened.
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    line: Line,
+    /// Where it returns to; not known for some exceptions.
+    returns_to: Option<Address>,
+}
+
+/// The end of a straight line, not yet followed.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    range: Range,
+}
+
+/// The calls up to a position.
+#[derive(Debug)]
+pub struct Calls {
+    lines: VecDeque<Line>,
+    most: usize,
+    left_out: u64,
+    open: Vec<Frame>,
+    base: i64,
+    pending: Option<Pending>,
+    gap: Option<Gap>,
+    exception: Option<(&'static str, Option<Address>)>,
+}
+
+impl Calls {
+    /// Keeps the last `most` lines.
+    pub fn new(most: usize) -> Self {
+        Self {
+            lines: VecDeque::new(),
+            most,
+            left_out: 0,
+            open: Vec::new(),
+            base: 0,
+            pending: None,
+            gap: None,
+            exception: None,
+        }
+    }
+
+    /// Takes the next event, in the order of history. `function` gives the begin of the function
+    /// that an address lies in.
+    pub fn event(&mut self, event: &Event, function: impl Fn(Address) -> Option<Address>) {
+        match event.entry {
+            Entry::Run { range, .. } => {
+                self.goes_on(event.position, range.start, function);
+                self.pending = Some(Pending { range });
+            }
+            Entry::Gap(gap) => {
+                // Execution was there, though it cannot be followed.
+                if let Gap::Flow(
+                    flow::Gap::MemoryMissing(address) | flow::Gap::NotFollowed { address, .. },
+                ) = gap
+                {
+                    self.goes_on(event.position, address, function);
+                }
+                self.pending = None;
+                self.exception = None;
+                self.gap = Some(gap);
+            }
+            Entry::Exception(exception) => {
+                // A call or return that led to an instruction which was not executed any more.
+                if let Some(address) = exception.return_address {
+                    self.goes_on(event.position, address, function);
+                }
+                self.pending = None;
+                self.exception = Some((exception.name, exception.return_address));
+            }
+            Entry::Mark(_) | Entry::Halted => {}
+        }
+    }
+
+    /// Execution goes on at an address.
+    fn goes_on(
+        &mut self,
+        position: Position,
+        to: Address,
+        function: impl Fn(Address) -> Option<Address>,
+    ) {
+        if let Some(gap) = self.gap.take() {
+            if !self.return_to(to) {
+                self.forget(position, What::Gap { gap, to });
+            }
+        } else if let Some((name, returns_to)) = self.exception.take() {
+            let what = What::Exception { name, handler: to };
+            self.enter(position, what, returns_to);
+        } else if let Some(Pending { range }) = self.pending.take() {
+            let Last {
+                kind,
+                taken,
+                link,
+                returns,
+                ..
+            } = range.last;
+            let branch = taken && matches!(kind, LastKind::Branch | LastKind::Indirect);
+            if branch && link {
+                self.enter(position, What::Call { function: to }, Some(range.end));
+            } else if branch && returns {
+                self.returned(position, to);
+            } else if branch && !self.return_to(to) {
+                let begins = function(to) == Some(to);
+                if begins && function(range.start) != Some(to) {
+                    let depth = self.depth() - 1;
+                    self.push(Line {
+                        position,
+                        depth,
+                        what: What::Jump { function: to },
+                    });
+                }
+            }
+        }
+    }
+
+    fn depth(&self) -> i64 {
+        self.base.saturating_add(self.open.len() as i64)
+    }
+
+    fn push(&mut self, line: Line) {
+        if self.lines.len() >= self.most {
+            self.lines.pop_front();
+            self.left_out += 1;
+        }
+        self.lines.push_back(line);
+    }
+
+    fn enter(&mut self, position: Position, what: What, returns_to: Option<Address>) {
+        let line = Line {
+            position,
+            depth: self.depth(),
+            what,
+        };
+        self.push(line);
+        self.open.push(Frame { line, returns_to });
+    }
+
+    /// Ends the innermost call that returns to an address, and those within it.
+    fn return_to(&mut self, to: Address) -> bool {
+        let wanted = |frame: &Frame| frame.returns_to == Some(to);
+        let found = self.open.iter().rposition(wanted);
+        if let Some(found) = found {
+            self.open.truncate(found);
+        }
+        found.is_some()
+    }
+
+    fn returned(&mut self, position: Position, to: Address) {
+        if self.return_to(to) {
+            return;
+        }
+        // An exception that did not say where it returns to.
+        let unknown = |frame: &Frame| frame.returns_to.is_none();
+        if let Some(found) = self.open.iter().rposition(unknown) {
+            self.open.truncate(found);
+        } else if self.open.is_empty() {
+            self.base = self.base.saturating_sub(1);
+            let depth = self.base;
+            self.push(Line {
+                position,
+                depth,
+                what: What::Return { to },
+            });
+        } else {
+            self.forget(position, What::Elsewhere { to });
+        }
+    }
+
+    /// What is open is not known any more.
+    fn forget(&mut self, position: Position, what: What) {
+        self.open.clear();
+        let depth = self.base;
+        self.push(Line {
+            position,
+            depth,
+            what,
+        });
+    }
+
+    /// The last lines, oldest first.
+    pub fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.lines.iter()
+    }
+
+    /// How many lines came before those.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// The calls that have not returned, outermost first.
+    pub fn open(&self) -> impl ExactSizeIterator<Item = &Line> {
+        self.open.iter().map(|frame| &frame.line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::element::Exception;
+    use crate::quantity::{BufferOffset, Isa};
+
+    const CALL: Last = Last {
+        kind: LastKind::Branch,
+        taken: true,
+        link: true,
+        returns: false,
+        conditional: false,
+    };
+    const RETURN: Last = Last {
+        kind: LastKind::Indirect,
+        link: false,
+        returns: true,
+        ..CALL
+    };
+    const JUMP: Last = Last {
+        link: false,
+        ..CALL
+    };
+
+    fn run(start: u64, end: u64, last: Last) -> Entry {
+        let range = Range {
+            start: Address(start),
+            end: Address(end),
+            isa: Isa::A64,
+            instructions: ((end - start) / 4) as u32,
+            last,
+        };
+        Entry::Run {
+            range,
+            cycles: None,
+        }
+    }
+
+    fn irq(returns_to: u64) -> Entry {
+        Entry::Exception(Exception {
+            number: 1,
+            name: "IRQ",
+            return_address: Some(Address(returns_to)),
+        })
+    }
+
+    /// Functions begin at multiples of 0x1000.
+    fn calls(most: usize, entries: &[Entry]) -> Calls {
+        let mut calls = Calls::new(most);
+        for (index, entry) in entries.iter().enumerate() {
+            let event = Event {
+                position: format!("0+{index}").parse().unwrap(),
+                offset: BufferOffset(0),
+                entry: *entry,
+            };
+            calls.event(&event, |address| Some(Address(address.0 & !0xfff)));
+        }
+        calls
+    }
+
+    fn shown(calls: &Calls) -> Vec<(i64, What)> {
+        calls.lines().map(|line| (line.depth, line.what)).collect()
+    }
+
+    fn call(function: u64) -> What {
+        What::Call {
+            function: Address(function),
+        }
+    }
+
+    #[test]
+    fn recursion_nests_and_returns_level_by_level() {
+        let mut entries = vec![run(0x1000, 0x1008, CALL)];
+        for _ in 0..3 {
+            entries.push(run(0x2000, 0x2010, CALL));
+        }
+        entries.push(run(0x2000, 0x2004, RETURN));
+        entries.push(run(0x2010, 0x2014, RETURN));
+        entries.push(run(0x2010, 0x2014, JUMP));
+        let all = calls(100, &entries);
+        let wanted: Vec<_> = (0..4).map(|depth| (depth, call(0x2000))).collect();
+        assert_eq!(shown(&all), wanted);
+        // The third and fourth have returned; the second is about to be left.
+        assert_eq!(all.open().len(), 2);
+        let all = calls(2, &entries);
+        assert_eq!(shown(&all), wanted[2..]);
+        assert_eq!(all.left_out(), 2);
+        assert_eq!(all.open().len(), 2);
+    }
+
+    #[test]
+    fn jumps_are_calls_that_return_to_the_caller() {
+        let all = calls(
+            100,
+            &[
+                run(0x1000, 0x1008, CALL),
+                run(0x2000, 0x2004, JUMP),
+                run(0x3000, 0x3004, JUMP),
+                run(0x3004, 0x3008, RETURN),
+                run(0x1008, 0x100c, CALL),
+                run(0x4000, 0x4004, CALL),
+            ],
+        );
+        let jump = What::Jump {
+            function: Address(0x3000),
+        };
+        assert_eq!(
+            shown(&all),
+            [(0, call(0x2000)), (0, jump), (0, call(0x4000))]
+        );
+        assert_eq!(all.open().len(), 1);
+    }
+
+    #[test]
+    fn exceptions_nest_and_end_where_they_were_taken() {
+        let all = calls(
+            100,
+            &[
+                run(0x1000, 0x1008, CALL),
+                // Taken before the first instruction of the function.
+                irq(0x2000),
+                run(0x8000, 0x8008, CALL),
+                run(0x9000, 0x9004, RETURN),
+                run(0x8008, 0x800c, RETURN),
+                run(0x2000, 0x2004, RETURN),
+                run(0x1008, 0x100c, RETURN),
+                run(0x7000, 0x7004, RETURN),
+            ],
+        );
+        let taken = What::Exception {
+            name: "IRQ",
+            handler: Address(0x8000),
+        };
+        let wanted = [
+            (0, call(0x2000)),
+            (1, taken),
+            (2, call(0x9000)),
+            (
+                -1,
+                What::Return {
+                    to: Address(0x7000),
+                },
+            ),
+        ];
+        assert_eq!(shown(&all), wanted);
+        assert_eq!(all.open().len(), 0);
+    }
+
+    #[test]
+    fn what_is_not_known_is_told() {
+        let gap = Gap::Buffer;
+        let all = calls(
+            100,
+            &[
+                run(0x1000, 0x1008, CALL),
+                // The function is not in the image.
+                Entry::Gap(Gap::Flow(flow::Gap::MemoryMissing(Address(0x9000)))),
+                // Back in the caller: the call is over.
+                run(0x1008, 0x100c, CALL),
+                run(0x2000, 0x2004, CALL),
+                run(0x3000, 0x3004, RETURN),
+                run(0x5000, 0x5004, CALL),
+                run(0x6000, 0x6004, JUMP),
+                Entry::Gap(gap),
+                run(0x7000, 0x7004, JUMP),
+            ],
+        );
+        let wanted = [
+            (0, call(0x9000)),
+            (0, call(0x2000)),
+            (1, call(0x3000)),
+            (
+                0,
+                What::Elsewhere {
+                    to: Address(0x5000),
+                },
+            ),
+            (0, call(0x6000)),
+            (
+                0,
+                What::Gap {
+                    gap,
+                    to: Address(0x7000),
+                },
+            ),
+        ];
+        assert_eq!(shown(&all), wanted);
+        assert_eq!(all.open().len(), 0);
+    }
+}
