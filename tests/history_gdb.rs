@@ -257,3 +257,44 @@ fn breakpoints_stop_both_ways_at_each_visit() {
         "{text}"
     );
 }
+
+#[test]
+fn gdbs_own_branch_trace() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let wanted = decoded(&snapshot, "ETE_0_s1");
+    let gaps = wanted.iter().filter(|step| **step == Step::Gap).count();
+    let commands = [
+        "info record",
+        "record instruction-history /s",
+        "record function-call-history /ilc",
+        "set record btrace replay-memory-access read-write",
+        "reverse-stepi",
+        "p/x $pc",
+        "p $sp",
+        "record goto begin",
+        "x/i $pc",
+        "record goto 90740",
+        "p/x $pc",
+        "record goto end",
+        "p/x $pc",
+    ];
+    let text = session(&snapshot, &["--history=btrace"], &commands);
+    // The last gap is that between the end of the trace and the halted pc.
+    let recorded = format!(
+        "Recorded {} instructions in 194 functions ({} gaps)",
+        wanted.len() + 1,
+        gaps + 1
+    );
+    for wanted in [
+        recorded.as_str(),
+        "90750\t   0x000000000009dc04:\tbr\tx2",
+        "inst 90124,90750",
+        "$1 = 0x9dc04",
+        "$2 = <unavailable>",
+        "=> 0xa10c8:\tret",
+        "$3 = 0x3c1c0",
+        "$4 = 0xffffffc000081000",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}

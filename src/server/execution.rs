@@ -46,11 +46,11 @@ struct Stop {
 pub(super) fn run(
     target: &mut SnapshotTarget,
     resume: Resume,
-    interrupted: &mut dyn FnMut() -> bool,
+    goes_on: &mut dyn FnMut() -> bool,
     out: &mut Vec<u8>,
 ) {
     let halted = target.positions.past(resume.thread).is_none();
-    let stop = go(target, resume, interrupted);
+    let stop = go(target, resume, goes_on);
     // GDB takes the thread that stopped as the selected one, and does not say so.
     target.thread = stop.thread;
     let mut text = String::new();
@@ -67,7 +67,7 @@ pub(super) fn run(
 }
 
 /// Moves the core, and the others with it unless it moves alone.
-fn go(target: &mut SnapshotTarget, resume: Resume, interrupted: &mut dyn FnMut() -> bool) -> Stop {
+fn go(target: &mut SnapshotTarget, resume: Resume, goes_on: &mut dyn FnMut() -> bool) -> Stop {
     let thread = resume.thread;
     let Some(from) = target.positions.position(thread) else {
         return Stop {
@@ -78,15 +78,15 @@ fn go(target: &mut SnapshotTarget, resume: Resume, interrupted: &mut dyn FnMut()
     let time = target.positions.time(thread);
     let reason = match resume.extent {
         Extent::Step => step(target, resume, from),
-        Extent::Within(first, end) => step_within(target, resume, first..end, interrupted),
-        Extent::On => search(target, resume, from),
+        Extent::Within(first, end) => step_within(target, resume, first..end, goes_on),
+        Extent::On => search(target, resume, from, goes_on),
     };
     let stop = Stop { thread, reason };
     if resume.alone {
         return stop;
     }
     if resume.extent == Extent::On {
-        return together::settle(target, resume.direction, from, stop);
+        return together::settle(target, resume.direction, from, stop, goes_on);
     }
     // Between two timestamps no order among cores is known.
     if target.positions.time(thread) != time {
@@ -100,7 +100,7 @@ fn step_within(
     target: &mut SnapshotTarget,
     resume: Resume,
     range: Range<u64>,
-    interrupted: &mut dyn FnMut() -> bool,
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> Reason {
     while let Some(from) = target.positions.position(resume.thread) {
         let reason = step(target, resume, from);
@@ -109,7 +109,7 @@ fn step_within(
         if reason != Reason::Moved || !pc.is_some_and(|pc| range.contains(&pc.0)) {
             return reason;
         }
-        if interrupted() {
+        if !goes_on() {
             return Reason::Interrupted;
         }
     }
@@ -149,12 +149,20 @@ fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
 }
 
 /// On to a breakpoint, a gap or an end.
-fn search(target: &mut SnapshotTarget, resume: Resume, from: Position) -> Reason {
+fn search(
+    target: &mut SnapshotTarget,
+    resume: Resume,
+    from: Position,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Reason {
     let wanted: AddressSet = target.breakpoints.addresses().map(Address).collect();
     let Some(history) = target.positions.history(resume.thread) else {
         return end(resume.direction);
     };
-    let found = history.search(from, resume.direction, &wanted, Gaps::Stop);
+    let found = history.search_while(from, resume.direction, &wanted, Gaps::Stop, goes_on);
+    let Some(found) = found else {
+        return Reason::Interrupted;
+    };
     match found {
         Found::At(at) | Found::Gap(at) => {
             target.positions.set(resume.thread, at);

@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::endpoint::Endpoint;
 use super::patience::SIGN;
@@ -19,11 +22,72 @@ use super::session::{End, Session};
 
 /// Most clients of one endpoint at a time.
 const MAX_CLIENTS: usize = 32;
+/// Bytes that are read ahead while a move goes on.
+const AHEAD: usize = 0x1_0000;
+/// What a client sends that wants a move to stop.
+const CTRL_C: u8 = 0x03;
+
+/// What a client sent, as far as it was read.
+struct Input<R> {
+    reader: R,
+    bytes: Vec<u8>,
+    next: usize,
+}
+
+impl<R: Read + AsFd> Input<R> {
+    fn new(reader: R) -> Self {
+        Self {
+            reader,
+            bytes: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// The next byte of those that were read.
+    fn byte(&mut self) -> Option<u8> {
+        let byte = self.bytes.get(self.next).copied()?;
+        self.next += 1;
+        Some(byte)
+    }
+
+    /// Waits for more bytes; answers whether there are any.
+    fn read(&mut self) -> io::Result<bool> {
+        self.bytes.drain(..self.next);
+        self.next = 0;
+        let before = self.bytes.len();
+        self.bytes.resize(before + 0x4000, 0);
+        let count = loop {
+            match self.reader.read(&mut self.bytes[before..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result,
+            }
+        };
+        let read = count.as_ref().map_or(0, |count| *count);
+        self.bytes.truncate(before + read);
+        count.map(|count| count > 0)
+    }
+
+    /// Whether the client waits for a move to end: it has sent no Ctrl-C since, and is there.
+    ///
+    /// While it waits it sends nothing else, but for the bytes of an impatient one.
+    fn waits(&mut self) -> bool {
+        let mut descriptors = [PollFd::new(&self.reader, PollFlags::IN)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let ready = poll(&mut descriptors, Some(&now)).is_ok_and(|count| count > 0);
+        if ready && self.bytes.len() - self.next < AHEAD && !self.read().unwrap_or(false) {
+            return false;
+        }
+        !self.bytes[self.next..].contains(&CTRL_C)
+    }
+}
 
 /// Speaks with one client until one side ends it.
 pub fn converse(
     endpoint: Arc<Endpoint>,
-    mut input: impl Read,
+    input: impl Read + AsFd,
     output: impl Write + Send + 'static,
 ) -> io::Result<Option<End>> {
     let output = Arc::new(Mutex::new(output));
@@ -38,17 +102,11 @@ pub fn converse(
         // A client that went away is noticed where its packets are read.
         let _ = output.write_all(SIGN).and_then(|()| output.flush());
     }));
-    let mut bytes = vec![0; 0x4000];
+    let mut input = Input::new(input);
     let mut replies = Vec::new();
-    loop {
-        let count = match input.read(&mut bytes) {
-            Ok(0) => return Ok(None),
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        for &byte in &bytes[..count] {
-            let end = session.push(byte, &mut replies);
+    while input.read()? {
+        while let Some(byte) = input.byte() {
+            let end = session.push_while(byte, &mut replies, &mut || input.waits());
             // At once: the next answer may take its time, and say so.
             if !replies.is_empty() {
                 send(&replies)?;
@@ -59,6 +117,7 @@ pub fn converse(
             }
         }
     }
+    Ok(None)
 }
 
 /// Speaks with the client on standard input and output.
@@ -178,7 +237,7 @@ fn is_stale(path: &Path) -> bool {
 }
 
 /// Speaks with a client in a thread of its own; beyond [`MAX_CLIENTS`] the connection is closed.
-fn client<S: Read + Write + Send + 'static>(
+fn client<S: Read + Write + AsFd + Send + 'static>(
     endpoint: &Arc<Endpoint>,
     clients: &Arc<AtomicUsize>,
     input: io::Result<S>,

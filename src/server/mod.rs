@@ -10,6 +10,7 @@
 //! Knows no protocol of trace: where cores stand is in `positions`, how they move in `execution`.
 
 mod breakpoints;
+mod btrace;
 pub mod endpoint;
 mod execution;
 mod files;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::breakpoints::Refusal;
+use super::btrace;
 use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
 use super::framing::{
@@ -43,6 +44,9 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     let or_malformed =
         |reply: Option<Vec<u8>>| Answer::Reply(reply.unwrap_or_else(|| MALFORMED.to_vec()));
     if let Some(reply) = trace::answer(target, packet) {
+        return Answer::Reply(reply);
+    }
+    if let Some(reply) = btrace::answer(target, packet) {
         return Answer::Reply(reply);
     }
     let general = target.thread;
@@ -132,8 +136,10 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
         }
     }
     features.push_str(";swbreak+;hwbreak+;qXfer:threads:read+");
-    if endpoint.history == HistoryMode::Replay {
-        features.push_str(";ReverseStep+;ReverseContinue+");
+    match endpoint.history {
+        HistoryMode::Replay => features.push_str(";ReverseStep+;ReverseContinue+"),
+        HistoryMode::Btrace => features.push_str(btrace::FEATURES),
+        HistoryMode::None => {}
     }
     if endpoint.traces.is_some() {
         features.push_str(";qXfer:traceframe-info:read+");

@@ -113,6 +113,16 @@ impl Session {
     ///
     /// Any bytes are allowed. A reply is never longer than about two [`MAX_PACKET`].
     pub fn push(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<End> {
+        self.push_while(byte, out, &mut || true)
+    }
+
+    /// The same; a move goes on as long as `goes_on` says so.
+    pub fn push_while(
+        &mut self,
+        byte: u8,
+        out: &mut Vec<u8>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<End> {
         match self.framer.push(byte)? {
             Incoming::Packet(packet) => {
                 let greets = packet.starts_with(b"qSupported");
@@ -126,7 +136,7 @@ impl Session {
                 };
                 self.acknowledge(out);
                 let start = out.len();
-                let end = self.packet(&packet, out);
+                let end = self.packet(&packet, out, goes_on);
                 self.last_reply.clear();
                 self.last_reply.extend_from_slice(&out[start..]);
                 return end;
@@ -145,7 +155,8 @@ impl Session {
             // GDB says so whenever it has waited for two seconds, even where nothing gets lost: a
             // second reply would be taken for that to its next packet.
             Incoming::Resend => {}
-            // Nothing runs that Ctrl-C could stop: each move is answered at once.
+            // Ctrl-C comes too late: the move that it should stop was answered. (One that is not is
+            // stopped by `goes_on`.)
             Incoming::Interrupt => {}
         }
         None
@@ -157,7 +168,12 @@ impl Session {
         }
     }
 
-    fn packet(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Option<End> {
+    fn packet(
+        &mut self,
+        packet: &[u8],
+        out: &mut Vec<u8>,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<End> {
         match packets::answer(&mut self.target, packet) {
             Answer::Reply(reply) => write_packet(&reply, out),
             Answer::NoAckMode => {
@@ -171,7 +187,7 @@ impl Session {
                 return Some(End::Killed);
             }
             Answer::Move(resume) => {
-                execution::run(&mut self.target, resume, &mut || false, out);
+                execution::run(&mut self.target, resume, goes_on, out);
             }
             Answer::Pass(packet) => {
                 let mut reply = match self.pass(&packet) {

@@ -22,6 +22,7 @@ use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOp
 use gdbstub::target::{Target, TargetError, TargetResult};
 
 use super::breakpoints::Breakpoints;
+use super::btrace;
 use super::endpoint::{Core, Endpoint};
 use super::files::Files;
 use super::memory::Look;
@@ -91,6 +92,8 @@ pub struct SnapshotTarget {
     pub(super) positions: Positions,
     /// How memory is read at past positions.
     pub(super) past_memory: PastMemory,
+    /// The branch trace that the client fetches.
+    pub(super) btrace: Option<btrace::Document>,
     symbols: OnceCell<Arc<Symbols>>,
     pub(super) files: Files,
     /// The client's place among trace frames.
@@ -107,6 +110,7 @@ impl SnapshotTarget {
             endpoint,
             look: Look::Current,
             past_memory: PastMemory::default(),
+            btrace: None,
             symbols: OnceCell::new(),
             thread: Tid::MIN,
             alone: None,

@@ -278,8 +278,22 @@ impl History {
         addresses: &AddressSet,
         gaps: Gaps,
     ) -> Found {
+        let found = self.search_while(from, direction, addresses, gaps, &mut || true);
+        found.unwrap_or(Found::End(from))
+    }
+
+    /// The same, as long as `goes_on` says so, which is asked many times a second; `None` if it
+    /// ended the search.
+    pub fn search_while(
+        &mut self,
+        from: Position,
+        direction: Direction,
+        addresses: &AddressSet,
+        gaps: Gaps,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Found> {
         if !self.contains(from) {
-            return Found::End(from);
+            return Some(Found::End(from));
         }
         let query = Query {
             addresses: addresses.clone(),
@@ -292,16 +306,17 @@ impl History {
         };
         let mut session = from.session as usize;
         loop {
-            if let Some((segment, hit)) = self.sessions[session].track.search(start, &query) {
+            let track = &mut self.sessions[session].track;
+            if let Some((segment, hit)) = track.search(start, &query, goes_on).ok()? {
                 let position = |index| Position {
                     session: session as u32,
                     segment,
                     index,
                 };
-                return match hit {
+                return Some(match hit {
                     Hit::At(index) => Found::At(position(index)),
                     Hit::Gap(index) => Found::Gap(position(index)),
-                };
+                });
             }
             start = Start::Outside;
             let next = match direction {
@@ -311,10 +326,10 @@ impl History {
             match next {
                 Some(next) => session = next,
                 None => {
-                    return Found::End(match direction {
+                    return Some(Found::End(match direction {
                         Direction::Forward => self.end(),
                         Direction::Backward => self.begin(),
-                    });
+                    }));
                 }
             }
         }

@@ -3,7 +3,7 @@
 use super::position::Direction;
 use super::scan::{Hit, Query};
 use super::segments::{Segments, Unit};
-use super::track::Start;
+use super::track::{GaveUp, Start};
 use super::worker::{Job, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use std::sync::Mutex;
@@ -18,19 +18,32 @@ where
     E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
 {
     /// The first hit in the direction of the query.
-    pub(super) fn search_units(&mut self, start: Start, query: &Query) -> Option<(u64, Hit)> {
+    pub(super) fn search_units(
+        &mut self,
+        start: Start,
+        query: &Query,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(u64, Hit)>, GaveUp> {
         let direction = query.direction;
-        let (unit, within) = self.first_unit(start, direction)?;
+        let Some((unit, within)) = self.first_unit(start, direction) else {
+            return Ok(None);
+        };
         let unit = self.split(unit, direction);
         let jobs = self.jobs(&[unit]);
         if let Some(hit) = self.worker.look(&jobs[0], query, within) {
-            return Some((self.segment(unit.chunk), hit));
+            return Ok(Some((self.segment(unit.chunk), hit)));
         }
         let mut helper = None;
         let (mut last, mut ahead) = (unit, 1);
         loop {
             let units = self.units_after(last, ahead, direction);
-            last = *units.last()?;
+            let Some(&outermost) = units.last() else {
+                return Ok(None);
+            };
+            if !goes_on() {
+                return Err(GaveUp);
+            }
+            last = outermost;
             ahead = (2 * ahead).min(MOST_AHEAD);
             let jobs = self.jobs(&units);
             let hits = if jobs.len() < 4 {
@@ -42,7 +55,7 @@ where
             };
             for (unit, hit) in units.iter().zip(hits) {
                 if let Some(hit) = hit {
-                    return Some((self.segment(unit.chunk), hit));
+                    return Ok(Some((self.segment(unit.chunk), hit)));
                 }
             }
             self.release(&units);

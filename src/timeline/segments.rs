@@ -10,7 +10,7 @@ use super::part::{Known, Part, Recorder};
 use super::position::Direction;
 use super::scan::{Hit, Query};
 use super::trace::Trace;
-use super::track::{Limits, PartKey, Placed, Start, Track};
+use super::track::{GaveUp, Limits, PartKey, Placed, Start, Track};
 use super::worker::{Between, Ended, From, Job, Saved, Stretch, Sync, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::BufferOffset;
@@ -484,8 +484,13 @@ where
         self.layout(chunk).ended
     }
 
-    fn search(&mut self, start: Start, query: &Query) -> Option<(u64, Hit)> {
-        self.search_units(start, query)
+    fn search(
+        &mut self,
+        start: Start,
+        query: &Query,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(u64, Hit)>, GaveUp> {
+        self.search_units(start, query, goes_on)
     }
 
     fn known_before(&mut self, segment: u64) -> Option<Known> {

@@ -40,6 +40,10 @@ pub(super) enum Start {
     At { segment: u64, index: u64 },
 }
 
+/// A search was not to go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GaveUp;
+
 /// The trace of one core in one buffer.
 pub(super) trait Track: Send {
     /// The first part.
@@ -57,8 +61,13 @@ pub(super) trait Track: Send {
     fn bytes(&self) -> u64;
     /// Where the trace ends.
     fn end(&mut self) -> Ended;
-    /// Looks for something; gives the segment and what was found.
-    fn search(&mut self, start: Start, query: &Query) -> Option<(u64, Hit)>;
+    /// Looks for something, as long as `goes_on` says so; gives the segment and what was found.
+    fn search(
+        &mut self,
+        start: Start,
+        query: &Query,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(u64, Hit)>, GaveUp>;
     /// What the segment before a segment told.
     fn known_before(&mut self, segment: u64) -> Option<Known>;
     /// Cycles counted in all segments before one.

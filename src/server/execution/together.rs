@@ -17,6 +17,9 @@ struct Hit {
     time: u64,
 }
 
+/// The client does not want to wait any longer.
+struct Interrupted;
+
 /// After one core went on from a place to a stop: whether another came to a breakpoint before,
 /// and where all are then.
 pub(super) fn settle(
@@ -24,13 +27,24 @@ pub(super) fn settle(
     direction: Direction,
     from: Position,
     stop: Stop,
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> Stop {
+    if stop.reason == Reason::Interrupted {
+        return stop;
+    }
     let wanted: AddressSet = target.breakpoints.addresses().map(Address).collect();
     let others = target.positions.others(stop.thread);
     let mut hits: Vec<Hit> = Vec::new();
     if !wanted.addresses().is_empty() {
         for (thread, _) in &others {
-            hits.extend(first_hit(target, *thread, direction, &wanted));
+            match first_hit(target, *thread, direction, &wanted, goes_on) {
+                Ok(hit) => hits.extend(hit),
+                Err(Interrupted) => {
+                    target.positions.set(stop.thread, from);
+                    let reason = Reason::Interrupted;
+                    return Stop { reason, ..stop };
+                }
+            }
         }
     }
     let time = target.positions.time(stop.thread);
@@ -93,16 +107,23 @@ fn first_hit(
     thread: Tid,
     direction: Direction,
     wanted: &AddressSet,
-) -> Option<Hit> {
-    let from = target.positions.position(thread)?;
-    let history = target.positions.history(thread)?;
-    match history.search(from, direction, wanted, Gaps::Pass) {
-        Found::At(position) => Some(Hit {
-            thread,
-            position,
-            time: history.place(position)?.time?,
-        }),
-        Found::Gap(_) | Found::End(_) => None,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<Option<Hit>, Interrupted> {
+    let from = target.positions.position(thread);
+    let (Some(from), Some(history)) = (from, target.positions.history(thread)) else {
+        return Ok(None);
+    };
+    match history.search_while(from, direction, wanted, Gaps::Pass, goes_on) {
+        Some(Found::At(position)) => {
+            let time = history.place(position).and_then(|place| place.time);
+            Ok(time.map(|time| Hit {
+                thread,
+                position,
+                time,
+            }))
+        }
+        Some(Found::Gap(_) | Found::End(_)) => Ok(None),
+        None => Err(Interrupted),
     }
 }
 

@@ -18,8 +18,6 @@ use crate::timeline::{
 const AROUND: u64 = 10;
 /// Most places and exceptions that are listed to each side.
 const MOST: u64 = 1000;
-/// Most gaps that a search tells of.
-const GAPS: usize = 1 << 20;
 /// What GDB keeps, it shows again.
 const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
                       (`flushregs` before GDB 11) makes it ask again\n";
@@ -332,17 +330,9 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str) -> String {
     ) else {
         return String::new();
     };
-    let mut from = here;
-    let mut passed = 0;
-    let found = loop {
-        match history.search(from, direction, &set, Gaps::Stop) {
-            Found::Gap(gap) if passed < GAPS => {
-                passed += 1;
-                from = gap;
-            }
-            Found::At(at) => break Some(at),
-            Found::Gap(_) | Found::End(_) => break None,
-        }
+    let found = match history.search(here, direction, &set, Gaps::Pass) {
+        Found::At(at) => Some(at),
+        Found::Gap(_) | Found::End(_) => None,
     };
     let way = match direction {
         Direction::Forward => "after",
@@ -352,16 +342,11 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str) -> String {
     let Some((at, place)) = found.zip(place) else {
         return format!("{name} does not execute {what} {way} {here}\n");
     };
-    let gaps = match passed {
-        0 => String::new(),
-        1 => ", behind a gap".to_owned(),
-        _ => format!(", behind {passed} gaps"),
-    };
     let time = place
         .time
         .map_or_else(String::new, |time| format!(", time {time}"));
     let shown = words::address(Address(address), &symbols);
-    format!("{at}: {shown}{time}{gaps}; monitor goto {at} goes there\n")
+    format!("{at}: {shown}{time}; monitor goto {at} goes there\n")
 }
 
 /// `monitor exceptions`: those before and after here.

@@ -1,0 +1,139 @@
+//! `--history btrace`: the branch trace that GDB fetches and replays by itself (GDB manual,
+//! "Branch Trace Format").
+//!
+//! GDB takes long for many blocks: it is given the last ones before the position of a core.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use gdbstub::common::Tid;
+
+use super::endpoint::HistoryMode;
+use super::packets::transfer;
+use super::session::MALFORMED;
+use super::target::SnapshotTarget;
+use crate::quantity::{Address, Isa};
+use crate::timeline::{Direction, EndAgrees, Entry, PlaceKind, Position};
+
+/// Most blocks that GDB is given; it takes some 6 s for them.
+const BLOCKS: usize = 100_000;
+
+/// In qSupported.
+pub(super) const FEATURES: &str =
+    ";Qbtrace:bts+;Qbtrace:off+;qXfer:btrace:read+;qXfer:btrace-conf:read+";
+
+const CONFIGURATION: &str = "<btrace-conf version=\"1.0\"><bts size=\"0x10000\"/></btrace-conf>";
+const NO_CONFIGURATION: &str = "<btrace-conf version=\"1.0\"></btrace-conf>";
+const NOTHING_NEW: &str = "<btrace version=\"1.0\"></btrace>";
+/// A block that ends before it begins is a gap.
+const GAP: &str = "<block begin=\"0x1\" end=\"0x0\"/>\n";
+
+/// The trace of a core, as a document.
+#[derive(Debug)]
+pub(super) struct Document {
+    thread: Tid,
+    position: Position,
+    text: String,
+}
+
+/// Answers a packet of branch tracing.
+pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
+    if target.endpoint.history != HistoryMode::Btrace {
+        return None;
+    }
+    let after = |name: &str| packet.strip_prefix(name.as_bytes());
+    let thread = target.thread;
+    let reply = match packet {
+        b"Qbtrace:bts" if target.positions.history(thread).is_none() => {
+            Some(b"E.no trace of this core can be followed".to_vec())
+        }
+        b"Qbtrace:bts" | b"Qbtrace:off" => Some(b"OK".to_vec()),
+        _ => {
+            if let Some(rest) = after("qXfer:btrace-conf:read:") {
+                let document = match target.positions.history(thread) {
+                    Some(_) => CONFIGURATION,
+                    None => NO_CONFIGURATION,
+                };
+                transfer(document.as_bytes(), rest)
+            } else if let Some(rest) = after("qXfer:btrace:read:all") {
+                whole(target, rest)
+            } else {
+                let rest =
+                    after("qXfer:btrace:read:new").or_else(|| after("qXfer:btrace:read:delta"));
+                // The snapshot does not go on.
+                transfer(NOTHING_NEW.as_bytes(), rest?)
+            }
+        }
+    };
+    Some(reply.unwrap_or_else(|| MALFORMED.to_vec()))
+}
+
+/// A piece of the trace up to where the selected core stands. GDB takes small pieces: the
+/// document is made once.
+fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
+    let thread = target.thread;
+    let position = target.positions.position(thread)?;
+    let kept = target.btrace.take();
+    let kept = kept.filter(|kept| kept.thread == thread && kept.position == position);
+    let document = match kept {
+        Some(document) => document,
+        None => Document {
+            thread,
+            position,
+            text: write(target, thread, position)?,
+        },
+    };
+    let reply = transfer(document.text.as_bytes(), arguments);
+    target.btrace = Some(document);
+    reply
+}
+
+/// The blocks up to a position, newest first.
+fn write(target: &mut SnapshotTarget, thread: Tid, position: Position) -> Option<String> {
+    let halted = target.core(thread)?.registers.pc();
+    let history = target.positions.history(thread)?;
+    let here = history.place(position)?;
+    let mut text = String::from("<btrace version=\"1.0\">\n");
+    // The newest block ends at the program counter, which is not executed yet.
+    let (mut last, agrees) = match (here.kind, here.pc()) {
+        (PlaceKind::Halted, _) => (None, history.end_agrees() == EndAgrees::Yes),
+        (_, pc) => (pc, true),
+    };
+    if let Some(pc) = halted.filter(|_| here.kind == PlaceKind::Halted) {
+        let _ = writeln!(text, "<block begin=\"{pc:#x}\" end=\"{pc:#x}\"/>");
+        if !agrees {
+            text.push_str(GAP);
+        }
+    }
+    let mut blocks = Vec::new();
+    for event in history.entries(position, Direction::Backward) {
+        match event.entry {
+            Entry::Run { range, .. } => blocks.push(Some((event.position, range))),
+            Entry::Gap(_) => blocks.push(None),
+            Entry::Exception(_) | Entry::Mark(_) | Entry::Halted => {}
+        }
+        if blocks.len() >= BLOCKS {
+            break;
+        }
+    }
+    // T32 instructions have two sizes.
+    let mut ends: HashMap<(Address, Address), Option<Address>> = HashMap::new();
+    for block in blocks {
+        let Some((run, range)) = block else {
+            text.push_str(GAP);
+            continue;
+        };
+        let end = last.take().or_else(|| match range.isa {
+            Isa::T32 => *ends
+                .entry((range.start, range.end))
+                .or_insert_with(|| history.instructions(run).last().map(|last| last.0)),
+            _ => range.end.0.checked_sub(4).map(Address),
+        });
+        if let Some(end) = end {
+            let begin = range.start;
+            let _ = writeln!(text, "<block begin=\"{begin}\" end=\"{end}\"/>");
+        }
+    }
+    text.push_str("</btrace>\n");
+    Some(text)
+}
