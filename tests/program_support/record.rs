@@ -17,6 +17,14 @@ pub fn record(program: &Program, into: &Path, witness: &Path, options: &[&str]) 
     let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     command.arg("record").arg("-o").arg(into).args(options);
     command.arg("--witness").arg(witness);
+    if let Some(machine) = &program.machine {
+        // As QEMU has them: the machine's name, then `-cpu` and `-smp`.
+        let options = machine[1..].iter();
+        let options =
+            options.map(|word| word.replacen('-', "--", usize::from(word.starts_with('-'))));
+        command.arg("--system").arg(&machine[0]).args(options);
+        command.args(["--until", "halt_here"]);
+    }
     command.arg("--").arg(&program.elf);
     command.stdin(Stdio::null()).output().unwrap()
 }
