@@ -106,7 +106,18 @@ pub trait TraceUnit {
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     instruction: Instruction,
+    here: Place,
     after: Place,
+    /// The instruction before, if it is one since the last waypoint, target or exception.
+    last: Option<Place>,
+}
+
+impl Pending {
+    /// It may have been taken or not.
+    fn is_open(&self) -> bool {
+        let branches = matches!(self.instruction.kind, Kind::Branch { .. } | Kind::Indirect);
+        branches && self.instruction.conditional
+    }
 }
 
 /// An exception of which the handler is not known yet.
@@ -274,8 +285,12 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             self.unit.cycles(cycles);
         }
         if self.options.waypoints.contain(instruction.kind) {
-            self.last = None;
-            self.pending = Some(Pending { instruction, after });
+            self.pending = Some(Pending {
+                instruction,
+                here,
+                after,
+                last: self.last.take(),
+            });
         } else {
             self.last = Some(here);
             self.unit.instruction();
@@ -313,6 +328,18 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
+    /// The last instruction, a branch, was taken or not: for one behind which a gap follows.
+    pub fn outcome(&mut self, taken: bool) {
+        match self.pending.take() {
+            Some(mut pending) if taken => {
+                pending.instruction.conditional = false;
+                self.pending = Some(pending);
+            }
+            Some(pending) => self.resolve(pending, pending.after, false),
+            None => {}
+        }
+    }
+
     /// The last instruction began to return from an exception, and another one was taken
     /// instead (M-profile).
     pub fn tail_chain(&mut self, number: u16) {
@@ -339,8 +366,14 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// What follows is not connected with what lies before. Where instructions ran since the last
     /// waypoint, the core halts in debug state, so that the trace tells how far it came; give an
-    /// [`exception`](Self::exception) before to say what really happened.
+    /// [`exception`](Self::exception) before to say what really happened. A branch of which it is
+    /// not known whether it was taken is left out.
     pub fn gap(&mut self, reason: TraceOnReason) {
+        if let Some(pending) = self.pending.take_if(|pending| pending.is_open()) {
+            self.here = Some(pending.here);
+            self.last = pending.last;
+            self.marks();
+        }
         self.settle();
         if self.last.is_some()
             && let (Some(return_to), Some(number)) = (self.here, self.unit.debug_halt())
@@ -394,6 +427,16 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
                     address: target,
                     isa,
                 }),
+                // It led to somewhere that is not traced.
+                Kind::Indirect if !pending.instruction.conditional => {
+                    self.unit.waypoint(&Waypoint {
+                        taken: true,
+                        target_traced: false,
+                        exception_return: pending.instruction.exception_return,
+                        next: pending.after,
+                    });
+                    None
+                }
                 Kind::Branch { .. } | Kind::Indirect => None,
                 _ => Some(pending.after),
             };
@@ -530,7 +573,9 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// A waypoint led to `next`, where the core's state may be another one.
     fn resolve(&mut self, waypoint: Pending, next: Place, new_context: bool) {
-        let Pending { instruction, after } = waypoint;
+        let Pending {
+            instruction, after, ..
+        } = waypoint;
         let falls = next == after;
         let (taken, connected) = match instruction.kind {
             Kind::Branch { target, isa } => {
