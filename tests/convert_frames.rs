@@ -49,6 +49,14 @@ impl Listing {
         *self.known.entry("cycles").or_default() += cycles;
     }
 
+    /// What follows is not connected.
+    fn cut(&mut self) {
+        self.known.remove("exception");
+        self.known.remove("exception_return");
+        self.known.insert("gap", 1);
+        self.counting = false;
+    }
+
     fn line(&mut self, core: usize, line: &Value) {
         let set = |known: &mut BTreeMap<_, _>, name: &'static str, value: &Value| {
             match number(value) {
@@ -62,8 +70,11 @@ impl Listing {
                     self.count(cycles);
                 }
                 let mut variables = self.known.clone();
-                self.known.remove("exception");
+                for once in ["exception", "exception_return", "gap"] {
+                    self.known.remove(once);
+                }
                 variables.insert("core", core as i64);
+                variables.insert("line", number(&line["address"]).unwrap());
                 variables.insert("offset", line["offset"].as_i64().unwrap());
                 match line["isa"].as_str().unwrap() {
                     "A64" => None,
@@ -88,15 +99,19 @@ impl Listing {
                 set(&mut self.known, "context_id", &line["context_id"]);
                 set(&mut self.known, "vmid", &line["vmid"]);
                 set(&mut self.known, "el", &line["el"]);
+                let states = ["non-secure", "secure", "realm", "root"];
+                let state = states.iter().position(|name| line["security"] == *name);
+                set(&mut self.known, "security", &Value::from(state));
             }
             "exception" => {
                 set(&mut self.known, "exception", &line["number"]);
+                let known = &mut self.known;
+                set(known, "exception_return", &line["return_address"]);
                 self.counting = false;
             }
             "no_sync" | "trace_on" | "memory_missing" | "q_range" | "not_followed"
             | "return_stack_empty" | "not_reached" => {
-                self.known.remove("exception");
-                self.counting = false;
+                self.cut();
             }
             _ => {}
         }
@@ -120,6 +135,7 @@ fn listings(path: &Path, loaded: &Loaded, ends: bool) -> BTreeMap<usize, Vec<Lis
     let sources = topology::sources(loaded);
     let trace = loaded.snapshot.trace.as_ref().unwrap();
     let mut listings: Vec<Listing> = sources.iter().map(|_| Listing::default()).collect();
+    listings.iter_mut().for_each(Listing::cut);
     let place = |line: &Value| {
         let same = |s: &topology::TraceSource| {
             line["source"] == *s.name && line["buffer"] == *trace.buffers[s.buffer].name
@@ -209,6 +225,8 @@ fn frames(file: &File<'_>) -> Vec<Visit> {
                         write!(visit.code, "{byte:02x}").unwrap();
                     }
                 }
+                // The listing of instructions does not have it.
+                Block::Variable { number, .. } if names[&number] == "taken" => {}
                 Block::Variable { number, value } => {
                     visit.variables.insert(names[&number], value);
                 }

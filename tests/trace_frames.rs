@@ -383,7 +383,7 @@ fn what_gdb_saves_is_what_convert_writes() {
             let file = tfile::File::open(bytes, None).unwrap();
             file.description().variables.clone()
         };
-        assert_eq!(variables(&saved).len(), 9);
+        assert_eq!(variables(&saved).len(), 14);
         for variable in variables(&saved) {
             let same = variables(&converted)
                 .into_iter()

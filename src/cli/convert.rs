@@ -6,7 +6,7 @@ use super::{Failure, SnapshotArguments};
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::visits::Kind;
 use armsnap::convert::window::Bound;
-use armsnap::convert::{self, snapshot};
+use armsnap::convert::{self, snapshot, with_trace};
 use armsnap::quantity::{Address, BufferOffset};
 use armsnap::snapshot::elf::Elf;
 use armsnap::tfile::MAGIC;
@@ -54,11 +54,12 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS|@OFFSET", value_parser = bound)]
     to: Option<Bound>,
 
-    /// Snapshot to trace file: the halted state without the trace
+    /// Snapshot to trace file: the halted state without the trace. With --frames the trace frames
+    /// are there, but not the trace that they are made of
     #[arg(long)]
     state_only: bool,
 
-    /// Snapshot to trace file: a program, for code that no dump has and names of functions
+    /// A program, for code that no dump and no trace frame has, and for names of functions
     /// (repeatable)
     #[arg(long, value_name = "FILE")]
     elf: Vec<PathBuf>,
@@ -75,6 +76,10 @@ pub struct Arguments {
     /// Trace file to snapshot: memory of earlier frames too
     #[arg(long)]
     merge: bool,
+
+    /// Trace file to snapshot: make an ETMv4 trace of the trace frames
+    #[arg(long)]
+    trace: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -158,6 +163,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         &[
             (arguments.frame.is_some(), "--frame"),
             (arguments.merge, "--merge"),
+            (arguments.trace, "--trace"),
         ],
         "a snapshot",
     )?;
@@ -179,6 +185,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         to: arguments.to,
         last: arguments.last,
         state_only: arguments.state_only,
+        frames_nevertheless: arguments.frames.is_some(),
         elfs: elfs.map_err(|error| Failure::Convert(error.to_string()))?,
     };
     let parts = trace_file::parts(&loaded, &options)?;
@@ -259,7 +266,10 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
             (arguments.from.is_some(), "--from"),
             (arguments.to.is_some(), "--to"),
             (arguments.state_only, "--state-only"),
-            (!arguments.elf.is_empty(), "--elf"),
+            (
+                !arguments.elf.is_empty() && !arguments.trace,
+                "--elf without --trace",
+            ),
             (arguments.allow_outside, "--allow-outside"),
         ],
         "a trace file",
@@ -274,7 +284,16 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     };
     let mut notes = Vec::new();
     let name = arguments.input.file_name().unwrap_or_default();
-    let done = snapshot::read(&bytes, &name.to_string_lossy(), &options, &mut notes);
+    let name = name.to_string_lossy();
+    let done = if arguments.trace {
+        let elfs: Result<Vec<Elf>, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
+        let elfs = elfs.map_err(|error| Failure::Convert(error.to_string()))?;
+        let mut progress = Progress::new(0);
+        let mut told = |done, total| progress.of(done, total);
+        with_trace::read(&bytes, &name, &options, &elfs, &mut notes, &mut told)
+    } else {
+        snapshot::read(&bytes, &name, &options, &mut notes)
+    };
     let notes: Vec<String> = notes
         .iter()
         .map(|note| format!("{input}: {note}"))

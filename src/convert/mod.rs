@@ -4,14 +4,19 @@
 //! `docs/trace-files.md` says what goes where. Knows no command line.
 
 pub mod carrier;
+pub mod exceptions;
 pub mod history;
+pub mod retrace;
 pub mod snapshot;
 pub mod state;
+pub mod steps;
 pub mod target;
 pub mod trace_file;
 pub mod trace_run;
 pub mod visits;
+pub mod ways;
 pub mod window;
+pub mod with_trace;
 
 use crate::snapshot::map::{self, Mapped};
 use crate::snapshot::write::WriteError;

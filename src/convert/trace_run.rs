@@ -8,13 +8,15 @@ use super::visits::{Kind, Visit};
 use super::window::{Bound, Limits, Window};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
-use crate::quantity::{Address, Isa};
+use crate::quantity::{Address, Isa, Security};
 use crate::report::symbols::Symbols;
 use crate::snapshot::Loaded;
 use crate::snapshot::elf::Elf;
 use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::topology::{self, Protocol};
 use crate::tfile::{
     Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Variable, Writer,
+    hex,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -39,6 +41,10 @@ const HALTED: u16 = 1;
 /// The number of no tracepoint: GDB shows the program counter of its frame as unavailable.
 pub const NOWHERE: u16 = TRACEPOINT_LIMIT;
 
+/// The field of the status that names the protocol of the trace, in hex: exceptions are numbered
+/// as there.
+pub const PROTOCOL: &str = "x-protocol";
+
 /// Which frames of which core.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -54,6 +60,8 @@ pub struct Options {
     pub last: Option<usize>,
     /// Without the trace.
     pub state_only: bool,
+    /// With its frames nevertheless.
+    pub frames_nevertheless: bool,
     /// Programs: code where no dump has any, and names of functions.
     pub elfs: Vec<Elf>,
 }
@@ -73,7 +81,7 @@ impl Options {
 }
 
 /// The trace state variables. Their numbers are 1 and up, in this order.
-const VARIABLES: [&str; 9] = [
+pub const VARIABLES: [&str; 14] = [
     "cycles",
     "timestamp",
     "context_id",
@@ -83,6 +91,11 @@ const VARIABLES: [&str; 9] = [
     "core",
     "offset",
     "thumb",
+    "security",
+    "line",
+    "gap",
+    "exception_return",
+    "taken",
 ];
 
 /// The number of `core`.
@@ -110,6 +123,18 @@ fn values(visit: &Visit, core: usize) -> [Option<i64>; VARIABLES.len()] {
             Isa::T32 => Some(1),
             Isa::ThumbEe | Isa::Jazelle => None,
         },
+        visit.security.map(|security| match security {
+            Security::NonSecure => 0,
+            Security::Secure => 1,
+            Security::Realm => 2,
+            Security::Root => 3,
+        }),
+        visit.line.map(|line| line.0.cast_signed()),
+        visit.gap.then_some(1),
+        visit
+            .exception_return
+            .map(|address| address.0.cast_signed()),
+        visit.taken.map(i64::from),
     ]
 }
 
@@ -146,6 +171,8 @@ pub struct TraceRun {
     state: State,
     window: Window,
     kind: Kind,
+    /// That of its trace.
+    protocol: Option<Protocol>,
     /// Distinct addresses, with their tracepoints' numbers.
     numbers: HashMap<Address, u16>,
 }
@@ -167,7 +194,7 @@ impl TraceRun {
         notes.extend(state.notes.iter().map(|note| format!("{name}: {note}")));
         notes.extend(register_note(&state).map(|note| format!("{name}: {note}")));
         let mut window = Window::new(options.limits());
-        if !options.state_only {
+        if !options.state_only || options.frames_nevertheless {
             if loaded.snapshot.trace.is_none() {
                 notes.push("the snapshot has no trace".to_owned());
             } else {
@@ -180,6 +207,10 @@ impl TraceRun {
             state,
             window,
             kind: options.frames,
+            protocol: topology::sources(loaded)
+                .iter()
+                .find(|source| source.core == Some(core) && source.protocol.needs_core())
+                .map(|source| source.protocol),
             numbers: HashMap::new(),
         };
         run.choose(options, notes)?;
@@ -373,9 +404,14 @@ impl TraceRun {
         tracepoints.extend(visited.map(|(&pc, &number)| tracepoint(number, pc, &collected)));
         // GDB numbers them from the last one on: this way its numbers are ours.
         tracepoints.sort_by_key(|tracepoint| std::cmp::Reverse(tracepoint.number));
+        let mut run_status = status(frames, created, self.summary());
+        if let Some(protocol) = self.protocol.filter(|_| frames > 1) {
+            let name = hex::encode(protocol.name().as_bytes());
+            run_status.other.push((PROTOCOL.to_owned(), name));
+        }
         Description {
             register_bytes,
-            status: Some(status(frames, created, self.summary())),
+            status: Some(run_status),
             variables: variables(),
             tracepoints,
             target: Some(self.state.description.xml()),

@@ -9,7 +9,7 @@ use crate::element::{Context, Exception, Mark};
 use crate::flow::{
     BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, LastKind, QRange, Range, View,
 };
-use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
+use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 use crate::report::symbols::Symbols;
 
 /// Which executed instructions are taken.
@@ -52,8 +52,18 @@ pub struct Visit {
     pub vmid: Option<u32>,
     /// Exception level.
     pub el: Option<ExceptionLevel>,
+    /// Security state.
+    pub security: Option<Security>,
     /// It is the first one taken here after this exception, or at it: its number in the trace.
     pub exception: Option<u16>,
+    /// The preferred return address of that exception.
+    pub exception_return: Option<Address>,
+    /// Where the straight line of instructions began that ends with it: all of them were executed.
+    pub line: Option<Address>,
+    /// What lies between it and the visit before is not known.
+    pub gap: bool,
+    /// What lies behind it is not known, but that this waypoint was taken or not.
+    pub taken: Option<bool>,
 }
 
 impl Visit {
@@ -87,6 +97,10 @@ pub struct Visits<'a, C> {
     at_waypoint: bool,
     /// By block: the address of its last instruction, once it was asked for.
     last: Vec<Option<Address>>,
+    /// Where the line began whose end is to come.
+    line: Option<Address>,
+    /// Whether the last instruction, a waypoint, was taken.
+    taken: Option<bool>,
     out: Window,
 }
 
@@ -99,11 +113,16 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             code,
             view,
             symbols,
-            state: Visit::default(),
+            state: Visit {
+                gap: true,
+                ..Visit::default()
+            },
             called: false,
             interrupted: None,
             at_waypoint: false,
             last: Vec::new(),
+            line: None,
+            taken: None,
             out,
         }
     }
@@ -135,7 +154,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
         }
     }
 
-    fn take(&mut self, at: BufferOffset, pc: Address, isa: Isa) {
+    fn take(&mut self, at: BufferOffset, pc: Address, isa: Isa, line: Option<Address>) {
         let (code, known) = self.fetch(pc);
         let size = Self::size(isa, &code);
         let visit = Visit {
@@ -144,9 +163,12 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             code,
             code_bytes: known.min(size) as u8,
             offset: at,
+            line,
             ..self.state
         };
         self.state.exception = None;
+        self.state.exception_return = None;
+        self.state.gap = false;
         self.out.push(visit);
     }
 
@@ -200,22 +222,25 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             return;
         }
         match self.kind {
-            Kind::Waypoints => {}
+            Kind::Waypoints => {
+                self.line.get_or_insert(range.start);
+            }
             Kind::Instructions => {
                 let mut here = range.start;
                 for _ in 1..range.instructions {
-                    self.take(at, here, range.isa);
+                    self.take(at, here, range.isa, Some(here));
                     here = self.next(here, range.isa);
                 }
+                self.line = Some(last.address);
             }
             Kind::Functions => {
                 if self.enters(range.start) {
-                    self.take(at, range.start, range.isa);
+                    self.take(at, range.start, range.isa, None);
                 }
             }
             Kind::Exceptions => {
                 if self.state.exception.is_some() {
-                    self.take(at, range.start, range.isa);
+                    self.take(at, range.start, range.isa, None);
                 }
             }
         }
@@ -228,17 +253,27 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             Kind::Functions | Kind::Exceptions => false,
         };
         if self.at_waypoint {
-            self.take(at, last.address, range.isa);
+            let line = self.line.take();
+            self.take(at, last.address, range.isa, line);
         }
         self.called = end.link && end.taken;
+        self.taken = (end.kind != LastKind::Other).then_some(end.taken);
     }
+}
 
+impl<C> Visits<'_, C> {
     /// What comes next is not connected to what was before.
     fn cut(&mut self) {
+        if let Some(visit) = self.out.latest().filter(|_| self.at_waypoint) {
+            visit.taken = self.taken;
+        }
         self.called = false;
         self.interrupted = None;
         self.at_waypoint = false;
         self.state.exception = None;
+        self.state.exception_return = None;
+        self.state.gap = true;
+        self.line = None;
     }
 }
 
@@ -286,7 +321,8 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
             Kind::Exceptions => self.state.exception.is_some(),
         };
         if first {
-            self.take(at, range.start, range.isa);
+            let line = (self.kind == Kind::Instructions).then_some(range.start);
+            self.take(at, range.start, range.isa, line);
         }
         self.cut();
     }
@@ -298,11 +334,13 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
         self.called = false;
         self.at_waypoint = false;
         self.state.exception = Some(exception.number);
+        self.state.exception_return = exception.return_address;
+        self.line = None;
         if let Some(pc) = exception
             .return_address
             .filter(|_| self.kind == Kind::Exceptions)
         {
-            self.take(at, pc, self.state.isa);
+            self.take(at, pc, self.state.isa, None);
         }
     }
 
@@ -347,11 +385,14 @@ impl<C: CodeImage> Visits<'_, C> {
         self.state.context_id = context.context_id;
         self.state.vmid = context.vmid;
         self.state.el = context.el;
+        self.state.security = context.security;
     }
 }
 
 impl<C> SourceSinks<Window> for Visits<'_, C> {
-    fn end(&mut self, _: BufferOffset) {}
+    fn end(&mut self, _: BufferOffset) {
+        self.cut();
+    }
 
     fn output(&mut self) -> &mut Window {
         &mut self.out

@@ -63,6 +63,22 @@ impl Protocol {
         }
     }
 
+    /// Those whose trace is decoded with the code of a core.
+    pub const FOLLOWING: [Self; 4] = [Self::Etmv3, Self::Ptm, Self::Etmv4, Self::Ete];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Etmv3 => "ETMv3",
+            Self::Ptm => "PTM",
+            Self::Etmv4 => "ETMv4",
+            Self::Ete => "ETE",
+            Self::Itm => "ITM",
+            Self::Stm => "STM",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// Whether its trace is decoded with the code of a core.
     pub const fn needs_core(self) -> bool {
         match self {

@@ -41,6 +41,7 @@ fn run(loaded: &Loaded, addresses: u64, options: &Options) -> TraceRun {
         state: State::of(loaded, 0, true),
         window,
         kind: options.frames,
+        protocol: None,
         numbers: HashMap::new(),
     }
 }

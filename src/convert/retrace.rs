@@ -1,0 +1,323 @@
+//! The trace frames of a file → ETMv4 trace that tells the same.
+//!
+//! What lies between two frames is traced where the file or the code tells it, and is a gap
+//! everywhere else. Knows no files.
+
+use super::exceptions;
+use super::steps::Step;
+use super::ways::{Line, Ways, next};
+use crate::arch::branch::{Instruction, Kind};
+use crate::element::{Context, Mark, TraceOnReason};
+use crate::encode::{Place, TAIL_CHAIN, Tracer};
+use crate::etmv4::{self, Profile, TraceUnitOptions};
+use crate::flow::{CodeImage, ContextKey, View};
+use crate::quantity::{Address, Isa};
+use crate::snapshot::topology::Protocol;
+use std::collections::HashSet;
+
+/// Bytes of trace between synchronisations.
+const SYNC_BYTES: usize = 4096;
+
+/// The longest straight line that a frame may tell, in bytes.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// The most bytes of code that are traced: a trace file of gigabytes has less.
+const MOST: u64 = 1 << 36;
+
+/// What the trace is made with.
+pub struct Setup {
+    /// The trace unit.
+    pub unit: TraceUnitOptions,
+    /// How exceptions are numbered in the frames.
+    pub protocol: Option<Protocol>,
+    /// What of the core's state no frame tells.
+    pub context: Context,
+    /// Addresses that are not passed without a frame.
+    pub watched: HashSet<u64>,
+}
+
+/// What has become of the frames.
+#[derive(Clone, Debug, Default)]
+pub struct Retraced {
+    /// The trace.
+    pub trace: Vec<u8>,
+    /// Frames whose instruction is in it.
+    pub traced: u64,
+    /// Frames without a program counter, or whose code is missing.
+    pub lost: u64,
+    /// How often two frames are not connected.
+    pub gaps: u64,
+    /// Straight lines of code that the trace leads through, each once, and how they were seen.
+    pub lines: HashSet<(View, Address, Address)>,
+    /// The search for ways was given up.
+    pub exhausted: bool,
+}
+
+/// The instruction that was executed last.
+#[derive(Clone, Copy)]
+struct Last {
+    place: Place,
+    instruction: Instruction,
+    /// What the frame says of it.
+    taken: Option<bool>,
+}
+
+/// Makes trace of steps.
+pub struct Retracer<C> {
+    tracer: Tracer<etmv4::TraceUnit, C>,
+    ways: Ways<C>,
+    code: C,
+    setup: Setup,
+    context: Option<Context>,
+    view: View,
+    last: Option<Last>,
+    cycles: Option<u64>,
+    timestamp: Option<u64>,
+    left: u64,
+    out: Retraced,
+}
+
+impl<C: CodeImage + Clone> Retracer<C> {
+    /// With the code that was executed.
+    pub fn new(setup: Setup, code: C) -> Self {
+        let unit = etmv4::TraceUnit::new(setup.unit);
+        Self {
+            tracer: Tracer::new(unit, code.clone(), SYNC_BYTES),
+            ways: Ways::new(code.clone(), setup.watched.clone()),
+            view: code.view(&ContextKey::default()),
+            code,
+            setup,
+            context: None,
+            last: None,
+            cycles: None,
+            timestamp: None,
+            left: MOST,
+            out: Retraced::default(),
+        }
+    }
+
+    /// The next frame.
+    pub fn step(&mut self, step: &Step) {
+        let Some(place) = step.place else {
+            self.cut();
+            self.out.lost += 1;
+            return;
+        };
+        let mut connected = !step.gap && self.last.is_some();
+        if connected && step.line.is_some() && step.exception.is_some() {
+            // The core's state changes behind it.
+            connected = self.exception(step);
+        }
+        self.state(step, place.isa);
+        let Some(instruction) = self.ways.instruction(self.view, place) else {
+            self.cut();
+            self.out.lost += 1;
+            return;
+        };
+        let here = Last {
+            place,
+            instruction,
+            taken: step.taken,
+        };
+        if step.line.is_none() && step.exception.is_some() && self.is_only_return(step, place) {
+            return;
+        }
+        match step.line.filter(|&line| self.is_line(line, place.address)) {
+            Some(line) => {
+                if !connected {
+                    self.cut();
+                }
+                let start = Place {
+                    address: line,
+                    isa: place.isa,
+                };
+                self.run(start, next(place, instruction.bytes).address);
+            }
+            None => {
+                let last = self.last.filter(|_| connected && step.exception.is_none());
+                if !last.is_some_and(|last| self.follow(last, place)) {
+                    self.cut();
+                }
+                self.run(place, next(place, instruction.bytes).address);
+            }
+        }
+        self.last = Some(here);
+        self.out.traced += 1;
+        if let Some(cycles) = step.cycles {
+            let before = self.cycles.replace(cycles).unwrap_or(0);
+            let passed = cycles.saturating_sub(before);
+            self.tracer
+                .cycles(u32::try_from(passed).unwrap_or(u32::MAX));
+        }
+        self.tracer.take(&mut self.out.trace);
+    }
+
+    /// The trace ends; the core was halted there.
+    pub fn finish(mut self, halted: Option<Place>) -> Retraced {
+        match halted.filter(|&halted| self.leads_to(halted)) {
+            Some(halted) => self.tracer.finish(Some(halted)),
+            None => {
+                self.cut();
+                self.out.gaps = self.out.gaps.saturating_sub(1);
+                self.tracer.finish(None);
+            }
+        }
+        self.tracer.take(&mut self.out.trace);
+        self.out.exhausted = self.ways.is_exhausted() || self.left == 0;
+        self.out
+    }
+
+    /// The core's state and the time, where they changed.
+    fn state(&mut self, step: &Step, isa: Isa) {
+        let context = Context {
+            isa,
+            el: step.el.or(self.setup.context.el),
+            security: step.security.or(self.setup.context.security),
+            is_64bit: Some(isa == Isa::A64),
+            vmid: step.vmid,
+            context_id: step.context_id,
+        };
+        let known = |context: Context| Context {
+            isa: Isa::default(),
+            ..context
+        };
+        if self.context.map(known) != Some(known(context)) {
+            self.context = Some(context);
+            self.view = self.code.view(&ContextKey::from(&context));
+            self.tracer.context(context);
+        }
+        if let Some(timestamp) = step.timestamp.filter(|_| step.timestamp != self.timestamp) {
+            self.timestamp = step.timestamp;
+            self.tracer.mark(Mark::Timestamp(timestamp));
+        }
+    }
+
+    /// Whether a line can end with the instruction at `last`.
+    fn is_line(&self, line: Address, last: Address) -> bool {
+        let length = last.0.checked_sub(line.0);
+        length.is_some_and(|length| length <= LONGEST_LINE)
+    }
+
+    /// A line was executed.
+    fn run(&mut self, start: Place, end: Address) {
+        let length = end.0.wrapping_sub(start.address.0);
+        match self.left.checked_sub(length) {
+            Some(left) => self.left = left,
+            None => {
+                self.left = 0;
+                self.cut();
+                return;
+            }
+        }
+        self.tracer.run(start, end);
+        self.out.lines.insert((self.view, start.address, end));
+    }
+
+    /// What follows is not connected.
+    fn cut(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.out.gaps += 1;
+            if let Some(taken) = last.taken {
+                self.tracer.outcome(taken);
+            }
+        }
+        self.tracer.gap(TraceOnReason::BeginOrFilter);
+    }
+
+    /// Lines behind the instruction at their begin, which was traced.
+    fn run_rest(&mut self, last: Last, lines: &[Line]) {
+        for (index, line) in lines.iter().enumerate() {
+            let mut start = line.start;
+            if index == 0 {
+                start = next(last.place, last.instruction.bytes);
+            }
+            if start.address != line.end {
+                self.run(start, line.end);
+            }
+        }
+    }
+
+    /// Goes the only way from one instruction to another, if there is one.
+    fn follow(&mut self, last: Last, to: Place) -> bool {
+        match self.ways.between(self.view, last.place, to) {
+            Some(lines) => {
+                self.run_rest(last, &lines);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether the last instruction itself leads to a place.
+    fn leads_to(&mut self, to: Place) -> bool {
+        let Some(last) = self.last else {
+            return false;
+        };
+        let falls = next(last.place, last.instruction.bytes) == to;
+        match last.instruction.kind {
+            Kind::Branch { target, isa } => {
+                let leads = Place {
+                    address: target,
+                    isa,
+                } == to;
+                leads || falls && last.instruction.conditional
+            }
+            Kind::Indirect => falls && last.instruction.conditional,
+            _ => falls,
+        }
+    }
+
+    /// An exception was taken. `false`: how the program came there is not known.
+    fn exception(&mut self, step: &Step) -> bool {
+        let (Some(number), Some(address), Some(last)) =
+            (self.number(step), step.exception_return, self.last)
+        else {
+            return false;
+        };
+        let profile = self.setup.unit.core.profile;
+        if profile == Profile::M && address == TAIL_CHAIN.address {
+            let leaves = last.instruction.kind == Kind::Indirect;
+            if leaves {
+                self.tracer.tail_chain(number);
+            }
+            return leaves;
+        }
+        let isa = match last.instruction.kind {
+            Kind::Branch { target, isa } if target == address => isa,
+            _ => last.place.isa,
+        };
+        let to = Place { address, isa };
+        // Where atoms are single instructions, more of them may have been executed behind the
+        // branch than frames tell.
+        let told = last.instruction.kind == Kind::Indirect
+            && !last.instruction.conditional
+            && self.setup.protocol != Some(Protocol::Etmv3);
+        if !told && !self.leads_to(to) && !self.follow(last, to) {
+            return false;
+        }
+        self.tracer.exception(number, to);
+        true
+    }
+
+    /// The number of the step's exception in the trace that is made.
+    fn number(&self, step: &Step) -> Option<u16> {
+        let profile = self.setup.unit.core.profile;
+        exceptions::etmv4(self.setup.protocol?, profile, step.exception?)
+    }
+
+    /// A frame at the return address of an exception tells that it was taken there, not that
+    /// the instruction was executed.
+    fn is_only_return(&mut self, step: &Step, place: Place) -> bool {
+        if step.exception_return != Some(place.address) {
+            return false;
+        }
+        self.cut();
+        if let Some(number) = self.number(step) {
+            self.tracer.run(place, place.address);
+            self.tracer.exception(number, place);
+            self.cut();
+            self.out.traced += 1;
+        }
+        true
+    }
+}

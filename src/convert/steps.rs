@@ -1,0 +1,252 @@
+//! The trace frames of a file as steps of a program: where it was, and what the variables say.
+//!
+//! Knows trace files, no trace and no code.
+
+use super::target::Target;
+use super::trace_run::{PROTOCOL, VARIABLES};
+use crate::arch::Architecture;
+use crate::encode::Place;
+use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+use crate::snapshot::topology::Protocol;
+use crate::tfile::{Block, ByteOrder, File, TraceFrame, hex};
+use std::collections::{HashMap, HashSet};
+
+/// What a trace frame tells. What is `None` is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The instruction, which was executed.
+    pub place: Option<Place>,
+    /// Where the straight line began that ends with it. Then nothing but this line was executed
+    /// since the step before, unless there is a gap.
+    pub line: Option<Address>,
+    /// What lies before it is not known.
+    pub gap: bool,
+    /// The exception taken since the step before.
+    pub exception: Option<u16>,
+    /// Where it returns to.
+    pub exception_return: Option<Address>,
+    /// Whether it was taken, for a branch behind which nothing is known.
+    pub taken: Option<bool>,
+    /// Cycles counted up to it.
+    pub cycles: Option<u64>,
+    /// The last timestamp.
+    pub timestamp: Option<u64>,
+    /// Context identifier.
+    pub context_id: Option<u32>,
+    /// Virtual machine identifier.
+    pub vmid: Option<u32>,
+    /// Exception level.
+    pub el: Option<ExceptionLevel>,
+    /// Security state.
+    pub security: Option<Security>,
+}
+
+/// A register in a register block.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    begin: usize,
+    bytes: usize,
+}
+
+/// The steps of a file.
+pub struct Steps<'f, 'a> {
+    file: &'f File<'a>,
+    architecture: Architecture,
+    pc: Option<Field>,
+    status: Option<Field>,
+    /// By number: what each variable is, as an index of [`VARIABLES`].
+    variables: HashMap<i32, usize>,
+    /// The address of each tracepoint that is also the program counter of its frames.
+    addresses: HashMap<u32, Option<u64>>,
+    watched: HashSet<u64>,
+    /// Written by this program: frames without an offset in the trace are the halted state.
+    own: bool,
+}
+
+fn variable(name: &str) -> usize {
+    let place = VARIABLES.iter().position(|known| *known == name);
+    place.unwrap_or(VARIABLES.len())
+}
+
+impl<'f, 'a> Steps<'f, 'a> {
+    /// Those of `file`, whose target description is `target`.
+    pub fn new(file: &'f File<'a>, target: &Target) -> Self {
+        let field = |names: &[&str]| {
+            let mut begin = 0;
+            target.registers.iter().find_map(|(name, bytes)| {
+                let field = Field {
+                    begin,
+                    bytes: *bytes,
+                };
+                begin += bytes;
+                let same = names.iter().any(|wanted| name.eq_ignore_ascii_case(wanted));
+                (same && *bytes <= 8).then_some(field)
+            })
+        };
+        let description = file.description();
+        let variables: HashMap<i32, usize> = description
+            .variables
+            .iter()
+            .filter(|v| variable(&v.name) < VARIABLES.len())
+            .map(|v| (v.number.cast_signed(), variable(&v.name)))
+            .collect();
+        let mut addresses: HashMap<u32, Option<u64>> = HashMap::new();
+        for point in &description.tracepoints {
+            // GDB takes it for the program counter if there is one location, and no steps.
+            addresses
+                .entry(point.number)
+                .and_modify(|address| *address = None)
+                .or_insert_with(|| (point.steps == 0).then_some(point.address));
+        }
+        let certain = description.tracepoints.iter().filter(|point| {
+            let condition = point.options.iter().any(|option| option.starts_with('X'));
+            point.enabled && !condition
+        });
+        Self {
+            file,
+            architecture: target.architecture,
+            pc: field(&["pc"]),
+            status: field(&["cpsr"]),
+            own: ["core", "offset"]
+                .iter()
+                .all(|name| variables.values().any(|index| *index == variable(name))),
+            variables,
+            addresses,
+            watched: certain.map(|point| point.address).collect(),
+        }
+    }
+
+    /// Addresses that are not passed without a frame.
+    pub fn watched(&self) -> HashSet<u64> {
+        self.watched.clone()
+    }
+
+    /// The protocol in which the exceptions are numbered, if the file says it.
+    pub fn protocol(&self) -> Option<Protocol> {
+        let fields = &self.file.description().status.as_ref()?.other;
+        let (_, value) = fields.iter().find(|(name, _)| name == PROTOCOL)?;
+        let name = String::from_utf8(hex::decode(value)?).ok()?;
+        Protocol::FOLLOWING
+            .into_iter()
+            .find(|protocol| protocol.name() == name)
+    }
+
+    /// The place in the device list of the core that the frames are of.
+    pub fn core(&self) -> Option<usize> {
+        let first = self.file.frame(0)?.ok()?;
+        let core = self.values(&first)[variable("core")]?;
+        usize::try_from(core).ok().filter(|_| self.own)
+    }
+
+    /// Where the core is halted, if a frame says it.
+    pub fn halted(&self) -> Option<Place> {
+        let first = self.file.frame(0)?.ok()?;
+        let values = self.values(&first);
+        self.is_halted(&values)
+            .then(|| self.place(&first, &values))
+            .flatten()
+    }
+
+    fn is_halted(&self, values: &Values) -> bool {
+        self.own && values[variable("offset")].is_none()
+    }
+
+    /// The steps, oldest first, each with its frame.
+    pub fn iter(&self) -> impl Iterator<Item = (TraceFrame<'a>, Step)> + '_ {
+        let frames = self.file.frames().map_while(Result::ok);
+        frames.filter_map(|frame| {
+            let values = self.values(&frame);
+            (!self.is_halted(&values)).then(|| (frame, self.step(&frame, &values)))
+        })
+    }
+
+    fn values(&self, frame: &TraceFrame<'_>) -> Values {
+        let mut values = [None; VARIABLES.len()];
+        for block in frame.blocks() {
+            if let Block::Variable { number, value } = block
+                && let Some(&index) = self.variables.get(&number)
+            {
+                values[index] = Some(value);
+            }
+        }
+        values
+    }
+
+    fn step(&self, frame: &TraceFrame<'_>, values: &Values) -> Step {
+        let value = |name: &str| values[variable(name)];
+        let word = |name: &str| value(name).and_then(|value| u32::try_from(value).ok());
+        let address = |name: &str| value(name).map(|value| Address(value.cast_unsigned()));
+        let status = self.register(frame, self.status);
+        let level = status
+            .filter(|status| self.architecture == Architecture::AArch64 && status & 0x10 == 0)
+            .map(|status| ExceptionLevel((status >> 2) as u8 & 3));
+        Step {
+            place: self.place(frame, values),
+            line: address("line"),
+            gap: value("gap").is_some_and(|gap| gap != 0),
+            exception: value("exception").and_then(|number| u16::try_from(number).ok()),
+            exception_return: address("exception_return"),
+            taken: value("taken").map(|taken| taken != 0),
+            cycles: value("cycles").map(i64::cast_unsigned),
+            timestamp: value("timestamp").map(i64::cast_unsigned),
+            context_id: word("context_id"),
+            vmid: word("vmid"),
+            el: word("el").map(|el| ExceptionLevel(el as u8 & 3)).or(level),
+            security: match value("security") {
+                Some(0) => Some(Security::NonSecure),
+                Some(1) => Some(Security::Secure),
+                Some(2) => Some(Security::Realm),
+                Some(3) => Some(Security::Root),
+                _ => None,
+            },
+        }
+    }
+
+    /// The program counter and its instruction set.
+    fn place(&self, frame: &TraceFrame<'_>, values: &Values) -> Option<Place> {
+        let collected = self.register(frame, self.pc);
+        let number = u32::from(frame.tracepoint);
+        let address = collected.or_else(|| *self.addresses.get(&number)?)?;
+        let isa = match self.architecture {
+            Architecture::AArch64 => Isa::A64,
+            Architecture::MProfile => Isa::T32,
+            Architecture::AArch32 => {
+                let thumb = values[variable("thumb")].map(|thumb| thumb != 0);
+                // CPSR.T (DDI 0406, B1.3.3). A32 instructions are at whole words.
+                let status = || Some(self.register(frame, self.status)? & 0x20 != 0);
+                match thumb.or_else(status).unwrap_or(address & 3 != 0) {
+                    true => Isa::T32,
+                    false => Isa::A32,
+                }
+            }
+        };
+        let address = match isa {
+            Isa::A64 => address,
+            Isa::T32 => address & 0xffff_fffe,
+            _ => address & 0xffff_ffff,
+        };
+        Some(Place {
+            address: Address(address),
+            isa,
+        })
+    }
+
+    /// A register of the frame's register block.
+    fn register(&self, frame: &TraceFrame<'_>, field: Option<Field>) -> Option<u64> {
+        let field = field?;
+        let block = frame.blocks().find_map(|block| match block {
+            Block::Registers(bytes) => Some(bytes),
+            _ => None,
+        })?;
+        let bytes = block.get(field.begin..field.begin.checked_add(field.bytes)?)?;
+        let little = self.file.order() == ByteOrder::Little;
+        let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
+        Some(match little {
+            true => bytes.iter().rev().fold(0, join),
+            false => bytes.iter().fold(0, join),
+        })
+    }
+}
+
+/// The values of a frame's variables, in the order of [`VARIABLES`].
+type Values = [Option<i64>; VARIABLES.len()];

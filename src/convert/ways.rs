@@ -1,0 +1,326 @@
+//! The way that code leads from one instruction to another, where there is no other way.
+//!
+//! Knows instructions and direct branches, nothing of trace files. Where a register decides, or
+//! where several ways lead there, none is told.
+
+use crate::arch::branch::{self, Instruction, Kind};
+use crate::encode::Place;
+use crate::flow::{CodeImage, View, fetch};
+use crate::quantity::{Address, Isa};
+use std::collections::{HashMap, HashSet};
+
+/// The most instructions that are looked at for one way.
+const NEAR: usize = 4096;
+
+/// The most instructions that are looked at in all.
+const ALL: usize = 1 << 26;
+
+/// A straight line of instructions that were executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The first instruction.
+    pub start: Place,
+    /// The first address that is not part of it.
+    pub end: Address,
+}
+
+/// Finds ways in the code of one core.
+#[derive(Debug)]
+pub struct Ways<C> {
+    code: C,
+    /// What cannot be passed without being seen.
+    watched: HashSet<u64>,
+    /// What was found before: loops ask the same again.
+    known: HashMap<(u64, u64), Option<Vec<Line>>>,
+    left: usize,
+}
+
+/// Where an instruction leads, as indices of [`Search::nodes`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    here: Place,
+    /// The address behind it.
+    after: Address,
+    next: [Option<usize>; 2],
+}
+
+/// Stands for the destination in [`Node::next`].
+const GOAL: usize = usize::MAX;
+
+impl<C: CodeImage> Ways<C> {
+    /// Ways in `code` that pass none of the addresses in `watched`.
+    pub fn new(code: C, watched: HashSet<u64>) -> Self {
+        Self {
+            code,
+            watched,
+            known: HashMap::new(),
+            left: ALL,
+        }
+    }
+
+    /// Whether so many instructions were looked at that no further way is looked for.
+    pub fn is_exhausted(&self) -> bool {
+        self.left == 0
+    }
+
+    /// The instruction at a place, if its code is there.
+    pub fn instruction(&self, view: View, here: Place) -> Option<Instruction> {
+        let (word, count) = fetch(&self.code, view, here.address);
+        let mut instruction = branch::decode(here.isa, here.address, u32::from_le_bytes(word))?;
+        instruction.conditional |= self.may_be_in_it_block(view, here);
+        (count >= usize::from(instruction.bytes)).then_some(instruction)
+    }
+
+    /// A T32 instruction is conditional in the IT block of one of the four instructions before
+    /// it (DDI 0487, F1.3.1 "Conditional instructions"). What looks like an IT there may be half
+    /// of another instruction: then the way is looked for as if the branch were conditional.
+    fn may_be_in_it_block(&self, view: View, here: Place) -> bool {
+        let decode = |at: Place| {
+            let (word, _) = fetch(&self.code, view, at.address);
+            branch::decode(Isa::T32, at.address, u32::from_le_bytes(word))
+        };
+        let covers = |halfwords: u64| {
+            let mut at = Place {
+                address: Address(here.address.0.wrapping_sub(2 * halfwords)),
+                isa: Isa::T32,
+            };
+            let Some(first) = decode(at) else {
+                return false;
+            };
+            at = next(at, first.bytes);
+            (0..first.it_block).any(|_| {
+                let found = at == here;
+                at = next(at, decode(at).map_or(2, |instruction| instruction.bytes));
+                found
+            })
+        };
+        here.isa == Isa::T32 && (1..=8).any(covers)
+    }
+
+    /// The lines that lead from `from`, which is executed, to `to`, which is not.
+    pub fn between(&mut self, view: View, from: Place, to: Place) -> Option<Vec<Line>> {
+        let key = (from.address.0, to.address.0);
+        if let Some(known) = self.known.get(&key) {
+            return known.clone();
+        }
+        let found = self.search(view, from, to);
+        self.known.insert(key, found.clone());
+        found
+    }
+
+    fn search(&mut self, view: View, from: Place, to: Place) -> Option<Vec<Line>> {
+        let mut nodes = vec![Node {
+            here: from,
+            ..Node::default()
+        }];
+        let mut places = HashMap::from([((from.address, from.isa), 0)]);
+        let mut at = 0;
+        while at < nodes.len() {
+            if at >= NEAR {
+                return None;
+            }
+            self.left = self.left.checked_sub(1)?;
+            let here = nodes[at].here;
+            // Code that is missing could lead anywhere, and so could a register.
+            let instruction = self.instruction(view, here)?;
+            let after = next(here, instruction.bytes);
+            let outcomes = match instruction.kind {
+                Kind::Indirect => return None,
+                Kind::Branch { target, isa } => {
+                    let target = Place {
+                        address: target,
+                        isa,
+                    };
+                    let falls = instruction.conditional && target != after;
+                    [Some(target), falls.then_some(after)]
+                }
+                _ => [Some(after), None],
+            };
+            let mut led = [None; 2];
+            for (led, place) in led.iter_mut().zip(outcomes) {
+                let Some(place) = place else { continue };
+                if place == to {
+                    *led = Some(GOAL);
+                } else if !self.watched.contains(&place.address.0) {
+                    let new = nodes.len();
+                    let index = *places.entry((place.address, place.isa)).or_insert(new);
+                    if index == new {
+                        nodes.push(Node {
+                            here: place,
+                            ..Node::default()
+                        });
+                    }
+                    *led = Some(index);
+                }
+            }
+            nodes[at].after = after.address;
+            nodes[at].next = led;
+            at += 1;
+        }
+        only_way(&nodes)
+    }
+}
+
+/// The place behind an instruction.
+pub fn next(here: Place, bytes: u8) -> Place {
+    let address = here.address.0.wrapping_add(bytes.into());
+    Place {
+        address: Address(match here.isa {
+            Isa::A64 => address,
+            _ => address & 0xffff_ffff,
+        }),
+        isa: here.isa,
+    }
+}
+
+/// The lines from the first node to the goal, if there is one way.
+fn only_way(nodes: &[Node]) -> Option<Vec<Line>> {
+    // Which nodes lead to the goal, from the goal backward.
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    let mut leads = vec![false; nodes.len()];
+    let mut reached = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        for &next in node.next.iter().flatten() {
+            match before.get_mut(next) {
+                Some(before) => before.push(index),
+                None => reached.push(index),
+            }
+        }
+    }
+    while let Some(index) = reached.pop() {
+        if !std::mem::replace(&mut leads[index], true) {
+            reached.append(&mut before[index]);
+        }
+    }
+    let mut lines: Vec<Line> = Vec::new();
+    let mut at = 0;
+    loop {
+        let node = nodes.get(at)?;
+        let mut ways = node.next.iter().flatten();
+        let mut ways = ways.by_ref().filter(|&&n| n == GOAL || leads[n]);
+        let next = *ways.next()?;
+        if ways.next().is_some() {
+            return None;
+        }
+        match lines.last_mut() {
+            Some(line) if line.end == node.here.address && line.start.isa == node.here.isa => {
+                line.end = node.after;
+            }
+            _ => lines.push(Line {
+                start: node.here,
+                end: node.after,
+            }),
+        }
+        if next == GOAL {
+            return Some(lines);
+        }
+        at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Pieces;
+
+    const NOP: u32 = 0xd503_201f;
+    const RET: u32 = 0xd65f_03c0;
+
+    /// `b`, with an offset in instructions.
+    fn b(offset: i32) -> u32 {
+        0x1400_0000 | offset.cast_unsigned() & 0x03ff_ffff
+    }
+
+    /// `cbz x0`, with an offset in instructions.
+    fn cbz(offset: i32) -> u32 {
+        0xb400_0000 | (offset.cast_unsigned() & 0x7_ffff) << 5
+    }
+
+    fn at(index: u64) -> Place {
+        Place {
+            address: Address(0x1000 + 4 * index),
+            isa: Isa::A64,
+        }
+    }
+
+    /// The lines between two instructions, as pairs of indices.
+    fn way(code: &[u32], watched: &[u64], from: u64, to: u64) -> Option<Vec<(u64, u64)>> {
+        let bytes = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut pieces = Pieces::default();
+        pieces.add(Address(0x1000), bytes);
+        let watched = watched.iter().map(|&index| at(index).address.0).collect();
+        let mut ways = Ways::new(pieces, watched);
+        let index = |address: Address| (address.0 - 0x1000) / 4;
+        let lines = ways.between(View::default(), at(from), at(to))?;
+        let lines = lines.iter();
+        Some(
+            lines
+                .map(|l| (index(l.start.address), index(l.end)))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn a_straight_line_and_direct_branches() {
+        assert_eq!(way(&[NOP, NOP, NOP], &[], 0, 2), Some(vec![(0, 2)]));
+        assert_eq!(
+            way(&[NOP, b(2), RET, NOP, NOP], &[], 0, 4),
+            Some(vec![(0, 2), (3, 4)])
+        );
+        // Backward, once round a loop without an end.
+        assert_eq!(
+            way(&[NOP, NOP, b(-2)], &[], 1, 1),
+            Some(vec![(1, 3), (0, 1)])
+        );
+    }
+
+    #[test]
+    fn a_condition_is_known_by_where_it_led() {
+        // 0: cbz 3; 1: nop; 2: b 2 (here); 3: nop; 4: b 4 (here)
+        let code = [cbz(3), NOP, b(0), NOP, b(0)];
+        assert_eq!(way(&code, &[], 0, 2), Some(vec![(0, 2)]));
+        assert_eq!(way(&code, &[], 0, 4), Some(vec![(0, 1), (3, 4)]));
+    }
+
+    #[test]
+    fn several_ways_are_none() {
+        // Over a nop or not.
+        assert_eq!(way(&[cbz(2), NOP, NOP, NOP], &[], 0, 3), None);
+        // Unless one of them would have been seen.
+        assert_eq!(
+            way(&[cbz(2), NOP, NOP, NOP], &[1], 0, 3),
+            Some(vec![(0, 1), (2, 3)])
+        );
+        // A loop, any number of times.
+        assert_eq!(way(&[NOP, cbz(-1), NOP], &[], 0, 2), None);
+        assert_eq!(way(&[NOP, cbz(-1), NOP], &[0], 0, 2), Some(vec![(0, 2)]));
+    }
+
+    #[test]
+    fn what_the_code_does_not_tell_is_no_way() {
+        assert_eq!(way(&[NOP, RET, NOP], &[], 0, 2), None);
+        assert_eq!(way(&[NOP, NOP], &[], 0, 9), None);
+        assert_eq!(way(&[NOP, b(-1), NOP], &[], 0, 2), None);
+        // Long straight code has an end too.
+        let long = vec![NOP; 3 * NEAR];
+        assert_eq!(way(&long, &[], 0, 2 * NEAR as u64), None);
+        assert_eq!(way(&long, &[], 0, 9), Some(vec![(0, 9)]));
+    }
+
+    #[test]
+    fn a_branch_of_an_it_block_may_not_be_taken() {
+        // 0x1000: it eq; 0x1002: b 0x1008; 0x1004: nop; 0x1006: nop; 0x1008: nop; 0x100a: b 0x100a
+        let mut code = Pieces::default();
+        let halfwords = [0xbf08_u16, 0xe001, 0xbf00, 0xbf00, 0xbf00, 0xe7fe];
+        let bytes = halfwords.iter().flat_map(|h| h.to_le_bytes()).collect();
+        code.add(Address(0x1000), bytes);
+        let mut ways = Ways::new(code, HashSet::new());
+        let t32 = |address| Place {
+            address: Address(address),
+            isa: Isa::T32,
+        };
+        let mut way = |to| ways.between(View::default(), t32(0x1002), t32(to));
+        assert_eq!(way(0x1006).unwrap().len(), 1);
+        assert_eq!(way(0x100a), None);
+    }
+}

@@ -1,0 +1,365 @@
+//! Trace file → snapshot with trace: what its frames tell, as the trace of an ETMv4.
+
+use super::retrace::{Retraced, Retracer, Setup};
+use super::snapshot::{self, Found};
+use super::steps::{Step, Steps};
+use super::target::Target;
+use super::{Error, Progress};
+use crate::arch::{Architecture, RegisterFile};
+use crate::decode::{Core, Image};
+use crate::element::Context;
+use crate::etmv4::TraceUnitOptions;
+use crate::quantity::{Address, ExceptionLevel};
+use crate::snapshot::elf::Elf;
+use crate::snapshot::files::InMemory;
+use crate::snapshot::map::Mapped;
+use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::model::{
+    Buffer, BufferFormat, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,
+    SourceBuffers, Trace,
+};
+use crate::snapshot::{Loaded, write};
+use crate::tfile::{Block, File};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// Reads a trace file as [`snapshot::read`] does, and makes trace of its frames. `elfs` give code
+/// that is not in the file.
+pub fn read(
+    bytes: &Mapped,
+    name: &str,
+    options: &snapshot::Options,
+    elfs: &[Elf],
+    notes: &mut Vec<String>,
+    progress: Progress<'_>,
+) -> Result<Found, Error> {
+    let found = snapshot::read(bytes, name, options, notes)?;
+    let file = File::open(bytes, None).map_err(|error| Error::Input(error.to_string()))?;
+    let file = file.releasing(|walked| bytes.release(walked));
+    let (loaded, mut files) = open(found)?;
+    let text = file.description().target.as_deref();
+    let text = text
+        .ok_or_else(|| Error::Input("it has no tdesc: the architecture is not known".to_owned()))?;
+    let target = Target::read(text).map_err(Error::Input)?;
+    let steps = Steps::new(&file, &target);
+    let mut snapshot = loaded.snapshot.clone();
+    let core = core(&snapshot, steps.core())?;
+    let device = &loaded.snapshot.devices[core];
+
+    let mut memory = CoreMemory::new(&loaded, device);
+    let dumps = CoreMemory::new(&loaded, device);
+    add_code(&mut memory, &steps, elfs);
+    let image = Image(Some(&memory));
+    let unit = trace_unit(&steps, device);
+    let setup = Setup {
+        unit,
+        protocol: steps.protocol(),
+        context: state(device),
+        watched: steps.watched(),
+    };
+    let mut retracer = Retracer::new(setup, image);
+    let total = file.count() as u64;
+    for (frame, step) in steps.iter() {
+        progress(frame.number as u64, total);
+        retracer.step(&step);
+    }
+    let retraced = retracer.finish(steps.halted());
+    if !steps.iter().any(|(_, step)| step.el.is_some()) {
+        let level = state(device).el.unwrap_or_default().0;
+        notes.push(format!(
+            "no frame tells the exception level: the trace says EL{level}"
+        ));
+    }
+    tell(&retraced, notes)?;
+
+    if snapshot.trace.take().is_some() {
+        notes.push(
+            "the trace that the file carries is left out: this is made of its frames".to_owned(),
+        );
+    }
+    let code = code(&retraced, &dumps, image);
+    add_dumps(&mut snapshot.devices[core], &mut files, code);
+    add_trace(&mut snapshot, core, unit, retraced.trace, &mut files);
+    Ok(Found::Made(Box::new(snapshot), files))
+}
+
+/// A snapshot that was found, as one that is read, and its files.
+fn open(found: Found) -> Result<(Loaded, InMemory), Error> {
+    let fault = |error: crate::snapshot::Error| Error::Input(error.to_string());
+    match found {
+        Found::Carried(carried) => {
+            let loaded = carried.open().map_err(fault)?;
+            let files = carried.files.iter();
+            let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
+            Ok((loaded, InMemory(files.collect())))
+        }
+        Found::Made(snapshot, dumps) => {
+            let mut files = write::texts(&snapshot)?;
+            files.extend(dumps.0);
+            let files = InMemory(files);
+            let loaded = Loaded::from_files(Arc::new(files.clone()), "snapshot.ini");
+            Ok((loaded.map_err(fault)?, files))
+        }
+    }
+}
+
+/// The core that the frames are of.
+fn core(snapshot: &Snapshot, told: Option<usize>) -> Result<usize, Error> {
+    let is_core = |index: &usize| {
+        let device = snapshot.devices.get(*index);
+        device.is_some_and(|device| device.class == DeviceClass::Core)
+    };
+    let mut cores = (0..snapshot.devices.len()).filter(is_core);
+    match told {
+        Some(index) if snapshot.devices.len() > 1 => Some(index).filter(is_core),
+        _ => cores.next(),
+    }
+    .ok_or_else(|| {
+        Error::Input("the core that its frames are of is not in its snapshot".to_owned())
+    })
+}
+
+/// Code that is not in the dumps: that of the frames' instructions, and that of programs.
+fn add_code(memory: &mut CoreMemory, steps: &Steps<'_, '_>, elfs: &[Elf]) {
+    let mut collected: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    for (frame, step) in steps.iter() {
+        let Some(place) = step.place else { continue };
+        for block in frame.blocks() {
+            if let Block::Memory { address, bytes } = block
+                && let Some(from) = place.address.0.checked_sub(address)
+                && let Ok(from) = usize::try_from(from)
+                && let Some(code) = bytes.get(from..)
+            {
+                let code = &code[..code.len().min(4)];
+                collected
+                    .entry(place.address.0)
+                    .or_insert_with(|| code.to_vec());
+            }
+        }
+    }
+    for (address, bytes) in joined(collected) {
+        memory.add_region(Address(address), bytes.into(), Space::Any, "trace frames");
+    }
+    for elf in elfs {
+        let path = elf.path.display().to_string();
+        for segment in &elf.segments {
+            for space in [Space::N, Space::S] {
+                memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
+            }
+        }
+    }
+}
+
+/// Pieces that meet or overlap as one.
+fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
+    let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (address, bytes) in pieces {
+        if let Some((start, before)) = out.last_mut()
+            && let Some(inside) = start.checked_add(before.len() as u64)
+            && let Some(known) = inside.checked_sub(address)
+        {
+            let known = usize::try_from(known).unwrap_or(usize::MAX);
+            before.extend_from_slice(bytes.get(known..).unwrap_or(&[]));
+        } else {
+            out.push((address, bytes));
+        }
+    }
+    out
+}
+
+/// A trace unit that traces what any frame tells.
+fn trace_unit(steps: &Steps<'_, '_>, device: &Device) -> TraceUnitOptions {
+    let mut any = Step::default();
+    for (_, step) in steps.iter() {
+        any.cycles = any.cycles.or(step.cycles);
+        any.timestamp = any.timestamp.or(step.timestamp);
+        any.context_id = any.context_id.or(step.context_id);
+        any.vmid = any.vmid.or(step.vmid);
+    }
+    TraceUnitOptions {
+        core: Core::of(device).into(),
+        cycles: any.cycles.map(|_| 1),
+        timestamps: any.timestamp.is_some(),
+        context_ids: any.context_id.is_some(),
+        vmids: any.vmid.is_some(),
+        branch_broadcast: true,
+        ..TraceUnitOptions::default()
+    }
+}
+
+/// What is known of the core's state where no frame tells it: as it is halted.
+fn state(device: &Device) -> Context {
+    let architecture = Architecture::detect(device).architecture;
+    let registers = RegisterFile::read(device, architecture);
+    let status = registers.value("cpsr");
+    let level = |status: u64| match (architecture, status & 0x1f) {
+        (Architecture::AArch64, _) => Some((status >> 2) as u8 & 3),
+        // User, Monitor and Hyp mode, and the others (DDI 0487, G1.9.1).
+        (Architecture::AArch32, 0x10) => Some(0),
+        (Architecture::AArch32, 0x16) => Some(3),
+        (Architecture::AArch32, 0x1a) => Some(2),
+        (Architecture::AArch32, _) => Some(1),
+        (Architecture::MProfile, _) => None,
+    };
+    Context {
+        el: status.and_then(level).map(ExceptionLevel),
+        ..Context::default()
+    }
+}
+
+fn tell(retraced: &Retraced, notes: &mut Vec<String>) -> Result<(), Error> {
+    if retraced.traced == 0 {
+        return Err(Error::Input(match retraced.lost {
+            0 => "it has no trace frames of a program's course".to_owned(),
+            lost => format!(
+                "none of {lost} trace frames has a program counter and code there: --elf names a program"
+            ),
+        }));
+    }
+    notes.push(format!(
+        "trace of {} frames, with {} gaps between them",
+        retraced.traced, retraced.gaps
+    ));
+    if retraced.lost > 0 {
+        notes.push(format!(
+            "{} frames have no program counter, or no code there: --elf names a program",
+            retraced.lost
+        ));
+    }
+    if retraced.exhausted {
+        notes.push("the search for the ways between frames was given up".to_owned());
+    }
+    Ok(())
+}
+
+/// The code of traced lines that no dump has.
+fn code(retraced: &Retraced, dumps: &CoreMemory, image: Image<'_>) -> Vec<(u64, Vec<u8>)> {
+    let mut pieces: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    for &(view, start, end) in &retraced.lines {
+        let space = image.space(view);
+        let mut at = start;
+        while at < end {
+            let length = usize::try_from(end.0 - at.0).unwrap_or(usize::MAX);
+            let there = dumps.slice(at, space).len().min(length);
+            if there > 0 {
+                at = Address(at.0 + there as u64);
+                continue;
+            }
+            let Some(bytes) = image.0.map(|memory| memory.slice(at, space)) else {
+                break;
+            };
+            let mut length = bytes.len().min(length);
+            if let Some(next) = dumps.next(at, space) {
+                length = length.min(usize::try_from(next.0 - at.0).unwrap_or(usize::MAX));
+            }
+            if length == 0 {
+                break;
+            }
+            let piece = pieces.entry(at.0).or_default();
+            if piece.len() < length {
+                *piece = bytes[..length].to_vec();
+            }
+            at = Address(at.0 + length as u64);
+        }
+    }
+    joined(pieces)
+}
+
+fn add_dumps(device: &mut Device, files: &mut InMemory, code: Vec<(u64, Vec<u8>)>) {
+    let file = unique("trace_code", ".bin", &files.0.keys().cloned().collect());
+    let mut sections: HashSet<String> = device.dumps.iter().map(|d| d.section.clone()).collect();
+    let mut bytes = Vec::new();
+    for (address, piece) in code {
+        let section = unique(&format!("dump_code_{address:x}"), "", &sections);
+        sections.insert(section.clone());
+        device.dumps.push(Dump {
+            section,
+            file: file.clone(),
+            address,
+            length: Some(piece.len() as u64),
+            offset: Some(bytes.len() as u64),
+            ..Dump::default()
+        });
+        bytes.extend(piece);
+    }
+    if !bytes.is_empty() {
+        files.0.insert(file, bytes.into());
+    }
+}
+
+/// The trace unit as a device, and its buffer.
+fn add_trace(
+    snapshot: &mut Snapshot,
+    core: usize,
+    unit: TraceUnitOptions,
+    trace: Vec<u8>,
+    files: &mut InMemory,
+) {
+    let mut names: HashSet<String> = files.0.keys().cloned().collect();
+    names.extend(snapshot.devices.iter().map(|device| device.file.clone()));
+    let file = |base: &str, extension: &str| unique(base, extension, &names);
+    let (buffer, metadata, source) = (
+        file("trace_frames", ".bin"),
+        file("trace", ".ini"),
+        file("trace_source", ".ini"),
+    );
+    let devices = || snapshot.devices.iter();
+    let name = unique(
+        "ETM_frames",
+        "",
+        &devices().map(|d| d.name.clone()).collect(),
+    );
+    let key = unique(
+        &format!("device{}", snapshot.devices.len() + 1),
+        "",
+        &devices().map(|d| d.key.clone()).collect(),
+    );
+    let registers = unit.registers().into_iter();
+    // Invasive and non-invasive debug of either security state may be.
+    let registers = registers.chain([("TRCAUTHSTATUS", 0xcc)]);
+    let registers = registers.map(|(name, value)| Register {
+        name: name.to_owned(),
+        size: Some(32),
+        value: RegisterValue(value.to_le_bytes().to_vec()).canonical(Some(32)),
+        ..Register::default()
+    });
+    snapshot.trace = Some(Trace {
+        file: metadata,
+        buffers: vec![Buffer {
+            id: "buffer0".to_owned(),
+            name: "frames".to_owned(),
+            files: vec![buffer.clone()],
+            format: BufferFormat::SourceData,
+            ..Buffer::default()
+        }],
+        core_sources: vec![CoreSource {
+            core: snapshot.devices[core].name.clone(),
+            source: name.clone(),
+            ..CoreSource::default()
+        }],
+        source_buffers: Some(vec![SourceBuffers {
+            source: name.clone(),
+            buffers: vec!["frames".to_owned()],
+            ..SourceBuffers::default()
+        }]),
+        ..Trace::default()
+    });
+    snapshot.devices.push(Device {
+        key,
+        file: source,
+        name,
+        class: DeviceClass::TraceSource,
+        kind: "ETM4.2".to_owned(),
+        registers: registers.collect(),
+        ..Device::default()
+    });
+    files.0.insert(buffer, Mapped::from(trace));
+}
+
+/// `base` and `end`, with a number between them if that is taken.
+fn unique(base: &str, end: &str, taken: &HashSet<String>) -> String {
+    let free = |name: &String| !taken.iter().any(|other| other.eq_ignore_ascii_case(name));
+    let numbered = (1..).map(|number| format!("{base}_{number}{end}"));
+    let mut names = std::iter::once(format!("{base}{end}")).chain(numbered);
+    names.find(free).unwrap_or_default()
+}
