@@ -83,6 +83,9 @@ pub(super) struct Transport {
     /// Bytes that were read and not looked at.
     ahead: Vec<u8>,
     at: usize,
+    /// Acknowledgements that are not sent yet. A server that has much to say does not read
+    /// meanwhile: sent one by one they would fill the socket, and both would wait for ever.
+    owed: Vec<u8>,
     /// The last packet sent, whole.
     sent: Vec<u8>,
     /// How often it was sent again.
@@ -110,6 +113,7 @@ impl Transport {
                         framer: Framer::default(),
                         ahead: Vec::new(),
                         at: 0,
+                        owed: Vec::new(),
                         sent: Vec::new(),
                         resent: 0,
                     });
@@ -125,7 +129,13 @@ impl Transport {
         self.sent.clear();
         write_packet(payload, &mut self.sent);
         self.resent = 0;
+        self.acknowledge()?;
         self.stream.write_all(&self.sent)
+    }
+
+    fn acknowledge(&mut self) -> io::Result<()> {
+        let owed = std::mem::take(&mut self.owed);
+        self.stream.write_all(&owed)
     }
 
     /// Sends bytes that are no packet.
@@ -141,7 +151,7 @@ impl Transport {
                 self.at += 1;
                 match self.framer.push(byte) {
                     Some(Incoming::Packet(payload)) => {
-                        self.stream.write_all(b"+")?;
+                        self.owed.push(b'+');
                         return Ok(Some(expand(&payload)));
                     }
                     Some(Incoming::BadChecksum | Incoming::TooLong) => {
@@ -149,7 +159,8 @@ impl Transport {
                         if bad > TRIES {
                             return Err(invalid("packets are damaged or too long"));
                         }
-                        self.stream.write_all(b"-")?;
+                        self.owed.push(b'-');
+                        self.acknowledge()?;
                     }
                     Some(Incoming::Resend) => {
                         self.resent += 1;
@@ -175,14 +186,23 @@ impl Transport {
     }
 
     fn fill(&mut self, until: Instant) -> io::Result<usize> {
+        const SOON: Duration = Duration::from_millis(20);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let mut left = until.saturating_duration_since(Instant::now());
+            if !self.owed.is_empty() {
+                left = left.min(SOON);
+            }
             // A time of zero would be none.
             self.stream
                 .set_read_timeout(left.max(Duration::from_millis(1)))?;
             match self.stream.read(&mut self.ahead) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if is_timeout(&error) && Instant::now() < until => {}
+                Err(error) if is_timeout(&error) => {
+                    self.acknowledge()?;
+                    if Instant::now() >= until {
+                        return Err(error);
+                    }
+                }
                 read => return read,
             }
         }

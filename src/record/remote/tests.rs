@@ -39,9 +39,16 @@ const MORE: &str = "l<feature name=\"x\"><reg name=\"d0\" bitsize=\"64\" regnum=
     <reg name=\"d1\" bitsize=\"64\"/></feature>";
 
 /// A server that replies to whole packets; what `other` does not know has an empty reply.
-fn scripted(mut other: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> Endpoint {
+fn scripted(other: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> Endpoint {
+    serve(replies(other))
+}
+
+/// Replies to whole packets; the lines of a reply are packets.
+fn replies(
+    mut other: impl FnMut(&str) -> Vec<u8> + Send,
+) -> impl FnMut(&[u8], &mut Vec<u8>) + Send {
     let mut framer = Framer::default();
-    serve(move |bytes, out| {
+    move |bytes, out| {
         for byte in bytes {
             let Some(Incoming::Packet(packet)) = framer.push(*byte) else {
                 continue;
@@ -55,9 +62,11 @@ fn scripted(mut other: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> Endpoint
                 ["qXfer", "features", "read", "more.xml", _] => MORE.into(),
                 _ => other(&packet),
             };
-            write_packet(&reply, out);
+            for packet in reply.split(|byte| *byte == b'\n') {
+                write_packet(packet, out);
+            }
         }
-    })
+    }
 }
 
 #[test]
@@ -126,6 +135,35 @@ fn descriptions_include_others_and_registers_come_in_pieces() {
     assert_eq!(remote.threads().unwrap(), [""; 0]);
     let error = remote.insert_breakpoint(4, 4).unwrap_err();
     assert!(error.to_string().contains("expected OK"), "{error}");
+}
+
+#[test]
+fn a_server_with_much_to_say() {
+    const PACKETS: usize = 20_000;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut packets = replies(|_| {
+            b"O3031\n"
+                .repeat(PACKETS)
+                .into_iter()
+                .chain(*b"OK")
+                .collect()
+        });
+        let (mut bytes, mut out) = ([0; 4096], Vec::new());
+        while let Ok(count @ 1..) = stream.read(&mut bytes) {
+            packets(&bytes[..count], &mut out);
+            // It does not read while it writes, packet by packet.
+            for packet in out.chunks(9) {
+                stream.write_all(packet).unwrap();
+            }
+            out.clear();
+        }
+    });
+    let mut remote = Remote::connect(&Endpoint::Unix(path), WAIT).unwrap();
+    assert_eq!(remote.monitor("q").unwrap().len(), 2 * PACKETS);
 }
 
 #[test]

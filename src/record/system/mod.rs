@@ -137,6 +137,11 @@ fn command(request: &Request, image: &Image, gdb: &std::path::Path) -> Command {
     if !given("-monitor") {
         command.args(["-monitor", "none"]);
     }
+    if !given("-icount") {
+        // Time passes with the instructions that are executed, so that a run can be repeated, and
+        // timers do not go faster than a program that is watched.
+        command.args(["-icount", "shift=4"]);
+    }
     let mut endpoint = std::ffi::OsString::from("unix:");
     endpoint.push(gdb);
     endpoint.push(",server=on,wait=off");
