@@ -170,8 +170,11 @@ static void flush(struct vcpu *v)
 static inline void settle(struct vcpu *v)
 {
     uint64_t begun = one_thread ? progress : v->progress;
-    if (begun != v->expected)
+    if (begun != v->expected) {
         v->words[v->count++] = LEFT | (uint32_t)begun;
+        if (in_system && begun < v->expected)
+            instructions -= v->expected - begun + 1; /* the last one did not take effect */
+    }
     v->expected = 0;
     v->progress = 0;
     progress = 0;

@@ -30,6 +30,10 @@ pub enum Told {
         /// Instructions that began so far.
         instructions: u64,
     },
+    /// An exception of a system has not returned, and the return would tell where it was taken.
+    Waits,
+    /// It is known of all.
+    Settled,
     /// As many instructions were executed as were asked for; a core waits to be resumed.
     Limit,
     /// What handles a signal from now on.
@@ -313,9 +317,13 @@ where
                     // So that the cores' histories can be put in order.
                     lines.timestamp_soon(core);
                 }
+                let waited = join.waits();
                 join.executes(Some(core), flow, blocks, lines)?;
                 for event in events {
                     join.event(core, event?, flow, blocks, lines)?;
+                }
+                if waited && !join.waits() {
+                    let _ = self.told.send(Told::Settled);
                 }
             }
         }
@@ -327,6 +335,15 @@ where
     }
 
     fn stopped(&mut self, stopped: Stopped) {
+        if let Some(join) = &mut self.join {
+            let (flow, blocks, lines) = (&mut self.flow, &self.blocks, &mut self.lines);
+            // What was logged behind the last block. An error will come again at the end.
+            let _ = join.executes(None, flow, blocks, lines);
+            join.close();
+            if join.waits() {
+                let _ = self.told.send(Told::Waits);
+            }
+        }
         let instructions = self.lines.instructions + self.flow.pending(&self.blocks);
         // Nobody waits for it after the recording was given up.
         let _ = self.told.send(Told::Stopped {

@@ -53,6 +53,8 @@ struct Core {
     level: Option<u8>,
     /// An exception led here, and nothing was executed since.
     handler: Option<Place>,
+    /// What comes now is not recorded: it only tells where exceptions return to.
+    closed: bool,
 }
 
 /// Joins the two.
@@ -88,6 +90,19 @@ impl Join {
         let count = self.cores.len().max(core as usize + 1);
         self.cores.resize_with(count, Core::default);
         self.indices.insert(index, core);
+    }
+
+    /// The recording ends here. What is executed from now on only tells where exceptions return
+    /// to.
+    pub fn close(&mut self) {
+        for core in &mut self.cores {
+            core.closed = true;
+        }
+    }
+
+    /// Some core waits to learn where an exception returns to.
+    pub fn waits(&self) -> bool {
+        self.cores.iter().any(|core| !core.waiting.is_empty())
     }
 
     /// Text of the log.
@@ -144,6 +159,7 @@ impl Join {
         steps: &mut impl Steps,
     ) -> io::Result<()> {
         match self.cores.get_mut(core as usize) {
+            Some(state) if state.closed && state.returned.is_empty() => Ok(()),
             Some(state) if state.waiting.is_empty() && state.returned.is_empty() => {
                 state.handler = None;
                 flow.event(core, event, blocks, steps)
@@ -221,7 +237,9 @@ impl Join {
             }
             _ => {}
         }
-        state.waiting.push_back(item);
+        if !state.closed {
+            state.waiting.push_back(item);
+        }
         if state.waiting.len() > MOST_WAITING {
             state.give_up();
         }

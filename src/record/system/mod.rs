@@ -376,6 +376,7 @@ fn finish(
     })?;
     session.remote.select(&ended.thread)?;
     layout.memory = memory::read(&mut session, &image, &stacks)?;
+    run::learn(&mut session, &image, &ended)?;
     // Nothing more is asked of it.
     let _ = session.child.kill();
     let _ = session.child.wait();

@@ -9,7 +9,7 @@ use crate::record::stream::{Command, StoppedCore};
 use crate::record::tracing::Told;
 use crate::record::user::{Error, Reason, Watch};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Where a recording ended.
 #[derive(Debug)]
@@ -18,6 +18,36 @@ pub(super) struct Ended {
     /// The core that ended it, as the GDB server names it.
     pub thread: String,
     pub cores: Vec<StoppedCore>,
+    /// Where a breakpoint stands that was asked for.
+    until: Option<u64>,
+    /// An exception has not returned, and the return would tell where it was taken.
+    pub waits: bool,
+}
+
+/// How long a handler may take to return once the recording has ended.
+const RETURN: Duration = Duration::from_secs(2);
+
+/// Runs on, without recording, until exceptions have returned of which nothing else tells where
+/// they were taken.
+pub(super) fn learn(session: &mut Session, image: &Image, ended: &Ended) -> Result<(), Error> {
+    if !ended.waits {
+        return Ok(());
+    }
+    let until = ended.until.iter();
+    for &address in until.chain(image.calls().iter().map(|call| &call.0)) {
+        let kind = image.breakpoint_kind(address);
+        // One address may have been asked for twice.
+        let _ = session.remote.remove_breakpoint(address, kind);
+    }
+    session.remote.resume()?;
+    let begun = Instant::now();
+    while let Some(left) = RETURN.checked_sub(begun.elapsed()) {
+        match session.told.recv_timeout(left) {
+            Ok(Told::Settled) | Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// How often the state of things is looked at while the machine runs.
@@ -121,10 +151,13 @@ pub(super) fn to_the_end(
             (_, _) => Some(Reason::ShutDown),
         };
         if let Some(reason) = reason {
+            let (cores, waits) = rest(session)?;
             return Ok(Ended {
                 reason,
                 thread,
-                cores: rest(session)?,
+                cores,
+                until: until.map(|until| until.1),
+                waits,
             });
         }
     }
@@ -187,12 +220,14 @@ fn exit_status(session: &mut Session) -> Result<Option<u64>, Error> {
     }))
 }
 
-/// Everything executed is told.
-fn rest(session: &mut Session) -> Result<Vec<StoppedCore>, Error> {
+/// Everything executed is told; the cores, and [`Ended::waits`].
+fn rest(session: &mut Session) -> Result<(Vec<StoppedCore>, bool), Error> {
     tell(&session.plugin, &Command::Flush)?;
+    let mut waits = false;
     loop {
         match session.told.recv_timeout(REST) {
-            Ok(Told::Stopped { stopped, .. }) => return Ok(stopped.cores),
+            Ok(Told::Stopped { stopped, .. }) => return Ok((stopped.cores, waits)),
+            Ok(Told::Waits) => waits = true,
             Ok(_) => {}
             Err(_) => {
                 return Err(Error::Failed(

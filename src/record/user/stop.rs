@@ -506,7 +506,7 @@ impl Run {
                 }) => {
                     self.handlers.insert(signal, (address, flags));
                 }
-                Ok(Told::Limit) => {}
+                Ok(Told::Limit | Told::Waits | Told::Settled) => {}
                 Ok(Told::Mask(of)) => self.blocked.retain(|blocked| blocked.0 != of),
                 Ok(Told::Stopped {
                     stopped,
