@@ -148,7 +148,8 @@ pub struct Code {
 }
 
 impl Code {
-    fn of(elf: &Path) -> Self {
+    /// Those of an ELF file.
+    pub fn of(elf: &Path) -> Self {
         let mut bytes = Vec::new();
         File::open(elf).unwrap().read_to_end(&mut bytes).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
