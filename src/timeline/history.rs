@@ -399,11 +399,7 @@ impl History {
             });
             while let Some(part) = here.filter(|here| here.session == session) {
                 if let Some(index) = part.part().time_reached(time) {
-                    return Some(if index < part.part().places() {
-                        part.position(index)
-                    } else {
-                        self.first_after(&part)
-                    });
+                    return Some(self.place_or_next(&part, index));
                 }
                 here = self.beside(session, part.placed.key, Direction::Forward);
             }
@@ -437,31 +433,31 @@ impl History {
         }
         let mut passed = 0_u64;
         for session in 0..self.sessions.len() {
-            let mut here = Some(Here {
-                session,
-                placed: self.sessions[session].track.first(),
-            });
-            let mut before = (None, 0);
-            while let Some(part) = here.filter(|here| here.session == session) {
-                let segment = part.placed.key.segment;
-                let begun = match before {
-                    (Some(known), begun) if known == segment => begun,
-                    _ => self.sessions[session].track.cycles_before(segment),
-                };
-                before = (Some(segment), begun);
-                let begun = passed.saturating_add(begun);
-                if let Some(index) = part.part().cycles_reached(cycles.saturating_sub(begun)) {
-                    return Some(if index < part.part().places() {
-                        part.position(index)
-                    } else {
-                        self.first_after(&part)
-                    });
+            let track = &mut self.sessions[session].track;
+            let left = cycles.saturating_sub(passed);
+            let Some((segment, begun)) = track.segment_of_cycle(left) else {
+                passed = passed.saturating_add(track.cycles_before(u64::MAX));
+                continue;
+            };
+            let placed = track.at(segment, 0)?;
+            let mut here = Some(Here { session, placed });
+            while let Some(part) = here.filter(|here| here.placed.key.segment == segment) {
+                if let Some(index) = part.part().cycles_reached(left.saturating_sub(begun)) {
+                    return Some(self.place_or_next(&part, index));
                 }
                 here = self.beside(session, part.placed.key, Direction::Forward);
             }
-            passed = passed.saturating_add(self.sessions[session].track.cycles_before(u64::MAX));
         }
         None
+    }
+
+    /// The place of a part, or the first one after it.
+    fn place_or_next(&mut self, here: &Here, index: u64) -> Position {
+        if index < here.part().places() {
+            here.position(index)
+        } else {
+            self.first_after(here)
+        }
     }
 
     /// Cycles counted from the begin of history to a position; `None` if the trace counts none

@@ -30,6 +30,7 @@ mod code;
 mod entries;
 mod entry;
 mod history;
+mod kept;
 mod part;
 mod position;
 mod scan;
@@ -55,7 +56,7 @@ use crate::snapshot::memory::CoreMemory;
 use code::Code;
 use history::Session;
 use std::sync::Arc;
-use trace::Trace;
+use trace::{Chunks, Trace};
 use track::{Limits, Make};
 
 /// A core whose history is wanted.
@@ -116,8 +117,13 @@ impl Timeline {
         };
         out.notes.extend(buffers.notes.iter().cloned());
         out.notes.extend(buffers.faults.iter().cloned());
+        let chunks: Vec<Arc<Chunks>> = buffers
+            .buffers
+            .iter()
+            .map(|sources| Arc::new(Chunks::new(sources, options.chunk_bytes)))
+            .collect();
         for core in cores {
-            if let Some(history) = out.open_core(loaded, &buffers, core, options) {
+            if let Some(history) = out.open_core(loaded, &buffers, &chunks, core, options) {
                 out.histories.push(history);
             }
         }
@@ -128,6 +134,7 @@ impl Timeline {
         &mut self,
         loaded: &Loaded,
         buffers: &Buffers,
+        chunks: &[Arc<Chunks>],
         core: &TracedCore,
         options: &Options,
     ) -> Option<History> {
@@ -135,7 +142,7 @@ impl Timeline {
         let code = Code(Arc::clone(&core.memory));
         let mut sessions = Vec::new();
         let mut name = None;
-        for sources in &buffers.buffers {
+        for (sources, chunks) in buffers.buffers.iter().zip(chunks) {
             let mut found = sources
                 .sources
                 .iter()
@@ -162,9 +169,10 @@ impl Timeline {
             };
             let id = setup.trace_id();
             let track = setup.visit(Make {
-                trace: Trace::new(sources, id, options.chunk_bytes, synchronisation),
+                trace: Trace::new(Arc::clone(chunks), id, synchronisation),
                 code: code.clone(),
                 begins: sessions.is_empty(),
+                counts_cycles: setup.counts_cycles(),
                 limits: Limits {
                     part_bytes: options.part_bytes.max(1),
                     part_places: options.part_instructions.max(1),

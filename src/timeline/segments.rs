@@ -6,20 +6,24 @@
 //! buffer. A long segment consists of parts, each but the first with a saved decode to begin
 //! from; they are made the first time that the segment is looked at.
 
+use super::kept::Kept;
 use super::part::{Known, Part, Recorder};
 use super::position::Direction;
-use super::scan::{Hit, Query};
+use super::scan::{Hit, Query, Scan, VisitCache};
 use super::trace::Trace;
 use super::track::{GaveUp, Limits, PartKey, Placed, Start, Track};
 use super::worker::{Between, Ended, From, Job, Saved, Stretch, Sync, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::BufferOffset;
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Synchronisation points of a chunk that are tried.
 const TRIES: usize = 4;
+
+/// Chunks that are looked through at once.
+const LONG: u64 = 8;
 
 /// Where a segment begins.
 #[derive(Clone, Copy, Debug)]
@@ -48,49 +52,19 @@ struct Layout<D, E> {
     after: Known,
 }
 
-/// Decoded parts, the ones used last.
-#[derive(Debug, Default)]
-struct Kept {
-    parts: HashMap<PartKey, (Arc<Part>, u64)>,
-    bytes: usize,
-    clock: u64,
-}
-
-impl Kept {
-    fn get(&mut self, key: PartKey) -> Option<Arc<Part>> {
-        self.clock += 1;
-        let (part, used) = self.parts.get_mut(&key)?;
-        *used = self.clock;
-        Some(Arc::clone(part))
-    }
-
-    fn insert(&mut self, key: PartKey, part: Arc<Part>, most: usize) {
-        self.clock += 1;
-        self.bytes += part.bytes();
-        if let Some((old, _)) = self.parts.insert(key, (part, self.clock)) {
-            self.bytes -= old.bytes();
-        }
-        while self.bytes > most && self.parts.len() > 1 {
-            let oldest = self.parts.iter().min_by_key(|(_, (_, used))| *used);
-            let Some(oldest) = oldest.map(|(&key, _)| key) else {
-                return;
-            };
-            if let Some((part, _)) = self.parts.remove(&oldest) {
-                self.bytes -= part.bytes();
-            }
-        }
-    }
-}
-
 /// A track cut into segments.
 pub(super) struct Segments<D, E> {
     pub(super) trace: Arc<Trace>,
     pub(super) worker: Worker<D, E>,
     /// The first buffer of the core.
     begins: bool,
+    counts_cycles: bool,
     limits: Limits,
     /// By chunk, as far as it was looked for.
     cuts: BTreeMap<u64, Option<Cut>>,
+    /// The segment after one, where it is far away.
+    after: BTreeMap<u64, Option<u64>>,
+    last: Option<u64>,
     /// By chunk.
     layouts: BTreeMap<u64, Layout<D, E>>,
     kept: Kept,
@@ -111,13 +85,22 @@ where
     D: PacketDecoder + Clone + Send + std::marker::Sync,
     E: ElementDecoder<Packet = D::Packet> + Clone + Send + std::marker::Sync,
 {
-    pub fn new(trace: Arc<Trace>, worker: Worker<D, E>, begins: bool, limits: Limits) -> Self {
+    pub fn new(
+        trace: Arc<Trace>,
+        worker: Worker<D, E>,
+        begins: bool,
+        counts_cycles: bool,
+        limits: Limits,
+    ) -> Self {
         Self {
             trace,
             worker,
             begins,
+            counts_cycles,
             limits,
             cuts: BTreeMap::new(),
+            after: BTreeMap::new(),
+            last: None,
             layouts: BTreeMap::new(),
             kept: Kept::default(),
             cycles: BTreeMap::new(),
@@ -140,12 +123,20 @@ where
     }
 
     fn is_segment(&mut self, chunk: u64) -> bool {
-        chunk == 0 || chunk < self.trace.chunks() && self.cut(chunk).is_some()
+        chunk == 0 || chunk < self.trace.count() && self.cut(chunk).is_some()
     }
 
     /// The segment after a chunk.
     pub fn segment_after(&mut self, chunk: u64) -> Option<u64> {
-        (chunk + 1..self.trace.chunks()).find(|&chunk| self.is_segment(chunk))
+        if let Some(&known) = self.after.get(&chunk) {
+            return known;
+        }
+        let chunks = self.trace.count();
+        let after = (chunk + 1..chunks).find(|&chunk| self.is_segment(chunk));
+        if after.unwrap_or(chunks) - chunk > LONG {
+            self.after.insert(chunk, after);
+        }
+        after
     }
 
     /// The segment before a chunk.
@@ -154,8 +145,13 @@ where
     }
 
     pub fn last_segment(&mut self) -> u64 {
-        let chunks = self.trace.chunks();
-        self.segment_before(chunks).unwrap_or(0)
+        if let Some(last) = self.last {
+            return last;
+        }
+        let chunks = self.trace.count();
+        let last = self.segment_before(chunks).unwrap_or(0);
+        self.last = Some(last);
+        last
     }
 
     fn known_at_begin(&self, chunk: u64) -> Known {
@@ -198,62 +194,80 @@ where
         &self.layouts[&chunk]
     }
 
-    /// Decodes a segment and keeps its last parts.
+    /// Decodes a segment once. Of a short one the parts are kept; a long one has too many.
     fn lay_out(&mut self, chunk: u64) -> Layout<D, E> {
-        let segment = self.segment(chunk);
-        let (from, end) = (self.from(chunk), self.end_of(chunk));
-        let mut recorder = Recorder::new(self.known_at_begin(chunk), 0);
+        let known = self.known_at_begin(chunk);
+        let end = self.segment_after(chunk);
+        let end = end.unwrap_or(self.trace.count());
+        if end - chunk > LONG {
+            let (query, code) = (Query::nothing(), self.worker.code().clone());
+            let mut visits = VisitCache::default();
+            let mut scan = Scan::new(&query, &code, &mut visits, known, 0, 0..u64::MAX);
+            if self.begins_buffer(chunk) {
+                scan.begin_buffer();
+            }
+            return self.pass(chunk, &mut scan, |_, _, _| {});
+        }
+        let mut recorder = Recorder::new(known, 0);
         if self.begins_buffer(chunk) {
             recorder.begin_buffer(BufferOffset(0));
         }
+        let segment = self.segment(chunk);
+        let most = self.limits.cache_bytes;
+        self.pass(chunk, &mut recorder, |recorder, kept, number| {
+            let number = number as u32;
+            let part = Arc::new(recorder.cut());
+            kept.insert(PartKey { segment, number }, part, most);
+        })
+    }
+
+    /// Passes a segment and saves the decode where its parts begin. `ended` is called with each
+    /// part's number at its end.
+    fn pass<S: Stretch>(
+        &mut self,
+        chunk: u64,
+        sink: &mut S,
+        mut ended: impl FnMut(&mut S, &mut Kept, usize),
+    ) -> Layout<D, E> {
+        let (from, end) = (self.from(chunk), self.end_of(chunk));
         let mut parts = vec![PartStart {
             first: 0,
             saved: None,
         }];
-        let Limits {
-            part_bytes,
-            part_places,
-            cache_bytes,
-        } = self.limits;
-        let since = Cell::new((segment, 0_u64));
+        let limits = self.limits;
+        let since = Cell::new((self.segment(chunk), 0_u64));
+        let trace = Arc::clone(&self.trace);
         let kept = &mut self.kept;
-        let key = |number: usize| PartKey {
-            segment,
-            number: number as u32,
-        };
-        let ended = self.worker.run(
+        let trace_end = self.worker.run(
             &from,
             end,
-            &mut recorder,
-            |raw, recorder| {
+            sink,
+            |raw, sink| {
                 let (begin, first) = since.get();
-                let long = raw.saturating_sub(begin) >= part_bytes
-                    || recorder.places().saturating_sub(first) >= part_places;
+                let long = raw.saturating_sub(begin) >= limits.part_bytes
+                    || sink.places().saturating_sub(first) >= limits.part_places;
                 if !long {
                     return Between::GoOn;
                 }
-                since.set((raw, recorder.places()));
+                trace.release(begin, raw);
+                since.set((raw, sink.places()));
                 Between::Save
             },
-            |saved, recorder| {
-                let part = recorder.cut();
-                kept.insert(key(parts.len() - 1), Arc::new(part), cache_bytes);
+            |saved, sink| {
+                ended(sink, kept, parts.len() - 1);
                 parts.push(PartStart {
-                    first: recorder.places(),
+                    first: sink.places(),
                     saved: Some(Arc::new(saved)),
                 });
             },
         );
-        let places = recorder.places();
-        let after = *recorder.known();
-        let last = recorder.cut();
-        self.kept
-            .insert(key(parts.len() - 1), Arc::new(last), cache_bytes);
+        let (places, after) = (sink.places(), *sink.known());
+        ended(sink, kept, parts.len() - 1);
         self.cycles.insert(chunk, after.cycles.unwrap_or(0));
         Layout {
             parts,
             places,
-            ended,
+            ended: trace_end,
             after,
         }
     }
@@ -336,6 +350,17 @@ where
         recorder.cut()
     }
 
+    /// Cycles counted in a segment.
+    fn cycles_of(&mut self, chunk: u64) -> u64 {
+        if let Some(&counted) = self.cycles.get(&chunk) {
+            return counted;
+        }
+        let job = self.job(Unit { chunk, part: None });
+        let counted = self.worker.count_cycles(&job);
+        self.cycles.insert(chunk, counted);
+        counted
+    }
+
     /// The unit that a search begins with, and the places in it that count.
     pub fn first_unit(
         &mut self,
@@ -413,13 +438,11 @@ where
 
     /// Lays out a segment that is too long to be looked through at once.
     pub fn split(&mut self, unit: Unit, direction: Direction) -> Unit {
-        /// Chunks.
-        const LONG: u64 = 16;
         if unit.part.is_some() {
             return unit;
         }
         let end = self.segment_after(unit.chunk);
-        let end = end.unwrap_or(self.trace.chunks());
+        let end = end.unwrap_or(self.trace.count());
         if end - unit.chunk > LONG {
             self.layout(unit.chunk);
         }
@@ -500,30 +523,30 @@ where
     }
 
     fn cycles_before(&mut self, segment: u64) -> u64 {
-        let mut total = 0_u64;
-        let mut chunk = Some(0);
+        let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
         while let Some(at) = chunk.filter(|&chunk| self.segment(chunk) < segment) {
-            let counted = match self.cycles.get(&at) {
-                Some(&counted) => counted,
-                None => {
-                    let job = self.job(Unit {
-                        chunk: at,
-                        part: None,
-                    });
-                    let counted = self.worker.count_cycles(&job);
-                    self.cycles.insert(at, counted);
-                    counted
-                }
-            };
-            total = total.saturating_add(counted);
+            total = total.saturating_add(self.cycles_of(at));
             chunk = self.segment_after(at);
         }
         total
     }
 
+    fn segment_of_cycle(&mut self, cycles: u64) -> Option<(u64, u64)> {
+        let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
+        while let Some(at) = chunk {
+            let after = total.saturating_add(self.cycles_of(at));
+            if after >= cycles {
+                return Some((self.segment(at), total));
+            }
+            total = after;
+            chunk = self.segment_after(at);
+        }
+        None
+    }
+
     fn segment_before_time(&mut self, time: u64) -> u64 {
         // Segments of `low` and before begin earlier, those from `high` on do not.
-        let (mut low, mut high) = (0, self.trace.chunks());
+        let (mut low, mut high) = (0, self.trace.count());
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             let probe = if self.is_segment(middle) {

@@ -11,6 +11,8 @@ use crate::snapshot::files::InMemory;
 use crate::{etmv3, etmv4, ptm};
 use proptest::prelude::*;
 
+mod time;
+
 /// How the trace of a core lies in its buffer.
 #[derive(Clone, Copy, Debug)]
 enum Layout {

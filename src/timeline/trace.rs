@@ -1,4 +1,4 @@
-//! The bytes of one source in one buffer, from any chunk of the buffer on.
+//! The bytes of a buffer, and of one source in it, from any chunk of the buffer on.
 //!
 //! A chunk is a fixed number of bytes of the buffer; decoding can begin at a synchronisation
 //! point in it without the chunks before. Knows no packets: a synchronisation point is a string
@@ -8,7 +8,8 @@ use crate::decode::Sources;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::map::Mapped;
-use std::sync::OnceLock;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 /// Most bytes that are decoded at once.
 const PIECE: u64 = 4 << 10;
@@ -24,19 +25,25 @@ enum Frames {
     Passed(Vec<Deformatter>),
 }
 
-/// One source's trace in one buffer.
+/// A buffer, cut into chunks. Its sources share it, for it is looked through once.
 #[derive(Debug)]
-pub(super) struct Trace {
+pub(super) struct Chunks {
     parts: Vec<(u64, Mapped)>,
     total: u64,
     kind: Option<FrameKind>,
-    id: TraceId,
     chunk: u64,
+    frames: OnceLock<Frames>,
+    /// The last ID in each chunk, once it was looked for.
+    ids: Vec<OnceLock<Option<u8>>>,
+}
+
+/// One source's trace in one buffer.
+#[derive(Debug)]
+pub(super) struct Trace {
+    chunks: Arc<Chunks>,
+    id: TraceId,
     /// What begins a synchronisation point.
     sync: memchr::memmem::Finder<'static>,
-    frames: OnceLock<Frames>,
-    /// The last ID in each chunk, once it was looked for: 0x80 for none.
-    ids: Vec<OnceLock<Option<u8>>>,
 }
 
 /// A way to take the trace piece by piece.
@@ -47,10 +54,9 @@ pub(super) struct Feed {
     deformatter: Option<Deformatter>,
 }
 
-impl Trace {
-    /// The bytes of `id` in `sources`, in chunks of `chunk` bytes, where `sync` is what begins a
-    /// synchronisation point.
-    pub fn new(sources: &Sources, id: TraceId, chunk: u64, sync: &[u8]) -> Self {
+impl Chunks {
+    /// The buffer of `sources`, in chunks of `chunk` bytes.
+    pub fn new(sources: &Sources, chunk: u64) -> Self {
         let mut total = 0;
         let parts = sources.parts.iter().map(|part| {
             let begin = total;
@@ -65,9 +71,7 @@ impl Trace {
             parts,
             total,
             kind: sources.frames,
-            id,
             chunk,
-            sync: memchr::memmem::Finder::new(sync).into_owned(),
             frames: OnceLock::new(),
             ids: vec![OnceLock::new(); chunks],
         }
@@ -78,12 +82,8 @@ impl Trace {
         self.total
     }
 
-    pub fn id(&self) -> TraceId {
-        self.id
-    }
-
     /// How many chunks it has.
-    pub fn chunks(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.total.div_ceil(self.chunk)
     }
 
@@ -95,7 +95,7 @@ impl Trace {
     /// The chunk that begins at an offset.
     pub fn chunk_at(&self, begin: u64) -> Option<u64> {
         let chunk = begin / self.chunk;
-        (begin.is_multiple_of(self.chunk) && (chunk < self.chunks() || chunk == 0)).then_some(chunk)
+        (begin.is_multiple_of(self.chunk) && (chunk < self.count() || chunk == 0)).then_some(chunk)
     }
 
     /// Bytes from `raw` on that lie together, up to `most`.
@@ -229,6 +229,29 @@ impl Trace {
             raw: self.begin(chunk),
             deformatter,
         }
+    }
+}
+
+impl Deref for Trace {
+    type Target = Chunks;
+
+    fn deref(&self) -> &Chunks {
+        &self.chunks
+    }
+}
+
+impl Trace {
+    /// The bytes of `id`, where `sync` is what begins a synchronisation point.
+    pub fn new(chunks: Arc<Chunks>, id: TraceId, sync: &[u8]) -> Self {
+        Self {
+            chunks,
+            id,
+            sync: memchr::memmem::Finder::new(sync).into_owned(),
+        }
+    }
+
+    pub fn id(&self) -> TraceId {
+        self.id
     }
 
     /// Takes the next piece to `demux`; says whether it was the last one.

@@ -70,8 +70,10 @@ pub(super) trait Track: Send {
     ) -> Result<Option<(u64, Hit)>, GaveUp>;
     /// What the segment before a segment told.
     fn known_before(&mut self, segment: u64) -> Option<Known>;
-    /// Cycles counted in all segments before one.
+    /// Cycles counted in all segments before one; none of a trace unit that was not set to.
     fn cycles_before(&mut self, segment: u64) -> u64;
+    /// The segment in which so many cycles were counted, and the cycles before it.
+    fn segment_of_cycle(&mut self, cycles: u64) -> Option<(u64, u64)>;
     /// A segment from which on the first place at which `time` has come is found.
     fn segment_before_time(&mut self, time: u64) -> u64;
     /// Whether the trace has timestamps, as far as its last segments tell.
@@ -117,6 +119,8 @@ pub(super) struct Make {
     pub code: Code,
     /// The first buffer of the core.
     pub begins: bool,
+    /// The trace unit was set to count cycles.
+    pub counts_cycles: bool,
     pub limits: Limits,
 }
 
@@ -141,6 +145,7 @@ impl Visitor for Make {
             trace,
             worker,
             self.begins,
+            self.counts_cycles,
             self.limits,
         )))
     }

@@ -120,6 +120,11 @@ where
         }
     }
 
+    /// The code that it follows.
+    pub fn code(&self) -> &Code {
+        &self.code
+    }
+
     /// Another one for the same source, with no blocks yet.
     pub fn another(&self) -> Self {
         let (packets, elements) = (self.packets.clone(), self.elements.clone());
