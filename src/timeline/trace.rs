@@ -33,8 +33,8 @@ pub(super) struct Chunks {
     kind: Option<FrameKind>,
     chunk: u64,
     frames: OnceLock<Frames>,
-    /// The last ID in each chunk, once it was looked for.
-    ids: Vec<OnceLock<Option<u8>>>,
+    /// By chunk of plain frames, once it was looked for: whose data come first.
+    ids: Vec<OnceLock<Option<TraceId>>>,
 }
 
 /// One source's trace in one buffer.
@@ -191,35 +191,56 @@ impl Chunks {
         })
     }
 
+    /// Whose data come first in a chunk of plain frames: those of the last ID before it.
+    fn id_before(&self, chunk: u64) -> Option<TraceId> {
+        let slot = |chunk: u64| self.ids.get(usize::try_from(chunk).ok()?);
+        let mut at = chunk;
+        let found = loop {
+            if let Some(&known) = slot(at).and_then(OnceLock::get) {
+                break known;
+            }
+            let Some(before) = at.checked_sub(1) else {
+                break None;
+            };
+            if let Some(id) = self.last_id(before) {
+                break Some(TraceId(id));
+            }
+            at = before;
+        };
+        for slot in (at..=chunk).filter_map(slot) {
+            slot.get_or_init(|| found);
+        }
+        found
+    }
+
     /// The last ID byte in a chunk of plain frames.
     fn last_id(&self, chunk: u64) -> Option<u8> {
-        let slot = self.ids.get(usize::try_from(chunk).ok()?)?;
-        *slot.get_or_init(|| {
-            let (begin, end) = (self.begin(chunk), self.begin(chunk + 1).min(self.total));
-            let mut joined = Vec::new();
-            let mut bytes = self.bytes(begin, end - begin);
-            if (bytes.len() as u64) < end - begin {
-                while begin + (joined.len() as u64) < end {
-                    let at = begin + joined.len() as u64;
-                    joined.extend_from_slice(self.bytes(at, end - at));
+        let (begin, end) = (self.begin(chunk), self.begin(chunk + 1).min(self.total));
+        let mut joined = Vec::new();
+        let mut bytes = self.bytes(begin, end - begin);
+        if (bytes.len() as u64) < end - begin {
+            while begin + (joined.len() as u64) < end {
+                let at = begin + joined.len() as u64;
+                let next = self.bytes(at, end - at);
+                if next.is_empty() {
+                    break;
                 }
-                bytes = &joined;
+                joined.extend_from_slice(next);
             }
-            // The last frame of the buffer may not be whole: what its bytes mean is not known.
-            let last = bytes.chunks_exact(FRAME_BYTES).rev().find_map(last_id_of);
+            bytes = &joined;
+        }
+        let last = bytes.chunks_exact(FRAME_BYTES).rev().find_map(last_id_of);
+        if last.is_none() {
             self.release(begin, end);
-            last
-        })
+        }
+        last
     }
 
     /// The begin of a chunk.
     pub fn feed(&self, chunk: u64) -> Feed {
         let deformatter = match (self.frames(), self.kind) {
             (Frames::None, _) | (_, None) => None,
-            (Frames::Plain, Some(kind)) => {
-                let id = (0..chunk).rev().find_map(|before| self.last_id(before));
-                Some(Deformatter::within(kind, id.map(TraceId)))
-            }
+            (Frames::Plain, Some(kind)) => Some(Deformatter::within(kind, self.id_before(chunk))),
             (Frames::Passed(passed), Some(kind)) => {
                 let state = usize::try_from(chunk).ok().and_then(|at| passed.get(at));
                 Some(state.cloned().unwrap_or_else(|| Deformatter::new(kind)))
