@@ -159,7 +159,7 @@ impl Calls {
                 self.enter(position, What::Call { function: to }, Some(range.end));
             } else if branch && returns {
                 self.returned(position, to);
-            } else if branch && !self.return_to(to) {
+            } else if branch && !(kind == LastKind::Indirect && self.return_to(to)) {
                 let begins = function(to) == Some(to);
                 if begins && function(range.start) != Some(to) {
                     let depth = self.depth() - 1;
@@ -340,6 +340,23 @@ mod tests {
         let all = calls(2, &entries);
         assert_eq!(shown(&all), wanted[2..]);
         assert_eq!(all.left_out(), 2);
+        assert_eq!(all.open().len(), 2);
+    }
+
+    /// A branch within a function to where a call in it returns to.
+    #[test]
+    fn a_direct_branch_returns_from_nothing() {
+        let all = calls(
+            100,
+            &[
+                run(0x1000, 0x1008, CALL),
+                run(0x2000, 0x2010, CALL),
+                run(0x2000, 0x2008, JUMP),
+                run(0x2010, 0x2014, JUMP),
+                run(0x2018, 0x201c, JUMP),
+            ],
+        );
+        assert_eq!(shown(&all), [(0, call(0x2000)), (1, call(0x2000))]);
         assert_eq!(all.open().len(), 2);
     }
 

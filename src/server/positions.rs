@@ -160,6 +160,25 @@ impl Positions {
         self.timeline().at_same_time(from, position, to)
     }
 
+    /// Whether the trace of a core has timestamps.
+    fn is_timed(&mut self, thread: Tid) -> bool {
+        let Some(history) = self.history(thread) else {
+            return false;
+        };
+        let end = history.end();
+        history.place(end).is_some_and(|place| place.time.is_some())
+    }
+
+    /// The other cores that timestamps tie to a core.
+    pub fn tied(&mut self, thread: Tid) -> Vec<Tid> {
+        if !self.is_timed(thread) {
+            return Vec::new();
+        }
+        let others: Vec<Tid> = self.endpoint.threads().filter(|t| *t != thread).collect();
+        let others = others.into_iter();
+        others.filter(|other| self.is_timed(*other)).collect()
+    }
+
     /// The other cores with a history, and the place of each at the time of a core, where
     /// timestamps tell it.
     pub fn others(&mut self, thread: Tid) -> Vec<(Tid, Position)> {

@@ -8,7 +8,7 @@ use gdbstub::common::Tid;
 use super::{Reason, Stop, arrived};
 use crate::quantity::Address;
 use crate::server::target::SnapshotTarget;
-use crate::timeline::{AddressSet, Direction, Found, Gaps, Position};
+use crate::timeline::{AddressSet, Direction, Found, Gaps, History, Position};
 
 /// A breakpoint of another core on the way.
 struct Hit {
@@ -33,11 +33,10 @@ pub(super) fn settle(
         return stop;
     }
     let wanted: AddressSet = target.breakpoints.addresses().map(Address).collect();
-    let others = target.positions.others(stop.thread);
     let mut hits: Vec<Hit> = Vec::new();
     if !wanted.addresses().is_empty() {
-        for (thread, _) in &others {
-            match first_hit(target, *thread, direction, &wanted, goes_on) {
+        for thread in target.positions.tied(stop.thread) {
+            match first_hit(target, thread, direction, &wanted, goes_on) {
                 Ok(hit) => hits.extend(hit),
                 Err(Interrupted) => {
                     target.positions.set(stop.thread, from);
@@ -60,6 +59,14 @@ pub(super) fn settle(
             }
         });
     let Some(first) = first else {
+        if stop.reason == Reason::HistoryBegins {
+            // No timestamp comes before the begin: the others go back to theirs.
+            for other in target.positions.tied(stop.thread) {
+                if let Some(begin) = target.positions.history(other).map(History::begin) {
+                    target.positions.set(other, begin);
+                }
+            }
+        }
         for (other, position) in target.positions.others(stop.thread) {
             let hit = hits.iter().find(|hit| hit.thread == other);
             take_to(

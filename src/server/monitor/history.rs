@@ -116,19 +116,19 @@ fn about(target: &mut SnapshotTarget, thread: Tid, position: Position) -> String
 /// Where the other cores are.
 fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
     let mut text = String::new();
+    let along = target.positions.tied(thread);
     let threads: Vec<Tid> = target.endpoint.threads().filter(|t| *t != thread).collect();
     for other in threads {
         let name = target
             .core(other)
             .map_or_else(String::new, |core| core.name.clone());
-        let tied = target.positions.at_same_time(thread, other).is_some();
         let Some(position) = target.positions.position(other) else {
             let _ = writeln!(text, "  {name} has no history");
             continue;
         };
         let halted = target.positions.past(other).is_none();
         let state = if halted { ", the halted state" } else { "" };
-        let moves = if tied {
+        let moves = if along.contains(&other) {
             "moves along by timestamps"
         } else {
             "no timestamps tie it to this core: it stays when this core moves"

@@ -1,0 +1,290 @@
+//! Histories of recorded programs against the witness: every step, every visit of a breakpoint,
+//! several cores, and the calls.
+
+mod gdb;
+mod history_support;
+mod program_support;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use armsnap::server::Options;
+use gdb::session;
+use history_support::{Client, Step, Stop};
+use object::{Object, ObjectSymbol};
+use program_support::record::{executed, record};
+use program_support::{Program, program};
+
+/// A recorded program.
+struct Recorded {
+    program: &'static Program,
+    directory: tempfile::TempDir,
+    /// What was executed, by the number of the core.
+    cores: BTreeMap<u32, Vec<u64>>,
+}
+
+impl Recorded {
+    fn new(name: &str, options: &[&str]) -> Self {
+        let program = program(name);
+        let directory = tempfile::tempdir().unwrap();
+        let witness = directory.path().join("witness");
+        let snapshot = directory.path().join("snapshot");
+        let output = record(program, &snapshot, &witness, options);
+        assert!(output.status.success(), "{}", gdb::text(&output));
+        Self {
+            program,
+            cores: executed(&witness),
+            directory,
+        }
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        self.directory.path().join("snapshot")
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.snapshot(), &Options::default())
+    }
+
+    fn elf(&self) -> Vec<u8> {
+        std::fs::read(&self.program.elf).unwrap()
+    }
+
+    /// The begins of functions, without the Thumb bit, and their names.
+    fn functions(&self) -> BTreeMap<u64, String> {
+        let bytes = self.elf();
+        let file = object::File::parse(&*bytes).unwrap();
+        let thumb = u64::from(file.architecture() == object::Architecture::Arm);
+        let functions = file
+            .symbols()
+            .filter(|symbol| symbol.kind() == object::SymbolKind::Text && symbol.is_definition());
+        functions
+            .map(|symbol| (symbol.address() & !thumb, symbol.name().unwrap().to_owned()))
+            .collect()
+    }
+
+    fn function(&self, name: &str) -> u64 {
+        let functions = self.functions();
+        let found = functions.iter().find(|(_, n)| *n == name);
+        *found.unwrap_or_else(|| panic!("no function {name}")).0
+    }
+}
+
+/// Steps of the selected thread, which alone moves.
+fn walk(client: &mut Client, packet: &str) -> Vec<u64> {
+    let steps = client.walk(packet).into_iter();
+    steps
+        .map(|step| match step {
+            Step::At(address) => address,
+            Step::Gap => panic!("a recording has no gaps"),
+        })
+        .collect()
+}
+
+/// The whole history through packets, and 2,000 steps from the end in GDB.
+fn steps_are_the_witness(name: &str, protocol: &str) {
+    let recorded = Recorded::new(name, &["--protocol", protocol]);
+    let wanted = &recorded.cores[&0];
+    let mut client = recorded.client();
+    let mut back = walk(&mut client, "bs");
+    back.reverse();
+    assert_eq!(back.len(), wanted.len());
+    assert!(back == *wanted, "{name}: steps back differ");
+    let forward = walk(&mut client, "vCont;s:1;c");
+    // From the second instruction on, and to where the program ended.
+    assert!(
+        forward[..forward.len() - 1] == wanted[1..],
+        "{name}: steps differ"
+    );
+
+    const STEPS: usize = 2000;
+    assert!(wanted.len() > STEPS);
+    let script = recorded.directory.path().join("script");
+    let text = format!(
+        "set $n = 0\nwhile $n < {STEPS}\nreverse-stepi\nprintf \"@%#lx\\n\", $pc\n\
+         set $n = $n + 1\nend\n"
+    );
+    std::fs::write(&script, text).unwrap();
+    let source = format!("source {}", script.display());
+    let text = session(&recorded.snapshot(), &[], &[&source]);
+    let addresses = text.lines().filter_map(|line| line.strip_prefix("@0x"));
+    let mut found: Vec<u64> = addresses
+        .map(|digits| u64::from_str_radix(digits, 16).unwrap())
+        .collect();
+    found.reverse();
+    assert_eq!(found.len(), STEPS, "{text}");
+    assert_eq!(found, wanted[wanted.len() - STEPS..], "{name}");
+}
+
+#[test]
+fn steps_of_a64() {
+    steps_are_the_witness("recursion-a64", "etmv4");
+}
+
+#[test]
+fn steps_of_a32() {
+    steps_are_the_witness("recursion-a32", "ptm");
+}
+
+#[test]
+fn steps_of_t32() {
+    steps_are_the_witness("recursion-t32", "etmv3");
+}
+
+fn breakpoint(client: &mut Client, address: u64) {
+    assert_eq!(client.ask(&format!("Z0,{address:x},4")), ["OK"]);
+}
+
+/// Where moves stop until an end of history.
+fn stops(client: &mut Client, packet: &str) -> Vec<Stop> {
+    let mut stops = Vec::new();
+    loop {
+        let stop = client.go(packet);
+        if stop.is_end() {
+            return stops;
+        }
+        assert_eq!((stop.signal, stop.why.as_str()), (5, "swbreak"), "{stop:?}");
+        stops.push(stop);
+    }
+}
+
+#[test]
+fn each_visit_of_a_breakpoint_is_a_stop_both_ways() {
+    for name in ["recursion-a64", "recursion-t32"] {
+        let recorded = Recorded::new(name, &[]);
+        for (function, in_gdb) in [("odd", true), ("hanoi", false), ("ackermann", false)] {
+            let address = recorded.function(function);
+            let visits = recorded.cores[&0]
+                .iter()
+                .filter(|pc| **pc == address)
+                .count();
+            assert!(visits > 10, "{function}: {visits} visits");
+            let mut client = recorded.client();
+            breakpoint(&mut client, address);
+            for packet in ["bc", "vCont;c", "bc"] {
+                let found = stops(&mut client, packet);
+                assert_eq!(found.len(), visits, "{name}: {function}, {packet}");
+                assert!(found.iter().all(|stop| stop.pc == Some(address)));
+            }
+            if in_gdb {
+                let place = format!("break *{address:#x}");
+                let mut commands = vec![place.as_str()];
+                commands.extend(std::iter::repeat_n("reverse-continue", visits + 1));
+                commands.extend(std::iter::repeat_n("continue", visits + 1));
+                let text = session(&recorded.snapshot(), &[], &commands);
+                assert_eq!(
+                    text.matches("\nBreakpoint 3, ").count(),
+                    2 * visits,
+                    "{text}"
+                );
+                assert_eq!(
+                    text.matches("No more reverse-execution").count(),
+                    2,
+                    "{text}"
+                );
+            }
+        }
+    }
+}
+
+/// Threads are cores with timestamps: they move together, and none is passed at a breakpoint.
+#[test]
+fn cores_move_together_and_alone() {
+    let recorded = Recorded::new("threads-a64", &["--timestamps"]);
+    assert!(recorded.cores.len() > 2, "{} cores", recorded.cores.len());
+    // An instruction that several of them executed.
+    let visited = |address: u64| -> Vec<usize> {
+        let cores = recorded.cores.values();
+        cores
+            .map(|pcs| pcs.iter().filter(|pc| **pc == address).count())
+            .collect()
+    };
+    let address = recorded.function("work");
+    let wanted = visited(address);
+    assert!(
+        wanted.iter().filter(|count| **count > 0).count() > 2,
+        "{wanted:?}"
+    );
+    let mut client = recorded.client();
+    breakpoint(&mut client, address);
+    // Each core alone.
+    for (core, visits) in wanted.iter().enumerate() {
+        client.ask(&format!("Hc{:x}", core + 1));
+        assert_eq!(stops(&mut client, "bc").len(), *visits, "core {core}");
+        let alone = format!("vCont;c:{:x}", core + 1);
+        assert_eq!(stops(&mut client, &alone).len(), *visits, "core {core}");
+    }
+    // All together, whichever of them the user moves.
+    client.ask("Hc0");
+    for first in ["Hg1", "Hg2"] {
+        client.ask(first);
+        for packet in ["bc", "vCont;c"] {
+            let found = stops(&mut client, packet);
+            let mut visits = vec![0; wanted.len()];
+            for stop in &found {
+                visits[stop.thread - 1] += 1;
+            }
+            assert_eq!(visits, wanted, "{first} {packet}");
+        }
+    }
+}
+
+/// Calls by the instructions: A64, where `BL` and `BLR` call and `RET` returns.
+fn calls_of(recorded: &Recorded) -> Vec<(usize, String)> {
+    let functions = recorded.functions();
+    let bytes = recorded.elf();
+    let elf = armsnap::snapshot::elf::Elf::open(&recorded.program.elf).unwrap();
+    let word = |pc: u64| {
+        let inside = |segment: &&armsnap::snapshot::elf::Segment| {
+            (segment.address..segment.end()).contains(&pc)
+        };
+        let segment = elf.segments.iter().find(inside).unwrap();
+        let at = segment.file.start + (pc - segment.address) as usize;
+        u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+    };
+    let mut calls = Vec::new();
+    let mut open: Vec<u64> = Vec::new();
+    for pair in recorded.cores[&0].windows(2) {
+        let (pc, next) = (pair[0], pair[1]);
+        let instruction = word(pc);
+        let call = instruction >> 26 == 0b100101 || instruction & 0xffff_fc1f == 0xd63f_0000;
+        if call {
+            calls.push((open.len(), functions[&next].clone()));
+            open.push(pc + 4);
+        } else if instruction == 0xd65f_03c0 {
+            assert_eq!(open.pop(), Some(next));
+        }
+    }
+    calls
+}
+
+#[test]
+fn calls_of_a_recursive_program_are_those_of_its_instructions() {
+    let recorded = Recorded::new("recursion-a64", &[]);
+    let wanted = calls_of(&recorded);
+    assert!(wanted.len() > 1000, "{} calls", wanted.len());
+    let deepest = wanted.iter().map(|(depth, _)| *depth).max().unwrap();
+    assert!(deepest > 10, "{deepest} levels");
+    let mut client = recorded.client();
+    let text = client.monitor("calls 10000");
+    let lines: Vec<&str> = text.lines().collect();
+    let (first, rest) = lines.split_first().unwrap();
+    assert!(first.contains("from the begin of history"), "{first}");
+    let (last, rest) = rest.split_last().unwrap();
+    assert!(last.starts_with("> "), "{last}");
+    let found: Vec<(usize, String)> = rest
+        .iter()
+        .map(|line| {
+            let call = &line[17..];
+            let name = call.trim_start();
+            ((call.len() - name.len()) / 2, name.to_owned())
+        })
+        .collect();
+    assert_eq!(found.len(), wanted.len());
+    for (number, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+        assert_eq!(found, wanted, "call {number}");
+    }
+    // The last ones only, and what is open around them.
+    let text = client.monitor("calls 5");
+    assert!(text.contains("lines left out"), "{text}");
+}
