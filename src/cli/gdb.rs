@@ -16,6 +16,7 @@ use super::quote::shell_quote_os;
 use super::serve::{Selection, only};
 use super::{Failure, SnapshotArguments};
 use armsnap::server::Endpoint;
+use armsnap::snapshot::program::Program;
 
 /// The arguments of `gdb`.
 #[derive(Args)]
@@ -83,6 +84,15 @@ fn gdb_arguments(
             out.push(directory.into());
         }
     }
+    // Otherwise GDB asks before each step whether the tracepoints can be set.
+    out.push("-ex".into());
+    out.push("set may-insert-tracepoints off".into());
+    // Reading code is most of what GDB does for a step: it reads it from the program, where that
+    // is what the dumps hold.
+    if endpoint.programs().next().is_some() && endpoint.programs().all(read_only_agrees) {
+        out.push("-ex".into());
+        out.push("set trust-readonly-sections on".into());
+    }
     out.push("-ex".into());
     out.push(target_command(server, arguments)?);
     for program in programs {
@@ -92,6 +102,11 @@ fn gdb_arguments(
         out.push(command);
     }
     Ok(out)
+}
+
+/// Whether the parts of a program that it cannot change are in memory as in its file.
+fn read_only_agrees(program: &Program) -> bool {
+    program.comparison.compared > 0 && program.comparison.differing == 0
 }
 
 /// Makes GDB ask this program for its commands: it may be installed without any other file.

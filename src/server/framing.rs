@@ -125,15 +125,20 @@ pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes as pairs of hexadecimal digits, runs of a digit shortened (GDB manual, E.1, "run
-/// length encoding"): the digit, `*`, and a character that is 29 more than the repetitions.
-///
-/// Memory is full of such runs, and GDB needs a system call for each character of a pipe.
+/// Appends bytes as pairs of hexadecimal digits, runs of a digit shortened.
 pub fn write_hex_runs(bytes: &[u8], out: &mut Vec<u8>) {
-    /// Shorter runs gain nothing; the character of a longer one would be no printable one.
-    const REPETITIONS: std::ops::RangeInclusive<usize> = 3..=97;
     let mut digits = Vec::with_capacity(2 * bytes.len());
     write_hex(bytes, &mut digits);
+    write_runs(&digits, out);
+}
+
+/// Appends digits (or `x`), runs of one shortened (GDB manual, E.1, "run length encoding"): the
+/// digit, `*`, and a character that is 29 more than the repetitions.
+///
+/// Memory is full of such runs, and GDB needs a system call for each character of a pipe.
+pub fn write_runs(digits: &[u8], out: &mut Vec<u8>) {
+    /// Shorter runs gain nothing; the character of a longer one would be no printable one.
+    const REPETITIONS: std::ops::RangeInclusive<usize> = 3..=97;
     for run in digits.chunk_by(|a, b| a == b) {
         let mut rest = run;
         while let Some((digit, repeated)) = rest.split_first() {

@@ -7,7 +7,7 @@ use super::btrace;
 use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
 use super::framing::{
-    MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet,
+    MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet, write_runs,
 };
 use super::isa_register;
 use super::resume::{self, Other, Resume, thread_id};
@@ -58,6 +58,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
         },
         [b'm', arguments @ ..] => or_malformed(memory(target, arguments)),
         [b'p', number @ ..] => or_malformed(register(target, number)),
+        b"g" => or_malformed(registers(target)),
         [b'P' | b'G', ..] => reply(READ_ONLY_REGISTERS),
         [b'M' | b'X', ..] => reply(READ_ONLY_MEMORY),
         [b'Z', breakpoint @ ..] => Answer::Reply(change_breakpoint(target, true, breakpoint)),
@@ -196,6 +197,29 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
+/// `g`: the general registers.
+fn registers(target: &SnapshotTarget) -> Option<Vec<u8>> {
+    let registers = target.endpoint.block();
+    let bytes: Option<Vec<_>> = registers
+        .map(|register| target.positions.register(target.thread, register))
+        .collect();
+    Some(known_or_not(&bytes?.concat()))
+}
+
+/// Registers as they are sent: `xx` for each byte that is not known.
+pub(super) fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
+    let mut digits = Vec::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        match byte {
+            Some(byte) => write_hex(&[*byte], &mut digits),
+            None => digits.extend_from_slice(b"xx"),
+        }
+    }
+    let mut reply = Vec::new();
+    write_runs(&digits, &mut reply);
+    reply
+}
+
 /// `p`: a register, `xx` for each byte that is not known. An error would break a backtrace.
 fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
@@ -205,14 +229,7 @@ fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     }
     let register = target.endpoint.description.register(number)?;
     let bytes = target.positions.register(target.thread, register)?;
-    let mut reply = Vec::with_capacity(2 * register.bytes());
-    for byte in bytes {
-        match byte {
-            Some(byte) => write_hex(&[byte], &mut reply),
-            None => reply.extend_from_slice(b"xx"),
-        }
-    }
-    Some(reply)
+    Some(known_or_not(&bytes))
 }
 
 /// A piece of a document: `:offset,length` behind the annex, which is empty.

@@ -49,9 +49,9 @@ impl Arch for AnyArm {
     type RegId = NoRegister;
 }
 
-/// The reply to `g`: bytes, `None` where the snapshot does not know them.
+/// Registers are served by the session, not by gdbstub.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct GeneralRegisters(Vec<Option<u8>>);
+pub struct GeneralRegisters;
 
 impl Registers for GeneralRegisters {
     type ProgramCounter = u64;
@@ -60,16 +60,14 @@ impl Registers for GeneralRegisters {
         0
     }
 
-    fn gdb_serialize(&self, mut write_byte: impl FnMut(Option<u8>)) {
-        self.0.iter().for_each(|byte| write_byte(*byte));
-    }
+    fn gdb_serialize(&self, _write_byte: impl FnMut(Option<u8>)) {}
 
     fn gdb_deserialize(&mut self, _bytes: &[u8]) -> Result<(), ()> {
         Err(())
     }
 }
 
-/// Single registers are served by the session, not by gdbstub.
+/// Nor are single ones.
 #[derive(Debug)]
 pub enum NoRegister {}
 
@@ -205,13 +203,9 @@ impl Target for SnapshotTarget {
 }
 
 impl multi::MultiThreadBase for SnapshotTarget {
-    fn read_registers(&mut self, regs: &mut GeneralRegisters, tid: Tid) -> TargetResult<(), Self> {
-        let block = self.endpoint.block();
-        let bytes: Option<Vec<_>> = block
-            .map(|register| self.positions.register(tid, register))
-            .collect();
-        regs.0 = bytes.ok_or(TargetError::NonFatal)?.concat();
-        Ok(())
+    // The session answers `g` and `p`.
+    fn read_registers(&mut self, _: &mut GeneralRegisters, _: Tid) -> TargetResult<(), Self> {
+        Err(TargetError::NonFatal)
     }
 
     fn write_registers(&mut self, _: &GeneralRegisters, _: Tid) -> TargetResult<(), Self> {

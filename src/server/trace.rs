@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::framing::{MAX_PACKET, parse_hex, write_hex};
 use super::isa_register;
-use super::packets::{NO_MEMORY, pair, transfer};
+use super::packets::{NO_MEMORY, known_or_not, pair, transfer};
 use super::patience::patiently;
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
@@ -142,17 +142,6 @@ fn of_frame(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
         }
         _ => return None,
     })
-}
-
-fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
-    let mut reply = Vec::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        match byte {
-            Some(byte) => write_hex(&[*byte], &mut reply),
-            None => reply.extend_from_slice(b"xx"),
-        }
-    }
-    reply
 }
 
 /// What is known in one piece from an address on. Where pieces overlap, the first counts.
