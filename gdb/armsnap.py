@@ -28,7 +28,7 @@ TYPES += (gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_RANGE)
 
 
 class Prefix(gdb.Command):
-    """Saved Arm systems: snapshots made and opened."""
+    """Saved Arm systems: snapshots made and opened, and the history that their trace tells."""
 
     def __init__(self):
         super().__init__("armsnap", gdb.COMMAND_SUPPORT, gdb.COMPLETE_NONE, True)
@@ -613,3 +613,11 @@ Prefix()
 Program()
 Save()
 Attach()
+
+# In a source tree the other files lie beside this one; `armsnap gdb-commands` prints all as one,
+# up to this line of this file.
+for other in ("history.py", "past.py"):
+    other = os.path.join(os.path.dirname(globals().get("__file__", "")), other)
+    if "__file__" in globals() and os.path.isfile(other):
+        with open(other, encoding="utf-8") as source:
+            exec(compile(source.read(), other, "exec"), globals())

@@ -36,14 +36,21 @@ pub struct Arguments {
 }
 
 /// GDB's own side: what `armsnap gdb` gives it.
-const COMMANDS: [&str; 2] = [
+const COMMANDS: [&str; 3] = [
     include_str!("../../gdb/armsnap.py"),
+    include_str!("../../gdb/history.py"),
     include_str!("../../gdb/past.py"),
 ];
 
+/// Where the first file begins to look for the others.
+const BESIDE: &str = "# In a source tree";
+
 /// Prints the commands, for a GDB that was started otherwise.
 pub fn print_commands() -> Result<ExitCode, Failure> {
-    std::io::stdout().write_all(COMMANDS.join("\n").as_bytes())?;
+    let [first, others @ ..] = COMMANDS;
+    let own = first.split_once(BESIDE).map_or(first, |(own, _)| own);
+    let text = format!("{own}{}", others.join("\n"));
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,0 +1,186 @@
+"""The decoded trace as a history: armsnap's commands for what `monitor` does, and GDB told of moves.
+
+Follows armsnap.py.
+"""
+
+import re
+
+import gdb
+
+
+def monitor(words):
+    """What the server answers to `monitor WORDS` for the selected thread."""
+    try:
+        # The server's core is the one that GDB asked about last.
+        pc = int(gdb.parse_and_eval("(unsigned long long)$pc"))
+        gdb.selected_inferior().read_memory(pc, 1)
+    except gdb.error:
+        pass
+    try:
+        return gdb.execute(f"monitor {words}", to_string=True)
+    except gdb.error as error:
+        raise gdb.GdbError(str(error))
+
+
+def first_of(*commands):
+    """Runs the first command that this GDB has, in silence."""
+    for command in commands:
+        try:
+            gdb.execute(command, to_string=True)
+            return
+        except gdb.error:
+            continue
+
+
+def forget_memory():
+    """Makes GDB read memory again."""
+    first_of("maintenance flush dcache")
+    for cache in ("stack-cache", "code-cache"):
+        # Before GDB 13; to switch it is to empty it.
+        if gdb.parameter(cache):
+            gdb.execute(f"set {cache} off")
+            gdb.execute(f"set {cache} on")
+
+
+def show_move():
+    """Makes GDB ask for registers and memory again, and shows where it is, as at a stop."""
+    first_of("maintenance flush register-cache", "flushregs")
+    forget_memory()
+    for command in ("frame", "display"):
+        try:
+            gdb.execute(command)
+        except gdb.error as error:
+            gdb.write(f"{error}\n")
+
+
+def go(words):
+    """`monitor goto`: moves if the server moves."""
+    text, moved = without_advice(monitor(f"goto {words}"))
+    gdb.write(text)
+    if moved:
+        show_move()
+
+
+def without_advice(text):
+    """An answer without what a user of `monitor` alone must do, and whether that was in it."""
+    lines = text.splitlines(True)
+    kept = [line for line in lines if "maintenance flush" not in line]
+    return "".join(kept), len(kept) < len(lines)
+
+
+class Told(gdb.Command):
+    """A command that prints what the server tells."""
+
+    words = ()
+
+    def __init__(self, name):
+        self.name = name
+        super().__init__(f"armsnap {name}", gdb.COMMAND_SUPPORT)
+
+    def complete(self, text, word):
+        return [known for known in self.words if known.startswith(word)]
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        gdb.write(monitor(f"{self.name} {argument}"))
+
+
+class Info(Told):
+    """Tell of the snapshot: its cores, their memory, what is to be known of them.
+Usage: armsnap info"""
+
+
+class Where(Told):
+    """Tell the position in history: its time, and its reason to doubt.
+Usage: armsnap where"""
+
+
+class History(Told):
+    """List positions in history around here.
+Usage: armsnap history [N]
+
+N positions before this one and after it, 10 if not said. `armsnap goto POSITION`
+goes to one of them."""
+
+
+class Calls(Told):
+    """List the calls that led to this position, nested.
+Usage: armsnap calls [N]
+
+The last N calls, 40 if not said; * marks those that are still open."""
+
+
+class Exceptions(Told):
+    """List exceptions before this position and after it.
+Usage: armsnap exceptions [N]"""
+
+
+class Memory(Told):
+    """Say how memory is read at past positions.
+Usage: armsnap memory [final|unavailable]
+
+final        as it was at the end
+unavailable  what may have been written since cannot be read"""
+
+    words = ("final", "unavailable")
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        text, changed = without_advice(monitor(f"memory {argument}"))
+        gdb.write(text)
+        if changed:
+            forget_memory()
+
+
+class Goto(Told):
+    """Go to a position in history.
+Usage: armsnap goto POSITION|begin|end|time T|cycle N
+
+`armsnap history` and `armsnap find` tell positions."""
+
+    words = ("begin", "cycle", "end", "time")
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        if not argument.strip():
+            raise gdb.GdbError("expected POSITION, begin, end, time T or cycle N")
+        go(argument)
+
+
+class Find(Told):
+    """Go to the next visit of a function or an address, or to the one before.
+Usage: armsnap find FUNCTION|ADDRESS [back]
+
+ADDRESS is an expression, also as *ADDRESS; of a function it is the first instruction."""
+
+    def complete(self, text, word):
+        return gdb.COMPLETE_SYMBOL
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        what, _, back = argument.strip().rpartition(" ")
+        if back != "back":
+            what, back = argument.strip(), ""
+        if not what:
+            raise gdb.GdbError("expected a function or an address, and maybe back")
+        found = monitor(f"find {code_address(what)} {back}")
+        goes = re.search(r"; monitor goto (\S+) goes there", found)
+        if not goes:
+            gdb.write(found)
+            return
+        go(goes[1])
+
+
+def code_address(what):
+    """The address that an expression means; what is none the server may know by its symbols."""
+    try:
+        value = gdb.parse_and_eval(what.lstrip("*"))
+        if value.type.strip_typedefs().code == gdb.TYPE_CODE_FUNC:
+            value = value.address
+        return hex(int(value) % (1 << 64))
+    except gdb.error:
+        return what
+
+
+for command in (Info, Where, History, Calls, Exceptions, Memory, Goto, Find):
+    command(command.__name__.lower())
