@@ -5,10 +5,11 @@ use armsnap::snapshot::write;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    let bytes = bytes.to_vec().into();
     for frame in [None, Some(0), Some(1)] {
         for merge in [false, true] {
             let options = Options { frame, merge };
-            match read(bytes, "x.tf", &options, &mut Vec::new()) {
+            match read(&bytes, "x.tf", &options, &mut Vec::new()) {
                 Ok(Found::Carried(carried)) => {
                     assert!(frame.is_none() && !merge);
                     let _ = carried.open();
