@@ -140,7 +140,11 @@ def main():
         )
         + "\n"
     )
-    gdb.execute("kill")
+    try:
+        gdb.execute("kill")
+    except gdb.error:
+        # The emulator may be gone before it answers.
+        pass
 
 
 try:

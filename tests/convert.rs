@@ -100,6 +100,9 @@ fn every_snapshot_comes_back_as_it_was() {
     let own = [
         "virt-a57",
         "mps2-m4",
+        "recorded/etmv4",
+        "recorded/ptm",
+        "recorded/etmv3",
         "info/two-clusters",
         "info/etmv4-stm-itm",
     ]

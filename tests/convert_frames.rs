@@ -243,6 +243,9 @@ fn frames(file: &File<'_>) -> Vec<Visit> {
 fn frames_are_the_instructions_that_decode_lists() {
     // The two of the largest listings are tried in GDB, below.
     let names = [
+        "recorded/etmv4",
+        "recorded/ptm",
+        "recorded/etmv3",
         "TC2",
         "maxspec0_commopt1",
         "q_elem",
@@ -288,6 +291,9 @@ fn frames_are_the_instructions_that_decode_lists() {
 #[test]
 fn waypoints_end_the_ranges_that_decode_lists() {
     for name in [
+        "recorded/etmv4",
+        "recorded/ptm",
+        "recorded/etmv3",
         "trace_file_vmid",
         "TC2",
         "juno_r1_1",
@@ -435,6 +441,21 @@ fn gdb_shows_the_trace_of_001_ack_test() {
     look("001-ack_test", "cpu_0");
 }
 
+#[test]
+fn gdb_shows_the_trace_of_recorded_etmv4() {
+    look("recorded/etmv4", "Cortex-A57_1");
+}
+
+#[test]
+fn gdb_shows_the_trace_of_recorded_ptm() {
+    look("recorded/ptm", "Cortex-A15_0");
+}
+
+#[test]
+fn gdb_shows_the_trace_of_recorded_etmv3() {
+    look("recorded/etmv3", "Cortex-M4_0");
+}
+
 /// The frame of the halted state shows what a served snapshot shows.
 fn halted(path: &Path, core: &str, program: Option<&Path>) {
     let (_directory, file) = convert(path, core, &["--state-only"]);
@@ -487,7 +508,14 @@ fn the_halted_state_is_what_the_server_shows() {
 
 #[test]
 fn gdb_loads_every_file_in_silence() {
-    let own = ["virt-a57", "mps2-m4"].map(testdata);
+    let own = [
+        "virt-a57",
+        "mps2-m4",
+        "recorded/etmv4",
+        "recorded/ptm",
+        "recorded/etmv3",
+    ]
+    .map(testdata);
     let real = [
         "juno_r1_1",
         "TC2",

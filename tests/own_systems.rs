@@ -100,10 +100,12 @@ fn parse_hex(text: &str) -> u128 {
     u128::from_str_radix(&digits[..end], 16).unwrap_or_else(|error| panic!("{text:?}: {error}"))
 }
 
-fn same_as_live(name: &str) {
+/// `like`: the system whose `expected` holds what GDB showed.
+fn same_as_live(name: &str, like: &str) {
     let directory = system(name);
     let mut commands = vec![("threads".to_string(), "info threads".to_string())];
-    let cores = cores(&directory);
+    let like = system(like);
+    let cores = cores(&like);
     for core in &cores {
         for (file, command) in COMMANDS {
             let key = format!("{}/{file}", core.device);
@@ -123,7 +125,7 @@ fn same_as_live(name: &str) {
         assert!(line.contains(&core.device), "{line}");
         assert!(line.contains(&format!("{} (", core.function)), "{line}");
         for (file, command) in COMMANDS {
-            let expected = read(directory.join(format!("expected/{}/{file}.txt", core.device)));
+            let expected = read(like.join(format!("expected/{}/{file}.txt", core.device)));
             let shown = &printed[&format!("{}/{file}", core.device)];
             assert_eq!(shown.trim(), expected.trim(), "{}: {command}", core.device);
         }
@@ -159,7 +161,7 @@ fn same_registers_as_live(name: &str) {
 
 #[test]
 fn two_cortex_a57_show_the_back_traces_of_the_live_machine() {
-    same_as_live("virt-a57");
+    same_as_live("virt-a57", "virt-a57");
 }
 
 #[test]
@@ -169,7 +171,13 @@ fn two_cortex_a57_show_the_registers_of_the_live_machine() {
 
 #[test]
 fn a_cortex_m4_shows_the_back_trace_through_its_exception() {
-    same_as_live("mps2-m4");
+    same_as_live("mps2-m4", "mps2-m4");
+}
+
+#[test]
+fn recorded_systems_show_the_back_traces_of_the_live_machines() {
+    same_as_live("recorded/etmv4", "virt-a57");
+    same_as_live("recorded/etmv3", "mps2-m4");
 }
 
 #[test]

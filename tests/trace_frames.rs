@@ -105,6 +105,11 @@ fn numbers_find_the_decoders_frames_of_tc2() {
 }
 
 #[test]
+fn numbers_find_the_decoders_frames_of_recorded_ptm() {
+    numbers_find_the_decoders_frames("recorded/ptm");
+}
+
+#[test]
 fn numbers_find_the_decoders_frames_of_001_ack_test() {
     numbers_find_the_decoders_frames(ACK);
 }
@@ -348,6 +353,7 @@ fn tracepoints(bytes: &[u8]) -> Vec<(u32, u64)> {
 fn what_gdb_saves_is_what_convert_writes() {
     let step = "a57_single_step";
     for (name, core, least) in [
+        ("recorded/etmv4", "Cortex-A57_0", 100),
         (TC2, "Cortex-A15_0", 1000),
         (ACK, "cpu_0", 1000),
         (step, "Cortex-A57_0", 2),
