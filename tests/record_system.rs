@@ -45,6 +45,7 @@ fn decoded(snapshot: &Path, source: &str, code: &Code) -> (Vec<Place>, Vec<Strin
         .unwrap();
     assert!(run.status.success(), "{run:?}");
     let (mut places, mut exceptions) = (Vec::new(), Vec::new());
+    let mut begins = 0;
     for line in String::from_utf8_lossy(&run.stdout).lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         let text = |name: &str| line[name].as_str().unwrap();
@@ -64,10 +65,12 @@ fn decoded(snapshot: &Path, source: &str, code: &Code) -> (Vec<Place>, Vec<Strin
                 }
             }
             "exception" => exceptions.push(text("name").to_owned()),
+            "trace_on" => begins += 1,
             "memory_missing" => panic!("{line}"),
             _ => {}
         }
     }
+    assert_eq!(begins, 1, "{source}: the trace has gaps");
     (places, exceptions)
 }
 

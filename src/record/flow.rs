@@ -258,6 +258,11 @@ fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
         // Nothing but a fault of its own, or an order to try it again, leaves it there.
         let executed = (begun as usize).saturating_sub(1);
         let here = at(block.address(executed));
+        // With -icount the emulator tries an access to a device again, and tells the plugin
+        // nothing of that.
+        if begun > 0 && next == Some(at(block.address(begun as usize))) {
+            return connected(begun as usize);
+        }
         let goes_on = next.is_none_or(|next| next == here);
         return Outcome {
             executed,

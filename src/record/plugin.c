@@ -173,7 +173,7 @@ static inline void settle(struct vcpu *v)
     if (begun != v->expected) {
         v->words[v->count++] = LEFT | (uint32_t)begun;
         if (in_system && begun < v->expected)
-            instructions -= v->expected - begun + 1; /* the last one did not take effect */
+            instructions -= v->expected - begun;
     }
     v->expected = 0;
     v->progress = 0;
