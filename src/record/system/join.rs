@@ -195,9 +195,11 @@ impl Join {
         let Some(state) = self.cores.get_mut(self.current as usize) else {
             return;
         };
-        let mut matching = state.in_flight.iter();
-        let matching = matching.rposition(|e| frame.is_some() && e.frame == frame);
-        let index = matching.or_else(|| state.in_flight.len().checked_sub(1));
+        let index = match frame {
+            // A scheduler makes the frame of a new task: no exception has stacked it.
+            Some(_) => state.in_flight.iter().rposition(|e| e.frame == frame),
+            None => state.in_flight.len().checked_sub(1),
+        };
         if let Some(index) = index {
             let orders = state.in_flight.remove(index).orders;
             state.returned.extend(orders);
@@ -371,3 +373,6 @@ fn place(address: Address, onward: Onward, is_64bit: bool) -> Option<Place> {
         Onward::Unknown => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

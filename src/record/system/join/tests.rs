@@ -1,0 +1,161 @@
+use super::*;
+use crate::record::blocks::{Block, Sets};
+use crate::record::protocol::Protocol;
+use crate::record::stream::Definition;
+
+/// What the steps were, as text.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl Steps for Told {
+    fn ran(&mut self, _: u32, block: &Block, count: usize) -> io::Result<()> {
+        self.0.push(format!("{:x}+{count}", block.start.address.0));
+        Ok(())
+    }
+    fn exception(&mut self, _: u32, number: u32, return_to: Place) -> io::Result<()> {
+        self.0.push(format!("!{number} {:x}", return_to.address.0));
+        Ok(())
+    }
+    fn broken(&mut self, _: u32, _: Option<Place>) -> io::Result<()> {
+        self.0.push("?".to_owned());
+        Ok(())
+    }
+    fn exception_return(&mut self, _: u32) {
+        self.0.push("return".to_owned());
+    }
+}
+
+/// A Cortex-M that executes blocks: 0 at 0x100 (nop; bx lr), 1 at 0x200 (nop; beq), 2 at 0x300
+/// (bx lr), 3 at 0x400 (nop), 4 at 0x204 (nop).
+struct Machine {
+    join: Join,
+    flow: Flow,
+    blocks: BlockTable,
+    told: Told,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let mut blocks = BlockTable::new(Sets::T32);
+        let code: [(u64, &[u16]); 5] = [
+            (0x100, &[0xbf00, 0x4770]),
+            (0x200, &[0xbf00, 0xd0fe]),
+            (0x300, &[0x4770]),
+            (0x400, &[0xbf00]),
+            (0x204, &[0xbf00]),
+        ];
+        for (id, (address, halves)) in (0..).zip(code) {
+            let bytes: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
+            let definition = Definition {
+                id,
+                address,
+                sizes: &vec![2; halves.len()],
+                bytes: &bytes,
+                text: &[],
+            };
+            blocks.add(&definition).unwrap();
+        }
+        let numbers = Numbers {
+            protocol: Protocol::Etmv4,
+            microcontroller: true,
+        };
+        let mut machine = Self {
+            join: Join::new(numbers, false),
+            flow: Flow::default(),
+            blocks,
+            told: Told::default(),
+        };
+        machine.flow.begin(0).unwrap();
+        machine.join.begin(0, 0);
+        machine
+    }
+
+    fn block(&mut self, id: u32) {
+        let (flow, blocks, told) = (&mut self.flow, &self.blocks, &mut self.told);
+        self.join.executes(Some(0), flow, blocks, told).unwrap();
+        let event = Event::Block(id);
+        self.join.event(0, event, flow, blocks, told).unwrap();
+    }
+
+    fn exception(&mut self, number: u16, frame: u32) {
+        let text = format!(
+            "Taking exception 5 [IRQ] on CPU 0\nPMSA MPU lookup for writing at {frame:#x} x\n\
+             ...taking pending nonsecure exception {number}\n...loaded new PC 0x301\n"
+        );
+        self.join.log(text.as_bytes());
+    }
+
+    fn return_from(&mut self, frame: u32) {
+        let text = format!(
+            "Taking exception 8 [QEMU v7M exception exit] on CPU 0\n\
+             PMSA MPU lookup for reading at {frame:#x} x\n...successful exception return\n"
+        );
+        self.join.log(text.as_bytes());
+    }
+
+    fn end(mut self, next: u64) -> Vec<String> {
+        let place = handler(next);
+        let (flow, blocks, told) = (&mut self.flow, &self.blocks, &mut self.told);
+        self.join.executes(None, flow, blocks, told).unwrap();
+        self.join.end(0, Some(place), flow, blocks, told).unwrap();
+        self.told.0
+    }
+}
+
+#[test]
+fn the_return_tells_where_an_interrupt_was_taken() {
+    let mut machine = Machine::new();
+    // bx lr led to 0x400, where the interrupt came first.
+    machine.block(0);
+    machine.exception(15, 0x2000);
+    machine.block(2);
+    assert!(machine.join.waits() && machine.told.0.is_empty());
+    machine.return_from(0x2000);
+    machine.block(3);
+    assert!(!machine.join.waits());
+    let told = machine.end(0x402);
+    assert_eq!(told, ["100+2", "!15 400", "300+1", "return", "400+1"]);
+}
+
+#[test]
+fn frames_tell_which_task_an_interrupt_returned_to() {
+    let mut machine = Machine::new();
+    // Of one task behind beq, which was not taken; of the other behind bx lr.
+    machine.block(1);
+    machine.exception(14, 0x2000);
+    machine.block(2);
+    // The frame of a task that runs for the first time.
+    machine.return_from(0x8000);
+    machine.block(0);
+    machine.exception(14, 0x3000);
+    machine.block(2);
+    machine.return_from(0x2000);
+    machine.block(4);
+    machine.exception(15, 0x4000);
+    machine.block(2);
+    machine.return_from(0x3000);
+    machine.block(3);
+    let told = machine.end(0x402);
+    let expected = "200+2 | !14 204 | 300+1 | return | 100+2 | !14 400 | 300+1 | return | 204+1 | \
+        !15 206 | 300+1 | return | 400+1";
+    assert_eq!(told.join(" | "), expected);
+}
+
+#[test]
+fn an_interrupt_that_does_not_return() {
+    let mut machine = Machine::new();
+    machine.block(0);
+    machine.exception(15, 0x2000);
+    machine.block(2);
+    assert_eq!(machine.end(0x300), ["100+2", "?"]);
+    // After the end what is executed only tells where it was.
+    let mut machine = Machine::new();
+    machine.block(0);
+    machine.exception(15, 0x2000);
+    machine.block(2);
+    machine.join.close();
+    machine.return_from(0x2000);
+    machine.block(3);
+    assert!(!machine.join.waits());
+    assert_eq!(machine.end(0x300), ["100+2", "!15 400"]);
+}
