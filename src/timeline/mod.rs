@@ -53,6 +53,7 @@ use crate::decode::{self, Buffers, Setup};
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
 use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::topology::TraceSource;
 use code::Code;
 use history::Session;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ pub struct Options {
     pub part_bytes: u64,
     /// Instructions after which it is saved.
     pub part_instructions: u64,
-    /// Bytes of decoded history that are kept for each buffer of a core.
+    /// Bytes of decoded history that are kept, of all cores together.
     pub cache_bytes: usize,
 }
 
@@ -89,7 +90,7 @@ impl Default for Options {
             chunk_bytes: 64 << 10,
             part_bytes: 64 << 10,
             part_instructions: 1 << 20,
-            cache_bytes: 32 << 20,
+            cache_bytes: 64 << 20,
         }
     }
 }
@@ -122,8 +123,18 @@ impl Timeline {
             .iter()
             .map(|sources| Arc::new(Chunks::new(sources, options.chunk_bytes)))
             .collect();
+        let followed = |core: &TracedCore| {
+            let sources = buffers.buffers.iter().flat_map(|buffer| &buffer.sources);
+            let core = Some(core.device);
+            let follow =
+                |source: &&TraceSource| source.core == core && source.protocol.needs_core();
+            sources.filter(follow).count()
+        };
+        let tracks = cores.iter().map(followed).sum();
         for core in cores {
-            if let Some(history) = out.open_core(loaded, &buffers, &chunks, core, options) {
+            if let Some(history) =
+                out.open_core(loaded, (&buffers, &chunks), core, (options, tracks))
+            {
                 out.histories.push(history);
             }
         }
@@ -133,10 +144,9 @@ impl Timeline {
     fn open_core(
         &mut self,
         loaded: &Loaded,
-        buffers: &Buffers,
-        chunks: &[Arc<Chunks>],
+        (buffers, chunks): (&Buffers, &[Arc<Chunks>]),
         core: &TracedCore,
-        options: &Options,
+        (options, tracks): (&Options, usize),
     ) -> Option<History> {
         let device = loaded.snapshot.devices.get(core.device)?;
         let code = Code(Arc::clone(&core.memory));
@@ -176,7 +186,7 @@ impl Timeline {
                 limits: Limits {
                     part_bytes: options.part_bytes.max(1),
                     part_places: options.part_instructions.max(1),
-                    cache_bytes: options.cache_bytes,
+                    cache_bytes: options.cache_bytes / tracks.max(1),
                 },
             });
             if let Some(track) = track {

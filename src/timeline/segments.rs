@@ -519,7 +519,8 @@ where
     fn known_before(&mut self, segment: u64) -> Option<Known> {
         let chunk = self.trace.chunk_at(segment)?;
         let before = self.segment_before(chunk)?;
-        Some(self.layout(before).after)
+        // To pass a long one for this takes too long.
+        (chunk - before <= LONG).then(|| self.layout(before).after)
     }
 
     fn cycles_before(&mut self, segment: u64) -> u64 {
@@ -572,15 +573,15 @@ where
     fn is_timed(&mut self) -> bool {
         /// Segments that are looked at.
         const MOST: usize = 16;
-        let mut chunk = Some(self.last_segment());
+        let mut chunk = self.last_segment();
         for _ in 0..MOST {
-            let Some(at) = chunk else {
-                return false;
-            };
-            if self.layout(at).after.time.is_some() {
+            if self.layout(chunk).after.time.is_some() {
                 return true;
             }
-            chunk = self.segment_before(at);
+            match self.segment_before(chunk) {
+                Some(before) if chunk - before <= LONG => chunk = before,
+                _ => break,
+            }
         }
         false
     }

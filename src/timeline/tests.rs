@@ -424,3 +424,9 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_timeline_may_live_in_another_thread() {
+    fn is_send<T: Send>() {}
+    is_send::<Timeline>();
+}

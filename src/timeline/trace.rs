@@ -125,41 +125,40 @@ impl Chunks {
         }
     }
 
-    /// All bytes, in pieces that lie together; each is given back after it was looked at.
-    fn each(&self, mut look: impl FnMut(u64, &[u8]) -> bool) {
-        let mut raw = 0;
-        loop {
-            let bytes = self.bytes(raw, self.chunk.max(4 << 20));
-            if bytes.is_empty() || !look(raw, bytes) {
-                return;
-            }
-            let after = raw + bytes.len() as u64;
-            self.release(raw, after);
-            raw = after;
-        }
-    }
-
     /// Whether synchronisation packets lie among frames in memory: then frames do not begin at
     /// multiples of their size. The first one begins at even distance from the buffer's begin.
     fn has_fsync(&self) -> bool {
-        let mut found = false;
+        let middle = self.total / 2;
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| self.has_fsync_within(0, middle));
+            let second = self.has_fsync_within(middle, self.total);
+            second || first.join().unwrap_or(true)
+        })
+    }
+
+    /// Whether one begins there. What was looked at is given back.
+    fn has_fsync_within(&self, begin: u64, end: u64) -> bool {
+        /// Bytes that are looked at before they are given back.
+        const STRIDE: u64 = 4 << 20;
         let finder = memchr::memmem::Finder::new(&FSYNC);
-        self.each(|raw, bytes| {
-            found = finder
-                .find_iter(bytes)
-                .any(|at| (raw + at as u64).is_multiple_of(2));
-            // One that lies across two pieces.
-            let end = raw + bytes.len() as u64;
-            for before in 1..FSYNC.len() as u64 {
-                let at = end.saturating_sub(before);
-                let window: Vec<u8> = (at..at + FSYNC.len() as u64)
-                    .filter_map(|at| self.bytes(at, 1).first().copied())
-                    .collect();
-                found |= at.is_multiple_of(2) && window == FSYNC;
+        let mut raw = begin;
+        while raw < end {
+            let bytes = self.bytes(raw, STRIDE.min(end - raw));
+            let found = finder.find_iter(bytes).map(|at| raw + at as u64);
+            let after = raw + bytes.len() as u64;
+            // One that does not lie in one piece.
+            let across = (after.saturating_sub(FSYNC.len() as u64 - 1)..after).filter(|&at| {
+                (at..)
+                    .zip(FSYNC)
+                    .all(|(at, byte)| self.bytes(at, 1) == [byte])
+            });
+            if bytes.is_empty() || found.chain(across).any(|at| at.is_multiple_of(2)) {
+                return !bytes.is_empty();
             }
-            !found
-        });
-        found
+            self.release(raw, after);
+            raw = after;
+        }
+        false
     }
 
     fn frames(&self) -> &Frames {
@@ -312,4 +311,62 @@ fn last_id_of(frame: &[u8]) -> Option<u8> {
     // The highest bit that is set lies in the last ID byte.
     let last = ids.checked_ilog2()? / 8;
     Some(bytes[last as usize] >> 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunks(parts: &[&[u8]], frames: Option<FrameKind>) -> Chunks {
+        let sources = Sources {
+            buffer: 0,
+            parts: parts.iter().map(|part| part.to_vec().into()).collect(),
+            frames,
+            sources: Vec::new(),
+        };
+        Chunks::new(&sources, 512)
+    }
+
+    #[test]
+    fn synchronisation_packets_are_found_wherever_they_lie() {
+        for length in [64, 4096, 5 << 20] {
+            let plain = vec![0; length];
+            assert!(!chunks(&[&plain], Some(FrameKind::Memory)).has_fsync());
+            for at in [
+                0,
+                1,
+                2,
+                length / 2 - 3,
+                length / 2 - 2,
+                length / 2,
+                length - 4,
+                length - 5,
+            ] {
+                let mut bytes = plain.clone();
+                bytes[at..at + 4].copy_from_slice(&FSYNC);
+                let wanted = at % 2 == 0;
+                for cut in [0, at + 1, at + 3, length / 2, length] {
+                    let (first, second) = bytes.split_at(cut);
+                    let chunks = chunks(&[first, second], Some(FrameKind::Memory));
+                    assert_eq!(chunks.has_fsync(), wanted, "{at} of {length}, cut at {cut}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn data_belong_to_the_last_id_before_them() {
+        let mut bytes = vec![0; 3000];
+        // The ID 0x10 at the begin, 0x11 and 0x12 in one frame of the third chunk.
+        bytes[0] = 0x21;
+        bytes[1024 + 32] = 0x23;
+        bytes[1024 + 46] = 0x25;
+        let chunks = chunks(&[&bytes[..1500], &bytes[1500..]], Some(FrameKind::Memory));
+        let ids: Vec<_> = (0..6).rev().map(|chunk| chunks.id_before(chunk)).collect();
+        let id = |id| Some(TraceId(id));
+        assert_eq!(
+            ids,
+            [id(0x12), id(0x12), id(0x12), id(0x10), id(0x10), None]
+        );
+    }
 }

@@ -332,6 +332,9 @@ impl<E: ElementDecoder, S: Stretch> Stage<'_, E, S> {
             returns_to: &mut self.returns_to,
         };
         take(self.elements, &mut driver);
+        if muted.forgot {
+            self.sink.forget(self.flow.blocks());
+        }
     }
 
     /// Whether what comes at `at` is given out; before the join it is not.
@@ -446,12 +449,17 @@ struct Muted<'a> {
     known: &'a mut Known,
     /// It is known whether the last place is a gap.
     decided: bool,
+    /// Blocks have other numbers now.
+    forgot: bool,
 }
 
 impl<'a> Muted<'a> {
     fn new(known: &'a mut Known) -> Self {
-        let decided = false;
-        Self { known, decided }
+        Self {
+            known,
+            decided: false,
+            forgot: false,
+        }
     }
 
     fn decide(&mut self, open: bool) {
@@ -487,7 +495,9 @@ impl FlowSink for Muted<'_> {
         self.known.mark(mark);
     }
 
-    fn forget(&mut self, _: &Blocks) {}
+    fn forget(&mut self, _: &Blocks) {
+        self.forgot = true;
+    }
 }
 
 /// Looks for the packet from which on everything is known.
