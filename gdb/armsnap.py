@@ -14,6 +14,9 @@ import gdb
 
 # Regions of memory that nobody asked for are saved up to this size.
 LARGEST = 64 << 20
+# Of M-profile's system control space: what tells of faults, and how exceptions stack. Reading it
+# changes nothing (DDI 0403, B3.2), as it would of SysTick and of the debug registers.
+SYSTEM_CONTROL = [(0xE000ED00, 0xE000ED90), (0xE000EF30, 0xE000EF48)]
 # What is read of a stack, beyond the outermost frame that GDB finds.
 STACK = 64 << 10
 MAX_STACK = 8 << 20
@@ -138,8 +141,9 @@ def newest_frame():
 def registers(architecture):
     """(name in the snapshot, bits, value) of each register that is known."""
     aarch64 = architecture.name().startswith("aarch64")
-    # GDB's names for parts of registers, and of a floating-point unit of long ago.
-    parts = re.compile(r"[wqdshb]\d+" if aarch64 else r"[sq]\d+|f[0-7]|fps")
+    # GDB's names for parts of registers and for a floating-point unit of long ago; and the
+    # instruction set that armsnap's server tells.
+    parts = re.compile(r"isa|" + (r"[wqdshb]\d+" if aarch64 else r"[sq]\d+|f[0-7]|fps"))
     known = {}
     for register in architecture.registers():
         name = register.name
@@ -535,12 +539,13 @@ def save(directory, selected, asked):
         cores.append((thread, name, kind, known))
         stacks.append([] if asked else stack_range(frame))
     selected.switch()
+    m_profile = any(name == "xPSR" for _, _, _, known in cores for name, _, _ in known)
     if asked:
         ranges = merged(asked)
     elif int(gdb.convenience_variable("trace_frame") or -1) >= 0:
         ranges = merged(trace_frame_ranges()) or known_ranges()
     else:
-        ranges = known_ranges()
+        ranges = merged(known_ranges() + (SYSTEM_CONTROL if m_profile else []))
     if not asked and ask("info auxv"):
         # A process: its threads share one memory.
         ranges = merged(ranges + [stack for own in stacks for stack in own])

@@ -217,6 +217,38 @@ fn a_live_two_core_system() {
     snapshot_shows(&saved, &live, &look);
 }
 
+#[test]
+fn a_live_microcontroller_in_an_exception() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = testdata("mps2-m4").join("program.elf");
+    let program = program.to_str().unwrap();
+    let machine = "-M mps2-an386 -nographic -monitor none -serial none -S -kernel";
+    let mut arguments: Vec<&str> = machine.split(' ').collect();
+    arguments.push(program);
+    let emulator = Emulator::start(
+        "qemu-system-arm",
+        "qemu-system-arm",
+        &arguments,
+        directory.path(),
+    );
+    let saved = directory.path().join("saved");
+    let mut registers = names(&[("r", 13), ("d", 16)]);
+    registers.extend(["sp", "lr", "pc", "xpsr", "fpscr"].map(str::to_owned));
+    let look = looks(&[1], &registers, &["x/16xw $sp", "x/xw 0xe000ed08"]);
+    let mut commands = vec![
+        format!("target remote {}", emulator.socket.display()),
+        "break halt_here".to_owned(),
+        "continue".to_owned(),
+    ];
+    commands.extend(look.clone());
+    commands.push(format!("armsnap save {}", saved.display()));
+    let live = plain_gdb(directory.path(), &[program], &commands);
+    // Through the exception, of which the stack frame has floating-point registers.
+    assert!(live.contains("<signal handler called>"), "{live}");
+    assert!(live.contains("in main ()"), "{live}");
+    snapshot_shows(&saved, &live, &look);
+}
+
 /// A program without a library that calls itself, and then crashes.
 const CRASH: &str = r#"
 struct node { struct node *next; int value; };
