@@ -488,7 +488,10 @@ fn halted(path: &Path, core: &str, program: Option<&Path>) {
     let (shown, served) = (pieces(&shown), pieces(&served));
     assert_eq!(shown.len(), expressions.len());
     for (number, expression) in expressions.iter().enumerate() {
-        assert_eq!(shown[number], served[number], "{expression}");
+        // What the server adds for sessions that go back in time is no register of the core.
+        let lines = served[number].split_inclusive('\n');
+        let served: String = lines.filter(|line| !line.starts_with("isa ")).collect();
+        assert_eq!(shown[number], served, "{expression}");
     }
 }
 
