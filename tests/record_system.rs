@@ -12,6 +12,7 @@ use program_support::{Code, Program, program};
 use record_support::{installed, places};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 const EMULATORS: [&str; 2] = ["qemu-system-aarch64", "qemu-system-arm"];
 
@@ -329,5 +330,67 @@ fn what_cannot_be_recorded() {
         assert_eq!(run.status.code(), Some(status), "{told}");
         assert!(told.contains(wanted), "{told}");
         assert!(!directory.path().join("out").exists());
+    }
+}
+
+/// Processes that have this path among their arguments, but for those of the recorder.
+fn emulators_of(path: &Path) -> usize {
+    let path = path.to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let arguments = processes.map(|process| std::fs::read(process.path().join("cmdline")));
+    let arguments = arguments.flatten().filter(|arguments| {
+        let arguments = String::from_utf8_lossy(arguments);
+        arguments.starts_with("qemu-system") && arguments.contains(path)
+    });
+    arguments.count()
+}
+
+/// Waits for as many emulators of the image as that.
+fn wait_for_emulators(path: &Path, wanted: usize) {
+    for _ in 0..6000 {
+        if emulators_of(path) == wanted {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} emulators of {}", emulators_of(path), path.display());
+}
+
+#[test]
+fn a_recording_that_the_user_ends() {
+    if !installed(&EMULATORS) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (image, output) = (
+        directory.path().join("image.elf"),
+        directory.path().join("out"),
+    );
+    let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/virt-a57/program.elf");
+    std::fs::copy(saved, &image).unwrap();
+    for signal in ["INT", "KILL"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        command.args([
+            "record", "--system", "virt", "--smp", "2", "--ram", "16M", "--force", "-o",
+        ]);
+        command.arg(&output).arg("--").arg(&image);
+        command.stdin(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        wait_for_emulators(&image, 1);
+        let killed = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(child.id().to_string())
+            .status();
+        assert!(killed.unwrap().success());
+        let ended = child.wait_with_output().unwrap();
+        // However it ended, the machine is gone.
+        wait_for_emulators(&image, 0);
+        if signal == "INT" {
+            let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.success(), "{told}");
+            assert!(told.contains("stopped interrupted"), "{told}");
+            let loaded = Snapshot::open(&output, &OpenOptions::default()).unwrap();
+            assert!(loaded.snapshot.trace.is_some());
+        }
     }
 }

@@ -593,9 +593,11 @@ static void *listen_to_commands(void *unused)
     struct command command;
     while (recv(out, &command, sizeof command, MSG_WAITALL) == sizeof command)
         obey(&command);
-    /* Nobody reads on: the program is not held up any more. */
+    /* Nobody reads on: a program is not held up any more; a machine would run for ever. */
     dead = 1;
     freezing = 0;
+    if (in_system)
+        _exit(1);
     return NULL;
 }
 
