@@ -9,7 +9,7 @@ use std::process::Command;
 /// A loop with calls, a table of jumps and recursion, without libraries.
 const A64: &str = r#"
         .global _start
-_start: mov x19, #200
+_start: mov x19, #60
 again:  and x0, x19, #3
         adr x1, table
         ldrsw x2, [x1, x0, lsl #2]
@@ -50,7 +50,7 @@ const ARM: &str = r#"
         .syntax unified
         .arm
         .global _start
-_start: mov r4, #150
+_start: mov r4, #60
 again:  mov r0, r4
         blx thumb
         cmp r0, #3
@@ -230,4 +230,160 @@ fn a_crash_has_the_back_trace_of_the_live_program() {
         assert_eq!(live.len(), 4, "{live:?}");
         assert_eq!(saved, live);
     }
+}
+
+fn told(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -> (String, Vec<u64>) {
+    let witness = guest.directory.path().join(format!("{name}.witness"));
+    let mut all = options.to_vec();
+    all.extend(["--witness", witness.to_str().unwrap()]);
+    let run = record(guest, name, &all, arguments);
+    assert!(run.status.success(), "{run:?}");
+    let places = places(&witness).remove(&0).unwrap_or_default();
+    let addresses = places.iter().map(|place| place.address.0).collect();
+    (String::from_utf8_lossy(&run.stderr).into_owned(), addresses)
+}
+
+#[test]
+fn a_recording_ends_where_it_is_told_to() {
+    let Some(guest) = assemble("aarch64", A64) else {
+        return;
+    };
+    let executed = logged(&guest);
+    let fib = guest.symbol("fib");
+    let first = executed.iter().position(|address| *address == fib).unwrap();
+    for (name, place) in [
+        ("by-name", "fib".to_owned()),
+        ("by-address", format!("{fib:#x}")),
+    ] {
+        let (said, addresses) = told(&guest, name, &["--until", &place], &[]);
+        assert!(
+            said.contains(&format!("stopped at {place}, PC {fib:#x}")),
+            "{said}"
+        );
+        assert_eq!(addresses, executed[..first]);
+    }
+    for count in [1, 10, 1500, 3000] {
+        let name = format!("after-{count}");
+        let number = count.to_string();
+        let (said, addresses) = told(&guest, &name, &["--instructions", &number], &[]);
+        assert!(
+            said.contains(&format!("after {count} instructions")),
+            "{said}"
+        );
+        assert_eq!(addresses, executed[..count]);
+        let decoded = decoded(&guest.directory.path().join(&name));
+        let decoded: Vec<u64> = decoded["ETMV4_0"].iter().map(|p| p.address.0).collect();
+        assert_eq!(decoded, addresses, "{count}");
+    }
+    let (said, addresses) = told(&guest, "more", &["--instructions", "99999999"], &[]);
+    assert!(said.contains("about to exit with status 7"), "{said}");
+    assert_eq!(addresses, executed[..executed.len() - 1]);
+}
+
+#[test]
+fn the_end_of_a_trace_is_kept() {
+    let Some(guest) = assemble("aarch64", A64) else {
+        return;
+    };
+    let (_, executed) = told(&guest, "last", &["--last", "300"], &[]);
+    let snapshot = guest.directory.path().join("last");
+    let frames = std::fs::metadata(snapshot.join("trace.bin")).unwrap().len();
+    assert!((100..600).contains(&frames), "{frames}");
+    let decoded = decoded(&snapshot);
+    let decoded: Vec<u64> = decoded["ETMV4_0"].iter().map(|p| p.address.0).collect();
+    assert!(decoded.len() > 100);
+    assert_eq!(decoded, executed[executed.len() - decoded.len()..]);
+}
+
+#[test]
+fn signals_are_told_with_the_place_they_came_to() {
+    // A timer ends a loop of conditional branches: which way the last one went is only known
+    // from where the signal came.
+    let source = r#"
+        #include <signal.h>
+        #include <sys/time.h>
+        static volatile int ticks;
+        static volatile unsigned odd;
+        static void tick(int signal) { ticks++; }
+        int main(void)
+        {
+            struct itimerval timer = { { 0, 200 }, { 0, 200 } };
+            signal(SIGALRM, tick);
+            setitimer(ITIMER_REAL, &timer, 0);
+            for (unsigned i = 1; ticks < 3; i = i * 1103515245 + 12345)
+                if (i & 0x10000)
+                    odd++;
+            timer.it_value.tv_usec = timer.it_interval.tv_usec = 0;
+            setitimer(ITIMER_REAL, &timer, 0);
+            return 0;
+        }
+    "#;
+    for (architecture, protocol) in [("aarch64", "etmv4"), ("arm", "ptm"), ("arm", "etmv3")] {
+        let Some(guest) = build(architecture, "signals.c", source, &["-static", "-O1"]) else {
+            return;
+        };
+        let options = ["--protocol", protocol];
+        let (said, executed) = told(&guest, "signals", &options, &[]);
+        assert!(said.contains("about to exit with status 0"), "{said}");
+        let decoded = decoded(&guest.directory.path().join("signals"));
+        let decoded = decoded.into_values().next().unwrap();
+        let decoded: Vec<u64> = decoded.iter().map(|place| place.address.0).collect();
+        let first = decoded
+            .iter()
+            .zip(&executed)
+            .take_while(|(a, b)| a == b)
+            .count();
+        assert!(
+            decoded == executed,
+            "{protocol}: {first} of {} agree",
+            executed.len()
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said_and_leaves_nothing() {
+    let Some(guest) = assemble("aarch64", A64) else {
+        return;
+    };
+    let check = |options: &[&str], status: i32, wanted: &str| {
+        let run = record(&guest, "none", options, &[]);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(status), "{said}");
+        assert!(said.contains(wanted), "{said}");
+        assert!(!guest.directory.path().join("none").exists());
+    };
+    check(&["--protocol", "ptm"], 2, "use etmv4");
+    check(&["--until", "nowhere"], 2, "no symbol of this name");
+    check(&["--until", "0x10"], 2, "no memory is there");
+    check(&["--witness", "/nowhere/at/all"], 1, "/nowhere/at/all");
+    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        .env("PATH", "/nowhere")
+        .args(["record", "-o"])
+        .arg(guest.directory.path().join("none"))
+        .arg("--")
+        .arg(&guest.program)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1));
+    assert!(said.contains("install the package qemu-user"), "{said}");
+    let no_program = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        .args(["record", "-o"])
+        .arg(guest.directory.path().join("none"))
+        .args(["--", "/bin/sh"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&no_program.stderr).into_owned();
+    assert!(
+        said.contains("expected a program for AArch64 or Arm"),
+        "{said}"
+    );
+    assert!(!guest.directory.path().join("none").exists());
+    let first = record(&guest, "twice", &[], &[]);
+    assert!(first.status.success(), "{first:?}");
+    let second = record(&guest, "twice", &[], &[]);
+    assert_eq!(second.status.code(), Some(2), "{second:?}");
+    let forced = record(&guest, "twice", &["--force"], &[]);
+    assert!(forced.status.success(), "{forced:?}");
 }

@@ -202,6 +202,20 @@ impl Flow {
         }
     }
 
+    /// The last instruction that a core began, and the place behind it.
+    pub fn last(&self, core: u32, blocks: &BlockTable) -> Option<(Place, Place)> {
+        let pending = self.cores.get(core as usize)?.pending?;
+        let block = blocks.get(pending.id)?;
+        let count = block.instructions.len();
+        let begun = pending
+            .begun
+            .map_or(count, |begun| count.min(begun as usize));
+        let isa = block.start.isa;
+        let place = |address| Place { address, isa };
+        let last = begun.checked_sub(1)?;
+        Some((place(block.address(last)), place(block.address(begun))))
+    }
+
     /// Instructions that began and are not told yet: those of the last block of each core.
     pub fn pending(&self, blocks: &BlockTable) -> u64 {
         let pending = self.cores.iter().filter_map(|core| core.pending);

@@ -69,7 +69,7 @@ EXPORT int qemu_plugin_version = 1;
 /* Kinds of chunks, events and commands: stream.rs. */
 enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT };
 enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
-enum { NOTE = 1, FREEZE, RESUME, FLUSH };
+enum { NOTE = 1, FREEZE, RESUME, FLUSH, GO };
 enum { RUNNING, IN_SYSCALL, FROZEN };
 
 #define MOST_CORES 4096
@@ -84,6 +84,7 @@ struct chunk {
 /* A translated block, as its executions name it. */
 struct block {
     uint32_t id, count;
+    uint64_t pc;
 };
 
 struct vcpu {
@@ -120,6 +121,7 @@ static int have_guest_base;
 static int out = -1;
 static volatile int dead;
 static volatile int freezing;
+static volatile int may_go;
 static volatile int held; /* at the limit of instructions */
 
 static void put(const void *bytes, size_t length)
@@ -194,11 +196,6 @@ static void freeze(struct vcpu *v, uint64_t pc)
     while (freezing && !dead)
         usleep(500);
     __atomic_store_n(&v->state, RUNNING, __ATOMIC_SEQ_CST);
-}
-
-static uint64_t *block_pc(struct block *block)
-{
-    return (uint64_t *)(block + 1);
 }
 
 static void count_towards_limit(struct vcpu *v, struct block *block)
@@ -286,7 +283,7 @@ static void block_executed(unsigned vcpu, void *data)
     struct block *block = data;
     struct vcpu *v = vcpus[vcpu];
     if (__builtin_expect(freezing, 0))
-        freeze(v, *block_pc(block));
+        freeze(v, block->pc);
     if (__builtin_expect(v != current, 0)) {
         if (v->tid == 0)
             v->tid = syscall(SYS_gettid);
@@ -345,12 +342,12 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
     uint64_t address = qemu_plugin_tb_vaddr(tb);
-    struct block *block = malloc(sizeof *block + 8);
+    struct block *block = malloc(sizeof *block);
     if (dead || !block || count == 0 || count > 4096) {
         free(block);
         return;
     }
-    *block_pc(block) = address;
+    block->pc = address;
     if (!have_guest_base && !in_system) {
         void *host = qemu_plugin_insn_haddr(qemu_plugin_tb_get_insn(tb, 0));
         guest_base = (int64_t)((uintptr_t)host - address);
@@ -422,11 +419,15 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
         }
         one_thread = 0;
     }
+    int second = !in_system && v->core == 1;
     /* The memory of a core that has ended is kept: its thread may still be on its way out. */
     vcpus[index] = v;
     if (index >= vcpu_count)
         vcpu_count = index + 1;
     pthread_mutex_unlock(&out_lock);
+    /* Whoever set traps for a program of one thread removes them first. */
+    for (unsigned waited = 0; second && !may_go && !dead && waited < 20000; waited++)
+        usleep(500);
 }
 
 static void vcpu_ended(qemu_plugin_id_t id, unsigned index)
@@ -580,6 +581,9 @@ static void obey(const struct command *command)
     case RESUME:
         freezing = 0;
         held = 0;
+        break;
+    case GO:
+        may_go = 1;
         break;
     case FLUSH:
         flush_all();

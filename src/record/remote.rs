@@ -300,6 +300,8 @@ impl Remote {
             match self.transport.receive(until)? {
                 None => return Err(Error::Silent(request.to_owned())),
                 Some(packet) if self.printed(&packet) => {}
+                // Another thread stopped at the same time; it will say so again.
+                Some(packet) if packet.starts_with(b"T") && stop(&packet).is_some() => {}
                 Some(packet) => return Ok(packet),
             }
         }

@@ -27,7 +27,8 @@
 //! The other way go commands of six `u32`: kind, thread ID, a number, milliseconds to wait,
 //! `u64` a value. 1 note: put an exception event (number, value) behind what the thread executed;
 //! it must be stopped. 2 freeze: stop all threads but this one, which is stopped already, and
-//! flush. 3 resume. 4 flush what all cores executed: nothing may run. 2 and 4 are answered by a
+//! flush. 3 resume. 5 go: the second thread of a Linux program waits for
+//! this before it begins. 4 flush what all cores executed: nothing may run. 2 and 4 are answered by a
 //! chunk of kind 4.
 //!
 //! Several cores that one host thread executes in turn are told in the order in which they were
@@ -63,6 +64,8 @@ pub enum Command {
     Resume,
     /// Sends everything that is held back. Nothing may run.
     Flush,
+    /// The second thread of a Linux program may begin; it waits for this.
+    Go,
 }
 
 impl Command {
@@ -77,6 +80,7 @@ impl Command {
             Self::Freeze { thread, wait_ms } => ([2, thread, 0, wait_ms], 0),
             Self::Resume => ([3, 0, 0, 0], 0),
             Self::Flush => ([4, 0, 0, 0], 0),
+            Self::Go => ([5, 0, 0, 0], 0),
         };
         let mut out = [0; 24];
         for (place, word) in out.chunks_exact_mut(4).zip(words) {

@@ -47,6 +47,10 @@ pub enum Told {
     },
     /// The thread changed which signals it takes.
     Mask(u32),
+    /// A Linux program is about to have a second thread, which waits for [`Command::Go`].
+    ///
+    /// [`Command::Go`]: super::stream::Command::Go
+    Threads,
 }
 
 /// How exceptions are told in the protocol that is written.
@@ -249,6 +253,8 @@ pub struct Summary {
     pub instructions: u64,
     /// Cores that were traced: their numbers and trace IDs.
     pub cores: Vec<(u32, TraceId)>,
+    /// Cores that ended, and the last instruction of each.
+    pub ended: Vec<(u32, Place)>,
     /// Cores for which there was no trace ID.
     pub untraced: u64,
     /// How often the flow was not connected although nothing said so.
@@ -260,6 +266,8 @@ pub struct Summary {
 struct Tracing<U, F> {
     blocks: BlockTable,
     flow: Flow,
+    /// Cores that ended, and the last instruction of each.
+    ended: Vec<(u32, Place)>,
     /// Of a system: the emulator's log.
     join: Option<Join>,
     /// The core that executed last.
@@ -280,6 +288,10 @@ where
         self.flow.begin(core)?;
         if let Some(join) = &mut self.join {
             join.begin(core, index);
+        }
+        if core == 1 {
+            // Nobody waits for it after the recording was given up.
+            let _ = self.told.send(Told::Threads);
         }
         let trace = protocol::trace_id(core).map(|id| {
             let settings = &self.lines.settings;
@@ -376,10 +388,12 @@ where
     }
 
     fn end(&mut self, core: u32) -> io::Result<()> {
+        let last = self.flow.last(core, &self.blocks);
         self.flow_ends(core, None)?;
         if let Some(trace) = self.lines.core(core) {
-            trace.tracer.finish(None);
+            trace.tracer.finish(last.map(|(_, behind)| behind));
         }
+        self.ended.extend(last.map(|(last, _)| (core, last)));
         self.lines.take(core, 1)
     }
 }
@@ -406,6 +420,7 @@ where
         let mut summary = Summary {
             untraced: self.lines.untraced,
             changed: self.blocks.changed(),
+            ended: std::mem::take(&mut self.ended),
             ..Summary::default()
         };
         for core in 0..self.lines.cores.len() as u32 {
@@ -481,6 +496,7 @@ where
     Box::new(Tracing {
         blocks: BlockTable::new(settings.sets),
         flow: Flow::default(),
+        ended: Vec::new(),
         join: match settings.exceptions {
             Exceptions::Signals => None,
             Exceptions::System(system) => {

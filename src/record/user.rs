@@ -4,7 +4,10 @@
 //! is gone before anybody could ask, so that traps stand at the calls that may end it.
 
 mod memory;
+mod run;
+mod session;
 mod stop;
+mod traps;
 
 use super::blocks::Sets;
 use super::layout::{Core, Layout};
@@ -144,7 +147,7 @@ impl Drop for Session {
 /// Records a program.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let (mut session, program) = start(&mut request)?;
-    let mut run = stop::Run::new(&mut session, &request)?;
+    let mut run = run::Run::new(&mut session, &request)?;
     let stopped = run.complete(&mut session, watch)?;
     finish(session, &request, program, &stopped)
 }
@@ -181,7 +184,7 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     // A few steps remain, so that the end is met exactly.
     let limit = request
         .instructions
-        .map(|n| n.saturating_sub(stop::STEPS).max(1));
+        .map(|n| n.saturating_sub(run::STEPS).max(1));
     command.args(plugin.arguments(limit));
     if let Some(sysroot) = sysroot(request, &program)? {
         command.arg("-L").arg(sysroot);
@@ -365,6 +368,17 @@ fn finish(
         .ok_or_else(|| Error::Failed("the recording was read twice".to_owned()))?
         .map_err(|_| Error::Failed("the recording could not be read".to_owned()))??;
     let summary = recording.finish(&next)?;
+    for (core, last) in &summary.ended {
+        // Those beyond the trace IDs have nothing to show.
+        if summary.cores.iter().any(|traced| traced.0 == *core) {
+            layout.cores.push(Core {
+                name: format!("cpu_{}", layout.cores.len()),
+                kind: kind.to_owned(),
+                registers: vec![stop::pc_alone(*last)],
+                number: Some(*core),
+            });
+        }
+    }
     layout.trace = Some(map::map(&session.directory.path().join("trace.bin"))?);
     let name = request.program.file_name().unwrap_or_default();
     layout.program = Some((name.to_string_lossy().into_owned(), program, session.moved));
@@ -394,10 +408,11 @@ fn finish(
 fn summary_notes(summary: &Summary, layout: &Layout) -> Vec<String> {
     let mut notes = Vec::new();
     let kept = |number: u32| layout.cores.iter().any(|core| core.number == Some(number));
-    let ended = summary.cores.iter().filter(|core| !kept(core.0)).count();
+    let ended = summary.ended.iter().filter(|core| kept(core.0)).count();
     if ended > 0 {
         notes.push(format!(
-            "{ended} threads ended before: their trace is not kept, as there is no state of them"
+            "{ended} threads ended before: of their registers only PC is known, at their last \
+             instruction"
         ));
     }
     if summary.untraced > 0 {

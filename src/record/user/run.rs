@@ -1,0 +1,392 @@
+//! A program runs until something ends the recording.
+
+use super::stop::{Ended, Reason};
+use super::traps::{Trap, Why};
+use super::{Error, Session, Watch};
+use crate::encode::Place;
+use crate::quantity::Isa;
+use crate::record::plugin::tell;
+use crate::record::remote::Stop;
+use crate::record::signals;
+use crate::record::stream::{Command, Stopped};
+use crate::record::tracing::Told;
+use crate::record::traps::Call;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
+
+/// Instructions that are stepped through before the number asked for is reached: more than two
+/// blocks of the emulator have.
+pub(super) const STEPS: u64 = 1100;
+
+/// What a signal does to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    None,
+    Handled,
+    Ends,
+}
+/// A program that is run to its end.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) traps: BTreeMap<u64, Trap>,
+    /// There was more than one thread.
+    pub(super) threads: bool,
+    /// Where there were traps.
+    pub(super) removed: BTreeSet<u64>,
+    pub(super) until: Option<(String, Place)>,
+    pub(super) instructions: Option<u64>,
+    /// What handles signals: an address, 0 (default) or 1 (ignored), and flags.
+    pub(super) handlers: BTreeMap<u32, (u64, u64)>,
+    /// Signals that threads were given and that are blocked while they are handled.
+    pub(super) blocked: BTreeSet<(u32, u32)>,
+}
+/// How often the state of things is looked at while the program runs.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// How long the program may take to stop when it should.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the plugin and its stream may take to come to rest.
+const REST: Duration = Duration::from_secs(120);
+
+/// How long other threads may take to be frozen.
+const FREEZE_MS: u32 = 2000;
+impl Run {
+    /// Runs it until something ends the recording.
+    pub fn complete(
+        &mut self,
+        session: &mut Session,
+        watch: &mut Watch<'_>,
+    ) -> Result<Ended, Error> {
+        if let Some((text, place)) = self.until.clone()
+            && session.here()? == place
+        {
+            let thread = session.thread(None)?;
+            return self.end(session, thread, Reason::Until(text));
+        }
+        if self.instructions.is_some_and(|limit| limit <= STEPS) {
+            let thread = session.thread(None)?;
+            if let Some(ended) = self.step_to_limit(session, thread, 0, watch)? {
+                return Ok(ended);
+            }
+        } else {
+            session.remote.resume()?;
+        }
+        loop {
+            let (signal, thread) = match self.wait(session, watch)? {
+                Stop::Signal { signal, thread } => (signal, session.thread(thread)?),
+                Stop::Exited(status) => return Err(session.gone(&format!("exit status {status}"))),
+                Stop::Ended(signal) => return Err(session.gone(&format!("signal {signal}"))),
+            };
+            if let Some(ended) = self.stopped(session, signal, thread, watch)? {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// Waits until the program stops.
+    fn wait(&mut self, session: &mut Session, watch: &mut Watch<'_>) -> Result<Stop, Error> {
+        let mut asked: Option<Instant> = None;
+        loop {
+            if let Some(stop) = session.remote.wait(GLANCE)? {
+                return Ok(stop);
+            }
+            loop {
+                match session.told.try_recv() {
+                    Ok(told) => drop(self.told(session, told)?),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return Err(session.unread()),
+                }
+            }
+            (watch.progress)(session.progress.load(Ordering::Relaxed));
+            if watch.interrupted.load(Ordering::Relaxed) {
+                match asked {
+                    None => {
+                        asked = Some(Instant::now());
+                        session.interrupt()?;
+                    }
+                    Some(asked) if asked.elapsed() > PATIENCE => {
+                        return Err(Error::Failed(
+                            "interrupted, and the program does not take the signal: nothing is \
+                             written"
+                                .to_owned(),
+                        ));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes what was told. Gives back what a stop was answered with.
+    fn told(&mut self, session: &mut Session, told: Told) -> Result<Option<(Stopped, u64)>, Error> {
+        match told {
+            Told::Handler {
+                signal,
+                address,
+                flags,
+            } => {
+                self.handlers.insert(signal, (address, flags));
+            }
+            Told::Limit | Told::Waits | Told::Settled => {}
+            Told::Mask(of) => self.blocked.retain(|blocked| blocked.0 != of),
+            Told::Threads => {
+                // Threads would trap at the same time, for which the GDB server has no words.
+                self.threads = true;
+                let others = self.traps.iter();
+                let others = others.filter(|(_, trap)| self.only_alone(trap.why));
+                let others: Vec<u64> = others.map(|(address, _)| *address).collect();
+                for address in others {
+                    self.remove(session, address)?;
+                }
+                tell(&session.plugin, &Command::Go)?;
+            }
+            Told::Stopped {
+                stopped,
+                instructions,
+            } => return Ok(Some((stopped, instructions))),
+        }
+        Ok(None)
+    }
+
+    /// Whether such a trap is for programs of one thread: others pass the calls of each other.
+    pub(super) fn only_alone(&self, why: Why) -> bool {
+        matches!(why, Why::Call(Call::Exit | Call::Unknown))
+    }
+
+    /// The program stopped. Lets it run on unless this is the end.
+    fn stopped(
+        &mut self,
+        session: &mut Session,
+        signal: u8,
+        thread: u32,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Ended>, Error> {
+        const TRAP: u8 = 5;
+        const INTERRUPT: u8 = 2;
+        let here = session.here()?;
+        if signal == TRAP
+            && let Some(trap) = self.traps.get(&here.address.0).cloned()
+        {
+            return self.trapped(session, thread, here, &trap, watch);
+        }
+        if signal == TRAP && self.removed.contains(&here.address.0) {
+            // The thread was on its way into a trap when that was removed.
+            session.remote.resume()?;
+            return Ok(None);
+        }
+        if signal == INTERRUPT && watch.interrupted.load(Ordering::Relaxed) {
+            return self.end(session, thread, Reason::Interrupted).map(Some);
+        }
+        let (stopped, instructions) = self.freeze(session, thread)?;
+        if signal == INTERRUPT
+            && let Some(limit) = self.instructions
+            && instructions >= limit.saturating_sub(STEPS)
+        {
+            tell(&session.plugin, &Command::Resume)?;
+            if stopped.cores.len() > 1 {
+                return self
+                    .end(session, thread, Reason::Instructions(instructions))
+                    .map(Some);
+            }
+            return self.step_to_limit(session, thread, instructions, watch);
+        }
+        if let Some(number) = signals::from_gdb(signal) {
+            match self.effect(number, thread) {
+                Effect::Ends => {
+                    return self.end(session, thread, Reason::Signal(number)).map(Some);
+                }
+                Effect::None => {}
+                Effect::Handled => {
+                    let thumb = u64::from(here.isa == Isa::T32);
+                    let note = Command::Note {
+                        thread,
+                        number,
+                        address: here.address.0 | thumb,
+                    };
+                    tell(&session.plugin, &note)?;
+                }
+            }
+        }
+        tell(&session.plugin, &Command::Resume)?;
+        session.remote.resume_with(signal)?;
+        Ok(None)
+    }
+
+    /// What a signal that a thread is about to take does. One that a fault makes while it is
+    /// blocked, as in its own handler, ends the program.
+    fn effect(&mut self, number: u32, thread: u32) -> Effect {
+        const NO_DEFER: u64 = 0x4000_0000;
+        let by_fault = matches!(number, 4 | 5 | 7 | 8 | 11);
+        let (handler, flags) = self.handlers.get(&number).copied().unwrap_or((0, 0));
+        let blocked = self.blocked.contains(&(thread, number));
+        if by_fault && (handler == 1 || blocked) {
+            return Effect::Ends;
+        }
+        match handler {
+            0 if signals::ends_program(number) => Effect::Ends,
+            0 | 1 => Effect::None,
+            _ => {
+                if flags & NO_DEFER == 0 {
+                    self.blocked.insert((thread, number));
+                }
+                Effect::Handled
+            }
+        }
+    }
+
+    fn trapped(
+        &mut self,
+        session: &mut Session,
+        thread: u32,
+        here: Place,
+        trap: &Trap,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Ended>, Error> {
+        let address = here.address.0;
+        match trap.why {
+            Why::Until => {
+                let text = self.until.as_ref().map(|until| until.0.clone());
+                let reason = Reason::Until(text.unwrap_or_default());
+                return self.end(session, thread, reason).map(Some);
+            }
+            Why::Entry => {
+                self.remove(session, address)?;
+                self.trap_calls(session)?;
+                if let Some((text, place)) = self.until.clone() {
+                    if place == here {
+                        return self.end(session, thread, Reason::Until(text)).map(Some);
+                    }
+                    if !self.set(session, place, Why::Until)? {
+                        return Err(not_there(&text));
+                    }
+                }
+                session.remote.resume()?;
+            }
+            Why::Call(_) => {
+                let (call, first) = session.call(here.isa)?;
+                if call == Some(Call::ExitGroup) || call == Some(Call::Exit) && !self.threads {
+                    return self.end(session, thread, Reason::Exit(first)).map(Some);
+                }
+                self.remove(session, address)?;
+                session.remote.step(&format!("{thread:x}"))?;
+                let stop = self.wait(session, watch)?;
+                self.set(session, here, trap.why)?;
+                match stop {
+                    Stop::Signal { signal: 5, .. } => {
+                        session.remote.resume()?;
+                    }
+                    Stop::Signal { signal, thread } => {
+                        let thread = session.thread(thread)?;
+                        return self.stopped(session, signal, thread, watch);
+                    }
+                    other => return Err(session.gone(&format!("{other:?}"))),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// One instruction after the other, until as many were executed as were asked for.
+    fn step_to_limit(
+        &mut self,
+        session: &mut Session,
+        thread: u32,
+        executed: u64,
+        watch: &mut Watch<'_>,
+    ) -> Result<Option<Ended>, Error> {
+        let limit = self.instructions.unwrap_or(executed);
+        for _ in executed..limit {
+            let before = session.here()?;
+            if let Some(trap) = self.traps.get(&before.address.0).cloned() {
+                match trap.why {
+                    // These are passed over here.
+                    Why::Entry => {
+                        self.remove(session, before.address.0)?;
+                        self.trap_calls(session)?;
+                    }
+                    Why::Call(_) if session.call(before.isa)?.0.is_none() => {
+                        self.remove(session, before.address.0)?;
+                    }
+                    _ => return self.trapped(session, thread, before, &trap, watch),
+                }
+                session.remote.step(&format!("{thread:x}"))?;
+                let stop = self.wait(session, watch)?;
+                if let Why::Call(_) = trap.why {
+                    self.set(session, before, trap.why)?;
+                }
+                if !matches!(stop, Stop::Signal { signal: 5, .. }) {
+                    return Err(session.gone(&format!("{stop:?}")));
+                }
+                continue;
+            }
+            session.remote.step(&format!("{thread:x}"))?;
+            match self.wait(session, watch)? {
+                Stop::Signal { signal: 5, .. } => {}
+                Stop::Signal { signal, thread } => {
+                    let thread = session.thread(thread)?;
+                    return self.stopped(session, signal, thread, watch);
+                }
+                other => return Err(session.gone(&format!("{other:?}"))),
+            }
+        }
+        let executed = executed.max(limit);
+        self.end(session, thread, Reason::Instructions(executed))
+            .map(Some)
+    }
+
+    /// Holds all threads; what was executed is told up to here.
+    fn freeze(&mut self, session: &mut Session, thread: u32) -> Result<(Stopped, u64), Error> {
+        let freeze = Command::Freeze {
+            thread,
+            wait_ms: FREEZE_MS,
+        };
+        tell(&session.plugin, &freeze)?;
+        loop {
+            match session.told.recv_timeout(REST) {
+                Ok(told) => {
+                    if let Some(answer) = self.told(session, told)? {
+                        return Ok(answer);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(Error::Failed(
+                        "the emulator's plugin does not answer".to_owned(),
+                    ));
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(session.unread()),
+            }
+        }
+    }
+
+    fn end(&mut self, session: &mut Session, thread: u32, reason: Reason) -> Result<Ended, Error> {
+        let (stopped, _) = self.freeze(session, thread)?;
+        if !stopped.still {
+            session.notes.push(
+                "not all threads could be held: their registers may be of another moment"
+                    .to_owned(),
+            );
+        }
+        let addresses: Vec<u64> = self.traps.keys().copied().collect();
+        for address in addresses {
+            // Code that is not mapped any more needs no care.
+            match self.remove(session, address) {
+                Ok(_) | Err(Error::Io(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Ended {
+            reason,
+            thread,
+            cores: stopped.cores,
+        })
+    }
+}
+
+pub(super) fn not_there(text: &str) -> Error {
+    Error::Usage(format!(
+        "--until {text}: no memory is there when the program begins"
+    ))
+}

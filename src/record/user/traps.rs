@@ -1,0 +1,168 @@
+//! Traps in the program: where it may end, and where it should stop.
+
+use super::run::{Run, not_there};
+use super::{Error, Request, Session};
+use crate::encode::Place;
+use crate::quantity::{Address, Isa};
+use crate::record::process;
+use crate::record::remote;
+use crate::record::sites::Program;
+use crate::record::traps::{self, Call};
+use crate::snapshot::map;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Why a trap is where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The program begins here, and its libraries are loaded.
+    Entry,
+    /// The place that was asked for.
+    Until,
+    /// A system call that may end it.
+    Call(Call),
+}
+#[derive(Clone, Debug)]
+pub(super) struct Trap {
+    pub why: Why,
+    pub isa: Isa,
+    /// What it stands in the place of; nothing if it is a breakpoint of the emulator.
+    pub original: Option<Vec<u8>>,
+}
+impl Run {
+    /// Before the first instruction.
+    pub fn new(session: &mut Session, request: &Request) -> Result<Self, Error> {
+        let entry = session.entry()?;
+        session.moved = entry.wrapping_sub(session.program.entry & !1);
+        session.base = session.find_base(request)?;
+        let until = match &request.until {
+            Some(text) => Some((text.clone(), session.until(text)?)),
+            None => None,
+        };
+        let mut run = Self {
+            traps: BTreeMap::new(),
+            removed: BTreeSet::new(),
+            threads: false,
+            until,
+            instructions: request.instructions,
+            handlers: BTreeMap::new(),
+            blocked: BTreeSet::new(),
+        };
+        run.trap_calls(session)?;
+        if session.program.interpreter.is_some() {
+            let isa = match (session.program.is_64bit, session.program.entry & 1) {
+                (true, _) => Isa::A64,
+                (false, 1) => Isa::T32,
+                (false, _) => Isa::A32,
+            };
+            let place = Place {
+                address: Address(entry),
+                isa,
+            };
+            run.set(session, place, Why::Entry)?;
+        }
+        if let Some((text, place)) = run.until.clone() {
+            let here = session.here()?;
+            if place != here && !run.set(session, place, Why::Until)? && run.is_static(session) {
+                return Err(not_there(&text));
+            }
+        }
+        Ok(run)
+    }
+
+    fn is_static(&self, session: &Session) -> bool {
+        session.program.interpreter.is_none()
+    }
+
+    /// Puts a trap to a place; false if there is no memory.
+    pub(super) fn set(
+        &mut self,
+        session: &mut Session,
+        place: Place,
+        why: Why,
+    ) -> Result<bool, Error> {
+        let address = place.address.0;
+        if self.threads && self.only_alone(why) {
+            return Ok(false);
+        }
+        if let Some(there) = self.traps.get_mut(&address) {
+            // What was asked for is more than what we look for by ourselves.
+            if why == Why::Until {
+                there.why = why;
+            }
+            return Ok(true);
+        }
+        let code = traps::trap(place.isa);
+        let original = match &session.memory {
+            Some(memory) => {
+                let mut bytes = vec![0; code.len()];
+                let at = address.wrapping_add(session.base);
+                if memory.read(at, &mut bytes) < bytes.len() || memory.write(at, code).is_err() {
+                    return Ok(false);
+                }
+                Some(bytes)
+            }
+            None => {
+                let set = session.remote.insert_breakpoint(address, code.len() as u8);
+                match set {
+                    Ok(()) => None,
+                    Err(remote::Error::Odd { .. }) => return Ok(false),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        let isa = place.isa;
+        self.removed.remove(&address);
+        self.traps.insert(address, Trap { why, isa, original });
+        Ok(true)
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        session: &mut Session,
+        address: u64,
+    ) -> Result<Option<Trap>, Error> {
+        let Some(trap) = self.traps.remove(&address) else {
+            return Ok(None);
+        };
+        self.removed.insert(address);
+        match (&trap.original, &session.memory) {
+            (Some(bytes), Some(memory)) => {
+                memory.write(address.wrapping_add(session.base), bytes)?;
+            }
+            _ => {
+                let length = traps::trap(trap.isa).len() as u8;
+                session.remote.remove_breakpoint(address, length)?;
+            }
+        }
+        Ok(Some(trap))
+    }
+
+    /// Traps at the calls of the program and of the libraries that are loaded.
+    pub(super) fn trap_calls(&mut self, session: &mut Session) -> Result<(), Error> {
+        let mut files = BTreeSet::new();
+        let mut sites = Vec::new();
+        for mapping in process::mappings(session.child.id())? {
+            let Some(file) = mapping.file else { continue };
+            let new = files.insert(file.clone());
+            let Some(bytes) = new.then(|| map::map(&file).ok()).flatten() else {
+                continue;
+            };
+            let Ok(found) = Program::read(&bytes) else {
+                continue;
+            };
+            let start = mapping.start.wrapping_sub(session.base);
+            let moved = found.moved(mapping.offset, start);
+            let (true, Some(moved)) = (found.is_64bit == session.program.is_64bit, moved) else {
+                continue;
+            };
+            sites.extend(found.calls().into_iter().map(|(address, isa, call)| {
+                let address = Address(address.wrapping_add(moved));
+                (Place { address, isa }, call)
+            }));
+        }
+        for (place, call) in sites {
+            self.set(session, place, Why::Call(call))?;
+        }
+        Ok(())
+    }
+}
