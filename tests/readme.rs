@@ -1,6 +1,7 @@
 //! The README's transcripts are what the program prints.
 
 mod gdb;
+mod program_support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -68,6 +69,11 @@ fn compare(command: &str, lines: &[String], found: &str) {
 
 /// Runs the steps that `wanted` chooses, in `directory`; answers how many.
 fn run(directory: &Path, wanted: impl Fn(&str) -> bool) -> usize {
+    run_with(directory, false, wanted)
+}
+
+/// The same; with `errors` what is printed is that of both streams.
+fn run_with(directory: &Path, errors: bool, wanted: impl Fn(&str) -> bool) -> usize {
     let steps = steps(include_str!("../README.md"));
     let mut count = 0;
     for step in steps.iter().filter(|step| wanted(&step.command)) {
@@ -81,6 +87,9 @@ fn run(directory: &Path, wanted: impl Fn(&str) -> bool) -> usize {
         }
         for typed in &step.typed {
             shell += &format!(" -ex '{typed}'");
+        }
+        if errors {
+            shell += " 2>&1";
         }
         let mut child = Command::new("sh");
         child.args(["-c", &shell]).current_dir(directory);
@@ -115,6 +124,22 @@ fn what_is_saved_from_gdb() {
     let count = run(place.path(), |command| command.contains("armsnap save "));
     assert_eq!(count, 1);
     assert!(place.path().join("copy/snapshot.ini").is_file());
+}
+
+#[test]
+fn a_crash_found_by_walking_back() {
+    let place = tempfile::tempdir().unwrap();
+    let copy = |from: &Path| {
+        let name = from.file_name().unwrap();
+        std::fs::copy(from, place.path().join(name)).unwrap();
+    };
+    copy(&program_support::program("crash-a64").elf);
+    copy(&gdb::testdata("programs/crash.c"));
+    copy(&gdb::testdata("programs/linux.h"));
+    let count = run_with(place.path(), true, |command| {
+        command.starts_with("armsnap record -o crash ") || command == "armsnap gdb crash"
+    });
+    assert_eq!(count, 2);
 }
 
 #[test]
