@@ -104,6 +104,8 @@ fn thumb_code_is_read_as_the_trace_says() {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
     assert!(!text.contains("is not available"), "{text}");
+    // The trace ends with the halt, at the pc.
+    assert!(!text.contains("the trace ends before"), "{text}");
 }
 
 #[test]

@@ -6,10 +6,14 @@ mod history_support;
 mod program_support;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use armsnap::server::Options;
-use gdb::session;
+use armsnap::server::framing::write_packet;
+use gdb::{Server, session};
 use history_support::{Client, Step, Stop};
 use object::{Object, ObjectSymbol};
 use program_support::record::{executed, record};
@@ -287,4 +291,37 @@ fn calls_of_a_recursive_program_are_those_of_its_instructions() {
     // The last ones only, and what is open around them.
     let text = client.monitor("calls 5");
     assert!(text.contains("lines left out"), "{text}");
+}
+
+/// The byte behind the packet is there when the search first looks for Ctrl-C.
+#[test]
+fn ctrl_c_ends_a_search() {
+    let directory = tempfile::tempdir().unwrap();
+    let (snapshot, witness) = (directory.path().join("s"), directory.path().join("w"));
+    let options = ["--instructions", "10000000"];
+    let output = record(program("sieve-a64"), &snapshot, &witness, &options);
+    assert!(output.status.success(), "{}", gdb::text(&output));
+    let server = Server::start(&snapshot, &[], 1);
+    let mut stream = TcpStream::connect(&server.addresses[0]).unwrap();
+    let patience = Some(Duration::from_secs(60));
+    stream.set_read_timeout(patience).unwrap();
+    let mut ask = |payload: &str, behind: &[u8]| {
+        let mut bytes = Vec::new();
+        write_packet(payload.as_bytes(), &mut bytes);
+        bytes.extend_from_slice(behind);
+        stream.write_all(&bytes).unwrap();
+        let mut reply = Vec::new();
+        while reply.iter().rev().nth(2) != Some(&b'#') {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            reply.push(byte[0]);
+        }
+        String::from_utf8(reply).unwrap()
+    };
+    let stopped = ask("bc", &[3]);
+    assert!(stopped.contains("$T02thread:1;"), "{stopped}");
+    // It stands where it stood, and can go on.
+    assert!(ask("qC", &[]).contains("$QC1#"));
+    let begin = ask("bc", &[]);
+    assert!(begin.contains("replaylog:begin;"), "{begin}");
 }

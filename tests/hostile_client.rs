@@ -375,6 +375,14 @@ fn each_thread_moves_by_itself() {
     stops(ask(b"bs"), 2, "begin");
     ask(b"Hg1");
     stops(ask(b"bc"), 1, "begin");
+    // Looking through the threads selects none, asking for one does.
+    ask(b"qXfer:threads:read::0,1000");
+    ask(b"Hg2");
+    stops(ask(b"bc"), 1, "begin");
+    ask(b"qXfer:threads:read::0,1000");
+    ask(b"T2");
+    stops(ask(b"bc"), 2, "begin");
+    ask(b"Hg1");
     // The others must not.
     ask(b"Hc2");
     stops(ask(b"bc"), 2, "begin");

@@ -42,7 +42,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u
         return None;
     }
     let after = |name: &str| packet.strip_prefix(name.as_bytes());
-    let thread = target.thread;
+    let thread = target.selection.read();
     let reply = match packet {
         b"Qbtrace:bts" if target.positions.history(thread).is_none() => {
             Some(b"E.no trace of this core can be followed".to_vec())
@@ -71,7 +71,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u
 /// A piece of the trace up to where the selected core stands. GDB takes small pieces: the
 /// document is made once.
 fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
-    let thread = target.thread;
+    let thread = target.selection.read();
     let position = target.positions.position(thread)?;
     let kept = target.btrace.take();
     let kept = kept.filter(|kept| kept.thread == thread && kept.position == position);

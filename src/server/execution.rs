@@ -51,8 +51,7 @@ pub(super) fn run(
 ) {
     let halted = target.positions.past(resume.thread).is_none();
     let stop = go(target, resume, goes_on);
-    // GDB takes the thread that stopped as the selected one, and does not say so.
-    target.thread = stop.thread;
+    target.selection.stopped(stop.thread);
     let mut text = String::new();
     if halted && target.positions.past(resume.thread).is_some() {
         text += &end_disagrees(target, resume.thread);

@@ -24,6 +24,7 @@ mod past_memory;
 mod patience;
 mod positions;
 mod resume;
+mod selection;
 pub mod session;
 mod target;
 mod trace;

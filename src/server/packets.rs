@@ -49,7 +49,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     if let Some(reply) = btrace::answer(target, packet) {
         return Answer::Reply(reply);
     }
-    let general = target.thread;
+    let general = target.selection.read();
     match packet {
         b"QStartNoAckMode" => Answer::NoAckMode,
         [b'H', operation, thread @ ..] => match select(target, *operation, thread) {
@@ -68,6 +68,12 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
             let name = target.core(general).map_or("", |core| &core.name);
             Answer::Reply(standing(general, name, true).into_bytes())
         }
+        [b'T', thread @ ..] if thread_id(thread).is_some_and(|tid| target.core(tid).is_some()) => {
+            target
+                .selection
+                .asks_for(thread_id(thread).unwrap_or(general));
+            Answer::Pass(packet.to_vec())
+        }
         b"qC" => Answer::Reply(format!("QC{general:x}").into_bytes()),
         b"vCont?" => reply(b"vCont;c;C;s;S;r"),
         _ if packet.starts_with(b"qSupported") => {
@@ -75,7 +81,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
             Answer::Pass(b"qSupported:swbreak+".to_vec())
         }
         _ if packet.starts_with(b"vKill") => Answer::Kill,
-        _ => match resume::parse(packet, general, target.alone) {
+        _ => match resume::parse(packet, target.selection.user(), target.alone) {
             Ok(resume) if target.core(resume.thread).is_some() => Answer::Move(resume),
             Ok(_) | Err(Other::Malformed) => reply(MALFORMED),
             Err(Other::NoMove) => {
@@ -86,11 +92,12 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
 }
 
 /// Answers what is known by its name; the answer is `None` where it is malformed.
-fn named(target: &SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> {
+fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> {
     let after = |name: &str| packet.strip_prefix(name.as_bytes());
     if packet == b"qOffsets" {
         Some(Some(offsets(&target.endpoint)))
     } else if let Some(rest) = after("qXfer:threads:read:") {
+        target.selection.lists();
         Some(transfer(target.endpoint.threads_xml.as_bytes(), rest))
     } else if let Some(rest) = after("qThreadStopInfo") {
         Some(thread_stop(target, rest))
@@ -161,11 +168,13 @@ fn select(target: &mut SnapshotTarget, operation: u8, thread: &[u8]) -> Option<V
         }
     };
     match operation {
-        b'g' => target.thread = chosen.unwrap_or(target.thread),
+        b'g' => target
+            .selection
+            .reads(chosen.unwrap_or(target.selection.read())),
         b'c' => target.alone = chosen,
         _ => return None,
     }
-    Some(format!("Hg{:x}", target.thread).into_bytes())
+    Some(format!("Hg{:x}", target.selection.read()).into_bytes())
 }
 
 /// Two hexadecimal numbers with a separator.
@@ -178,7 +187,7 @@ pub(super) fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
 fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (address, length) = pair(arguments, b',')?;
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
-    let thread = target.thread;
+    let thread = target.selection.read();
     let shown = target.past_memory.shown(
         &target.endpoint,
         &mut target.positions,
@@ -201,7 +210,7 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
 fn registers(target: &SnapshotTarget) -> Option<Vec<u8>> {
     let registers = target.endpoint.block();
     let bytes: Option<Vec<_>> = registers
-        .map(|register| target.positions.register(target.thread, register))
+        .map(|register| target.positions.register(target.selection.read(), register))
         .collect();
     Some(known_or_not(&bytes?.concat()))
 }
@@ -224,11 +233,13 @@ pub(super) fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
 fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
     if target.endpoint.isa_register == Some(number) {
-        let isa = target.positions.isa(target.thread);
+        let isa = target.positions.isa(target.selection.read());
         return Some(isa_register::value(isa).into());
     }
     let register = target.endpoint.description.register(number)?;
-    let bytes = target.positions.register(target.thread, register)?;
+    let bytes = target
+        .positions
+        .register(target.selection.read(), register)?;
     Some(known_or_not(&bytes))
 }
 
@@ -251,13 +262,13 @@ pub(super) fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
 fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     let tid = thread_id(thread)?;
     let core = target.core(tid)?;
-    Some(standing(tid, &core.name, tid == target.thread).into_bytes())
+    Some(standing(tid, &core.name, tid == target.selection.read()).into_bytes())
 }
 
 /// `qMemoryRegionInfo` (LLDB): the known region around an address, or the gap.
 fn region(target: &SnapshotTarget, address: &[u8]) -> Option<Vec<u8>> {
     let address = parse_hex(address)?;
-    let core = target.core(target.thread)?;
+    let core = target.core(target.selection.read())?;
     let region = target.endpoint.stretch(core, target.look, address);
     let mut reply = format!("start:{:x};size:{:x};", region.start, region.size);
     if region.known {

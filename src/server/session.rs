@@ -256,7 +256,7 @@ impl Session {
             .run_state_machine(&mut self.target)
             .ok()?;
         self.stub = Some(stub);
-        let select = format!("Hg{:x}", self.target.thread);
+        let select = format!("Hg{:x}", self.target.selection.read());
         match self.pass(select.as_bytes()) {
             Outcome::Reply(_) => self.stub.take(),
             _ => None,

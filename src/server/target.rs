@@ -30,6 +30,7 @@ use super::monitor;
 use super::past_memory::PastMemory;
 use super::patience::Alive;
 use super::positions::Positions;
+use super::selection::Selection;
 use super::trace::View;
 use crate::arch::Architecture;
 use crate::report::symbols::Symbols;
@@ -82,8 +83,8 @@ pub struct SnapshotTarget {
     pub(super) endpoint: Arc<Endpoint>,
     /// Where memory is read.
     pub(super) look: Look,
-    /// The thread whose registers and memory are read (`Hg`): the one that the user has selected.
-    pub(super) thread: Tid,
+    /// The threads that are read and selected.
+    pub(super) selection: Selection,
     /// The thread that moves while the others must not (`Hc`).
     pub(super) alone: Option<Tid>,
     pub(super) breakpoints: Breakpoints,
@@ -110,7 +111,7 @@ impl SnapshotTarget {
             past_memory: PastMemory::default(),
             btrace: None,
             symbols: OnceCell::new(),
-            thread: Tid::MIN,
+            selection: Selection::default(),
             alone: None,
             breakpoints: Breakpoints::default(),
             trace: View::default(),

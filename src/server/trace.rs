@@ -117,7 +117,7 @@ fn of_frame(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
             if number.is_some() && number == target.endpoint.isa_register {
                 let isa = frames
                     .isa(frame)
-                    .or_else(|| target.positions.isa(target.thread));
+                    .or_else(|| target.positions.isa(target.selection.read()));
                 return Some(isa_register::value(isa).into());
             }
             let bytes = number.and_then(|number| frames.register(frame, number));

@@ -8,7 +8,7 @@ use super::segments::Segments;
 use super::trace::Trace;
 use super::worker::{Ended, Worker};
 use crate::decode::Visitor;
-use crate::flow::FlowConfig;
+use crate::flow::{FlowConfig, Range};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::Address;
 use std::sync::Arc;
@@ -86,18 +86,14 @@ impl Ended {
         let Some(halted) = halted else {
             return EndAgrees::Unknown;
         };
-        let (begin, end) = match (self.returns_to, self.ahead) {
-            (Some(address), _) => (address, address),
-            (None, Some(range)) => (range.start, range.end),
-            (None, None) => return EndAgrees::Unknown,
-        };
-        if begin == halted || (begin < halted && halted < end) {
-            EndAgrees::Yes
-        } else {
-            EndAgrees::No {
-                trace_end: begin,
-                halted,
-            }
+        let inside =
+            |range: Range| range.start == halted || (range.start < halted && halted < range.end);
+        if self.returns_to == Some(halted) || self.ahead.is_some_and(inside) {
+            return EndAgrees::Yes;
+        }
+        match self.ahead.map(|range| range.start).or(self.returns_to) {
+            Some(trace_end) => EndAgrees::No { trace_end, halted },
+            None => EndAgrees::Unknown,
         }
     }
 }

@@ -423,7 +423,7 @@ impl<S: FlowSink> ElementSink for Driver<'_, S> {
     #[inline(always)]
     fn element(&mut self, at: BufferOffset, element: Element) {
         match &element {
-            Element::WaypointAtoms(_) | Element::InstructionAtoms(_) => {}
+            Element::WaypointAtoms(_) | Element::InstructionAtoms(_) => *self.returns_to = None,
             Element::Mark(Mark::End) => return,
             _ => self.note(&element),
         }
@@ -435,10 +435,13 @@ impl<S> Driver<'_, S> {
     /// Remembers where an exception returns to, until execution is told of again.
     fn note(&mut self, element: &Element) {
         match element {
-            Element::Exception(exception) | Element::ExceptionHere(exception) => {
-                *self.returns_to = exception.return_address;
+            Element::Exception(exception) => *self.returns_to = exception.return_address,
+            Element::ExceptionHere(_) => {
+                *self.returns_to = self.flow.ahead().map(|range| range.start);
             }
-            Element::Mark(_) => {}
+            // The address after an exception is that of its handler; that of a core which goes to
+            // debug state is none that it executes at.
+            Element::Mark(_) | Element::Address { .. } => {}
             _ => *self.returns_to = None,
         }
     }

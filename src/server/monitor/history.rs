@@ -24,7 +24,7 @@ const REREAD: &str = "GDB may show registers as they were: `maintenance flush re
 
 /// The name of the selected core, with a reason if it has no history.
 pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String> {
-    let thread = target.thread;
+    let thread = target.selection.user();
     let name = target
         .core(thread)
         .map_or_else(String::new, |core| core.name.clone());

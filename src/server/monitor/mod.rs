@@ -33,7 +33,7 @@ pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
         Some((name, rest)) => (name, rest.trim()),
         None => (command.trim(), ""),
     };
-    let Some(core) = target.core(target.thread) else {
+    let Some(core) = target.core(target.selection.user()) else {
         return "no core is selected\n".to_owned();
     };
     match name {

@@ -8,7 +8,7 @@ use crate::server::target::SnapshotTarget;
 
 /// Runs the command; without a name it tells where memory is read and where else it can be.
 pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
-    let Some(core) = target.core(target.thread) else {
+    let Some(core) = target.core(target.selection.user()) else {
         return String::new();
     };
     if name.is_empty() {
@@ -17,7 +17,7 @@ pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
     match target.endpoint.look(name) {
         Ok(look) => {
             target.look = look;
-            let core = target.core(target.thread);
+            let core = target.core(target.selection.user());
             let now = core.map(|core| target.endpoint.describe_look(core, target.look));
             format!(
                 "Memory is read {}.\n\
