@@ -56,6 +56,7 @@ use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::topology::TraceSource;
 use code::Code;
 use history::Session;
+use std::collections::HashMap;
 use std::sync::Arc;
 use trace::{Chunks, Trace};
 use track::{Limits, Make};
@@ -99,6 +100,8 @@ impl Default for Options {
 pub struct Timeline {
     histories: Vec<History>,
     notes: Vec<String>,
+    /// By core: a time that was asked for last, and where the core was.
+    at_times: HashMap<usize, (u64, Option<Position>)>,
 }
 
 impl Timeline {
@@ -112,6 +115,7 @@ impl Timeline {
         let mut out = Self {
             histories: Vec::new(),
             notes: Vec::new(),
+            at_times: HashMap::new(),
         };
         let Ok(buffers) = Buffers::of(loaded, &decode::Options::default()) else {
             return out;
@@ -227,11 +231,18 @@ impl Timeline {
         let history = self.history(from)?;
         let place = history.place(position)?;
         let halted = place.kind == PlaceKind::Halted;
-        let time = place.time.filter(|_| !halted);
-        let other = self.history(to)?;
         if halted {
-            return Some(other.end());
+            return Some(self.history(to)?.end());
         }
-        other.at_time(time?)
+        let time = place.time?;
+        // Many steps lie between two timestamps.
+        if let Some(&(known, position)) = self.at_times.get(&to)
+            && known == time
+        {
+            return position;
+        }
+        let position = self.history(to)?.at_time(time);
+        self.at_times.insert(to, (time, position));
+        position
     }
 }
