@@ -228,7 +228,14 @@ impl Chunks {
             }
             bytes = &joined;
         }
-        let last = bytes.chunks_exact(FRAME_BYTES).rev().find_map(last_id_of);
+        let (frames, _) = bytes.as_chunks();
+        // Most chunks of a single source have none, which is quick to see.
+        let seen = frames.iter().fold(0, |seen, frame| seen | id_bits(frame));
+        let last = frames
+            .iter()
+            .rev()
+            .filter(|_| seen != 0)
+            .find_map(last_id_of);
         if last.is_none() {
             self.release(begin, end);
         }
@@ -304,13 +311,16 @@ impl Trace {
     }
 }
 
+/// Of each ID byte in a frame its lowest bit.
+fn id_bits(frame: &[u8; FRAME_BYTES]) -> u128 {
+    u128::from_le_bytes(*frame) & (u128::MAX / 0xffff)
+}
+
 /// The last ID byte of a frame.
-fn last_id_of(frame: &[u8]) -> Option<u8> {
-    let bytes: [u8; FRAME_BYTES] = frame.try_into().ok()?;
-    let ids = u128::from_le_bytes(bytes) & (u128::MAX / 0xffff);
-    // The highest bit that is set lies in the last ID byte.
-    let last = ids.checked_ilog2()? / 8;
-    Some(bytes[last as usize] >> 1)
+fn last_id_of(frame: &[u8; FRAME_BYTES]) -> Option<u8> {
+    // The highest bit that is set lies in it.
+    let last = id_bits(frame).checked_ilog2()? / 8;
+    Some(frame[last as usize] >> 1)
 }
 
 #[cfg(test)]
