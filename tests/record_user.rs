@@ -348,6 +348,53 @@ fn signals_are_told_with_the_place_they_came_to() {
 }
 
 #[test]
+fn registers_and_stores_of_each_instruction() {
+    let source = r#"
+        .global _start
+_start: mov x0, #5
+        sub sp, sp, #16
+again:  str x0, [sp, #8]
+        ldr x1, [sp, #8]
+        stp w0, w1, [sp]
+        subs x0, x0, #1
+        b.ne again
+        add sp, sp, #16
+        mov x8, #94
+        svc #0
+"#;
+    let Some(guest) = assemble("aarch64", source) else {
+        return;
+    };
+    let file = guest.directory.path().join("registers");
+    let options = ["--witness-registers", file.to_str().unwrap()];
+    let (_, executed) = told(&guest, "stepped", &options, &[]);
+    let reader = std::io::BufReader::new(std::fs::File::open(&file).unwrap());
+    let mut reader = armsnap::record::states::Reader::new(reader).unwrap();
+    let index = |name: &str| reader.names().iter().position(|n| n == name).unwrap();
+    let (x0, x1, sp, pc) = (index("x0"), index("x1"), index("sp"), index("pc"));
+    let mut places = Vec::new();
+    let mut stores = Vec::new();
+    while reader.step().unwrap() {
+        let values = reader.values();
+        places.push(values[pc]);
+        let offset = |store: &(u64, Vec<u8>)| (store.0.wrapping_sub(values[sp]), store.1.clone());
+        stores.extend(reader.stores().iter().map(offset));
+    }
+    assert_eq!((reader.values()[x0], reader.values()[x1]), (0, 1));
+    // The place before each instruction, and where the program was about to exit.
+    assert_eq!(places[..places.len() - 1], executed);
+    let expected = (1..=5).rev().flat_map(|value: u64| {
+        let half = (value as u32).to_le_bytes().to_vec();
+        [
+            (8, value.to_le_bytes().to_vec()),
+            (0, half.clone()),
+            (4, half),
+        ]
+    });
+    assert_eq!(stores, expected.collect::<Vec<_>>());
+}
+
+#[test]
 fn what_cannot_be_recorded_is_said_and_leaves_nothing() {
     let Some(guest) = assemble("aarch64", A64) else {
         return;

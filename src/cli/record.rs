@@ -70,6 +70,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     witness: Option<PathBuf>,
 
+    /// Write registers and stores of each instruction there: programs of one thread, some
+    /// thousand instructions a second
+    #[arg(long, value_name = "FILE", conflicts_with = "system")]
+    witness_registers: Option<PathBuf>,
+
     /// Run an image on this machine of qemu-system (virt, mps2-an386…)
     #[arg(long, value_name = "MACHINE")]
     system: Option<String>,
@@ -192,6 +197,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let witness = arguments.witness.as_deref();
     let witness = witness.map(|path| witness_file(path, arguments.force));
     let witness = witness.transpose()?;
+    let registers = arguments.witness_registers.as_deref();
+    let registers = registers.map(|path| witness_file(path, arguments.force));
+    let registers = registers.transpose()?;
+    let registers_file = registers.as_ref().map(|file| file.as_file().try_clone());
+    let registers_file = registers_file.transpose()?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
@@ -223,6 +233,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 until: arguments.until.clone(),
                 instructions: arguments.instructions,
                 witness: witness_file,
+                registers: registers_file,
                 memory: arguments.memory,
             };
             user::record(request, &mut watch)?
@@ -235,6 +246,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
         .map_err(user::Error::from)?;
     if let (Some(file), Some(path)) = (witness, &arguments.witness) {
+        persist(file, path, arguments.force)?;
+    }
+    if let (Some(file), Some(path)) = (registers, &arguments.witness_registers) {
         persist(file, path, arguments.force)?;
     }
     let cores = match arguments.system {

@@ -19,6 +19,7 @@ pub mod remote;
 pub mod signals;
 mod sites;
 pub mod state;
+pub mod states;
 pub mod store;
 pub mod stream;
 pub mod system;

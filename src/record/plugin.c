@@ -2,7 +2,7 @@
  * A plugin for QEMU's emulator (TCG): tells which instructions each core executes.
  *
  * What it writes to the socket that it is given is described in stream.rs, which reads it.
- * Arguments: socket=PATH, limit=N (interrupt the program after N instructions; a
+ * Arguments: socket=PATH, stores=on (tell stores), limit=N (interrupt the program after N instructions; a
  * system waits there for a command),
  * log=PATH (the emulator's log, which is passed on; systems only).
  *
@@ -35,7 +35,7 @@ typedef struct {
     _Bool system_emulation;
     union { struct { int smp_vcpus, max_vcpus; } system; };
 } qemu_info_t;
-enum { CB_NO_REGS = 0, INLINE_ADD_U64 = 0 };
+enum { CB_NO_REGS = 0, INLINE_ADD_U64 = 0, MEM_W = 2 };
 void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned));
 void qemu_plugin_register_vcpu_exit_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned));
 void qemu_plugin_register_vcpu_tb_trans_cb(
@@ -46,6 +46,10 @@ void qemu_plugin_register_vcpu_insn_exec_cb(
     struct qemu_plugin_insn *, void (*)(unsigned, void *), int, void *);
 void qemu_plugin_register_vcpu_insn_exec_inline(
     struct qemu_plugin_insn *, int, void *, uint64_t);
+void qemu_plugin_register_vcpu_mem_cb(
+    struct qemu_plugin_insn *, void (*)(unsigned, uint32_t, uint64_t, void *), int, int, void *);
+unsigned qemu_plugin_mem_size_shift(uint32_t);
+_Bool qemu_plugin_mem_is_store(uint32_t);
 void qemu_plugin_register_vcpu_syscall_cb(
     qemu_plugin_id_t,
     void (*)(qemu_plugin_id_t, unsigned, int64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
@@ -67,7 +71,7 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands: stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE };
 enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, GO };
 enum { RUNNING, IN_SYSCALL, FROZEN };
@@ -122,6 +126,7 @@ static int out = -1;
 static volatile int dead;
 static volatile int freezing;
 static volatile int may_go;
+static int stores; /* stores are told */
 static volatile int held; /* at the limit of instructions */
 
 static void put(const void *bytes, size_t length)
@@ -311,6 +316,17 @@ static void instruction_executed(unsigned vcpu, void *number)
     vcpus[vcpu]->progress = (uintptr_t)number;
 }
 
+/* A store; only asked for where single instructions are stepped through. */
+static void stored(unsigned vcpu, uint32_t info, uint64_t address, void *unused)
+{
+    /* Loads come here too. */
+    if (!qemu_plugin_mem_is_store(info))
+        return;
+    pthread_mutex_lock(&out_lock);
+    put_chunk(STORE, vcpus[vcpu]->core, 1u << qemu_plugin_mem_size_shift(info), &address, 8);
+    pthread_mutex_unlock(&out_lock);
+}
+
 static void define(const void *bytes, size_t length)
 {
     memcpy(definitions + defined, bytes, length);
@@ -387,6 +403,8 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     qemu_plugin_register_vcpu_tb_exec_cb(tb, block_executed, CB_NO_REGS, block);
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        if (stores)
+            qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, NULL);
         if (one_thread)
             qemu_plugin_register_vcpu_insn_exec_inline(insn, INLINE_ADD_U64, &progress, 1);
         else
@@ -637,6 +655,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     for (int i = 0; i < argc; i++) {
         if (!strncmp(argv[i], "socket=", 7))
             socket_path = argv[i] + 7;
+        else if (!strcmp(argv[i], "stores=on"))
+            stores = 1;
         else if (!strncmp(argv[i], "limit=", 6))
             limit = strtoull(argv[i] + 6, NULL, 10);
         else if (!strncmp(argv[i], "log=", 4))

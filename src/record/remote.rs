@@ -249,6 +249,13 @@ impl Remote {
             .send(format!("vCont;s:{thread}").as_bytes())?)
     }
 
+    /// A signal is delivered to one thread, which executes one instruction; see
+    /// [`Remote::wait`]. The number is GDB's.
+    pub fn step_with(&mut self, thread: &str, signal: u8) -> Result<(), Error> {
+        let packet = format!("vCont;S{signal:02x}:{thread}");
+        Ok(self.transport.send(packet.as_bytes())?)
+    }
+
     /// The program that runs should stop; see [`Remote::wait`].
     pub fn interrupt(&mut self) -> Result<(), Error> {
         Ok(self.transport.send_raw(&[3])?)

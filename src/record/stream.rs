@@ -14,6 +14,7 @@
 //! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
 //! | 8 mask | the program changes which signals a thread takes, or returns from a handler; extra is the host's thread ID |
 //! | 9 limit | as many instructions began as were asked for; a core of a system waits for command 3 |
+//! | 10 store | an instruction stored to memory; extra is the number of bytes; `u64` address |
 //! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
 //!
 //! An event is
@@ -178,6 +179,8 @@ pub trait Sink {
     }
     /// As many instructions began as were asked for.
     fn limit(&mut self) {}
+    /// An instruction stored so many bytes.
+    fn store(&mut self, _address: u64, _bytes: u32) {}
     /// A core ends.
     fn end(&mut self, core: u32) -> io::Result<()>;
     /// The program ends.
@@ -334,6 +337,7 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
             8 => sink.mask(extra),
             7 => sink.log(&bytes)?,
             9 => sink.limit(),
+            10 => sink.store(fields.u64()?, extra),
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }

@@ -45,6 +45,13 @@ pub enum Told {
         /// Flags of sigaction(2).
         flags: u64,
     },
+    /// An instruction stored so many bytes; only where that was asked for.
+    Store {
+        /// Where.
+        address: u64,
+        /// How many.
+        bytes: u32,
+    },
     /// The thread changed which signals it takes.
     Mask(u32),
     /// A Linux program is about to have a second thread, which waits for [`Command::Go`].
@@ -381,6 +388,10 @@ where
             join.log(text);
         }
         Ok(())
+    }
+
+    fn store(&mut self, address: u64, bytes: u32) {
+        let _ = self.told.send(Told::Store { address, bytes });
     }
 
     fn limit(&mut self) {

@@ -6,6 +6,7 @@
 mod memory;
 mod run;
 mod session;
+mod steps;
 mod stop;
 mod traps;
 
@@ -81,6 +82,8 @@ pub struct Request {
     pub instructions: Option<u64>,
     /// Where the witness goes.
     pub witness: Option<File>,
+    /// Where registers and stores of each instruction go; it makes the program slow.
+    pub registers: Option<File>,
     /// The most bytes of memory that are kept.
     pub memory: u64,
 }
@@ -147,8 +150,9 @@ impl Drop for Session {
 /// Records a program.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let (mut session, program) = start(&mut request)?;
-    let mut run = run::Run::new(&mut session, &request)?;
+    let mut run = run::Run::new(&mut session, &mut request)?;
     let stopped = run.complete(&mut session, watch)?;
+    run.finish()?;
     finish(session, &request, program, &stopped)
 }
 
@@ -185,7 +189,11 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     let limit = request
         .instructions
         .map(|n| n.saturating_sub(run::STEPS).max(1));
-    command.args(plugin.arguments(limit));
+    let [option, mut value] = plugin.arguments(limit.filter(|_| request.registers.is_none()));
+    if request.registers.is_some() {
+        value.push(",stores=on");
+    }
+    command.arg(option).arg(value);
     if let Some(sysroot) = sysroot(request, &program)? {
         command.arg("-L").arg(sysroot);
     }

@@ -1,5 +1,6 @@
 //! A program runs until something ends the recording.
 
+use super::steps::Steps;
 use super::stop::{Ended, Reason};
 use super::traps::{Trap, Why};
 use super::{Error, Session, Watch};
@@ -33,6 +34,8 @@ pub(super) struct Run {
     pub(super) traps: BTreeMap<u64, Trap>,
     /// There was more than one thread.
     pub(super) threads: bool,
+    /// Looks at each instruction.
+    pub(super) steps: Option<Steps>,
     /// Where there were traps.
     pub(super) removed: BTreeSet<u64>,
     pub(super) until: Option<(String, Place)>,
@@ -42,6 +45,9 @@ pub(super) struct Run {
     /// Signals that threads were given and that are blocked while they are handled.
     pub(super) blocked: BTreeSet<(u32, u32)>,
 }
+/// GDB's number of SIGTRAP: a trap or a step.
+const TRAP: u8 = 5;
+
 /// How often the state of things is looked at while the program runs.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -66,7 +72,10 @@ impl Run {
             let thread = session.thread(None)?;
             return self.end(session, thread, Reason::Until(text));
         }
-        if self.instructions.is_some_and(|limit| limit <= STEPS) {
+        if self.steps.is_some() {
+            let thread = session.thread(None)?;
+            self.go(session, thread)?;
+        } else if self.instructions.is_some_and(|limit| limit <= STEPS) {
             let thread = session.thread(None)?;
             if let Some(ended) = self.step_to_limit(session, thread, 0, watch)? {
                 return Ok(ended);
@@ -80,6 +89,12 @@ impl Run {
                 Stop::Exited(status) => return Err(session.gone(&format!("exit status {status}"))),
                 Stop::Ended(signal) => return Err(session.gone(&format!("signal {signal}"))),
             };
+            if signal == TRAP {
+                self.stepped(session)?;
+                if self.steps.is_some() && watch.interrupted.load(Ordering::Relaxed) {
+                    return self.end(session, thread, Reason::Interrupted);
+                }
+            }
             if let Some(ended) = self.stopped(session, signal, thread, watch)? {
                 return Ok(ended);
             }
@@ -131,9 +146,21 @@ impl Run {
                 self.handlers.insert(signal, (address, flags));
             }
             Told::Limit | Told::Waits | Told::Settled => {}
+            Told::Store { address, bytes } => {
+                if let Some(steps) = &mut self.steps {
+                    steps.stored(address, bytes);
+                }
+            }
             Told::Mask(of) => self.blocked.retain(|blocked| blocked.0 != of),
             Told::Threads => {
                 // Threads would trap at the same time, for which the GDB server has no words.
+                if self.steps.is_some() {
+                    return Err(Error::Failed(
+                        "--witness-registers: the program has several threads: only those of one \
+                         can be stepped through"
+                            .to_owned(),
+                    ));
+                }
                 self.threads = true;
                 let others = self.traps.iter();
                 let others = others.filter(|(_, trap)| self.only_alone(trap.why));
@@ -164,7 +191,6 @@ impl Run {
         thread: u32,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Ended>, Error> {
-        const TRAP: u8 = 5;
         const INTERRUPT: u8 = 2;
         let here = session.here()?;
         if signal == TRAP
@@ -174,7 +200,20 @@ impl Run {
         }
         if signal == TRAP && self.removed.contains(&here.address.0) {
             // The thread was on its way into a trap when that was removed.
-            session.remote.resume()?;
+            self.go(session, thread)?;
+            return Ok(None);
+        }
+        if signal == TRAP
+            && let Some(steps) = &self.steps
+        {
+            if self
+                .instructions
+                .is_some_and(|limit| steps.count() >= limit)
+            {
+                let reason = Reason::Instructions(steps.count());
+                return self.end(session, thread, reason).map(Some);
+            }
+            self.go(session, thread)?;
             return Ok(None);
         }
         if signal == INTERRUPT && watch.interrupted.load(Ordering::Relaxed) {
@@ -211,8 +250,42 @@ impl Run {
             }
         }
         tell(&session.plugin, &Command::Resume)?;
-        session.remote.resume_with(signal)?;
+        if self.steps.is_some() {
+            session.remote.step_with(&format!("{thread:x}"), signal)?;
+        } else {
+            session.remote.resume_with(signal)?;
+        }
         Ok(None)
+    }
+
+    /// The program goes on: by one instruction where each is looked at.
+    fn go(&mut self, session: &mut Session, thread: u32) -> Result<(), Error> {
+        match self.steps {
+            None => session.remote.resume()?,
+            Some(_) => session.remote.step(&format!("{thread:x}"))?,
+        }
+        Ok(())
+    }
+
+    /// An instruction was executed.
+    fn stepped(&mut self, session: &mut Session) -> Result<(), Error> {
+        if self.steps.is_none() {
+            return Ok(());
+        }
+        tell(&session.plugin, &Command::Flush)?;
+        self.answer(session)?;
+        match &mut self.steps {
+            Some(steps) => steps.step(session),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing more is executed.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        match self.steps.take() {
+            Some(steps) => steps.finish(),
+            None => Ok(()),
+        }
     }
 
     /// What a signal that a thread is about to take does. One that a fault makes while it is
@@ -263,7 +336,7 @@ impl Run {
                         return Err(not_there(&text));
                     }
                 }
-                session.remote.resume()?;
+                self.go(session, thread)?;
             }
             Why::Call(_) => {
                 let (call, first) = session.call(here.isa)?;
@@ -275,8 +348,9 @@ impl Run {
                 let stop = self.wait(session, watch)?;
                 self.set(session, here, trap.why)?;
                 match stop {
-                    Stop::Signal { signal: 5, .. } => {
-                        session.remote.resume()?;
+                    Stop::Signal { signal: TRAP, .. } => {
+                        self.stepped(session)?;
+                        self.go(session, thread)?;
                     }
                     Stop::Signal { signal, thread } => {
                         let thread = session.thread(thread)?;
@@ -344,6 +418,11 @@ impl Run {
             wait_ms: FREEZE_MS,
         };
         tell(&session.plugin, &freeze)?;
+        self.answer(session)
+    }
+
+    /// What a command is answered with.
+    fn answer(&mut self, session: &mut Session) -> Result<(Stopped, u64), Error> {
         loop {
             match session.told.recv_timeout(REST) {
                 Ok(told) => {

@@ -1,6 +1,7 @@
 //! Traps in the program: where it may end, and where it should stop.
 
 use super::run::{Run, not_there};
+use super::steps::Steps;
 use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
@@ -30,7 +31,7 @@ pub(super) struct Trap {
 }
 impl Run {
     /// Before the first instruction.
-    pub fn new(session: &mut Session, request: &Request) -> Result<Self, Error> {
+    pub fn new(session: &mut Session, request: &mut Request) -> Result<Self, Error> {
         let entry = session.entry()?;
         session.moved = entry.wrapping_sub(session.program.entry & !1);
         session.base = session.find_base(request)?;
@@ -42,6 +43,10 @@ impl Run {
             traps: BTreeMap::new(),
             removed: BTreeSet::new(),
             threads: false,
+            steps: match request.registers.take() {
+                Some(file) => Some(Steps::new(file, session)?),
+                None => None,
+            },
             until,
             instructions: request.instructions,
             handlers: BTreeMap::new(),

@@ -1,0 +1,100 @@
+//! Registers and stores of each instruction, for the witness of states.
+
+use super::{Error, Session};
+use crate::record::states::Writer;
+use std::fs::File;
+use std::io::BufWriter;
+
+/// Looks at a program after each instruction.
+#[derive(Debug)]
+pub(super) struct Steps {
+    out: Writer<BufWriter<File>>,
+    /// Bytes of each register in the reply to `g`.
+    sizes: Vec<usize>,
+    /// Stores of the instruction: address, bytes.
+    stores: Vec<(u64, u32)>,
+    count: u64,
+}
+
+impl Steps {
+    /// Before the first instruction.
+    pub fn new(file: File, session: &mut Session) -> Result<Self, Error> {
+        let length = session.remote.ask("g")?.len() / 2;
+        let mut names = Vec::new();
+        let mut sizes = Vec::new();
+        let mut left = length;
+        for (name, size) in &session.remote.target().registers {
+            if *size > left || *size == 0 || *size > 8 {
+                break;
+            }
+            left -= size;
+            names.push(name.clone());
+            sizes.push(*size);
+        }
+        let mut steps = Self {
+            out: Writer::new(BufWriter::new(file), &names)?,
+            sizes,
+            stores: Vec::new(),
+            count: 0,
+        };
+        let values = steps.values(session)?;
+        steps.out.step(&values, &[])?;
+        Ok(steps)
+    }
+
+    fn values(&self, session: &mut Session) -> Result<Vec<u64>, Error> {
+        let reply = session.remote.ask("g")?;
+        let mut rest = &reply[..];
+        let mut values = Vec::new();
+        for &size in &self.sizes {
+            let digits = rest.split_off(..2 * size).ok_or_else(|| {
+                Error::Failed("the emulator tells fewer registers than before".to_owned())
+            })?;
+            let digit = |at: usize| (digits[at] as char).to_digit(16).unwrap_or(0);
+            let byte = |index: usize| u64::from(digit(2 * index) << 4 | digit(2 * index + 1));
+            values.push((0..size).fold(0, |value, index| value | byte(index) << (8 * index)));
+        }
+        Ok(values)
+    }
+
+    /// The instruction stored.
+    pub fn stored(&mut self, address: u64, bytes: u32) {
+        /// More than any instruction makes.
+        const MOST: usize = 1 << 12;
+        if self.stores.len() < MOST {
+            self.stores.push((address, bytes));
+        }
+    }
+
+    /// An instruction was executed.
+    pub fn step(&mut self, session: &mut Session) -> Result<(), Error> {
+        self.count += 1;
+        let values = self.values(session)?;
+        let mut stores = Vec::new();
+        for (address, bytes) in std::mem::take(&mut self.stores) {
+            let mut memory = vec![0; bytes.min(64) as usize];
+            let count = match &session.memory {
+                Some(there) => there.read(address.wrapping_add(session.base), &mut memory),
+                None => {
+                    let read = session.remote.memory(address, memory.len())?;
+                    memory[..read.len()].copy_from_slice(&read);
+                    read.len()
+                }
+            };
+            memory.truncate(count);
+            stores.push((address, memory));
+        }
+        self.out.step(&values, &stores)?;
+        Ok(())
+    }
+
+    /// Instructions so far.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Writes the end.
+    pub fn finish(self) -> Result<(), Error> {
+        Ok(self.out.finish()?)
+    }
+}
