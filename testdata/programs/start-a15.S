@@ -1,6 +1,7 @@
 // Bare metal Armv7-A (A32, T32) on QEMU's `virt` with a Cortex-A15: stacks, vectors, semihosting.
 // `int run(void)` is core 0's program, `void run_other(int core)` those of the others.
 // Exceptions: `void on_svc(int)`, `void on_abort(void)`, `void on_irq(void)`.
+    .file "start-a15.S"
     .syntax unified
     .arm
     .section .text.start, "ax"

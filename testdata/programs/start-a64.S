@@ -1,6 +1,7 @@
 // Bare metal AArch64 on QEMU's `virt`: stacks, vectors, semihosting. `int run(void)` is core 0's
 // program, `void run_other(int core)` those of the others. Exceptions go to
 // `void exception(int kind, struct saved *)`, kind 4: synchronous, 5: IRQ from EL1; 8 and 9 from EL0.
+    .file "start-a64.S"
     .section .text.start, "ax"
     .global _start
 _start:
