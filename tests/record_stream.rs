@@ -86,7 +86,7 @@ fn listing(guest: &Guest, sets: Sets) -> Listing {
     let directory = tempfile::tempdir().unwrap();
     let plugin = Plugin::new(directory.path()).unwrap();
     let mut emulator = Command::new(guest.emulator())
-        .args(plugin.arguments(None))
+        .args(plugin.arguments(&[]))
         .arg(&guest.program)
         .stdout(Stdio::null())
         .spawn()

@@ -3,8 +3,7 @@
 use super::Failure;
 use super::progress::Counter;
 use armsnap::record::protocol::{Protocol, TraceOptions};
-use armsnap::record::system;
-use armsnap::record::user::{self, Reason, Recorded, Request, Watch};
+use armsnap::record::{Error, Options, Reason, Recorded, Watch, system, user};
 use armsnap::snapshot::write::{self, WriteError};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -116,12 +115,12 @@ enum ProtocolName {
     Etmv3,
 }
 
-impl From<user::Error> for Failure {
-    fn from(error: user::Error) -> Self {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
         match error {
-            user::Error::Usage(text) => Self::Usage(text),
-            user::Error::Write(exists @ WriteError::Exists(_)) => Self::Usage(exists.to_string()),
-            user::Error::Io(error) => Self::Io(error),
+            Error::Usage(text) => Self::Usage(text),
+            Error::Write(exists @ WriteError::Exists(_)) => Self::Usage(exists.to_string()),
+            Error::Io(error) => Self::Io(error),
             error => Self::Record(error.to_string()),
         }
     }
@@ -156,23 +155,13 @@ impl Arguments {
         }
     }
 
-    fn system_request(
-        &self,
-        image: PathBuf,
-        machine: &str,
-        witness: Option<std::fs::File>,
-    ) -> system::Request {
-        system::Request {
-            image,
-            machine: machine.to_owned(),
-            cpu: self.cpu.clone(),
-            cores: self.smp,
-            ram: self.ram.clone(),
-            arguments: self.qemu.clone(),
+    fn options(&self, witness: Option<std::fs::File>) -> Options {
+        Options {
             trace: self.trace(),
             until: self.until.clone(),
             instructions: self.instructions,
             witness,
+            memory: self.memory,
         }
     }
 
@@ -221,20 +210,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 let text = "--system: a bare-metal image has no arguments";
                 return Err(Failure::Usage(text.to_owned()));
             }
-            let request = arguments.system_request(program, machine, witness_file);
+            let request = system::Request {
+                image: program,
+                machine: machine.clone(),
+                cpu: arguments.cpu.clone(),
+                cores: arguments.smp,
+                ram: arguments.ram.clone(),
+                arguments: arguments.qemu.clone(),
+                options: arguments.options(witness_file),
+            };
             system::record(request, &mut watch)?
         }
         None => {
-            let request = Request {
+            let request = user::Request {
                 program,
                 arguments: rest.to_vec(),
                 sysroot: arguments.sysroot.clone(),
-                trace: arguments.trace(),
-                until: arguments.until.clone(),
-                instructions: arguments.instructions,
-                witness: witness_file,
+                options: arguments.options(witness_file),
                 registers: registers_file,
-                memory: arguments.memory,
             };
             user::record(request, &mut watch)?
         }
@@ -244,26 +237,22 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         eprintln!("{note}");
     }
     write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
-        .map_err(user::Error::from)?;
+        .map_err(Error::from)?;
     if let (Some(file), Some(path)) = (witness, &arguments.witness) {
         persist(file, path, arguments.force)?;
     }
     if let (Some(file), Some(path)) = (registers, &arguments.witness_registers) {
         persist(file, path, arguments.force)?;
     }
-    let cores = match arguments.system {
-        Some(_) => "cores",
-        None => "threads",
-    };
-    tell(&recorded, &output, cores);
+    tell(&recorded, &output);
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(recorded: &Recorded, output: &Path, cores: &str) {
+fn tell(recorded: &Recorded, output: &Path) {
     let summary = &recorded.summary;
     let threads = match summary.cores.len() {
         1 => String::new(),
-        count => format!(" of {count} {cores}"),
+        count => format!(" of {count} {}", recorded.unit),
     };
     let stopped = match &recorded.reason {
         Reason::Signal(_) => "stopped by",

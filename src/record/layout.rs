@@ -35,6 +35,16 @@ pub struct Region {
     pub bytes: Mapped,
 }
 
+/// Says how much memory does not lie in a snapshot, of which `most` bytes may be memory.
+pub fn left_out(bytes: u64, most: u64) -> Option<String> {
+    (bytes > 0).then(|| {
+        format!(
+            "{bytes} bytes of memory are left out: with those before they are more than --memory \
+             {most}"
+        )
+    })
+}
+
 /// Everything that a recorded snapshot holds.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {

@@ -10,6 +10,7 @@
 //! GDB server. How trace is written is the trace units' affair.
 
 pub mod blocks;
+mod emulator;
 pub mod flow;
 pub mod layout;
 pub mod plugin;
@@ -20,6 +21,7 @@ pub mod signals;
 mod sites;
 pub mod state;
 pub mod states;
+mod stop;
 pub mod store;
 pub mod stream;
 pub mod system;
@@ -28,3 +30,6 @@ mod transport;
 pub mod traps;
 pub mod user;
 pub mod witness;
+
+pub use emulator::{Error, Options, Recorded, Watch};
+pub use stop::Reason;

@@ -561,8 +561,7 @@ static void report(uint32_t still)
         count++;
     }
     put_definitions();
-    put_chunk(STOPPED, still, have_guest_base, &guest_base, 8);
-    put_chunk(STOPPED, still, 2, rows, count * 24);
+    put_chunk(STOPPED, still, 0, rows, count * 24);
     pthread_mutex_unlock(&out_lock);
     free(rows);
 }

@@ -68,14 +68,14 @@ impl Plugin {
         })
     }
 
-    /// The emulator's arguments that load it. With `limit`, a Linux program is interrupted
-    /// (SIGINT) at the end of the block with which that many instructions were executed.
-    pub fn arguments(&self, limit: Option<u64>) -> [OsString; 2] {
+    /// The emulator's arguments that load it, with options that `plugin.c` lists.
+    pub fn arguments(&self, options: &[(&str, OsString)]) -> [OsString; 2] {
         let mut value = self.object.clone().into_os_string();
         value.push(",socket=");
         value.push(&self.socket);
-        if let Some(limit) = limit {
-            value.push(format!(",limit={limit}"));
+        for (name, text) in options {
+            value.push(format!(",{name}="));
+            value.push(text);
         }
         ["-plugin".into(), value]
     }

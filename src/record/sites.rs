@@ -4,9 +4,11 @@
 
 use super::traps::{self, Call};
 use crate::quantity::Isa;
+use crate::snapshot::map::{self, Mapped};
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use object::{elf, read};
+use std::path::Path;
 
 /// A program for the emulator, or a library of one.
 #[derive(Debug)]
@@ -113,8 +115,27 @@ impl Program {
         })
     }
 
+    /// Maps and reads the file of a program. Fails with the reason.
+    pub fn open(path: &Path) -> Result<(Self, Mapped), String> {
+        let bytes = map::map(path).map_err(|error| error.to_string())?;
+        if !bytes.starts_with(b"\x7fELF") {
+            return Err("expected an ELF file".to_owned());
+        }
+        Ok((Self::read(&bytes)?, bytes))
+    }
+
+    /// The address that the user means by a number, or by the name of a symbol of the program,
+    /// which was moved by `moved`. Bit 0 is set if it is T32.
+    pub fn address(&self, text: &str, moved: u64) -> Option<u64> {
+        let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+            Some(hex) => u64::from_str_radix(hex, 16).ok(),
+            None => text.parse().ok(),
+        };
+        number.or_else(|| Some(self.symbol(text)?.wrapping_add(moved)))
+    }
+
     /// The address of a symbol, before the program is moved; bit 0 is set if it is T32.
-    pub fn symbol(&self, name: &str) -> Option<u64> {
+    fn symbol(&self, name: &str) -> Option<u64> {
         let mut symbols = self.symbols.iter();
         let address = symbols.find(|symbol| symbol.0 == name)?.1;
         Some(match self.isa(address & !1) {

@@ -9,13 +9,13 @@
 //! | 1 blocks | translated blocks, each: `u32` id, `u32` count of instructions, `u32` bytes of text, `u64` address, the size of each instruction (`u8`), the bytes of all of them, text: lines of the emulator's disassembly of the first instructions, where A32 and T32 could be confused |
 //! | 2 events | `u32` events of the core; extra is the host's thread ID |
 //! | 3 begin | the core begins; extra is the emulator's index of it |
-//! | 4 stopped | answers a command; core is 0 if a core was still running. With extra 0 or 1: `u64` what is added to an address to find it in the emulator's own memory (known if extra is 1). With extra 2, behind it: a row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen), `u32` the emulator's index, `u64` where it is frozen |
+//! | 4 stopped | answers a command; core is 0 if a core was still running. A row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen), `u32` the emulator's index, `u64` where it is frozen |
 //! | 5 end | the core ends; with core `0xffff_ffff` the program does |
 //! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
+//! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
 //! | 8 mask | the program changes which signals a thread takes, or returns from a handler; extra is the host's thread ID |
 //! | 9 limit | as many instructions began as were asked for; a core of a system waits for command 3 |
 //! | 10 store | an instruction stored to memory; extra is the number of bytes; `u64` address |
-//! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
 //!
 //! An event is
 //! - below `0x8000_0000`: the block of this id began to be executed. It is defined earlier in the
@@ -28,9 +28,8 @@
 //! The other way go commands of six `u32`: kind, thread ID, a number, milliseconds to wait,
 //! `u64` a value. 1 note: put an exception event (number, value) behind what the thread executed;
 //! it must be stopped. 2 freeze: stop all threads but this one, which is stopped already, and
-//! flush. 3 resume. 5 go: the second thread of a Linux program waits for
-//! this before it begins. 4 flush what all cores executed: nothing may run. 2 and 4 are answered by a
-//! chunk of kind 4.
+//! flush. 3 resume. 4 flush what all cores executed: nothing may run. 5 go: the second thread of a
+//! Linux program waits for this before it begins. 2 and 4 are answered by a chunk of kind 4.
 //!
 //! Several cores that one host thread executes in turn are told in the order in which they were
 //! executed; the order of events on different threads is not known.
@@ -152,8 +151,6 @@ pub struct StoppedCore {
 pub struct Stopped {
     /// No core is running.
     pub still: bool,
-    /// What is added to an address to find it in the emulator's memory.
-    pub base: Option<u64>,
     /// The cores that have not ended.
     pub cores: Vec<StoppedCore>,
 }
@@ -291,16 +288,22 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Reads the stream to its end. It may break off between chunks, where the emulator was killed.
+/// Fills `into`; false if the stream ends before.
+fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
+    match input.read_exact(into) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the stream to its end. It breaks off where the emulator was killed: half a chunk is none.
 pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result<()> {
     let mut bytes = Vec::new();
-    let mut base = None;
     loop {
         let mut head = [0; 16];
-        match input.read_exact(&mut head) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-            Err(error) => return Err(error),
+        if !fill(&mut input, &mut head)? {
+            return Ok(());
         }
         let mut fields = Fields(&head);
         let (kind, core, length, extra) =
@@ -309,7 +312,9 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
             return Err(bad("a chunk is too long"));
         }
         bytes.resize(length as usize, 0);
-        input.read_exact(&mut bytes)?;
+        if !fill(&mut input, &mut bytes)? {
+            return Ok(());
+        }
         let mut fields = Fields(&bytes);
         match kind {
             1 => {
@@ -319,7 +324,6 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
             }
             2 => sink.events(core, extra, Events::new(&bytes))?,
             3 => sink.begin(core, extra)?,
-            4 if extra < 2 => base = (extra == 1).then_some(fields.u64()?),
             4 => {
                 let mut cores = Vec::new();
                 while !fields.0.is_empty() {
@@ -327,18 +331,115 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
                 }
                 sink.stopped(Stopped {
                     still: core != 0,
-                    base,
                     cores,
                 });
             }
             5 if core == u32::MAX => sink.ended(),
             5 => sink.end(core)?,
             6 => sink.handler(extra, fields.u64()?, fields.u64()?),
-            8 => sink.mask(extra),
             7 => sink.log(&bytes)?,
+            8 => sink.mask(extra),
             9 => sink.limit(),
             10 => sink.store(fields.u64()?, extra),
             _ => return Err(bad("a chunk of an unknown kind")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What came, in words.
+    #[derive(Default)]
+    struct Log(Vec<String>);
+
+    impl Sink for Log {
+        fn begin(&mut self, core: u32, index: u32) -> io::Result<()> {
+            self.0.push(format!("begin {core} {index}"));
+            Ok(())
+        }
+        fn block(&mut self, definition: &Definition<'_>) -> io::Result<()> {
+            self.0.push(format!("block {definition:?}"));
+            Ok(())
+        }
+        fn events(&mut self, core: u32, thread: u32, events: Events<'_>) -> io::Result<()> {
+            for event in events {
+                self.0.push(format!("{core} {thread} {:?}", event?));
+            }
+            Ok(())
+        }
+        fn stopped(&mut self, stopped: Stopped) {
+            self.0.push(format!("{stopped:?}"));
+        }
+        fn handler(&mut self, signal: u32, address: u64, flags: u64) {
+            self.0.push(format!("handler {signal} {address} {flags}"));
+        }
+        fn mask(&mut self, thread: u32) {
+            self.0.push(format!("mask {thread}"));
+        }
+        fn end(&mut self, core: u32) -> io::Result<()> {
+            self.0.push(format!("end {core}"));
+            Ok(())
+        }
+    }
+
+    fn chunk(kind: u32, core: u32, extra: u32, words: &[u32]) -> Vec<u8> {
+        let head = [kind, core, 4 * words.len() as u32, extra];
+        let words = head.iter().chain(words);
+        words.flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn told(bytes: &[u8]) -> io::Result<Vec<String>> {
+        let mut log = Log::default();
+        read(bytes, &mut log)?;
+        Ok(log.0)
+    }
+
+    #[test]
+    fn a_stream_may_break_off_anywhere() {
+        let exception = 0xc000_0000;
+        let chunks = [
+            (chunk(3, 0, 5, &[]), 1),
+            (chunk(2, 0, 77, &[3, 0x8000_0002, exception, 11, 4, 1]), 3),
+            (chunk(4, 1, 0, &[0, 77, 2, 5, 0x1000, 0]), 1),
+            (chunk(6, 0, 11, &[8, 0, 4, 0]), 1),
+            (chunk(8, 0, 77, &[]), 1),
+            (chunk(5, 0, 0, &[]), 1),
+        ];
+        let all: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.0.clone()).collect();
+        let whole = told(&all).unwrap();
+        assert_eq!(
+            whole[1..5],
+            [
+                "0 77 Block(3)",
+                "0 77 Left(2)",
+                "0 77 Exception { number: 11, address: 4294967300 }",
+                "Stopped { still: true, cores: [StoppedCore { core: 0, thread: 77, index: 5, \
+                 state: Frozen(4096) }] }",
+            ]
+        );
+        let (mut end, mut said) = (0, 0);
+        for (bytes, says) in &chunks {
+            for length in end..end + bytes.len() {
+                assert_eq!(told(&all[..length]).unwrap(), whole[..said], "{length}");
+            }
+            end += bytes.len();
+            said += says;
+        }
+        assert_eq!(said, whole.len());
+    }
+
+    #[test]
+    fn what_is_no_stream_is_an_error() {
+        for bytes in [
+            chunk(99, 0, 0, &[]),
+            chunk(2, 0, 0, &[0xc000_0000, 1]),
+            chunk(1, 0, 0, &[0, 1000, 0, 0, 0]),
+            chunk(6, 0, 0, &[1]),
+            [1, 0, u32::MAX, 0].map(u32::to_le_bytes).concat(),
+        ] {
+            assert!(told(&bytes).is_err(), "{bytes:?}");
         }
     }
 }

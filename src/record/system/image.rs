@@ -1,9 +1,9 @@
 //! The image that a machine runs: where it is loaded, and its semihosting calls.
 
 use crate::quantity::Isa;
+use crate::record::Error;
 use crate::record::sites::Program;
-use crate::record::user::Error;
-use crate::snapshot::map::{self, Mapped};
+use crate::snapshot::map::Mapped;
 use object::{Object, ObjectSegment};
 use std::ops::Range;
 use std::path::Path;
@@ -24,14 +24,9 @@ const MOST_CALLS: usize = 512;
 
 impl Image {
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let failed =
-            |error: &dyn std::fmt::Display| Error::Failed(format!("{}: {error}", path.display()));
-        let bytes = map::map(path).map_err(|error| failed(&error))?;
-        if !bytes.starts_with(b"\x7fELF") {
-            return Err(failed(&"expected an ELF file"));
-        }
-        let program = Program::read(&bytes).map_err(|error| failed(&error))?;
-        let file = object::File::parse(&*bytes).map_err(|error| failed(&error))?;
+        let failed = |error: String| Error::of_file(path, error);
+        let (program, bytes) = Program::open(path).map_err(failed)?;
+        let file = object::File::parse(&*bytes).map_err(|error| failed(error.to_string()))?;
         let mut segments = Vec::new();
         let mut calls = Vec::new();
         for segment in file.segments() {
@@ -67,11 +62,7 @@ impl Image {
 
     /// The address of a function, or the number that the text is.
     pub fn address(&self, text: &str) -> Option<u64> {
-        let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => text.parse().ok(),
-        };
-        let address = number.or_else(|| self.program.symbol(text))?;
+        let address = self.program.address(text, 0)?;
         Some(if self.is_64bit() {
             address
         } else {

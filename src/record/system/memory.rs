@@ -6,9 +6,9 @@
 use super::Session;
 use super::image::Image;
 use crate::arch::Architecture;
-use crate::record::layout::Region;
-use crate::record::user::Error;
-use crate::snapshot::map;
+use crate::record::Error;
+use crate::record::layout::{Region, left_out};
+use crate::snapshot::map::{self, Mapped};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -24,13 +24,37 @@ const STACK: u64 = 4 * PAGE;
 /// The system control space of a Cortex-M, from which GDB learns how exceptions stack.
 const CONTROL_SPACE: Range<u64> = 0xe000_e000..0xe000_f000;
 
-/// Reads what is kept. `stacks`: where the stack pointers are.
+/// What is kept.
+#[derive(Debug)]
+struct Kept {
+    regions: Vec<Region>,
+    /// How many bytes more may be.
+    left: u64,
+    /// How many were not.
+    left_out: u64,
+}
+
+impl Kept {
+    fn add(&mut self, address: u64, bytes: Mapped) {
+        let length = bytes.len() as u64;
+        if length > self.left {
+            self.left_out += length;
+        } else if length > 0 {
+            self.left -= length;
+            self.regions.push(Region { address, bytes });
+        }
+    }
+}
+
+/// Reads what is kept, up to `most` bytes; what is left out is noted. `stacks`: where the stack
+/// pointers are.
 pub(super) fn read(
     session: &mut Session,
     image: &Image,
     stacks: &[u64],
+    most: u64,
 ) -> Result<Vec<Region>, Error> {
-    let tree = session.remote.monitor("info mtree -f")?;
+    let tree = session.emulator.remote.monitor("info mtree -f")?;
     let mut ranges = ranges(&tree);
     let mut wanted: Vec<Range<u64>> = image.segments.iter().map(pages).collect();
     wanted.extend(stacks.iter().map(|stack| {
@@ -46,28 +70,32 @@ pub(super) fn read(
             ranges.push(range.start..range.end.saturating_add(STACK));
         }
     }
-    let mut regions = Vec::new();
+    let mut kept = Kept {
+        regions: Vec::new(),
+        left: most,
+        left_out: 0,
+    };
     let mut done: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         let overlaps = |there: &Range<u64>| there.start < range.end && range.start < there.end;
         if range.is_empty() || done.iter().any(overlaps) {
             continue;
         }
-        region(session, &range, &wanted, &mut regions)?;
+        region(session, &range, &wanted, &mut kept)?;
         done.push(range);
     }
     if session.architecture == Architecture::MProfile {
         let length = (CONTROL_SPACE.end - CONTROL_SPACE.start) as usize;
-        let bytes = session.remote.memory(CONTROL_SPACE.start, length)?;
-        if !bytes.is_empty() {
-            regions.push(Region {
-                address: CONTROL_SPACE.start,
-                bytes: bytes.into(),
-            });
-        }
+        let bytes = session
+            .emulator
+            .remote
+            .memory(CONTROL_SPACE.start, length)?;
+        kept.add(CONTROL_SPACE.start, bytes.into());
     }
-    regions.sort_by_key(|region| region.address);
-    Ok(regions)
+    let notes = &mut session.emulator.notes;
+    notes.extend(left_out(kept.left_out, most));
+    kept.regions.sort_by_key(|region| region.address);
+    Ok(kept.regions)
 }
 
 fn pages(range: &Range<u64>) -> Range<u64> {
@@ -117,9 +145,10 @@ fn region(
     session: &mut Session,
     range: &Range<u64>,
     wanted: &[Range<u64>],
-    regions: &mut Vec<Region>,
+    kept: &mut Kept,
 ) -> Result<(), Error> {
     let path = session
+        .emulator
         .directory
         .path()
         .join(format!("memory_{:x}", range.start));
@@ -129,11 +158,11 @@ fn region(
         range.start,
         path.display()
     );
-    let said = session.remote.monitor(&command)?;
+    let said = session.emulator.remote.monitor(&command)?;
     let bytes = match map::map(&path) {
         Ok(bytes) if said.trim().is_empty() => bytes,
         _ => {
-            session.notes.push(format!(
+            session.emulator.notes.push(format!(
                 "memory at {:#x} is not saved: {}",
                 range.start,
                 said.trim()
@@ -143,13 +172,10 @@ fn region(
     };
     static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
     let zero = |page: &[u8]| *page == ZEROS[..page.len()];
-    let mut kept: Option<Range<u64>> = None;
-    let mut add = |kept: &Range<u64>| {
-        let part = (kept.start - range.start) as usize..(kept.end - range.start) as usize;
-        regions.push(Region {
-            address: kept.start,
-            bytes: bytes.part(part),
-        });
+    let mut run: Option<Range<u64>> = None;
+    let mut add = |run: &Range<u64>| {
+        let part = (run.start - range.start) as usize..(run.end - range.start) as usize;
+        kept.add(run.start, bytes.part(part));
     };
     for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
         let begin = range.start + index as u64 * PAGE;
@@ -157,15 +183,15 @@ fn region(
         if zero(page) && !wanted.iter().any(|w| w.start < end && begin < w.end) {
             continue;
         }
-        kept = Some(match kept.take() {
-            Some(kept) if begin - kept.end <= BRIDGED => kept.start..end,
+        run = Some(match run.take() {
+            Some(run) if begin - run.end <= BRIDGED => run.start..end,
             before => {
                 before.iter().for_each(&mut add);
                 begin..end
             }
         });
     }
-    kept.iter().for_each(&mut add);
+    run.iter().for_each(&mut add);
     Ok(())
 }
 

@@ -12,36 +12,21 @@ pub mod numbers;
 mod run;
 
 use super::blocks::Sets;
-use super::layout::{Core, Layout};
-use super::plugin::Plugin;
+use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
+use super::layout::Layout;
 use super::protocol::{Protocol, TraceOptions};
-use super::remote::{Endpoint, Remote};
-use super::store::Store;
-use super::tracing::{self, Exceptions, Recording, Settings, Told};
-use super::user::{Error, Recorded, Watch};
-use super::{state, stream, witness};
+use super::tracing::{Exceptions, Settings};
 use crate::arch::Architecture;
 use crate::element::Context;
-use crate::encode::Place;
-use crate::quantity::{Address, ExceptionLevel, Isa, Security};
-use crate::snapshot::map;
-use crate::snapshot::model::{Device, Register};
+use crate::quantity::{ExceptionLevel, Isa, Security};
+use crate::snapshot::model::Device;
 use crate::{decode, etmv4};
 use image::Image;
 use numbers::Numbers;
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufWriter};
-use std::os::unix::net::UnixStream;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{self, Receiver};
-use std::thread::JoinHandle;
-use std::time::Duration;
-use tempfile::TempDir;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// What decides how a system's exceptions are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,45 +52,17 @@ pub struct Request {
     pub ram: Option<String>,
     /// Further arguments of the emulator.
     pub arguments: Vec<String>,
-    /// What is traced.
-    pub trace: TraceOptions,
-    /// Stop at this function or address.
-    pub until: Option<String>,
-    /// Stop after so many instructions.
-    pub instructions: Option<u64>,
-    /// Where the witness goes.
-    pub witness: Option<File>,
+    /// What is recorded.
+    pub options: Options,
 }
-
-/// How long the emulator may take to start.
-const START: Duration = Duration::from_secs(60);
 
 /// A machine in the emulator.
 struct Session {
-    child: Child,
-    remote: Remote,
-    plugin: UnixStream,
-    told: Receiver<Told>,
-    reader: Option<JoinHandle<io::Result<Box<dyn Recording>>>>,
-    progress: Arc<AtomicU64>,
-    directory: TempDir,
+    emulator: Emulator,
     architecture: Architecture,
     /// The type of the cores (`Cortex-A57`).
     kind: String,
     core: etmv4::Core,
-    notes: Vec<String>,
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if let Some(reader) = self.reader.take() {
-            // What it read does not matter any more.
-            drop(reader.join());
-        }
-    }
 }
 
 /// Records an image.
@@ -116,7 +73,7 @@ pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, E
     finish(session, &request, image, ended)
 }
 
-fn command(request: &Request, image: &Image, gdb: &std::path::Path) -> Command {
+fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
     let mut command = Command::new(image.emulator());
     command.arg("-M").arg(&request.machine);
     // The cores of `virt` are 32-bit ones unless others are named.
@@ -142,7 +99,7 @@ fn command(request: &Request, image: &Image, gdb: &std::path::Path) -> Command {
         // timers do not go faster than a program that is watched.
         command.args(["-icount", "shift=4"]);
     }
-    let mut endpoint = std::ffi::OsString::from("unix:");
+    let mut endpoint = OsString::from("unix:");
     endpoint.push(gdb);
     endpoint.push(",server=on,wait=off");
     command.args(["-display", "none", "-no-shutdown", "-no-reboot", "-S"]);
@@ -158,40 +115,21 @@ fn command(request: &Request, image: &Image, gdb: &std::path::Path) -> Command {
 }
 
 fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
-    let directory = tempfile::Builder::new().prefix("armsnap-").tempdir()?;
-    let plugin = Plugin::new(directory.path())?;
-    let gdb = directory.path().join("gdb.socket");
-    let log = directory.path().join("log");
-    let mut command = command(request, image, &gdb);
-    let [option, mut value] = plugin.arguments(request.instructions);
-    value.push(",log=");
-    value.push(&log);
-    command.arg(option).arg(value).arg("-D").arg(&log);
-    let emulator = image.emulator();
-    let mut child = command.spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::Failed(format!(
-            "{emulator} is not installed: install the package qemu-system-arm (apt install \
-             qemu-system-arm)"
-        )),
-        _ => Error::Failed(format!("{emulator} cannot be started: {error}")),
-    })?;
-    let connected = plugin.connect(&mut child, START);
-    let connected = connected.map_err(Error::from).and_then(|plugin| {
-        let remote = Remote::connect(&Endpoint::Unix(gdb), START)?;
-        Ok((plugin, remote))
-    });
-    let (plugin, mut remote) = connected.inspect_err(|_| {
-        // It is of no use any more.
-        let _ = child.kill();
-        let _ = child.wait();
-    })?;
-    let architecture = remote.target().architecture;
-    let (tell, told) = mpsc::channel();
-    let progress = Arc::new(AtomicU64::new(0));
-    let kind = kind(
-        &remote.monitor("info qom-tree").unwrap_or_default(),
-        architecture,
+    let launch = Launch::new()?;
+    let log = launch.file("log");
+    let mut command = command(request, image, &launch.gdb());
+    let options = &mut request.options;
+    let mut plugin = vec![("log", log.clone().into())];
+    plugin.extend(
+        options
+            .instructions
+            .map(|n| ("limit", n.to_string().into())),
     );
+    command.args(launch.plugin(&plugin)).arg("-D").arg(&log);
+    let mut emulator = launch.start(command, "qemu-system-arm")?;
+    let architecture = emulator.remote.target().architecture;
+    let tree = emulator.remote.monitor("info qom-tree");
+    let kind = kind(&tree.unwrap_or_default(), architecture);
     let mut session = Session {
         core: decode::Core::of(&Device {
             kind: kind.clone(),
@@ -200,28 +138,11 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
         .into(),
         kind,
         architecture,
-        child,
-        remote,
-        plugin,
-        told,
-        reader: None,
-        progress: Arc::clone(&progress),
-        directory,
-        notes: Vec::new(),
+        emulator,
     };
-    fits(request.trace.protocol, &session)?;
-    let settings = settings(&mut session, request.trace)?;
-    let buffer = session.directory.path().join("trace.bin");
-    let store = Store::create(&buffer, request.trace.last)?;
-    let witness = request
-        .witness
-        .take()
-        .map(|file| witness::Writer::new(Box::new(BufWriter::new(file))));
-    let mut recording = tracing::recording(settings, store, witness, tell, progress);
-    let input = session.plugin.try_clone()?;
-    session.reader = Some(std::thread::spawn(move || {
-        stream::read(input, &mut *recording).map(|()| recording)
-    }));
+    fits(options.trace.protocol, &session)?;
+    let settings = settings(&mut session, options.trace)?;
+    session.emulator.record(settings, options.witness.take())?;
     Ok(session)
 }
 
@@ -276,7 +197,7 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
         Architecture::AArch32 => (Sets::A32AndT32, Isa::A32),
         Architecture::MProfile => (Sets::T32, Isa::T32),
     };
-    let level = match (session.architecture, session.remote.value("cpsr")?) {
+    let level = match (session.architecture, session.emulator.remote.value("cpsr")?) {
         (Architecture::AArch64, Some(cpsr)) => Some(ExceptionLevel((cpsr >> 2) as u8 & 3)),
         (Architecture::AArch32, Some(cpsr)) => Some(ExceptionLevel(match cpsr & 0x1f {
             0x10 => 0,
@@ -313,25 +234,6 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
     })
 }
 
-/// Where a core stands.
-fn place(registers: &[Register], architecture: Architecture) -> Option<Place> {
-    let value = |name: &str| {
-        let register = registers.iter().find(|register| register.name == name)?;
-        register.value.as_u64()
-    };
-    let isa = match architecture {
-        Architecture::AArch64 => Isa::A64,
-        Architecture::MProfile => Isa::T32,
-        // CPSR.T
-        Architecture::AArch32 if value("CPSR")? >> 5 & 1 == 1 => Isa::T32,
-        Architecture::AArch32 => Isa::A32,
-    };
-    Some(Place {
-        address: Address(value("PC")?),
-        isa,
-    })
-}
-
 /// Reads the state, and puts everything together.
 fn finish(
     mut session: Session,
@@ -339,76 +241,46 @@ fn finish(
     image: Image,
     ended: run::Ended,
 ) -> Result<Recorded, Error> {
-    let mut layout = Layout {
+    let cores = session.emulator.halted(&session.kind, |index, _| {
+        ended.cores.iter().find(|core| core.index as usize == index)
+    })?;
+    let stacks: Vec<u64> = cores
+        .iter()
+        .filter_map(|halted| {
+            let mut registers = halted.core.registers.iter();
+            registers
+                .find(|register| register.name == "SP")?
+                .value
+                .as_u64()
+        })
+        .collect();
+    session.emulator.remote.select(&ended.thread)?;
+    let memory = memory::read(&mut session, &image, &stacks, request.options.memory)?;
+    run::learn(&mut session, &image, &ended)?;
+    let name = request.image.file_name().unwrap_or_default();
+    let layout = Layout {
         description: format!(
             "{} on QEMU's {}, recorded by armsnap {}",
             request.image.display(),
             request.machine,
             env!("CARGO_PKG_VERSION")
         ),
+        memory,
+        program: Some((name.to_string_lossy().into_owned(), image.bytes, 0)),
         ..Layout::default()
     };
-    let mut next = BTreeMap::new();
-    let (mut at, mut stacks) = (None, Vec::new());
-    for (index, thread) in session.remote.threads()?.into_iter().enumerate() {
-        session.remote.select(&thread)?;
-        let registers = state::registers(&mut session.remote)?;
-        let number = ended.cores.iter().find(|core| core.index as usize == index);
-        let number = number.map(|core| core.core);
-        let place = place(&registers, session.architecture);
-        if let (Some(number), Some(place)) = (number, place) {
-            next.insert(number, place);
-        }
-        if thread == ended.thread {
-            at = place;
-        }
-        let stack = registers.iter().find(|register| register.name == "SP");
-        stacks.extend(stack.and_then(|stack| stack.value.as_u64()));
-        layout.cores.push(Core {
-            name: format!("{}_{index}", session.kind),
-            kind: session.kind.clone(),
-            registers,
-            number,
-        });
-    }
-    let at = at.ok_or_else(|| {
-        Error::Failed("the emulator does not tell where the program stands".to_owned())
-    })?;
-    session.remote.select(&ended.thread)?;
-    layout.memory = memory::read(&mut session, &image, &stacks)?;
-    run::learn(&mut session, &image, &ended)?;
-    // Nothing more is asked of it.
-    let _ = session.child.kill();
-    let _ = session.child.wait();
-    let reader = session.reader.take();
-    let recording = reader
-        .map(JoinHandle::join)
-        .ok_or_else(|| Error::Failed("the recording was read twice".to_owned()))?
-        .map_err(|_| Error::Failed("the recording could not be read".to_owned()))??;
-    let summary = recording.finish(&next)?;
-    layout.trace = Some(map::map(&session.directory.path().join("trace.bin"))?);
-    let name = request.image.file_name().unwrap_or_default();
-    layout.program = Some((name.to_string_lossy().into_owned(), image.bytes, 0));
-    let files = layout.files(&request.trace, session.core, &summary)?;
-    let mut notes = std::mem::take(&mut session.notes);
-    if summary.changed > 0 {
-        notes.push(format!(
-            "code changed {} times while the program ran: decoded with the code that is there at \
-             the end, the trace of what was there before is wrong",
-            summary.changed
-        ));
-    }
-    // The directory outlives the session.
-    let directory = std::mem::replace(
-        &mut session.directory,
-        tempfile::Builder::new().prefix("armsnap-").tempdir()?,
-    );
-    Ok(Recorded {
-        files,
+    session.emulator.finish(Ending {
         reason: ended.reason,
-        at,
-        summary,
-        notes,
-        _directory: directory,
+        at: cores
+            .iter()
+            .find(|halted| halted.thread == ended.thread)
+            .and_then(|halted| halted.place),
+        cores,
+        kind: &session.kind,
+        name: &session.kind,
+        unit: "cores",
+        trace: request.options.trace,
+        etm: session.core,
+        layout,
     })
 }

@@ -7,7 +7,7 @@ use crate::record::plugin::tell;
 use crate::record::remote::Stop;
 use crate::record::stream::{Command, StoppedCore};
 use crate::record::tracing::Told;
-use crate::record::user::{Error, Reason, Watch};
+use crate::record::{Error, Reason, Watch};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -37,12 +37,12 @@ pub(super) fn learn(session: &mut Session, image: &Image, ended: &Ended) -> Resu
     for &address in until.chain(image.calls().iter().map(|call| &call.0)) {
         let kind = image.breakpoint_kind(address);
         // One address may have been asked for twice.
-        let _ = session.remote.remove_breakpoint(address, kind);
+        let _ = session.emulator.remote.remove_breakpoint(address, kind);
     }
-    session.remote.resume()?;
+    session.emulator.remote.resume()?;
     let begun = Instant::now();
     while let Some(left) = RETURN.checked_sub(begun.elapsed()) {
-        match session.told.recv_timeout(left) {
+        match session.emulator.told.recv_timeout(left) {
             Ok(Told::Settled) | Err(_) => break,
             Ok(_) => {}
         }
@@ -67,7 +67,7 @@ pub(super) fn to_the_end(
     image: &Image,
     watch: &mut Watch<'_>,
 ) -> Result<Ended, Error> {
-    let until = match &request.until {
+    let until = match &request.options.until {
         None => None,
         Some(text) => {
             let address = image.address(text);
@@ -78,6 +78,7 @@ pub(super) fn to_the_end(
                 ))
             })?;
             session
+                .emulator
                 .remote
                 .insert_breakpoint(address, image.breakpoint_kind(address))?;
             Some((text.clone(), address))
@@ -86,26 +87,27 @@ pub(super) fn to_the_end(
     for (address, _) in image.calls() {
         if until.as_ref().is_none_or(|until| until.1 != *address) {
             session
+                .emulator
                 .remote
                 .insert_breakpoint(*address, image.breakpoint_kind(*address))?;
         }
     }
     let mut asked = None;
-    session.remote.resume()?;
+    session.emulator.remote.resume()?;
     loop {
-        let stop = session.remote.wait(GLANCE)?;
-        (watch.progress)(session.progress.load(Ordering::Relaxed));
+        let stop = session.emulator.remote.wait(GLANCE)?;
+        (watch.progress)(session.emulator.progress.load(Ordering::Relaxed));
         let Some(stop) = stop else {
-            let limit = matches!(session.told.try_recv(), Ok(Told::Limit));
+            let limit = matches!(session.emulator.told.try_recv(), Ok(Told::Limit));
             if asked.is_none() && (limit || watch.interrupted.load(Ordering::Relaxed)) {
-                asked = Some(match request.instructions.filter(|_| limit) {
+                asked = Some(match request.options.instructions.filter(|_| limit) {
                     Some(count) => Reason::Instructions(count),
                     None => Reason::Interrupted,
                 });
-                session.remote.interrupt()?;
+                session.emulator.remote.interrupt()?;
                 if limit {
                     std::thread::sleep(TELL);
-                    tell(&session.plugin, &Command::Resume)?;
+                    tell(&session.emulator.plugin, &Command::Resume)?;
                 }
             }
             continue;
@@ -124,25 +126,17 @@ pub(super) fn to_the_end(
                 )));
             }
         };
-        let thread = match thread {
-            Some(thread) => thread,
-            None => session
-                .remote
-                .threads()?
-                .into_iter()
-                .next()
-                .unwrap_or_default(),
-        };
+        let thread = session.emulator.stopped_thread(thread)?;
         let reason = match (signal, asked.take()) {
             // GDB's numbers: SIGINT, SIGTRAP; SIGQUIT for a machine that shut down.
             (5, asked) => match place(session, image, &until, &thread)? {
                 Some(reason) => Some(reason),
                 None => {
                     // A call that is no exit is executed, then all goes on.
-                    session.remote.step(&thread)?;
-                    session.remote.wait(REST)?;
+                    session.emulator.remote.step(&thread)?;
+                    session.emulator.remote.wait(REST)?;
                     if asked.is_none() {
-                        session.remote.resume()?;
+                        session.emulator.remote.resume()?;
                     }
                     asked
                 }
@@ -170,8 +164,8 @@ fn place(
     until: &Option<(String, u64)>,
     thread: &str,
 ) -> Result<Option<Reason>, Error> {
-    session.remote.select(thread)?;
-    let pc = session.remote.value("pc")?.unwrap_or_default();
+    session.emulator.remote.select(thread)?;
+    let pc = session.emulator.remote.value("pc")?.unwrap_or_default();
     if let Some((text, address)) = until
         && *address == pc
     {
@@ -193,7 +187,7 @@ fn exit_status(session: &mut Session) -> Result<Option<u64>, Error> {
     let wide = session.architecture == Architecture::AArch64;
     let mut register = |name: [&str; 2]| {
         let name = name[usize::from(!wide)];
-        Ok::<u64, Error>(session.remote.value(name)?.unwrap_or_default())
+        Ok::<u64, Error>(session.emulator.remote.value(name)?.unwrap_or_default())
     };
     let operation = register(["x0", "r0"])? & 0xffff_ffff;
     let argument = register(["x1", "r1"])?;
@@ -204,7 +198,7 @@ fn exit_status(session: &mut Session) -> Result<Option<u64>, Error> {
         return Ok(Some(u64::from(argument != APPLICATION_EXIT)));
     }
     let size = if wide { 8 } else { 4 };
-    let block = session.remote.memory(argument, 2 * size)?;
+    let block = session.emulator.remote.memory(argument, 2 * size)?;
     let field = |index: usize| {
         let bytes = block.get(index * size..(index + 1) * size)?;
         Some(
@@ -222,10 +216,10 @@ fn exit_status(session: &mut Session) -> Result<Option<u64>, Error> {
 
 /// Everything executed is told; the cores, and [`Ended::waits`].
 fn rest(session: &mut Session) -> Result<(Vec<StoppedCore>, bool), Error> {
-    tell(&session.plugin, &Command::Flush)?;
+    tell(&session.emulator.plugin, &Command::Flush)?;
     let mut waits = false;
     loop {
-        match session.told.recv_timeout(REST) {
+        match session.emulator.told.recv_timeout(REST) {
             Ok(Told::Stopped { stopped, .. }) => return Ok((stopped.cores, waits)),
             Ok(Told::Waits) => waits = true,
             Ok(_) => {}

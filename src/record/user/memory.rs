@@ -4,7 +4,7 @@
 //! program's are the program's.
 
 use super::{Error, Session};
-use crate::record::layout::Region;
+use crate::record::layout::{Region, left_out};
 use crate::record::process;
 use crate::record::remote::Remote;
 use crate::snapshot::map;
@@ -17,24 +17,19 @@ const PAGE: u64 = 0x1000;
 /// Reads up to `most` bytes of it; what is left out is noted.
 pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Error> {
     let mut left = most;
-    let mut left_out = 0;
+    let mut without = 0;
     let mut regions = Vec::new();
     for range in ranges(session)? {
         let length = range.end - range.start;
         if length > left {
-            left_out += length;
+            without += length;
             continue;
         }
         left -= length;
         let region = copy(session, &range)?;
         regions.extend((!region.bytes.is_empty()).then_some(region));
     }
-    if left_out > 0 {
-        session.notes.push(format!(
-            "{left_out} bytes of memory are left out: with those before they are more than \
-             --memory {most}"
-        ));
-    }
+    session.emulator.notes.extend(left_out(without, most));
     Ok(regions)
 }
 
@@ -46,13 +41,13 @@ fn ranges(session: &mut Session) -> Result<Vec<Range<u64>>, Error> {
     } else {
         1 << 32
     };
-    for mapping in process::mappings(session.child.id())? {
+    for mapping in process::mappings(session.emulator.pid())? {
         let start = mapping.start.wrapping_sub(session.base);
         let length = mapping.end - mapping.start;
         if !mapping.readable || start >= highest || length > highest - start {
             continue;
         }
-        for range in seen(&mut session.remote, start..start + length)? {
+        for range in seen(&mut session.emulator.remote, start..start + length)? {
             match ranges.last_mut().filter(|last| last.end == range.start) {
                 Some(last) => last.end = range.end,
                 None => ranges.push(range),
@@ -96,7 +91,7 @@ fn seen(remote: &mut Remote, range: Range<u64>) -> Result<Vec<Range<u64>>, Error
 /// A range, to a file with holes where it is zero.
 fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
     let name = format!("memory_{:x}.bin", range.start);
-    let path = session.directory.path().join(name);
+    let path = session.emulator.directory.path().join(name);
     let mut file = File::create_new(&path)?;
     let mut at = range.start;
     let mut piece = vec![0; 1 << 16];
@@ -105,7 +100,7 @@ fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
         let count = match &session.memory {
             Some(memory) => memory.read(at.wrapping_add(session.base), &mut piece[..wanted]),
             None => {
-                let bytes = session.remote.memory(at, wanted)?;
+                let bytes = session.emulator.remote.memory(at, wanted)?;
                 piece[..bytes.len()].copy_from_slice(&bytes);
                 bytes.len()
             }

@@ -1,7 +1,6 @@
 //! A program runs until something ends the recording.
 
 use super::steps::Steps;
-use super::stop::{Ended, Reason};
 use super::traps::{Trap, Why};
 use super::{Error, Session, Watch};
 use crate::encode::Place;
@@ -9,7 +8,8 @@ use crate::quantity::Isa;
 use crate::record::plugin::tell;
 use crate::record::remote::Stop;
 use crate::record::signals;
-use crate::record::stream::{Command, Stopped};
+use crate::record::stop::Reason;
+use crate::record::stream::{Command, Stopped, StoppedCore};
 use crate::record::tracing::Told;
 use crate::record::traps::Call;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,15 @@ use std::time::{Duration, Instant};
 /// Instructions that are stepped through before the number asked for is reached: more than two
 /// blocks of the emulator have.
 pub(super) const STEPS: u64 = 1100;
+
+/// Where a recording ended.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub reason: Reason,
+    /// The thread that ended it.
+    pub thread: u32,
+    pub cores: Vec<StoppedCore>,
+}
 
 /// What a signal does to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +90,7 @@ impl Run {
                 return Ok(ended);
             }
         } else {
-            session.remote.resume()?;
+            session.emulator.remote.resume()?;
         }
         loop {
             let (signal, thread) = match self.wait(session, watch)? {
@@ -105,17 +114,17 @@ impl Run {
     fn wait(&mut self, session: &mut Session, watch: &mut Watch<'_>) -> Result<Stop, Error> {
         let mut asked: Option<Instant> = None;
         loop {
-            if let Some(stop) = session.remote.wait(GLANCE)? {
+            if let Some(stop) = session.emulator.remote.wait(GLANCE)? {
                 return Ok(stop);
             }
             loop {
-                match session.told.try_recv() {
+                match session.emulator.told.try_recv() {
                     Ok(told) => drop(self.told(session, told)?),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return Err(session.unread()),
                 }
             }
-            (watch.progress)(session.progress.load(Ordering::Relaxed));
+            (watch.progress)(session.emulator.progress.load(Ordering::Relaxed));
             if watch.interrupted.load(Ordering::Relaxed) {
                 match asked {
                     None => {
@@ -168,7 +177,7 @@ impl Run {
                 for address in others {
                     self.remove(session, address)?;
                 }
-                tell(&session.plugin, &Command::Go)?;
+                tell(&session.emulator.plugin, &Command::Go)?;
             }
             Told::Stopped {
                 stopped,
@@ -224,7 +233,7 @@ impl Run {
             && let Some(limit) = self.instructions
             && instructions >= limit.saturating_sub(STEPS)
         {
-            tell(&session.plugin, &Command::Resume)?;
+            tell(&session.emulator.plugin, &Command::Resume)?;
             if stopped.cores.len() > 1 {
                 return self
                     .end(session, thread, Reason::Instructions(instructions))
@@ -245,15 +254,18 @@ impl Run {
                         number,
                         address: here.address.0 | thumb,
                     };
-                    tell(&session.plugin, &note)?;
+                    tell(&session.emulator.plugin, &note)?;
                 }
             }
         }
-        tell(&session.plugin, &Command::Resume)?;
+        tell(&session.emulator.plugin, &Command::Resume)?;
         if self.steps.is_some() {
-            session.remote.step_with(&format!("{thread:x}"), signal)?;
+            session
+                .emulator
+                .remote
+                .step_with(&format!("{thread:x}"), signal)?;
         } else {
-            session.remote.resume_with(signal)?;
+            session.emulator.remote.resume_with(signal)?;
         }
         Ok(None)
     }
@@ -261,8 +273,8 @@ impl Run {
     /// The program goes on: by one instruction where each is looked at.
     fn go(&mut self, session: &mut Session, thread: u32) -> Result<(), Error> {
         match self.steps {
-            None => session.remote.resume()?,
-            Some(_) => session.remote.step(&format!("{thread:x}"))?,
+            None => session.emulator.remote.resume()?,
+            Some(_) => session.emulator.remote.step(&format!("{thread:x}"))?,
         }
         Ok(())
     }
@@ -272,7 +284,7 @@ impl Run {
         if self.steps.is_none() {
             return Ok(());
         }
-        tell(&session.plugin, &Command::Flush)?;
+        tell(&session.emulator.plugin, &Command::Flush)?;
         self.answer(session)?;
         match &mut self.steps {
             Some(steps) => steps.step(session),
@@ -344,7 +356,7 @@ impl Run {
                     return self.end(session, thread, Reason::Exit(first)).map(Some);
                 }
                 self.remove(session, address)?;
-                session.remote.step(&format!("{thread:x}"))?;
+                session.emulator.remote.step(&format!("{thread:x}"))?;
                 let stop = self.wait(session, watch)?;
                 self.set(session, here, trap.why)?;
                 match stop {
@@ -386,7 +398,7 @@ impl Run {
                     }
                     _ => return self.trapped(session, thread, before, &trap, watch),
                 }
-                session.remote.step(&format!("{thread:x}"))?;
+                session.emulator.remote.step(&format!("{thread:x}"))?;
                 let stop = self.wait(session, watch)?;
                 if let Why::Call(_) = trap.why {
                     self.set(session, before, trap.why)?;
@@ -396,7 +408,7 @@ impl Run {
                 }
                 continue;
             }
-            session.remote.step(&format!("{thread:x}"))?;
+            session.emulator.remote.step(&format!("{thread:x}"))?;
             match self.wait(session, watch)? {
                 Stop::Signal { signal: 5, .. } => {}
                 Stop::Signal { signal, thread } => {
@@ -417,14 +429,14 @@ impl Run {
             thread,
             wait_ms: FREEZE_MS,
         };
-        tell(&session.plugin, &freeze)?;
+        tell(&session.emulator.plugin, &freeze)?;
         self.answer(session)
     }
 
     /// What a command is answered with.
     fn answer(&mut self, session: &mut Session) -> Result<(Stopped, u64), Error> {
         loop {
-            match session.told.recv_timeout(REST) {
+            match session.emulator.told.recv_timeout(REST) {
                 Ok(told) => {
                     if let Some(answer) = self.told(session, told)? {
                         return Ok(answer);
@@ -443,7 +455,7 @@ impl Run {
     fn end(&mut self, session: &mut Session, thread: u32, reason: Reason) -> Result<Ended, Error> {
         let (stopped, _) = self.freeze(session, thread)?;
         if !stopped.still {
-            session.notes.push(
+            session.emulator.notes.push(
                 "not all threads could be held: their registers may be of another moment"
                     .to_owned(),
             );

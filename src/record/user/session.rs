@@ -1,18 +1,17 @@
 //! What is asked of the emulator while its program is stopped.
 
-use super::stop::isa;
-use super::{Error, Request, Session, failed};
+use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
 use crate::record::process;
+use crate::record::stop;
 use crate::record::traps::{self, Call};
 use std::io;
-use std::thread::JoinHandle;
 
 impl Session {
     /// The program is stopped as by the user. A terminal may have done so already.
     pub(super) fn interrupt(&self) -> io::Result<()> {
-        let pid = i32::try_from(self.child.id()).ok();
+        let pid = i32::try_from(self.emulator.pid()).ok();
         match pid.and_then(rustix::process::Pid::from_raw) {
             Some(pid) => Ok(rustix::process::kill_process(
                 pid,
@@ -31,36 +30,28 @@ impl Session {
 
     /// The stream has ended before the program.
     pub(super) fn unread(&mut self) -> Error {
-        let reader = self.reader.take().map(JoinHandle::join);
-        match reader {
-            Some(Ok(Err(error))) => error.into(),
+        match self.emulator.recording() {
+            Err(error @ Error::Io(_)) => error,
             _ => self.gone("the emulator's plugin is gone"),
         }
     }
 
     /// The thread that stopped; selects it.
     pub(super) fn thread(&mut self, told: Option<String>) -> Result<u32, Error> {
-        let thread = match told {
-            Some(thread) => thread,
-            None => self
-                .remote
-                .threads()?
-                .into_iter()
-                .next()
-                .unwrap_or_default(),
-        };
-        self.remote.select(&thread)?;
+        let thread = self.emulator.stopped_thread(told)?;
+        self.emulator.remote.select(&thread)?;
         u32::from_str_radix(&thread, 16)
             .map_err(|_| Error::Failed(format!("the emulator names a thread {thread:?}")))
     }
 
     /// Where the selected thread stands.
     pub(super) fn here(&mut self) -> Result<Place, Error> {
-        let pc = self.remote.value("pc")?;
-        let cpsr = self.remote.value("cpsr")?.unwrap_or(0);
+        let pc = self.emulator.remote.value("pc")?;
+        let cpsr = self.emulator.remote.value("cpsr")?;
+        let architecture = self.emulator.remote.target().architecture;
         Ok(Place {
             address: Address(pc.unwrap_or(0)),
-            isa: isa(self.program.is_64bit, cpsr),
+            isa: stop::isa(architecture, cpsr).unwrap_or(Isa::A32),
         })
     }
 
@@ -71,15 +62,15 @@ impl Session {
         } else {
             ("r7", "r0")
         };
-        let number = self.remote.value(number)?;
-        let first = self.remote.value(first)?.unwrap_or(0);
+        let number = self.emulator.remote.value(number)?;
+        let first = self.emulator.remote.value(first)?.unwrap_or(0);
         Ok((number.and_then(|number| traps::call_of(isa, number)), first))
     }
 
     /// The address of the program's first instruction (getauxval(3), AT_ENTRY).
     pub(super) fn entry(&mut self) -> Result<u64, Error> {
         const ENTRY: u64 = 9;
-        let reply = self.remote.ask("qXfer:auxv:read::0,1000")?;
+        let reply = self.emulator.remote.ask("qXfer:auxv:read::0,1000")?;
         let size = if self.program.is_64bit { 8 } else { 4 };
         let word = |bytes: &[u8]| {
             let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
@@ -103,34 +94,26 @@ impl Session {
     /// program's file is mapped.
     pub(super) fn find_base(&self, request: &Request) -> Result<u64, Error> {
         let path = &request.program;
-        let path = path.canonicalize().map_err(|error| failed(path, error))?;
-        let mappings = process::mappings(self.child.id())?;
+        let path = path
+            .canonicalize()
+            .map_err(|error| Error::of_file(path, error))?;
+        let mappings = process::mappings(self.emulator.pid())?;
         let base = mappings.iter().find_map(|mapping| {
             let file = mapping.file.as_ref().filter(|file| **file == path);
             let whole = file.and_then(|_| self.program.moved(mapping.offset, mapping.start))?;
             Some(whole.wrapping_sub(self.moved))
         });
-        base.ok_or_else(|| failed(&path, "the emulator did not map it"))
+        base.ok_or_else(|| Error::of_file(&path, "the emulator did not map it"))
     }
 
     /// The place that the user means.
     pub(super) fn until(&self, text: &str) -> Result<Place, Error> {
-        let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => text.parse().ok(),
-        };
-        let address = match number {
-            Some(address) => address,
-            None => {
-                let symbol = self.program.symbol(text).ok_or_else(|| {
-                    Error::Usage(format!(
-                        "--until {text}: expected an address or a function of the program: it has \
-                         no symbol of this name"
-                    ))
-                })?;
-                symbol.wrapping_add(self.moved)
-            }
-        };
+        let address = self.program.address(text, self.moved).ok_or_else(|| {
+            Error::Usage(format!(
+                "--until {text}: expected an address or a function of the program: it has no \
+                 symbol of this name"
+            ))
+        })?;
         let isa = match self.program.isa((address & !1).wrapping_sub(self.moved)) {
             _ if self.program.is_64bit => Isa::A64,
             _ if address & 1 == 1 => Isa::T32,

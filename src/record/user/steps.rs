@@ -19,11 +19,11 @@ pub(super) struct Steps {
 impl Steps {
     /// Before the first instruction.
     pub fn new(file: File, session: &mut Session) -> Result<Self, Error> {
-        let length = session.remote.ask("g")?.len() / 2;
+        let length = session.emulator.remote.ask("g")?.len() / 2;
         let mut names = Vec::new();
         let mut sizes = Vec::new();
         let mut left = length;
-        for (name, size) in &session.remote.target().registers {
+        for (name, size) in &session.emulator.remote.target().registers {
             if *size > left || *size == 0 || *size > 8 {
                 break;
             }
@@ -43,7 +43,7 @@ impl Steps {
     }
 
     fn values(&self, session: &mut Session) -> Result<Vec<u64>, Error> {
-        let reply = session.remote.ask("g")?;
+        let reply = session.emulator.remote.ask("g")?;
         let mut rest = &reply[..];
         let mut values = Vec::new();
         for &size in &self.sizes {
@@ -76,7 +76,7 @@ impl Steps {
             let count = match &session.memory {
                 Some(there) => there.read(address.wrapping_add(session.base), &mut memory),
                 None => {
-                    let read = session.remote.memory(address, memory.len())?;
+                    let read = session.emulator.remote.memory(address, memory.len())?;
                     memory[..read.len()].copy_from_slice(&read);
                     read.len()
                 }

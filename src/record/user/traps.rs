@@ -35,7 +35,7 @@ impl Run {
         let entry = session.entry()?;
         session.moved = entry.wrapping_sub(session.program.entry & !1);
         session.base = session.find_base(request)?;
-        let until = match &request.until {
+        let until = match &request.options.until {
             Some(text) => Some((text.clone(), session.until(text)?)),
             None => None,
         };
@@ -48,7 +48,7 @@ impl Run {
                 None => None,
             },
             until,
-            instructions: request.instructions,
+            instructions: request.options.instructions,
             handlers: BTreeMap::new(),
             blocked: BTreeSet::new(),
         };
@@ -107,7 +107,10 @@ impl Run {
                 Some(bytes)
             }
             None => {
-                let set = session.remote.insert_breakpoint(address, code.len() as u8);
+                let set = session
+                    .emulator
+                    .remote
+                    .insert_breakpoint(address, code.len() as u8);
                 match set {
                     Ok(()) => None,
                     Err(remote::Error::Odd { .. }) => return Ok(false),
@@ -136,7 +139,7 @@ impl Run {
             }
             _ => {
                 let length = traps::trap(trap.isa).len() as u8;
-                session.remote.remove_breakpoint(address, length)?;
+                session.emulator.remote.remove_breakpoint(address, length)?;
             }
         }
         Ok(Some(trap))
@@ -146,7 +149,7 @@ impl Run {
     pub(super) fn trap_calls(&mut self, session: &mut Session) -> Result<(), Error> {
         let mut files = BTreeSet::new();
         let mut sites = Vec::new();
-        for mapping in process::mappings(session.child.id())? {
+        for mapping in process::mappings(session.emulator.pid())? {
             let Some(file) = mapping.file else { continue };
             let new = files.insert(file.clone());
             let Some(bytes) = new.then(|| map::map(&file).ok()).flatten() else {

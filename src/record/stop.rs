@@ -1,9 +1,10 @@
 //! Where and why a recording ends, and the registers there.
 
+use super::signals;
+use super::stream::{CoreState, StoppedCore};
+use crate::arch::Architecture;
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
-use crate::record::signals;
-use crate::record::stream::{CoreState, StoppedCore};
 use crate::snapshot::model::{Register, RegisterValue};
 use std::fmt;
 
@@ -37,15 +38,6 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Where a recording ended.
-#[derive(Clone, Debug)]
-pub(super) struct Ended {
-    pub reason: Reason,
-    /// The thread that ended it.
-    pub thread: u32,
-    pub cores: Vec<StoppedCore>,
-}
-
 /// Where a core is frozen, of which the emulator does not tell.
 pub(super) fn frozen_pc(core: &StoppedCore) -> Option<u64> {
     match core.state {
@@ -74,22 +66,23 @@ pub(super) fn pc_alone(place: Place) -> Register {
 }
 
 /// Where a core stands.
-pub(super) fn place(registers: &[Register], is_64bit: bool) -> Option<Place> {
+pub(super) fn place(registers: &[Register], architecture: Architecture) -> Option<Place> {
     let value = |name: &str| {
         let register = registers.iter().find(|register| register.name == name)?;
         register.value.as_u64()
     };
     Some(Place {
         address: Address(value("PC")?),
-        isa: isa(is_64bit, value("CPSR")?),
+        isa: isa(architecture, value("CPSR"))?,
     })
 }
 
 /// The instruction set that CPSR tells (bit 5 in AArch32 state: T).
-pub(super) fn isa(is_64bit: bool, cpsr: u64) -> Isa {
-    match (is_64bit, cpsr >> 5 & 1) {
-        (true, _) => Isa::A64,
-        (false, 1) => Isa::T32,
-        (false, _) => Isa::A32,
+pub(super) fn isa(architecture: Architecture, cpsr: Option<u64>) -> Option<Isa> {
+    match architecture {
+        Architecture::AArch64 => Some(Isa::A64),
+        Architecture::MProfile => Some(Isa::T32),
+        Architecture::AArch32 if cpsr? >> 5 & 1 == 1 => Some(Isa::T32),
+        Architecture::AArch32 => Some(Isa::A32),
     }
 }
