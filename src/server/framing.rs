@@ -135,7 +135,7 @@ pub fn write_hex_runs(bytes: &[u8], out: &mut Vec<u8>) {
 /// Appends digits (or `x`), runs of one shortened (GDB manual, E.1, "run length encoding"): the
 /// digit, `*`, and a character that is 29 more than the repetitions.
 ///
-/// Memory is full of such runs, and GDB needs a system call for each character of a pipe.
+/// Memory is full of such runs.
 pub fn write_runs(digits: &[u8], out: &mut Vec<u8>) {
     /// Shorter runs gain nothing; the character of a longer one would be no printable one.
     const REPETITIONS: std::ops::RangeInclusive<usize> = 3..=97;
