@@ -39,6 +39,11 @@ struct Listing {
     visits: Vec<Visit>,
     /// Which of them end a straight line.
     ends: Vec<usize>,
+    /// Instructions of ranges so far, and whether a straight line ends with the last one.
+    ranges: usize,
+    ended: bool,
+    /// The core's state as told last.
+    state: Vec<Value>,
     known: BTreeMap<&'static str, i64>,
     /// Cycles told next belong to the last instruction.
     counting: bool,
@@ -118,6 +123,43 @@ impl Listing {
     }
 }
 
+impl Listing {
+    /// The straight line ends with the last instruction.
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.ends.push(self.ranges - 1);
+        }
+    }
+
+    /// A line of the listing of elements. `single`: atoms are instructions (ETMv3), of which a line
+    /// has many.
+    fn element(&mut self, line: &Value, single: bool) {
+        match line["kind"].as_str().unwrap() {
+            "range" => {
+                self.ranges += line["instructions"].as_u64().unwrap() as usize;
+                self.ended = false;
+                if !single || line["last"]["kind"] != "other" {
+                    self.end();
+                }
+            }
+            "context" => {
+                let state = ["el", "security", "vmid", "context_id"];
+                let state: Vec<Value> = state.iter().map(|name| line[name].clone()).collect();
+                if self.state != state && self.ranges > 0 {
+                    self.end();
+                }
+                self.state = state;
+            }
+            "exception" | "no_sync" | "trace_on" | "memory_missing" | "not_followed"
+                if self.ranges > 0 =>
+            {
+                self.end();
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The lines of a listing.
 fn lines(path: &Path, level: &str) -> Vec<Value> {
     let mut decode = armsnap();
@@ -148,19 +190,13 @@ fn listings(path: &Path, loaded: &Loaded, ends: bool) -> BTreeMap<usize, Vec<Lis
         listings[place].line(core, &line);
     }
     if ends {
-        let mut counts = vec![0; sources.len()];
         for line in lines(path, "elements") {
-            if line["kind"] != "range" {
-                continue;
-            }
             let place = place(&line);
-            counts[place] += line["instructions"].as_u64().unwrap() as usize;
-            // Atoms of ETMv3 are single instructions.
-            let one_by_one = sources[place].protocol == topology::Protocol::Etmv3;
-            if !one_by_one || line["last"]["kind"] != "other" {
-                listings[place].ends.push(counts[place] - 1);
-            }
+            let single = sources[place].protocol == topology::Protocol::Etmv3;
+            listings[place].element(&line, single);
         }
+        let told = listings.iter_mut().filter(|listing| listing.ranges > 0);
+        told.for_each(Listing::end);
     }
     let mut sources: Vec<_> = sources.iter().zip(listings).collect();
     sources.sort_by_key(|(source, _)| trace.buffers[source.buffer].place.line);
@@ -211,6 +247,10 @@ fn frames(file: &File<'_>) -> Vec<Visit> {
     let addresses: BTreeMap<u16, u64> = (1..=description.tracepoints.len() as u16)
         .map(|number| (number, address(number)))
         .collect();
+    let name = topology::Protocol::Etmv3.name().bytes();
+    let protocol: String = name.map(|byte| format!("{byte:02x}")).collect();
+    let mut fields = description.status.iter().flat_map(|status| &status.other);
+    let single = fields.any(|(_, value)| *value == protocol);
     let frames = file.frames().skip(1).map(|frame| {
         let frame = frame.unwrap();
         let mut visit = Visit {
@@ -227,6 +267,8 @@ fn frames(file: &File<'_>) -> Vec<Visit> {
                 }
                 // The listing of instructions does not have it.
                 Block::Variable { number, .. } if names[&number] == "taken" => {}
+                Block::Variable { number, .. }
+                    if single && names[&number] == "exception_return" => {}
                 Block::Variable { number, value } => {
                     visit.variables.insert(names[&number], value);
                 }

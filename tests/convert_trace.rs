@@ -82,9 +82,10 @@ fn there_and_back(
 }
 
 /// Captures: the core, and the sources of its trace.
-const CAPTURES: [(&str, &str, &[&str]); 8] = [
+const CAPTURES: [(&str, &str, &[&str]); 9] = [
     ("trace_cov_a15", "Cortex-A15_0", &[]),
     ("juno_r1_1", "cpu_5", &["ETM_5"]),
+    ("TC2", "cpu_2", &["ETM_2"]),
     ("TC2", "cpu_3", &["PTM_0"]),
     ("trace_file_vmid", "cpu_0", &[]),
     ("ts_marker", "cpu_0", &[]),
@@ -142,19 +143,8 @@ fn frames_at_waypoints_tell_the_whole_flow_of_001_ack_test() {
 
 #[test]
 fn frames_of_instructions_tell_the_whole_flow() {
-    comes_back(&CAPTURES[..2], "instructions");
-    comes_back(&CAPTURES[5..], "instructions");
-}
-
-#[test]
-fn frames_of_instructions_tell_the_whole_flow_of_etmv3() {
-    // ETMv3, where lines that an exception or a gap cuts short end with no waypoint.
-    let etmv3: [(&str, &str, &[&str]); 1] = [("TC2", "cpu_2", &["ETM_2"])];
-    for (name, core, sources) in etmv3 {
-        let Some(snapshot) = shared(name) else { return };
-        let (_directory, _, back) = there_and_back(&snapshot, core, "instructions");
-        assert_eq!(flow(&back, &[]).0, flow(&snapshot, sources).0, "{core}");
-    }
+    comes_back(&CAPTURES[..3], "instructions");
+    comes_back(&CAPTURES[6..], "instructions");
 }
 
 /// The variables of each frame behind the first, by name, without the offset in the trace.

@@ -13,7 +13,7 @@ use armsnap::flow::{Flow, FlowConfig, FlowDriver, Waypoints};
 use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::{Address, BufferOffset, ExceptionLevel, Security};
 use armsnap::{etmv3, etmv4, ptm};
-use program_support::{Code, Each, Program, all, same, wait};
+use program_support::{Beside, Code, Each, Program, all, same, wait};
 
 /// The addresses that each thread of a user program executed, as the emulator logs them.
 fn logged(program: &Program) -> Vec<Vec<u64>> {
@@ -135,8 +135,8 @@ where
     }
     assert_eq!(at, bytes.len(), "the last packet is whole");
     elements.end(BufferOffset(at as u64), &mut driver);
-    assert_eq!(driver.sink.gaps, []);
-    let marks = driver.sink.marks;
+    let Beside { gaps, marks } = driver.sink.beside;
+    assert_eq!(gaps, []);
     Said {
         executed,
         marks,

@@ -26,12 +26,12 @@ fn long(name: &str, protocol: &str) {
 
     let mut executed = Instructions::of(&witness);
     let mut count = 0_u64;
-    let gaps = by_library(&snapshot, core, &code, &mut |address, _| {
+    let beside = by_library(&snapshot, core, &code, &mut |address, _| {
         assert_eq!(Some(address), executed.next(), "instruction {count}");
         count += 1;
         true
     });
-    assert_eq!(gaps, []);
+    assert_eq!(beside.gaps, []);
     assert_eq!(executed.next(), None, "behind instruction {count}");
     assert!(count > 100_000_000, "{count}");
 

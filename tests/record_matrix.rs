@@ -118,12 +118,12 @@ fn matrix(name: &str, protocol: &str) {
         for (core, id) in cores {
             let executed = &executed[&u32::from(id - FIRST_ID)];
             let mut decoded = Vec::new();
-            let gaps = by_library(&snapshot, &core, &code, &mut |address, isa| {
+            let beside = by_library(&snapshot, &core, &code, &mut |address, isa| {
                 assert_eq!(isa, code.isa(address), "{what}: {address:#x}");
                 decoded.push(address);
                 true
             });
-            assert_eq!(gaps, [], "{what}");
+            assert_eq!(beside.gaps, [], "{what}");
             // Of the last bytes only, the trace tells the last instructions.
             let executed = if options.contains(&"--last") {
                 assert!(!decoded.is_empty(), "{what}");

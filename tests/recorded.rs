@@ -23,11 +23,11 @@ fn reads(name: &str, program: &str, branched: bool, counts: &[(&str, usize)]) {
     for ((core, id), (wanted, count)) in cores.iter().zip(counts) {
         assert_eq!(core, wanted);
         let mut decoded = Vec::new();
-        let gaps = by_library(&snapshot, core, &code, &mut |address, _| {
+        let beside = by_library(&snapshot, core, &code, &mut |address, _| {
             decoded.push(address);
             true
         });
-        assert_eq!(gaps, [], "{name} {core}");
+        assert_eq!(beside.gaps, [], "{name} {core}");
         assert_eq!(decoded.len(), *count, "{name} {core}");
         let mut read = Vec::new();
         let trouble = by_reference(&snapshot, *id, &code, &mut |address, _| {

@@ -87,7 +87,11 @@ impl<'a> Visitor for Make<'a> {
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
-        let flow = Flow::new(flow?, self.image);
+        let config = FlowConfig {
+            exceptions_here: true,
+            ..flow?
+        };
+        let flow = Flow::new(config, self.image);
         let visits = Visits::new(self.kind, self.image, self.symbols, self.window);
         let sink = Flowing::new(flow, visits);
         Some(Box::new(Source::new(

@@ -269,30 +269,27 @@ impl<C: CodeImage + Clone> Retracer<C> {
 
     /// An exception was taken. `false`: how the program came there is not known.
     fn exception(&mut self, step: &Step) -> bool {
-        let (Some(number), Some(address), Some(last)) =
-            (self.number(step), step.exception_return, self.last)
-        else {
+        let (Some(number), Some(last)) = (self.number(step), self.last) else {
             return false;
         };
-        let profile = self.setup.unit.core.profile;
-        if profile == Profile::M && address == TAIL_CHAIN.address {
-            let leaves = last.instruction.kind == Kind::Indirect;
-            if leaves {
+        let indirect = last.instruction.kind == Kind::Indirect;
+        // ETMv3 tells of no address there.
+        let chained = |address| address == TAIL_CHAIN.address;
+        if self.setup.unit.core.profile == Profile::M && step.exception_return.is_none_or(chained) {
+            if indirect {
                 self.tracer.tail_chain(number);
             }
-            return leaves;
+            return indirect;
         }
+        let Some(address) = step.exception_return else {
+            return false;
+        };
         let isa = match last.instruction.kind {
             Kind::Branch { target, isa } if target == address => isa,
             _ => last.place.isa,
         };
         let to = Place { address, isa };
-        // Where atoms are single instructions, more of them may have been executed behind the
-        // branch than frames tell.
-        let told = last.instruction.kind == Kind::Indirect
-            && !last.instruction.conditional
-            && self.setup.protocol != Some(Protocol::Etmv3);
-        if !told && !self.leads_to(to) && !self.follow(last, to) {
+        if !indirect && !self.leads_to(to) {
             return false;
         }
         self.tracer.exception(number, to);

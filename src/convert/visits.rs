@@ -16,7 +16,8 @@ use crate::report::symbols::Symbols;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// The last instruction of each straight line: waypoints (branches, taken or not, and what
-    /// else the trace unit makes atoms for), and where an exception cut a line short.
+    /// else the trace unit makes atoms for), and where an exception, a gap or a change of the
+    /// core's state cut a line short.
     #[default]
     Waypoints,
     /// The first instruction of a function: where a call led to, or a symbol begins.
@@ -56,7 +57,8 @@ pub struct Visit {
     pub security: Option<Security>,
     /// It is the first one taken here after this exception, or at it: its number in the trace.
     pub exception: Option<u16>,
-    /// The preferred return address of that exception.
+    /// The preferred return address of that exception, or where execution had come to if the
+    /// trace does not tell it (ETMv3).
     pub exception_return: Option<Address>,
     /// Where the straight line of instructions began that ends with it: all of them were executed.
     pub line: Option<Address>,
@@ -99,6 +101,8 @@ pub struct Visits<'a, C> {
     last: Vec<Option<Address>>,
     /// Where the line began whose end is to come.
     line: Option<Address>,
+    /// The last instruction of that line so far, and the packet that told of it.
+    reached: (BufferOffset, Address),
     /// Whether the last instruction, a waypoint, was taken.
     taken: Option<bool>,
     out: Window,
@@ -122,6 +126,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             at_waypoint: false,
             last: Vec::new(),
             line: None,
+            reached: (BufferOffset(0), Address(0)),
             taken: None,
             out,
         }
@@ -252,18 +257,26 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             Kind::Instructions => true,
             Kind::Functions | Kind::Exceptions => false,
         };
+        self.reached = (at, last.address);
         if self.at_waypoint {
-            let line = self.line.take();
-            self.take(at, last.address, range.isa, line);
+            self.end_line();
         }
         self.called = end.link && end.taken;
         self.taken = (end.kind != LastKind::Other).then_some(end.taken);
     }
-}
 
-impl<C> Visits<'_, C> {
+    /// The line ends here. Where atoms are single instructions (ETMv3) none of them says so
+    /// before an exception, a gap, or a change of the core's state.
+    fn end_line(&mut self) {
+        if let Some(line) = self.line.take() {
+            let (at, last) = self.reached;
+            self.take(at, last, self.state.isa, Some(line));
+        }
+    }
+
     /// What comes next is not connected to what was before.
     fn cut(&mut self) {
+        self.end_line();
         if let Some(visit) = self.out.latest().filter(|_| self.at_waypoint) {
             visit.taken = self.taken;
         }
@@ -273,7 +286,6 @@ impl<C> Visits<'_, C> {
         self.state.exception = None;
         self.state.exception_return = None;
         self.state.gap = true;
-        self.line = None;
     }
 }
 
@@ -328,6 +340,7 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
     }
 
     fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.end_line();
         if self.called {
             self.interrupted = exception.return_address;
         }
@@ -335,7 +348,6 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
         self.at_waypoint = false;
         self.state.exception = Some(exception.number);
         self.state.exception_return = exception.return_address;
-        self.line = None;
         if let Some(pc) = exception
             .return_address
             .filter(|_| self.kind == Kind::Exceptions)
@@ -381,6 +393,22 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
 
 impl<C: CodeImage> Visits<'_, C> {
     fn context(&mut self, context: &Context) {
+        let known = (
+            self.state.context_id,
+            self.state.vmid,
+            self.state.el,
+            self.state.security,
+        );
+        if known
+            != (
+                context.context_id,
+                context.vmid,
+                context.el,
+                context.security,
+            )
+        {
+            self.end_line();
+        }
         self.view = self.code.view(&ContextKey::from(context));
         self.state.context_id = context.context_id;
         self.state.vmid = context.vmid;
@@ -389,7 +417,7 @@ impl<C: CodeImage> Visits<'_, C> {
     }
 }
 
-impl<C> SourceSinks<Window> for Visits<'_, C> {
+impl<C: CodeImage> SourceSinks<Window> for Visits<'_, C> {
     fn end(&mut self, _: BufferOffset) {
         self.cut();
     }
@@ -434,6 +462,9 @@ mod tests {
         for (at, element) in elements.iter().enumerate() {
             driver.element(BufferOffset(at as u64), *element);
         }
+        let end = BufferOffset(elements.len() as u64);
+        driver.element(end, Element::Mark(Mark::End));
+        driver.sink.end(end);
         driver.sink.out.visits().iter().copied().collect()
     }
 
@@ -512,6 +543,56 @@ mod tests {
         let cut = [at(0x1000), TAKEN, exception(None), on, at(0x2000), TAKEN];
         assert_eq!(places(Kind::Exceptions, &cut), []);
         assert_eq!(places(Kind::Waypoints, &cut)[1], (0x2004, None));
+    }
+
+    #[test]
+    fn single_instructions_end_a_line_where_it_is_cut_short() {
+        let atoms = |count| {
+            Element::InstructionAtoms(Atoms {
+                bits: (1_u32 << count) - 1,
+                count,
+            })
+        };
+        let context = |el| {
+            Element::Mark(Mark::Context(Context {
+                el: Some(ExceptionLevel(el)),
+                ..Context::default()
+            }))
+        };
+        let story = [
+            context(0),
+            at(0x1000),
+            atoms(2),
+            at(0x1010),
+            atoms(1),
+            // The handler's state is told before the exception.
+            context(1),
+            exception(None),
+            at(0x2000),
+            atoms(1),
+            // The same again, as with each synchronisation.
+            context(1),
+            atoms(1),
+            at(0x1014),
+            atoms(1),
+            at(0x1008),
+            atoms(1),
+        ];
+        let visits = visits(Kind::Waypoints, &story);
+        let told: Vec<_> = visits
+            .iter()
+            .map(|visit| (visit.line.unwrap().0, visit.pc.0, visit.el.unwrap().0))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (0x1000, 0x1004, 0),
+                (0x1010, 0x1010, 0),
+                (0x2000, 0x2004, 1),
+                (0x1014, 0x1014, 1),
+                (0x1008, 0x1008, 1),
+            ]
+        );
     }
 
     #[test]

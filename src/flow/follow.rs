@@ -23,6 +23,10 @@ pub struct FlowConfig {
     /// A taken ERET gives [`Mark::ExceptionReturn`]: ETE has no packet for it. It does not where
     /// a source address tells that it was taken; other decoders of ETE agree on that.
     pub exception_returns: bool,
+    /// An exception of which the trace does not tell where it returns (ETMv3) has the address
+    /// that execution had come to: that of an instruction which aborts and was not cancelled
+    /// lies before it.
+    pub exceptions_here: bool,
     /// The cache of blocks is emptied when it holds so many (about 100 to 200 bytes each).
     pub most_blocks: usize,
 }
@@ -33,6 +37,7 @@ impl Default for FlowConfig {
             waypoints: Waypoints::default(),
             return_stack: false,
             exception_returns: false,
+            exceptions_here: false,
             most_blocks: 1 << 21,
         }
     }
@@ -359,7 +364,9 @@ impl<C: CodeImage> Flow<C> {
             }
             Element::SourceAddress { address, isa } => self.source(at, address, isa, sink),
             Element::Q { instructions } => self.begin_q(at, instructions, sink),
-            Element::Exception(exception) => self.exception(at, exception, false, sink),
+            Element::Exception(exception) => {
+                self.exception(at, exception, self.config.exceptions_here, sink);
+            }
             Element::ExceptionHere(exception) => self.exception(at, exception, true, sink),
             Element::CancelInstruction => {
                 if let Some(held) = self.held.take() {

@@ -155,6 +155,7 @@ const STACK: FlowConfig = FlowConfig {
     },
     return_stack: true,
     exception_returns: false,
+    exceptions_here: false,
     most_blocks: 1 << 21,
 };
 
@@ -340,6 +341,22 @@ fn an_exception_here_returns_to_the_current_address() {
     let out = run(STACK, calls(), &[here, address(0x1000), atoms("EE"), here]);
     assert_eq!(out[0], "exception");
     assert_eq!(out[3], "exception 1004");
+}
+
+#[test]
+fn an_exception_that_tells_no_address_is_here_if_it_should_be() {
+    let told_nothing = Element::Exception(Exception {
+        number: 3,
+        name: "IRQ",
+        return_address: None,
+    });
+    let elements = [address(0x1000), atoms("EE"), told_nothing];
+    assert_eq!(run(STACK, calls(), &elements)[2], "exception");
+    let here = FlowConfig {
+        exceptions_here: true,
+        ..STACK
+    };
+    assert_eq!(run(here, calls(), &elements)[2], "exception 1004");
 }
 
 #[test]

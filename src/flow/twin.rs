@@ -397,7 +397,9 @@ impl Twin<'_> {
                 });
                 self.here = Where::Nowhere;
             }
-            Element::Exception(exception) => self.exception(at, exception, false),
+            Element::Exception(exception) => {
+                self.exception(at, exception, self.config.exceptions_here);
+            }
             Element::ExceptionHere(exception) => self.exception(at, exception, true),
             Element::CancelInstruction => {
                 if let Some(place) = self.held_from.take() {
@@ -636,7 +638,7 @@ proptest! {
         user in parts(60),
         kernel in parts(60),
         elements in parts(200),
-        switches in any::<[bool; 5]>(),
+        switches in any::<[bool; 6]>(),
         small in any::<bool>(),
     ) {
         let code = Levels([code(isa, &user), code(isa, &kernel)]);
@@ -648,6 +650,7 @@ proptest! {
             },
             return_stack: switches[3],
             exception_returns: switches[4],
+            exceptions_here: switches[5],
             most_blocks: if small { 6 } else { 1 << 20 },
         };
         let mut flow = Flow::new(config, &code);

@@ -1,13 +1,12 @@
 //! The trace of a snapshot as instructions, read by the library and by the reference decoder.
 
-use super::{Code, Each};
+use super::{Beside, Code, Each};
 use armsnap::decode::{
-    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, SourceSinks, Visitor,
+    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, Visitor,
 };
-use armsnap::element::{Exception, Mark};
-use armsnap::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
-use armsnap::quantity::{BufferOffset, Isa};
+use armsnap::quantity::Isa;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::read::OpenOptions;
@@ -32,15 +31,15 @@ pub fn cores(snapshot: &Path) -> Vec<(String, u8)> {
     cores
 }
 
-/// Decodes the trace of the core of this name; how often it has a gap.
-pub fn by_library(snapshot: &Path, core: &str, code: &Code, take: &mut Take) -> Vec<Gap> {
+/// Decodes the trace of the core of this name; what it says beside the instructions.
+pub fn by_library(snapshot: &Path, core: &str, code: &Code, take: &mut Take) -> Beside {
     let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
     let devices = &loaded.snapshot.devices;
     let device = devices.iter().position(|d| d.name == core).expect("a core");
     let memory = CoreMemory::new(&loaded, &devices[device]);
     let buffers = Buffers::of(&loaded, &Options::default()).unwrap();
     assert_eq!(buffers.faults, Vec::<String>::new());
-    let mut gaps = Vec::new();
+    let mut beside = Beside::default();
     for sources in &buffers.buffers {
         let mine = sources.sources.iter().find(|s| s.core == Some(device));
         let Some(source) = mine else {
@@ -56,9 +55,11 @@ pub fn by_library(snapshot: &Path, core: &str, code: &Code, take: &mut Take) -> 
         };
         let mut decoders = [(setup.trace_id(), setup.visit(make))];
         let Ok(()) = sources.decode(&mut decoders, 1 << 20, |_, _| Ok::<(), Infallible>(()));
-        gaps.append(decoders[0].1.output());
+        let said = decoders[0].1.output();
+        beside.gaps.append(&mut said.gaps);
+        beside.marks.append(&mut said.marks);
     }
-    gaps
+    beside
 }
 
 struct Make<'a, 'b> {
@@ -68,7 +69,7 @@ struct Make<'a, 'b> {
 }
 
 impl<'a> Visitor for Make<'a, '_> {
-    type Output = Box<dyn Decoding<Vec<Gap>> + 'a>;
+    type Output = Box<dyn Decoding<Beside> + 'a>;
 
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
@@ -77,41 +78,12 @@ impl<'a> Visitor for Make<'a, '_> {
     {
         let flow = Flow::new(flow.expect("it follows a core"), self.image);
         let take = self.take;
-        let sink = Sink(Each::new(self.code, move |address, isa| {
+        let each = Each::new(self.code, move |address, isa| {
             take(address, isa);
-        }));
-        let sink = Flowing::new(flow, sink);
+        });
+        let sink = Flowing::new(flow, each);
         Box::new(Source::new(packets, ElementStage::new(elements, sink)))
     }
-}
-
-struct Sink<'a, F>(Each<'a, F>);
-
-impl<F> SourceSinks<Vec<Gap>> for Sink<'_, F> {
-    fn end(&mut self, _: BufferOffset) {}
-    fn output(&mut self) -> &mut Vec<Gap> {
-        &mut self.0.gaps
-    }
-}
-
-impl<F: FnMut(u64, Isa)> FlowSink for Sink<'_, F> {
-    fn block(&mut self, at: BufferOffset, blocks: &Blocks, id: BlockId, e: bool, c: Option<u32>) {
-        self.0.block(at, blocks, id, e, c);
-    }
-    fn partial(&mut self, at: BufferOffset, range: &Range) {
-        self.0.partial(at, range);
-    }
-    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        self.0.q_range(at, range);
-    }
-    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
-        self.0.exception(at, exception);
-    }
-    fn gap(&mut self, at: BufferOffset, gap: Gap) {
-        self.0.gap(at, gap);
-    }
-    fn mark(&mut self, _: BufferOffset, _: &Mark) {}
-    fn forget(&mut self, _: &Blocks) {}
 }
 
 /// What the reference decoder, Debian's `trc_pkt_lister`, makes of the trace with this ID, up to

@@ -11,6 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use armsnap::decode::SourceSinks;
 use armsnap::element::{Exception, Mark};
 use armsnap::flow::{BlockId, Blocks, FlowSink, Gap, Pieces, QRange, Range};
 use armsnap::quantity::{Address, BufferOffset, Isa};
@@ -207,12 +208,26 @@ impl Code {
     }
 }
 
-/// A sink that takes the address of each instruction; gaps are kept.
+/// What a trace says beside instructions.
+#[derive(Debug, Default)]
+pub struct Beside {
+    pub gaps: Vec<Gap>,
+    pub marks: Vec<Mark>,
+}
+
+impl Beside {
+    /// How often tracing began.
+    pub fn begins(&self) -> usize {
+        let begins = |mark: &&Mark| matches!(mark, Mark::TraceOn(_));
+        self.marks.iter().filter(begins).count()
+    }
+}
+
+/// A sink that takes the address of each instruction; what is said beside them is kept.
 pub struct Each<'a, F> {
     pub code: &'a Code,
     pub take: F,
-    pub gaps: Vec<Gap>,
-    pub marks: Vec<Mark>,
+    pub beside: Beside,
 }
 
 impl<'a, F: FnMut(u64, Isa)> Each<'a, F> {
@@ -220,8 +235,7 @@ impl<'a, F: FnMut(u64, Isa)> Each<'a, F> {
         Self {
             code,
             take,
-            gaps: Vec::new(),
-            marks: Vec::new(),
+            beside: Beside::default(),
         }
     }
 
@@ -253,12 +267,19 @@ impl<F: FnMut(u64, Isa)> FlowSink for Each<'_, F> {
     }
     fn exception(&mut self, _: BufferOffset, _: &Exception) {}
     fn gap(&mut self, _: BufferOffset, gap: Gap) {
-        self.gaps.push(gap);
+        self.beside.gaps.push(gap);
     }
     fn mark(&mut self, _: BufferOffset, mark: &Mark) {
-        self.marks.push(*mark);
+        self.beside.marks.push(*mark);
     }
     fn forget(&mut self, _: &Blocks) {}
+}
+
+impl<F: FnMut(u64, Isa)> SourceSinks<Beside> for Each<'_, F> {
+    fn end(&mut self, _: BufferOffset) {}
+    fn output(&mut self) -> &mut Beside {
+        &mut self.beside
+    }
 }
 
 /// Panics with what lies around the first difference.
