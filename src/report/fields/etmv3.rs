@@ -2,18 +2,14 @@
 
 use std::borrow::Cow;
 
-use super::{Bits, Row, Words, common, row, rule, switch, table};
+use super::{Bits, Row, Words, common, etm, row, rule, switch, table};
 
-/// The table of a register.
-pub(super) fn rows(name: &str) -> Option<&'static [Row]> {
-    Some(match name {
-        "ETMCR" => CONTROL,
-        "ETMCCER" => CONFIGURATION_EXTENSION,
-        "ETMIDR" => ID,
-        "ETMTRACEIDR" => TRACE_ID,
-        _ => return None,
-    })
-}
+/// The tables of the registers.
+pub(super) const TABLES: etm::Tables = etm::Tables {
+    control: CONTROL,
+    configuration_extension: CONFIGURATION_EXTENSION,
+    id: ID,
+};
 
 /// Main Control Register, ETMCR (IHI 0014Q 3.5.1, table 3.5).
 const CONTROL: &[Row] = &[
@@ -26,30 +22,12 @@ const CONTROL: &[Row] = &[
         ),
     )
     .since(0x30),
-    switch(30, "VMID trace", "off", "VMIDs are traced").since(0x35),
-    switch(28, "timestamp", "off", "timestamps are traced").since(0x35),
-    rule(27, 25, "processor select", processor).since(0x32),
-    switch(
-        24,
-        "instrumentation resources access",
-        "privileged and user mode",
-        "privileged modes only",
-    )
-    .since(0x33),
-    switch(
-        23,
-        "software writes disabled",
-        "off",
-        "software cannot write",
-    )
-    .since(0x32),
-    switch(
-        22,
-        "debugger writes disabled",
-        "off",
-        "a debugger cannot write",
-    )
-    .since(0x31),
+    etm::VMID.since(0x35),
+    etm::TIMESTAMP.since(0x35),
+    etm::PROCESSOR.since(0x32),
+    etm::INSTRUMENTATION_ACCESS.since(0x33),
+    etm::SOFTWARE_WRITES.since(0x32),
+    etm::DEBUGGER_WRITES.since(0x31),
     row(
         Bits((21, 21), Some((6, 4))),
         "port size",
@@ -95,13 +73,8 @@ const CONTROL: &[Row] = &[
     )
     .since(0x12)
     .until(0x2F),
-    table(15, 14, "context ID size", CONTEXT_ID_SIZE).since(0x12),
-    switch(
-        12,
-        "cycle-accurate tracing",
-        "off",
-        "cycle counts are traced",
-    ),
+    etm::CONTEXT_ID_SIZE.since(0x12),
+    etm::CYCLE_ACCURATE,
     switch(11, "ETM port selection", "ETMEN is low", "ETMEN is high"),
     switch(
         10,
@@ -109,12 +82,7 @@ const CONTROL: &[Row] = &[
         "off",
         "the ETM is being programmed, it traces nothing",
     ),
-    switch(
-        9,
-        "debug request",
-        "off",
-        "the trigger event halts the processor",
-    ),
+    etm::DEBUG_REQUEST,
     switch(
         8,
         "branch output",
@@ -175,14 +143,6 @@ const PORT_MODE_V3: &[&str] = &[
 /// Before ETMv3.0 (IHI 0014Q 2.10.1, table 2.15).
 const PORT_MODE_V1: &[&str] = &["normal", "multiplexed", "demultiplexed"];
 
-/// Bits `[15:14]` (IHI 0014Q 3.5.1, table 3.5); PFT has the same.
-pub(super) const CONTEXT_ID_SIZE: &[&str] = &[
-    "not traced",
-    "8 bits are traced",
-    "16 bits are traced",
-    "32 bits are traced",
-];
-
 /// Bits `[3:2]` (IHI 0014Q 3.5.1, table 3.5).
 const DATA_ACCESS: &[&str] = &[
     "no data tracing",
@@ -190,10 +150,6 @@ const DATA_ACCESS: &[&str] = &[
     "data addresses are traced",
     "data addresses and values are traced",
 ];
-
-pub(super) fn processor(value: u64) -> Cow<'static, str> {
-    format!("processor {value}").into()
-}
 
 /// What the bits `[20:18,3:1]` switch on, and which implementation reads back this value when
 /// ones were written to test it (IHI 0014Q 3.5.1, table 3.11; from ETMv3.3).
@@ -223,23 +179,11 @@ fn data_tracing(value: u64) -> Cow<'static, str> {
 
 /// Configuration Code Extension Register, ETMCCER (IHI 0014Q 3.5.41, table 3.52).
 const CONFIGURATION_EXTENSION: &[Row] = &[
-    switch(29, "timestamp size", "48 bits", "64 bits").since(0x35),
-    switch(28, "timestamp encoding", "Gray code", "natural binary").since(0x35),
-    switch(
-        27,
-        "reduced function counter",
-        "none",
-        "counter 1 is reduced",
-    )
-    .since(0x35),
-    switch(
-        26,
-        "Virtualization Extensions",
-        "not implemented",
-        "implemented",
-    )
-    .since(0x35),
-    switch(22, "timestamping", "not implemented", "implemented").since(0x35),
+    etm::TIMESTAMP_SIZE.since(0x35),
+    etm::TIMESTAMP_ENCODING.since(0x35),
+    etm::REDUCED_COUNTER.since(0x35),
+    etm::VIRTUALIZATION.since(0x35),
+    etm::TIMESTAMPING.since(0x35),
     switch(21, "ETMEIBCR", "not implemented", "implemented").since(0x34),
     switch(
         20,
@@ -249,29 +193,19 @@ const CONFIGURATION_EXTENSION: &[Row] = &[
     )
     .since(0x34),
     rule(19, 16, "EmbeddedICE watchpoint inputs", common::number).since(0x34),
-    rule(15, 13, "instrumentation resources", common::number).since(0x33),
+    etm::INSTRUMENTATION.since(0x33),
     switch(12, "data address comparisons", "supported", "not supported").since(0x33),
-    switch(11, "registers readable", "some", "all"),
-    rule(10, 3, "extended external inputs", common::number),
-    rule(2, 0, "extended external input selectors", common::number),
+    etm::READABLE,
+    etm::EXTERNAL_INPUTS,
+    etm::EXTERNAL_INPUT_SELECTORS,
 ];
 
 /// ID Register, ETMIDR (IHI 0014Q 3.5.40).
 const ID: &[Row] = &[
-    rule(31, 24, "implementer", common::implementer),
+    etm::IMPLEMENTER,
     switch(20, "branch packet encoding", "original", "alternative"),
-    switch(
-        19,
-        "Security Extensions",
-        "not implemented: always Secure",
-        "implemented",
-    ),
-    switch(
-        18,
-        "32-bit Thumb instructions",
-        "traced as two instructions",
-        "traced as one instruction",
-    ),
+    etm::SECURITY,
+    etm::THUMB,
     switch(
         16,
         "load PC first",
@@ -284,8 +218,8 @@ const ID: &[Row] = &[
         3 => "PFTv1".into(),
         _ => "reserved encoding".into(),
     }),
-    rule(7, 4, "minor architecture version", common::number),
-    rule(3, 0, "implementation revision", common::revision),
+    etm::MINOR_VERSION,
+    etm::REVISION,
 ];
 
 fn family(value: u64) -> Cow<'static, str> {
@@ -298,9 +232,6 @@ fn family(value: u64) -> Cow<'static, str> {
         _ => "reserved encoding".into(),
     }
 }
-
-/// CoreSight Trace ID Register, ETMTRACEIDR (IHI 0014Q 3.5.53; IHI 0035B has the same).
-pub(super) const TRACE_ID: &[Row] = &[rule(6, 0, "trace ID", common::trace_id)];
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 mod architecture;
 mod common;
+mod etm;
 mod etmv3;
 mod etmv4;
 mod etmv4_id;
@@ -228,8 +229,8 @@ fn row_in_words(row: &Row, value: u64) -> Option<Field> {
 pub fn describe(architecture: Architecture, name: &str, value: u64) -> Option<Vec<Field>> {
     let name = name.to_ascii_uppercase();
     let (rows, version): (&[Row], u8) = match architecture {
-        Architecture::Etm { .. } => (etmv3::rows(&name)?, architecture.version()),
-        Architecture::Pft { .. } => (ptm::rows(&name)?, architecture.version()),
+        Architecture::Etm { .. } => (etmv3::TABLES.rows(&name)?, architecture.version()),
+        Architecture::Pft { .. } => (ptm::TABLES.rows(&name)?, architecture.version()),
         Architecture::Etmv4 { .. } | Architecture::Ete { .. } => {
             let table = etmv4::rows(&name).or_else(|| etmv4_id::rows(&name))?;
             (table, architecture.version())

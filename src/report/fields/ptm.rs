@@ -1,18 +1,14 @@
 //! Program Flow Trace (PTM): ETMCR, ETMCCER, ETMIDR, ETMTRACEIDR (ARM IHI 0035B). The names
-//! are those of ETMv3, the fields are not.
+//! are those of ETMv3, and so are many fields.
 
-use super::{Bits, Row, Words, common, etmv3, read_as_one, row, rule, switch, table};
+use super::{Bits, Row, Words, etm, read_as_one, row, rule, switch};
 
-/// The table of a register.
-pub(super) fn rows(name: &str) -> Option<&'static [Row]> {
-    Some(match name {
-        "ETMCR" => CONTROL,
-        "ETMCCER" => CONFIGURATION_EXTENSION,
-        "ETMIDR" => ID,
-        "ETMTRACEIDR" => etmv3::TRACE_ID,
-        _ => return None,
-    })
-}
+/// The tables of the registers.
+pub(super) const TABLES: etm::Tables = etm::Tables {
+    control: CONTROL,
+    configuration_extension: CONFIGURATION_EXTENSION,
+    id: ID,
+};
 
 /// Main Control Register, ETMCR (IHI 0035B 3.16.1, table 3.17).
 const CONTROL: &[Row] = &[
@@ -23,52 +19,27 @@ const CONTROL: &[Row] = &[
             "PROHIBITED combination of bits 29 and 8: the PTM's behaviour is unpredictable",
         ),
     ),
-    switch(30, "VMID trace", "off", "VMIDs are traced").since(0x11),
+    etm::VMID.since(0x11),
     switch(
         29,
         "return stack",
         "off",
         "predicted returns are not traced",
     ),
-    switch(28, "timestamp", "off", "timestamps are traced"),
-    rule(27, 25, "processor select", etmv3::processor),
-    switch(
-        24,
-        "instrumentation resources access",
-        "privileged and user mode",
-        "privileged modes only",
-    ),
-    switch(
-        23,
-        "software writes disabled",
-        "off",
-        "software cannot write",
-    ),
-    switch(
-        22,
-        "debugger writes disabled",
-        "off",
-        "a debugger cannot write",
-    ),
-    table(15, 14, "context ID size", etmv3::CONTEXT_ID_SIZE),
-    switch(
-        12,
-        "cycle-accurate tracing",
-        "off",
-        "cycle counts are traced",
-    ),
+    etm::TIMESTAMP,
+    etm::PROCESSOR,
+    etm::INSTRUMENTATION_ACCESS,
+    etm::SOFTWARE_WRITES,
+    etm::DEBUGGER_WRITES,
+    etm::CONTEXT_ID_SIZE,
+    etm::CYCLE_ACCURATE,
     switch(
         10,
         "PTM programming",
         "off",
         "the PTM is being programmed, it traces nothing",
     ),
-    switch(
-        9,
-        "debug request",
-        "off",
-        "the trigger event halts the processor",
-    ),
+    etm::DEBUG_REQUEST,
     switch(
         8,
         "branch broadcast",
@@ -80,56 +51,34 @@ const CONTROL: &[Row] = &[
 
 /// Configuration Code Extension Register, ETMCCER (IHI 0035B 3.16.29, table 3.45).
 const CONFIGURATION_EXTENSION: &[Row] = &[
-    switch(29, "timestamp size", "48 bits", "64 bits").since(0x11),
-    switch(28, "timestamp encoding", "Gray code", "natural binary").since(0x11),
-    switch(
-        27,
-        "reduced function counter",
-        "none",
-        "counter 1 is reduced",
-    )
-    .since(0x11),
-    switch(
-        26,
-        "Virtualization Extensions",
-        "not implemented",
-        "implemented",
-    )
-    .since(0x11),
+    etm::TIMESTAMP_SIZE.since(0x11),
+    etm::TIMESTAMP_ENCODING.since(0x11),
+    etm::REDUCED_COUNTER.since(0x11),
+    etm::VIRTUALIZATION.since(0x11),
     switch(25, "timestamps for DMB and DSB", "not traced", "traced"),
     switch(24, "DMB and DSB are waypoints", "no", "yes"),
     switch(23, "return stack", "not implemented", "implemented"),
-    switch(22, "timestamping", "not implemented", "implemented"),
-    rule(15, 13, "instrumentation resources", common::number),
+    etm::TIMESTAMPING,
+    etm::INSTRUMENTATION,
     read_as_one(12, 12),
-    switch(11, "registers readable", "some", "all"),
-    rule(10, 3, "extended external inputs", common::number),
-    rule(2, 0, "extended external input selectors", common::number),
+    etm::READABLE,
+    etm::EXTERNAL_INPUTS,
+    etm::EXTERNAL_INPUT_SELECTORS,
 ];
 
 /// ID Register, ETMIDR (IHI 0035B 3.16.28, table 3.44).
 const ID: &[Row] = &[
-    rule(31, 24, "implementer", common::implementer),
+    etm::IMPLEMENTER,
     read_as_one(20, 20),
-    switch(
-        19,
-        "Security Extensions",
-        "not implemented: always Secure",
-        "implemented",
-    ),
-    switch(
-        18,
-        "32-bit Thumb instructions",
-        "traced as two instructions",
-        "traced as one instruction",
-    ),
+    etm::SECURITY,
+    etm::THUMB,
     read_as_one(15, 12),
     rule(11, 8, "major architecture version", |value| match value {
         3 => "PFTv1".into(),
         _ => "not a PFT architecture".into(),
     }),
-    rule(7, 4, "minor architecture version", common::number),
-    rule(3, 0, "implementation revision", common::revision),
+    etm::MINOR_VERSION,
+    etm::REVISION,
 ];
 
 #[cfg(test)]
