@@ -44,6 +44,7 @@
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |
 //! | [`ptm`], [`etmv3`] | PTM and ETMv3: packets, and what they mean |
+//! | [`etm`] | what ETMv3 and PTM share: registers, addresses, timestamps, synchronisation |
 //! | [`stm`] | STM: MIPI STPv2 |
 //! | [`itm`] | ITM and DWT of M-profile cores |
 //! | [`etmv4`] | ETMv4 and ETE: configuration, packets, elements |
@@ -60,6 +61,7 @@ pub mod convert;
 pub mod decode;
 pub mod element;
 pub mod encode;
+pub mod etm;
 pub mod etmv3;
 pub mod etmv4;
 pub mod flow;

@@ -6,6 +6,8 @@
 use crate::element::ElementSink;
 use crate::quantity::BufferOffset;
 
+pub(crate) mod number;
+
 /// Splits the bytes of one trace source into packets.
 ///
 /// The caller owns the bytes and calls [`next`](Self::next) again and again, each time with
@@ -43,6 +45,14 @@ pub trait PacketDecoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no trace unit of this configuration writes such a packet")]
 pub struct Unencodable;
+
+/// What becomes of a packet in an encoder.
+pub(crate) type Written = Result<(), Unencodable>;
+
+/// Refuses a packet that does not meet a condition.
+pub(crate) fn require(condition: bool) -> Written {
+    if condition { Ok(()) } else { Err(Unencodable) }
+}
 
 /// Turns packets into elements.
 pub trait ElementDecoder {
@@ -116,3 +126,6 @@ pub trait Describe {
     /// Calls `each` with the name and value of every field that the packet carries.
     fn fields(&self, each: &mut dyn FnMut(&'static str, Field));
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

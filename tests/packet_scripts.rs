@@ -3,7 +3,7 @@
 //! A line has the packet's offset, its bytes in hex, its name and its fields; `config` gives the
 //! registers and begins a new trace; `#` begins a comment.
 
-use armsnap::etmv3::registers::Registers;
+use armsnap::etm::Registers;
 use armsnap::protocol::{Describe, Field, PacketDecoder};
 use armsnap::{etmv3, ptm};
 

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use armsnap::element::{Context, Mark};
 use armsnap::encode::{Place, TraceUnit, Tracer};
-use armsnap::etmv3::registers::Registers;
+use armsnap::etm::Registers;
 use armsnap::flow::{Flow, FlowConfig, FlowDriver, Waypoints};
 use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::{Address, BufferOffset, ExceptionLevel, Security};

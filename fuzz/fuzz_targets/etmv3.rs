@@ -1,6 +1,6 @@
 #![no_main]
 
-use armsnap::etmv3::registers::Registers;
+use armsnap::etm::Registers;
 use armsnap::etmv3::{Config, Decoder, Elements, Profile};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,6 +1,6 @@
 #![no_main]
 
-use armsnap::etmv3::registers::Registers;
+use armsnap::etm::Registers;
 use armsnap::ptm::{Config, Decoder, Elements};
 use libfuzzer_sys::fuzz_target;
 

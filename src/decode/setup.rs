@@ -8,7 +8,7 @@ use crate::snapshot::Loaded;
 use crate::snapshot::component;
 use crate::snapshot::model::Device;
 use crate::snapshot::topology::{Protocol, TraceSource};
-use crate::{etmv3, etmv4, itm, ptm, stm};
+use crate::{etm, etmv3, etmv4, itm, ptm, stm};
 
 /// How a trace source was set up.
 #[derive(Clone, Debug)]
@@ -58,8 +58,8 @@ impl Needed<'_> {
         }
     }
 
-    fn macrocell(&mut self, etmidr: u32) -> etmv3::registers::Registers {
-        etmv3::registers::Registers {
+    fn macrocell(&mut self, etmidr: u32) -> etm::Registers {
+        etm::Registers {
             etmcr: self.get(&["ETMCR"], 0x000, 0),
             etmccer: self.get(&["ETMCCER"], 0x07a, 0),
             etmidr: self.get(&["ETMIDR"], 0x079, etmidr),

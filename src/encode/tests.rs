@@ -3,8 +3,9 @@
 use super::*;
 use crate::arch::branch::{Instruction, Kind, decode};
 use crate::element::{Context, Exception, Mark};
+use crate::etm::config::TimestampEncoding;
 use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, Pieces, QRange, Range};
-use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::protocol::{Describe, ElementDecoder, PacketDecoder};
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 
 /// What a core did.
@@ -415,6 +416,23 @@ impl Program {
         self.steps.iter().filter(returns).count()
     }
 
+    /// The marks that it made.
+    pub fn marks(&self) -> impl Iterator<Item = Mark> + '_ {
+        self.steps.iter().filter_map(|step| match *step {
+            Step::Mark(mark) => Some(mark),
+            _ => None,
+        })
+    }
+
+    /// The timestamps that it made, as `encoding` traces them.
+    pub fn timestamps(&self, encoding: TimestampEncoding) -> Vec<Mark> {
+        let timestamps = self.marks().filter_map(|mark| match mark {
+            Mark::Timestamp(value) => Some(Mark::Timestamp(value & encoding.mask())),
+            _ => None,
+        });
+        timestamps.collect()
+    }
+
     /// Its trace.
     pub fn trace<U: TraceUnit>(&self, unit: U, sync_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -526,6 +544,51 @@ where
     elements.end(BufferOffset(at as u64), &mut driver);
     assert_eq!(driver.sink.gaps, []);
     (driver.sink.executed, driver.sink.marks)
+}
+
+/// The trace of a program leads through it, from its begin and from synchronisations on; the
+/// marks of the whole trace.
+pub(crate) fn leads_through<D, E>(
+    program: &Program,
+    bytes: &[u8],
+    sync_bytes: usize,
+    config: FlowConfig,
+    decoders: impl Fn() -> (D, E),
+) -> Vec<Mark>
+where
+    D: PacketDecoder,
+    E: ElementDecoder<Packet = D::Packet>,
+{
+    let decode = |bytes| {
+        let (packets, elements) = decoders();
+        decoded(packets, elements, config, &program.code, bytes)
+    };
+    let (executed, marks) = decode(bytes);
+    same(&executed, &program.executed, "from the begin");
+    let (mut packets, _) = decoders();
+    let (mut at, mut syncs) = (0, 0);
+    while let Some((packet, length)) = packets.next(&bytes[at..]) {
+        match packet.name() {
+            "async" => {
+                syncs += 1;
+                // Each of them would take long.
+                if syncs % 7 == 1 {
+                    let (executed, _) = decode(&bytes[at..]);
+                    let from = program.executed.len() - executed.len();
+                    same(
+                        &executed,
+                        &program.executed[from..],
+                        "from a synchronisation",
+                    );
+                }
+            }
+            bad @ ("reserved" | "bad" | "bad_sequence") => panic!("{bad} at {at}"),
+            _ => {}
+        }
+        at += length;
+    }
+    assert!(sync_bytes == 0 || bytes.len() < 40 * sync_bytes || syncs > 1);
+    marks
 }
 
 /// What differs, with what lies around it.

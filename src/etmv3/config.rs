@@ -1,7 +1,7 @@
 //! How an ETMv3 was set up: values of its registers → what the decoders must know.
 
-use super::registers::Registers;
-use super::timestamp::Encoding;
+use crate::etm::Registers;
+use crate::etm::config::{AddressEncoding, TimestampEncoding};
 use crate::quantity::TraceId;
 
 /// What the exception numbers mean.
@@ -40,7 +40,7 @@ pub struct Config {
     /// Direct branches that are taken have a branch packet too.
     pub branch_output: bool,
     /// How timestamps are encoded.
-    pub timestamp: Encoding,
+    pub timestamp: TimestampEncoding,
     /// The core has the Virtualization Extensions: Hyp mode is traced.
     pub virtualization: bool,
 }
@@ -52,8 +52,6 @@ impl Config {
     /// From the values of the registers (ARM IHI 0014Q 3.5).
     pub const fn new(registers: Registers, profile: Profile) -> Self {
         let minor_version = registers.minor_version();
-        // ETMCCER [29:26] are reserved before ETMv3.5.
-        let v3_5 = minor_version >= 5;
         Self {
             trace_id: registers.trace_id(),
             minor_version,
@@ -66,11 +64,18 @@ impl Config {
             cycle_accurate: registers.cycle_accurate(),
             alternative_branches: minor_version >= 4 && registers.alternative_branches(),
             branch_output: registers.branch_broadcast(),
-            timestamp: Encoding {
-                wide: v3_5 && registers.extension(29),
-                gray: v3_5 && registers.etmccer != 0 && !registers.extension(28),
-            },
-            virtualization: v3_5 && registers.extension(26),
+            timestamp: registers.timestamp_encoding(5),
+            // Reserved before ETMv3.5.
+            virtualization: minor_version >= 5 && registers.extension(26),
+        }
+    }
+
+    /// How the address bytes of branches end.
+    pub const fn address_encoding(&self) -> AddressEncoding {
+        if self.alternative_branches {
+            AddressEncoding::Alternative
+        } else {
+            AddressEncoding::Original
         }
     }
 
@@ -99,7 +104,7 @@ mod tests {
         assert!(!config.alternative_branches && !config.data());
         assert_eq!(
             config.timestamp,
-            Encoding {
+            TimestampEncoding {
                 wide: true,
                 gray: false
             }

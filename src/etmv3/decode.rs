@@ -3,12 +3,13 @@
 //! Remembers what packets leave out: the instruction and data addresses and the instruction set
 //! of the packet before, the upper bits of the timestamp.
 
-use super::address::{AddressBytes, Addresses, Encoding};
 use super::config::{Config, Profile};
 use super::packet::{Branch, DataAddress, DataValue, ISync, Information, Packet, Place, Timing};
-use super::sync::{self, Unsynchronised, Zeros};
-use super::timestamp::Timestamps;
-use crate::element::{Atoms, TraceOnReason};
+use crate::element::Atoms;
+use crate::etm::decode::{
+    AddressBytes, Addresses, SyncInformation, Synchronisation, Timestamps, context_id,
+    little_endian, thumb_address,
+};
 use crate::protocol::PacketDecoder;
 use crate::quantity::Isa;
 
@@ -16,7 +17,7 @@ use crate::quantity::Isa;
 #[derive(Clone, Debug)]
 pub struct Decoder {
     config: Config,
-    synchronised: bool,
+    sync: Synchronisation,
     addresses: Addresses,
     data_address: u32,
     timestamps: Timestamps,
@@ -33,15 +34,6 @@ fn count(bytes: &[u8]) -> Option<(u32, usize)> {
         }
     }
     None
-}
-
-/// A little-endian value of 0 to 4 bytes.
-#[inline]
-fn little_endian(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
 /// The SS field of a data header: the bytes of the value that follow.
@@ -135,7 +127,7 @@ impl Decoder {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            synchronised: false,
+            sync: Synchronisation::default(),
             addresses: Addresses::default(),
             data_address: 0,
             timestamps: Timestamps::default(),
@@ -146,26 +138,18 @@ impl Decoder {
     #[inline(never)]
     fn any(&mut self, header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
         match header {
-            _ if !self.synchronised => self.search(bytes),
+            _ if !self.sync.is_reached() => self.sync.search(bytes),
             _ if header & 1 == 1 => self.branch(bytes),
-            _ if header & 0x80 != 0 => self.reserved(),
+            _ if header & 0x80 != 0 => self.sync.reserved(),
             _ => self.other(bytes),
-        }
-    }
-
-    const fn encoding(&self) -> Encoding {
-        if self.config.alternative_branches {
-            Encoding::Alternative
-        } else {
-            Encoding::Original
         }
     }
 
     #[inline]
     fn branch(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let address = AddressBytes::new(bytes, self.encoding())?;
+        let address = AddressBytes::new(bytes, self.config.address_encoding())?;
         if address.is_malformed() {
-            return self.bad_sequence(address.length);
+            return self.sync.bad_sequence(address.length);
         }
         let mut length = address.length;
         let mut information = None;
@@ -230,36 +214,25 @@ impl Decoder {
             cycles = Some(value);
             length += used;
         }
-        let mut context_id = None;
-        let size = usize::from(self.config.context_id_bytes);
-        if size > 0 {
-            context_id = Some(little_endian(bytes.get(length..length + size)?));
-            length += size;
-        }
-        let information = *bytes.get(length)?;
-        length += 1;
+        let (context_id, length) = context_id(bytes, length, self.config.context_id_bytes)?;
+        let information = SyncInformation(*bytes.get(length)?);
+        let mut length = length + 1;
         let mut place = None;
         if self.config.instructions {
             let address = little_endian(bytes.get(length..length + 4)?);
             length += 4;
-            let alternative = self.config.minor_version >= 3 && information & 4 != 0;
-            let isa = match (information & 0x10 != 0, address & 1 != 0) {
-                (true, _) => Isa::Jazelle,
-                (false, false) => Isa::A32,
-                (false, true) if alternative => Isa::ThumbEe,
-                (false, true) => Isa::T32,
-            };
-            let address = if isa == Isa::Jazelle {
-                address
+            let alternative = self.config.minor_version >= 3 && information.alternative();
+            let (address, isa) = if information.jazelle() {
+                (address, Isa::Jazelle)
             } else {
-                address & !1
+                thumb_address(address, alternative)
             };
             let mut addresses = self.addresses;
             addresses.alternative = alternative;
             addresses.set(address, isa);
             let mut next = None;
-            if information & 0x80 != 0 {
-                let told = AddressBytes::new(&bytes[length..], self.encoding())?;
+            if information.lsip() {
+                let told = AddressBytes::new(&bytes[length..], self.config.address_encoding())?;
                 length += told.length;
                 next = Some(addresses.complete(&told).value);
             }
@@ -268,14 +241,9 @@ impl Decoder {
         }
         let sync = ISync {
             place,
-            reason: match information >> 5 & 3 {
-                0 => None,
-                1 => Some(TraceOnReason::BeginOrFilter),
-                2 => Some(TraceOnReason::Overflow),
-                _ => Some(TraceOnReason::DebugRestart),
-            },
-            non_secure: information & 8 != 0,
-            hyp: self.config.virtualization && information & 2 != 0,
+            reason: information.reason(),
+            non_secure: information.non_secure(),
+            hyp: self.config.virtualization && information.hyp(),
             context_id,
             cycles,
         };
@@ -329,11 +297,7 @@ impl Decoder {
     fn other(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = bytes[0];
         match header {
-            0x00 => match sync::zeros(bytes) {
-                Zeros::Sync(length) => Some((Packet::ASync, length)),
-                Zeros::Other(count) => self.bad_sequence(count),
-                Zeros::Cut => None,
-            },
+            0x00 => self.sync.zeros(bytes),
             0x04 => {
                 let (cycles, used) = count(&bytes[1..])?;
                 Some((Packet::CycleCount(cycles), 1 + used))
@@ -361,7 +325,7 @@ impl Decoder {
             0x76 => Some((Packet::ExceptionExit, 1)),
             0x7e => Some((Packet::ExceptionEntry, 1)),
             _ if self.config.data() => self.data(bytes),
-            _ => self.reserved(),
+            _ => self.sync.reserved(),
         }
     }
 
@@ -390,29 +354,8 @@ impl Decoder {
                 let tag = header >> 2 & 3;
                 Some((Packet::OutOfOrderPlaceholder { tag, address }, length))
             }
-            _ => self.reserved(),
+            _ => self.sync.reserved(),
         }
-    }
-
-    fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        match sync::search(bytes) {
-            Unsynchronised::Sync(length) => {
-                self.synchronised = true;
-                Some((Packet::ASync, length))
-            }
-            Unsynchronised::Skip(count) => Some((Packet::NotSync, count)),
-            Unsynchronised::Cut => None,
-        }
-    }
-
-    fn reserved(&mut self) -> Option<(Packet, usize)> {
-        self.synchronised = false;
-        Some((Packet::Reserved, 1))
-    }
-
-    fn bad_sequence(&mut self, length: usize) -> Option<(Packet, usize)> {
-        self.synchronised = false;
-        Some((Packet::BadSequence, length))
     }
 }
 
@@ -421,7 +364,7 @@ impl PacketDecoder for Decoder {
 
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Packet> {
-        if byte & 0x81 != 0x80 || !self.synchronised {
+        if byte & 0x81 != 0x80 || !self.sync.is_reached() {
             return None;
         }
         let table = &P_HEADERS[usize::from(self.config.cycle_accurate)];
@@ -443,14 +386,10 @@ impl PacketDecoder for Decoder {
     }
 
     fn finish(&mut self, _bytes: &[u8]) -> Packet {
-        if self.synchronised {
-            Packet::Incomplete
-        } else {
-            Packet::NotSync
-        }
+        self.sync.rest()
     }
 
     fn lost(&mut self) {
-        self.synchronised = false;
+        self.sync.lose();
     }
 }

@@ -7,20 +7,9 @@ use super::packet::{Branch, DataAddress, DataValue, ISync, Packet, Timing};
 use crate::element::{
     Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
 };
+use crate::etm::elements::{State, UNKNOWN, update};
 use crate::protocol::ElementDecoder;
-use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing was seen.
-    Start,
-    /// The next A-sync is waited for.
-    ASync,
-    /// The next I-sync is waited for.
-    ISync,
-    /// Everything is known.
-    Decoding,
-}
+use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Turns the packets of one ETMv3 into elements.
 #[derive(Clone, Debug)]
@@ -44,22 +33,15 @@ impl Elements {
         Self {
             config,
             state: State::Start,
-            context: Self::unknown(),
+            context: UNKNOWN,
             returning: None,
             announced: [None; 4],
         }
     }
 
-    fn unknown() -> Context {
-        Context {
-            is_64bit: Some(false),
-            ..Context::default()
-        }
-    }
-
     fn desynchronise(&mut self) {
         self.state = State::ASync;
-        self.context = Self::unknown();
+        self.context = UNKNOWN;
         self.announced = [None; 4];
     }
 
@@ -72,18 +54,8 @@ impl Elements {
 
     /// Takes the state that a packet tells; says whether it changed.
     fn update(&mut self, non_secure: Option<bool>, hyp: Option<bool>) -> bool {
-        let before = self.context;
-        if let Some(non_secure) = non_secure {
-            self.context.security = Some(if non_secure {
-                Security::NonSecure
-            } else {
-                Security::Secure
-            });
-        }
-        if let Some(hyp) = hyp.filter(|_| self.config.virtualization) {
-            self.context.el = hyp.then_some(ExceptionLevel(2));
-        }
-        before != self.context
+        let hyp = hyp.filter(|_| self.config.virtualization);
+        update(&mut self.context, non_secure, hyp)
     }
 
     fn i_sync(&mut self, at: BufferOffset, sync: &ISync, first: bool, out: &mut impl ElementSink) {
@@ -192,10 +164,7 @@ impl Elements {
 
     /// Every packet before decoding begins.
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if self.state == State::Start {
-            out.mark(at, Mark::NoSync(NoSyncReason::Start));
-            self.state = State::ASync;
-        }
+        self.state.begin(at, out);
         match (self.state, *packet) {
             (_, Packet::ASync) => self.state = State::ISync,
             (State::ISync, Packet::ISync(ref sync)) => {
@@ -217,17 +186,12 @@ impl Elements {
         }
     }
 
+    /// Every packet but atoms while decoding.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if self.state == State::Decoding {
-            self.decode(at, packet, out);
-        } else {
-            self.wait(at, packet, out);
+        if self.state != State::Decoding {
+            return self.wait(at, packet, out);
         }
-    }
-
-    /// Every packet while decoding.
-    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.returning.is_some() && !matches!(packet, Packet::Branch(_)) {
             self.settle(out);
         }
@@ -291,14 +255,10 @@ impl ElementDecoder for Elements {
     }
 
     fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
-        match self.state {
-            State::Start | State::ASync => {}
-            State::ISync => self.state = State::ASync,
-            State::Decoding => {
-                self.settle(out);
-                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
-                self.desynchronise();
-            }
+        if self.state.lose() {
+            self.settle(out);
+            out.mark(at, Mark::NoSync(NoSyncReason::Discard));
+            self.desynchronise();
         }
     }
 

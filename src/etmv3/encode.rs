@@ -4,21 +4,19 @@
 //! that the two cannot share a mistake. Remembers what a decoder knows; knows no elements and no
 //! program. Packets of the data trace are not written.
 
-use super::compress::{self, Form, Known, Timestamps, require};
 use super::config::{Config, Profile};
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timing};
-use crate::element::{Atoms, TraceOnReason};
-use crate::protocol::Unencodable;
+use crate::element::Atoms;
+use crate::etm::encode::{self, Known};
+use crate::protocol::number::leb128;
+use crate::protocol::{Unencodable, Written, require};
 use crate::quantity::Isa;
-
-type Written = Result<(), Unencodable>;
 
 /// Writes the packets of one ETMv3.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    config: Config,
+    pub(super) config: Config,
     known: Known,
-    timestamps: Timestamps,
 }
 
 impl Encoder {
@@ -27,48 +25,25 @@ impl Encoder {
         Self {
             config,
             known: Known::default(),
-            timestamps: Timestamps::default(),
         }
     }
 
     /// Appends the bytes of `packet`; nothing if there are none. Of an address only the bits are
     /// written that it says are told.
     pub fn packet(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
-        let begin = out.len();
-        let mut next = self.clone();
-        let written = next.write(packet, out);
-        match written {
-            Ok(()) => *self = next,
-            Err(_) => out.truncate(begin),
-        }
-        written
+        encode::whole(self, out, |next, out| next.write(packet, out))
     }
 
     /// `address` in its shortest form, behind what was written so far. With `information`,
     /// exception information follows.
     pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
-        PartAddress {
-            value: address,
-            bits: self.known.shortest(address, isa, self.form(), information),
-            isa,
-        }
-    }
-
-    const fn form(&self) -> Form {
-        if self.config.alternative_branches {
-            Form::Alternative
-        } else {
-            Form::Original
-        }
+        let encoding = self.config.address_encoding();
+        self.known.shortest(address, isa, encoding, information)
     }
 
     fn write(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
         match *packet {
-            Packet::ASync => {
-                out.extend([0, 0, 0, 0, 0, 0x80]);
-                self.known = Known::default();
-                self.timestamps.forget();
-            }
+            Packet::ASync => self.known.a_sync(out),
             Packet::ISync(ref sync) => self.i_sync(sync, out)?,
             Packet::PHeader { atoms, timing } => {
                 require((timing == Timing::None) != self.config.cycle_accurate)?;
@@ -76,12 +51,12 @@ impl Encoder {
             }
             Packet::CycleCount(cycles) => {
                 out.push(0b0000_0100);
-                compress::leb128(cycles, out);
+                leb128(cycles, out);
             }
             Packet::Branch(ref branch) => self.branch(branch, out)?,
             Packet::ContextId(id) => {
                 out.push(0b0110_1110);
-                compress::context_id(id, self.config.context_id_bytes, out)?;
+                encode::context_id(id, self.config.context_id_bytes, out)?;
             }
             Packet::Vmid(vmid) => out.extend([0b0011_1100, vmid]),
             Packet::ExceptionEntry => out.push(0b0111_1110),
@@ -91,7 +66,7 @@ impl Encoder {
                 frequency_changed,
             } => {
                 out.push(0b0100_0010 | u8::from(frequency_changed) << 2);
-                self.timestamps.write(value, self.config.timestamp, out)?;
+                self.known.timestamp(value, self.config.timestamp, out)?;
             }
             Packet::Trigger => out.push(0b0000_1100),
             Packet::Ignore => out.push(0b0110_0110),
@@ -113,32 +88,26 @@ impl Encoder {
         let PartAddress { value, bits, isa } = branch.address;
         // An I-sync comes first.
         require(self.known.place.is_some())?;
+        let told = branch.information.filter(|told| !told.deprecated);
+        let encoding = self.config.address_encoding();
+        encode::address(branch.address, encoding, told.is_some(), out)?;
         match branch.information {
-            Some(told) if told.deprecated => {
+            Some(ref told) if told.deprecated => {
                 // The fifth byte: 1, Can, Exc[2:0], A[31:29].
                 let plain = told.non_secure.is_none() && told.hyp.is_none() && told.resume == 0;
                 require(plain && isa == Isa::A32 && bits == 32 && told.exception < 8)?;
-                compress::address(value, bits, isa, self.form(), false, out)?;
                 out.pop();
                 let number = (told.exception as u8) << 3;
                 out.push(0x80 | u8::from(told.cancel) << 6 | number | (value >> 29) as u8);
             }
-            Some(ref told) => {
-                compress::address(value, bits, isa, self.form(), true, out)?;
-                self.information(told, isa, out)?;
-            }
-            None => {
-                require(!self.known.needs_information(isa))?;
-                compress::address(value, bits, isa, self.form(), false, out)?;
-            }
+            Some(ref told) => self.information(told, isa, out)?,
+            None => require(!self.known.needs_information(isa))?,
         }
-        let told = branch.information.is_some_and(|told| !told.deprecated);
-        self.known.tell(value, isa, told);
+        self.known.tell(value, isa, told.is_some());
         Ok(())
     }
 
-    /// First byte: C, AltISA, Can, Exc\[3:0\], NS. Then, if told: C, 0, Hyp, Exc\[8:4\]; and
-    /// 0, 1, 0, 0, Resume\[3:0\].
+    /// The first byte. Then, if told: C, 0, Hyp, Exc\[8:4\]; and 0, 1, 0, 0, Resume\[3:0\].
     fn information(&self, told: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
         let non_secure = told.non_secure.ok_or(Unencodable)?;
         let (second, third) = (told.hyp.is_some(), told.resume > 0);
@@ -147,15 +116,17 @@ impl Encoder {
             _ => 1 << 4,
         };
         require(told.exception < limit && told.resume < 16)?;
-        out.push(
-            u8::from(second || third) << 7
-                | u8::from(isa == Isa::ThumbEe) << 6
-                | u8::from(told.cancel) << 5
-                | (told.exception as u8 & 0xf) << 1
-                | u8::from(non_secure),
-        );
+        let more = second || third;
+        let number = told.exception;
+        out.push(encode::information(
+            more,
+            isa,
+            told.cancel,
+            number,
+            non_secure,
+        ));
         if let Some(hyp) = told.hyp {
-            let high = (told.exception >> 4) as u8;
+            let high = (number >> 4) as u8;
             out.push(u8::from(third) << 7 | u8::from(hyp) << 5 | high);
         }
         if third {
@@ -164,52 +135,37 @@ impl Encoder {
         Ok(())
     }
 
-    /// Cycles, context ID, then LSiP, reason, J, NS, AltISA, Hyp, 1; the address, T in its bit 0;
-    /// with LSiP the next address, compressed.
+    /// Cycles, context ID, information, the address; with LSiP the next address, compressed.
     fn i_sync(&mut self, sync: &ISync, out: &mut Vec<u8>) -> Written {
         let config = self.config;
         match sync.cycles {
             None => out.push(0b0000_1000),
             Some(cycles) => {
                 out.push(0b0111_0000);
-                compress::leb128(cycles, out);
+                leb128(cycles, out);
             }
         }
-        require(sync.context_id.is_some() == (config.context_id_bytes > 0))?;
-        if let Some(id) = sync.context_id {
-            compress::context_id(id, config.context_id_bytes, out)?;
-        }
+        encode::sync_context_id(sync.context_id, config.context_id_bytes, out)?;
         require(config.virtualization || !sync.hyp)?;
         require(config.instructions == sync.place.is_some())?;
         let isa = sync.place.map_or(Isa::A32, |place| place.isa);
         let next = sync.place.and_then(|place| place.next);
-        let reason = match sync.reason {
-            None => 0,
-            Some(TraceOnReason::BeginOrFilter) => 1,
-            Some(TraceOnReason::Overflow) => 2,
-            Some(TraceOnReason::DebugRestart) => 3,
-        };
-        out.push(
-            u8::from(next.is_some()) << 7
-                | reason << 5
-                | u8::from(isa == Isa::Jazelle) << 4
-                | u8::from(sync.non_secure) << 3
-                | u8::from(isa == Isa::ThumbEe) << 2
-                | u8::from(sync.hyp) << 1
-                | 1,
-        );
+        out.push(encode::sync_information(
+            next.is_some(),
+            sync.reason,
+            sync.non_secure,
+            isa,
+            sync.hyp,
+        ));
         let Some(place) = sync.place else {
             return Ok(());
         };
-        let skip = compress::unused(isa);
-        require(isa != Isa::A64 && place.address & ((1 << skip) - 1) == 0)?;
         require(isa != Isa::ThumbEe || config.minor_version >= 3)?;
-        let thumb = matches!(isa, Isa::T32 | Isa::ThumbEe);
-        out.extend((place.address | u32::from(thumb)).to_le_bytes());
+        encode::sync_address(place.address, isa, out)?;
         self.known.tell(place.address, isa, true);
         if let Some(next) = next {
-            let bits = self.known.shortest(next, isa, self.form(), false);
-            compress::address(next, bits, isa, self.form(), false, out)?;
+            let address = self.shortest(next, isa, false);
+            encode::address(address, config.address_encoding(), false, out)?;
             self.known.tell(next, isa, false);
         }
         Ok(())

@@ -2,24 +2,22 @@
 //!
 //! Atoms count instructions. Knows no memory: which instructions they are is the flow's part.
 
-pub(crate) mod address;
-pub(crate) mod compress;
 pub mod config;
 pub mod decode;
 pub mod elements;
 mod encode;
 pub mod packet;
-pub mod registers;
-pub(crate) mod sync;
-pub mod timestamp;
 mod trace_unit;
 
+pub use crate::etm::Registers;
 pub use config::{Config, Profile};
 pub use decode::Decoder;
 pub use elements::Elements;
 pub use encode::Encoder;
 pub use packet::Packet;
-pub use trace_unit::TraceUnit;
+
+/// Traces the instructions of one core.
+pub type TraceUnit = crate::etm::TraceUnit<Encoder>;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! The packets of ETMv3 (ARM IHI 0014Q 7.2, table 7.1).
 
-pub use super::address::PartAddress;
 use super::config::Profile;
 use crate::element::{Atoms, TraceOnReason};
+pub use crate::etm::packet::PartAddress;
+use crate::etm::packet::{SyncPacket, exception_name, i_sync_fields};
 use crate::protocol::{Describe, Field};
 use crate::quantity::Isa;
 
@@ -174,29 +175,11 @@ impl Information {
     pub const fn exception_name(&self, profile: Profile) -> &'static str {
         match (self.deprecated, profile) {
             (true, _) => deprecated_exception_name(self.exception),
-            (false, Profile::ApplicationOrRealTime) => exception_name(self.exception),
+            (false, Profile::ApplicationOrRealTime) => {
+                exception_name(self.exception, "Jazelle or ThumbEE")
+            }
             (false, Profile::Microcontroller) => microcontroller_exception_name(self.exception),
         }
-    }
-}
-
-const fn exception_name(number: u16) -> &'static str {
-    match number {
-        0 => "None",
-        1 => "Debug halt",
-        2 => "SMC",
-        3 => "Hyp",
-        4 => "Asynchronous data abort",
-        5 => "Jazelle or ThumbEE",
-        8 => "Reset",
-        9 => "Undefined",
-        10 => "SVC",
-        11 => "Prefetch abort",
-        12 => "Synchronous data abort",
-        13 => "Generic",
-        14 => "IRQ",
-        15 => "FIQ",
-        _ => "Reserved",
     }
 }
 
@@ -236,6 +219,14 @@ const fn microcontroller_exception_name(number: u16) -> &'static str {
         16 | 18 | 20 | 22 | 23 => "Reserved",
         _ => "IRQ",
     }
+}
+
+impl SyncPacket for Packet {
+    const NOT_SYNC: Self = Self::NotSync;
+    const A_SYNC: Self = Self::ASync;
+    const RESERVED: Self = Self::Reserved;
+    const BAD_SEQUENCE: Self = Self::BadSequence;
+    const INCOMPLETE: Self = Self::Incomplete;
 }
 
 impl Describe for Packet {
@@ -333,24 +324,20 @@ impl ISync {
                 each("next_address", Field::Hex(next.into()));
             }
         }
-        let reason = self.reason.map_or("periodic", TraceOnReason::name);
-        each("reason", Field::Name(reason));
-        each("non_secure", Field::Flag(self.non_secure));
-        each("hyp", Field::Flag(self.hyp));
-        if let Some(id) = self.context_id {
-            each("context_id", Field::Hex(id.into()));
-        }
-        if let Some(cycles) = self.cycles {
-            each("cycles", Field::Count(cycles.into()));
-        }
+        i_sync_fields(
+            self.reason,
+            self.non_secure,
+            self.hyp,
+            self.context_id,
+            self.cycles,
+            each,
+        );
     }
 }
 
 impl Branch {
     fn fields(&self, each: &mut dyn FnMut(&'static str, Field)) {
-        each("address", Field::Hex(self.address.value.into()));
-        each("address_bits", Field::Count(self.address.bits.into()));
-        each("isa", Field::Name(self.address.isa.name()));
+        self.address.fields(each);
         let Some(information) = self.information else {
             return;
         };

@@ -1,12 +1,11 @@
 //! Elements of packets made by hand, and what must hold for any bytes.
 
 use super::*;
-use crate::element::{
-    Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
-};
-use crate::etmv3::registers::Registers;
-use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+use crate::element::{Atoms, Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
+use crate::etm::tests::{A_SYNC, address, any_bytes_are_packets, traces};
+use crate::protocol;
+use crate::protocol::tests::{flipped, packets, packets_in_pieces};
+use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 use proptest::prelude::*;
 
 fn config(etmcr: u32) -> Config {
@@ -33,36 +32,19 @@ fn cortex_m(etmcr: u32) -> Config {
     )
 }
 
-fn packets(config: Config, bytes: &[u8]) -> Vec<(usize, Packet, usize)> {
-    let mut decoder = Decoder::new(config);
-    let mut at = 0;
-    let mut out = Vec::new();
-    while let Some((packet, length)) = decoder.next(&bytes[at..]) {
-        assert!(length > 0 && at + length <= bytes.len());
-        out.push((at, packet, length));
-        at += length;
-    }
-    if at < bytes.len() {
-        out.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
-    }
-    out
-}
-
-/// The elements after those of the first I-sync.
-fn elements(config: Config, rest: &[u8]) -> Vec<Element> {
-    let mut decoder = Elements::new(config);
-    let mut out: Vec<(BufferOffset, Element)> = Vec::new();
-    let bytes = with_sync(rest);
-    for (at, packet, _) in packets(config, &bytes) {
-        decoder.packet(BufferOffset(at as u64), &packet, &mut out);
-    }
-    decoder.end(BufferOffset(bytes.len() as u64), &mut out);
+/// All elements of `bytes` but the end.
+fn all_elements(config: Config, bytes: &[u8]) -> Vec<Element> {
+    let (mut decoder, mut elements) = (Decoder::new(config), Elements::new(config));
+    let out = protocol::tests::elements(&mut decoder, &mut elements, bytes);
     let mut out: Vec<Element> = out.into_iter().map(|(_, element)| element).collect();
     assert_eq!(out.pop(), Some(Element::Mark(Mark::End)));
     out
 }
 
-const A_SYNC: [u8; 6] = [0, 0, 0, 0, 0, 0x80];
+/// The elements of an I-sync and what follows it.
+fn elements(config: Config, rest: &[u8]) -> Vec<Element> {
+    all_elements(config, &with_sync(rest))
+}
 
 fn with_sync(rest: &[u8]) -> Vec<u8> {
     let mut bytes = A_SYNC.to_vec();
@@ -70,13 +52,6 @@ fn with_sync(rest: &[u8]) -> Vec<u8> {
     bytes.extend([0x08, 0x21, 0x01, 0x80, 0x00, 0x00]);
     bytes.extend(rest);
     bytes
-}
-
-fn address(address: u64, isa: Isa) -> Element {
-    Element::Address {
-        address: Address(address),
-        isa,
-    }
 }
 
 fn exception(number: u16, name: &'static str) -> Element {
@@ -242,7 +217,7 @@ fn data_only_mode_has_no_addresses_of_instructions() {
     let config = config(0x0010_0004);
     let mut bytes = A_SYNC.to_vec();
     bytes.extend([0x08, 0x21, 0x06, 0x55]);
-    let got = packets(config, &bytes);
+    let got = packets(&mut Decoder::new(config), &bytes);
     assert!(matches!(
         got[1],
         (6, Packet::ISync(packet::ISync { place: None, .. }), 2)
@@ -257,12 +232,7 @@ fn data_only_mode_has_no_addresses_of_instructions() {
 fn a_load_in_progress_was_executed() {
     let mut bytes = A_SYNC.to_vec();
     bytes.extend([0x08, 0xa1, 0x01, 0x80, 0x00, 0x00, 0x05, 0x84]);
-    let mut decoder = Elements::new(config(0));
-    let mut out: Vec<(BufferOffset, Element)> = Vec::new();
-    for (at, packet, _) in packets(config(0), &bytes) {
-        decoder.packet(BufferOffset(at as u64), &packet, &mut out);
-    }
-    let got: Vec<Element> = out.into_iter().map(|(_, element)| element).collect();
+    let got = all_elements(config(0), &bytes);
     let executed = Element::InstructionAtoms(Atoms { bits: 1, count: 1 });
     assert_eq!(
         got[3..],
@@ -287,20 +257,10 @@ fn decoding_resumes_at_the_next_a_sync_after_a_bad_header() {
     );
 }
 
-/// Bytes that look like a trace: synchronised, then headers with payloads cut and mixed.
-fn traces() -> impl Strategy<Value = Vec<u8>> {
-    let headers = vec![
-        0x04u8, 0x08, 0x70, 0x0c, 0x3c, 0x42, 0x46, 0x66, 0x6e, 0x76, 0x7e, 0x50, 0x62, 0x6a, 0x7a,
-        0x2e, 0x22, 0x24, 0x48, 0x58, 0x7c,
-    ];
-    let piece = prop_oneof![
-        4 => prop::collection::vec(any::<u8>(), 0..12),
-        2 => Just(with_sync(&[])),
-        1 => prop::collection::vec(Just(0u8), 0..40),
-        3 => prop::sample::select(headers).prop_map(|header| vec![header]),
-    ];
-    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
-}
+const HEADERS: &[u8] = &[
+    0x04, 0x08, 0x70, 0x0c, 0x3c, 0x42, 0x46, 0x66, 0x6e, 0x76, 0x7e, 0x50, 0x62, 0x6a, 0x7a, 0x2e,
+    0x22, 0x24, 0x48, 0x58, 0x7c,
+];
 
 fn configs() -> impl Strategy<Value = Config> {
     let etmcr = prop::sample::select(vec![
@@ -315,63 +275,23 @@ fn configs() -> impl Strategy<Value = Config> {
     (etmcr, any::<bool>()).prop_map(|(etmcr, m)| if m { cortex_m(etmcr) } else { config(etmcr) })
 }
 
-struct Count(usize);
-
-impl ElementSink for Count {
-    fn element(&mut self, _: BufferOffset, _: Element) {
-        self.0 += 1;
-    }
-}
-
 proptest! {
     #[test]
     fn any_bytes_are_packets_end_to_end(
-        bytes in traces(),
+        bytes in flipped(traces(with_sync(&[]), HEADERS), 3),
         config in configs(),
-        flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
     ) {
-        let mut bytes = bytes;
-        for (index, bit) in flips {
-            if !bytes.is_empty() {
-                let i = index.index(bytes.len());
-                bytes[i] ^= 1 << (bit & 7);
-            }
-        }
-        let got = packets(config, &bytes);
-        let total: usize = got.iter().map(|(_, _, length)| length).sum();
-        prop_assert_eq!(total, bytes.len());
-        let mut decoder = Elements::new(config);
-        let mut count = Count(0);
-        for (at, packet, _) in &got {
-            decoder.packet(BufferOffset(*at as u64), packet, &mut count);
-        }
-        prop_assert!(count.0 <= 17 * got.len() + 1);
-        if let Some((_, _, length)) = got.last() {
-            prop_assert!(*length <= 64);
-        }
+        any_bytes_are_packets(Decoder::new(config), Elements::new(config), &bytes, 17);
     }
 
     #[test]
     fn pieces_of_any_size_give_the_same_packets(
-        bytes in traces(),
+        bytes in traces(with_sync(&[]), HEADERS),
         config in configs(),
         size in 1usize..9,
     ) {
-        let whole = packets(config, &bytes);
-        let mut decoder = Decoder::new(config);
-        let (mut at, mut end) = (0, 0);
-        let mut pieces = Vec::new();
-        while end < bytes.len() {
-            end = (end + size).min(bytes.len());
-            while at < end {
-                let Some((packet, length)) = decoder.next(&bytes[at..end]) else { break };
-                pieces.push((at, packet, length));
-                at += length;
-            }
-        }
-        if at < bytes.len() {
-            pieces.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
-        }
+        let whole = packets(&mut Decoder::new(config), &bytes);
+        let pieces = packets_in_pieces(&mut Decoder::new(config), &bytes, size);
         prop_assert_eq!(pieces, whole);
     }
 }

@@ -3,56 +3,48 @@
 use super::config::{Config, Profile};
 use super::encode::Encoder;
 use super::packet::{Branch, ISync, Information, Packet, Place as SyncPlace, Timing};
-use crate::element::{Atoms, Context, Mark, TraceOnReason};
+use crate::element::Atoms;
 use crate::encode::{Options, Place, Taken, Waypoint};
-use crate::quantity::{ExceptionLevel, Security};
+use crate::etm::{Common, Protocol, Settings, TraceUnit};
+use crate::protocol::Unencodable;
 
 const NONE: Atoms = Atoms { bits: 0, count: 0 };
 
-/// Traces the instructions of one core.
-#[derive(Clone, Debug)]
-pub struct TraceUnit {
-    config: Config,
-    encoder: Encoder,
-    out: Vec<u8>,
-    atoms: Atoms,
-    context: Context,
-    /// Security state and Hyp mode that were written last.
-    state: Option<(bool, bool)>,
-    vmid: Option<u8>,
-    context_id: Option<u32>,
-    begun: bool,
-    cycles: u32,
+impl From<Common> for Packet {
+    fn from(packet: Common) -> Self {
+        match packet {
+            Common::ASync => Self::ASync,
+            Common::ISync {
+                place,
+                reason,
+                state,
+                context_id,
+                cycles,
+            } => Self::ISync(ISync {
+                place: Some(SyncPlace {
+                    address: place.address.0 as u32,
+                    isa: place.isa,
+                    next: None,
+                }),
+                reason,
+                non_secure: state.non_secure,
+                hyp: state.hyp,
+                context_id,
+                cycles,
+            }),
+            Common::Vmid(vmid) => Self::Vmid(vmid),
+            Common::ContextId(id) => Self::ContextId(id),
+            Common::Trigger => Self::Trigger,
+        }
+    }
 }
 
-impl TraceUnit {
-    /// Nothing is written yet. VMIDs are traced where the context has one.
-    pub fn new(config: Config) -> Self {
-        Self {
-            encoder: Encoder::new(config),
-            config,
-            out: Vec::new(),
-            atoms: NONE,
-            context: Context::default(),
-            state: None,
-            vmid: None,
-            context_id: None,
-            begun: false,
-            cycles: 0,
-        }
-    }
-
-    fn write(&mut self, packet: &Packet) {
-        let written = self.encoder.packet(packet, &mut self.out);
-        debug_assert!(written.is_ok(), "{packet:?}");
-    }
-
+impl TraceUnit<Encoder> {
     fn atom(&mut self, passed: bool) {
-        if self.config.cycle_accurate {
-            return self.timed_atom(passed);
+        if let Some(cycles) = self.take_cycles() {
+            return self.timed_atom(passed, cycles);
         }
-        self.atoms.bits |= u32::from(passed) << self.atoms.count;
-        self.atoms.count += 1;
+        self.hold_atom(passed);
         if self.atoms.count == 32 {
             self.write_some();
         }
@@ -83,34 +75,16 @@ impl TraceUnit {
         });
     }
 
-    fn write_atoms(&mut self) {
-        if self.config.cycle_accurate {
-            if self.atoms.count > 0 {
-                let atoms = std::mem::replace(&mut self.atoms, NONE);
-                self.write(&Packet::PHeader {
-                    atoms,
-                    timing: Timing::Each,
-                });
-            }
-            return;
-        }
-        while self.atoms.count > 0 {
-            self.write_some();
-        }
-    }
-
     /// An atom behind the cycles that passed. Those that took one cycle each share a P-header.
-    fn timed_atom(&mut self, passed: bool) {
-        let cycles = std::mem::take(&mut self.cycles);
+    fn timed_atom(&mut self, passed: bool, cycles: u32) {
         if cycles == 1 {
-            self.atoms.bits |= u32::from(passed) << self.atoms.count;
-            self.atoms.count += 1;
+            self.hold_atom(passed);
             if !passed || self.atoms.count == 7 {
-                self.write_atoms();
+                Encoder::write_atoms(self);
             }
             return;
         }
-        self.write_atoms();
+        Encoder::write_atoms(self);
         let one = Atoms {
             bits: u32::from(passed),
             count: 1,
@@ -143,91 +117,50 @@ impl TraceUnit {
         }
     }
 
-    /// Non-secure state, Hyp mode.
-    fn state(&self) -> (bool, bool) {
-        let non_secure = self.context.security != Some(Security::Secure);
-        let hyp = self.config.virtualization && self.context.el == Some(ExceptionLevel(2));
-        (non_secure, non_secure && hyp)
-    }
-
-    /// The context ID, cut to the bytes that are traced.
-    fn context_id(&self) -> Option<u32> {
-        let bits = 8 * u32::from(self.config.context_id_bytes);
-        let id = u64::from(self.context.context_id.unwrap_or(0)) & ((1 << bits) - 1);
-        (bits > 0).then_some(id as u32)
-    }
-
-    fn write_identifiers(&mut self) {
-        let vmid = self.context.vmid.map(|vmid| vmid as u8);
-        if vmid != self.vmid
-            && self.config.virtualization
-            && let Some(vmid) = vmid
-        {
-            self.write_atoms();
-            self.write(&Packet::Vmid(vmid));
-            self.vmid = Some(vmid);
-        }
-        let id = self.context_id();
-        if id != self.context_id
-            && let Some(id) = id
-        {
-            self.write_atoms();
-            self.write(&Packet::ContextId(id));
-            self.context_id = Some(id);
-        }
-    }
-
-    fn i_sync(&mut self, reason: Option<TraceOnReason>, place: Place) {
-        let (non_secure, hyp) = self.state();
-        let counted = self.config.cycle_accurate && reason.is_some();
-        let cycles = counted.then(|| std::mem::take(&mut self.cycles));
-        let context_id = self.context_id();
-        self.write(&Packet::ISync(ISync {
-            place: Some(SyncPlace {
-                address: place.address.0 as u32,
-                isa: place.isa,
-                next: None,
-            }),
-            reason,
-            non_secure,
-            hyp,
-            context_id,
-            cycles,
-        }));
-        self.state = Some((non_secure, hyp));
-        self.context_id = context_id;
-        self.write_identifiers();
-    }
-
     /// Execution goes on at `to`, by a branch or an exception. `cancel`: instead of an exception
     /// return.
     fn branch(&mut self, to: Place, exception: Option<u16>, cancel: bool) {
-        self.write_atoms();
-        let state = self.state();
-        let (non_secure, hyp) = state;
-        let changed = self.state != Some(state);
-        let hyp_changed = self.state.is_none_or(|before| before.1 != hyp);
-        let large = exception.is_some_and(|number| number > 15);
-        let information = (exception.is_some() || changed).then(|| Information {
-            exception: exception.unwrap_or(0),
+        Encoder::write_atoms(self);
+        let information = self.change(exception).map(|change| Information {
+            exception: change.exception,
             deprecated: false,
             cancel,
-            non_secure: Some(non_secure),
-            hyp: (hyp_changed || large).then_some(hyp),
+            non_secure: Some(change.non_secure),
+            hyp: change.hyp,
             resume: 0,
         });
-        let told = information.is_some();
-        let address = self.encoder.shortest(to.address.0 as u32, to.isa, told);
+        let address = self
+            .encoder
+            .shortest(to.address.0 as u32, to.isa, information.is_some());
         self.write(&Packet::Branch(Branch {
             address,
             information,
         }));
-        self.state = Some(state);
         self.write_identifiers();
     }
 }
 
-impl crate::encode::TraceUnit for TraceUnit {
+impl Protocol for Encoder {
+    type Config = Config;
+    type Packet = Packet;
+
+    fn new(config: Config) -> Self {
+        Self::new(config)
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            cycle_accurate: self.config.cycle_accurate,
+            context_id_bytes: self.config.context_id_bytes,
+            virtualization: self.config.virtualization,
+            timestamp: self.config.timestamp,
+        }
+    }
+
+    fn packet(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+        self.packet(packet, out)
+    }
+
     fn options(&self) -> Options {
         Options {
             branch_broadcast: self.config.branch_output,
@@ -241,83 +174,51 @@ impl crate::encode::TraceUnit for TraceUnit {
         (self.config.profile == Profile::ApplicationOrRealTime).then_some(1)
     }
 
-    fn context(&mut self, context: &Context, at: Option<Place>) {
-        self.context = *context;
-        if at.is_some() {
-            self.write_identifiers();
+    fn timestamp(_: &mut TraceUnit<Self>, value: u64) -> Packet {
+        Packet::Timestamp {
+            value,
+            frequency_changed: false,
         }
     }
 
-    fn trace_on(&mut self, reason: TraceOnReason, place: Place) {
-        self.write_atoms();
-        if !std::mem::replace(&mut self.begun, true) {
-            self.write(&Packet::ASync);
+    fn write_atoms(unit: &mut TraceUnit<Self>) {
+        if !unit.encoder.config.cycle_accurate {
+            while unit.atoms.count > 0 {
+                unit.write_some();
+            }
+        } else if let Some(atoms) = unit.take_atoms() {
+            unit.write(&Packet::PHeader {
+                atoms,
+                timing: Timing::Each,
+            });
         }
-        self.i_sync(Some(reason), place);
     }
 
-    fn synchronise(&mut self, place: Place) {
-        self.write_atoms();
-        self.write(&Packet::ASync);
-        self.vmid = None;
-        self.i_sync(None, place);
+    fn instruction(unit: &mut TraceUnit<Self>) {
+        unit.atom(true);
     }
 
-    fn instruction(&mut self) {
-        self.atom(true);
-    }
-
-    fn waypoint(&mut self, waypoint: &Waypoint) {
-        self.atom(waypoint.taken);
+    fn waypoint(unit: &mut TraceUnit<Self>, waypoint: &Waypoint) {
+        unit.atom(waypoint.taken);
         if waypoint.exception_return {
-            self.write_atoms();
-            self.write(&Packet::ExceptionExit);
+            Self::write_atoms(unit);
+            unit.write(&Packet::ExceptionExit);
         }
         if waypoint.target_traced {
-            self.branch(waypoint.next, None, false);
+            unit.branch(waypoint.next, None, false);
         } else {
-            self.write_identifiers();
+            unit.write_identifiers();
         }
     }
 
-    fn exception(&mut self, taken: &Taken) {
+    fn exception(unit: &mut TraceUnit<Self>, taken: &Taken) {
         if taken.chained {
             // 7.5: the return is traced, and then cancelled.
-            self.write_atoms();
-            self.write(&Packet::ExceptionExit);
+            Self::write_atoms(unit);
+            unit.write(&Packet::ExceptionExit);
         }
         let to = taken.handler.unwrap_or(taken.return_to);
-        self.branch(to, Some(taken.number), taken.chained);
-    }
-
-    fn cycles(&mut self, cycles: u32) {
-        self.cycles = self.cycles.saturating_add(cycles);
-    }
-
-    fn mark(&mut self, mark: &Mark) {
-        match *mark {
-            Mark::Timestamp(value) => {
-                self.write_atoms();
-                let wide = self.config.timestamp.wide;
-                self.write(&Packet::Timestamp {
-                    value: if wide { value } else { value & ((1 << 48) - 1) },
-                    frequency_changed: false,
-                });
-            }
-            Mark::Trigger => {
-                self.write_atoms();
-                self.write(&Packet::Trigger);
-            }
-            _ => {}
-        }
-    }
-
-    fn flush(&mut self) {
-        self.write_atoms();
-    }
-
-    fn bytes(&mut self) -> &mut Vec<u8> {
-        &mut self.out
+        unit.branch(to, Some(taken.number), taken.chained);
     }
 }
 

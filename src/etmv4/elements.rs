@@ -185,17 +185,12 @@ impl Elements {
         self.hold(at, Held::Context { info, is: self.is }, out);
     }
 
+    /// Every packet but atoms without speculation.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if self.state == State::Decoding {
-            self.decode(at, packet, out);
-        } else {
-            self.wait(at, packet, out);
+        if self.state != State::Decoding {
+            return self.wait(at, packet, out);
         }
-    }
-
-    /// Every packet while decoding, but atoms without speculation.
-    fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         // How many P0 elements the packet commits and cancels, whether the newest atom is wrong.
         let (mut commit, mut cancel, mut mispredict) = (0, 0, false);
         match *packet {

@@ -10,14 +10,9 @@ use super::packet::{
     InstructionSet, KeyedResult, Packet, TraceInfo,
 };
 use crate::element::Atoms;
-use crate::protocol::Unencodable;
+use crate::protocol::number::leb128;
+use crate::protocol::{Unencodable, Written, require};
 use crate::quantity::Security;
-
-type Written = Result<(), Unencodable>;
-
-fn require(condition: bool) -> Written {
-    if condition { Ok(()) } else { Err(Unencodable) }
-}
 
 /// Writes the packets of one ETMv4.
 #[derive(Clone, Debug)]
@@ -390,15 +385,6 @@ fn atom_header(format: u8, atoms: Atoms) -> Result<u8, Unencodable> {
         _ => return Err(Unencodable),
     };
     Ok(header)
-}
-
-/// 7 bits a byte, the lowest first; bit 7 says that one more follows.
-fn leb128(mut value: u32, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 fn trace_info(info: &TraceInfo, out: &mut Vec<u8>) -> Written {

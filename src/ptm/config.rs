@@ -1,7 +1,7 @@
 //! How a PTM was set up: values of its registers → what the decoders must know.
 
-use crate::etmv3::registers::Registers;
-use crate::etmv3::timestamp::Encoding;
+use crate::etm::Registers;
+use crate::etm::config::TimestampEncoding;
 use crate::quantity::TraceId;
 
 /// The configuration of one PTM.
@@ -16,7 +16,7 @@ pub struct Config {
     /// Each atom is a packet of its own with a cycle count.
     pub cycle_accurate: bool,
     /// How timestamps are encoded.
-    pub timestamp: Encoding,
+    pub timestamp: TimestampEncoding,
     /// An E atom on an indirect branch takes its target from the return stack.
     pub return_stack: bool,
     /// Direct branches that are taken have a branch address packet too.
@@ -31,17 +31,12 @@ impl Config {
 
     /// From the values of the registers (ARM IHI 0035B 3.16).
     pub const fn new(registers: Registers) -> Self {
-        // ETMCCER [29:26] are reserved in PFTv1.0, whose timestamps are 48 bits.
-        let v1_1 = registers.minor_version() >= 1;
         Self {
             trace_id: registers.trace_id(),
             minor_version: registers.minor_version(),
             context_id_bytes: registers.context_id_bytes(),
             cycle_accurate: registers.cycle_accurate(),
-            timestamp: Encoding {
-                wide: v1_1 && registers.extension(29),
-                gray: v1_1 && registers.etmccer != 0 && !registers.extension(28),
-            },
+            timestamp: registers.timestamp_encoding(1),
             return_stack: registers.return_stack() && registers.extension(23),
             branch_broadcast: registers.branch_broadcast(),
             barriers_are_waypoints: registers.extension(24),
@@ -66,7 +61,7 @@ mod tests {
         assert!(config.return_stack && !config.cycle_accurate && !config.barriers_are_waypoints);
         assert_eq!(
             config.timestamp,
-            Encoding {
+            TimestampEncoding {
                 wide: true,
                 gray: false
             }
@@ -82,13 +77,13 @@ mod tests {
             etmtraceidr: 0x90,
         };
         let config = Config::new(registers);
-        assert_eq!(config.timestamp, Encoding::default());
+        assert_eq!(config.timestamp, TimestampEncoding::default());
         assert_eq!(config.context_id_bytes, 4);
         assert_eq!(config.trace_id, TraceId(0x10));
         registers.etmidr = 0x411c_f310;
         assert_eq!(
             Config::new(registers).timestamp,
-            Encoding {
+            TimestampEncoding {
                 wide: true,
                 gray: true
             }

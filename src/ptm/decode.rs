@@ -5,18 +5,19 @@
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
-use crate::element::{Atoms, TraceOnReason};
-use crate::etmv3::address::{AddressBytes, Addresses, Encoding};
-use crate::etmv3::sync::{self, Unsynchronised, Zeros};
-use crate::etmv3::timestamp::Timestamps;
+use crate::element::Atoms;
+use crate::etm::config::AddressEncoding;
+use crate::etm::decode::{
+    AddressBytes, Addresses, SyncInformation, Synchronisation, Timestamps, context_id,
+    little_endian, thumb_address,
+};
 use crate::protocol::PacketDecoder;
-use crate::quantity::Isa;
 
 /// Splits the bytes of one PTM into packets.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     config: Config,
-    synchronised: bool,
+    sync: Synchronisation,
     addresses: Addresses,
     timestamps: Timestamps,
 }
@@ -64,21 +65,12 @@ fn cycle_count(bytes: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// A little-endian value of 0 to 4 bytes.
-#[inline]
-fn little_endian(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |value, &byte| value << 8 | u32::from(byte))
-}
-
 impl Decoder {
     /// A decoder at the begin of a trace.
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            synchronised: false,
+            sync: Synchronisation::default(),
             addresses: Addresses::default(),
             timestamps: Timestamps::default(),
         }
@@ -86,9 +78,9 @@ impl Decoder {
 
     #[inline]
     fn branch(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let address = AddressBytes::new(bytes, Encoding::Alternative)?;
+        let address = AddressBytes::new(bytes, AddressEncoding::Alternative)?;
         if address.is_malformed() {
-            return self.bad_sequence(address.length);
+            return self.sync.bad_sequence(address.length);
         }
         let mut length = address.length;
         let mut information = None;
@@ -127,9 +119,9 @@ impl Decoder {
     }
 
     fn waypoint_update(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        let address = AddressBytes::new(&bytes[1..], Encoding::Alternative)?;
+        let address = AddressBytes::new(&bytes[1..], AddressEncoding::Alternative)?;
         if address.is_malformed() {
-            return self.bad_sequence(1 + address.length);
+            return self.sync.bad_sequence(1 + address.length);
         }
         let mut length = 1 + address.length;
         // Only a fifth address byte is followed by an information byte: AltISA (figure 4.36).
@@ -143,41 +135,26 @@ impl Decoder {
 
     fn i_sync(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let address = little_endian(bytes.get(1..5)?);
-        let information = *bytes.get(5)?;
+        let information = SyncInformation(*bytes.get(5)?);
         let mut length = 6;
-        let reason = match information >> 5 & 3 {
-            0 => None,
-            1 => Some(TraceOnReason::BeginOrFilter),
-            2 => Some(TraceOnReason::Overflow),
-            _ => Some(TraceOnReason::DebugRestart),
-        };
+        let reason = information.reason();
         let mut cycles = None;
         if self.config.cycle_accurate && reason.is_some() {
             let (count, used) = cycle_count(&bytes[length..])?;
             cycles = Some(count);
             length += used;
         }
-        let mut context_id = None;
-        let size = usize::from(self.config.context_id_bytes);
-        if size > 0 {
-            context_id = Some(little_endian(bytes.get(length..length + size)?));
-            length += size;
-        }
-        let alternative = information & 4 != 0;
-        let isa = match (address & 1 != 0, alternative) {
-            (false, _) => Isa::A32,
-            (true, false) => Isa::T32,
-            (true, true) => Isa::ThumbEe,
-        };
-        let address = address & !1;
+        let (context_id, length) = context_id(bytes, length, self.config.context_id_bytes)?;
+        let alternative = information.alternative();
+        let (address, isa) = thumb_address(address, alternative);
         self.addresses.alternative = alternative;
         self.addresses.set(address, isa);
         let sync = ISync {
             address,
             isa,
             reason,
-            non_secure: information & 8 != 0,
-            hyp: information & 2 != 0,
+            non_secure: information.non_secure(),
+            hyp: information.hyp(),
             context_id,
             cycles,
         };
@@ -202,27 +179,6 @@ impl Decoder {
         };
         Some((Packet::Timestamp(stamp), length))
     }
-
-    fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        match sync::search(bytes) {
-            Unsynchronised::Sync(length) => {
-                self.synchronised = true;
-                Some((Packet::ASync, length))
-            }
-            Unsynchronised::Skip(count) => Some((Packet::NotSync, count)),
-            Unsynchronised::Cut => None,
-        }
-    }
-
-    fn reserved(&mut self) -> Option<(Packet, usize)> {
-        self.synchronised = false;
-        Some((Packet::Reserved, 1))
-    }
-
-    fn bad_sequence(&mut self, length: usize) -> Option<(Packet, usize)> {
-        self.synchronised = false;
-        Some((Packet::BadSequence, length))
-    }
 }
 
 impl PacketDecoder for Decoder {
@@ -230,7 +186,7 @@ impl PacketDecoder for Decoder {
 
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Packet> {
-        if byte & 0x81 != 0x80 || !self.synchronised || self.config.cycle_accurate {
+        if byte & 0x81 != 0x80 || !self.sync.is_reached() || self.config.cycle_accurate {
             return None;
         }
         let atoms = ATOMS[usize::from(byte & 0x7f)];
@@ -240,8 +196,8 @@ impl PacketDecoder for Decoder {
     #[inline]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = *bytes.first()?;
-        if !self.synchronised {
-            return self.search(bytes);
+        if !self.sync.is_reached() {
+            return self.sync.search(bytes);
         }
         if header & 1 == 1 {
             return self.branch(bytes);
@@ -254,15 +210,11 @@ impl PacketDecoder for Decoder {
             }
             return match self.single(header) {
                 Some(packet) => Some((packet, 1)),
-                None => self.reserved(),
+                None => self.sync.reserved(),
             };
         }
         match header {
-            0x00 => match sync::zeros(bytes) {
-                Zeros::Sync(length) => Some((Packet::ASync, length)),
-                Zeros::Other(count) => self.bad_sequence(count),
-                Zeros::Cut => None,
-            },
+            0x00 => self.sync.zeros(bytes),
             0x08 => self.i_sync(bytes),
             0x0c => Some((Packet::Trigger, 1)),
             0x3c => Some((Packet::Vmid(*bytes.get(1)?), 2)),
@@ -275,19 +227,15 @@ impl PacketDecoder for Decoder {
             }
             0x72 => self.waypoint_update(bytes),
             0x76 => Some((Packet::ExceptionReturn, 1)),
-            _ => self.reserved(),
+            _ => self.sync.reserved(),
         }
     }
 
     fn finish(&mut self, _bytes: &[u8]) -> Packet {
-        if self.synchronised {
-            Packet::Incomplete
-        } else {
-            Packet::NotSync
-        }
+        self.sync.rest()
     }
 
     fn lost(&mut self) {
-        self.synchronised = false;
+        self.sync.lose();
     }
 }

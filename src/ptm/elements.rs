@@ -7,20 +7,9 @@ use super::packet::{Branch, ISync, Packet, exception_name};
 use crate::element::{
     Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
 };
+use crate::etm::elements::{State, UNKNOWN, update};
 use crate::protocol::ElementDecoder;
-use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing was seen.
-    Start,
-    /// The next A-sync is waited for.
-    ASync,
-    /// The next I-sync is waited for.
-    ISync,
-    /// Everything is known.
-    Decoding,
-}
+use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Turns the packets of one PTM into elements.
 #[derive(Clone, Debug)]
@@ -46,30 +35,13 @@ impl Elements {
             state: State::Start,
             restart: true,
             isa: None,
-            context: Context {
-                is_64bit: Some(false),
-                ..Context::default()
-            },
+            context: UNKNOWN,
         }
     }
 
     fn desynchronise(&mut self) {
         self.state = State::ASync;
         self.restart = true;
-    }
-
-    /// Takes the state that a packet tells; says whether it changed.
-    fn update(&mut self, non_secure: bool, hyp: Option<bool>) -> bool {
-        let before = self.context;
-        self.context.security = Some(if non_secure {
-            Security::NonSecure
-        } else {
-            Security::Secure
-        });
-        if let Some(hyp) = hyp {
-            self.context.el = hyp.then_some(ExceptionLevel(2));
-        }
-        before != self.context
     }
 
     fn context(&mut self, at: BufferOffset, isa: Isa, out: &mut impl ElementSink) {
@@ -88,7 +60,7 @@ impl Elements {
         }
         let mut tell = (first || sync.reason.is_some())
             && (self.isa != Some(sync.isa) || sync.context_id.is_some());
-        tell |= self.update(sync.non_secure, Some(sync.hyp));
+        tell |= update(&mut self.context, Some(sync.non_secure), Some(sync.hyp));
         if sync.context_id.is_some() {
             tell |= self.context.context_id != sync.context_id;
             self.context.context_id = sync.context_id;
@@ -135,7 +107,11 @@ impl Elements {
         let isa = branch.address.isa;
         self.isa = Some(isa);
         if let Some(information) = branch.information
-            && self.update(information.non_secure, information.hyp)
+            && update(
+                &mut self.context,
+                Some(information.non_secure),
+                information.hyp,
+            )
         {
             self.context(at, isa, out);
         }
@@ -151,10 +127,7 @@ impl Elements {
     /// Every packet before decoding begins.
     #[inline(never)]
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
-        if self.state == State::Start {
-            out.mark(at, Mark::NoSync(NoSyncReason::Start));
-            self.state = State::ASync;
-        }
+        self.state.begin(at, out);
         match (self.state, packet) {
             (_, Packet::ASync) => self.state = State::ISync,
             (State::ISync, Packet::ISync(sync)) => {
@@ -235,13 +208,9 @@ impl ElementDecoder for Elements {
     }
 
     fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
-        match self.state {
-            State::Start | State::ASync => {}
-            State::ISync => self.state = State::ASync,
-            State::Decoding => {
-                out.mark(at, Mark::NoSync(NoSyncReason::Discard));
-                self.desynchronise();
-            }
+        if self.state.lose() {
+            out.mark(at, Mark::NoSync(NoSyncReason::Discard));
+            self.desynchronise();
         }
     }
 

@@ -5,19 +5,18 @@
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timestamp};
-use crate::element::{Atoms, TraceOnReason};
-use crate::etmv3::compress::{self, Form, Known, Timestamps, require};
-use crate::protocol::Unencodable;
+use crate::element::Atoms;
+use crate::etm::config::AddressEncoding;
+use crate::etm::encode::{self, Known};
+use crate::protocol::number::leb128;
+use crate::protocol::{Unencodable, Written, require};
 use crate::quantity::Isa;
-
-type Written = Result<(), Unencodable>;
 
 /// Writes the packets of one PTM.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    config: Config,
+    pub(super) config: Config,
     known: Known,
-    timestamps: Timestamps,
 }
 
 impl Encoder {
@@ -26,33 +25,20 @@ impl Encoder {
         Self {
             config,
             known: Known::default(),
-            timestamps: Timestamps::default(),
         }
     }
 
     /// Appends the bytes of `packet`; nothing if there are none. Of an address only the bits are
     /// written that it says are told.
     pub fn packet(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
-        let begin = out.len();
-        let mut next = self.clone();
-        let written = next.write(packet, out);
-        match written {
-            Ok(()) => *self = next,
-            Err(_) => out.truncate(begin),
-        }
-        written
+        encode::whole(self, out, |next, out| next.write(packet, out))
     }
 
     /// `address` in its shortest form, behind what was written so far. With `information`,
     /// exception information follows.
     pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
-        PartAddress {
-            value: address,
-            bits: self
-                .known
-                .shortest(address, isa, Form::Alternative, information),
-            isa,
-        }
+        self.known
+            .shortest(address, isa, AddressEncoding::Alternative, information)
     }
 
     fn write(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
@@ -60,11 +46,7 @@ impl Encoder {
             Packet::NotSync | Packet::Reserved | Packet::BadSequence | Packet::Incomplete => {
                 return Err(Unencodable);
             }
-            Packet::ASync => {
-                out.extend([0, 0, 0, 0, 0, 0x80]);
-                self.known = Known::default();
-                self.timestamps.forget();
-            }
+            Packet::ASync => self.known.a_sync(out),
             Packet::ISync(ref sync) => self.i_sync(sync, out)?,
             Packet::Atoms(atoms) => {
                 require(!self.config.cycle_accurate)?;
@@ -90,7 +72,7 @@ impl Encoder {
             Packet::Trigger => out.push(0b0000_1100),
             Packet::ContextId(id) => {
                 out.push(0b0110_1110);
-                compress::context_id(id, self.config.context_id_bytes, out)?;
+                encode::context_id(id, self.config.context_id_bytes, out)?;
             }
             Packet::Vmid(vmid) => out.extend([0b0011_1100, vmid]),
             Packet::Timestamp(ref stamp) => self.timestamp(stamp, out)?,
@@ -101,10 +83,10 @@ impl Encoder {
     }
 
     fn address(&mut self, address: PartAddress, information: bool, out: &mut Vec<u8>) -> Written {
-        let PartAddress { value, bits, isa } = address;
+        let PartAddress { value, isa, .. } = address;
         // An I-sync comes first.
         require(isa != Isa::Jazelle && self.known.place.is_some())?;
-        compress::address(value, bits, isa, Form::Alternative, information, out)?;
+        encode::address(address, AddressEncoding::Alternative, information, out)?;
         self.known.tell(value, isa, information);
         Ok(())
     }
@@ -120,32 +102,21 @@ impl Encoder {
         self.cycles(branch.cycles, self.config.cycle_accurate, out)
     }
 
-    /// The whole address, T in its bit 0; then 0, reason, 0, NS, AltISA, Hyp, 1.
+    /// The address, information, cycles, context ID.
     fn i_sync(&mut self, sync: &ISync, out: &mut Vec<u8>) -> Written {
-        let thumb = matches!(sync.isa, Isa::T32 | Isa::ThumbEe);
-        require(thumb || sync.isa == Isa::A32)?;
-        require(sync.address & ((1 << compress::unused(sync.isa)) - 1) == 0)?;
+        require(sync.isa != Isa::Jazelle)?;
         out.push(0b0000_1000);
-        out.extend((sync.address | u32::from(thumb)).to_le_bytes());
-        let reason = match sync.reason {
-            None => 0,
-            Some(TraceOnReason::BeginOrFilter) => 1,
-            Some(TraceOnReason::Overflow) => 2,
-            Some(TraceOnReason::DebugRestart) => 3,
-        };
-        out.push(
-            reason << 5
-                | u8::from(sync.non_secure) << 3
-                | u8::from(sync.isa == Isa::ThumbEe) << 2
-                | u8::from(sync.hyp) << 1
-                | 1,
-        );
+        encode::sync_address(sync.address, sync.isa, out)?;
+        out.push(encode::sync_information(
+            false,
+            sync.reason,
+            sync.non_secure,
+            sync.isa,
+            sync.hyp,
+        ));
         let counted = self.config.cycle_accurate && sync.reason.is_some();
         self.cycles(sync.cycles, counted, out)?;
-        require(sync.context_id.is_some() == (self.config.context_id_bytes > 0))?;
-        if let Some(id) = sync.context_id {
-            compress::context_id(id, self.config.context_id_bytes, out)?;
-        }
+        encode::sync_context_id(sync.context_id, self.config.context_id_bytes, out)?;
         self.known.tell(sync.address, sync.isa, true);
         Ok(())
     }
@@ -153,8 +124,8 @@ impl Encoder {
     fn timestamp(&mut self, stamp: &Timestamp, out: &mut Vec<u8>) -> Written {
         // R: the clock frequency changed.
         out.push(0b0100_0010 | u8::from(stamp.frequency_changed) << 2);
-        self.timestamps
-            .write(stamp.value, self.config.timestamp, out)?;
+        self.known
+            .timestamp(stamp.value, self.config.timestamp, out)?;
         self.cycles(stamp.cycles, self.config.cycle_accurate, out)
     }
 
@@ -174,7 +145,7 @@ fn cycle_count(first: u8, cycles: u32, out: &mut Vec<u8>) {
     let rest = cycles >> 4;
     out.push(first | u8::from(rest > 0) << 6 | (cycles as u8 & 0xf) << 2);
     if rest > 0 {
-        compress::leb128(rest, out);
+        leb128(rest, out);
     }
 }
 
@@ -185,16 +156,18 @@ fn atom_header(atoms: Atoms) -> Result<u8, Unencodable> {
     Ok(0x80 | marked << 1)
 }
 
-/// First byte: C, AltISA, 0, Exc\[3:0\], NS; second: 0, 0, Hyp, Exc\[8:4\].
+/// The first byte, without Can; the second: 0, 0, Hyp, Exc\[8:4\].
 fn exception(told: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
     let number = told.exception;
-    require(number < 1 << 9 && (number < 16 || told.hyp.is_some()))?;
-    out.push(
-        u8::from(told.hyp.is_some()) << 7
-            | u8::from(isa == Isa::ThumbEe) << 6
-            | (number as u8 & 0xf) << 1
-            | u8::from(told.non_secure),
-    );
+    let more = told.hyp.is_some();
+    require(number < 1 << 9 && (number < 16 || more))?;
+    out.push(encode::information(
+        more,
+        isa,
+        false,
+        number,
+        told.non_secure,
+    ));
     if let Some(hyp) = told.hyp {
         out.push(u8::from(hyp) << 5 | (number >> 4) as u8);
     }

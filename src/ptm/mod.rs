@@ -10,12 +10,15 @@ mod encode;
 pub mod packet;
 mod trace_unit;
 
+pub use crate::etm::Registers;
 pub use config::Config;
 pub use decode::Decoder;
 pub use elements::Elements;
 pub use encode::Encoder;
 pub use packet::Packet;
-pub use trace_unit::TraceUnit;
+
+/// Traces one core.
+pub type TraceUnit = crate::etm::TraceUnit<Encoder>;
 
 #[cfg(test)]
 mod tests;

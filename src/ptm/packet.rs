@@ -1,7 +1,8 @@
 //! The packets of PFT (ARM IHI 0035B 4.5).
 
 use crate::element::{Atoms, TraceOnReason};
-pub use crate::etmv3::packet::PartAddress;
+pub use crate::etm::packet::PartAddress;
+use crate::etm::packet::{self, SyncPacket, cycles_field, i_sync_fields};
 use crate::protocol::{Describe, Field};
 use crate::quantity::Isa;
 
@@ -105,23 +106,15 @@ pub struct Timestamp {
 
 /// The name of an exception (ARM IHI 0035B 4.5.4, ARMv7-A).
 pub const fn exception_name(number: u16) -> &'static str {
-    match number {
-        0 => "None",
-        1 => "Debug halt",
-        2 => "SMC",
-        3 => "Hyp",
-        4 => "Asynchronous data abort",
-        5 => "ThumbEE check",
-        8 => "Reset",
-        9 => "Undefined",
-        10 => "SVC",
-        11 => "Prefetch abort",
-        12 => "Synchronous data abort",
-        13 => "Generic",
-        14 => "IRQ",
-        15 => "FIQ",
-        _ => "Reserved",
-    }
+    packet::exception_name(number, "ThumbEE check")
+}
+
+impl SyncPacket for Packet {
+    const NOT_SYNC: Self = Self::NotSync;
+    const A_SYNC: Self = Self::ASync;
+    const RESERVED: Self = Self::Reserved;
+    const BAD_SEQUENCE: Self = Self::BadSequence;
+    const INCOMPLETE: Self = Self::Incomplete;
 }
 
 impl Describe for Packet {
@@ -158,14 +151,14 @@ impl Describe for Packet {
             Self::ISync(sync) => {
                 each("address", Field::Hex(sync.address.into()));
                 each("isa", Field::Name(sync.isa.name()));
-                let reason = sync.reason.map_or("periodic", TraceOnReason::name);
-                each("reason", Field::Name(reason));
-                each("non_secure", Field::Flag(sync.non_secure));
-                each("hyp", Field::Flag(sync.hyp));
-                if let Some(id) = sync.context_id {
-                    each("context_id", Field::Hex(id.into()));
-                }
-                cycles(sync.cycles, each);
+                i_sync_fields(
+                    sync.reason,
+                    sync.non_secure,
+                    sync.hyp,
+                    sync.context_id,
+                    sync.cycles,
+                    each,
+                );
             }
             Self::Atoms(atoms) => each("atoms", Field::Atoms(atoms)),
             Self::TimedAtom { taken, cycles } => {
@@ -174,7 +167,7 @@ impl Describe for Packet {
                 each("cycles", Field::Count(cycles.into()));
             }
             Self::Branch(branch) => {
-                part_address(branch.address, each);
+                branch.address.fields(each);
                 if let Some(information) = branch.information {
                     each("exception", Field::Count(information.exception.into()));
                     each(
@@ -186,28 +179,16 @@ impl Describe for Packet {
                         each("hyp", Field::Flag(hyp));
                     }
                 }
-                cycles(branch.cycles, each);
+                cycles_field(branch.cycles, each);
             }
-            Self::WaypointUpdate { address } => part_address(address, each),
+            Self::WaypointUpdate { address } => address.fields(each),
             Self::ContextId(id) => each("context_id", Field::Hex(id.into())),
             Self::Vmid(vmid) => each("vmid", Field::Hex(vmid.into())),
             Self::Timestamp(stamp) => {
                 each("value", Field::Hex(stamp.value));
                 each("frequency_changed", Field::Flag(stamp.frequency_changed));
-                cycles(stamp.cycles, each);
+                cycles_field(stamp.cycles, each);
             }
         }
-    }
-}
-
-fn part_address(address: PartAddress, each: &mut dyn FnMut(&'static str, Field)) {
-    each("address", Field::Hex(address.value.into()));
-    each("address_bits", Field::Count(address.bits.into()));
-    each("isa", Field::Name(address.isa.name()));
-}
-
-fn cycles(cycles: Option<u32>, each: &mut dyn FnMut(&'static str, Field)) {
-    if let Some(cycles) = cycles {
-        each("cycles", Field::Count(cycles.into()));
     }
 }

@@ -1,10 +1,11 @@
 //! Elements of packets made by hand, and what must hold for any bytes.
 
 use super::*;
-use crate::element::{Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason};
-use crate::etmv3::registers::Registers;
-use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+use crate::element::{Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
+use crate::etm::tests::{A_SYNC, address, any_bytes_are_packets, traces};
+use crate::protocol::tests::{flipped, packets, packets_in_pieces};
+use crate::protocol::{self, ElementDecoder, PacketDecoder};
+use crate::quantity::{BufferOffset, ExceptionLevel, Isa, Security};
 use proptest::prelude::*;
 
 fn config(etmcr: u32) -> Config {
@@ -16,32 +17,11 @@ fn config(etmcr: u32) -> Config {
     })
 }
 
-fn packets(config: Config, bytes: &[u8]) -> Vec<(usize, Packet, usize)> {
-    let mut decoder = Decoder::new(config);
-    let mut at = 0;
-    let mut out = Vec::new();
-    while let Some((packet, length)) = decoder.next(&bytes[at..]) {
-        assert!(length > 0 && at + length <= bytes.len());
-        out.push((at, packet, length));
-        at += length;
-    }
-    if at < bytes.len() {
-        out.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
-    }
-    out
-}
-
 fn elements(config: Config, bytes: &[u8]) -> Vec<Element> {
-    let mut decoder = Elements::new();
-    let mut out: Vec<(BufferOffset, Element)> = Vec::new();
-    for (at, packet, _) in packets(config, bytes) {
-        decoder.packet(BufferOffset(at as u64), &packet, &mut out);
-    }
-    decoder.end(BufferOffset(bytes.len() as u64), &mut out);
+    let (mut decoder, mut elements) = (Decoder::new(config), Elements::new());
+    let out = protocol::tests::elements(&mut decoder, &mut elements, bytes);
     out.into_iter().map(|(_, element)| element).collect()
 }
-
-const A_SYNC: [u8; 6] = [0, 0, 0, 0, 0, 0x80];
 
 fn with_sync(rest: &[u8]) -> Vec<u8> {
     let mut bytes = A_SYNC.to_vec();
@@ -49,13 +29,6 @@ fn with_sync(rest: &[u8]) -> Vec<u8> {
     bytes.extend([0x08, 0x54, 0x05, 0x00, 0x80, 0x21]);
     bytes.extend(rest);
     bytes
-}
-
-fn address(address: u64, isa: Isa) -> Element {
-    Element::Address {
-        address: Address(address),
-        isa,
-    }
 }
 
 #[test]
@@ -182,72 +155,29 @@ fn lost_bytes_break_the_trace_even_before_an_a_sync() {
     assert_eq!(second.last(), Some(&address(0x8000_0554, Isa::A32)));
 }
 
-/// Bytes that look like a trace: synchronised, then headers with payloads cut and mixed.
-fn traces() -> impl Strategy<Value = Vec<u8>> {
-    let piece = prop_oneof![
-        4 => prop::collection::vec(any::<u8>(), 0..12),
-        2 => Just(with_sync(&[])),
-        1 => prop::collection::vec(Just(0u8), 0..40),
-        2 => prop::sample::select(vec![0x08u8, 0x0c, 0x3c, 0x42, 0x46, 0x66, 0x6e, 0x72, 0x76])
-            .prop_map(|header| vec![header]),
-    ];
-    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
-}
+const HEADERS: &[u8] = &[0x08, 0x0c, 0x3c, 0x42, 0x46, 0x66, 0x6e, 0x72, 0x76];
 
-struct Count(usize);
-
-impl ElementSink for Count {
-    fn element(&mut self, _: BufferOffset, _: Element) {
-        self.0 += 1;
-    }
+fn configs() -> impl Strategy<Value = Config> {
+    prop::sample::select(vec![0u32, 0x1000, 0xc000, 0x9000, 0x3000_d000]).prop_map(config)
 }
 
 proptest! {
     #[test]
     fn any_bytes_are_packets_end_to_end(
-        bytes in traces(),
-        etmcr in prop::sample::select(vec![0u32, 0x1000, 0xc000, 0x9000, 0x3000_d000]),
-        flips in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..4),
+        bytes in flipped(traces(with_sync(&[]), HEADERS), 3),
+        config in configs(),
     ) {
-        let mut bytes = bytes;
-        for (index, bit) in flips {
-            if !bytes.is_empty() {
-                let i = index.index(bytes.len());
-                bytes[i] ^= 1 << (bit & 7);
-            }
-        }
-        let got = packets(config(etmcr), &bytes);
-        let total: usize = got.iter().map(|(_, _, length)| length).sum();
-        prop_assert_eq!(total, bytes.len());
-        let mut decoder = Elements::new();
-        let mut count = Count(0);
-        for (at, packet, _) in &got {
-            decoder.packet(BufferOffset(*at as u64), packet, &mut count);
-        }
-        prop_assert!(count.0 <= 4 * got.len() + 1);
-        // A cut packet asks for a bounded number of bytes.
-        if let Some((_, _, length)) = got.last() {
-            prop_assert!(*length <= 64);
-        }
+        any_bytes_are_packets(Decoder::new(config), Elements::new(), &bytes, 4);
     }
 
     #[test]
-    fn pieces_of_any_size_give_the_same_packets(bytes in traces(), size in 1usize..9) {
-        let whole = packets(config(0x9000), &bytes);
-        let mut decoder = Decoder::new(config(0x9000));
-        let (mut at, mut end) = (0, 0);
-        let mut pieces = Vec::new();
-        while end < bytes.len() {
-            end = (end + size).min(bytes.len());
-            while at < end {
-                let Some((packet, length)) = decoder.next(&bytes[at..end]) else { break };
-                pieces.push((at, packet, length));
-                at += length;
-            }
-        }
-        if at < bytes.len() {
-            pieces.push((at, decoder.finish(&bytes[at..]), bytes.len() - at));
-        }
+    fn pieces_of_any_size_give_the_same_packets(
+        bytes in traces(with_sync(&[]), HEADERS),
+        config in configs(),
+        size in 1usize..9,
+    ) {
+        let whole = packets(&mut Decoder::new(config), &bytes);
+        let pieces = packets_in_pieces(&mut Decoder::new(config), &bytes, size);
         prop_assert_eq!(pieces, whole);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Knows trace units and what a snapshot says of them; no packets, and no emulators.
 
-use crate::etmv3::registers::Registers;
+use crate::etm::Registers;
 use crate::quantity::TraceId;
 use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use crate::{etmv3, etmv4, ptm};

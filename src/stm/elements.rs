@@ -3,6 +3,7 @@
 use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
 use crate::element::{ElementSink, Mark, NoSyncReason, Stm};
 use crate::protocol::ElementDecoder;
+use crate::protocol::number::{from_gray, to_gray};
 use crate::quantity::BufferOffset;
 
 /// Keeps what packets leave out: master, channel, the upper part of timestamps.
@@ -40,24 +41,10 @@ impl Elements {
         self.timestamp = match self.timestamps? {
             TimestampType::Delta => self.timestamp.wrapping_add(traced.value),
             TimestampType::Natural => self.timestamp & !mask | traced.value,
-            TimestampType::Gray => {
-                let gray = self.timestamp ^ self.timestamp >> 1;
-                from_gray(gray & !mask | traced.value)
-            }
+            TimestampType::Gray => from_gray(to_gray(self.timestamp) & !mask | traced.value),
         };
         Some(self.timestamp)
     }
-}
-
-/// Each bit of the result is the parity of the bits from its place up.
-const fn from_gray(gray: u64) -> u64 {
-    let mut binary = gray;
-    let mut shift = 1;
-    while shift < 64 {
-        binary ^= binary >> shift;
-        shift *= 2;
-    }
-    binary
 }
 
 impl ElementDecoder for Elements {

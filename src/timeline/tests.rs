@@ -8,7 +8,7 @@ use crate::etmv4::TraceUnitOptions;
 use crate::formatter::encode::Encoder;
 use crate::quantity::TraceId;
 use crate::snapshot::files::InMemory;
-use crate::{etmv3, etmv4, ptm};
+use crate::{etm, etmv3, etmv4, ptm};
 use proptest::prelude::*;
 
 mod time;
@@ -55,7 +55,7 @@ fn etmv4(program: &Program, options: TraceUnitOptions, sync_bytes: usize) -> Sou
 fn legacy<U: TraceUnit>(
     program: &Program,
     (core, kind): (&'static str, &'static str),
-    registers: etmv3::registers::Registers,
+    registers: etm::Registers,
     unit: U,
     sync_bytes: usize,
 ) -> Source {
@@ -320,7 +320,7 @@ proptest! {
         layout in prop::sample::select(LAYOUTS.to_vec()),
         part in (200_u64..2000, 20_u64..2000),
     ) {
-        let registers = etmv3::registers::Registers {
+        let registers = etm::Registers {
             etmcr,
             etmccer: 0x34c0_1ac2,
             etmidr: 0x411c_f312,
@@ -341,7 +341,7 @@ proptest! {
         layout in prop::sample::select(LAYOUTS.to_vec()),
         part in (200_u64..2000, 20_u64..2000),
     ) {
-        let registers = etmv3::registers::Registers {
+        let registers = etm::Registers {
             etmcr,
             etmccer: 0x3440_08f2,
             etmidr: 0x410c_f250,

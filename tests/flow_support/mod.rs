@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use armsnap::element::{Context, Exception, Mark};
-use armsnap::etmv3::registers::Registers;
+use armsnap::etm::Registers;
 use armsnap::flow::{
     BlockId, Blocks, Flow, FlowConfig, FlowDriver, FlowSink, Gap, Pieces, QRange, Range, Waypoints,
 };

@@ -7,7 +7,7 @@
 //! - PTM: a branch that tells a new security state it takes for an exception.
 
 use super::*;
-use crate::etmv3::registers::Registers;
+use crate::etm::Registers;
 use crate::formatter;
 use crate::quantity::TraceId;
 use crate::snapshot::files::InMemory;

@@ -1,8 +1,9 @@
 use super::*;
-use crate::etmv3::Decoder;
+use crate::element::TraceOnReason;
+use crate::etm;
+use crate::etm::tests::{Choice, Numbers, numbers};
 use crate::etmv3::packet::Place;
-use crate::etmv3::registers::Registers;
-use crate::protocol::PacketDecoder;
+use crate::etmv3::{Decoder, Registers};
 use proptest::prelude::*;
 
 fn config(etmcr: u32, etmccer: u32, etmidr: u32, profile: Profile) -> Config {
@@ -15,137 +16,100 @@ fn config(etmcr: u32, etmccer: u32, etmidr: u32, profile: Profile) -> Config {
     Config::new(registers, profile)
 }
 
-/// Writes what `choices` say; every packet fits what the encoder knows.
-fn write(config: Config, choices: &[(u8, u64, u32)]) -> (Vec<Packet>, Vec<u8>) {
-    let mut encoder = Encoder::new(config);
-    let (mut packets, mut bytes) = (Vec::new(), Vec::new());
-    let begin = [(0, 0, 0), (1, 0x1000, 0)];
-    for &(choice, value, more) in begin.iter().chain(choices) {
-        let sets = [Isa::A32, Isa::T32, Isa::Jazelle, Isa::ThumbEe];
-        let set = sets[(more >> 30) as usize];
-        let (_, before) = encoder.known.place.unwrap_or_default();
-        let isa = if more & 2 == 0 && choice != 1 {
-            before
-        } else {
-            set
-        };
-        let mask = !((1_u32 << compress::unused(isa)) - 1);
-        let near = encoder.known.place.map_or(0, |place| place.0);
-        let address = (near ^ ((value as u32) >> (more >> 8 & 31))) & mask;
-        let flag = |bit: u32| more >> bit & 1 == 1;
-        let id_bits = 8 * u32::from(config.context_id_bytes);
-        let id = u32::try_from(value & ((1 << id_bits) - 1)).unwrap();
-        let part = |encoder: &Encoder, information| {
-            let mut part = encoder.shortest(address, isa, information);
-            if flag(3) {
-                part.bits = 32;
-            }
-            part
-        };
-        let placed = encoder.known.place.is_some();
-        let packet = match choice % 16 {
-            5..=9 if !placed => Packet::Ignore,
-            0 => Packet::ASync,
-            1 => Packet::ISync(ISync {
-                place: Some(Place {
-                    address,
-                    isa,
-                    next: flag(11).then_some(address ^ ((value >> 32) as u32 & 0xffff & mask)),
-                }),
-                reason: [
-                    None,
-                    Some(TraceOnReason::BeginOrFilter),
-                    Some(TraceOnReason::Overflow),
-                    Some(TraceOnReason::DebugRestart),
-                ][(more >> 4 & 3) as usize],
-                non_secure: flag(6),
-                hyp: flag(7) && config.virtualization,
-                context_id: (id_bits > 0).then_some(id),
-                cycles: flag(12).then_some(more >> (more & 31)),
+/// The packet that random numbers make, if there is such a one.
+fn packet(encoder: &Encoder, numbers: Numbers) -> Option<Packet> {
+    let config = encoder.config;
+    let sets = [Isa::A32, Isa::T32, Isa::Jazelle, Isa::ThumbEe];
+    let encoding = config.address_encoding();
+    let choice = Choice::new(encoder, &encoder.known, encoding, sets, numbers);
+    let (address, isa, value) = (choice.address, choice.isa, choice.value);
+    Some(match choice.packet {
+        5..=9 if !choice.is_placed() => Packet::Ignore,
+        0 => Packet::ASync,
+        1 => Packet::ISync(ISync {
+            place: Some(Place {
+                address,
+                isa,
+                next: choice
+                    .flag(11)
+                    .then_some(address ^ ((value >> 32) as u32 & 0xffff & choice.mask)),
             }),
-            2..=4 => {
-                let count = (more % 17) as u8;
-                let ones = u32::MAX >> (more >> 8 & 31);
-                let bits = (value as u32 | ones) & ((1 << count) - 1);
-                let cycles = (more >> 16) as u8 % 9;
-                let timing = match (config.cycle_accurate, flag(20)) {
-                    (false, _) => Timing::None,
-                    (true, true) => Timing::Each,
-                    (true, false) => Timing::Before(cycles),
-                };
-                let atoms = Atoms { bits, count };
-                // Only some have a P-header.
-                if p_header(atoms, timing).is_err() {
-                    continue;
-                }
-                Packet::PHeader { atoms, timing }
-            }
-            5..=7 if !encoder.known.needs_information(isa) => Packet::Branch(Branch {
-                address: part(&encoder, false),
-                information: None,
-            }),
-            5..=8 => {
-                let hyp = flag(4).then_some(flag(5));
-                let micro = config.profile == Profile::Microcontroller;
-                let most = if hyp.is_some() && micro { 512 } else { 16 };
-                Packet::Branch(Branch {
-                    address: part(&encoder, true),
-                    information: Some(Information {
-                        exception: (value >> 40) as u16 % most,
-                        deprecated: false,
-                        cancel: flag(9),
-                        non_secure: Some(flag(6)),
-                        hyp,
-                        resume: if flag(10) { value as u8 & 0xf } else { 0 },
-                    }),
-                })
-            }
-            9 => Packet::Branch(Branch {
-                address: PartAddress {
-                    value: address & !3,
-                    bits: 32,
-                    isa: Isa::A32,
-                },
+            reason: choice.reason(),
+            non_secure: choice.flag(6),
+            hyp: choice.flag(7) && config.virtualization,
+            context_id: choice.context_id,
+            cycles: choice.flag(12).then_some(choice.cycles()),
+        }),
+        2..=4 => {
+            let count = (choice.bits(0) % 17) as u8;
+            let ones = u32::MAX >> (choice.bits(8) & 31);
+            let bits = (value as u32 | ones) & ((1 << count) - 1);
+            let cycles = choice.bits(16) as u8 % 9;
+            let timing = match (config.cycle_accurate, choice.flag(20)) {
+                (false, _) => Timing::None,
+                (true, true) => Timing::Each,
+                (true, false) => Timing::Before(cycles),
+            };
+            let atoms = Atoms { bits, count };
+            // Only some have a P-header.
+            p_header(atoms, timing).ok()?;
+            Packet::PHeader { atoms, timing }
+        }
+        5..=7 if !choice.needs_information() => Packet::Branch(Branch {
+            address: choice.part(false),
+            information: None,
+        }),
+        5..=8 => {
+            let hyp = choice.flag(4).then_some(choice.flag(5));
+            let micro = config.profile == Profile::Microcontroller;
+            let most = if hyp.is_some() && micro { 512 } else { 16 };
+            Packet::Branch(Branch {
+                address: choice.part(true),
                 information: Some(Information {
-                    exception: more as u16 >> 8 & 7,
-                    deprecated: true,
-                    cancel: flag(9),
-                    non_secure: None,
-                    hyp: None,
-                    resume: 0,
-                }),
-            }),
-            10 => Packet::CycleCount(value as u32 >> (more & 31)),
-            11 if id_bits > 0 => Packet::ContextId(id),
-            12 => Packet::Vmid(value as u8),
-            13 => {
-                let value = value >> (more & 63);
-                let wide = config.timestamp.wide;
-                Packet::Timestamp {
-                    value: if wide {
-                        value
+                    exception: (value >> 40) as u16 % most,
+                    deprecated: false,
+                    cancel: choice.flag(9),
+                    non_secure: Some(choice.flag(6)),
+                    hyp,
+                    resume: if choice.flag(10) {
+                        value as u8 & 0xf
                     } else {
-                        value & 0xffff_ffff_ffff
+                        0
                     },
-                    frequency_changed: flag(4),
-                }
-            }
-            14 => Packet::ExceptionExit,
-            15 => Packet::ExceptionEntry,
-            _ => Packet::Trigger,
-        };
-        let length = bytes.len();
-        let written = encoder.packet(&packet, &mut bytes);
-        assert!(written.is_ok() && bytes.len() > length, "{packet:?}");
-        packets.push(packet);
-    }
-    (packets, bytes)
+                }),
+            })
+        }
+        9 => Packet::Branch(Branch {
+            address: PartAddress {
+                value: address & !3,
+                bits: 32,
+                isa: Isa::A32,
+            },
+            information: Some(Information {
+                exception: choice.bits(8) as u16 & 7,
+                deprecated: true,
+                cancel: choice.flag(9),
+                non_secure: None,
+                hyp: None,
+                resume: 0,
+            }),
+        }),
+        10 => Packet::CycleCount(choice.cycles()),
+        11 => choice.context_id.map_or(Packet::Trigger, Packet::ContextId),
+        12 => Packet::Vmid(value as u8),
+        13 => Packet::Timestamp {
+            value: choice.time,
+            frequency_changed: choice.flag(4),
+        },
+        14 => Packet::ExceptionExit,
+        _ => Packet::ExceptionEntry,
+    })
 }
 
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        choices in prop::collection::vec(any::<(u8, u64, u32)>(), 0..60),
+        numbers in numbers(),
         etmcr in prop::sample::select(vec![0_u32, 0x1000, 0x4000, 0xc000, 0xd000]),
         etmccer in prop::sample::select(vec![0_u32, 0x3440_08f2, 0x2040_08f2]),
         etmidr in prop::sample::select(vec![0x410c_f250_u32, 0x411c_f250, 0x4110_f240]),
@@ -157,15 +121,8 @@ proptest! {
             Profile::ApplicationOrRealTime
         };
         let config = config(etmcr, etmccer, etmidr, profile);
-        let (written, bytes) = write(config, &choices);
-        let mut decoder = Decoder::new(config);
-        let (mut at, mut read) = (0, Vec::new());
-        while let Some((packet, length)) = decoder.next(&bytes[at..]) {
-            read.push(packet);
-            at += length;
-        }
-        prop_assert_eq!(at, bytes.len());
-        prop_assert_eq!(read, written);
+        let (encoder, decoder) = (Encoder::new(config), Decoder::new(config));
+        etm::tests::what_is_written_is_read(encoder, decoder, &numbers, packet);
     }
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::etmv4::Decoder;
 use crate::etmv4::decode::tests::config;
 use crate::protocol::PacketDecoder;
+use crate::protocol::tests::elements;
 use crate::quantity::{ExceptionLevel, Isa, Security};
 use proptest::prelude::*;
 
@@ -20,20 +21,7 @@ const ETE: &str = "ete A9 TRCCONFIGR=0x801 TRCIDR0=0x2881cea1 TRCIDR1=0x4100fff0
                    TRCIDR2=0xd0001088 TRCIDR8=0 TRCDEVARCH=0x47715a13";
 
 fn decode(config: &Config, bytes: &[u8]) -> Vec<(BufferOffset, Element)> {
-    let mut decoder = Decoder::new(config);
-    let mut elements = Elements::new(config);
-    let mut out = Vec::new();
-    let mut at = 0;
-    while let Some((packet, length)) = decoder.next(&bytes[at..]) {
-        elements.packet(BufferOffset(at as u64), &packet, &mut out);
-        at += length;
-    }
-    if at < bytes.len() {
-        let packet = decoder.finish(&bytes[at..]);
-        elements.packet(BufferOffset(at as u64), &packet, &mut out);
-    }
-    elements.end(BufferOffset(bytes.len() as u64), &mut out);
-    out
+    elements(&mut Decoder::new(config), &mut Elements::new(config), bytes)
 }
 
 /// One element in a word or two.

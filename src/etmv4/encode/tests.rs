@@ -1,7 +1,7 @@
 use super::*;
 use crate::etmv4::Decoder;
 use crate::etmv4::decode::tests::config;
-use crate::protocol::PacketDecoder;
+use crate::protocol::tests::whole_packets;
 use proptest::prelude::*;
 
 /// ETMv4.6 with everything that has packets: conditional instructions, data trace, Q elements,
@@ -244,13 +244,7 @@ proptest! {
             let written = encoder.packet(packet, &mut bytes);
             prop_assert!(written.is_ok() && bytes.len() > before, "{packet:?}");
         }
-        let mut decoder = Decoder::new(&config);
-        let (mut at, mut read) = (0, Vec::new());
-        while let Some((packet, length)) = decoder.next(&bytes[at..]) {
-            read.push(packet);
-            at += length;
-        }
-        prop_assert_eq!(at, bytes.len());
+        let read = whole_packets(&mut Decoder::new(&config), &bytes);
         prop_assert_eq!(&read[1..], &packets[..]);
     }
 

@@ -1,9 +1,9 @@
 use super::*;
 use crate::encode::Tracer;
-use crate::encode::tests::{Mix, Program, Sets, Step, decoded, same};
+use crate::encode::tests::{Mix, Program, Sets, decoded, leads_through, same};
 use crate::etmv4::{Decoder, Elements};
 use crate::flow::{FlowConfig, Pieces};
-use crate::protocol::PacketDecoder;
+use crate::protocol::tests::whole_packets;
 use crate::quantity::Address;
 use proptest::prelude::*;
 
@@ -24,16 +24,6 @@ fn flow(options: &TraceUnitOptions) -> FlowConfig {
         return_stack: options.return_stack,
         ..FlowConfig::default()
     }
-}
-
-fn packets(options: &TraceUnitOptions, bytes: &[u8]) -> Vec<(usize, Packet)> {
-    let mut decoder = Decoder::new(&options.config());
-    let (mut at, mut packets) = (0, Vec::new());
-    while let Some((packet, length)) = decoder.next(&bytes[at..]) {
-        packets.push((at, packet));
-        at += length;
-    }
-    packets
 }
 
 proptest! {
@@ -57,41 +47,18 @@ proptest! {
         let program = Program::random(seed, Mix::all(sets), 600);
         let bytes = program.trace(TraceUnit::new(options), sync_bytes);
         let config = options.config();
-        let decode = |bytes: &[u8]| {
-            let (packets, elements) = (Decoder::new(&config), Elements::new(&config));
-            decoded(packets, elements, flow(&options), &program.code, bytes)
-        };
-        let (executed, marks) = decode(&bytes);
-        same(&executed, &program.executed, "from the begin");
+        let decoders = || (Decoder::new(&config), Elements::new(&config));
+        let marks = leads_through(&program, &bytes, sync_bytes, flow(&options), decoders);
         let times = |marks: &[Mark]| -> Vec<Mark> {
             let told = marks.iter().filter(|m| matches!(m, Mark::Timestamp(_) | Mark::Event(_)));
             told.copied().collect()
         };
-        let said: Vec<Mark> = program.steps.iter().filter_map(|step| match step {
-            Step::Mark(Mark::Timestamp(_)) if !options.timestamps => None,
-            Step::Mark(mark) => Some(*mark),
-            _ => None,
-        }).collect();
-        prop_assert_eq!(times(&marks), said);
+        let timestamp = |mark: &Mark| matches!(mark, Mark::Timestamp(_));
+        let said = program.marks().filter(|mark| options.timestamps || !timestamp(mark));
+        prop_assert_eq!(times(&marks), said.collect::<Vec<_>>());
         if sets == Sets::Microcontroller {
             prop_assert_eq!(returns(&marks), program.exception_returns());
         }
-        // From each synchronisation on.
-        let mut syncs = 0;
-        for (at, packet) in packets(&options, &bytes) {
-            let bad = matches!(packet, Packet::Reserved { .. } | Packet::Bad { .. });
-            prop_assert!(!bad);
-            if packet == Packet::Async {
-                syncs += 1;
-                if syncs % 7 != 1 {
-                    continue;
-                }
-                let (executed, _) = decode(&bytes[at..]);
-                let from = program.executed.len() - executed.len();
-                same(&executed, &program.executed[from..], "from a synchronisation");
-            }
-        }
-        prop_assert!(sync_bytes == 0 || bytes.len() < 40 * sync_bytes || syncs > 1);
     }
 }
 
@@ -136,10 +103,7 @@ fn traced(options: TraceUnitOptions, rounds: usize) -> Vec<Packet> {
     let mut bytes = Vec::new();
     tracer.take(&mut bytes);
     // The A-sync, trace info, trace on and the first address.
-    packets(&options, &bytes)[4..]
-        .iter()
-        .map(|(_, packet)| *packet)
-        .collect()
+    whole_packets(&mut Decoder::new(&options.config()), &bytes).split_off(4)
 }
 
 fn e(count: u8, format: u8) -> Packet {

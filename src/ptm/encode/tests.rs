@@ -1,7 +1,8 @@
 use super::*;
-use crate::etmv3::registers::Registers;
-use crate::protocol::PacketDecoder;
-use crate::ptm::Decoder;
+use crate::element::TraceOnReason;
+use crate::etm;
+use crate::etm::tests::{Choice, Numbers, numbers};
+use crate::ptm::{Decoder, Registers};
 use proptest::prelude::*;
 
 fn config(etmcr: u32, etmccer: u32) -> Config {
@@ -13,132 +14,84 @@ fn config(etmcr: u32, etmccer: u32) -> Config {
     })
 }
 
-/// Writes what `choices` say; every packet fits what the encoder knows.
-fn write(config: Config, choices: &[(u8, u64, u32)]) -> (Vec<Packet>, Vec<u8>) {
-    let mut encoder = Encoder::new(config);
-    let (mut packets, mut bytes) = (Vec::new(), Vec::new());
-    let begin = [(0, 0, 0), (1, 0x1000, 0)];
-    for &(choice, value, more) in begin.iter().chain(choices) {
-        let set = [Isa::A32, Isa::T32, Isa::T32, Isa::ThumbEe][(more >> 30) as usize];
-        let (_, before) = encoder.known.place.unwrap_or_default();
-        let isa = if more & 2 == 0 && choice != 1 {
-            before
-        } else {
-            set
-        };
-        let mask = !((1_u32 << compress::unused(isa)) - 1);
-        let near = encoder.known.place.map_or(0, |place| place.0);
-        let address = (near ^ ((value as u32) >> (more >> 8 & 31))) & mask;
-        let flag = |bit: u32| more >> bit & 1 == 1;
-        let cycles = more >> (more & 31);
-        let counted = config.cycle_accurate.then_some(cycles);
-        let id_bits = 8 * u32::from(config.context_id_bytes);
-        let id = u32::try_from(value & ((1 << id_bits) - 1)).unwrap();
-        let part = |encoder: &Encoder, information| {
-            let mut part = encoder.shortest(address, isa, information);
-            if flag(3) {
-                part.bits = 32;
-            }
-            part
-        };
-        let placed = encoder.known.place.is_some();
-        let packet = match choice % 16 {
-            5..=9 if !placed => Packet::Ignore,
-            0 => Packet::ASync,
-            1 => Packet::ISync(ISync {
-                address,
-                isa,
-                reason: [
-                    None,
-                    Some(TraceOnReason::BeginOrFilter),
-                    Some(TraceOnReason::Overflow),
-                    Some(TraceOnReason::DebugRestart),
-                ][(more >> 4 & 3) as usize],
-                non_secure: flag(6),
-                hyp: flag(7),
-                context_id: (id_bits > 0).then_some(id),
-                cycles: counted.filter(|_| more >> 4 & 3 != 0),
-            }),
-            2..=4 if !config.cycle_accurate => {
-                let count = (more % 5 + 1) as u8;
-                Packet::Atoms(Atoms {
-                    bits: value as u32 & ((1 << count) - 1),
-                    count,
-                })
-            }
-            2..=4 => Packet::TimedAtom {
-                taken: flag(4),
-                cycles,
-            },
-            5..=7 if !encoder.known.needs_information(isa) => Packet::Branch(Branch {
-                address: part(&encoder, false),
-                information: None,
+/// The packet that random numbers make.
+fn packet(encoder: &Encoder, numbers: Numbers) -> Option<Packet> {
+    let sets = [Isa::A32, Isa::T32, Isa::T32, Isa::ThumbEe];
+    let encoding = AddressEncoding::Alternative;
+    let choice = Choice::new(encoder, &encoder.known, encoding, sets, numbers);
+    let cycle_accurate = encoder.config.cycle_accurate;
+    let cycles = choice.cycles();
+    let counted = cycle_accurate.then_some(cycles);
+    Some(match choice.packet {
+        5..=9 if !choice.is_placed() => Packet::Ignore,
+        0 => Packet::ASync,
+        1 => Packet::ISync(ISync {
+            address: choice.address,
+            isa: choice.isa,
+            reason: choice.reason(),
+            non_secure: choice.flag(6),
+            hyp: choice.flag(7),
+            context_id: choice.context_id,
+            cycles: counted.filter(|_| choice.reason().is_some()),
+        }),
+        2..=4 if !cycle_accurate => {
+            let count = (choice.bits(0) % 5 + 1) as u8;
+            Packet::Atoms(Atoms {
+                bits: choice.value as u32 & ((1 << count) - 1),
+                count,
+            })
+        }
+        2..=4 => Packet::TimedAtom {
+            taken: choice.flag(4),
+            cycles,
+        },
+        5..=7 if !choice.needs_information() => Packet::Branch(Branch {
+            address: choice.part(false),
+            information: None,
+            cycles: counted,
+        }),
+        5..=8 => {
+            let hyp = choice.flag(4).then_some(choice.flag(5));
+            let most = if hyp.is_some() { 512 } else { 16 };
+            Packet::Branch(Branch {
+                address: choice.part(true),
+                information: Some(Information {
+                    exception: (choice.value >> 40) as u16 % most,
+                    non_secure: choice.flag(6),
+                    hyp,
+                }),
                 cycles: counted,
-            }),
-            5..=8 => {
-                let hyp = flag(4).then_some(flag(5));
-                let most = if hyp.is_some() { 512 } else { 16 };
-                Packet::Branch(Branch {
-                    address: part(&encoder, true),
-                    information: Some(Information {
-                        exception: (value >> 40) as u16 % most,
-                        non_secure: flag(6),
-                        hyp,
-                    }),
-                    cycles: counted,
-                })
+            })
+        }
+        9 => {
+            let mut address = choice.part(false);
+            if choice.needs_information() {
+                address.bits = 32;
             }
-            9 => {
-                let mut address = part(&encoder, false);
-                if encoder.known.needs_information(isa) {
-                    address.bits = 32;
-                }
-                Packet::WaypointUpdate { address }
-            }
-            10 => Packet::Trigger,
-            11 if id_bits > 0 => Packet::ContextId(id),
-            12 => Packet::Vmid(value as u8),
-            13 | 14 => {
-                let value = value >> (more & 63);
-                let wide = config.timestamp.wide;
-                Packet::Timestamp(Timestamp {
-                    value: if wide {
-                        value
-                    } else {
-                        value & 0xffff_ffff_ffff
-                    },
-                    frequency_changed: flag(4),
-                    cycles: counted,
-                })
-            }
-            15 => Packet::ExceptionReturn,
-            _ => Packet::Ignore,
-        };
-        let length = bytes.len();
-        let written = encoder.packet(&packet, &mut bytes);
-        assert!(written.is_ok() && bytes.len() > length, "{packet:?}");
-        packets.push(packet);
-    }
-    (packets, bytes)
+            Packet::WaypointUpdate { address }
+        }
+        10 => Packet::Trigger,
+        11 => choice.context_id.map_or(Packet::Ignore, Packet::ContextId),
+        12 => Packet::Vmid(choice.value as u8),
+        13 | 14 => Packet::Timestamp(Timestamp {
+            value: choice.time,
+            frequency_changed: choice.flag(4),
+            cycles: counted,
+        }),
+        _ => Packet::ExceptionReturn,
+    })
 }
 
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        choices in prop::collection::vec(any::<(u8, u64, u32)>(), 0..60),
+        numbers in numbers(),
         etmcr in prop::sample::select(vec![0_u32, 0x1000, 0x4000, 0xc000, 0xd000]),
         etmccer in prop::sample::select(vec![0_u32, 0x34c0_1ac2, 0x20c0_18ea, 0x10c0_18ea]),
     ) {
         let config = config(etmcr, etmccer);
-        let (written, bytes) = write(config, &choices);
-        let mut decoder = Decoder::new(config);
-        let (mut at, mut read) = (0, Vec::new());
-        while let Some((packet, length)) = decoder.next(&bytes[at..]) {
-            read.push(packet);
-            at += length;
-        }
-        prop_assert_eq!(at, bytes.len());
-        prop_assert_eq!(read, written);
+        let (encoder, decoder) = (Encoder::new(config), Decoder::new(config));
+        etm::tests::what_is_written_is_read(encoder, decoder, &numbers, packet);
     }
 }
 

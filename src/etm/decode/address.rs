@@ -1,29 +1,11 @@
-//! Compressed instruction addresses of branch packets, as ETMv3 and PTM write them.
+//! Compressed instruction addresses of branch packets.
 //!
 //! ARM IHI 0014Q 7.3.5 "Branch Packets" (original and alternative encoding of the address
 //! bytes) and ARM IHI 0035B 4.5.4, which has the alternative one only.
 
+use crate::etm::config::AddressEncoding;
+use crate::etm::packet::PartAddress;
 use crate::quantity::Isa;
-
-/// An address and how much of it the packet told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartAddress {
-    /// The whole address.
-    pub value: u32,
-    /// Its low bits that the packet told, 6 to 32.
-    pub bits: u8,
-    /// The instruction set at the address.
-    pub isa: Isa,
-}
-
-/// How the address bytes end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    /// Seven bits in the last of two to four bytes; only a fifth byte tells exceptions.
-    Original,
-    /// Bit 6 of the last byte says whether exception information follows.
-    Alternative,
-}
 
 /// One to five address bytes.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +25,7 @@ pub(crate) struct AddressBytes {
 impl AddressBytes {
     /// The address bytes at the begin of `bytes`; `None` if they are cut.
     #[inline]
-    pub fn new(bytes: &[u8], encoding: Encoding) -> Option<Self> {
+    pub fn new(bytes: &[u8], encoding: AddressEncoding) -> Option<Self> {
         let first = *bytes.first()?;
         let mut address = Self {
             value: u32::from(first >> 1 & 0x3f),
@@ -58,7 +40,7 @@ impl AddressBytes {
         for &byte in bytes.iter().skip(1).take(3) {
             address.length += 1;
             let last = byte & 0x80 == 0;
-            if last && encoding == Encoding::Alternative {
+            if last && encoding == AddressEncoding::Alternative {
                 address.value |= u32::from(byte & 0x3f) << address.bits;
                 address.bits += 6;
                 address.more = byte & 0x40 != 0;

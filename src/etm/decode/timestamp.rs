@@ -1,26 +1,13 @@
-//! The value of a timestamp packet, the same in ETMv3.5 and PTM.
+//! The value of a timestamp packet.
 //!
 //! ARM IHI 0014Q 7.7.4 and ARM IHI 0035B 4.5.9 "Timestamp packet". Knows no headers.
 
-/// How the timestamps of a source are encoded (ETMCCER \[29:28\]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Encoding {
-    /// 64 bits instead of 48.
-    pub wide: bool,
-    /// Gray code instead of natural binary.
-    pub gray: bool,
-}
-
-impl Encoding {
-    /// The most bytes that a value has.
-    pub const fn max_bytes(self) -> usize {
-        if self.wide { 9 } else { 7 }
-    }
-}
+use crate::etm::config::TimestampEncoding;
+use crate::protocol::number::from_gray;
 
 /// Takes the values in turn: a packet gives only the bits up to the highest that changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Timestamps {
+pub(crate) struct Timestamps {
     /// As traced, before Gray decoding.
     traced: u64,
 }
@@ -28,7 +15,7 @@ pub struct Timestamps {
 impl Timestamps {
     /// The value at the begin of `bytes`, and how many bytes it has; `None` if it is cut.
     #[inline]
-    pub fn next(&mut self, bytes: &[u8], encoding: Encoding) -> Option<(u64, usize)> {
+    pub fn next(&mut self, bytes: &[u8], encoding: TimestampEncoding) -> Option<(u64, usize)> {
         let max = encoding.max_bytes();
         let (mut value, mut bits) = (0u64, 0u32);
         for (i, &byte) in bytes.iter().take(max).enumerate() {
@@ -42,6 +29,7 @@ impl Timestamps {
             if byte & 0x80 == 0 || i + 1 == max {
                 let told = u64::MAX >> (64 - bits);
                 self.traced = self.traced & !told | value;
+                // ARM IHI 0014Q 7.7.3.
                 let value = if encoding.gray {
                     from_gray(self.traced)
                 } else {
@@ -54,16 +42,6 @@ impl Timestamps {
     }
 }
 
-/// ARM IHI 0014Q 7.7.3: bit n is the parity of the traced bits n and above.
-fn from_gray(mut value: u64) -> u64 {
-    let mut shift = 1;
-    while shift < 64 {
-        value ^= value >> shift;
-        shift *= 2;
-    }
-    value
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,7 +49,7 @@ mod tests {
     #[test]
     fn bits_not_told_are_kept() {
         let mut stamps = Timestamps::default();
-        let narrow = Encoding::default();
+        let narrow = TimestampEncoding::default();
         assert_eq!(
             stamps.next(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x3f], narrow),
             Some((0xffff_ffff_ffff, 7))
@@ -86,7 +64,7 @@ mod tests {
     #[test]
     fn the_last_byte_has_no_continuation_bit() {
         let mut stamps = Timestamps::default();
-        let wide = Encoding {
+        let wide = TimestampEncoding {
             wide: true,
             gray: false,
         };
@@ -97,7 +75,7 @@ mod tests {
     #[test]
     fn gray_codes_are_undone_over_the_whole_value() {
         let mut stamps = Timestamps::default();
-        let gray = Encoding {
+        let gray = TimestampEncoding {
             wide: false,
             gray: true,
         };

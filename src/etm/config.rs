@@ -1,9 +1,42 @@
 //! The registers that tell how a trace macrocell was set up. ETMv3 and PTM share their numbers
-//! and most of their fields; [`super::config`] and [`crate::ptm::config`] say what they mean.
+//! and most of their fields; [`crate::etmv3::config`] and [`crate::ptm::config`] say what they
+//! mean.
 //!
 //! ARM IHI 0014Q and ARM IHI 0035B, both chapter 3 "Programmer's Model". Knows no files.
 
 use crate::quantity::TraceId;
+
+/// How the address bytes of a branch end (ARM IHI 0014Q 7.3.5); PTM has the alternative encoding
+/// only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressEncoding {
+    /// Seven bits in the last of two to four bytes; only behind a fifth byte stands exception
+    /// information.
+    Original,
+    /// Bit 6 of the last of two bytes or more says whether exception information follows.
+    Alternative,
+}
+
+/// How the timestamps of a source are encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimestampEncoding {
+    /// 64 bits instead of 48.
+    pub wide: bool,
+    /// Gray code instead of natural binary.
+    pub gray: bool,
+}
+
+impl TimestampEncoding {
+    /// The most bytes that a value has.
+    pub const fn max_bytes(self) -> usize {
+        if self.wide { 9 } else { 7 }
+    }
+
+    /// The bits of a timestamp that are traced.
+    pub const fn mask(self) -> u64 {
+        if self.wide { u64::MAX } else { (1 << 48) - 1 }
+    }
+}
 
 /// The values of the registers that the decoders need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +58,16 @@ impl Registers {
 
     pub(crate) const fn extension(self, bit: u32) -> bool {
         self.etmccer >> bit & 1 == 1
+    }
+
+    /// ETMCCER \[29:28\], from ETMv3.5 and PFTv1.1 on; before, timestamps are plain and have 48
+    /// bits.
+    pub(crate) const fn timestamp_encoding(self, from_minor_version: u8) -> TimestampEncoding {
+        let told = self.minor_version() >= from_minor_version;
+        TimestampEncoding {
+            wide: told && self.extension(29),
+            gray: told && self.etmccer != 0 && !self.extension(28),
+        }
     }
 
     /// ETMIDR \[7:4\]: X of ETMv3.X or PFTv1.X.

@@ -1,0 +1,148 @@
+//! Finding A-sync: five zero bytes or more, then 0x80.
+//!
+//! ARM IHI 0014Q 7.10.4 and ARM IHI 0035B 4.5.1. What is found does not depend on how many
+//! bytes are there beyond it, so that pieces of any size give the same packets.
+
+use crate::etm::packet::SyncPacket;
+
+/// A longer run of zeros is no A-sync; only its end can begin one.
+const MAX_ZEROS: usize = 16;
+const ZEROS: usize = 5;
+/// The most bytes in one packet that is not synchronised.
+const MAX_SKIP: usize = 64;
+
+/// What stands where a zero byte is the first one.
+enum Zeros {
+    /// A-sync of this length.
+    Sync(usize),
+    /// This many zeros begin no A-sync.
+    Other(usize),
+}
+
+/// Looks at the zeros at the begin of `bytes`; `None` if they are cut.
+#[inline]
+fn zeros(bytes: &[u8]) -> Option<Zeros> {
+    let count = bytes
+        .iter()
+        .take(MAX_ZEROS)
+        .take_while(|&&byte| byte == 0)
+        .count();
+    if count == MAX_ZEROS {
+        return Some(Zeros::Other(MAX_ZEROS - ZEROS));
+    }
+    Some(match *bytes.get(count)? {
+        0x80 if count >= ZEROS => Zeros::Sync(count + 1),
+        _ => Zeros::Other(count),
+    })
+}
+
+/// Whether a decoder knows where packets begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Synchronisation {
+    reached: bool,
+}
+
+impl Synchronisation {
+    /// A-sync was found, and nothing since then that is no packet.
+    #[inline]
+    pub fn is_reached(self) -> bool {
+        self.reached
+    }
+
+    /// Nothing is known until the next A-sync.
+    pub fn lose(&mut self) {
+        self.reached = false;
+    }
+
+    /// Looks for A-sync.
+    pub fn search<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
+        if bytes.first() == Some(&0) {
+            return Some(match zeros(bytes)? {
+                Zeros::Sync(length) => {
+                    self.reached = true;
+                    (P::A_SYNC, length)
+                }
+                Zeros::Other(count) => (P::NOT_SYNC, count),
+            });
+        }
+        let others = bytes
+            .iter()
+            .take(MAX_SKIP)
+            .take_while(|&&byte| byte != 0)
+            .count();
+        let cut = others == bytes.len() && others < MAX_SKIP;
+        (!cut).then_some((P::NOT_SYNC, others))
+    }
+
+    /// The packet of a header of zero.
+    pub fn zeros<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
+        match zeros(bytes)? {
+            Zeros::Sync(length) => Some((P::A_SYNC, length)),
+            Zeros::Other(count) => self.bad_sequence(count),
+        }
+    }
+
+    /// A header that begins no packet.
+    pub fn reserved<P: SyncPacket>(&mut self) -> Option<(P, usize)> {
+        self.lose();
+        Some((P::RESERVED, 1))
+    }
+
+    /// Bytes that no encoder writes.
+    pub fn bad_sequence<P: SyncPacket>(&mut self, length: usize) -> Option<(P, usize)> {
+        self.lose();
+        Some((P::BAD_SEQUENCE, length))
+    }
+
+    /// What is left at the end of the trace.
+    pub fn rest<P: SyncPacket>(self) -> P {
+        if self.reached {
+            P::INCOMPLETE
+        } else {
+            P::NOT_SYNC
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptm::Packet;
+
+    fn search(bytes: &[u8]) -> Option<(Packet, usize)> {
+        Synchronisation::default().search(bytes)
+    }
+
+    #[test]
+    fn five_zeros_and_a_one_are_a_sync() {
+        let sync = |length| Some((Packet::ASync, length));
+        let skip = |length| Some((Packet::NotSync, length));
+        assert_eq!(search(&[0, 0, 0, 0, 0, 0x80, 8]), sync(6));
+        assert_eq!(search(&[0, 0, 0, 0, 0, 0, 0x80]), sync(7));
+        assert_eq!(search(&[0, 0, 0, 0, 0x80]), skip(4));
+        assert_eq!(search(&[0, 0, 0, 0, 0, 0x81]), skip(5));
+        assert_eq!(search(&[0, 0, 0]), None);
+    }
+
+    #[test]
+    fn long_runs_of_zeros_are_cut_before_their_end() {
+        let mut bytes = vec![0; 100];
+        bytes.push(0x80);
+        let mut at = 0;
+        let length = loop {
+            match search(&bytes[at..]) {
+                Some((Packet::NotSync, count)) => at += count,
+                Some((Packet::ASync, length)) => break length,
+                other => panic!("{other:?} at {at}"),
+            }
+        };
+        assert_eq!(at + length, bytes.len());
+    }
+
+    #[test]
+    fn other_bytes_are_skipped_up_to_a_zero() {
+        assert_eq!(search(&[1, 2, 0]), Some((Packet::NotSync, 2)));
+        assert_eq!(search(&[1, 2]), None);
+        assert_eq!(search(&[1; 100]), Some((Packet::NotSync, 64)));
+    }
+}

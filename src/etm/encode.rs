@@ -1,0 +1,276 @@
+//! Compressed addresses, timestamps and the like → bytes.
+//!
+//! Written from ARM IHI 0014Q 7.3.5, 7.7 and ARM IHI 0035B 4.5.4, 4.5.9, and not from the
+//! decoder. Knows no headers.
+
+use super::config::{AddressEncoding, TimestampEncoding};
+use super::packet::PartAddress;
+use crate::element::TraceOnReason;
+use crate::protocol::number::to_gray;
+use crate::protocol::{Unencodable, Written, require};
+use crate::quantity::Isa;
+
+/// Writes a packet, or, if there is no such packet, nothing, and remembers nothing of it.
+pub(crate) fn whole<E: Clone>(
+    encoder: &mut E,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut E, &mut Vec<u8>) -> Written,
+) -> Written {
+    let begin = out.len();
+    let mut next = encoder.clone();
+    let written = write(&mut next, out);
+    match written {
+        Ok(()) => *encoder = next,
+        Err(_) => out.truncate(begin),
+    }
+    written
+}
+
+impl AddressEncoding {
+    /// How many bits of the address, without those that are always zero, 1 to 4 bytes hold.
+    const fn capacity(self) -> [u8; 4] {
+        match self {
+            Self::Original => [6, 13, 20, 27],
+            Self::Alternative => [6, 12, 19, 26],
+        }
+    }
+
+    /// Exception information can follow so many bytes.
+    const fn has_information(self, bytes: usize) -> bool {
+        match self {
+            Self::Original => bytes == 5,
+            Self::Alternative => bytes > 1,
+        }
+    }
+}
+
+/// How many low bits of an address are not traced.
+pub(crate) const fn unused(isa: Isa) -> u8 {
+    match isa {
+        Isa::A64 | Isa::A32 => 2,
+        Isa::T32 | Isa::ThumbEe => 1,
+        Isa::Jazelle => 0,
+    }
+}
+
+/// An address can have this instruction set: the bits that are not traced are zero.
+pub(crate) fn require_aligned(address: u32, isa: Isa) -> Written {
+    require(isa != Isa::A64 && address & ((1 << unused(isa)) - 1) == 0)
+}
+
+/// What the trace told before, as far as a decoder knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The last address, with its instruction set.
+    pub place: Option<(u32, Isa)>,
+    /// AltISA as told last: Thumb means ThumbEE.
+    alternative: bool,
+    /// The last timestamp, as traced.
+    timestamp: Option<u64>,
+}
+
+impl Known {
+    /// A-sync: a decoder may begin here.
+    pub fn a_sync(&mut self, out: &mut Vec<u8>) {
+        out.extend([0, 0, 0, 0, 0, 0x80]);
+        *self = Self::default();
+    }
+
+    /// Only exception information can tell this instruction set: AltISA changes.
+    pub fn needs_information(&self, isa: Isa) -> bool {
+        match isa {
+            Isa::ThumbEe => !self.alternative,
+            Isa::T32 => self.alternative,
+            Isa::A64 | Isa::A32 | Isa::Jazelle => false,
+        }
+    }
+
+    /// Takes a place that was told, with exception information or without.
+    pub fn tell(&mut self, address: u32, isa: Isa, information: bool) {
+        self.place = Some((address, isa));
+        if information {
+            self.alternative = isa == Isa::ThumbEe;
+        }
+    }
+
+    /// An address in its shortest form. With `information`, exception information follows.
+    pub fn shortest(
+        &self,
+        address: u32,
+        isa: Isa,
+        encoding: AddressEncoding,
+        information: bool,
+    ) -> PartAddress {
+        PartAddress {
+            value: address,
+            bits: self.fewest_bits(address, isa, encoding, information),
+            isa,
+        }
+    }
+
+    fn fewest_bits(
+        &self,
+        address: u32,
+        isa: Isa,
+        encoding: AddressEncoding,
+        information: bool,
+    ) -> u8 {
+        const WHOLE: u8 = 32;
+        let Some((known, _)) = self.place.filter(|place| thumb(place.1) == thumb(isa)) else {
+            return WHOLE;
+        };
+        let differs = address ^ known;
+        (1..)
+            .zip(encoding.capacity())
+            .filter(|&(bytes, _)| !information || encoding.has_information(bytes))
+            .map(|(_, bits)| bits + unused(isa))
+            .find(|&bits| differs >> bits == 0)
+            .unwrap_or(WHOLE)
+    }
+
+    /// A timestamp: the bits up to the highest that changed.
+    pub fn timestamp(
+        &mut self,
+        value: u64,
+        encoding: TimestampEncoding,
+        out: &mut Vec<u8>,
+    ) -> Written {
+        require(encoding.wide || value >> 48 == 0)?;
+        let traced = if encoding.gray { to_gray(value) } else { value };
+        let differs = self.timestamp.map_or(u64::MAX, |before| traced ^ before);
+        let most = encoding.max_bytes();
+        let bytes = (1..most)
+            .find(|bytes| differs >> (7 * bytes) == 0)
+            .unwrap_or(most);
+        for index in 0..bytes {
+            let byte = (traced >> (7 * index)) as u8;
+            out.push(match (index + 1 == bytes, bytes == most) {
+                (false, _) => 0x80 | byte,
+                (true, false) => byte & 0x7f,
+                (true, true) if encoding.wide => byte,
+                (true, true) => byte & 0x3f,
+            });
+        }
+        self.timestamp = Some(traced);
+        Ok(())
+    }
+}
+
+/// What the fifth byte of an address tells of the instruction set.
+const fn thumb(isa: Isa) -> Isa {
+    match isa {
+        Isa::ThumbEe => Isa::T32,
+        other => other,
+    }
+}
+
+/// The bits of an address that are told; with `information`, exception information follows.
+pub(crate) fn address(
+    address: PartAddress,
+    encoding: AddressEncoding,
+    information: bool,
+    out: &mut Vec<u8>,
+) -> Written {
+    let PartAddress { value, bits, isa } = address;
+    let skip = unused(isa);
+    require_aligned(value, isa)?;
+    require(bits > skip && bits <= 32)?;
+    let field = value >> skip;
+    let more = if information { 0x40 } else { 0 };
+    let first = (field as u8 & 0x3f) << 1 | 1;
+    if bits == 32 {
+        // Seven bits in each of three bytes; in the last, the instruction set and the rest.
+        out.push(0x80 | first);
+        out.extend([6, 13, 20].map(|shift| 0x80 | (field >> shift) as u8));
+        let set = match thumb(isa) {
+            Isa::Jazelle => 0b10_0000,
+            Isa::T32 => 0b01_0000,
+            _ => 0b00_1000,
+        };
+        out.push(more | set | (field >> 27) as u8);
+        return Ok(());
+    }
+    let bytes = 1 + encoding
+        .capacity()
+        .iter()
+        .position(|&c| c == bits - skip)
+        .ok_or(Unencodable)?;
+    require(!information || encoding.has_information(bytes))?;
+    if bytes == 1 {
+        out.push(first);
+        return Ok(());
+    }
+    out.push(0x80 | first);
+    let mut shift = 6;
+    for _ in 2..bytes {
+        out.push(0x80 | (field >> shift) as u8);
+        shift += 7;
+    }
+    let last = (field >> shift) as u8;
+    out.push(match encoding {
+        AddressEncoding::Original => last & 0x7f,
+        AddressEncoding::Alternative => more | last & 0x3f,
+    });
+    Ok(())
+}
+
+/// The first byte of exception information: C, AltISA, Can, Exc\[3:0\], NS. With `more`, another
+/// one follows.
+pub(crate) fn information(
+    more: bool,
+    isa: Isa,
+    cancel: bool,
+    exception: u16,
+    non_secure: bool,
+) -> u8 {
+    u8::from(more) << 7
+        | u8::from(isa == Isa::ThumbEe) << 6
+        | u8::from(cancel) << 5
+        | (exception as u8 & 0xf) << 1
+        | u8::from(non_secure)
+}
+
+/// The information byte of an I-sync: LSiP, reason, J, NS, AltISA, Hyp, 1. ETMv3 alone has LSiP
+/// and J.
+pub(crate) fn sync_information(
+    lsip: bool,
+    reason: Option<TraceOnReason>,
+    non_secure: bool,
+    isa: Isa,
+    hyp: bool,
+) -> u8 {
+    let reason = match reason {
+        None => 0,
+        Some(TraceOnReason::BeginOrFilter) => 1,
+        Some(TraceOnReason::Overflow) => 2,
+        Some(TraceOnReason::DebugRestart) => 3,
+    };
+    u8::from(lsip) << 7
+        | reason << 5
+        | u8::from(isa == Isa::Jazelle) << 4
+        | u8::from(non_secure) << 3
+        | u8::from(isa == Isa::ThumbEe) << 2
+        | u8::from(hyp) << 1
+        | 1
+}
+
+/// The address of an I-sync, T in its bit 0.
+pub(crate) fn sync_address(address: u32, isa: Isa, out: &mut Vec<u8>) -> Written {
+    require_aligned(address, isa)?;
+    let thumb = matches!(isa, Isa::T32 | Isa::ThumbEe);
+    out.extend((address | u32::from(thumb)).to_le_bytes());
+    Ok(())
+}
+
+/// A context ID of so many bytes.
+pub(crate) fn context_id(id: u32, bytes: u8, out: &mut Vec<u8>) -> Written {
+    require(bytes >= 4 || id >> (8 * bytes) == 0)?;
+    out.extend(&id.to_le_bytes()[..bytes.min(4).into()]);
+    Ok(())
+}
+
+/// The context ID of an I-sync, where there is one.
+pub(crate) fn sync_context_id(id: Option<u32>, bytes: u8, out: &mut Vec<u8>) -> Written {
+    require(id.is_some() == (bytes > 0))?;
+    id.map_or(Ok(()), |id| context_id(id, bytes, out))
+}

@@ -1,0 +1,308 @@
+//! What an ETMv3 and a PTM write alike of a program: where it can be begun, the state of the
+//! core, identifiers, time. Knows no code, and not how atoms and branches are written.
+
+use super::config::TimestampEncoding;
+use crate::element::{Atoms, Context, Mark, TraceOnReason};
+use crate::encode::{Options, Place, Taken, Waypoint};
+use crate::protocol::Unencodable;
+use crate::quantity::{ExceptionLevel, Security};
+use std::fmt::Debug;
+
+/// What each of the protocols does its own way: an encoder of its packets, and what it writes of
+/// the instructions.
+pub trait Protocol: Sized {
+    /// How the trace unit is set up.
+    type Config;
+    /// Its packets.
+    type Packet: Debug + From<Common>;
+
+    /// Nothing is written yet.
+    fn new(config: Self::Config) -> Self;
+
+    /// What is traced, as it is set up.
+    fn settings(&self) -> Settings;
+
+    /// Appends the bytes of a packet.
+    fn packet(&mut self, packet: &Self::Packet, out: &mut Vec<u8>) -> Result<(), Unencodable>;
+
+    /// See [`crate::encode::TraceUnit::options`].
+    fn options(&self) -> Options;
+
+    /// See [`crate::encode::TraceUnit::debug_halt`].
+    fn debug_halt(&self) -> Option<u16>;
+
+    /// A timestamp of as many bits as are traced.
+    fn timestamp(unit: &mut TraceUnit<Self>, value: u64) -> Self::Packet;
+
+    /// Writes the atoms that are held back.
+    fn write_atoms(unit: &mut TraceUnit<Self>);
+
+    /// Takes an instruction that is no waypoint.
+    fn instruction(unit: &mut TraceUnit<Self>);
+
+    /// Takes a waypoint.
+    fn waypoint(unit: &mut TraceUnit<Self>, waypoint: &Waypoint);
+
+    /// Takes an exception.
+    fn exception(unit: &mut TraceUnit<Self>, taken: &Taken);
+}
+
+/// What is traced beside the instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Cycles.
+    pub cycle_accurate: bool,
+    /// Bytes of the context ID: 0, 1, 2 or 4.
+    pub context_id_bytes: u8,
+    /// Hyp mode and VMIDs.
+    pub virtualization: bool,
+    /// How timestamps are encoded.
+    pub timestamp: TimestampEncoding,
+}
+
+/// The packets that both protocols have.
+#[derive(Clone, Copy, Debug)]
+pub enum Common {
+    /// Alignment synchronisation.
+    ASync,
+    /// Instruction synchronisation.
+    ISync {
+        /// The next instruction.
+        place: Place,
+        /// Why tracing begins here; `None`: periodic synchronisation.
+        reason: Option<TraceOnReason>,
+        /// The state of the core.
+        state: SecurityState,
+        /// Context ID, where it is traced.
+        context_id: Option<u32>,
+        /// Cycles since the last count, where they are traced and tracing begins.
+        cycles: Option<u32>,
+    },
+    /// VMID.
+    Vmid(u8),
+    /// Context ID.
+    ContextId(u32),
+    /// The trigger event.
+    Trigger,
+}
+
+/// The state that I-syncs and branches tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecurityState {
+    /// Non-secure state.
+    pub non_secure: bool,
+    /// Hyp mode.
+    pub hyp: bool,
+}
+
+/// What a branch must tell beside its target.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Number of the exception; 0: none.
+    pub exception: u16,
+    /// Non-secure state.
+    pub non_secure: bool,
+    /// Hyp mode, where a second byte is needed.
+    pub hyp: Option<bool>,
+}
+
+/// Traces one core.
+#[derive(Clone, Debug)]
+pub struct TraceUnit<P> {
+    pub(crate) encoder: P,
+    settings: Settings,
+    out: Vec<u8>,
+    /// Held back.
+    pub(crate) atoms: Atoms,
+    context: Context,
+    /// Written last.
+    state: Option<SecurityState>,
+    vmid: Option<u8>,
+    context_id: Option<u32>,
+    begun: bool,
+    cycles: u32,
+}
+
+impl<P: Protocol> TraceUnit<P> {
+    /// Nothing is written yet. VMIDs are traced where the context has one.
+    pub fn new(config: P::Config) -> Self {
+        let encoder = P::new(config);
+        Self {
+            settings: encoder.settings(),
+            encoder,
+            out: Vec::new(),
+            atoms: Atoms { bits: 0, count: 0 },
+            context: Context::default(),
+            state: None,
+            vmid: None,
+            context_id: None,
+            begun: false,
+            cycles: 0,
+        }
+    }
+
+    pub(crate) fn write(&mut self, packet: &P::Packet) {
+        let written = self.encoder.packet(packet, &mut self.out);
+        debug_assert!(written.is_ok(), "{packet:?}");
+    }
+
+    fn write_common(&mut self, packet: Common) {
+        self.write(&packet.into());
+    }
+
+    /// Holds an atom back.
+    pub(crate) fn hold_atom(&mut self, passed: bool) {
+        self.atoms.bits |= u32::from(passed) << self.atoms.count;
+        self.atoms.count += 1;
+    }
+
+    /// The atoms that are held back, and then no more.
+    pub(crate) fn take_atoms(&mut self) -> Option<Atoms> {
+        let none = Atoms { bits: 0, count: 0 };
+        let atoms = std::mem::replace(&mut self.atoms, none);
+        (atoms.count > 0).then_some(atoms)
+    }
+
+    /// The cycles since the last count, where they are traced.
+    pub(crate) fn take_cycles(&mut self) -> Option<u32> {
+        let cycles = std::mem::take(&mut self.cycles);
+        self.settings.cycle_accurate.then_some(cycles)
+    }
+
+    fn state(&self) -> SecurityState {
+        let non_secure = self.context.security != Some(Security::Secure);
+        let hyp = self.settings.virtualization && self.context.el == Some(ExceptionLevel(2));
+        SecurityState {
+            non_secure,
+            hyp: non_secure && hyp,
+        }
+    }
+
+    /// What the next branch must tell beside its target.
+    pub(crate) fn change(&mut self, exception: Option<u16>) -> Option<Change> {
+        let state = self.state();
+        let before = self.state.replace(state);
+        let hyp_changed = before.is_none_or(|before| before.hyp != state.hyp);
+        let large = exception.is_some_and(|number| number > 15);
+        (exception.is_some() || before != Some(state)).then(|| Change {
+            exception: exception.unwrap_or(0),
+            non_secure: state.non_secure,
+            hyp: (hyp_changed || large).then_some(state.hyp),
+        })
+    }
+
+    /// The context ID, cut to the bytes that are traced.
+    fn context_id(&self) -> Option<u32> {
+        let bits = 8 * u32::from(self.settings.context_id_bytes);
+        let id = u64::from(self.context.context_id.unwrap_or(0)) & ((1 << bits) - 1);
+        (bits > 0).then_some(id as u32)
+    }
+
+    /// Writes what changed of VMID and context ID.
+    pub(crate) fn write_identifiers(&mut self) {
+        let vmid = self.context.vmid.map(|vmid| vmid as u8);
+        if vmid != self.vmid
+            && self.settings.virtualization
+            && let Some(vmid) = vmid
+        {
+            P::write_atoms(self);
+            self.write_common(Common::Vmid(vmid));
+            self.vmid = Some(vmid);
+        }
+        let id = self.context_id();
+        if id != self.context_id
+            && let Some(id) = id
+        {
+            P::write_atoms(self);
+            self.write_common(Common::ContextId(id));
+            self.context_id = Some(id);
+        }
+    }
+
+    fn i_sync(&mut self, reason: Option<TraceOnReason>, place: Place) {
+        let state = self.state();
+        let context_id = self.context_id();
+        let cycles = reason.and_then(|_| self.take_cycles());
+        self.write_common(Common::ISync {
+            place,
+            reason,
+            state,
+            context_id,
+            cycles,
+        });
+        self.state = Some(state);
+        self.context_id = context_id;
+        self.write_identifiers();
+    }
+}
+
+impl<P: Protocol> crate::encode::TraceUnit for TraceUnit<P> {
+    fn options(&self) -> Options {
+        self.encoder.options()
+    }
+
+    fn debug_halt(&self) -> Option<u16> {
+        self.encoder.debug_halt()
+    }
+
+    fn context(&mut self, context: &Context, at: Option<Place>) {
+        self.context = *context;
+        if at.is_some() {
+            self.write_identifiers();
+        }
+    }
+
+    fn trace_on(&mut self, reason: TraceOnReason, place: Place) {
+        P::write_atoms(self);
+        if !std::mem::replace(&mut self.begun, true) {
+            self.write_common(Common::ASync);
+        }
+        self.i_sync(Some(reason), place);
+    }
+
+    fn synchronise(&mut self, place: Place) {
+        P::write_atoms(self);
+        self.write_common(Common::ASync);
+        self.vmid = None;
+        self.i_sync(None, place);
+    }
+
+    fn instruction(&mut self) {
+        P::instruction(self);
+    }
+
+    fn waypoint(&mut self, waypoint: &Waypoint) {
+        P::waypoint(self, waypoint);
+    }
+
+    fn exception(&mut self, taken: &Taken) {
+        P::exception(self, taken);
+    }
+
+    fn cycles(&mut self, cycles: u32) {
+        self.cycles = self.cycles.saturating_add(cycles);
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        match *mark {
+            Mark::Timestamp(value) => {
+                P::write_atoms(self);
+                let packet = P::timestamp(self, value & self.settings.timestamp.mask());
+                self.write(&packet);
+            }
+            Mark::Trigger => {
+                P::write_atoms(self);
+                self.write_common(Common::Trigger);
+            }
+            _ => {}
+        }
+    }
+
+    fn flush(&mut self) {
+        P::write_atoms(self);
+    }
+
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.out
+    }
+}

@@ -1,0 +1,55 @@
+//! How several protocols write numbers.
+
+/// Appends a number, 7 bits a byte, the lowest first; bit 7 says that one more follows.
+pub(crate) fn leb128(mut value: u32, out: &mut Vec<u8>) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// The number that a Gray code stands for: each bit is the parity of the code's bits from its
+/// place up.
+pub(crate) const fn from_gray(code: u64) -> u64 {
+    let mut value = code;
+    let mut shift = 1;
+    while shift < 64 {
+        value ^= value >> shift;
+        shift *= 2;
+    }
+    value
+}
+
+/// The Gray code of a number.
+pub(crate) const fn to_gray(value: u64) -> u64 {
+    value ^ value >> 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn neighbours_in_gray_code_differ_in_one_bit(value in any::<u64>()) {
+            let differs = to_gray(value) ^ to_gray(value.wrapping_add(1));
+            prop_assert_eq!(differs.count_ones(), 1);
+            prop_assert_eq!(from_gray(to_gray(value)), value);
+        }
+    }
+
+    #[test]
+    fn bytes_of_numbers() {
+        let bytes = |value| {
+            let mut out = Vec::new();
+            leb128(value, &mut out);
+            out
+        };
+        assert_eq!(bytes(0), [0]);
+        assert_eq!(bytes(0x7f), [0x7f]);
+        assert_eq!(bytes(0x80), [0x80, 0x01]);
+        assert_eq!(bytes(u32::MAX), [0xff, 0xff, 0xff, 0xff, 0x0f]);
+    }
+}
