@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Why there is no recording.
@@ -104,6 +104,9 @@ pub struct Recorded {
 /// How long the emulator may take to start.
 const START: Duration = Duration::from_secs(60);
 
+/// How often it is looked whether it has.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// An emulator that is to be started.
 pub(super) struct Launch {
     directory: TempDir,
@@ -147,6 +150,13 @@ impl Launch {
             reader: None,
         };
         let plugin = self.plugin.connect(&mut process.child, START)?;
+        let began = Instant::now();
+        while !gdb.exists() && began.elapsed() < START {
+            if let Some(status) = process.child.try_wait()? {
+                return Err(plugin::Error::Ended(status).into());
+            }
+            std::thread::sleep(PAUSE);
+        }
         let remote = Remote::connect(&Endpoint::Unix(gdb), START)?;
         let (tell, told) = mpsc::channel();
         Ok(Emulator {

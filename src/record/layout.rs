@@ -12,6 +12,7 @@ use crate::snapshot::model::{
 };
 use crate::snapshot::write::{self, WriteError};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A core as it stands at the end.
 #[derive(Clone, Debug, Default)]
@@ -35,12 +36,39 @@ pub struct Region {
     pub bytes: Mapped,
 }
 
-/// Says how much memory does not lie in a snapshot, of which `most` bytes may be memory.
-pub fn left_out(bytes: u64, most: u64) -> Option<String> {
-    (bytes > 0).then(|| {
+impl Region {
+    /// Where it is.
+    pub fn range(&self) -> Range<u64> {
+        self.address..self.address.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// Leaves out the largest ranges of memory until the others have no more than `most` bytes, and
+/// says which.
+pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<String> {
+    /// Ranges that are named.
+    const NAMED: usize = 3;
+    let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
+    ranges.sort_by_key(length);
+    let mut sum = 0_u64;
+    let fitting = ranges.iter().take_while(|range| {
+        sum = sum.saturating_add(length(range));
+        sum <= most
+    });
+    let without = ranges.split_off(fitting.count());
+    ranges.sort_by_key(|range| range.start);
+    let bytes = without.iter().map(length).fold(0, u64::saturating_add);
+    let mut named: Vec<String> = without
+        .iter()
+        .rev()
+        .take(NAMED)
+        .map(|range| format!("{:#x}-{:#x}", range.start, range.end))
+        .collect();
+    named.extend((without.len() > NAMED).then(|| "…".to_owned()));
+    (!without.is_empty()).then(|| {
         format!(
-            "{bytes} bytes of memory are left out: with those before they are more than --memory \
-             {most}"
+            "{bytes} bytes of memory are left out, at {}: all would be more than --memory {most}",
+            named.join(", ")
         )
     })
 }
@@ -194,5 +222,31 @@ fn dump((index, region): (usize, &Region)) -> Dump {
         address: region.address,
         length: Some(region.bytes.len() as u64),
         ..Dump::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_ranges_are_left_out() {
+        let all = vec![0x1000..0x2000, 0x2000..0x9000, 0x10000..0x11000, 0..0x800];
+        let mut ranges = all.clone();
+        assert_eq!(fit(&mut ranges, 0x9800), None);
+        assert_eq!(ranges.len(), 4);
+        let said = fit(&mut ranges, 0x97ff).unwrap();
+        assert_eq!(ranges, [0..0x800, 0x1000..0x2000, 0x10000..0x11000]);
+        assert_eq!(
+            said,
+            "28672 bytes of memory are left out, at 0x2000-0x9000: all would be more than \
+             --memory 38911"
+        );
+        let mut ranges = all.clone();
+        assert!(fit(&mut ranges, 0).unwrap().contains("0x1000-0x2000, …: "));
+        assert_eq!(ranges, []);
+        let mut ranges = vec![0..u64::MAX, 0..u64::MAX, 1..2];
+        assert!(fit(&mut ranges, u64::MAX - 1).is_some());
+        assert_eq!(ranges, std::slice::from_ref(&(1..2)));
     }
 }

@@ -23,7 +23,7 @@ pub enum Error {
     )]
     NotBuilt,
     /// The emulator ended before it loaded the plugin.
-    #[error("the emulator ended at once ({0}): it may not support plugins, or not this program")]
+    #[error("the emulator ended at once ({0}): what it says itself tells why")]
     Ended(std::process::ExitStatus),
     /// The emulator did not load the plugin in time.
     #[error("the emulator did not load its plugin in {0:?}")]

@@ -7,8 +7,8 @@ use super::Session;
 use super::image::Image;
 use crate::arch::Architecture;
 use crate::record::Error;
-use crate::record::layout::{Region, left_out};
-use crate::snapshot::map::{self, Mapped};
+use crate::record::layout::{Region, fit};
+use crate::snapshot::map;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -23,28 +23,6 @@ const STACK: u64 = 4 * PAGE;
 
 /// The system control space of a Cortex-M, from which GDB learns how exceptions stack.
 const CONTROL_SPACE: Range<u64> = 0xe000_e000..0xe000_f000;
-
-/// What is kept.
-#[derive(Debug)]
-struct Kept {
-    regions: Vec<Region>,
-    /// How many bytes more may be.
-    left: u64,
-    /// How many were not.
-    left_out: u64,
-}
-
-impl Kept {
-    fn add(&mut self, address: u64, bytes: Mapped) {
-        let length = bytes.len() as u64;
-        if length > self.left {
-            self.left_out += length;
-        } else if length > 0 {
-            self.left -= length;
-            self.regions.push(Region { address, bytes });
-        }
-    }
-}
 
 /// Reads what is kept, up to `most` bytes; what is left out is noted. `stacks`: where the stack
 /// pointers are.
@@ -70,18 +48,14 @@ pub(super) fn read(
             ranges.push(range.start..range.end.saturating_add(STACK));
         }
     }
-    let mut kept = Kept {
-        regions: Vec::new(),
-        left: most,
-        left_out: 0,
-    };
+    let mut regions = Vec::new();
     let mut done: Vec<Range<u64>> = Vec::new();
     for range in ranges {
         let overlaps = |there: &Range<u64>| there.start < range.end && range.start < there.end;
         if range.is_empty() || done.iter().any(overlaps) {
             continue;
         }
-        region(session, &range, &wanted, &mut kept)?;
+        region(session, &range, &wanted, &mut regions)?;
         done.push(range);
     }
     if session.architecture == Architecture::MProfile {
@@ -90,12 +64,18 @@ pub(super) fn read(
             .emulator
             .remote
             .memory(CONTROL_SPACE.start, length)?;
-        kept.add(CONTROL_SPACE.start, bytes.into());
+        if !bytes.is_empty() {
+            regions.push(Region {
+                address: CONTROL_SPACE.start,
+                bytes: bytes.into(),
+            });
+        }
     }
-    let notes = &mut session.emulator.notes;
-    notes.extend(left_out(kept.left_out, most));
-    kept.regions.sort_by_key(|region| region.address);
-    Ok(kept.regions)
+    regions.sort_by_key(|region| region.address);
+    let mut fitting = regions.iter().map(Region::range).collect();
+    session.emulator.notes.extend(fit(&mut fitting, most));
+    regions.retain(|region| fitting.contains(&region.range()));
+    Ok(regions)
 }
 
 fn pages(range: &Range<u64>) -> Range<u64> {
@@ -145,7 +125,7 @@ fn region(
     session: &mut Session,
     range: &Range<u64>,
     wanted: &[Range<u64>],
-    kept: &mut Kept,
+    regions: &mut Vec<Region>,
 ) -> Result<(), Error> {
     let path = session
         .emulator
@@ -172,10 +152,13 @@ fn region(
     };
     static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
     let zero = |page: &[u8]| *page == ZEROS[..page.len()];
-    let mut run: Option<Range<u64>> = None;
-    let mut add = |run: &Range<u64>| {
-        let part = (run.start - range.start) as usize..(run.end - range.start) as usize;
-        kept.add(run.start, bytes.part(part));
+    let mut kept: Option<Range<u64>> = None;
+    let mut add = |kept: &Range<u64>| {
+        let part = (kept.start - range.start) as usize..(kept.end - range.start) as usize;
+        regions.push(Region {
+            address: kept.start,
+            bytes: bytes.part(part),
+        });
     };
     for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
         let begin = range.start + index as u64 * PAGE;
@@ -183,15 +166,15 @@ fn region(
         if zero(page) && !wanted.iter().any(|w| w.start < end && begin < w.end) {
             continue;
         }
-        run = Some(match run.take() {
-            Some(run) if begin - run.end <= BRIDGED => run.start..end,
+        kept = Some(match kept.take() {
+            Some(kept) if begin - kept.end <= BRIDGED => kept.start..end,
             before => {
                 before.iter().for_each(&mut add);
                 begin..end
             }
         });
     }
-    run.iter().for_each(&mut add);
+    kept.iter().for_each(&mut add);
     Ok(())
 }
 

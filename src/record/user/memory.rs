@@ -3,10 +3,9 @@
 //! The emulator's process has mappings of its own; those that its GDB server reads as the
 //! program's are the program's.
 
-use super::{Error, Session};
-use crate::record::layout::{Region, left_out};
+use super::{Emulator, Error, Session};
+use crate::record::layout::{Region, fit};
 use crate::record::process;
-use crate::record::remote::Remote;
 use crate::snapshot::map;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -16,76 +15,78 @@ const PAGE: u64 = 0x1000;
 
 /// Reads up to `most` bytes of it; what is left out is noted.
 pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Error> {
-    let mut left = most;
-    let mut without = 0;
+    let mut ranges = ranges(session)?;
+    session.emulator.notes.extend(fit(&mut ranges, most));
     let mut regions = Vec::new();
-    for range in ranges(session)? {
-        let length = range.end - range.start;
-        if length > left {
-            without += length;
-            continue;
-        }
-        left -= length;
+    for range in joined(ranges) {
         let region = copy(session, &range)?;
         regions.extend((!region.bytes.is_empty()).then_some(region));
     }
-    session.emulator.notes.extend(left_out(without, most));
     Ok(regions)
 }
 
-/// The program's ranges of memory, by address.
+/// The program's ranges of memory, as the host has them.
 fn ranges(session: &mut Session) -> Result<Vec<Range<u64>>, Error> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
     let highest = if session.program.is_64bit {
         1 << 52
     } else {
         1 << 32
     };
+    let mut ranges = Vec::new();
     for mapping in process::mappings(session.emulator.pid())? {
         let start = mapping.start.wrapping_sub(session.base);
         let length = mapping.end - mapping.start;
-        if !mapping.readable || start >= highest || length > highest - start {
-            continue;
-        }
-        for range in seen(&mut session.emulator.remote, start..start + length)? {
-            match ranges.last_mut().filter(|last| last.end == range.start) {
-                Some(last) => last.end = range.end,
-                None => ranges.push(range),
-            }
+        if mapping.readable && start < highest && length <= highest - start {
+            ranges.extend(seen(&mut session.emulator, start..start + length)?);
         }
     }
     Ok(ranges)
 }
 
+/// Ranges by address, those that touch made one.
+fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
 /// What of a mapping is the program's. Adjacent mappings of the program and of the emulator may
 /// be one to the host.
-fn seen(remote: &mut Remote, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
+fn seen(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
     /// Pages of such a mapping that are looked at one by one.
     const MOST: u64 = 1 << 14;
     let middle = (range.start + (range.end - range.start) / 2) & !(PAGE - 1);
     let mut known = Vec::new();
     for address in [range.start, middle, range.end - PAGE] {
-        known.push(!remote.memory(address, 1)?.is_empty());
+        known.push(!emulator.remote.memory(address, 1)?.is_empty());
     }
     let pages = (range.end - range.start) / PAGE;
     if known.iter().all(|&known| known) {
         return Ok(vec![range]);
     }
-    if known.iter().all(|&known| !known) || pages > MOST {
+    if known.iter().all(|&known| !known) {
         return Ok(Vec::new());
     }
-    let mut ranges: Vec<Range<u64>> = Vec::new();
+    if pages > MOST {
+        emulator.notes.push(format!(
+            "memory at {:#x}-{:#x} is left out: not all of it is the program's",
+            range.start, range.end
+        ));
+        return Ok(Vec::new());
+    }
+    let mut ranges = Vec::new();
     for page in 0..pages {
         let start = range.start + page * PAGE;
-        if remote.memory(start, 1)?.is_empty() {
-            continue;
-        }
-        match ranges.last_mut().filter(|last| last.end == start) {
-            Some(last) => last.end += PAGE,
-            None => ranges.push(start..start + PAGE),
+        if !emulator.remote.memory(start, 1)?.is_empty() {
+            ranges.push(start..start + PAGE);
         }
     }
-    Ok(ranges)
+    Ok(joined(ranges))
 }
 
 /// A range, to a file with holes where it is zero.
