@@ -26,10 +26,16 @@ impl BlockId {
 pub(super) const NOWHERE: u32 = 0;
 /// After an indirect branch: an address, or the return stack, tells where.
 pub(super) const AWAIT: u32 = 1;
-/// A link that needs [`super::follow`] to think: not resolved yet, or it does more than go on.
+/// A link that needs [`super::atoms`] to think: not resolved yet, or it does more than go on.
 pub(super) const SLOW: u32 = 0;
 /// In a link: its block pushes on the return stack.
 pub(super) const PUSH: u32 = 1 << 31;
+
+/// Whether a link does nothing but lead on to a block.
+#[inline]
+pub(super) fn leads_on(link: u32) -> bool {
+    link.wrapping_sub(1) < PUSH - 1
+}
 
 /// A block with so many instructions ends at the next multiple of so many words. Lines without a
 /// waypoint (memory that is no code) share what follows, wherever they begin.
@@ -134,27 +140,15 @@ struct Slot {
 }
 
 impl Blocks {
+    /// The two that stand for no address.
     pub(super) fn new() -> Self {
-        let mut blocks = Self {
-            hot: Vec::new(),
-            cold: Vec::new(),
-            index: Vec::new(),
-        };
-        blocks.clear();
-        blocks
-    }
-
-    pub(super) fn clear(&mut self) {
         let nowhere = Cold {
             start: Address(0),
             end: Address(0),
             target: Address(0),
             target_isa: Isa::A32,
             isa: Isa::A32,
-            space: Space {
-                view: View(0),
-                unit: Unit::Waypoint,
-            },
+            space: Space::of(View(0)),
             stop: End::Missing,
             exception_return: false,
             last: Last::default(),
@@ -164,9 +158,11 @@ impl Blocks {
             instructions: 0,
             key: u32::MAX,
         };
-        self.hot = vec![none; 2];
-        self.cold = vec![nowhere; 2];
-        self.index = vec![Slot::default(); 1 << 10];
+        Self {
+            hot: vec![none; 2],
+            cold: vec![nowhere; 2],
+            index: vec![Slot::default(); 1 << 10],
+        }
     }
 
     /// How many there are, with two that stand for no address.
@@ -179,6 +175,12 @@ impl Blocks {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hot.len() == 2
+    }
+
+    /// Where an E (`taken`) or N atom leads from a block.
+    #[inline]
+    pub(super) fn link(&self, block: u32, taken: bool) -> u32 {
+        self.hot[block as usize].links[usize::from(taken)]
     }
 
     /// How many instructions a block has.

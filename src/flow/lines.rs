@@ -1,11 +1,11 @@
 //! Where the trace tells more than atoms: straight lines to exceptions, waypoint updates and
-//! source addresses; Q elements; and how far execution was followed when it got lost.
+//! source addresses; and Q elements.
 
 use super::blocks::{AWAIT, End, NOWHERE};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::sink::{FlowSink, Gap, QRange};
-use super::walk::{LONGEST, Stop, Walk};
+use super::sink::{FlowSink, Gap, QRange, Range};
+use super::walk::{LONGEST, Walk};
 use crate::arch::branch::Kind;
 use crate::element::Exception;
 use crate::quantity::{Address, BufferOffset, Isa};
@@ -19,24 +19,6 @@ pub(super) struct PendingQ {
     /// How far execution was followed before it.
     start: Option<Address>,
     instructions: Option<u32>,
-}
-
-/// Where execution could not be followed any further.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stuck {
-    address: Address,
-    /// For the code there is missing.
-    missing: bool,
-}
-
-impl Stuck {
-    /// At code that the image does not hold.
-    pub(super) const fn missing(address: Address) -> Self {
-        Self {
-            address,
-            missing: true,
-        }
-    }
 }
 
 impl<C: CodeImage> Flow<C> {
@@ -55,30 +37,28 @@ impl<C: CodeImage> Flow<C> {
         let cold = self.blocks.cold[self.current as usize];
         self.current = NOWHERE;
         let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
-        loop {
+        let stopped = loop {
             let here = walk.here();
             if here == end && !inclusive {
-                break;
+                break None;
             }
             if here > end || walk.instructions() == LONGEST {
                 let from = cold.start;
                 return self.gap(at, Gap::NotReached { from, to: end }, sink);
             }
             match walk.step() {
-                Ok(_) if here == end => break,
+                Ok(_) if here == end => break None,
                 Ok(_) => {}
-                Err(stop) => {
-                    if walk.instructions() > 0 {
-                        sink.partial(at, &walk.range(self.config.waypoints, true));
-                    }
-                    return self.stop(at, stop, here, cold.isa, sink);
-                }
+                Err(stop) => break Some(stop),
             }
-        }
+        };
         if walk.instructions() > 0 {
             sink.partial(at, &walk.range(self.config.waypoints, true));
         }
         let next = walk.here();
+        if let Some(stop) = stopped {
+            return self.stop(at, stop, next, cold.isa, sink);
+        }
         self.current = if inclusive {
             let last = self.find(cold.space, cold.isa, end);
             let block = self.blocks.cold[last as usize];
@@ -165,33 +145,12 @@ impl<C: CodeImage> Flow<C> {
         isa: Isa,
         sink: &mut impl FlowSink,
     ) {
-        let Some(start) = q.start else {
-            return;
-        };
-        if q.from <= AWAIT {
+        if let Some(line) = self.straight(q, end) {
+            return sink.partial(q.at, &line);
+        }
+        if let Some(start) = q.start {
             let range = QRange {
                 start,
-                end,
-                isa,
-                instructions: q.instructions,
-            };
-            return sink.q_range(q.at, &range);
-        }
-        let cold = self.blocks.cold[q.from as usize];
-        let count = q.instructions.unwrap_or(0);
-        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
-        let mut branched = false;
-        while !branched && walk.instructions() < count.min(LONGEST) {
-            let Ok(instruction) = walk.step() else {
-                break;
-            };
-            branched = matches!(instruction.kind, Kind::Branch { .. } | Kind::Indirect);
-        }
-        if count > 0 && walk.instructions() == count && (branched || walk.here() == end) {
-            sink.partial(q.at, &walk.range(self.config.waypoints, true));
-        } else {
-            let range = QRange {
-                start: cold.start,
                 end,
                 isa,
                 instructions: q.instructions,
@@ -200,30 +159,23 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Execution was followed up to a branch whose target is not known.
-    pub(super) fn after_branch(&self) -> Option<Stuck> {
-        Some(Stuck {
-            address: self.blocks.cold[self.left as usize].end,
-            missing: false,
-        })
-    }
-
-    /// Execution cannot be followed beyond `address`.
-    pub(super) fn stop(
-        &mut self,
-        at: BufferOffset,
-        stop: Stop,
-        address: Address,
-        isa: Isa,
-        sink: &mut impl FlowSink,
-    ) {
-        let gap = match stop {
-            Stop::Missing => {
-                self.stuck = Some(Stuck::missing(address));
-                Gap::MemoryMissing(address)
-            }
-            Stop::NotFollowed => Gap::NotFollowed { address, isa },
-        };
-        self.gap(at, gap, sink);
+    /// The instructions of `q`, if they lead in a straight line to `end` or to a branch.
+    fn straight(&self, q: &PendingQ, end: Address) -> Option<Range> {
+        let count = q
+            .instructions
+            .filter(|count| (1..=LONGEST).contains(count))?;
+        if q.from <= AWAIT {
+            return None;
+        }
+        let cold = &self.blocks.cold[q.from as usize];
+        let mut walk = Walk::new(&self.code, cold.space.view, cold.isa, cold.start);
+        let mut branched = false;
+        while !branched && walk.instructions() < count {
+            let instruction = walk.step().ok()?;
+            branched = matches!(instruction.kind, Kind::Branch { .. } | Kind::Indirect);
+        }
+        let leads_there = branched || walk.here() == end;
+        (walk.instructions() == count && leads_there)
+            .then(|| walk.range(self.config.waypoints, true))
     }
 }

@@ -39,19 +39,20 @@
 //! assert_eq!(count.0, 6);
 //! ```
 
+mod atoms;
 mod blocks;
 mod code;
 mod follow;
 mod lines;
+mod output;
 mod return_stack;
 mod sink;
 mod state;
+mod successors;
 mod walk;
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod twin;
 
 pub use blocks::{BlockId, Blocks};
 pub(crate) use code::fetch;

@@ -4,8 +4,9 @@
 
 use super::blocks::{AWAIT, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
-use super::follow::{Flow, Held};
-use super::lines::{PendingQ, Stuck};
+use super::follow::Flow;
+use super::lines::PendingQ;
+use super::output::{Held, Stuck};
 use super::return_stack::ReturnStack;
 use crate::quantity::{Address, Isa};
 

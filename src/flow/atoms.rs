@@ -1,0 +1,236 @@
+//! Atoms lead from block to block: the hot path, and beside it an atom in any state.
+//!
+//! Where links are resolved and only lead on, a string of atoms is followed without a look at
+//! anything else. What needs thought goes through [`Flow::atom`].
+
+use super::blocks::{AWAIT, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
+use super::code::CodeImage;
+use super::follow::Flow;
+use super::output::{Held, Stuck};
+use super::sink::{FlowSink, Gap};
+use crate::element::{Atoms, Mark};
+use crate::quantity::BufferOffset;
+
+/// How many blocks without a waypoint one atom may lead through: 256 KiB of A64 code.
+const LONGEST_RUN: u32 = 64;
+
+impl<C: CodeImage> Flow<C> {
+    /// Nothing is held back where atoms are waypoints.
+    #[inline(always)]
+    pub(super) fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
+        if self.current == NOWHERE {
+            self.q = None;
+        } else {
+            self.follow(at, atoms, sink);
+        }
+    }
+
+    #[inline(never)]
+    fn follow(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
+        let mut current = self.current;
+        let mut left = self.left;
+        let mut bits = atoms.bits;
+        for _ in 0..atoms.count {
+            let taken = (bits & 1) as usize;
+            bits >>= 1;
+            let mut link = self.blocks.hot[current as usize].links[taken];
+            if link == SLOW
+                && current == AWAIT
+                && let Some(next) = self.pop_linked()
+            {
+                current = next;
+                link = self.blocks.hot[current as usize].links[taken];
+            }
+            if leads_on(link) {
+                sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
+                left = current;
+                current = link;
+            } else if link == SLOW && self.blocks.hot[current as usize].is_missing() {
+                let address = self.start(current);
+                self.stuck = Some(Stuck::missing(address));
+                sink.gap(at, Gap::MemoryMissing(address));
+                current = NOWHERE;
+                break;
+            } else if link == SLOW {
+                self.left = left;
+                current = self.atom(at, current, taken == 1, None, sink);
+                left = self.left;
+            } else {
+                sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
+                self.stack.push(current);
+                left = current;
+                current = link & !PUSH;
+            }
+        }
+        self.current = current;
+        self.left = left;
+        self.bound(sink);
+    }
+
+    /// One waypoint with its cycles.
+    #[inline]
+    pub(super) fn timed_waypoint(
+        &mut self,
+        at: BufferOffset,
+        taken: bool,
+        cycles: u32,
+        sink: &mut impl FlowSink,
+    ) {
+        let block = self.current;
+        let link = self.blocks.link(block, taken);
+        if leads_on(link) {
+            sink.block(at, &self.blocks, BlockId(block), taken, Some(cycles));
+            self.left = block;
+            self.current = link;
+        } else {
+            self.q = None;
+            self.current = self.atom(at, block, taken, Some(cycles), sink);
+        }
+    }
+
+    /// Instructions over links that only lead on; returns how many they were.
+    #[inline]
+    pub(super) fn linked_instructions(
+        &mut self,
+        at: BufferOffset,
+        atoms: Atoms,
+        cycles: Option<[u8; 2]>,
+        sink: &mut impl FlowSink,
+    ) -> u8 {
+        let passed = |index: u8| cycles.map(|cycles| cycles[usize::from(index > 0)].into());
+        let mut bits = atoms.bits;
+        let mut block = self.current;
+        let mut next = self.blocks.link(block, bits & 1 == 1);
+        if !leads_on(next) {
+            return 0;
+        }
+        self.release(sink);
+        self.q = None;
+        let mut done = 1;
+        while done < atoms.count {
+            let after = self.blocks.link(next, bits >> 1 & 1 == 1);
+            if !leads_on(after) {
+                break;
+            }
+            let taken = bits & 1 == 1;
+            sink.block(at, &self.blocks, BlockId(block), taken, passed(done - 1));
+            (block, next) = (next, after);
+            bits >>= 1;
+            done += 1;
+        }
+        self.held = Some(Held {
+            at,
+            block,
+            taken: bits & 1 == 1,
+            cycles: passed(done - 1),
+            exception_return: None,
+        });
+        self.left = block;
+        self.current = next;
+        done
+    }
+
+    /// Instructions from atom `begin` on.
+    #[inline(never)]
+    pub(super) fn instructions(
+        &mut self,
+        at: BufferOffset,
+        atoms: Atoms,
+        begin: u8,
+        sink: &mut impl FlowSink,
+    ) {
+        self.q = None;
+        for index in begin..atoms.count {
+            self.current = self.atom(at, self.current, atoms.is_e(index), None, sink);
+        }
+    }
+
+    /// Instructions with the cycles of the first one and of each other one. Time goes on where
+    /// they cannot be followed.
+    #[inline(never)]
+    pub(super) fn timed_instructions(
+        &mut self,
+        at: BufferOffset,
+        atoms: Atoms,
+        begin: u8,
+        cycles: [u8; 2],
+        sink: &mut impl FlowSink,
+    ) {
+        let cycles = |index: u8| u32::from(cycles[usize::from(index > 0)]);
+        self.q = None;
+        for index in begin..atoms.count {
+            self.settle(at, sink);
+            if self.current == NOWHERE {
+                self.release(sink);
+                let rest = (index..atoms.count).map(cycles).sum();
+                return sink.mark(at, &Mark::Cycles(rest));
+            }
+            let passed = atoms.is_e(index);
+            self.current = self.atom(at, self.current, passed, Some(cycles(index)), sink);
+            if self.current == NOWHERE {
+                sink.mark(at, &Mark::Cycles(cycles(index)));
+            }
+        }
+    }
+
+    /// One atom in any state; returns the block after it.
+    #[inline(never)]
+    pub(super) fn atom(
+        &mut self,
+        at: BufferOffset,
+        mut current: u32,
+        taken: bool,
+        cycles: Option<u32>,
+        sink: &mut impl FlowSink,
+    ) -> u32 {
+        let mut run = 0;
+        loop {
+            match current {
+                NOWHERE => {
+                    self.q = None;
+                    self.release(sink);
+                    return NOWHERE;
+                }
+                AWAIT => {
+                    current = self.pop(at, sink);
+                    continue;
+                }
+                _ => {}
+            }
+            let link = self.blocks.link(current, taken);
+            if link != SLOW {
+                self.left = current;
+                self.executed(at, current, taken, cycles, sink);
+                if link & PUSH != 0 {
+                    self.stack.push(current);
+                }
+                return link & !PUSH;
+            }
+            match self.blocks.cold[current as usize].stop {
+                End::Waypoint => {
+                    self.left = current;
+                    self.executed(at, current, taken, cycles, sink);
+                    if taken && self.is_marked(current) {
+                        sink.mark(at, &Mark::ExceptionReturn);
+                    }
+                    return self.leave(current, taken);
+                }
+                End::Missing | End::NotFollowed => {
+                    self.stuck(at, current, sink);
+                    return NOWHERE;
+                }
+                End::Long => {
+                    self.part(at, current, sink);
+                    run += 1;
+                    if run == LONGEST_RUN {
+                        let to = self.blocks.cold[current as usize].end;
+                        let from = self.blocks.cold[current as usize].start;
+                        self.gap(at, Gap::NotReached { from, to }, sink);
+                        return NOWHERE;
+                    }
+                    current = self.fall_through(current);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Straight lines to exceptions, waypoint updates and source addresses; Q elements.
+
+use super::*;
+
+#[test]
+fn an_exception_runs_to_its_return_address() {
+    let code = || a64(&[(0x1000, &[NOP, NOP, NOP, RET]), (0x2000, &[NOP, ERET])]);
+    let out = run(
+        STACK,
+        code(),
+        &[
+            address(0x1000),
+            exception(0x1008),
+            address(0x2000),
+            atoms("E"),
+        ],
+    );
+    assert_eq!(
+        out,
+        [
+            "1000-1008 2 other E",
+            "exception 1008",
+            "2000-2008 2 indirect E"
+        ]
+    );
+    // It may come first.
+    let out = run(STACK, code(), &[address(0x1000), exception(0x1000)]);
+    assert_eq!(out, ["exception 1000"]);
+    let out = run(STACK, code(), &[address(0x1008), exception(0x1000)]);
+    assert_eq!(out, ["exception 1000"]);
+    // It may come in code that is missing.
+    let out = run(STACK, code(), &[address(0x100c), exception(0x1018)]);
+    assert_eq!(
+        out,
+        ["100c-1010 1 indirect E", "missing 1010", "exception 1018"]
+    );
+    // Its address may be none of an instruction.
+    let out = run(STACK, code(), &[address(0x1000), exception(0x1006)]);
+    assert_eq!(out[1], "exception 1006");
+    assert!(out[0].starts_with("NotReached"), "{out:?}");
+    // What follows needs an address.
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), exception(0x1008), atoms("E")],
+    );
+    assert_eq!(out.len(), 2);
+}
+
+#[test]
+fn an_exception_here_returns_to_the_current_address() {
+    let here = Element::ExceptionHere(Exception {
+        number: 3,
+        name: "IRQ",
+        return_address: None,
+    });
+    let out = run(STACK, calls(), &[here, address(0x1000), atoms("EE"), here]);
+    assert_eq!(out[0], "exception");
+    assert_eq!(out[3], "exception 1004");
+}
+
+#[test]
+fn an_exception_that_tells_no_address_is_here_if_it_should_be() {
+    let told_nothing = Element::Exception(Exception {
+        number: 3,
+        name: "IRQ",
+        return_address: None,
+    });
+    let elements = [address(0x1000), atoms("EE"), told_nothing];
+    assert_eq!(run(STACK, calls(), &elements)[2], "exception");
+    let here = FlowConfig {
+        exceptions_here: true,
+        ..STACK
+    };
+    assert_eq!(run(here, calls(), &elements)[2], "exception 1004");
+}
+
+#[test]
+fn an_exception_beyond_missing_memory_tells_that_it_is_missing() {
+    let code = || a64(&[(0x1000, &[NOP])]);
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), atoms("E"), exception(0x1010)],
+    );
+    let want = [
+        "1000-1004 1 other E",
+        "missing 1004",
+        "missing 1004",
+        "exception 1010",
+    ];
+    assert_eq!(out, want);
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), atoms("E"), exception(0x1004)],
+    );
+    assert_eq!(out[2..], ["exception 1004"]);
+}
+
+#[test]
+fn a_waypoint_update_takes_its_instruction() {
+    let to = |end, inclusive| Element::RunTo {
+        end: Address(end),
+        inclusive,
+    };
+    let code = || a64(&[(0x1000, &[NOP, bl(0x1004, 0x1000), NOP, RET])]);
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), to(0x1004, true), atoms("E")],
+    );
+    assert_eq!(out, ["1000-1008 2 branch E", "1000-1008 2 branch E"]);
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), to(0x1000, true), atoms("E")],
+    );
+    assert_eq!(out, ["1000-1004 1 other E", "1004-1008 1 branch E"]);
+    let out = run(
+        STACK,
+        code(),
+        &[address(0x1000), to(0x1008, false), atoms("E")],
+    );
+    assert_eq!(out, ["1000-1008 2 branch E", "1008-1010 2 indirect E"]);
+    assert!(run(STACK, code(), &[to(0x1004, true)]).is_empty());
+}
+
+#[test]
+fn a_waypoint_update_does_not_hide_missing_memory() {
+    let code = a64(&[(0x1000, &[NOP])]);
+    let update = Element::RunTo {
+        end: Address(0x1000),
+        inclusive: true,
+    };
+    let again = [address(0x1000), update, address(0x1000), atoms("E")];
+    let want = ["1000-1004 1 other E", "1000-1004 1 other E", "missing 1004"];
+    assert_eq!(run(STACK, code, &again), want);
+}
+
+#[test]
+fn a_source_address_needs_no_current_address() {
+    let from = |address| Element::SourceAddress {
+        address: Address(address),
+        isa: Isa::A64,
+    };
+    let out = run(STACK, calls(), &[from(0x1004), from(0x2004), atoms("E")]);
+    assert_eq!(out[..2], ["1004-1008 1 branch E", "2000-2008 2 indirect E"]);
+    assert_eq!(out[2..], ["1008-100c 1 indirect E"]);
+    let out = run(
+        STACK,
+        calls(),
+        &[address(0x1008), from(0x1000), from(0x3000)],
+    );
+    let want = [
+        "1000-1004 1 branch E",
+        "2000-2008 2 indirect E",
+        "missing 2008",
+    ];
+    assert_eq!(out, want);
+}
+
+#[test]
+fn q_elements_are_ranges_where_the_path_is_known() {
+    let q = |instructions| Element::Q { instructions };
+    let out = run(
+        STACK,
+        calls(),
+        &[address(0x2000), q(Some(2)), address(0x1004), atoms("E")],
+    );
+    assert_eq!(out, ["2000-2008 2 indirect E", "1004-1008 1 branch E"]);
+    let out = run(
+        STACK,
+        calls(),
+        &[address(0x2000), q(Some(1)), address(0x2004)],
+    );
+    assert_eq!(out, ["2000-2004 1 other E"]);
+    let out = run(
+        STACK,
+        calls(),
+        &[address(0x1000), q(Some(4)), address(0x1008)],
+    );
+    assert_eq!(out, ["q 1000 1008 Some(4)"]);
+    let out = run(STACK, calls(), &[address(0x1000), q(None), address(0x1008)]);
+    assert_eq!(out, ["q 1000 1008 None"]);
+    assert!(run(STACK, calls(), &[q(Some(3)), address(0x1008)]).is_empty());
+    assert!(run(STACK, calls(), &[address(0x1000), q(Some(3)), atoms("E")]).is_empty());
+}
+
+#[test]
+fn a_q_element_after_an_unknown_target_begins_where_execution_was_followed_to() {
+    let q = Element::Q {
+        instructions: Some(1),
+    };
+    // The function is run through twice, so that the second time its block is known.
+    let again = [address(0x2000), atoms("E")];
+    let elements = [&again[..], &again, &[q, address(0x1004), atoms("E")]].concat();
+    let out = run(FlowConfig::default(), calls(), &elements);
+    assert_eq!(out[2..], ["q 2008 1004 Some(1)", "1004-1008 1 branch E"]);
+    // An atom at the unknown target changes nothing.
+    let elements = [address(0x2000), atoms("EN"), q, address(0x1004)];
+    let out = run(FlowConfig::default(), calls(), &elements);
+    assert_eq!(out[1..], ["q 2008 1004 Some(1)"]);
+}
