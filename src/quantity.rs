@@ -8,6 +8,19 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
+impl Address {
+    /// The address so many bytes behind this one; in AArch32 addresses have 32 bits.
+    #[inline]
+    #[must_use]
+    pub const fn after(self, bytes: u64, isa: Isa) -> Self {
+        let address = self.0.wrapping_add(bytes);
+        Self(match isa {
+            Isa::A64 => address,
+            Isa::A32 | Isa::T32 | Isa::ThumbEe | Isa::Jazelle => address & 0xffff_ffff,
+        })
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", self.0)

@@ -43,7 +43,7 @@ pub struct Instruction {
     /// It returns from an exception (ERET, RFE, SUBS PC, LDM with user registers…).
     pub exception_return: bool,
     /// It may do nothing: it tests a condition by itself. (T32 instructions in an IT block are
-    /// conditional too; see [`Instruction::it_block`].)
+    /// conditional too; see [`ItBlock`].)
     pub conditional: bool,
     /// T32 IT: how many of the following instructions it makes conditional, else 0.
     pub it_block: u8,
@@ -102,6 +102,27 @@ impl Instruction {
     }
 }
 
+/// Where the instructions are that a T32 IT makes conditional (Arm ARM DDI 0487, F1.3.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ItBlock {
+    /// Instructions of the current block to come.
+    rest: u8,
+}
+
+impl ItBlock {
+    /// Goes on to the next instruction in a straight line, and makes it conditional where an IT
+    /// before it says so.
+    #[inline]
+    pub fn step(&mut self, instruction: &mut Instruction) {
+        if self.rest > 0 {
+            self.rest -= 1;
+            instruction.conditional = true;
+        } else {
+            self.rest = instruction.it_block;
+        }
+    }
+}
+
 /// Sign-extends the low `bits` bits of `value`.
 pub(crate) const fn sign_extend(value: u32, bits: u32) -> i64 {
     (((value as i32) << (32 - bits)) >> (32 - bits)) as i64
@@ -119,6 +140,16 @@ pub fn decode(isa: Isa, address: Address, word: u32) -> Option<Instruction> {
         Isa::A32 => Some(super::a32::decode(address, word)),
         Isa::T32 => Some(super::t32::decode(address, word)),
         Isa::ThumbEe | Isa::Jazelle => None,
+    }
+}
+
+/// How many bytes an instruction has, 2 or 4, by its first two bytes.
+#[must_use]
+pub fn size(isa: Isa, code: [u8; 2]) -> usize {
+    if isa == Isa::T32 && !super::t32::is_wide(u16::from_le_bytes(code)) {
+        2
+    } else {
+        4
     }
 }
 

@@ -5,7 +5,8 @@ use super::a32::cp15_barrier;
 use super::branch::{Instruction, Kind, sign_extend};
 use crate::quantity::{Address, Isa};
 
-/// Whether an instruction that begins with `halfword` has a second one.
+/// Whether an instruction that begins with `halfword` has a second one: 0b11101, 0b11110 and
+/// 0b11111 lead one in (Arm ARM DDI 0487, F3.1).
 #[must_use]
 pub const fn is_wide(halfword: u16) -> bool {
     halfword >= 0xe800

@@ -8,6 +8,7 @@ use crate::decode::SourceSinks;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::{
     BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, LastKind, QRange, Range, View,
+    instruction_bytes, next,
 };
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 use crate::report::symbols::Symbols;
@@ -132,41 +133,13 @@ impl<'a, C: CodeImage> Visits<'a, C> {
         }
     }
 
-    /// The bytes at an address, up to four.
-    fn fetch(&self, address: Address) -> ([u8; 4], usize) {
-        let mut bytes = [0; 4];
-        let mut known = 0;
-        while known < bytes.len() {
-            let at = Address(address.0.wrapping_add(known as u64));
-            let part = self.code.slice(self.view, at);
-            let part = &part[..part.len().min(bytes.len() - known)];
-            if part.is_empty() {
-                break;
-            }
-            bytes[known..known + part.len()].copy_from_slice(part);
-            known += part.len();
-        }
-        (bytes, known)
-    }
-
-    /// The size of an instruction whose first bytes are these.
-    fn size(isa: Isa, bytes: &[u8; 4]) -> usize {
-        // T32: 0b11101, 0b11110 and 0b11111 begin an instruction of two halfwords
-        // (Arm ARM DDI 0487, F3.1).
-        match isa {
-            Isa::T32 if bytes[1] >> 3 < 0b11101 => 2,
-            _ => 4,
-        }
-    }
-
     fn take(&mut self, at: BufferOffset, pc: Address, isa: Isa, line: Option<Address>) {
-        let (code, known) = self.fetch(pc);
-        let size = Self::size(isa, &code);
+        let (code, known) = instruction_bytes(&self.code, self.view, isa, pc);
         let visit = Visit {
             pc,
             isa,
             code,
-            code_bytes: known.min(size) as u8,
+            code_bytes: known as u8,
             offset: at,
             line,
             ..self.state
@@ -205,21 +178,9 @@ impl<'a, C: CodeImage> Visits<'a, C> {
         }
         let mut here = range.start;
         for _ in 1..range.instructions {
-            here = self.next(here, range.isa);
+            here = next(&self.code, self.view, range.isa, here);
         }
         here
-    }
-
-    fn next(&self, here: Address, isa: Isa) -> Address {
-        let size = match isa {
-            Isa::T32 => Self::size(isa, &self.fetch(here).0) as u64,
-            _ => 4,
-        };
-        let next = here.0.wrapping_add(size);
-        Address(match isa {
-            Isa::A64 => next,
-            _ => next & 0xffff_ffff,
-        })
     }
 
     fn range(&mut self, at: BufferOffset, range: &Range, last: Place, cycles: Option<u32>) {
@@ -234,7 +195,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
                 let mut here = range.start;
                 for _ in 1..range.instructions {
                     self.take(at, here, range.isa, Some(here));
-                    here = self.next(here, range.isa);
+                    here = next(&self.code, self.view, range.isa, here);
                 }
                 self.line = Some(last.address);
             }

@@ -5,7 +5,7 @@
 
 use crate::arch::branch::{self, Instruction, Kind};
 use crate::encode::Place;
-use crate::flow::{CodeImage, View, fetch};
+use crate::flow::{self, CodeImage, View, fetch};
 use crate::quantity::{Address, Isa};
 use std::collections::{HashMap, HashSet};
 
@@ -65,10 +65,9 @@ impl<C: CodeImage> Ways<C> {
 
     /// The instruction at a place, if its code is there.
     pub fn instruction(&self, view: View, here: Place) -> Option<Instruction> {
-        let (word, count) = fetch(&self.code, view, here.address);
-        let mut instruction = branch::decode(here.isa, here.address, u32::from_le_bytes(word))?;
+        let mut instruction = flow::instruction(&self.code, view, here.isa, here.address)?;
         instruction.conditional |= self.may_be_in_it_block(view, here);
-        (count >= usize::from(instruction.bytes)).then_some(instruction)
+        Some(instruction)
     }
 
     /// A T32 instruction is conditional in the IT block of one of the four instructions before
@@ -163,12 +162,8 @@ impl<C: CodeImage> Ways<C> {
 
 /// The place behind an instruction.
 pub fn next(here: Place, bytes: u8) -> Place {
-    let address = here.address.0.wrapping_add(bytes.into());
     Place {
-        address: Address(match here.isa {
-            Isa::A64 => address,
-            _ => address & 0xffff_ffff,
-        }),
+        address: here.address.after(bytes.into(), here.isa),
         isa: here.isa,
     }
 }

@@ -1,7 +1,8 @@
 //! Where the flow reads instructions: the code image.
 
+use crate::arch::branch::{self, Instruction};
 use crate::element::Context;
-use crate::quantity::{Address, ExceptionLevel, Security};
+use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 
 /// What of a core's state decides which memory it sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,4 +93,36 @@ pub(crate) fn fetch(code: &impl CodeImage, view: View, address: Address) -> ([u8
         count += part;
     }
     (word, count)
+}
+
+/// The instruction at `address`, if its code is there and its instruction set is followed.
+pub(crate) fn instruction(
+    code: &impl CodeImage,
+    view: View,
+    isa: Isa,
+    address: Address,
+) -> Option<Instruction> {
+    let (word, count) = fetch(code, view, address);
+    branch::decode(isa, address, u32::from_le_bytes(word))
+        .filter(|instruction| usize::from(instruction.bytes) <= count)
+}
+
+/// Where the instruction behind the one at `address` begins.
+pub(crate) fn next(code: &impl CodeImage, view: View, isa: Isa, address: Address) -> Address {
+    let bytes = match isa {
+        Isa::T32 => fetch(code, view, address).0,
+        _ => [0; 4],
+    };
+    address.after(branch::size(isa, [bytes[0], bytes[1]]) as u64, isa)
+}
+
+/// The bytes of the instruction at `address`: as many as it has, fewer where memory is missing.
+pub(crate) fn instruction_bytes(
+    code: &impl CodeImage,
+    view: View,
+    isa: Isa,
+    address: Address,
+) -> ([u8; 4], usize) {
+    let (bytes, known) = fetch(code, view, address);
+    (bytes, known.min(branch::size(isa, [bytes[0], bytes[1]])))
 }

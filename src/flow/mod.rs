@@ -55,8 +55,8 @@ mod walk;
 mod tests;
 
 pub use blocks::{BlockId, Blocks};
-pub(crate) use code::fetch;
 pub use code::{CodeImage, ContextKey, Pieces, View};
+pub(crate) use code::{fetch, instruction, instruction_bytes, next};
 pub use follow::{Flow, FlowConfig, FlowDriver};
 pub use sink::{FlowSink, Gap, Last, LastKind, QRange, Range};
 pub use state::FlowState;

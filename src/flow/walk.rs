@@ -2,7 +2,7 @@
 
 use super::code::{CodeImage, View, fetch};
 use super::sink::{Last, LastKind, Range};
-use crate::arch::branch::{self, Instruction, Kind};
+use crate::arch::branch::{self, Instruction, ItBlock, Kind};
 use crate::quantity::{Address, Isa};
 
 /// The longest straight line that is walked for one element, in instructions.
@@ -50,8 +50,7 @@ pub(super) struct Walk<'a, C> {
     bytes: &'a [u8],
     here: Address,
     instructions: u32,
-    /// Instructions of the current IT block to come.
-    it_block: u8,
+    it_block: ItBlock,
     last: Option<Instruction>,
 }
 
@@ -65,7 +64,7 @@ impl<'a, C: CodeImage> Walk<'a, C> {
             bytes: code.slice(view, start),
             here: start,
             instructions: 0,
-            it_block: 0,
+            it_block: ItBlock::default(),
             last: None,
         }
     }
@@ -95,20 +94,12 @@ impl<'a, C: CodeImage> Walk<'a, C> {
         if count < size {
             return Err(Stop::Missing);
         }
-        self.here.0 = self.here.0.wrapping_add(size as u64);
-        if self.isa != Isa::A64 {
-            self.here.0 &= 0xffff_ffff;
-        }
+        self.here = self.here.after(size as u64, self.isa);
         self.bytes = match self.bytes.get(size..) {
             Some(rest) if !rest.is_empty() && self.here.0 != 0 => rest,
             _ => self.code.slice(self.view, self.here),
         };
-        if self.it_block > 0 {
-            self.it_block -= 1;
-            instruction.conditional = true;
-        } else {
-            self.it_block = instruction.it_block;
-        }
+        self.it_block.step(&mut instruction);
         self.instructions += 1;
         self.last = Some(instruction);
         Ok(instruction)

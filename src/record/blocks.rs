@@ -5,7 +5,7 @@
 
 use super::stream::{Definition, bad};
 use super::traps;
-use crate::arch::branch::{self, Instruction, Kind};
+use crate::arch::branch::{self, Instruction, ItBlock, Kind};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
 use capstone::prelude::*;
@@ -117,7 +117,7 @@ impl BlockTable {
         let mut address = definition.address;
         let mut bytes = definition.bytes;
         let mut code = Vec::with_capacity(bytes.len());
-        let mut it_block = 0u8;
+        let mut it_block = ItBlock::default();
         for &size in sizes {
             let (own, rest) = bytes
                 .split_at_checked(size.into())
@@ -132,12 +132,7 @@ impl BlockTable {
             if instruction.bytes > size {
                 return Err(bad("half of an instruction"));
             }
-            if it_block > 0 {
-                it_block -= 1;
-                instruction.conditional = true;
-            } else {
-                it_block = instruction.it_block;
-            }
+            it_block.step(&mut instruction);
             instructions.push(instruction);
             address = address.wrapping_add(instruction.bytes.into());
             code.extend_from_slice(&own[..instruction.bytes.into()]);

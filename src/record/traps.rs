@@ -1,6 +1,7 @@
 //! Places at which a Linux program must stop: instructions that trap are put there, as debuggers
 //! do. The emulator's own breakpoints would make it crawl through the whole page.
 
+use crate::arch::t32;
 use crate::quantity::Isa;
 
 /// A number that no other debugger uses: `brk #0xa55a`, `bkpt #0xa55a` and `bkpt #0xa5`.
@@ -173,7 +174,7 @@ fn calls_t32(address: u64, code: &[u8]) -> Vec<(u64, Call)> {
             {
                 Number::Branch
             }
-            _ if first >> 11 >= 0b11101 => {
+            _ if t32::is_wide(first as u16) => {
                 let second = half(at).unwrap_or(0);
                 at += 2;
                 // mov.w r7, #n without rotation; movw r7, #n

@@ -2,7 +2,7 @@
 
 use crate::decode::Image;
 use crate::element::Context;
-use crate::flow::{CodeImage, ContextKey, Range, View, fetch};
+use crate::flow::{CodeImage, ContextKey, Range, View, next};
 use crate::quantity::{Address, Isa};
 use crate::snapshot::memory::CoreMemory;
 use std::sync::Arc;
@@ -30,27 +30,11 @@ impl Code {
         self.view(&key)
     }
 
-    /// The address of the instruction after the one at `here`.
-    fn next(&self, view: View, isa: Isa, here: Address) -> Address {
-        let size = match isa {
-            // T32: 0b11101, 0b11110 and 0b11111 begin an instruction of two halfwords
-            // (Arm ARM DDI 0487, F3.1).
-            Isa::T32 if fetch(self, view, here).0[1] >> 3 < 0b11101 => 2,
-            _ => 4,
-        };
-        let next = here.0.wrapping_add(size);
-        Address(match isa {
-            Isa::A64 => next,
-            _ => next & 0xffff_ffff,
-        })
-    }
-
     /// The address of instruction `number` of a range, counted from 0.
     pub fn instruction(&self, view: View, range: &Range, number: u64) -> Address {
         match range.isa {
-            Isa::T32 => (0..number).fold(range.start, |here, _| self.next(view, Isa::T32, here)),
-            Isa::A64 => Address(range.start.0.wrapping_add(4 * number)),
-            _ => Address(range.start.0.wrapping_add(4 * number) & 0xffff_ffff),
+            Isa::T32 => (0..number).fold(range.start, |here, _| next(self, view, Isa::T32, here)),
+            isa => range.start.after(4 * number, isa),
         }
     }
 
@@ -60,7 +44,7 @@ impl Code {
         (0..range.instructions)
             .map(|_| {
                 let address = here;
-                here = self.next(view, range.isa, here);
+                here = next(self, view, range.isa, here);
                 (address, range.isa)
             })
             .collect()
@@ -83,7 +67,7 @@ impl Code {
                 (0..range.instructions)
                     .filter(|_| {
                         let visited = inside.binary_search(&here.0).is_ok();
-                        here = self.next(view, Isa::T32, here);
+                        here = next(self, view, Isa::T32, here);
                         visited
                     })
                     .collect()

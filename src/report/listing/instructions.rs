@@ -4,7 +4,9 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
 use crate::decode::SourceSinks;
 use crate::element::{Exception, Mark};
-use crate::flow::{BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View};
+use crate::flow::{
+    BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes,
+};
 use crate::quantity::{Address, BufferOffset, Isa};
 use crate::report::disassembly::Disassembler;
 use crate::report::symbols::{SourceLine, Symbols};
@@ -81,16 +83,8 @@ impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
     }
 
     fn instruction(&self, address: Address, isa: Isa) -> Instruction {
-        let mut bytes = self.bytes(address, 2);
-        let long = match (isa, &bytes[..]) {
-            // T32: 0b11101, 0b11110 and 0b11111 begin an instruction of two halfwords.
-            (Isa::T32, &[_, high]) => high >> 3 >= 0b11101,
-            (Isa::A64 | Isa::A32, _) => true,
-            _ => false,
-        };
-        if long {
-            bytes = self.bytes(address, 4);
-        }
+        let (bytes, known) = instruction_bytes(&self.code, self.view, isa, address);
+        let bytes = bytes[..known].to_vec();
         Instruction {
             text: self.disassembler.text(isa, address.0, &bytes),
             function: self.symbols.and_then(|symbols| {
@@ -100,20 +94,6 @@ impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
             line: self.symbols.and_then(|symbols| symbols.line(address.0)),
             bytes,
         }
-    }
-
-    fn bytes(&self, address: Address, count: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(count);
-        while bytes.len() < count {
-            let next = Address(address.0.wrapping_add(bytes.len() as u64));
-            let part = self.code.slice(self.view, next);
-            let part = &part[..part.len().min(count - bytes.len())];
-            if part.is_empty() {
-                break;
-            }
-            bytes.extend_from_slice(part);
-        }
-        bytes
     }
 }
 

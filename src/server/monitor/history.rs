@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
-use crate::arch::Architecture;
+use crate::arch::{Architecture, branch};
 use crate::element::Exception;
 use crate::quantity::{Address, Isa};
 use crate::report::disassembly::Disassembler;
@@ -247,14 +247,10 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
 /// The bytes of an instruction.
 fn code(target: &SnapshotTarget, thread: Tid, pc: Address, isa: Isa) -> Option<Vec<u8>> {
     let core = target.core(thread)?;
-    let mut bytes = vec![0; 4];
+    let mut bytes = [0; 4];
     let known = target.endpoint.read(core, target.look, pc.0, &mut bytes);
-    bytes.truncate(known);
-    // Two halfwords begin with 0b11101, 0b11110 or 0b11111 (Arm ARM DDI 0487, F3.1).
-    if isa == Isa::T32 && bytes.get(1)? >> 3 < 0b11101 {
-        bytes.truncate(2);
-    }
-    Some(bytes)
+    let size = branch::size(isa, [bytes[0], bytes[1]]);
+    Some(bytes[..known.min(size)].to_vec())
 }
 
 /// A number as users write it.
