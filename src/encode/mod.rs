@@ -26,8 +26,10 @@
 //! ```
 
 mod tracer;
+mod unit;
 
-pub use tracer::{Options, Place, TAIL_CHAIN, Taken, TraceUnit, Tracer, Waypoint};
+pub use tracer::Tracer;
+pub use unit::{Options, Place, TAIL_CHAIN, Taken, TraceUnit, Waypoint};
 
 #[cfg(test)]
 pub(crate) mod tests;

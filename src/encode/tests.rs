@@ -1,10 +1,12 @@
 //! Random programs run, are traced, and the trace is decoded: the same instructions come out.
 
 use super::*;
-use crate::arch::branch::{Instruction, Kind, decode};
+use crate::arch::branch::{Instruction, Kind};
 use crate::element::{Context, Exception, Mark};
 use crate::etm::config::TimestampEncoding;
-use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, Pieces, QRange, Range};
+use crate::flow::{
+    self, BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, Pieces, QRange, Range, View,
+};
 use crate::protocol::{Describe, ElementDecoder, PacketDecoder};
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 
@@ -211,13 +213,8 @@ impl Machine {
     }
 
     fn fetch(&self) -> Option<Instruction> {
-        let (word, count) = crate::flow::fetch(
-            &self.program.code,
-            crate::flow::View::default(),
-            self.here.address,
-        );
-        decode(self.here.isa, self.here.address, u32::from_le_bytes(word))
-            .filter(|instruction| usize::from(instruction.bytes) <= count)
+        let Place { address, isa } = self.here;
+        flow::instruction(&self.program.code, View::default(), isa, address)
     }
 
     fn cut(&mut self) {
@@ -479,9 +476,7 @@ impl Listing<'_> {
                 address: here,
                 isa: range.isa,
             });
-            let (word, _) = crate::flow::fetch(self.code, crate::flow::View::default(), here);
-            let word = u32::from_le_bytes(word);
-            here.0 += u64::from(decode(range.isa, here, word).unwrap().bytes);
+            here = flow::next(self.code, View::default(), range.isa, here);
         }
     }
 }
@@ -531,7 +526,7 @@ where
         gaps: Vec::new(),
         marks: Vec::new(),
     };
-    let mut driver = crate::flow::FlowDriver {
+    let mut driver = flow::FlowDriver {
         flow: Flow::new(config, code),
         sink: listing,
     };

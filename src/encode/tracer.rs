@@ -1,106 +1,15 @@
 //! The instructions that ran → waypoints, exceptions and gaps, each told once its outcome is
 //! known.
 
-use crate::arch::branch::{self, Instruction, Kind};
+mod it_blocks;
+mod outcome;
+
+use super::{Options, Place, TAIL_CHAIN, TraceUnit, Waypoint};
+use crate::arch::branch::{Instruction, Kind};
 use crate::element::{Context, Mark, TraceOnReason};
-use crate::flow::{CodeImage, ContextKey, View, Waypoints, fetch};
-use crate::quantity::{Address, Isa};
-
-/// Where an instruction is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// Its address.
-    pub address: Address,
-    /// Its instruction set.
-    pub isa: Isa,
-}
-
-/// What a trace unit traces, as it is set up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Which instructions have atoms, beyond branches and ISB.
-    pub waypoints: Waypoints,
-    /// Entries of the return stack; 0: none.
-    pub return_stack: usize,
-    /// The target of every branch that is taken is traced.
-    pub branch_broadcast: bool,
-}
-
-/// A waypoint instruction that was executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waypoint {
-    /// It had its effect.
-    pub taken: bool,
-    /// The trace must tell where execution went on.
-    pub target_traced: bool,
-    /// It returned from an exception.
-    pub exception_return: bool,
-    /// Where execution went on.
-    pub next: Place,
-}
-
-/// An exception that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
-    /// Its number in the protocol that is written.
-    pub number: u16,
-    /// Where execution would have gone on.
-    pub return_to: Place,
-    /// The last instruction executed, if any was since the last waypoint, target or exception.
-    pub last: Option<Place>,
-    /// It took the place of an exception return that had begun (M-profile tail-chaining):
-    /// `return_to` is [`TAIL_CHAIN`].
-    pub chained: bool,
-    /// Where execution went on; `None`: tracing ends here.
-    pub handler: Option<Place>,
-}
-
-/// What stands for the return address of an exception that was tail-chained (IHI 0064,
-/// "Exceptions in M-profile").
-pub const TAIL_CHAIN: Place = Place {
-    address: Address(0xffff_fffe),
-    isa: Isa::T32,
-};
-
-/// Writes the trace of one core in one protocol.
-pub trait TraceUnit {
-    /// What is traced.
-    fn options(&self) -> Options;
-
-    /// The exception number of the entry to debug state, if it is traced as one.
-    fn debug_halt(&self) -> Option<u16>;
-
-    /// Takes the core's state from here on. It is written with the next address; at once where
-    /// execution goes on in a straight line `at` some place.
-    fn context(&mut self, context: &Context, at: Option<Place>);
-
-    /// Tracing begins at `place`.
-    fn trace_on(&mut self, reason: TraceOnReason, place: Place);
-
-    /// A decoder that has seen nothing before can begin here.
-    fn synchronise(&mut self, place: Place);
-
-    /// An instruction that is no waypoint.
-    fn instruction(&mut self);
-
-    /// A waypoint.
-    fn waypoint(&mut self, waypoint: &Waypoint);
-
-    /// An exception.
-    fn exception(&mut self, taken: &Taken);
-
-    /// So many cycles passed.
-    fn cycles(&mut self, cycles: u32);
-
-    /// A timestamp, event or trigger; others are not traced.
-    fn mark(&mut self, mark: &Mark);
-
-    /// Writes what is held back.
-    fn flush(&mut self);
-
-    /// The bytes written so far.
-    fn bytes(&mut self) -> &mut Vec<u8>;
-}
+use crate::flow::{CodeImage, ContextKey, View, instruction};
+use crate::quantity::Address;
+use it_blocks::ItBlocks;
 
 /// A waypoint whose outcome is not known yet.
 #[derive(Clone, Copy, Debug)]
@@ -143,11 +52,7 @@ pub struct Tracer<U, C> {
     here: Option<Place>,
     /// Why tracing will begin again.
     reason: TraceOnReason,
-    /// Instructions of the current T32 IT block to come.
-    it_block: u8,
-    /// T32 code that exceptions interrupted, the last first: where it goes on, and the
-    /// instructions of its IT block to come.
-    interrupted: Vec<(Place, u8)>,
+    it_blocks: ItBlocks,
     last: Option<Place>,
     pending: Option<Pending>,
     exception: Option<Exception>,
@@ -180,8 +85,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             view,
             here: None,
             reason: TraceOnReason::BeginOrFilter,
-            it_block: 0,
-            interrupted: Vec::new(),
+            it_blocks: ItBlocks::default(),
             last: None,
             pending: None,
             exception: None,
@@ -240,10 +144,12 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.arrive(start);
         let mut here = start;
         while here.address < end {
-            let Some(instruction) = self.decode(here) else {
+            let known = instruction(&self.code, self.view, here.isa, here.address);
+            let Some(mut instruction) = known else {
                 self.lose();
                 return;
             };
+            self.it_blocks.step(&mut instruction);
             let after = self.step(here, instruction);
             if after.address <= here.address {
                 return;
@@ -264,20 +170,15 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
                 self.arrive(here);
             }
             let mut instruction = *instruction;
-            self.in_it_block(&mut instruction);
+            self.it_blocks.step(&mut instruction);
             here = self.step(here, instruction);
         }
     }
 
     /// An instruction was executed; the place behind it.
     fn step(&mut self, here: Place, instruction: Instruction) -> Place {
-        let address = here.address.0.wrapping_add(instruction.bytes.into());
         let after = Place {
-            address: Address(if here.isa == Isa::A64 {
-                address
-            } else {
-                address & 0xffff_ffff
-            }),
+            address: here.address.after(instruction.bytes.into(), here.isa),
             isa: here.isa,
         };
         self.here = Some(after);
@@ -306,11 +207,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             return;
         }
         self.arrive(return_to);
-        if return_to.isa == Isa::T32 {
-            const MOST: usize = 64;
-            self.interrupted.truncate(MOST);
-            self.interrupted.insert(0, (return_to, self.it_block));
-        }
+        self.it_blocks.interrupt(return_to);
         self.exception = Some(Exception {
             number,
             return_to,
@@ -385,7 +282,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             });
             self.except(None);
         }
-        self.interrupted.clear();
+        self.it_blocks = ItBlocks::default();
         self.here = None;
         self.reason = reason;
     }
@@ -416,215 +313,5 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.settle();
         self.here = None;
         self.unit.flush();
-    }
-
-    /// Tells the waypoint and the exception that nothing will follow. A branch that may have led
-    /// elsewhere is left out.
-    fn settle(&mut self) {
-        if let Some(pending) = self.pending.take() {
-            let certain = match pending.instruction.kind {
-                Kind::Branch { target, isa } if !pending.instruction.conditional => Some(Place {
-                    address: target,
-                    isa,
-                }),
-                // It led to somewhere that is not traced.
-                Kind::Indirect if !pending.instruction.conditional => {
-                    self.unit.waypoint(&Waypoint {
-                        taken: true,
-                        target_traced: false,
-                        exception_return: pending.instruction.exception_return,
-                        next: pending.after,
-                    });
-                    None
-                }
-                Kind::Branch { .. } | Kind::Indirect => None,
-                _ => Some(pending.after),
-            };
-            if let Some(next) = certain {
-                self.resolve(pending, next, false);
-            }
-        }
-        self.except(None);
-        self.marks();
-    }
-
-    fn marks(&mut self) {
-        if !self.begun {
-            return;
-        }
-        for mark in self.marks.drain(..) {
-            self.unit.mark(&mark);
-        }
-    }
-
-    fn decode(&mut self, here: Place) -> Option<Instruction> {
-        let (word, count) = fetch(&self.code, self.view, here.address);
-        let mut instruction = branch::decode(here.isa, here.address, u32::from_le_bytes(word))?;
-        if count < usize::from(instruction.bytes) {
-            return None;
-        }
-        self.in_it_block(&mut instruction);
-        Some(instruction)
-    }
-
-    /// Makes the instruction conditional where an IT before it says so.
-    fn in_it_block(&mut self, instruction: &mut Instruction) {
-        if self.it_block > 0 {
-            self.it_block -= 1;
-            instruction.conditional = true;
-        } else {
-            self.it_block = instruction.it_block;
-        }
-    }
-
-    /// Code is missing or its instruction set is not followed.
-    fn lose(&mut self) {
-        self.gaps += 1;
-        self.gap(TraceOnReason::BeginOrFilter);
-    }
-
-    /// Execution is at `place`.
-    fn arrive(&mut self, place: Place) {
-        let new_context = self.next_context(place);
-        if self.here != Some(place) {
-            self.it_block = self.resumed(place);
-        }
-        if let Some(pending) = self.pending.take() {
-            self.resolve(pending, place, new_context);
-        } else if self.exception.is_some() {
-            self.except(Some(place));
-        } else if self.here.is_some() && self.here != Some(place) {
-            self.gaps += 1;
-            self.gap(TraceOnReason::BeginOrFilter);
-        }
-        if self.here.is_none() {
-            if !self.begun {
-                let written = self.written();
-                self.beginnings.push(written);
-            }
-            self.unit.trace_on(self.reason, place);
-            self.reason = TraceOnReason::BeginOrFilter;
-            self.stack.clear();
-            self.last = None;
-            if !std::mem::replace(&mut self.begun, true) {
-                self.synchronised = self.written();
-                self.marks();
-            }
-        } else if self.last.is_none() {
-            self.synchronise(place);
-        }
-        self.here = Some(place);
-    }
-
-    /// What is left of an IT block, where an exception return leads into the middle of it.
-    fn resumed(&mut self, place: Place) -> u8 {
-        let returns = self.pending.is_some_and(|p| p.instruction.exception_return);
-        let mut interrupted = self.interrupted.iter();
-        let found = interrupted.position(|(at, _)| returns && *at == place);
-        found.map_or(0, |index| self.interrupted.remove(index).1)
-    }
-
-    /// Tells the unit of a new context at `place`, if there is one.
-    fn next_context(&mut self, place: Place) -> bool {
-        let Some(context) = self.next_context.take() else {
-            return false;
-        };
-        self.view = self.code.view(&ContextKey::from(&context));
-        let goes_on = self.pending.is_none() && self.exception.is_none();
-        let at = (goes_on && self.here == Some(place)).then_some(place);
-        self.unit.context(&context, at);
-        true
-    }
-
-    fn written(&mut self) -> usize {
-        self.taken.wrapping_add(self.unit.bytes().len())
-    }
-
-    fn synchronise(&mut self, place: Place) {
-        let every = self.sync_bytes;
-        let written = self.written();
-        if every > 0 && written.wrapping_sub(self.synchronised) >= every {
-            self.unit.flush();
-            let beginning = self.written();
-            self.beginnings.push(beginning);
-            self.unit.synchronise(place);
-            self.stack.clear();
-            self.synchronised = written;
-        }
-    }
-
-    /// The exception led to `handler`.
-    fn except(&mut self, handler: Option<Place>) {
-        if let Some(exception) = self.exception.take() {
-            let last = self.last.take();
-            self.unit.exception(&Taken {
-                number: exception.number,
-                return_to: exception.return_to,
-                last,
-                chained: exception.chained,
-                handler,
-            });
-            if let Some(handler) = handler {
-                self.here = Some(handler);
-            }
-            self.marks();
-        }
-    }
-
-    /// A waypoint led to `next`, where the core's state may be another one.
-    fn resolve(&mut self, waypoint: Pending, next: Place, new_context: bool) {
-        let Pending {
-            instruction, after, ..
-        } = waypoint;
-        let falls = next == after;
-        let (taken, connected) = match instruction.kind {
-            Kind::Branch { target, isa } => {
-                let leads = next
-                    == Place {
-                        address: target,
-                        isa,
-                    };
-                // An exception may have returned into an IT block: then what looks
-                // unconditional may fall through.
-                let conditional = instruction.conditional || after.isa == Isa::T32 && !leads;
-                let taken = !conditional || leads && !falls;
-                (taken, if taken { leads } else { falls })
-            }
-            Kind::Indirect => (!falls || !instruction.conditional, true),
-            _ => (true, falls),
-        };
-        let direct = matches!(instruction.kind, Kind::Branch { .. });
-        let indirect = instruction.kind == Kind::Indirect;
-        let broadcast = self.options.branch_broadcast;
-        let mut target_traced = taken && (indirect || direct && broadcast);
-        if taken
-            && indirect
-            && !broadcast
-            && !instruction.link
-            && !instruction.exception_return
-            && !new_context
-            && self.stack.last() == Some(&next)
-        {
-            self.stack.pop();
-            target_traced = false;
-        }
-        if taken && instruction.link && self.options.return_stack > 0 {
-            if self.stack.len() >= self.options.return_stack {
-                self.stack.remove(0);
-            }
-            self.stack.push(after);
-        }
-        self.unit.waypoint(&Waypoint {
-            taken,
-            target_traced: target_traced && connected,
-            exception_return: taken && instruction.exception_return,
-            next,
-        });
-        self.marks();
-        self.here = Some(next);
-        if !connected {
-            self.gaps += 1;
-            self.here = None;
-        }
     }
 }

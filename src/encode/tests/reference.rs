@@ -63,14 +63,11 @@ fn instructions(listing: &str, code: &Pieces) -> Vec<Place> {
                 isa if isa.starts_with("T32") => Isa::T32,
                 other => panic!("{other}"),
             };
-            let (mut here, end) = (hex(line, "exec range=0x"), hex(line, ":[0x"));
-            while here < end {
-                let address = Address(here);
+            let mut address = Address(hex(line, "exec range=0x"));
+            let end = Address(hex(line, ":[0x"));
+            while address < end {
                 places.push(Place { address, isa });
-                let view = crate::flow::View::default();
-                let (word, _) = crate::flow::fetch(code, view, address);
-                let found = decode(isa, address, u32::from_le_bytes(word)).unwrap();
-                here += u64::from(found.bytes);
+                address = flow::next(code, View::default(), isa, address);
             }
         }
     }

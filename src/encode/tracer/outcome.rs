@@ -1,0 +1,194 @@
+//! Where execution arrives: what that tells of the waypoint or exception before, and what the
+//! trace unit is told then.
+
+use super::{Pending, Tracer};
+use crate::arch::branch::Kind;
+use crate::element::TraceOnReason;
+use crate::encode::{Place, Taken, TraceUnit, Waypoint};
+use crate::flow::{CodeImage, ContextKey};
+use crate::quantity::Isa;
+
+impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
+    /// Execution is at `place`.
+    pub(super) fn arrive(&mut self, place: Place) {
+        let new_context = self.next_context(place);
+        if self.here != Some(place) {
+            let returned = self.pending.is_some_and(|p| p.instruction.exception_return);
+            self.it_blocks.go(place, returned);
+        }
+        if let Some(pending) = self.pending.take() {
+            self.resolve(pending, place, new_context);
+        } else if self.exception.is_some() {
+            self.except(Some(place));
+        } else if self.here.is_some() && self.here != Some(place) {
+            self.gaps += 1;
+            self.gap(TraceOnReason::BeginOrFilter);
+        }
+        if self.here.is_none() {
+            if !self.begun {
+                let written = self.written();
+                self.beginnings.push(written);
+            }
+            self.unit.trace_on(self.reason, place);
+            self.reason = TraceOnReason::BeginOrFilter;
+            self.stack.clear();
+            self.last = None;
+            if !std::mem::replace(&mut self.begun, true) {
+                self.synchronised = self.written();
+                self.marks();
+            }
+        } else if self.last.is_none() {
+            self.synchronise(place);
+        }
+        self.here = Some(place);
+    }
+
+    /// A waypoint led to `next`, where the core's state may be another one.
+    pub(super) fn resolve(&mut self, waypoint: Pending, next: Place, new_context: bool) {
+        let Pending {
+            instruction, after, ..
+        } = waypoint;
+        let falls = next == after;
+        let (taken, connected) = match instruction.kind {
+            Kind::Branch { target, isa } => {
+                let leads = next
+                    == Place {
+                        address: target,
+                        isa,
+                    };
+                // An exception may have returned into an IT block: then what looks
+                // unconditional may fall through.
+                let conditional = instruction.conditional || after.isa == Isa::T32 && !leads;
+                let taken = !conditional || leads && !falls;
+                (taken, if taken { leads } else { falls })
+            }
+            Kind::Indirect => (!falls || !instruction.conditional, true),
+            _ => (true, falls),
+        };
+        let direct = matches!(instruction.kind, Kind::Branch { .. });
+        let indirect = instruction.kind == Kind::Indirect;
+        let broadcast = self.options.branch_broadcast;
+        let mut target_traced = taken && (indirect || direct && broadcast);
+        if taken
+            && indirect
+            && !broadcast
+            && !instruction.link
+            && !instruction.exception_return
+            && !new_context
+            && self.stack.last() == Some(&next)
+        {
+            self.stack.pop();
+            target_traced = false;
+        }
+        if taken && instruction.link && self.options.return_stack > 0 {
+            if self.stack.len() >= self.options.return_stack {
+                self.stack.remove(0);
+            }
+            self.stack.push(after);
+        }
+        self.unit.waypoint(&Waypoint {
+            taken,
+            target_traced: target_traced && connected,
+            exception_return: taken && instruction.exception_return,
+            next,
+        });
+        self.marks();
+        self.here = Some(next);
+        if !connected {
+            self.gaps += 1;
+            self.here = None;
+        }
+    }
+
+    /// The exception led to `handler`.
+    pub(super) fn except(&mut self, handler: Option<Place>) {
+        if let Some(exception) = self.exception.take() {
+            let last = self.last.take();
+            self.unit.exception(&Taken {
+                number: exception.number,
+                return_to: exception.return_to,
+                last,
+                chained: exception.chained,
+                handler,
+            });
+            if let Some(handler) = handler {
+                self.here = Some(handler);
+            }
+            self.marks();
+        }
+    }
+
+    /// Tells the waypoint and the exception that nothing will follow. A branch that may have led
+    /// elsewhere is left out.
+    pub(super) fn settle(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            let certain = match pending.instruction.kind {
+                Kind::Branch { target, isa } if !pending.instruction.conditional => Some(Place {
+                    address: target,
+                    isa,
+                }),
+                // It led to somewhere that is not traced.
+                Kind::Indirect if !pending.instruction.conditional => {
+                    self.unit.waypoint(&Waypoint {
+                        taken: true,
+                        target_traced: false,
+                        exception_return: pending.instruction.exception_return,
+                        next: pending.after,
+                    });
+                    None
+                }
+                Kind::Branch { .. } | Kind::Indirect => None,
+                _ => Some(pending.after),
+            };
+            if let Some(next) = certain {
+                self.resolve(pending, next, false);
+            }
+        }
+        self.except(None);
+        self.marks();
+    }
+
+    pub(super) fn marks(&mut self) {
+        if !self.begun {
+            return;
+        }
+        for mark in self.marks.drain(..) {
+            self.unit.mark(&mark);
+        }
+    }
+
+    /// Tells the unit of a new context at `place`, if there is one.
+    pub(super) fn next_context(&mut self, place: Place) -> bool {
+        let Some(context) = self.next_context.take() else {
+            return false;
+        };
+        self.view = self.code.view(&ContextKey::from(&context));
+        let goes_on = self.pending.is_none() && self.exception.is_none();
+        let at = (goes_on && self.here == Some(place)).then_some(place);
+        self.unit.context(&context, at);
+        true
+    }
+
+    pub(super) fn synchronise(&mut self, place: Place) {
+        let every = self.sync_bytes;
+        let written = self.written();
+        if every > 0 && written.wrapping_sub(self.synchronised) >= every {
+            self.unit.flush();
+            let beginning = self.written();
+            self.beginnings.push(beginning);
+            self.unit.synchronise(place);
+            self.stack.clear();
+            self.synchronised = written;
+        }
+    }
+
+    pub(super) fn written(&mut self) -> usize {
+        self.taken.wrapping_add(self.unit.bytes().len())
+    }
+
+    /// Code is missing or its instruction set is not followed.
+    pub(super) fn lose(&mut self) {
+        self.gaps += 1;
+        self.gap(TraceOnReason::BeginOrFilter);
+    }
+}
