@@ -1,31 +1,22 @@
 //! `armsnap convert --trace`: the trace frames of a file become trace again. What decoding it
 //! gives is what the frames told.
 
+mod convert_support;
 mod gdb;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use armsnap::snapshot::topology::{self, Protocol};
 use armsnap::tfile::{
     Block, ByteOrder, Description, File, Status, StopReason, Tracepoint, Variable, Writer,
 };
+use convert_support::{convert, listing, open};
 use gdb::{armsnap, run, shared, testdata, text};
-use serde_json::Value;
 
-/// What `decode` lists of a snapshot, an object a line.
-fn listing(path: &Path, level: &str) -> Vec<Value> {
-    let mut decode = armsnap();
-    decode.arg("decode").arg(path);
-    decode.args(["--level", level, "--format", "jsonl"]);
-    let output = run(&mut decode);
-    assert!(output.status.success(), "{}", text(&output));
-    let listing = String::from_utf8(output.stdout).unwrap();
-    let lines = listing.lines().map(serde_json::from_str);
-    lines.map(Result::unwrap).collect()
-}
-
-/// The instructions of a source, or of several one after the other, and the exceptions.
+/// The instructions of a source, or of several one after the other, and the exceptions but the
+/// entry to debug state.
 fn flow(path: &Path, sources: &[&str]) -> (Vec<String>, Vec<(i64, String)>) {
     let (mut instructions, mut exceptions) = (Vec::new(), Vec::new());
     for line in listing(path, "instructions") {
@@ -40,6 +31,13 @@ fn flow(path: &Path, sources: &[&str]) -> (Vec<String>, Vec<(i64, String)>) {
                 line["isa"].as_str().unwrap(),
                 line["bytes"].as_str().unwrap()
             )),
+            // That is also how the trace tells how far execution came before a gap.
+            "exception"
+                if line["name"]
+                    .as_str()
+                    .unwrap()
+                    .to_lowercase()
+                    .contains("halt") => {}
             "exception" => exceptions.push((
                 line["number"].as_i64().unwrap(),
                 line["return_address"].to_string(),
@@ -48,14 +46,6 @@ fn flow(path: &Path, sources: &[&str]) -> (Vec<String>, Vec<(i64, String)>) {
         }
     }
     (instructions, exceptions)
-}
-
-fn convert(arguments: &[&str], paths: [&Path; 2]) -> String {
-    let mut command = armsnap();
-    command.arg("convert").args(arguments).args(paths);
-    let output = run(&mut command);
-    assert!(output.status.success(), "{}", text(&output));
-    text(&output)
 }
 
 /// Snapshot → trace file without the trace → snapshot with trace. Gives the directory that
@@ -81,8 +71,10 @@ fn there_and_back(
     (directory, file, back)
 }
 
-/// Captures: the core, and the sources of its trace.
-const CAPTURES: [(&str, &str, &[&str]); 9] = [
+/// Captures and recordings: the core, and the sources of its trace.
+type Traced = (&'static str, &'static str, &'static [&'static str]);
+
+const CAPTURES: [Traced; 9] = [
     ("trace_cov_a15", "Cortex-A15_0", &[]),
     ("juno_r1_1", "cpu_5", &["ETM_5"]),
     ("TC2", "cpu_2", &["ETM_2"]),
@@ -94,16 +86,37 @@ const CAPTURES: [(&str, &str, &[&str]); 9] = [
     ("ete_spec_1", "cpu_0", &[]),
 ];
 
-/// Exceptions but the entry to debug state, which is also how the trace tells how far execution
-/// came before a gap.
-fn real(exceptions: Vec<(i64, String)>) -> Vec<(i64, String)> {
-    exceptions
-        .into_iter()
-        .filter(|(number, _)| *number != 1)
-        .collect()
+const RECORDED: [Traced; 5] = [
+    ("recorded/etmv4", "Cortex-A57_0", &["ETMV4_0"]),
+    ("recorded/etmv4", "Cortex-A57_1", &["ETMV4_1"]),
+    ("recorded/ptm", "Cortex-A15_0", &["PTM_0"]),
+    ("recorded/ptm", "Cortex-A15_1", &["PTM_1"]),
+    ("recorded/etmv3", "Cortex-M4_0", &["ETMV3_0"]),
+];
+
+/// What of exceptions is the same in ETMv4: PTM and ETMv3 number them in another way, and ETMv3
+/// tells no address.
+fn alike(exceptions: Vec<(i64, String)>, protocol: Protocol) -> Vec<(Option<i64>, String)> {
+    let numbered = !matches!(protocol, Protocol::Ptm | Protocol::Etmv3);
+    let addressed = protocol != Protocol::Etmv3;
+    let alike = exceptions.into_iter().map(|(number, address)| {
+        let address = if addressed { address } else { String::new() };
+        (numbered.then_some(number), address)
+    });
+    alike.collect()
 }
 
-fn comes_back(captures: &[(&str, &str, &[&str])], kind: &str) {
+/// The protocol of a core's trace.
+fn protocol(snapshot: &Path, core: &str) -> Protocol {
+    let loaded = open(snapshot);
+    let core = loaded.snapshot.device_named(core);
+    let sources = topology::sources(&loaded);
+    let mut sources = sources.iter().filter(|source| source.core == core);
+    let source = sources.find(|source| source.protocol.needs_core());
+    source.unwrap().protocol
+}
+
+fn comes_back(captures: &[Traced], kind: &str) {
     for (name, core, sources) in captures {
         let Some(snapshot) = shared(name) else { return };
         let (_directory, _, back) = there_and_back(&snapshot, core, kind);
@@ -116,11 +129,10 @@ fn comes_back(captures: &[(&str, &str, &[&str])], kind: &str) {
             "{name} {core} {kind}: {wanted:.8?} {found:.8?}"
         );
         assert_eq!(found.len(), wanted.len(), "{name} {core} {kind}");
-        // Of exceptions behind which nothing was traced no frame tells; PTM numbers them in
-        // another way.
-        let ptm = ["trace_cov_a15", "TC2"].contains(name);
-        let mut wanted = real(exceptions).into_iter();
-        for exception in real(found_exceptions).iter().filter(|_| !ptm) {
+        // Of exceptions behind which nothing was traced no frame tells.
+        let protocol = protocol(&snapshot, core);
+        let mut wanted = alike(exceptions, protocol).into_iter();
+        for exception in &alike(found_exceptions, protocol) {
             assert!(
                 wanted.any(|wanted| wanted == *exception),
                 "{name} {exception:?}"
@@ -134,6 +146,12 @@ fn comes_back(captures: &[(&str, &str, &[&str])], kind: &str) {
 #[test]
 fn frames_at_waypoints_tell_the_whole_flow() {
     comes_back(&CAPTURES, "waypoints");
+}
+
+#[test]
+fn frames_tell_the_whole_flow_of_recordings() {
+    comes_back(&RECORDED, "waypoints");
+    comes_back(&RECORDED, "instructions");
 }
 
 #[test]
@@ -210,33 +228,37 @@ fn time_and_context_go_along() {
 /// The reference decoder's reading of the made snapshot has the same ranges.
 #[test]
 fn the_reference_reads_it() {
-    let Some(snapshot) = shared("ts_marker") else {
-        return;
-    };
-    let (_directory, _, back) = there_and_back(&snapshot, "cpu_0", "waypoints");
-    let mut lister = Command::new("trc_pkt_lister");
-    lister
-        .args(["-decode_only", "-logstdout", "-ss_dir"])
-        .arg(&back);
-    let output = text(&run(&mut lister));
-    let ranges: Vec<String> = output
-        .lines()
-        .filter_map(|line| line.split_once("exec range=")?.1.split_once(']'))
-        .map(|(range, _)| range.replace("[", ""))
-        .collect();
-    let wanted: Vec<String> = listing(&back, "elements")
-        .iter()
-        .filter(|line| line["kind"] == "range")
-        .map(|line| {
-            format!(
-                "{}:{}",
-                line["start"].as_str().unwrap(),
-                line["end"].as_str().unwrap()
-            )
-        })
-        .collect();
-    assert!(ranges.len() > 200, "{output:.2000}");
-    assert_eq!(ranges, wanted);
+    for (name, core, least) in [
+        ("recorded/etmv4", "Cortex-A57_0", 100),
+        ("recorded/ptm", "Cortex-A15_0", 100),
+        ("recorded/etmv3", "Cortex-M4_0", 40),
+        ("ts_marker", "cpu_0", 200),
+    ] {
+        let Some(snapshot) = shared(name) else {
+            return;
+        };
+        let (_directory, _, back) = there_and_back(&snapshot, core, "waypoints");
+        let mut lister = Command::new("trc_pkt_lister");
+        lister
+            .args(["-decode_only", "-logstdout", "-ss_dir"])
+            .arg(&back);
+        let output = text(&run(&mut lister));
+        let ranges: Vec<String> = output
+            .lines()
+            .filter_map(|line| line.split_once("exec range=")?.1.split_once(']'))
+            .map(|(range, _)| range.replace("[", ""))
+            .collect();
+        let wanted: Vec<String> = listing(&back, "elements")
+            .iter()
+            .filter(|line| line["kind"] == "range")
+            .map(|line| {
+                let text = |key: &str| line[key].as_str().unwrap().to_owned();
+                format!("{}:{}", text("start"), text("end"))
+            })
+            .collect();
+        assert!(ranges.len() > least, "{name}: {output:.2000}");
+        assert_eq!(ranges, wanted, "{name}");
+    }
 }
 
 /// `0x1000`: add; add; cbz x1, 0x1014; add; b 0x1018; 0x1014: nop; 0x1018: nop; bl 0x1020; 0x1020: ret

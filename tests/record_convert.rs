@@ -1,13 +1,15 @@
 //! Recorded snapshot → trace file of frames → snapshot with trace: what is decoded of the last one
 //! is what was executed, of every program in every protocol.
 
+mod convert_support;
+mod gdb;
 mod program_support;
 
+use convert_support::convert;
 use program_support::decode::{by_library, cores};
-use program_support::record::{FIRST_ID, executed, record};
+use program_support::record::{FIRST_ID, Recording, executed};
 use program_support::{Code, Program, all, same};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Programs with more instructions than trace frames are written for.
 const LONG: &str = "sieve";
@@ -15,18 +17,11 @@ const LONG: &str = "sieve";
 /// The most instructions of a program whose frames are those of instructions too: they take time.
 const SHORT: usize = 200_000;
 
-fn convert(options: &[&str], from: &Path, to: &Path) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
-    let output = command.arg("convert").args(options).arg(from).arg(to);
-    let output = output.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
 /// The trace files of a snapshot in a new directory: one for each core.
 fn trace_files(snapshot: &Path, into: &Path, frames: &str) -> Vec<PathBuf> {
     std::fs::create_dir(into).unwrap();
     let options = ["--state-only", "--frames", frames];
-    convert(&options, snapshot, &into.join("x.tf"));
+    convert(&options, [snapshot, &into.join("x.tf")]);
     let files = std::fs::read_dir(into).unwrap();
     let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
     files.sort();
@@ -47,22 +42,19 @@ fn decoded(snapshot: &Path, core: &str, code: &Code) -> (Vec<u64>, usize) {
 
 fn there_and_back(program: &Program, protocol: &str) {
     let code = program.code();
-    let working = tempfile::tempdir().unwrap();
-    let snapshot = working.path().join("snapshot");
-    let witness = working.path().join("witness");
-    let output = record(program, &snapshot, &witness, &["--protocol", protocol]);
-    assert!(output.status.success(), "{output:?}");
-    let executed = executed(&witness);
+    let recording = Recording::of(program, &["--protocol", protocol]);
+    let snapshot = recording.snapshot();
+    let executed = executed(&recording.witness());
     let cores = cores(&snapshot);
     let length: usize = executed.values().map(Vec::len).sum();
     let kinds = ["waypoints", "instructions"];
     for frames in &kinds[..1 + usize::from(length <= SHORT)] {
         let what = format!("{} {protocol} {frames}", program.name);
-        let files = trace_files(&snapshot, &working.path().join(frames), frames);
+        let files = trace_files(&snapshot, &recording.place(frames), frames);
         assert_eq!(files.len(), cores.len(), "{what}");
         for ((core, id), file) in cores.iter().zip(&files) {
             let back = file.with_extension("back");
-            convert(&["--trace"], file, &back);
+            convert(&["--trace"], [file, &back]);
             let (found, begins) = decoded(&back, core, &code);
             let executed = &executed[&u32::from(id - FIRST_ID)];
             same(&found, executed, &format!("{what} {core}"));

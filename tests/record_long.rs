@@ -7,7 +7,7 @@ mod program_support;
 
 use program_support::decode::{by_library, by_reference, cores};
 use program_support::program;
-use program_support::record::{Instructions, record};
+use program_support::record::{Instructions, Recording};
 
 /// How many instructions the reference decoder reads: it needs half a minute for all.
 const READ: u64 = 5_000_000;
@@ -15,11 +15,8 @@ const READ: u64 = 5_000_000;
 fn long(name: &str, protocol: &str) {
     let program = program(name);
     let code = program.code();
-    let working = tempfile::tempdir().unwrap();
-    let snapshot = working.path().join("snapshot");
-    let witness = working.path().join("witness");
-    let output = record(program, &snapshot, &witness, &["--protocol", protocol]);
-    assert!(output.status.success(), "{output:?}");
+    let recording = Recording::of(program, &["--protocol", protocol]);
+    let (snapshot, witness) = (recording.snapshot(), recording.witness());
     let [(core, id)] = &cores(&snapshot)[..] else {
         panic!("one core");
     };

@@ -1,5 +1,6 @@
 //! GDB sessions on trace frames: a snapshot's server is a finished trace run.
 
+mod convert_support;
 mod gdb;
 
 use std::path::{Path, PathBuf};
@@ -8,10 +9,13 @@ use armsnap::convert::trace_run::{Options, TraceRun};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::tfile::{self, Block};
+use convert_support::{RECORDED, convert};
 use gdb::{armsnap, run, session, shared, text};
 
 const TC2: &str = "tc2-ptm-rstk-t32";
 const ACK: &str = "001-ack_test";
+/// The first core of each recording.
+const FIRST: [&str; 3] = ["Cortex-A57_0", "Cortex-A15_0", "Cortex-M4_0"];
 
 /// The trace run of the core at `device`, from the decoder.
 fn decoded(snapshot: &Path, device: usize) -> TraceRun {
@@ -20,7 +24,7 @@ fn decoded(snapshot: &Path, device: usize) -> TraceRun {
     let options = Options::default();
     let run = TraceRun::of(&loaded, device, false, &options, &mut notes, &mut |_, _| {});
     let run = run.unwrap();
-    assert!(run.frames() > 100, "{} frames", run.frames());
+    assert!(run.frames() > 40, "{} frames", run.frames());
     run
 }
 
@@ -105,8 +109,10 @@ fn numbers_find_the_decoders_frames_of_tc2() {
 }
 
 #[test]
-fn numbers_find_the_decoders_frames_of_recorded_ptm() {
-    numbers_find_the_decoders_frames("recorded/ptm");
+fn numbers_find_the_decoders_frames_of_recordings() {
+    for name in RECORDED {
+        numbers_find_the_decoders_frames(name);
+    }
 }
 
 #[test]
@@ -354,6 +360,8 @@ fn what_gdb_saves_is_what_convert_writes() {
     let step = "a57_single_step";
     for (name, core, least) in [
         ("recorded/etmv4", "Cortex-A57_0", 100),
+        ("recorded/ptm", "Cortex-A15_0", 100),
+        ("recorded/etmv3", "Cortex-M4_0", 40),
         (TC2, "Cortex-A15_0", 1000),
         (ACK, "cpu_0", 1000),
         (step, "Cortex-A57_0", 2),
@@ -365,7 +373,7 @@ fn what_gdb_saves_is_what_convert_writes() {
         // Within a frame and after one, too.
         let save = format!("tsave {}", saved.display());
         session(&snapshot, &[], &["tfind 2", "tfind none", &save]);
-        convert(&snapshot, core, &converted);
+        convert(&["--core", core], [&snapshot, &converted]);
         let (saved, converted) = (
             std::fs::read(saved).unwrap(),
             std::fs::read(converted).unwrap(),
@@ -399,21 +407,24 @@ fn what_gdb_saves_is_what_convert_writes() {
     }
 }
 
-/// The trace file that convert makes of a core.
-fn convert(snapshot: &Path, core: &str, file: &Path) {
-    let mut convert = armsnap();
-    convert.arg("convert").args(["--core", core]);
-    let output = run(convert.arg(snapshot).arg(file));
-    assert!(output.status.success(), "{}", text(&output));
+#[test]
+fn a_trace_file_of_001_ack_test_is_served() {
+    a_trace_file_is_served(ACK, "cpu_0");
 }
 
 #[test]
-fn a_trace_file_is_served() {
-    let Some(snapshot) = shared(ACK) else { return };
+fn trace_files_of_recordings_are_served() {
+    for (name, core) in RECORDED.into_iter().zip(FIRST) {
+        a_trace_file_is_served(name, core);
+    }
+}
+
+fn a_trace_file_is_served(name: &str, core: &str) {
+    let Some(snapshot) = shared(name) else { return };
     let run = decoded(&snapshot, 0);
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("ack.tf");
-    convert(&snapshot, "cpu_0", &file);
+    let file = directory.path().join("x.tf");
+    convert(&["--core", core], [&snapshot, &file]);
     let place = |frame: usize| {
         let pc = run.pc(frame).unwrap().0;
         let (tracepoint, visit) = (run.tracepoint(frame), run.visit(frame).unwrap());
@@ -422,10 +433,14 @@ fn a_trace_file_is_served() {
         format!("{frame} {tracepoint} {pc:#x} {}", visit.offset.0)
     };
     let last = run.frames() - 1;
-    let middle = run.frames() / 2;
-    let here = run.pc(middle).unwrap().0;
-    let again = (middle + 1..=last).find(|frame| run.pc(*frame).unwrap().0 == here);
-    let other = (middle + 1..=last).find(|frame| run.pc(*frame).unwrap().0 != here);
+    // A frame whose address comes again, in the middle or before.
+    let pc = |frame: usize| run.pc(frame).unwrap().0;
+    let middle = (1..=run.frames() / 2).rev();
+    let mut middle = middle.filter(|&here| (here + 1..=last).any(|frame| pc(frame) == pc(here)));
+    let middle = middle.next().unwrap();
+    let here = pc(middle);
+    let again = (middle + 1..=last).find(|frame| pc(*frame) == here);
+    let other = (middle + 1..=last).find(|frame| pc(*frame) != here);
     let (again, other) = (again.unwrap(), other.unwrap());
     let begin = format!("tfind {middle}");
     let after = |next: &str| vec![begin.clone(), next.to_owned()];
@@ -457,7 +472,7 @@ fn registers_and_memory_of_a_trace_file_are_those_of_its_frames() {
     let run = decoded(&snapshot, 0);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tc2.tf");
-    convert(&snapshot, "Cortex-A15_0", &file);
+    convert(&["--core", "Cortex-A15_0"], [&snapshot, &file]);
     let state = [
         "output/x $pc",
         "output/x $sp",

@@ -6,8 +6,9 @@ use armsnap::record::witness::{Reader, Said};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
 
 /// The trace ID of the first core; each other has the next one.
 pub const FIRST_ID: u8 = 0x10;
@@ -27,6 +28,41 @@ pub fn record(program: &Program, into: &Path, witness: &Path, options: &[&str]) 
     }
     command.arg("--").arg(&program.elf);
     command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// A snapshot that was recorded, and its witness.
+pub struct Recording {
+    directory: TempDir,
+}
+
+impl Recording {
+    /// Records a program, which succeeds.
+    pub fn of(program: &Program, options: &[&str]) -> Self {
+        let recording = Self {
+            directory: tempfile::tempdir().unwrap(),
+        };
+        let output = record(
+            program,
+            &recording.snapshot(),
+            &recording.witness(),
+            options,
+        );
+        assert!(output.status.success(), "{output:?}");
+        recording
+    }
+
+    pub fn snapshot(&self) -> PathBuf {
+        self.place("snapshot")
+    }
+
+    pub fn witness(&self) -> PathBuf {
+        self.place("witness")
+    }
+
+    /// Something else beside the two.
+    pub fn place(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
 }
 
 fn reader(witness: &Path) -> Reader<BufReader<File>> {
