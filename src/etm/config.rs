@@ -120,18 +120,8 @@ impl Registers {
         self.control(20)
     }
 
-    /// ETMCR \[28\]: timestamps are traced.
-    pub const fn timestamps(self) -> bool {
-        self.control(28)
-    }
-
     /// ETMCR \[29\]: PTM: the return stack is used.
     pub const fn return_stack(self) -> bool {
         self.control(29)
-    }
-
-    /// ETMCR \[30\]: the VMID is traced.
-    pub const fn vmid(self) -> bool {
-        self.control(30)
     }
 }

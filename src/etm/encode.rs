@@ -9,21 +9,64 @@ use crate::element::TraceOnReason;
 use crate::protocol::number::to_gray;
 use crate::protocol::{Unencodable, Written, require};
 use crate::quantity::Isa;
+use std::fmt::Debug;
 
-/// Writes a packet, or, if there is no such packet, nothing, and remembers nothing of it.
-pub(crate) fn whole<E: Clone>(
-    encoder: &mut E,
-    out: &mut Vec<u8>,
-    write: impl FnOnce(&mut E, &mut Vec<u8>) -> Written,
-) -> Written {
-    let begin = out.len();
-    let mut next = encoder.clone();
-    let written = write(&mut next, out);
-    match written {
-        Ok(()) => *encoder = next,
-        Err(_) => out.truncate(begin),
+/// The configuration of one of the protocols, and how it has packets written.
+pub trait Protocol: Copy + Debug {
+    /// Its packets.
+    type Packet: Debug;
+
+    /// How the address bytes of branches end.
+    fn address_encoding(&self) -> AddressEncoding;
+
+    /// Appends the bytes of `packet`; some of them or none if it cannot be written.
+    fn write(
+        encoder: &mut Encoder<Self>,
+        packet: &Self::Packet,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Unencodable>;
+}
+
+/// Writes the packets of one trace unit.
+#[derive(Clone, Debug)]
+pub struct Encoder<C> {
+    pub(crate) config: C,
+    pub(crate) known: Known,
+}
+
+impl<C: Protocol> Encoder<C> {
+    /// For a source with this configuration.
+    pub fn new(config: C) -> Self {
+        Self {
+            config,
+            known: Known::default(),
+        }
     }
-    written
+
+    /// Appends the bytes of `packet`; nothing if there are none. Of an address only the bits are
+    /// written that it says are told.
+    pub fn packet(&mut self, packet: &C::Packet, out: &mut Vec<u8>) -> Result<(), Unencodable> {
+        let begin = out.len();
+        let mut next = self.clone();
+        let written = C::write(&mut next, packet, out);
+        match written {
+            Ok(()) => *self = next,
+            Err(_) => out.truncate(begin),
+        }
+        written
+    }
+
+    /// `address` in its shortest form, behind what was written so far. With `information`,
+    /// exception information follows.
+    pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
+        PartAddress {
+            value: address,
+            bits: self
+                .known
+                .fewest_bits(address, isa, self.config.address_encoding(), information),
+            isa,
+        }
+    }
 }
 
 impl AddressEncoding {
@@ -93,21 +136,7 @@ impl Known {
         }
     }
 
-    /// An address in its shortest form. With `information`, exception information follows.
-    pub fn shortest(
-        &self,
-        address: u32,
-        isa: Isa,
-        encoding: AddressEncoding,
-        information: bool,
-    ) -> PartAddress {
-        PartAddress {
-            value: address,
-            bits: self.fewest_bits(address, isa, encoding, information),
-            isa,
-        }
-    }
-
+    /// The fewest low bits that tell this address.
     fn fewest_bits(
         &self,
         address: u32,

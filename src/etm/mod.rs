@@ -12,7 +12,8 @@ pub mod packet;
 mod trace_unit;
 
 pub use config::Registers;
-pub use trace_unit::{Change, Common, Protocol, SecurityState, Settings, TraceUnit};
+pub use encode::{Encoder, Protocol};
+pub use trace_unit::{Change, Common, SecurityState, Settings, TraceUnit, Tracing};
 
 #[cfg(test)]
 pub(crate) mod tests;

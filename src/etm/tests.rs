@@ -1,8 +1,7 @@
 //! What the tests of ETMv3 and PTM share: bytes that look like their trace, random packets.
 
-use super::Protocol;
-use super::config::AddressEncoding;
-use super::encode::{self, Known};
+use super::Tracing;
+use super::encode::{self, Encoder};
 use super::packet::PartAddress;
 use crate::element::{Element, TraceOnReason};
 use crate::protocol::tests::{end_to_end, packets, whole_packets};
@@ -70,9 +69,8 @@ pub(crate) fn numbers() -> impl Strategy<Value = Vec<Numbers>> {
 }
 
 /// What a random packet may say behind those written before.
-pub(crate) struct Choice<'a> {
-    known: &'a Known,
-    encoding: AddressEncoding,
+pub(crate) struct Choice<'a, C> {
+    encoder: &'a Encoder<C>,
     /// Which packet: 0 is A-sync, 1 I-sync.
     pub packet: u8,
     pub value: u64,
@@ -88,16 +86,10 @@ pub(crate) struct Choice<'a> {
     pub time: u64,
 }
 
-impl<'a> Choice<'a> {
-    pub fn new(
-        encoder: &impl Protocol,
-        known: &'a Known,
-        encoding: AddressEncoding,
-        sets: [Isa; 4],
-        (packet, value, more): Numbers,
-    ) -> Self {
-        let settings = encoder.settings();
-        let (near, before) = known.place.unwrap_or_default();
+impl<'a, C: Tracing> Choice<'a, C> {
+    pub fn new(encoder: &'a Encoder<C>, sets: [Isa; 4], (packet, value, more): Numbers) -> Self {
+        let settings = encoder.config.settings();
+        let (near, before) = encoder.known.place.unwrap_or_default();
         let isa = if more & 2 == 0 && packet != 1 {
             before
         } else {
@@ -107,8 +99,7 @@ impl<'a> Choice<'a> {
         let id_bits = 8 * u32::from(settings.context_id_bytes);
         let id = u32::try_from(value & ((1 << id_bits) - 1)).unwrap();
         Self {
-            known,
-            encoding,
+            encoder,
             packet: packet % 16,
             value,
             more,
@@ -146,20 +137,18 @@ impl<'a> Choice<'a> {
 
     /// Addresses can be written: there was one before.
     pub fn is_placed(&self) -> bool {
-        self.known.place.is_some()
+        self.encoder.known.place.is_some()
     }
 
     /// Only exception information can tell the instruction set.
     pub fn needs_information(&self) -> bool {
-        self.known.needs_information(self.isa)
+        self.encoder.known.needs_information(self.isa)
     }
 
     /// The address in its shortest form or whole.
     pub fn part(&self, information: bool) -> PartAddress {
         let (address, isa) = (self.address, self.isa);
-        let part = self
-            .known
-            .shortest(address, isa, self.encoding, information);
+        let part = self.encoder.shortest(address, isa, information);
         PartAddress {
             bits: if self.flag(3) { 32 } else { part.bits },
             ..part
@@ -168,15 +157,16 @@ impl<'a> Choice<'a> {
 }
 
 /// Packets made of random numbers, written behind an I-sync, are read.
-pub(crate) fn what_is_written_is_read<E, D>(
-    mut encoder: E,
+pub(crate) fn what_is_written_is_read<C, D>(
+    config: C,
     mut decoder: D,
     numbers: &[Numbers],
-    packet: impl Fn(&E, Numbers) -> Option<E::Packet>,
+    packet: impl Fn(&Encoder<C>, Numbers) -> Option<C::Packet>,
 ) where
-    E: Protocol<Packet: PartialEq>,
-    D: PacketDecoder<Packet = E::Packet>,
+    C: Tracing<Packet: PartialEq>,
+    D: PacketDecoder<Packet = C::Packet>,
 {
+    let mut encoder = Encoder::new(config);
     let (mut written, mut bytes) = (Vec::new(), Vec::new());
     let begin = [(0, 0, 0), (1, 0x1000, 0)];
     for &numbers in begin.iter().chain(numbers) {

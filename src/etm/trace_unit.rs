@@ -2,28 +2,15 @@
 //! core, identifiers, time. Knows no code, and not how atoms and branches are written.
 
 use super::config::TimestampEncoding;
+use super::encode::{Encoder, Protocol};
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
 use crate::encode::{Options, Place, Taken, Waypoint};
-use crate::protocol::Unencodable;
 use crate::quantity::{ExceptionLevel, Security};
-use std::fmt::Debug;
 
-/// What each of the protocols does its own way: an encoder of its packets, and what it writes of
-/// the instructions.
-pub trait Protocol: Sized {
-    /// How the trace unit is set up.
-    type Config;
-    /// Its packets.
-    type Packet: Debug + From<Common>;
-
-    /// Nothing is written yet.
-    fn new(config: Self::Config) -> Self;
-
-    /// What is traced, as it is set up.
+/// What each of the protocols writes its own way of the instructions.
+pub trait Tracing: Protocol<Packet: From<Common>> {
+    /// What is traced beside them, as the trace unit is set up.
     fn settings(&self) -> Settings;
-
-    /// Appends the bytes of a packet.
-    fn packet(&mut self, packet: &Self::Packet, out: &mut Vec<u8>) -> Result<(), Unencodable>;
 
     /// See [`crate::encode::TraceUnit::options`].
     fn options(&self) -> Options;
@@ -108,9 +95,8 @@ pub struct Change {
 
 /// Traces one core.
 #[derive(Clone, Debug)]
-pub struct TraceUnit<P> {
-    pub(crate) encoder: P,
-    settings: Settings,
+pub struct TraceUnit<C> {
+    pub(crate) encoder: Encoder<C>,
     out: Vec<u8>,
     /// Held back.
     pub(crate) atoms: Atoms,
@@ -123,13 +109,11 @@ pub struct TraceUnit<P> {
     cycles: u32,
 }
 
-impl<P: Protocol> TraceUnit<P> {
+impl<C: Tracing> TraceUnit<C> {
     /// Nothing is written yet. VMIDs are traced where the context has one.
-    pub fn new(config: P::Config) -> Self {
-        let encoder = P::new(config);
+    pub fn new(config: C) -> Self {
         Self {
-            settings: encoder.settings(),
-            encoder,
+            encoder: Encoder::new(config),
             out: Vec::new(),
             atoms: Atoms { bits: 0, count: 0 },
             context: Context::default(),
@@ -141,7 +125,11 @@ impl<P: Protocol> TraceUnit<P> {
         }
     }
 
-    pub(crate) fn write(&mut self, packet: &P::Packet) {
+    fn settings(&self) -> Settings {
+        self.encoder.config.settings()
+    }
+
+    pub(crate) fn write(&mut self, packet: &C::Packet) {
         let written = self.encoder.packet(packet, &mut self.out);
         debug_assert!(written.is_ok(), "{packet:?}");
     }
@@ -166,12 +154,12 @@ impl<P: Protocol> TraceUnit<P> {
     /// The cycles since the last count, where they are traced.
     pub(crate) fn take_cycles(&mut self) -> Option<u32> {
         let cycles = std::mem::take(&mut self.cycles);
-        self.settings.cycle_accurate.then_some(cycles)
+        self.settings().cycle_accurate.then_some(cycles)
     }
 
     fn state(&self) -> SecurityState {
         let non_secure = self.context.security != Some(Security::Secure);
-        let hyp = self.settings.virtualization && self.context.el == Some(ExceptionLevel(2));
+        let hyp = self.settings().virtualization && self.context.el == Some(ExceptionLevel(2));
         SecurityState {
             non_secure,
             hyp: non_secure && hyp,
@@ -193,7 +181,7 @@ impl<P: Protocol> TraceUnit<P> {
 
     /// The context ID, cut to the bytes that are traced.
     fn context_id(&self) -> Option<u32> {
-        let bits = 8 * u32::from(self.settings.context_id_bytes);
+        let bits = 8 * u32::from(self.settings().context_id_bytes);
         let id = u64::from(self.context.context_id.unwrap_or(0)) & ((1 << bits) - 1);
         (bits > 0).then_some(id as u32)
     }
@@ -202,10 +190,10 @@ impl<P: Protocol> TraceUnit<P> {
     pub(crate) fn write_identifiers(&mut self) {
         let vmid = self.context.vmid.map(|vmid| vmid as u8);
         if vmid != self.vmid
-            && self.settings.virtualization
+            && self.settings().virtualization
             && let Some(vmid) = vmid
         {
-            P::write_atoms(self);
+            C::write_atoms(self);
             self.write_common(Common::Vmid(vmid));
             self.vmid = Some(vmid);
         }
@@ -213,7 +201,7 @@ impl<P: Protocol> TraceUnit<P> {
         if id != self.context_id
             && let Some(id) = id
         {
-            P::write_atoms(self);
+            C::write_atoms(self);
             self.write_common(Common::ContextId(id));
             self.context_id = Some(id);
         }
@@ -236,13 +224,13 @@ impl<P: Protocol> TraceUnit<P> {
     }
 }
 
-impl<P: Protocol> crate::encode::TraceUnit for TraceUnit<P> {
+impl<C: Tracing> crate::encode::TraceUnit for TraceUnit<C> {
     fn options(&self) -> Options {
-        self.encoder.options()
+        self.encoder.config.options()
     }
 
     fn debug_halt(&self) -> Option<u16> {
-        self.encoder.debug_halt()
+        self.encoder.config.debug_halt()
     }
 
     fn context(&mut self, context: &Context, at: Option<Place>) {
@@ -253,7 +241,7 @@ impl<P: Protocol> crate::encode::TraceUnit for TraceUnit<P> {
     }
 
     fn trace_on(&mut self, reason: TraceOnReason, place: Place) {
-        P::write_atoms(self);
+        C::write_atoms(self);
         if !std::mem::replace(&mut self.begun, true) {
             self.write_common(Common::ASync);
         }
@@ -261,22 +249,22 @@ impl<P: Protocol> crate::encode::TraceUnit for TraceUnit<P> {
     }
 
     fn synchronise(&mut self, place: Place) {
-        P::write_atoms(self);
+        C::write_atoms(self);
         self.write_common(Common::ASync);
         self.vmid = None;
         self.i_sync(None, place);
     }
 
     fn instruction(&mut self) {
-        P::instruction(self);
+        C::instruction(self);
     }
 
     fn waypoint(&mut self, waypoint: &Waypoint) {
-        P::waypoint(self, waypoint);
+        C::waypoint(self, waypoint);
     }
 
     fn exception(&mut self, taken: &Taken) {
-        P::exception(self, taken);
+        C::exception(self, taken);
     }
 
     fn cycles(&mut self, cycles: u32) {
@@ -286,12 +274,12 @@ impl<P: Protocol> crate::encode::TraceUnit for TraceUnit<P> {
     fn mark(&mut self, mark: &Mark) {
         match *mark {
             Mark::Timestamp(value) => {
-                P::write_atoms(self);
-                let packet = P::timestamp(self, value & self.settings.timestamp.mask());
+                C::write_atoms(self);
+                let packet = C::timestamp(self, value & self.settings().timestamp.mask());
                 self.write(&packet);
             }
             Mark::Trigger => {
-                P::write_atoms(self);
+                C::write_atoms(self);
                 self.write_common(Common::Trigger);
             }
             _ => {}
@@ -299,7 +287,7 @@ impl<P: Protocol> crate::encode::TraceUnit for TraceUnit<P> {
     }
 
     fn flush(&mut self) {
-        P::write_atoms(self);
+        C::write_atoms(self);
     }
 
     fn bytes(&mut self) -> &mut Vec<u8> {

@@ -7,40 +7,25 @@
 use super::config::{Config, Profile};
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timing};
 use crate::element::Atoms;
-use crate::etm::encode::{self, Known};
+use crate::etm::config::AddressEncoding;
+use crate::etm::encode::{self, Encoder, Protocol};
 use crate::protocol::number::leb128;
 use crate::protocol::{Unencodable, Written, require};
 use crate::quantity::Isa;
 
-/// Writes the packets of one ETMv3.
-#[derive(Clone, Debug)]
-pub struct Encoder {
-    pub(super) config: Config,
-    known: Known,
+impl Protocol for Config {
+    type Packet = Packet;
+
+    fn address_encoding(&self) -> AddressEncoding {
+        Self::address_encoding(self)
+    }
+
+    fn write(encoder: &mut Encoder<Self>, packet: &Packet, out: &mut Vec<u8>) -> Written {
+        encoder.write(packet, out)
+    }
 }
 
-impl Encoder {
-    /// For a source with this configuration.
-    pub fn new(config: Config) -> Self {
-        Self {
-            config,
-            known: Known::default(),
-        }
-    }
-
-    /// Appends the bytes of `packet`; nothing if there are none. Of an address only the bits are
-    /// written that it says are told.
-    pub fn packet(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
-        encode::whole(self, out, |next, out| next.write(packet, out))
-    }
-
-    /// `address` in its shortest form, behind what was written so far. With `information`,
-    /// exception information follows.
-    pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
-        let encoding = self.config.address_encoding();
-        self.known.shortest(address, isa, encoding, information)
-    }
-
+impl Encoder<Config> {
     fn write(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
         match *packet {
             Packet::ASync => self.known.a_sync(out),

@@ -13,11 +13,12 @@ pub use crate::etm::Registers;
 pub use config::{Config, Profile};
 pub use decode::Decoder;
 pub use elements::Elements;
-pub use encode::Encoder;
 pub use packet::Packet;
 
+/// Writes the packets of one ETMv3.
+pub type Encoder = crate::etm::Encoder<Config>;
 /// Traces the instructions of one core.
-pub type TraceUnit = crate::etm::TraceUnit<Encoder>;
+pub type TraceUnit = crate::etm::TraceUnit<Config>;
 
 #[cfg(test)]
 mod tests;

@@ -1,12 +1,10 @@
 //! What an ETMv3 writes of a program (ARM IHI 0014Q, chapters 4 and 7). Knows no code.
 
 use super::config::{Config, Profile};
-use super::encode::Encoder;
 use super::packet::{Branch, ISync, Information, Packet, Place as SyncPlace, Timing};
 use crate::element::Atoms;
 use crate::encode::{Options, Place, Taken, Waypoint};
-use crate::etm::{Common, Protocol, Settings, TraceUnit};
-use crate::protocol::Unencodable;
+use crate::etm::{Common, Settings, TraceUnit, Tracing};
 
 const NONE: Atoms = Atoms { bits: 0, count: 0 };
 
@@ -39,7 +37,7 @@ impl From<Common> for Packet {
     }
 }
 
-impl TraceUnit<Encoder> {
+impl TraceUnit<Config> {
     fn atom(&mut self, passed: bool) {
         if let Some(cycles) = self.take_cycles() {
             return self.timed_atom(passed, cycles);
@@ -80,11 +78,11 @@ impl TraceUnit<Encoder> {
         if cycles == 1 {
             self.hold_atom(passed);
             if !passed || self.atoms.count == 7 {
-                Encoder::write_atoms(self);
+                Config::write_atoms(self);
             }
             return;
         }
-        Encoder::write_atoms(self);
+        Config::write_atoms(self);
         let one = Atoms {
             bits: u32::from(passed),
             count: 1,
@@ -120,7 +118,7 @@ impl TraceUnit<Encoder> {
     /// Execution goes on at `to`, by a branch or an exception. `cancel`: instead of an exception
     /// return.
     fn branch(&mut self, to: Place, exception: Option<u16>, cancel: bool) {
-        Encoder::write_atoms(self);
+        Config::write_atoms(self);
         let information = self.change(exception).map(|change| Information {
             exception: change.exception,
             deprecated: false,
@@ -140,30 +138,19 @@ impl TraceUnit<Encoder> {
     }
 }
 
-impl Protocol for Encoder {
-    type Config = Config;
-    type Packet = Packet;
-
-    fn new(config: Config) -> Self {
-        Self::new(config)
-    }
-
+impl Tracing for Config {
     fn settings(&self) -> Settings {
         Settings {
-            cycle_accurate: self.config.cycle_accurate,
-            context_id_bytes: self.config.context_id_bytes,
-            virtualization: self.config.virtualization,
-            timestamp: self.config.timestamp,
+            cycle_accurate: self.cycle_accurate,
+            context_id_bytes: self.context_id_bytes,
+            virtualization: self.virtualization,
+            timestamp: self.timestamp,
         }
-    }
-
-    fn packet(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Result<(), Unencodable> {
-        self.packet(packet, out)
     }
 
     fn options(&self) -> Options {
         Options {
-            branch_broadcast: self.config.branch_output,
+            branch_broadcast: self.branch_output,
             ..Options::default()
         }
     }
@@ -171,7 +158,7 @@ impl Protocol for Encoder {
     /// IHI 0014Q 7.3.5. Armv7-M has no number for it, and needs none: each instruction has an
     /// atom.
     fn debug_halt(&self) -> Option<u16> {
-        (self.config.profile == Profile::ApplicationOrRealTime).then_some(1)
+        (self.profile == Profile::ApplicationOrRealTime).then_some(1)
     }
 
     fn timestamp(_: &mut TraceUnit<Self>, value: u64) -> Packet {

@@ -14,11 +14,12 @@ pub use crate::etm::Registers;
 pub use config::Config;
 pub use decode::Decoder;
 pub use elements::Elements;
-pub use encode::Encoder;
 pub use packet::Packet;
 
+/// Writes the packets of one PTM.
+pub type Encoder = crate::etm::Encoder<Config>;
 /// Traces one core.
-pub type TraceUnit = crate::etm::TraceUnit<Encoder>;
+pub type TraceUnit = crate::etm::TraceUnit<Config>;
 
 #[cfg(test)]
 mod tests;

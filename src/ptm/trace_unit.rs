@@ -1,12 +1,10 @@
 //! What a PTM writes of a program (ARM IHI 0035B, chapter 4). Knows no code.
 
 use super::config::Config;
-use super::encode::Encoder;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
 use crate::encode::{Options, Place, Taken, Waypoint};
-use crate::etm::{Common, Protocol, Settings, TraceUnit};
+use crate::etm::{Common, Settings, TraceUnit, Tracing};
 use crate::flow::Waypoints;
-use crate::protocol::Unencodable;
 
 /// Entries of the return stack.
 const RETURN_STACK: usize = 3;
@@ -39,10 +37,10 @@ impl From<Common> for Packet {
     }
 }
 
-impl TraceUnit<Encoder> {
+impl TraceUnit<Config> {
     /// A branch to `to`, or an exception.
     fn branch(&mut self, to: Place, exception: Option<u16>) {
-        Encoder::write_atoms(self);
+        Config::write_atoms(self);
         let information = self.change(exception).map(|change| Information {
             exception: change.exception,
             non_secure: change.non_secure,
@@ -61,39 +59,24 @@ impl TraceUnit<Encoder> {
     }
 }
 
-impl Protocol for Encoder {
-    type Config = Config;
-    type Packet = Packet;
-
-    fn new(config: Config) -> Self {
-        Self::new(config)
-    }
-
+impl Tracing for Config {
     fn settings(&self) -> Settings {
         Settings {
-            cycle_accurate: self.config.cycle_accurate,
-            context_id_bytes: self.config.context_id_bytes,
+            cycle_accurate: self.cycle_accurate,
+            context_id_bytes: self.context_id_bytes,
             virtualization: true,
-            timestamp: self.config.timestamp,
+            timestamp: self.timestamp,
         }
-    }
-
-    fn packet(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Result<(), Unencodable> {
-        self.packet(packet, out)
     }
 
     fn options(&self) -> Options {
         Options {
             waypoints: Waypoints {
-                barriers: self.config.barriers_are_waypoints,
+                barriers: self.barriers_are_waypoints,
                 ..Waypoints::default()
             },
-            return_stack: if self.config.return_stack {
-                RETURN_STACK
-            } else {
-                0
-            },
-            branch_broadcast: self.config.branch_broadcast,
+            return_stack: if self.return_stack { RETURN_STACK } else { 0 },
+            branch_broadcast: self.branch_broadcast,
         }
     }
 

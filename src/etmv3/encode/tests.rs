@@ -17,11 +17,10 @@ fn config(etmcr: u32, etmccer: u32, etmidr: u32, profile: Profile) -> Config {
 }
 
 /// The packet that random numbers make, if there is such a one.
-fn packet(encoder: &Encoder, numbers: Numbers) -> Option<Packet> {
+fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
     let config = encoder.config;
     let sets = [Isa::A32, Isa::T32, Isa::Jazelle, Isa::ThumbEe];
-    let encoding = config.address_encoding();
-    let choice = Choice::new(encoder, &encoder.known, encoding, sets, numbers);
+    let choice = Choice::new(encoder, sets, numbers);
     let (address, isa, value) = (choice.address, choice.isa, choice.value);
     Some(match choice.packet {
         5..=9 if !choice.is_placed() => Packet::Ignore,
@@ -121,8 +120,7 @@ proptest! {
             Profile::ApplicationOrRealTime
         };
         let config = config(etmcr, etmccer, etmidr, profile);
-        let (encoder, decoder) = (Encoder::new(config), Decoder::new(config));
-        etm::tests::what_is_written_is_read(encoder, decoder, &numbers, packet);
+        etm::tests::what_is_written_is_read(config, Decoder::new(config), &numbers, packet);
     }
 }
 

@@ -15,10 +15,9 @@ fn config(etmcr: u32, etmccer: u32) -> Config {
 }
 
 /// The packet that random numbers make.
-fn packet(encoder: &Encoder, numbers: Numbers) -> Option<Packet> {
+fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
     let sets = [Isa::A32, Isa::T32, Isa::T32, Isa::ThumbEe];
-    let encoding = AddressEncoding::Alternative;
-    let choice = Choice::new(encoder, &encoder.known, encoding, sets, numbers);
+    let choice = Choice::new(encoder, sets, numbers);
     let cycle_accurate = encoder.config.cycle_accurate;
     let cycles = choice.cycles();
     let counted = cycle_accurate.then_some(cycles);
@@ -90,8 +89,7 @@ proptest! {
         etmccer in prop::sample::select(vec![0_u32, 0x34c0_1ac2, 0x20c0_18ea, 0x10c0_18ea]),
     ) {
         let config = config(etmcr, etmccer);
-        let (encoder, decoder) = (Encoder::new(config), Decoder::new(config));
-        etm::tests::what_is_written_is_read(encoder, decoder, &numbers, packet);
+        etm::tests::what_is_written_is_read(config, Decoder::new(config), &numbers, packet);
     }
 }
 
