@@ -138,6 +138,19 @@ fn frame_ids(frame: &[u8; FRAME_BYTES]) -> u32 {
     id_bits(low) | id_bits(high) << 4
 }
 
+/// Whether one of the IDs of a frame looks like FSYNC or HSYNC.
+#[inline]
+fn may_hold_sync(frame: &[u8; FRAME_BYTES], ids: u32) -> bool {
+    let mut left = ids;
+    while left != 0 {
+        if frame[2 * left.trailing_zeros() as usize] == 0xff {
+            return true;
+        }
+        left &= left - 1;
+    }
+    false
+}
+
 /// The bytes of a frame with the bits put back that the auxiliary byte holds.
 #[inline]
 fn frame_data(frame: &[u8; FRAME_BYTES]) -> [u8; FRAME_BYTES] {
@@ -264,7 +277,7 @@ impl Deformatter {
                 break;
             };
             let ids = frame_ids(frame);
-            if self.may_hold_sync(frame, ids) {
+            if may_hold_sync(frame, ids) {
                 break;
             }
             if ids == 1 && self.goes_to(frame[0] >> 1, frame) {
@@ -276,17 +289,6 @@ impl Deformatter {
             done += FRAME_BYTES;
         }
         done
-    }
-
-    fn may_hold_sync(&self, frame: &[u8; FRAME_BYTES], ids: u32) -> bool {
-        let mut left = ids;
-        while left != 0 {
-            if frame[2 * left.trailing_zeros() as usize] == 0xff {
-                return true;
-            }
-            left &= left - 1;
-        }
-        false
     }
 
     /// Takes the frames without ID bytes that `bytes` begins with; returns how many bytes they
@@ -407,9 +409,7 @@ impl Deformatter {
                 for (index, &byte) in data[part].iter().enumerate() {
                     let index = counted + index;
                     let at = pairs[index / 2].wrapping_add(index as u64 & 1);
-                    let mut window = [0; FRAME_BYTES];
-                    window[0] = byte;
-                    stream.append(at, &window, 1);
+                    stream.append_byte(at, byte);
                 }
             }
         }

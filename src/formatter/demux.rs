@@ -28,7 +28,11 @@ pub struct Segment {
 impl Segment {
     fn offset_at(&self, position: u64) -> u64 {
         let distance = position.wrapping_sub(self.start);
-        let others = if self.framed { distance / 15 } else { 0 };
+        let others = if self.framed {
+            distance / PAYLOAD as u64
+        } else {
+            0
+        };
         self.offset.0.wrapping_add(distance).wrapping_add(others)
     }
 }
@@ -164,35 +168,46 @@ impl Stream {
         self.decode(decoder, last, &mut each);
     }
 
-    /// Takes the first `length` bytes of `bytes`, at most 15. Copying 16 whatever the length
-    /// costs less than copying the length.
+    /// Position of the next byte that comes.
     #[inline]
-    pub(super) fn append(&mut self, offset: u64, bytes: &[u8; 16], length: usize) {
-        self.total += length as u64;
+    fn end(&self) -> u64 {
+        self.consumed + self.payload.len() as u64
+    }
+
+    /// What comes next stands at `offset`.
+    #[inline]
+    fn begin_segment(&mut self, offset: BufferOffset, framed: bool) {
+        self.segments.push(Segment {
+            start: self.end(),
+            offset,
+            framed,
+        });
+    }
+
+    /// Takes a byte of a frame that does not lie together.
+    pub(super) fn append_byte(&mut self, offset: u64, byte: u8) {
+        self.total += 1;
         if !self.keep {
             return;
         }
-        self.place(offset);
-        self.extend(bytes, length);
+        let position = self.end();
+        let last = self.segments.last();
+        if last.is_none_or(|last| last.offset_at(position) != offset) {
+            self.begin_segment(BufferOffset(offset), true);
+        }
+        self.payload.push(byte);
     }
 
-    /// The same for bytes that rarely follow those before: their place is told anew.
+    /// Takes the first `length` bytes of `bytes`, at most 15, which rarely follow those before:
+    /// their place is told anew. Copying 16 whatever the length costs less than copying the
+    /// length.
     #[inline]
     pub(super) fn append_apart(&mut self, offset: u64, bytes: &[u8; 16], length: usize) {
         self.total += length as u64;
         if !self.keep {
             return;
         }
-        self.segments.push(Segment {
-            start: self.consumed + self.payload.len() as u64,
-            offset: BufferOffset(offset),
-            framed: true,
-        });
-        self.extend(bytes, length);
-    }
-
-    #[inline]
-    fn extend(&mut self, bytes: &[u8; 16], length: usize) {
+        self.begin_segment(BufferOffset(offset), true);
         let end = self.payload.len() + length;
         self.payload.extend_from_slice(bytes);
         self.payload.truncate(end);
@@ -212,17 +227,13 @@ impl Stream {
             return;
         }
         let begin = self.payload.len();
-        let position = self.consumed + begin as u64;
+        let position = self.end();
         let follows = self.segments.last().is_some_and(|last| {
             last.offset_at(position) == offset
                 && (position - last.start).is_multiple_of(PAYLOAD as u64)
         });
         if !follows {
-            self.segments.push(Segment {
-                start: position,
-                offset: BufferOffset(offset),
-                framed: true,
-            });
+            self.begin_segment(BufferOffset(offset), true);
         }
         // Each frame's last byte is overwritten by the next frame.
         self.payload.resize(begin + length + 1, 0);
@@ -238,25 +249,9 @@ impl Stream {
     }
 
     pub(super) fn lose(&mut self) {
-        let position = self.consumed + self.payload.len() as u64;
+        let position = self.end();
         if self.total > 0 && self.keep && self.losses.last() != Some(&position) {
             self.losses.push(position);
-        }
-    }
-
-    #[inline]
-    fn place(&mut self, offset: u64) {
-        let position = self.consumed + self.payload.len() as u64;
-        let follows = self
-            .segments
-            .last()
-            .is_some_and(|last| last.offset_at(position) == offset);
-        if !follows {
-            self.segments.push(Segment {
-                start: position,
-                offset: BufferOffset(offset),
-                framed: true,
-            });
         }
     }
 }
@@ -383,12 +378,7 @@ impl Demux {
     /// payload of `id`.
     pub fn unformatted(&mut self, id: TraceId, offset: BufferOffset, bytes: &[u8]) {
         let stream = self.stream_mut(id);
-        let position = stream.consumed + stream.payload.len() as u64;
-        stream.segments.push(Segment {
-            start: position,
-            offset,
-            framed: false,
-        });
+        stream.begin_segment(offset, false);
         stream.payload.extend_from_slice(bytes);
         stream.total += bytes.len() as u64;
     }
