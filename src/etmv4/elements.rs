@@ -170,10 +170,19 @@ impl Elements {
     }
 
     /// A target address: of a branch, of the exception or Q element that waits for it, or where
-    /// trace begins.
-    fn target(&mut self, at: BufferOffset, bits: AddressBits, out: &mut impl ElementSink) {
+    /// trace begins. A context with it comes before it.
+    fn target(
+        &mut self,
+        at: BufferOffset,
+        bits: AddressBits,
+        context: Option<ContextInfo>,
+        out: &mut impl ElementSink,
+    ) {
         let (address, is) = self.history.resolve(bits, self.sent_64bit);
         self.is = is;
+        if let Some(info) = context {
+            self.hold_context(at, info, out);
+        }
         self.hold(at, Held::Address { address, is }, out);
         if std::mem::take(&mut self.awaits_address) {
             self.speculation += 1;
@@ -213,7 +222,7 @@ impl Elements {
             Packet::TraceInfo(info) => self.synchronise(&info),
             Packet::TraceOn => self.hold(at, Held::TraceOn, out),
             Packet::Atoms { atoms, .. } => self.hold_atoms(at, Some(atoms), out),
-            Packet::Address(bits) => self.target(at, bits, out),
+            Packet::Address(bits) => self.target(at, bits, None, out),
             Packet::AddressWithContext {
                 value,
                 bits,
@@ -221,13 +230,7 @@ impl Elements {
                 context,
             } => {
                 let bits = AddressBits::Low { value, bits, is };
-                let (address, is) = self.history.resolve(bits, self.sent_64bit);
-                self.is = is;
-                self.hold_context(at, context, out);
-                self.hold(at, Held::Address { address, is }, out);
-                if std::mem::take(&mut self.awaits_address) {
-                    self.speculation += 1;
-                }
+                self.target(at, bits, Some(context), out);
             }
             Packet::Context(Some(info)) => self.hold_context(at, info, out),
             Packet::Context(None) => self.hold(at, Held::SameContext { is: self.is }, out),
