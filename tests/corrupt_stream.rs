@@ -59,13 +59,13 @@ fn check<P: PacketDecoder + Clone>(packets: P, bytes: &[u8], piece: usize) {
 }
 
 fn check_both(bytes: &[u8], piece: usize) {
-    check(stm::Packets::new(), bytes, piece);
-    check(itm::Packets::new(), bytes, piece);
-    let listed = list_raw(bytes, stm::Packets::new(), stm::Elements::new());
+    check(stm::Decoder::new(), bytes, piece);
+    check(itm::Decoder::new(), bytes, piece);
+    let listed = list_raw(bytes, stm::Decoder::new(), stm::Elements::new());
     let elements: usize = listed.iter().map(|packet| packet.elements.len()).sum();
     assert!(elements <= 2 * bytes.len() + 1);
     let elements = itm::Elements::new(itm::Config::default());
-    list_raw(bytes, itm::Packets::new(), elements);
+    list_raw(bytes, itm::Decoder::new(), elements);
 }
 
 /// Nibbles and bytes of which synchronisation is made are frequent.
@@ -146,7 +146,7 @@ proptest! {
             bytes.extend_from_slice(tail);
             bytes.extend_from_slice(&[0x0f, 0x0f, 0x30, 0xef]);
         }
-        let listed = list_raw(&bytes, stm::Packets::new(), stm::Elements::new());
+        let listed = list_raw(&bytes, stm::Decoder::new(), stm::Elements::new());
         let names: Vec<&str> = listed.iter().map(|packet| packet.name).collect();
         let end = &names[names.len().saturating_sub(4)..];
         let wanted: &[&str] = if half {

@@ -76,7 +76,7 @@ fn assert_all(found: &[&str], kinds: &[&str]) {
 #[test]
 fn stm_packets() {
     let script = include_str!("../testdata/packets/stm.txt");
-    let found = run(script, stm::Packets::new(), stm::Elements::new());
+    let found = run(script, stm::Decoder::new(), stm::Elements::new());
     assert_all(
         &found,
         &[
@@ -132,7 +132,7 @@ fn stm_packets() {
 fn itm_packets() {
     let script = include_str!("../testdata/packets/itm.txt");
     let config = itm::Config::new(0);
-    let found = run(script, itm::Packets::new(), itm::Elements::new(config));
+    let found = run(script, itm::Decoder::new(), itm::Elements::new(config));
     assert_all(
         &found,
         &[
@@ -166,7 +166,7 @@ fn itm_timestamps_count_with_their_prescaler() {
     let config = itm::Config::new(1 << 4 | 2 << 8 | 0x13 << 16);
     assert_eq!(config.trace_id(), TraceId(0x13));
     let bytes = bytes_of("00 00 00 00 00 80 10 c0 05");
-    let listed = list_raw(&bytes, itm::Packets::new(), itm::Elements::new(config));
+    let listed = list_raw(&bytes, itm::Decoder::new(), itm::Elements::new(config));
     assert_eq!(listed[1].elements, ["itm local_timestamp 1 sync 10"]);
     assert_eq!(listed[2].elements, ["itm local_timestamp 5 sync 60"]);
 }

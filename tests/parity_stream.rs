@@ -15,7 +15,7 @@ fn stm_capture(snapshot: &str, file: &str, tail: &[&str]) {
     let bytes = std::fs::read(shared.join("snapshots").join(snapshot).join(file)).expect("capture");
     for piece in [bytes.len(), 1000, 7] {
         let mut demux = deformat(FrameKind::Memory, &bytes, piece);
-        let mut listed = list(&mut demux, STM, stm::Packets::new(), stm::Elements::new());
+        let mut listed = list(&mut demux, STM, stm::Decoder::new(), stm::Elements::new());
         let end = listed.split_off(listed.len() - tail.len());
         assert_eq!(
             end.iter().map(|packet| packet.name).collect::<Vec<_>>(),
@@ -43,7 +43,7 @@ fn itm_only_raw() {
     let path = shared.join("snapshots/itm_only_raw/itm_testdata.bin");
     let bytes = std::fs::read(path).expect("capture");
     let config = itm::Config::new(0);
-    let mut listed = list_raw(&bytes, itm::Packets::new(), itm::Elements::new(config));
+    let mut listed = list_raw(&bytes, itm::Decoder::new(), itm::Elements::new(config));
     // The reference shows the last byte of these packets without its flags, wrapped (0x40) and
     // clock changed (0x20); the file has them.
     let mut flagged = 0;

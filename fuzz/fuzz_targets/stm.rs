@@ -1,8 +1,8 @@
 #![no_main]
 
-use armsnap::stm::{Elements, Packets};
+use armsnap::stm::{Decoder, Elements};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    armsnap_fuzz::decode(Packets::new(), Elements::new(), bytes);
+    armsnap_fuzz::decode(Decoder::new(), Elements::new(), bytes);
 });

@@ -196,9 +196,9 @@ impl Setup {
                 }),
             ),
             Self::Itm(config) => {
-                visitor.visit(itm::Packets::new(), itm::Elements::new(*config), None)
+                visitor.visit(itm::Decoder::new(), itm::Elements::new(*config), None)
             }
-            Self::Stm(_) => visitor.visit(stm::Packets::new(), stm::Elements::new(), None),
+            Self::Stm(_) => visitor.visit(stm::Decoder::new(), stm::Elements::new(), None),
         }
     }
 }

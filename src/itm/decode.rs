@@ -13,7 +13,7 @@ const SYNC_ZEROS_MOST: usize = 63;
 
 /// Splits the bytes of an ITM into packets.
 #[derive(Clone, Debug, Default)]
-pub struct Packets {
+pub struct Decoder {
     synced: bool,
 }
 
@@ -44,7 +44,7 @@ fn continued(bytes: &[u8], most: usize) -> Continued {
     }
 }
 
-impl Packets {
+impl Decoder {
     /// At the begin of the trace, which may be anywhere in a packet.
     pub const fn new() -> Self {
         Self { synced: false }
@@ -200,7 +200,7 @@ fn sync(bytes: &[u8]) -> Option<(Packet, usize)> {
     }
 }
 
-impl PacketDecoder for Packets {
+impl PacketDecoder for Decoder {
     type Packet = Packet;
 
     #[inline]

@@ -13,7 +13,7 @@ const ASYNC_NIBBLES: usize = 21;
 
 /// Splits the bytes of an STM into packets.
 #[derive(Clone, Debug)]
-pub struct Packets {
+pub struct Decoder {
     /// Inside the stream of packets; otherwise the next ASYNC is looked for.
     synced: bool,
     /// The second nibble of the last byte, if it begins the next packet. Without
@@ -23,7 +23,7 @@ pub struct Packets {
     ones: usize,
 }
 
-impl Default for Packets {
+impl Default for Decoder {
     fn default() -> Self {
         Self::new()
     }
@@ -165,6 +165,19 @@ impl Nibbles<'_> {
         let ordered = (swapped & LOW) << 4 | (swapped >> 4) & LOW;
         ordered >> (64 - 4 * u32::from(count))
     }
+
+    /// The timestamp at `at`, and where it ends; `None` if its length is none.
+    #[inline(always)]
+    fn timestamp(&self, at: usize) -> Option<(Timestamp, usize)> {
+        let nibbles = match self.number(at, 1) {
+            0xd => 14,
+            0xe => 16,
+            0xf => return None,
+            count => count as u8,
+        };
+        let value = self.number(at + 1, nibbles);
+        Some((Timestamp { nibbles, value }, at + 1 + usize::from(nibbles)))
+    }
 }
 
 /// A packet in pieces. The packet itself is put together last, where it is wanted: copies of
@@ -253,7 +266,7 @@ impl Found {
     }
 }
 
-impl Packets {
+impl Decoder {
     /// At the begin of the trace, which may be anywhere in a packet.
     pub const fn new() -> Self {
         Self {
@@ -292,18 +305,9 @@ impl Packets {
         let mut end = at + usize::from(opcode.payload);
         let mut timestamp = None;
         if opcode.timestamp {
-            let count = match nibbles.number(end, 1) {
-                0xd => 14,
-                0xe => 16,
-                0xf => return None,
-                count => count as u8,
-            };
-            let value = nibbles.number(end + 1, count);
-            timestamp = Some(Timestamp {
-                nibbles: count,
-                value,
-            });
-            end += 1 + usize::from(count);
+            let (stamp, after) = nibbles.timestamp(end)?;
+            timestamp = Some(stamp);
+            end = after;
         }
         let taken = end - before;
         let length = taken.div_ceil(2);
@@ -350,18 +354,11 @@ impl Packets {
             nibbles: at,
         };
         if opcode.timestamp {
-            let count = match nibbles.number(at, 1) {
-                0xd => 14,
-                0xe => 16,
-                0xf => return found.bad(at + 1),
-                count => count as u8,
+            let Some((stamp, after)) = nibbles.timestamp(at) else {
+                return found.bad(at + 1);
             };
-            let value = nibbles.number(at + 1, count);
-            found.nibbles = at + 1 + usize::from(count);
-            found.timestamp = Some(Timestamp {
-                nibbles: count,
-                value,
-            });
+            found.timestamp = Some(stamp);
+            found.nibbles = after;
         }
         match opcode.shape {
             Shape::Async => found.async_of(&nibbles),
@@ -450,7 +447,7 @@ fn next_run(bytes: &[u8], from: usize) -> std::ops::Range<usize> {
     }
 }
 
-impl PacketDecoder for Packets {
+impl PacketDecoder for Decoder {
     type Packet = Packet;
 
     #[inline]

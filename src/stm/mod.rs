@@ -10,6 +10,6 @@ mod elements;
 mod packet;
 
 pub use config::Config;
-pub use decode::Packets;
+pub use decode::Decoder;
 pub use elements::Elements;
 pub use packet::{Packet, PacketKind, Timestamp, TimestampType};
