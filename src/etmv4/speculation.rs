@@ -147,8 +147,11 @@ impl Queue {
 
     /// Whether P0 elements from before the begin of the trace are in it: they are the oldest.
     pub fn has_unseen(&self) -> bool {
-        let mut held = self.entries.iter().map(|entry| entry.held);
-        held.any(|held| matches!(held, Held::Unseen(_)))
+        if self.p0 == 0 {
+            return false;
+        }
+        let oldest = self.entries.iter().find(|entry| entry.held.p0() > 0);
+        oldest.is_some_and(|entry| matches!(entry.held, Held::Unseen(_)))
     }
 
     pub fn len(&self) -> usize {
