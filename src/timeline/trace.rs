@@ -8,7 +8,9 @@ use crate::decode::Sources;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::map::Mapped;
-use std::ops::Deref;
+use std::borrow::Cow;
+use std::ops::{Deref, Range};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Most bytes that are decoded at once.
@@ -19,8 +21,8 @@ const PIECE: u64 = 4 << 10;
 enum Frames {
     /// The buffer holds one source's bytes.
     None,
-    /// Frame after frame: only whose data come next.
-    Plain,
+    /// Frame after frame: whose data come first in each chunk, those of the last ID before it.
+    Plain(Vec<Option<TraceId>>),
     /// Synchronisation packets lie among the frames: the state before each chunk.
     Passed(Vec<Deformatter>),
 }
@@ -33,8 +35,6 @@ pub(super) struct Chunks {
     kind: Option<FrameKind>,
     chunk: u64,
     frames: OnceLock<Frames>,
-    /// By chunk of plain frames, once it was looked for: whose data come first.
-    ids: Vec<OnceLock<Option<TraceId>>>,
 }
 
 /// One source's trace in one buffer.
@@ -66,14 +66,12 @@ impl Chunks {
         let parts: Vec<_> = parts.collect();
         // A power of two, so that frames, blocks of a DSTREAM and pieces begin with it.
         let chunk = chunk.clamp(512, 1 << 30).next_power_of_two();
-        let chunks = total.div_ceil(chunk) as usize;
         Self {
             parts,
             total,
             kind: sources.frames,
             chunk,
             frames: OnceLock::new(),
-            ids: vec![OnceLock::new(); chunks],
         }
     }
 
@@ -125,128 +123,121 @@ impl Chunks {
         }
     }
 
-    /// Whether synchronisation packets lie among frames in memory: then frames do not begin at
-    /// multiples of their size. The first one begins at even distance from the buffer's begin.
-    fn has_fsync(&self) -> bool {
-        let middle = self.total / 2;
-        std::thread::scope(|scope| {
-            let first = scope.spawn(|| self.has_fsync_within(0, middle));
-            let second = self.has_fsync_within(middle, self.total);
-            second || first.join().unwrap_or(true)
-        })
-    }
-
-    /// Whether one begins there. What was looked at is given back.
-    fn has_fsync_within(&self, begin: u64, end: u64) -> bool {
-        /// Bytes that are looked at before they are given back.
-        const STRIDE: u64 = 4 << 20;
-        let finder = memchr::memmem::Finder::new(&FSYNC);
-        let mut raw = begin;
-        while raw < end {
-            let bytes = self.bytes(raw, STRIDE.min(end - raw));
-            let found = finder.find_iter(bytes).map(|at| raw + at as u64);
-            let after = raw + bytes.len() as u64;
-            // One that does not lie in one piece.
-            let across = (after.saturating_sub(FSYNC.len() as u64 - 1)..after).filter(|&at| {
-                (at..)
-                    .zip(FSYNC)
-                    .all(|(at, byte)| self.bytes(at, 1) == [byte])
-            });
-            if bytes.is_empty() || found.chain(across).any(|at| at.is_multiple_of(2)) {
-                return !bytes.is_empty();
-            }
-            self.release(raw, after);
-            raw = after;
-        }
-        false
-    }
-
+    /// What must be known of the buffer before it can be taken apart in the middle.
     fn frames(&self) -> &Frames {
         self.frames.get_or_init(|| match self.kind {
             None => Frames::None,
-            Some(FrameKind::Memory) if !self.has_fsync() => Frames::Plain,
-            Some(kind) => {
-                let mut deformatter = Deformatter::new(kind);
-                let mut none = Demux::only(&[]);
-                let mut passed = Vec::new();
-                let mut raw = 0;
-                while raw < self.total {
-                    passed.push(deformatter.clone());
-                    let end = (raw + self.chunk).min(self.total);
-                    let begin = raw;
-                    while raw < end {
-                        let bytes = self.bytes(raw, end - raw);
-                        if bytes.is_empty() {
-                            break;
-                        }
-                        deformatter.feed(BufferOffset(raw), bytes, false, &mut none);
-                        raw += bytes.len() as u64;
-                    }
-                    self.release(begin, end);
-                    raw = end;
-                }
-                Frames::Passed(passed)
+            Some(kind) => match kind {
+                FrameKind::Memory => self.plain(),
+                FrameKind::Tpiu | FrameKind::Dstream => None,
             }
+            .unwrap_or_else(|| self.passed(kind)),
         })
     }
 
-    /// Whose data come first in a chunk of plain frames: those of the last ID before it.
-    fn id_before(&self, chunk: u64) -> Option<TraceId> {
-        let slot = |chunk: u64| self.ids.get(usize::try_from(chunk).ok()?);
-        let mut at = chunk;
-        let found = loop {
-            if let Some(&known) = slot(at).and_then(OnceLock::get) {
-                break known;
-            }
-            let Some(before) = at.checked_sub(1) else {
-                break None;
-            };
-            if let Some(id) = self.last_id(before) {
-                break Some(TraceId(id));
-            }
-            at = before;
-        };
-        for slot in (at..=chunk).filter_map(slot) {
-            slot.get_or_init(|| found);
+    /// Whose data come first in each chunk, if no FSYNC lies among frames in memory: then they begin at multiples of
+    /// their size. All bytes are read once for it.
+    fn plain(&self) -> Option<Frames> {
+        let fsync = AtomicBool::new(false);
+        let middle = self.count() / 2;
+        let (mut ids, second) = std::thread::scope(|scope| {
+            let second = scope.spawn(|| self.last_ids(middle..self.count(), &fsync));
+            (self.last_ids(0..middle, &fsync), second.join())
+        });
+        ids.extend(second.ok()?);
+        let mut last = None;
+        for id in &mut ids {
+            last = std::mem::replace(id, last).or(last);
         }
-        found
+        (!fsync.into_inner()).then_some(Frames::Plain(ids))
     }
 
-    /// The last ID byte in a chunk of plain frames.
-    fn last_id(&self, chunk: u64) -> Option<u8> {
-        let (begin, end) = (self.begin(chunk), self.begin(chunk + 1).min(self.total));
-        let mut joined = Vec::new();
-        let mut bytes = self.bytes(begin, end - begin);
-        if (bytes.len() as u64) < end - begin {
-            while begin + (joined.len() as u64) < end {
-                let at = begin + joined.len() as u64;
-                let next = self.bytes(at, end - at);
-                if next.is_empty() {
+    /// The last ID byte in each of some chunks of plain frames, until an FSYNC is seen.
+    fn last_ids(&self, chunks: Range<u64>, fsync: &AtomicBool) -> Vec<Option<TraceId>> {
+        /// Bytes that are looked at before they are given back.
+        const STRIDE: u64 = 4 << 20;
+        let finder = memchr::memmem::Finder::new(&FSYNC);
+        let mut held = self.begin(chunks.start);
+        let mut look = |chunk| {
+            let (begin, end) = (self.begin(chunk), self.begin(chunk + 1).min(self.total));
+            // One that begins in the chunk may end behind it.
+            let bytes = self.joined(begin, end + FSYNC.len() as u64 - 1);
+            let (frames, _) = bytes[..bytes.len().min((end - begin) as usize)].as_chunks();
+            // FSYNC begins like an ID, and most chunks of a single source have none of either,
+            // which is quick to see.
+            let seen = frames.iter().fold(0, |seen, frame| seen | id_bits(frame));
+            let rest = (end - begin) % FRAME_BYTES as u64;
+            let mut id = None;
+            if seen != 0 || rest != 0 {
+                if finder.find_iter(&bytes).any(|at| at.is_multiple_of(2)) {
+                    fsync.store(true, Ordering::Relaxed);
+                }
+                id = frames.iter().rev().find_map(last_id_of).map(TraceId);
+            }
+            if end - held >= STRIDE || chunk + 1 == chunks.end {
+                self.release(held, end);
+                held = end;
+            }
+            id
+        };
+        let known = chunks.clone();
+        known
+            .take_while(|_| !fsync.load(Ordering::Relaxed))
+            .map(&mut look)
+            .collect()
+    }
+
+    /// Bytes of the buffer, which may lie in several pieces.
+    fn joined(&self, begin: u64, end: u64) -> Cow<'_, [u8]> {
+        let first = self.bytes(begin, end - begin);
+        let mut at = begin + first.len() as u64;
+        if at >= end.min(self.total) {
+            return first.into();
+        }
+        let mut joined = first.to_vec();
+        while at < end {
+            let next = self.bytes(at, end - at);
+            if next.is_empty() {
+                break;
+            }
+            joined.extend_from_slice(next);
+            at += next.len() as u64;
+        }
+        joined.into()
+    }
+
+    /// The state before each chunk, after the whole buffer was taken apart.
+    fn passed(&self, kind: FrameKind) -> Frames {
+        let mut deformatter = Deformatter::new(kind);
+        let mut none = Demux::only(&[]);
+        let mut passed = Vec::new();
+        let mut raw = 0;
+        while raw < self.total {
+            passed.push(deformatter.clone());
+            let end = (raw + self.chunk).min(self.total);
+            let begin = raw;
+            while raw < end {
+                let bytes = self.bytes(raw, end - raw);
+                if bytes.is_empty() {
                     break;
                 }
-                joined.extend_from_slice(next);
+                deformatter.feed(BufferOffset(raw), bytes, false, &mut none);
+                raw += bytes.len() as u64;
             }
-            bytes = &joined;
-        }
-        let (frames, _) = bytes.as_chunks();
-        // Most chunks of a single source have none, which is quick to see.
-        let seen = frames.iter().fold(0, |seen, frame| seen | id_bits(frame));
-        let last = frames
-            .iter()
-            .rev()
-            .filter(|_| seen != 0)
-            .find_map(last_id_of);
-        if last.is_none() {
             self.release(begin, end);
+            raw = end;
         }
-        last
+        Frames::Passed(passed)
     }
 
     /// The begin of a chunk.
     pub fn feed(&self, chunk: u64) -> Feed {
         let deformatter = match (self.frames(), self.kind) {
             (Frames::None, _) | (_, None) => None,
-            (Frames::Plain, Some(kind)) => Some(Deformatter::within(kind, self.id_before(chunk))),
+            (Frames::Plain(ids), Some(kind)) => {
+                let id = usize::try_from(chunk).ok().and_then(|at| *ids.get(at)?);
+                Some(Deformatter::within(kind, id))
+            }
             (Frames::Passed(passed), Some(kind)) => {
                 let state = usize::try_from(chunk).ok().and_then(|at| passed.get(at));
                 Some(state.cloned().unwrap_or_else(|| Deformatter::new(kind)))
@@ -337,11 +328,15 @@ mod tests {
         Chunks::new(&sources, 512)
     }
 
+    fn has_fsync(chunks: &Chunks) -> bool {
+        matches!(chunks.frames(), Frames::Passed(_))
+    }
+
     #[test]
     fn synchronisation_packets_are_found_wherever_they_lie() {
         for length in [64, 4096, 5 << 20] {
             let plain = vec![0; length];
-            assert!(!chunks(&[&plain], Some(FrameKind::Memory)).has_fsync());
+            assert!(!has_fsync(&chunks(&[&plain], Some(FrameKind::Memory))));
             for at in [
                 0,
                 1,
@@ -358,7 +353,7 @@ mod tests {
                 for cut in [0, at + 1, at + 3, length / 2, length] {
                     let (first, second) = bytes.split_at(cut);
                     let chunks = chunks(&[first, second], Some(FrameKind::Memory));
-                    assert_eq!(chunks.has_fsync(), wanted, "{at} of {length}, cut at {cut}");
+                    assert_eq!(has_fsync(&chunks), wanted, "{at} of {length}, cut at {cut}");
                 }
             }
         }
@@ -372,11 +367,13 @@ mod tests {
         bytes[1024 + 32] = 0x23;
         bytes[1024 + 46] = 0x25;
         let chunks = chunks(&[&bytes[..1500], &bytes[1500..]], Some(FrameKind::Memory));
-        let ids: Vec<_> = (0..6).rev().map(|chunk| chunks.id_before(chunk)).collect();
+        let Frames::Plain(ids) = chunks.frames() else {
+            panic!("plain frames: {chunks:?}");
+        };
         let id = |id| Some(TraceId(id));
         assert_eq!(
-            ids,
-            [id(0x12), id(0x12), id(0x12), id(0x10), id(0x10), None]
+            *ids,
+            [None, id(0x10), id(0x10), id(0x12), id(0x12), id(0x12)]
         );
     }
 }
