@@ -3,9 +3,9 @@
 mod gdb;
 mod history_support;
 
-use armsnap::server::Options;
-use gdb::shared;
-use history_support::{Client, Step, decoded};
+use armsnap::server::{Meanwhile, Options};
+use gdb::{shared, testdata};
+use history_support::{Client, Step, decoded, monitor};
 
 fn walks(name: &str, core: &str, source: &str, at_least: usize) {
     let Some(snapshot) = shared(name) else { return };
@@ -52,4 +52,19 @@ fn juno() {
 #[test]
 fn ack_test() {
     walks("001-ack_test", "cpu_0", "ETE_0_s1", 90_000);
+}
+
+/// GDB does not tell that its user gave up a command: it sends the next packet, and takes whatever
+/// comes for the answer to that.
+#[test]
+fn a_command_that_is_given_up_has_no_answer() {
+    let snapshot = testdata("recorded/etmv4");
+    let mut client = Client::new(&snapshot, &Options::default());
+    let find = monitor("find 0x40000000 back");
+    assert_eq!(client.ask_and(&find, Meanwhile::AsksOn), [""; 0]);
+    let answer = client.ask_and(&find, Meanwhile::Interrupts);
+    assert_eq!(answer.last().unwrap(), "OK");
+    assert!(client.ask_and("bs", Meanwhile::AsksOn).len() == 1);
+    assert_eq!(client.ask_and("qRcmd,6", Meanwhile::Waits), ["E01"]);
+    assert!(client.monitor("where").contains("  pc  "));
 }

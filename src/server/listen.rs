@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::endpoint::Endpoint;
 use super::patience::SIGN;
-use super::session::{End, Session};
+use super::session::{End, Meanwhile, Session};
 
 /// Most clients of one endpoint at a time.
 const MAX_CLIENTS: usize = 32;
@@ -67,20 +67,30 @@ impl<R: Read + AsFd> Input<R> {
         count.map(|count| count > 0)
     }
 
-    /// Whether the client waits for a move to end: it has sent no Ctrl-C since, and is there.
-    ///
-    /// While it waits it sends nothing else, but for the bytes of an impatient one.
-    fn waits(&mut self) -> bool {
+    /// Whether there is something to read, or the client is gone.
+    fn is_ready(&self) -> bool {
         let mut descriptors = [PollFd::new(&self.reader, PollFlags::IN)];
         let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        let ready = poll(&mut descriptors, Some(&now)).is_ok_and(|count| count > 0);
-        if ready && self.bytes.len() - self.next < AHEAD && !self.read().unwrap_or(false) {
-            return false;
+        poll(&mut descriptors, Some(&now)).is_ok_and(|count| count > 0)
+    }
+
+    /// What the client does while an answer is made. One that is gone wants none.
+    fn meanwhile(&mut self) -> Meanwhile {
+        let room = self.bytes.len() - self.next < AHEAD;
+        if room && self.is_ready() && !self.read().unwrap_or(false) {
+            return Meanwhile::Interrupts;
         }
-        !self.bytes[self.next..].contains(&CTRL_C)
+        let sent = &self.bytes[self.next..];
+        if sent.contains(&CTRL_C) {
+            Meanwhile::Interrupts
+        } else if sent.contains(&b'$') {
+            Meanwhile::AsksOn
+        } else {
+            Meanwhile::Waits
+        }
     }
 }
 
@@ -106,7 +116,7 @@ pub fn converse(
     let mut replies = Vec::new();
     while input.read()? {
         while let Some(byte) = input.byte() {
-            let end = session.push_while(byte, &mut replies, &mut || input.waits());
+            let end = session.push_while(byte, &mut replies, &mut || input.meanwhile());
             // At once: the next answer may take its time, and say so.
             if !replies.is_empty() {
                 send(&replies)?;

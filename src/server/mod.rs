@@ -33,5 +33,5 @@ mod trace_file;
 mod trace_runs;
 
 pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
-pub use session::{End, Session};
+pub use session::{End, Meanwhile, Session};
 pub use trace_file::endpoint as trace_file_endpoint;

@@ -25,6 +25,8 @@ pub(super) enum Answer {
     Kill,
     /// A move, which answers with where it ended.
     Move(Resume),
+    /// A command of the user's, which answers with text.
+    Monitor(String),
     /// For gdbstub.
     Pass(Vec<u8>),
 }
@@ -81,6 +83,10 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
             Answer::Pass(b"qSupported:swbreak+".to_vec())
         }
         _ if packet.starts_with(b"vKill") => Answer::Kill,
+        _ if packet.starts_with(b"qRcmd,") => match text(&packet[b"qRcmd,".len()..]) {
+            Some(command) => Answer::Monitor(command),
+            None => reply(MALFORMED),
+        },
         _ => match resume::parse(packet, target.selection.user(), target.alone) {
             Ok(resume) if target.core(resume.thread).is_some() => Answer::Move(resume),
             Ok(_) | Err(Other::Malformed) => reply(MALFORMED),
@@ -89,6 +95,15 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
             }
         },
     }
+}
+
+/// Text written as pairs of hexadecimal digits.
+fn text(digits: &[u8]) -> Option<String> {
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| parse_hex(pair).map(|byte| byte as u8);
+    let bytes: Vec<u8> = pairs.iter().map(byte).collect::<Option<_>>()?;
+    rest.is_empty()
+        .then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Answers what is known by its name; the answer is `None` where it is malformed.

@@ -13,7 +13,8 @@ use gdbstub::stub::state_machine::GdbStubStateMachine;
 
 use super::endpoint::Endpoint;
 use super::execution;
-use super::framing::{Framer, Incoming, MAX_PACKET, write_packet};
+use super::framing::{Framer, Incoming, MAX_PACKET, hex_text, write_packet};
+use super::monitor;
 use super::packets::{self, Answer};
 use super::patience::Alive;
 use super::target::SnapshotTarget;
@@ -28,6 +29,17 @@ pub enum End {
     Detached,
     /// The client killed what it takes for a program; the snapshot is as it was.
     Killed,
+}
+
+/// What a client does while an answer is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// It waits.
+    Waits,
+    /// It has sent Ctrl-C.
+    Interrupts,
+    /// It has sent another packet.
+    AsksOn,
 }
 
 type Stub = GdbStubStateMachine<'static, SnapshotTarget, Outbox>;
@@ -113,15 +125,15 @@ impl Session {
     ///
     /// Any bytes are allowed. A reply is never longer than about two [`MAX_PACKET`].
     pub fn push(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<End> {
-        self.push_while(byte, out, &mut || true)
+        self.push_while(byte, out, &mut || Meanwhile::Waits)
     }
 
-    /// The same; a move goes on as long as `goes_on` says so.
+    /// The same; `client` tells while an answer takes its time whether it is waited for.
     pub fn push_while(
         &mut self,
         byte: u8,
         out: &mut Vec<u8>,
-        goes_on: &mut dyn FnMut() -> bool,
+        client: &mut dyn FnMut() -> Meanwhile,
     ) -> Option<End> {
         match self.framer.push(byte)? {
             Incoming::Packet(packet) => {
@@ -136,7 +148,7 @@ impl Session {
                 };
                 self.acknowledge(out);
                 let start = out.len();
-                let end = self.packet(&packet, out, goes_on);
+                let end = self.packet(&packet, out, client);
                 self.last_reply.clear();
                 self.last_reply.extend_from_slice(&out[start..]);
                 return end;
@@ -156,7 +168,7 @@ impl Session {
             // second reply would be taken for that to its next packet.
             Incoming::Resend => {}
             // Ctrl-C comes too late: the move that it should stop was answered. (One that is not is
-            // stopped by `goes_on`.)
+            // stopped by what `client` says.)
             Incoming::Interrupt => {}
         }
         None
@@ -172,7 +184,7 @@ impl Session {
         &mut self,
         packet: &[u8],
         out: &mut Vec<u8>,
-        goes_on: &mut dyn FnMut() -> bool,
+        client: &mut dyn FnMut() -> Meanwhile,
     ) -> Option<End> {
         match packets::answer(&mut self.target, packet) {
             Answer::Reply(reply) => write_packet(&reply, out),
@@ -187,7 +199,27 @@ impl Session {
                 return Some(End::Killed);
             }
             Answer::Move(resume) => {
-                execution::run(&mut self.target, resume, goes_on, out);
+                let mut goes_on = || client() != Meanwhile::Interrupts;
+                execution::run(&mut self.target, resume, &mut goes_on, out);
+            }
+            Answer::Monitor(command) => {
+                // GDB does not say when its user does not want to wait for a command any longer: it
+                // goes on with the next packet, and would take a late answer for that to it. (One that
+                // waits for an acknowledgement sends its packet again.)
+                let acknowledges = self.acknowledges;
+                let mut now = || match client() {
+                    Meanwhile::AsksOn if acknowledges => Meanwhile::Waits,
+                    now => now,
+                };
+                let mut goes_on = || now() == Meanwhile::Waits;
+                let text = monitor::run(&mut self.target, &command, &mut goes_on);
+                if now() == Meanwhile::AsksOn {
+                    return None;
+                }
+                for line in text.lines() {
+                    write_packet(format!("O{}0a", hex_text(line)).as_bytes(), out);
+                }
+                write_packet(b"OK", out);
             }
             Answer::Pass(packet) => {
                 let mut reply = match self.pass(&packet) {

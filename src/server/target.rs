@@ -15,7 +15,6 @@ use gdbstub::target::ext::base::multithread as multi;
 use gdbstub::target::ext::exec_file::{ExecFile, ExecFileOps};
 use gdbstub::target::ext::host_info::{HostInfo, HostInfoOps, HostInfoResponse};
 use gdbstub::target::ext::host_io::HostIoOps;
-use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
 use gdbstub::target::ext::process_info::{ProcessInfo, ProcessInfoOps, ProcessInfoResponse};
 use gdbstub::target::ext::target_description_xml_override as xml;
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
@@ -26,7 +25,6 @@ use super::btrace;
 use super::endpoint::{Core, Endpoint};
 use super::files::Files;
 use super::memory::Look;
-use super::monitor;
 use super::past_memory::PastMemory;
 use super::patience::Alive;
 use super::positions::Positions;
@@ -172,10 +170,6 @@ impl Target for SnapshotTarget {
         false
     }
 
-    fn support_monitor_cmd(&mut self) -> Option<MonitorCmdOps<'_, Self>> {
-        Some(self)
-    }
-
     fn support_target_description_xml_override(
         &mut self,
     ) -> Option<xml::TargetDescriptionXmlOverrideOps<'_, Self>> {
@@ -236,21 +230,6 @@ impl multi::MultiThreadBase for SnapshotTarget {
 
     fn support_thread_extra_info(&mut self) -> Option<ThreadExtraInfoOps<'_, Self>> {
         Some(self)
-    }
-}
-
-impl MonitorCmd for SnapshotTarget {
-    fn handle_monitor_cmd(
-        &mut self,
-        cmd: &[u8],
-        mut out: ConsoleOutput<'_>,
-    ) -> Result<(), Infallible> {
-        for line in monitor::run(self, &String::from_utf8_lossy(cmd)).lines() {
-            out.write_raw(line.as_bytes());
-            out.write_raw(b"\n");
-            out.flush();
-        }
-        Ok(())
     }
 }
 

@@ -391,8 +391,8 @@ impl History {
             if !track.is_timed() {
                 continue;
             }
-            let segment = track.segment_before_time(time);
-            let from = track.at(segment, 0)?;
+            let (segment, place) = track.before_time(time);
+            let from = track.at(segment, place)?;
             let mut here = Some(Here {
                 session,
                 placed: from,
@@ -426,29 +426,40 @@ impl History {
     }
 
     /// The first place before which at least `cycles` were counted since the begin of history;
-    /// `None` if the trace counts fewer.
+    /// `None` if the trace counts fewer. All trace before it is decoded the first time.
     pub fn seek_cycle(&mut self, cycles: u64) -> Option<Position> {
+        self.seek_cycle_while(cycles, &mut || true).flatten()
+    }
+
+    /// The same, as long as `goes_on` says so; `None` if it gave up.
+    pub fn seek_cycle_while(
+        &mut self,
+        cycles: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Option<Position>> {
         if cycles == 0 {
-            return Some(self.begin());
+            return Some(Some(self.begin()));
         }
         let mut passed = 0_u64;
         for session in 0..self.sessions.len() {
             let track = &mut self.sessions[session].track;
             let left = cycles.saturating_sub(passed);
-            let Some((segment, begun)) = track.segment_of_cycle(left) else {
-                passed = passed.saturating_add(track.cycles_before(u64::MAX));
+            let found = track.before_cycle(left, goes_on).ok()?;
+            let Some((segment, place, begun)) = found else {
+                let counted = track.cycles_before(u64::MAX, goes_on).ok()?;
+                passed = passed.saturating_add(counted);
                 continue;
             };
-            let placed = track.at(segment, 0)?;
-            let mut here = Some(Here { session, placed });
+            let placed = track.at(segment, place);
+            let mut here = placed.map(|placed| Here { session, placed });
             while let Some(part) = here.filter(|here| here.placed.key.segment == segment) {
                 if let Some(index) = part.part().cycles_reached(left.saturating_sub(begun)) {
-                    return Some(self.place_or_next(&part, index));
+                    return Some(Some(self.place_or_next(&part, index)));
                 }
                 here = self.beside(session, part.placed.key, Direction::Forward);
             }
         }
-        None
+        Some(None)
     }
 
     /// The place of a part, or the first one after it.
@@ -463,16 +474,31 @@ impl History {
     /// Cycles counted from the begin of history to a position; `None` if the trace counts none
     /// up to there. All trace before it is decoded the first time.
     pub fn cycles(&mut self, position: Position) -> Option<u64> {
-        let place = self.place(position)?;
+        self.cycles_while(position, &mut || true).flatten()
+    }
+
+    /// The same; `goes_on` is asked before a further segment is decoded, and `None` says that it
+    /// gave up. What was counted until then is not counted again.
+    pub fn cycles_while(
+        &mut self,
+        position: Position,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Option<u64>> {
+        let Some(place) = self.place(position) else {
+            return Some(None);
+        };
         let session = position.session as usize;
-        let mut total = self.sessions[session].track.cycles_before(position.segment);
+        let mut total = 0_u64;
         for before in &mut self.sessions[..session] {
-            total = total.saturating_add(before.track.cycles_before(u64::MAX));
+            let counted = before.track.cycles_before(u64::MAX, goes_on).ok()?;
+            total = total.saturating_add(counted);
         }
-        match place.segment_cycles {
+        let track = &mut self.sessions[session].track;
+        total = total.saturating_add(track.cycles_before(position.segment, goes_on).ok()?);
+        Some(match place.segment_cycles {
             Some(cycles) => Some(total.saturating_add(cycles)),
             None => Some(total).filter(|&total| total > 0),
-        }
+        })
     }
 
     /// The address of every instruction of a run.

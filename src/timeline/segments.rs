@@ -351,14 +351,29 @@ where
     }
 
     /// Cycles counted in a segment.
-    fn cycles_of(&mut self, chunk: u64) -> u64 {
-        if let Some(&counted) = self.cycles.get(&chunk) {
-            return counted;
+    fn cycles_of(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<u64, GaveUp> {
+        if !self.cycles.contains_key(&chunk) {
+            if !goes_on() {
+                return Err(GaveUp);
+            }
+            let unit = Unit { chunk, part: None };
+            self.split(unit, Direction::Forward);
+            if !self.cycles.contains_key(&chunk) {
+                let job = self.job(unit);
+                let counted = self.worker.count_cycles(&job);
+                self.cycles.insert(chunk, counted);
+                self.release(&[unit]);
+            }
         }
-        let job = self.job(Unit { chunk, part: None });
-        let counted = self.worker.count_cycles(&job);
-        self.cycles.insert(chunk, counted);
-        counted
+        Ok(self.cycles[&chunk])
+    }
+
+    /// The first place of the last part of a segment before which something was not yet so.
+    fn part_before(&mut self, chunk: u64, was: impl Fn(&Known) -> bool) -> u64 {
+        let parts = &self.layout(chunk).parts;
+        let was = |part: &PartStart<D, E>| part.saved.as_ref().is_some_and(|s| was(&s.known));
+        let first = parts.iter().position(was).unwrap_or(parts.len());
+        parts[first.saturating_sub(1)].first
     }
 
     /// The unit that a search begins with, and the places in it that count.
@@ -523,29 +538,42 @@ where
         (chunk - before <= LONG).then(|| self.layout(before).after)
     }
 
-    fn cycles_before(&mut self, segment: u64) -> u64 {
+    fn cycles_before(
+        &mut self,
+        segment: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, GaveUp> {
         let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
         while let Some(at) = chunk.filter(|&chunk| self.segment(chunk) < segment) {
-            total = total.saturating_add(self.cycles_of(at));
+            total = total.saturating_add(self.cycles_of(at, goes_on)?);
             chunk = self.segment_after(at);
         }
-        total
+        Ok(total)
     }
 
-    fn segment_of_cycle(&mut self, cycles: u64) -> Option<(u64, u64)> {
+    fn before_cycle(
+        &mut self,
+        cycles: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(u64, u64, u64)>, GaveUp> {
         let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
         while let Some(at) = chunk {
-            let after = total.saturating_add(self.cycles_of(at));
+            let after = total.saturating_add(self.cycles_of(at, goes_on)?);
             if after >= cycles {
-                return Some((self.segment(at), total));
+                let place = self.part_before(at, |known| {
+                    known
+                        .cycles
+                        .is_some_and(|counted| total.saturating_add(counted) >= cycles)
+                });
+                return Ok(Some((self.segment(at), place, total)));
             }
             total = after;
             chunk = self.segment_after(at);
         }
-        None
+        Ok(None)
     }
 
-    fn segment_before_time(&mut self, time: u64) -> u64 {
+    fn before_time(&mut self, time: u64) -> (u64, u64) {
         // Segments of `low` and before begin earlier, those from `high` on do not.
         let (mut low, mut high) = (0, self.trace.count());
         while high - low > 1 {
@@ -567,7 +595,8 @@ where
                 high = middle;
             }
         }
-        self.segment(low)
+        let place = self.part_before(low, |known| known.time.is_some_and(|at| at >= time));
+        (self.segment(low), place)
     }
 
     fn is_timed(&mut self) -> bool {

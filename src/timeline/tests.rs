@@ -396,6 +396,22 @@ proptest! {
                 let backward = found((0..from).rfind(hit), 0);
                 prop_assert_eq!(history.search(here, Direction::Backward, &set, gaps), backward);
             }
+            // A segment at a time.
+            let at = places[from].0;
+            let mut asked = 0;
+            let cycles_there = loop {
+                let mut segments = 0;
+                asked += 1;
+                let one = &mut || {
+                    segments += 1;
+                    segments <= 1
+                };
+                if let Some(counted) = history.cycles_while(at, one) {
+                    break counted;
+                }
+                prop_assert!(asked < places.len());
+            };
+            prop_assert_eq!(history.cycles(at), cycles_there);
             // Some were counted before the first place.
             let begun = history.cycles(places[0].0).unwrap_or(0);
             let (mut counted, mut time, mut told) = (begun, None, (None, 0));

@@ -71,11 +71,22 @@ pub(super) trait Track: Send {
     /// What the segment before a segment told.
     fn known_before(&mut self, segment: u64) -> Option<Known>;
     /// Cycles counted in all segments before one; none of a trace unit that was not set to.
-    fn cycles_before(&mut self, segment: u64) -> u64;
-    /// The segment in which so many cycles were counted, and the cycles before it.
-    fn segment_of_cycle(&mut self, cycles: u64) -> Option<(u64, u64)>;
-    /// A segment from which on the first place at which `time` has come is found.
-    fn segment_before_time(&mut self, time: u64) -> u64;
+    /// Segments are counted once, as long as `goes_on` says so.
+    fn cycles_before(
+        &mut self,
+        segment: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, GaveUp>;
+    /// From where on the first place before which so many cycles were counted is found: the
+    /// segment, a place in it, and the cycles before the segment.
+    fn before_cycle(
+        &mut self,
+        cycles: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<(u64, u64, u64)>, GaveUp>;
+    /// From where on the first place at which `time` has come is found: the segment, and a place
+    /// in it.
+    fn before_time(&mut self, time: u64) -> (u64, u64);
     /// Whether the trace has timestamps, as far as its last segments tell.
     fn is_timed(&mut self) -> bool;
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use armsnap::server::framing::write_packet;
-use armsnap::server::{Endpoint, Options, Session, endpoints};
+use armsnap::server::{Endpoint, Meanwhile, Options, Session, endpoints};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;
 
@@ -77,9 +77,17 @@ impl Client {
 
     /// Sends a packet; the payloads of all that comes back.
     pub fn ask(&mut self, packet: &str) -> Vec<String> {
+        self.ask_and(packet, Meanwhile::Waits)
+    }
+
+    /// Sends a packet, and does something else while the answer is made.
+    pub fn ask_and(&mut self, packet: &str, meanwhile: Meanwhile) -> Vec<String> {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         write_packet(packet.as_bytes(), &mut bytes);
-        assert_eq!(self.session.feed(&bytes, &mut out), None);
+        for byte in bytes {
+            let end = self.session.push_while(byte, &mut out, &mut || meanwhile);
+            assert_eq!(end, None);
+        }
         let text = String::from_utf8(out).unwrap();
         let packets = text.split('$').skip(1);
         packets
@@ -131,13 +139,18 @@ impl Client {
 
     /// The answer to a `monitor` command.
     pub fn monitor(&mut self, command: &str) -> String {
-        let digits: String = command.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let replies = self.ask(&format!("qRcmd,{digits}"));
+        let replies = self.ask(&monitor(command));
         let (last, told) = replies.split_last().unwrap();
         assert_eq!(last, "OK", "{command}");
         let text = told.iter().map(|reply| hex_text(&reply[1..]));
         text.collect()
     }
+}
+
+/// The packet of a `monitor` command.
+pub fn monitor(command: &str) -> String {
+    let digits = command.bytes().map(|byte| format!("{byte:02x}"));
+    format!("qRcmd,{}", digits.collect::<String>())
 }
 
 /// What `armsnap decode` says that a source's core executed, oldest first.

@@ -18,6 +18,10 @@ use crate::timeline::{
 const AROUND: u64 = 10;
 /// Most places and exceptions that are listed to each side.
 const MOST: u64 = 1000;
+/// Most segments of the trace in which cycles are counted for one question: some 4 MiB.
+const COUNTED: u32 = 64;
+/// The answer to who does not want to wait any longer.
+const STOPPED: &str = "stopped before the end of the trace\n";
 /// What GDB keeps, it shows again.
 const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
                       (`flushregs` before GDB 11) makes it ask again\n";
@@ -37,7 +41,7 @@ pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String>
 }
 
 /// `monitor where`.
-pub(super) fn position(target: &mut SnapshotTarget) -> String {
+pub(super) fn position(target: &mut SnapshotTarget, goes_on: &mut dyn FnMut() -> bool) -> String {
     let (thread, name) = match core(target) {
         Ok(found) => found,
         Err(reason) => return reason,
@@ -49,7 +53,7 @@ pub(super) fn position(target: &mut SnapshotTarget) -> String {
     let halted = target.positions.past(thread).is_none();
     let kind = if halted { ", the halted state" } else { "" };
     let _ = writeln!(text, "{name} at {position}{kind}");
-    text += &about(target, thread, position);
+    text += &about(target, thread, position, goes_on);
     text += &others(target, thread);
     for doubt in doubts(target, thread, &name) {
         let _ = writeln!(text, "  note: {doubt}");
@@ -58,7 +62,12 @@ pub(super) fn position(target: &mut SnapshotTarget) -> String {
 }
 
 /// What is known at a position, a line each.
-fn about(target: &mut SnapshotTarget, thread: Tid, position: Position) -> String {
+fn about(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    position: Position,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> String {
     let symbols = target.symbols();
     let Some(history) = target.positions.history(thread) else {
         return String::new();
@@ -66,7 +75,11 @@ fn about(target: &mut SnapshotTarget, thread: Tid, position: Position) -> String
     let Some(place) = history.place(position) else {
         return String::new();
     };
-    let cycles = history.cycles(position);
+    let mut segments = COUNTED;
+    let cycles = history.cycles_while(position, &mut || {
+        segments = segments.saturating_sub(1);
+        segments > 0 && goes_on()
+    });
     let source = history.source().to_owned();
     let (begin, end) = (history.begin(), history.end());
     let mut text = String::new();
@@ -99,12 +112,19 @@ fn about(target: &mut SnapshotTarget, thread: Tid, position: Position) -> String
         ),
         None => writeln!(text, "  time      not traced"),
     };
-    if let Some(cycles) = cycles {
-        let _ = writeln!(
+    let _ = match (cycles, place.segment_cycles) {
+        (Some(Some(cycles)), _) => writeln!(
             text,
             "  cycles    {cycles} counted since the begin of history"
-        );
-    }
+        ),
+        (None, cycles) => writeln!(
+            text,
+            "  cycles    {} counted in this segment of the trace; those before it are too many \
+             to count at once: ask again",
+            cycles.unwrap_or(0)
+        ),
+        (Some(None), _) => Ok(()),
+    };
     let _ = writeln!(
         text,
         "  trace     offset {:#x} of {source}; history is from {begin} to {end}",
@@ -262,7 +282,11 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 /// `monitor goto`.
-pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str) -> String {
+pub(super) fn goto(
+    target: &mut SnapshotTarget,
+    wanted: &str,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> String {
     let (thread, name) = match core(target) {
         Ok(found) => found,
         Err(reason) => return reason,
@@ -278,10 +302,13 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str) -> String {
             .ok_or(())
             .map(|time| history.seek_time(time))
             .and_then(|found| found.ok_or(())),
-        ["cycle", cycle] => number(cycle)
-            .ok_or(())
-            .map(|cycle| history.seek_cycle(cycle))
-            .and_then(|found| found.ok_or(())),
+        ["cycle", cycle] => match number(cycle) {
+            Some(cycle) => match history.seek_cycle_while(cycle, goes_on) {
+                Some(found) => found.ok_or(()),
+                None => return STOPPED.to_owned(),
+            },
+            None => Err(()),
+        },
         [position] => match position.parse::<Position>() {
             Ok(position) => Ok(position),
             Err(error) => return format!("{error}, begin, end, time T or cycle N\n"),
@@ -295,7 +322,7 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str) -> String {
         Ok(position) if target.positions.set(thread, position) => {
             target.positions.along(thread);
             let mut text = format!("{name} at {position}\n");
-            text += &about(target, thread, position);
+            text += &about(target, thread, position, goes_on);
             text + REREAD
         }
         _ => format!("{name}: the trace has no {wanted}\n"),
@@ -303,7 +330,11 @@ pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str) -> String {
 }
 
 /// `monitor find`: the next or previous visit of an address. Moves nothing.
-pub(super) fn find(target: &mut SnapshotTarget, wanted: &str) -> String {
+pub(super) fn find(
+    target: &mut SnapshotTarget,
+    wanted: &str,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> String {
     let (thread, name) = match core(target) {
         Ok(found) => found,
         Err(reason) => return reason,
@@ -326,9 +357,10 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str) -> String {
     ) else {
         return String::new();
     };
-    let found = match history.search(here, direction, &set, Gaps::Pass) {
-        Found::At(at) => Some(at),
-        Found::Gap(_) | Found::End(_) => None,
+    let found = match history.search_while(here, direction, &set, Gaps::Pass, goes_on) {
+        Some(Found::At(at)) => Some(at),
+        Some(Found::Gap(_) | Found::End(_)) => None,
+        None => return STOPPED.to_owned(),
     };
     let way = match direction {
         Direction::Forward => "after",

@@ -27,8 +27,12 @@ monitor trace                  the trace frames: of which core, how many, what i
 monitor trace NAME             make tfind look at the trace of that core
 ";
 
-/// Runs a command; the answer is text for the user.
-pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
+/// Runs a command, as long as `goes_on` says so; the answer is text for the user.
+pub(super) fn run(
+    target: &mut SnapshotTarget,
+    command: &str,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> String {
     let (name, rest) = match command.trim().split_once(char::is_whitespace) {
         Some((name, rest)) => (name, rest.trim()),
         None => (command.trim(), ""),
@@ -39,11 +43,11 @@ pub(super) fn run(target: &mut SnapshotTarget, command: &str) -> String {
     match name {
         "" | "help" => HELP.to_owned(),
         "info" => target.endpoint.info(),
-        "where" => history::position(target),
+        "where" => history::position(target, goes_on),
         "history" => history::around(target, rest),
         "calls" => calls::run(target, rest),
-        "goto" => history::goto(target, rest),
-        "find" => history::find(target, rest),
+        "goto" => history::goto(target, rest, goes_on),
+        "find" => history::find(target, rest, goes_on),
         "exceptions" => history::exceptions(target, rest),
         "memory" => memory::run(target, rest),
         "registers" => registers::list(&target.endpoint, core, rest),
