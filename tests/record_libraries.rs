@@ -146,11 +146,19 @@ fn gdb(program: &str) -> Command {
     gdb
 }
 
+/// In `armsnap gdb`, which finds the libraries in the snapshot.
 fn of_snapshot(guest: &Guest, name: &str) -> Vec<String> {
+    let snapshot = guest.directory.path().join(name);
     let mut gdb = gdb(env!("CARGO_BIN_EXE_armsnap"));
-    gdb.arg("gdb").arg(guest.directory.path().join(name));
+    gdb.arg("gdb").arg(&snapshot);
     gdb.args(["--", "-batch", "-nx", "-ex", "set width 0"]);
-    shown(gdb.args(paths(guest)))
+    let libraries = format!("{}/libraries", snapshot.display());
+    let shown = shown(&mut gdb).into_iter();
+    // Where they lie is all that differs from the live emulator.
+    let root = sysroot(guest.architecture).join("lib");
+    shown
+        .map(|line| line.replace(&libraries, root.to_str().unwrap()))
+        .collect()
 }
 
 /// On the live emulator, after these commands.

@@ -15,6 +15,7 @@ use clap::Args;
 use super::quote::shell_quote_os;
 use super::serve::{Selection, only};
 use super::{Failure, SnapshotArguments};
+use armsnap::record::layout::LIBRARIES;
 use armsnap::server::Endpoint;
 use armsnap::snapshot::program::Program;
 
@@ -79,6 +80,17 @@ fn gdb_arguments(
     endpoint: &Endpoint,
 ) -> Result<Vec<OsString>, Failure> {
     let mut out = Vec::new();
+    // Libraries of a program that was recorded: GDB finds them there by their names, and need not
+    // ask the server for them.
+    let libraries = arguments.snapshot.snapshot.join(LIBRARIES);
+    if libraries.is_dir() {
+        for setting in ["set sysroot ", "set solib-search-path "] {
+            let mut command = OsString::from(setting);
+            command.push(&libraries);
+            out.push("-iex".into());
+            out.push(command);
+        }
+    }
     out.push("-ex".into());
     out.push(python_command(server));
     let mut programs = endpoint.programs();

@@ -100,7 +100,7 @@ pub struct Arguments {
     qemu: Vec<String>,
 
     /// The directory in which the dynamic linker and libraries lie
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "system")]
     sysroot: Option<PathBuf>,
 
     /// The most bytes of memory that are saved

@@ -13,6 +13,7 @@ use crate::snapshot::model::{
 use crate::snapshot::write::{self, WriteError};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 
 /// A core as it stands at the end.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +86,8 @@ pub struct Layout {
     /// The program: file name, contents, and how far behind the addresses of the file it was
     /// loaded.
     pub program: Option<(String, Mapped, u64)>,
+    /// Libraries that it loaded: the names by which they are wanted, contents.
+    pub libraries: Vec<(String, Mapped)>,
     /// The trace buffer.
     pub trace: Option<Mapped>,
 }
@@ -108,6 +111,11 @@ impl Layout {
         if let Some((name, bytes, _)) = &self.program {
             let name = program_name(name);
             files.insert(name, bytes.clone());
+        }
+        for (name, bytes) in &self.libraries {
+            if let Some(path) = library(name) {
+                files.entry(path).or_insert_with(|| bytes.clone());
+            }
         }
         if let Some(trace) = &self.trace {
             files.insert(TRACE.to_owned(), trace.clone());
@@ -200,6 +208,15 @@ fn program_name(name: &str) -> String {
     }
 }
 
+/// The directory of libraries, in which GDB looks for them.
+pub const LIBRARIES: &str = "libraries";
+
+/// Where a library lies in the snapshot, unless its name is none of a file.
+fn library(name: &str) -> Option<String> {
+    let is_name = Path::new(name).file_name() == Some(name.as_ref());
+    is_name.then(|| format!("{LIBRARIES}/{name}"))
+}
+
 fn program_section((name, _, offset): &(String, Mapped, u64)) -> OtherSection {
     OtherSection {
         name: "program".to_owned(),
@@ -228,6 +245,14 @@ fn dump((index, region): (usize, &Region)) -> Dump {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn libraries_lie_below_the_snapshot() {
+        assert_eq!(library("libc.so.6").unwrap(), "libraries/libc.so.6");
+        for name in ["", ".", "..", "/lib/libc.so.6", "../libc.so.6", "lib/"] {
+            assert_eq!(library(name), None, "{name}");
+        }
+    }
 
     #[test]
     fn the_largest_ranges_are_left_out() {

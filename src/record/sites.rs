@@ -19,6 +19,8 @@ pub struct Program {
     pub entry: u64,
     /// The dynamic linker that it wants.
     pub interpreter: Option<String>,
+    /// The name by which others want it, if it is a library.
+    pub soname: Option<String>,
     /// Its code is loaded where it says.
     pub fixed: bool,
     segments: Vec<Segment>,
@@ -108,6 +110,7 @@ impl Program {
             is_64bit,
             entry: file.entry(),
             interpreter,
+            soname: soname(file),
             fixed: file.kind() == object::ObjectKind::Executable,
             segments,
             marks,
@@ -197,6 +200,13 @@ impl Program {
             found.extend(calls.into_iter().map(|(at, call)| (at, isa, call)));
         }
     }
+}
+
+fn soname<E: read::elf::FileHeader<Endian = Endianness>>(file: &ElfFile<'_, E>) -> Option<String> {
+    let table = file.elf_dynamic_table().ok()?;
+    let entry = table.iter().find(|entry| entry.tag == elf::DT_SONAME)?;
+    let name = table.string(entry).ok()?;
+    Some(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Without marks a call is only believed where its number stands before it.

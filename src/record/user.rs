@@ -193,12 +193,23 @@ fn finish(
         cores[..=first].rotate_right(1);
     }
     let name = request.program.file_name().unwrap_or_default();
+    let own = request.program.canonicalize()?;
+    let libraries = session.images()?.into_iter();
+    let libraries = libraries.filter(|image| image.path != own).map(|image| {
+        let name = image.path.file_name().unwrap_or_default();
+        let name = image
+            .program
+            .soname
+            .unwrap_or_else(|| name.to_string_lossy().into_owned());
+        (name, image.bytes)
+    });
     let layout = Layout {
         description: format!(
             "{} in {state} state under QEMU, recorded by armsnap {}",
             request.program.display(),
             env!("CARGO_PKG_VERSION")
         ),
+        libraries: libraries.collect(),
         memory: memory::read(&mut session, request.options.memory)?,
         program: Some((name.to_string_lossy().into_owned(), bytes, session.moved)),
         ..Layout::default()

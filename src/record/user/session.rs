@@ -4,9 +4,22 @@ use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
 use crate::record::process;
+use crate::record::sites::Program;
 use crate::record::stop;
 use crate::record::traps::{self, Call};
+use crate::snapshot::map::Mapped;
+use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
+
+/// A file of the program that is loaded: the program itself, or a library.
+pub(super) struct Image {
+    pub path: PathBuf,
+    pub bytes: Mapped,
+    pub program: Program,
+    /// How far it was moved.
+    pub moved: u64,
+}
 
 impl Session {
     /// The program is stopped as by the user. A terminal may have done so already.
@@ -88,6 +101,32 @@ impl Session {
                 "the emulator does not tell where the program was loaded".to_owned(),
             )),
         }
+    }
+
+    /// The program and its libraries, as far as they are loaded.
+    pub(super) fn images(&self) -> Result<Vec<Image>, Error> {
+        let mut images: Vec<Image> = Vec::new();
+        let mut seen = BTreeSet::new();
+        for mapping in process::mappings(self.emulator.pid())? {
+            let Some(path) = mapping.file.filter(|file| seen.insert(file.clone())) else {
+                continue;
+            };
+            // The emulator's own are for another architecture.
+            let Ok((program, bytes)) = Program::open(&path) else {
+                continue;
+            };
+            let start = mapping.start.wrapping_sub(self.base);
+            let moved = program.moved(mapping.offset, start);
+            if let (true, Some(moved)) = (program.is_64bit == self.program.is_64bit, moved) {
+                images.push(Image {
+                    path,
+                    bytes,
+                    program,
+                    moved,
+                });
+            }
+        }
+        Ok(images)
     }
 
     /// What is added to an address to find it in the emulator's memory: seen from where the

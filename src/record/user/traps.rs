@@ -5,11 +5,8 @@ use super::steps::Steps;
 use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
-use crate::record::process;
 use crate::record::remote;
-use crate::record::sites::Program;
 use crate::record::traps::{self, Call};
-use crate::snapshot::map;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a trap is where it is.
@@ -147,26 +144,18 @@ impl Run {
 
     /// Traps at the calls of the program and of the libraries that are loaded.
     pub(super) fn trap_calls(&mut self, session: &mut Session) -> Result<(), Error> {
-        let mut files = BTreeSet::new();
         let mut sites = Vec::new();
-        for mapping in process::mappings(session.emulator.pid())? {
-            let Some(file) = mapping.file else { continue };
-            let new = files.insert(file.clone());
-            let Some(bytes) = new.then(|| map::map(&file).ok()).flatten() else {
-                continue;
-            };
-            let Ok(found) = Program::read(&bytes) else {
-                continue;
-            };
-            let start = mapping.start.wrapping_sub(session.base);
-            let moved = found.moved(mapping.offset, start);
-            let (true, Some(moved)) = (found.is_64bit == session.program.is_64bit, moved) else {
-                continue;
-            };
-            sites.extend(found.calls().into_iter().map(|(address, isa, call)| {
-                let address = Address(address.wrapping_add(moved));
-                (Place { address, isa }, call)
-            }));
+        for image in session.images()? {
+            sites.extend(
+                image
+                    .program
+                    .calls()
+                    .into_iter()
+                    .map(|(address, isa, call)| {
+                        let address = Address(address.wrapping_add(image.moved));
+                        (Place { address, isa }, call)
+                    }),
+            );
         }
         for (place, call) in sites {
             self.set(session, place, Why::Call(call))?;
