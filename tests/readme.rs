@@ -126,18 +126,34 @@ fn what_is_saved_from_gdb() {
     assert!(place.path().join("copy/snapshot.ini").is_file());
 }
 
-#[test]
-fn a_crash_found_by_walking_back() {
+/// A directory with a program and its sources.
+fn place_of(program: &str, sources: &[&str]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     let copy = |from: &Path| {
         let name = from.file_name().unwrap();
         std::fs::copy(from, place.path().join(name)).unwrap();
     };
-    copy(&program_support::program("crash-a64").elf);
-    copy(&gdb::testdata("programs/crash.c"));
-    copy(&gdb::testdata("programs/linux.h"));
+    copy(&program_support::program(program).elf);
+    for source in sources {
+        copy(&gdb::testdata("programs").join(source));
+    }
+    place
+}
+
+#[test]
+fn a_program_and_its_crash() {
+    let place = place_of("crash-a64", &["crash.c", "linux.h"]);
     let count = run_with(place.path(), true, |command| {
-        command.starts_with("armsnap record -o crash ") || command == "armsnap gdb crash"
+        command.ends_with(" crash-a64.elf") || command == "armsnap gdb crash"
+    });
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn two_cores_of_a_machine() {
+    let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
+    let count = run_with(place.path(), true, |command| {
+        command.starts_with("armsnap record --system ") || command == "armsnap gdb cores"
     });
     assert_eq!(count, 2);
 }

@@ -312,6 +312,76 @@ fn the_state_is_that_of_the_live_machine() {
 }
 
 #[test]
+fn a_machine_that_shuts_down_or_resets() {
+    const COMPILER: &str = "aarch64-linux-gnu-gcc";
+    const PROGRAM: &str = r#"
+        #include <stdint.h>
+        struct saved;
+        void exception(int kind, struct saved *saved) { (void)kind, (void)saved; for (;;); }
+        void run_other(int core) { (void)core; }
+        int run(void)
+        {
+            // Semihosting: SYS_WRITE0, which is no exit.
+            register uint64_t x0 __asm__("x0") = 4;
+            register const char *x1 __asm__("x1") = "by semihosting\n";
+            __asm__ volatile("hlt #0xf000" : "+r"(x0) : "r"(x1) : "memory");
+            for (const char *text = "by the serial port\n"; *text; text++)
+                *(volatile unsigned *)0x09000000 = *text;
+            x0 = CALL;
+            __asm__ volatile("hvc #0" : "+r"(x0) : : "memory");
+            return 1;
+        }
+    "#;
+    if !installed(&["qemu-system-aarch64", COMPILER]) {
+        return;
+    }
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/programs");
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name);
+    std::fs::write(file("off.c"), PROGRAM).unwrap();
+    // PSCI: SYSTEM_OFF, SYSTEM_RESET.
+    for call in ["0x84000008", "0x84000009"] {
+        let built = Command::new(COMPILER)
+            .args([
+                "-g",
+                "-O1",
+                "-ffreestanding",
+                "-fno-pic",
+                "-no-pie",
+                "-static",
+            ])
+            .args(["-nostdlib", "-nostartfiles", "-mstrict-align"])
+            .args([
+                "-mgeneral-regs-only",
+                "-Wl,--build-id=none",
+                "-Wl,--no-warn-rwx-segments",
+            ])
+            .arg(format!("-DCALL={call}"))
+            .arg("-T")
+            .arg(programs.join("virt.ld"))
+            .args([programs.join("start-a64.S"), file("off.c")])
+            .arg("-o")
+            .arg(file("off.elf"))
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{built:?}");
+        let witness = file("witness");
+        let options = ["--system", "virt", "--ram", "16M", "--force", "--witness"];
+        let mut options: Vec<String> = options.map(str::to_owned).to_vec();
+        options.push(witness.to_str().unwrap().to_owned());
+        let run = record_image(&file("off.elf"), &file("out"), &options);
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(run.status.success(), "{told}");
+        assert!(told.contains("stopped shut down"), "{told}");
+        assert!(told.contains("by semihosting"), "{told}");
+        let serial = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(serial.contains("by the serial port"), "{serial}");
+        let code = Code::of(&file("off.elf"));
+        compare(&file("out"), &witness, "etmv4", &code, call);
+    }
+}
+
+#[test]
 fn what_cannot_be_recorded() {
     if !installed(&EMULATORS) {
         return;
@@ -322,6 +392,7 @@ fn what_cannot_be_recorded() {
         (&["--protocol", "ptm"][..], 2, "none for Cortex-M"),
         (&["--until", "nowhere"], 2, "no such function"),
         (&["--smp", "0"], 2, "0 is not in"),
+        (&["--sysroot", "/usr"], 2, "cannot be used with"),
     ] {
         let mut all = vec!["--system".to_owned(), "mps2-an386".to_owned()];
         all.extend(options.iter().map(|option| (*option).to_owned()));
