@@ -183,7 +183,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
         here
     }
 
-    fn range(&mut self, at: BufferOffset, range: &Range, last: Place, cycles: Option<u32>) {
+    fn line(&mut self, at: BufferOffset, range: &Range, last: Place, cycles: Option<u32>) {
         if range.instructions == 0 {
             return;
         }
@@ -274,15 +274,15 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
             // Where atoms are single instructions (ETMv3), most of them end no line.
             ends_line: range.last.kind != LastKind::Other,
         };
-        self.range(at, &range, last, cycles);
+        self.line(at, &range, last, cycles);
     }
 
-    fn partial(&mut self, at: BufferOffset, range: &Range) {
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
         let last = Place {
             address: self.last_of(range),
             ends_line: true,
         };
-        self.range(at, range, last, None);
+        self.line(at, range, last, cycles);
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {

@@ -53,7 +53,7 @@ impl<C: CodeImage> Flow<C> {
             }
         };
         if walk.instructions() > 0 {
-            sink.partial(at, &walk.range(self.config.waypoints, true));
+            sink.range(at, &walk.range(self.config.waypoints, true), None);
         }
         let next = walk.here();
         if let Some(stop) = stopped {
@@ -146,7 +146,7 @@ impl<C: CodeImage> Flow<C> {
         sink: &mut impl FlowSink,
     ) {
         if let Some(line) = self.straight(q, end) {
-            return sink.partial(q.at, &line);
+            return sink.range(q.at, &line, None);
         }
         if let Some(start) = q.start {
             let range = QRange {

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use armsnap::element::{Atoms, Element, Exception, Mark};
-//! use armsnap::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, Pieces, QRange, Range};
+//! use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap, Pieces, QRange, Range};
 //! use armsnap::quantity::{Address, BufferOffset, Isa};
 //!
 //! /// Counts instructions.
@@ -13,10 +13,7 @@
 //! struct Count(u64);
 //!
 //! impl FlowSink for Count {
-//!     fn block(&mut self, _: BufferOffset, blocks: &Blocks, id: BlockId, _: bool, _: Option<u32>) {
-//!         self.0 += u64::from(blocks.instructions(id));
-//!     }
-//!     fn partial(&mut self, _: BufferOffset, range: &Range) {
+//!     fn range(&mut self, _: BufferOffset, range: &Range, _: Option<u32>) {
 //!         self.0 += u64::from(range.instructions);
 //!     }
 //!     fn q_range(&mut self, _: BufferOffset, range: &QRange) {
@@ -25,7 +22,6 @@
 //!     fn exception(&mut self, _: BufferOffset, _: &Exception) {}
 //!     fn gap(&mut self, _: BufferOffset, _: Gap) {}
 //!     fn mark(&mut self, _: BufferOffset, _: &Mark) {}
-//!     fn forget(&mut self, _: &Blocks) {}
 //! }
 //!
 //! // 0x1000: add x0, x0, #1; cbnz x1, 0x1000

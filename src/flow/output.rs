@@ -91,7 +91,7 @@ impl<C: CodeImage> Flow<C> {
         self.release(sink);
         let range = self.blocks.range(BlockId(block), true);
         if range.instructions > 0 {
-            sink.partial(at, &range);
+            sink.range(at, &range, None);
         }
     }
 

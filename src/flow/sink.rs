@@ -110,8 +110,14 @@ pub enum Gap {
 
 /// Takes what the flow makes, each with the place of the packet that gave rise to it.
 pub trait FlowSink {
-    /// A whole block was executed; its last instruction had an E (`taken`) or N atom. `cycles`
-    /// belong to it. [`Blocks::instructions`] and [`Blocks::range`] say what is in it.
+    /// Instructions were executed in a straight line: a whole block, or a part of one up to an
+    /// exception, to missing memory, or to an address that the trace gave. `cycles` belong to
+    /// them.
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>);
+
+    /// A whole block was executed; its last instruction had an E (`taken`) or N atom. For those
+    /// who can do with less than its range, or remember what they found by its number.
+    #[inline]
     fn block(
         &mut self,
         at: BufferOffset,
@@ -119,11 +125,9 @@ pub trait FlowSink {
         id: BlockId,
         taken: bool,
         cycles: Option<u32>,
-    );
-
-    /// A part of a block was executed: up to an exception, to missing memory, or to an address
-    /// that the trace gave.
-    fn partial(&mut self, at: BufferOffset, range: &Range);
+    ) {
+        self.range(at, &blocks.range(id, taken), cycles);
+    }
 
     /// Instructions were executed on an unknown path.
     fn q_range(&mut self, at: BufferOffset, range: &QRange);
@@ -139,5 +143,7 @@ pub trait FlowSink {
 
     /// The table of blocks is about to be emptied: a [`BlockId`] given before means nothing
     /// afterwards.
-    fn forget(&mut self, blocks: &Blocks);
+    fn forget(&mut self, blocks: &Blocks) {
+        let _ = blocks;
+    }
 }

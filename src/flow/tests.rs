@@ -25,20 +25,8 @@ enum Out {
 struct Log(pub Vec<(BufferOffset, Out)>);
 
 impl FlowSink for Log {
-    fn block(
-        &mut self,
-        at: BufferOffset,
-        blocks: &Blocks,
-        id: BlockId,
-        taken: bool,
-        cycles: Option<u32>,
-    ) {
-        let range = blocks.range(id, taken);
-        assert_eq!(blocks.instructions(id), range.instructions);
-        self.0.push((at, Out::Range(range, cycles)));
-    }
-    fn partial(&mut self, at: BufferOffset, range: &Range) {
-        self.0.push((at, Out::Range(*range, None)));
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.0.push((at, Out::Range(*range, cycles)));
     }
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
         self.0.push((at, Out::Q(*range)));
@@ -52,7 +40,6 @@ impl FlowSink for Log {
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
         self.0.push((at, Out::Mark(*mark)));
     }
-    fn forget(&mut self, _: &Blocks) {}
 }
 
 const NOP: u32 = 0xd503_201f;

@@ -455,7 +455,7 @@ impl FlowSink for Recorder {
         }
     }
 
-    fn partial(&mut self, at: BufferOffset, range: &Range) {
+    fn range(&mut self, at: BufferOffset, range: &Range, _: Option<u32>) {
         if range.instructions == 0 {
             return;
         }

@@ -203,7 +203,7 @@ impl FlowSink for Scan<'_> {
         }
     }
 
-    fn partial(&mut self, _: BufferOffset, range: &Range) {
+    fn range(&mut self, _: BufferOffset, range: &Range, _: Option<u32>) {
         if range.instructions == 0 {
             return;
         }

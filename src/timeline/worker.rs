@@ -476,7 +476,7 @@ impl FlowSink for Muted<'_> {
         self.decide(false);
     }
 
-    fn partial(&mut self, _: BufferOffset, range: &Range) {
+    fn range(&mut self, _: BufferOffset, range: &Range, _: Option<u32>) {
         if range.instructions > 0 {
             self.decide(false);
         }

@@ -9,7 +9,7 @@ use std::path::Path;
 use armsnap::element::{Context, Exception, Mark};
 use armsnap::etm::Registers;
 use armsnap::flow::{
-    BlockId, Blocks, Flow, FlowConfig, FlowDriver, FlowSink, Gap, Pieces, QRange, Range, Waypoints,
+    Flow, FlowConfig, FlowDriver, FlowSink, Gap, Pieces, QRange, Range, Waypoints,
 };
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
@@ -204,8 +204,10 @@ impl Canonical {
         self.flush();
         self.lines.push(line);
     }
+}
 
-    fn range(&mut self, range: &Range) {
+impl FlowSink for Canonical {
+    fn range(&mut self, _: BufferOffset, range: &Range, cycles: Option<u32>) {
         let (start, end, isa) = (range.start.0, range.end.0, range.isa.name());
         match &mut self.run {
             Some(run) if run.1 == start && run.2 == isa => run.1 = end,
@@ -214,26 +216,9 @@ impl Canonical {
                 self.run = Some((start, end, isa));
             }
         }
-    }
-}
-
-impl FlowSink for Canonical {
-    fn block(
-        &mut self,
-        _: BufferOffset,
-        blocks: &Blocks,
-        id: BlockId,
-        taken: bool,
-        cycles: Option<u32>,
-    ) {
-        self.range(&blocks.range(id, taken));
         if let Some(cycles) = cycles {
             self.line(format!("cycles {cycles}"));
         }
-    }
-
-    fn partial(&mut self, _: BufferOffset, range: &Range) {
-        self.range(range);
     }
 
     fn q_range(&mut self, _: BufferOffset, range: &QRange) {
@@ -266,6 +251,4 @@ impl FlowSink for Canonical {
             other => format!("{other:?}"),
         });
     }
-
-    fn forget(&mut self, _: &Blocks) {}
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use armsnap::decode::SourceSinks;
 use armsnap::element::{Exception, Mark};
-use armsnap::flow::{BlockId, Blocks, FlowSink, Gap, Pieces, QRange, Range};
+use armsnap::flow::{FlowSink, Gap, Pieces, QRange, Range};
 use armsnap::quantity::{Address, BufferOffset, Isa};
 use object::{Object, ObjectSegment, ObjectSymbol};
 
@@ -238,29 +238,15 @@ impl<'a, F: FnMut(u64, Isa)> Each<'a, F> {
             beside: Beside::default(),
         }
     }
+}
 
-    fn range(&mut self, range: &Range) {
+impl<F: FnMut(u64, Isa)> FlowSink for Each<'_, F> {
+    fn range(&mut self, _: BufferOffset, range: &Range, _: Option<u32>) {
         let mut here = range.start.0;
         while here < range.end.0 {
             (self.take)(here, range.isa);
             here += self.code.length(here, range.isa);
         }
-    }
-}
-
-impl<F: FnMut(u64, Isa)> FlowSink for Each<'_, F> {
-    fn block(
-        &mut self,
-        _: BufferOffset,
-        blocks: &Blocks,
-        id: BlockId,
-        taken: bool,
-        _: Option<u32>,
-    ) {
-        self.range(&blocks.range(id, taken));
-    }
-    fn partial(&mut self, _: BufferOffset, range: &Range) {
-        self.range(range);
     }
     fn q_range(&mut self, _: BufferOffset, range: &QRange) {
         panic!("{range:?}");
@@ -272,7 +258,6 @@ impl<F: FnMut(u64, Isa)> FlowSink for Each<'_, F> {
     fn mark(&mut self, _: BufferOffset, mark: &Mark) {
         self.beside.marks.push(*mark);
     }
-    fn forget(&mut self, _: &Blocks) {}
 }
 
 impl<F: FnMut(u64, Isa)> SourceSinks<Beside> for Each<'_, F> {

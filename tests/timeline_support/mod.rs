@@ -5,9 +5,7 @@ use armsnap::decode::{
     Visitor,
 };
 use armsnap::element::{Exception, Mark};
-use armsnap::flow::{
-    BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap as FlowGap, LastKind, QRange, Range,
-};
+use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::Loaded;
@@ -26,30 +24,15 @@ impl Continuous {
     fn push(&mut self, at: BufferOffset, entry: Entry) {
         self.entries.push((at.0, entry));
     }
+}
 
+impl FlowSink for Continuous {
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
         if range.instructions > 0 {
             self.open = false;
             let range = *range;
             self.push(at, Entry::Run { range, cycles });
         }
-    }
-}
-
-impl FlowSink for Continuous {
-    fn block(
-        &mut self,
-        at: BufferOffset,
-        blocks: &Blocks,
-        id: BlockId,
-        taken: bool,
-        cycles: Option<u32>,
-    ) {
-        self.range(at, &blocks.range(id, taken), cycles);
-    }
-
-    fn partial(&mut self, at: BufferOffset, range: &Range) {
-        self.range(at, range, None);
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
@@ -80,8 +63,6 @@ impl FlowSink for Continuous {
         }
         self.push(at, Entry::Mark(*mark));
     }
-
-    fn forget(&mut self, _: &Blocks) {}
 }
 
 impl SourceSinks<Self> for Continuous {

@@ -6,6 +6,7 @@
 //!   instructions that are unpredictable.
 //! - PTM: a branch that tells a new security state it takes for an exception.
 
+use super::programs::Step;
 use super::*;
 use crate::etm::Registers;
 use crate::formatter;

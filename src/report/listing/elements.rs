@@ -22,13 +22,6 @@ impl<L: Lines> ElementListing<L> {
             counts: Counts::default(),
         }
     }
-
-    #[inline]
-    fn executed(&mut self, instructions: u32) {
-        self.counts.ranges += 1;
-        self.counts.elements += 1;
-        self.counts.instructions += u64::from(instructions);
-    }
 }
 
 impl<L: Lines> FlowSink for ElementListing<L> {
@@ -41,17 +34,17 @@ impl<L: Lines> FlowSink for ElementListing<L> {
         taken: bool,
         cycles: Option<u32>,
     ) {
-        self.executed(blocks.instructions(id));
+        self.counts.executed(blocks.instructions(id));
         self.lines.block(at, blocks, id, taken, cycles);
     }
 
-    fn partial(&mut self, at: BufferOffset, range: &Range) {
-        self.executed(range.instructions);
-        self.lines.range(at, range, None);
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.counts.executed(range.instructions);
+        self.lines.range(at, range, cycles);
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        self.executed(range.instructions.unwrap_or(0));
+        self.counts.executed(range.instructions.unwrap_or(0));
         self.lines.q_range(at, range);
     }
 
@@ -69,8 +62,6 @@ impl<L: Lines> FlowSink for ElementListing<L> {
         self.counts.elements += 1;
         self.lines.mark(at, mark);
     }
-
-    fn forget(&mut self, _: &Blocks) {}
 }
 
 /// Sources that follow no core have marks only.
