@@ -114,7 +114,7 @@ impl From<convert::Error> for Failure {
         match error {
             convert::Error::Usage(text) => Self::Usage(text),
             convert::Error::Io(error) => Self::Io(error),
-            error => Self::Convert(error.to_string()),
+            error => Self::Input(error.to_string()),
         }
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     if input.is_dir() {
         return Ok(false);
     }
-    let cannot = |error: std::io::Error| Failure::Convert(format!("{}: {error}", input.display()));
+    let cannot = |error: std::io::Error| Failure::Input(format!("{}: {error}", input.display()));
     let mut head = Vec::new();
     let file = File::open(input).map_err(cannot)?;
     file.take(MAGIC.len() as u64)
@@ -186,7 +186,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         last: arguments.last,
         state_only: arguments.state_only,
         frames_nevertheless: arguments.frames.is_some(),
-        elfs: elfs.map_err(|error| Failure::Convert(error.to_string()))?,
+        elfs: elfs.map_err(|error| Failure::Input(error.to_string()))?,
     };
     let parts = trace_file::parts(&loaded, &options)?;
     let mut outputs: Vec<(_, PathBuf, _)> = Vec::new();
@@ -275,7 +275,7 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
         "a trace file",
     )?;
     let input = arguments.input.display();
-    let fault = |text: String| Failure::Convert(format!("{input}: {text}"));
+    let fault = |text: String| Failure::Input(format!("{input}: {text}"));
     let bytes =
         convert::map_trace_file(&arguments.input).map_err(|error| fault(error.to_string()))?;
     let options = snapshot::Options {
@@ -287,7 +287,7 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     let name = name.to_string_lossy();
     let done = if arguments.trace {
         let elfs: Result<Vec<Elf>, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
-        let elfs = elfs.map_err(|error| Failure::Convert(error.to_string()))?;
+        let elfs = elfs.map_err(|error| Failure::Input(error.to_string()))?;
         let mut progress = Progress::new(0);
         let mut told = |done, total| progress.of(done, total);
         with_trace::read(&bytes, &name, &options, &elfs, &mut notes, &mut told)

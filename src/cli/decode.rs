@@ -111,7 +111,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         buffers: arguments.buffer.clone(),
     };
     let buffers = Buffers::of(&loaded, &options).map_err(|error| match error {
-        BuffersError::NoTrace => Failure::Decode(error.to_string()),
+        BuffersError::NoTrace => Failure::Input(error.to_string()),
         BuffersError::Unknown { .. } => Failure::Usage(error.to_string()),
     })?;
     tell(&buffers.notes);
@@ -152,7 +152,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         });
         let decoded = decoded.map_err(|stopped| match stopped {
             Stopped::Io(error) => Failure::Io(error),
-            Stopped::Maker(why) => Failure::Decode(why),
+            Stopped::Maker(why) => Failure::Input(why),
         })?;
         stats.wall += wall.elapsed();
         stats.cpu += cpu_time().saturating_sub(cpu);

@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     gdb.args(&arguments.arguments);
     let error = gdb.exec();
     let name = arguments.gdb.to_string_lossy();
-    Err(Failure::Serve(match error.kind() {
+    Err(Failure::Input(match error.kind() {
         std::io::ErrorKind::NotFound => format!(
             "{name} is not installed: install the package gdb-multiarch \
              (apt install gdb-multiarch), or name a GDB for Arm with --gdb"

@@ -17,7 +17,9 @@ mod serve;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{self, Loaded, OpenOptions};
 use clap::{Args, Parser, Subcommand};
-use std::io::{self, ErrorKind};
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,9 +33,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Judge a snapshot by the specification of its format
-    Check(check::Arguments),
+    Check(ReportArguments),
     /// Tell what a snapshot holds: devices, registers, memory, trace
-    Info(info::Arguments),
+    Info(ReportArguments),
     /// Serve a snapshot to GDB or LLDB
     Serve(serve::Arguments),
     /// Start GDB on a snapshot
@@ -78,24 +80,39 @@ impl SnapshotArguments {
     }
 }
 
+/// The arguments of a subcommand that reports on a snapshot.
+#[derive(Args)]
+pub struct ReportArguments {
+    #[command(flatten)]
+    snapshot: SnapshotArguments,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl ReportArguments {
+    /// Prints a report as asked for.
+    fn print(&self, report: &impl Serialize, text: impl Display) -> Result<(), Failure> {
+        let mut out = BufWriter::new(io::stdout().lock());
+        if self.json {
+            serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;
+            writeln!(out)?;
+        } else {
+            write!(out, "{text}")?;
+        }
+        Ok(out.flush()?)
+    }
+}
+
 /// Why a subcommand did not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The snapshot cannot be used.
     #[error(transparent)]
     Snapshot(#[from] snapshot::Error),
-    /// The snapshot cannot be served.
+    /// The input does not allow it.
     #[error("{0}")]
-    Serve(String),
-    /// The trace cannot be decoded.
-    #[error("{0}")]
-    Decode(String),
-    /// The input cannot be converted.
-    #[error("{0}")]
-    Convert(String),
-    /// The program cannot be recorded.
-    #[error("{0}")]
-    Record(String),
+    Input(String),
     /// The arguments do not fit the snapshot.
     #[error("{0}")]
     Usage(String),

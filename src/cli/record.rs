@@ -121,7 +121,7 @@ impl From<Error> for Failure {
             Error::Usage(text) => Self::Usage(text),
             Error::Write(exists @ WriteError::Exists(_)) => Self::Usage(exists.to_string()),
             Error::Io(error) => Self::Io(error),
-            error => Self::Record(error.to_string()),
+            error => Self::Input(error.to_string()),
         }
     }
 }

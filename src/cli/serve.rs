@@ -88,7 +88,7 @@ impl Selection {
             },
         };
         endpoints(&snapshot.load()?, &options).map_err(|error| match error {
-            EndpointError::NoCore | EndpointError::Elf(_) => Failure::Serve(error.to_string()),
+            EndpointError::NoCore | EndpointError::Elf(_) => Failure::Input(error.to_string()),
             EndpointError::UnknownCore { .. }
             | EndpointError::UnknownCluster { .. }
             | EndpointError::NothingLeft => Failure::Usage(error.to_string()),
@@ -109,7 +109,7 @@ impl Selection {
                 "{option}: the input is a trace file"
             )));
         }
-        let fault = |text: String| Failure::Serve(format!("{}: {text}", path.display()));
+        let fault = |text: String| Failure::Input(format!("{}: {text}", path.display()));
         let bytes = map_trace_file(path).map_err(|error| fault(error.to_string()))?;
         // It is served until the process ends.
         let bytes: &'static Mapped = Box::leak(Box::new(bytes));
@@ -163,7 +163,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         };
         listeners.push(
             listener
-                .map_err(|error| Failure::Serve(format!("cannot listen on {wanted}: {error}")))?,
+                .map_err(|error| Failure::Input(format!("cannot listen on {wanted}: {error}")))?,
         );
     }
     for (endpoint, listener) in endpoints.iter().zip(&listeners) {
@@ -186,9 +186,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         match thread.join() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                return Err(Failure::Serve(format!("cannot accept clients: {error}")));
+                return Err(Failure::Input(format!("cannot accept clients: {error}")));
             }
-            Err(_) => return Err(Failure::Serve("a listener ended unexpectedly".to_owned())),
+            Err(_) => return Err(Failure::Input("a listener ended unexpectedly".to_owned())),
         }
     }
     Ok(ExitCode::SUCCESS)

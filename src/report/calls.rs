@@ -66,12 +66,6 @@ struct Frame {
     returns_to: Option<Address>,
 }
 
-/// The end of a straight line, not yet followed.
-#[derive(Clone, Copy, Debug)]
-struct Pending {
-    range: Range,
-}
-
 /// The calls up to a position.
 #[derive(Debug)]
 pub struct Calls {
@@ -80,7 +74,8 @@ pub struct Calls {
     left_out: u64,
     open: Vec<Frame>,
     base: i64,
-    pending: Option<Pending>,
+    /// The straight line that was executed last, not yet followed.
+    pending: Option<Range>,
     gap: Option<Gap>,
     exception: Option<(&'static str, Option<Address>)>,
 }
@@ -106,7 +101,7 @@ impl Calls {
         match event.entry {
             Entry::Run { range, .. } => {
                 self.goes_on(event.position, range.start, function);
-                self.pending = Some(Pending { range });
+                self.pending = Some(range);
             }
             Entry::Gap(gap) => {
                 // Execution was there, though it cannot be followed.
@@ -146,7 +141,7 @@ impl Calls {
         } else if let Some((name, returns_to)) = self.exception.take() {
             let what = What::Exception { name, handler: to };
             self.enter(position, what, returns_to);
-        } else if let Some(Pending { range }) = self.pending.take() {
+        } else if let Some(range) = self.pending.take() {
             let Last {
                 kind,
                 taken,
@@ -162,12 +157,8 @@ impl Calls {
             } else if branch && !(kind == LastKind::Indirect && self.return_to(to)) {
                 let begins = function(to) == Some(to);
                 if begins && function(range.start) != Some(to) {
-                    let depth = self.depth() - 1;
-                    self.push(Line {
-                        position,
-                        depth,
-                        what: What::Jump { function: to },
-                    });
+                    let what = What::Jump { function: to };
+                    self.push(position, self.depth() - 1, what);
                 }
             }
         }
@@ -177,21 +168,22 @@ impl Calls {
         self.base.saturating_add(self.open.len() as i64)
     }
 
-    fn push(&mut self, line: Line) {
+    fn push(&mut self, position: Position, depth: i64, what: What) -> Line {
+        let line = Line {
+            position,
+            depth,
+            what,
+        };
         if self.lines.len() >= self.most {
             self.lines.pop_front();
             self.left_out += 1;
         }
         self.lines.push_back(line);
+        line
     }
 
     fn enter(&mut self, position: Position, what: What, returns_to: Option<Address>) {
-        let line = Line {
-            position,
-            depth: self.depth(),
-            what,
-        };
-        self.push(line);
+        let line = self.push(position, self.depth(), what);
         self.open.push(Frame { line, returns_to });
     }
 
@@ -215,12 +207,7 @@ impl Calls {
             self.open.truncate(found);
         } else if self.open.is_empty() {
             self.base = self.base.saturating_sub(1);
-            let depth = self.base;
-            self.push(Line {
-                position,
-                depth,
-                what: What::Return { to },
-            });
+            self.push(position, self.base, What::Return { to });
         } else {
             self.forget(position, What::Elsewhere { to });
         }
@@ -229,12 +216,7 @@ impl Calls {
     /// What is open is not known any more.
     fn forget(&mut self, position: Position, what: What) {
         self.open.clear();
-        let depth = self.base;
-        self.push(Line {
-            position,
-            depth,
-            what,
-        });
+        self.push(position, self.base, what);
     }
 
     /// The last lines, oldest first.
@@ -317,6 +299,14 @@ mod tests {
         calls.lines().map(|line| (line.depth, line.what)).collect()
     }
 
+    /// The lines and the number of open calls.
+    #[track_caller]
+    fn tells(entries: &[Entry], lines: &[(i64, What)], open: usize) {
+        let all = calls(100, entries);
+        assert_eq!(shown(&all), lines);
+        assert_eq!(all.open().len(), open);
+    }
+
     fn call(function: u64) -> What {
         What::Call {
             function: Address(function),
@@ -346,59 +336,38 @@ mod tests {
     /// A branch within a function to where a call in it returns to.
     #[test]
     fn a_direct_branch_returns_from_nothing() {
-        let all = calls(
-            100,
-            &[
-                run(0x1000, 0x1008, CALL),
-                run(0x2000, 0x2010, CALL),
-                run(0x2000, 0x2008, JUMP),
-                run(0x2010, 0x2014, JUMP),
-                run(0x2018, 0x201c, JUMP),
-            ],
-        );
-        assert_eq!(shown(&all), [(0, call(0x2000)), (1, call(0x2000))]);
-        assert_eq!(all.open().len(), 2);
+        let entries = [
+            run(0x1000, 0x1008, CALL),
+            run(0x2000, 0x2010, CALL),
+            run(0x2000, 0x2008, JUMP),
+            run(0x2010, 0x2014, JUMP),
+            run(0x2018, 0x201c, JUMP),
+        ];
+        tells(&entries, &[(0, call(0x2000)), (1, call(0x2000))], 2);
     }
 
     #[test]
     fn jumps_are_calls_that_return_to_the_caller() {
-        let all = calls(
-            100,
-            &[
-                run(0x1000, 0x1008, CALL),
-                run(0x2000, 0x2004, JUMP),
-                run(0x3000, 0x3004, JUMP),
-                run(0x3004, 0x3008, RETURN),
-                run(0x1008, 0x100c, CALL),
-                run(0x4000, 0x4004, CALL),
-            ],
-        );
         let jump = What::Jump {
             function: Address(0x3000),
         };
-        assert_eq!(
-            shown(&all),
-            [(0, call(0x2000)), (0, jump), (0, call(0x4000))]
+        let entries = [
+            run(0x1000, 0x1008, CALL),
+            run(0x2000, 0x2004, JUMP),
+            run(0x3000, 0x3004, JUMP),
+            run(0x3004, 0x3008, RETURN),
+            run(0x1008, 0x100c, CALL),
+            run(0x4000, 0x4004, CALL),
+        ];
+        tells(
+            &entries,
+            &[(0, call(0x2000)), (0, jump), (0, call(0x4000))],
+            1,
         );
-        assert_eq!(all.open().len(), 1);
     }
 
     #[test]
     fn exceptions_nest_and_end_where_they_were_taken() {
-        let all = calls(
-            100,
-            &[
-                run(0x1000, 0x1008, CALL),
-                // Taken before the first instruction of the function.
-                irq(0x2000),
-                run(0x8000, 0x8008, CALL),
-                run(0x9000, 0x9004, RETURN),
-                run(0x8008, 0x800c, RETURN),
-                run(0x2000, 0x2004, RETURN),
-                run(0x1008, 0x100c, RETURN),
-                run(0x7000, 0x7004, RETURN),
-            ],
-        );
         let taken = What::Exception {
             name: "IRQ",
             handler: Address(0x8000),
@@ -414,29 +383,23 @@ mod tests {
                 },
             ),
         ];
-        assert_eq!(shown(&all), wanted);
-        assert_eq!(all.open().len(), 0);
+        let entries = [
+            run(0x1000, 0x1008, CALL),
+            // Taken before the first instruction of the function.
+            irq(0x2000),
+            run(0x8000, 0x8008, CALL),
+            run(0x9000, 0x9004, RETURN),
+            run(0x8008, 0x800c, RETURN),
+            run(0x2000, 0x2004, RETURN),
+            run(0x1008, 0x100c, RETURN),
+            run(0x7000, 0x7004, RETURN),
+        ];
+        tells(&entries, &wanted, 0);
     }
 
     #[test]
     fn what_is_not_known_is_told() {
         let gap = Gap::Buffer;
-        let all = calls(
-            100,
-            &[
-                run(0x1000, 0x1008, CALL),
-                // The function is not in the image.
-                Entry::Gap(Gap::Flow(flow::Gap::MemoryMissing(Address(0x9000)))),
-                // Back in the caller: the call is over.
-                run(0x1008, 0x100c, CALL),
-                run(0x2000, 0x2004, CALL),
-                run(0x3000, 0x3004, RETURN),
-                run(0x5000, 0x5004, CALL),
-                run(0x6000, 0x6004, JUMP),
-                Entry::Gap(gap),
-                run(0x7000, 0x7004, JUMP),
-            ],
-        );
         let wanted = [
             (0, call(0x9000)),
             (0, call(0x2000)),
@@ -456,7 +419,19 @@ mod tests {
                 },
             ),
         ];
-        assert_eq!(shown(&all), wanted);
-        assert_eq!(all.open().len(), 0);
+        let entries = [
+            run(0x1000, 0x1008, CALL),
+            // The function is not in the image.
+            Entry::Gap(Gap::Flow(flow::Gap::MemoryMissing(Address(0x9000)))),
+            // Back in the caller: the call is over.
+            run(0x1008, 0x100c, CALL),
+            run(0x2000, 0x2004, CALL),
+            run(0x3000, 0x3004, RETURN),
+            run(0x5000, 0x5004, CALL),
+            run(0x6000, 0x6004, JUMP),
+            Entry::Gap(gap),
+            run(0x7000, 0x7004, JUMP),
+        ];
+        tells(&entries, &wanted, 0);
     }
 }

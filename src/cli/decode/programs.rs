@@ -46,7 +46,7 @@ impl Programs {
         let named = wanted.named.iter().map(|path| Elf::open(path));
         let named: Vec<Elf> = named
             .collect::<Result<_, _>>()
-            .map_err(|error| Failure::Decode(error.to_string()))?;
+            .map_err(|error| Failure::Input(error.to_string()))?;
         let sources = buffers.buffers.iter().flat_map(|buffer| &buffer.sources);
         let mut cores: BTreeMap<usize, Core> = sources
             .filter_map(|source| source.core)

@@ -4,9 +4,7 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
 use crate::decode::SourceSinks;
 use crate::element::{Exception, Mark};
-use crate::flow::{
-    BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes,
-};
+use crate::flow::{CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes};
 use crate::quantity::{Address, BufferOffset, Isa};
 use crate::report::disassembly::Disassembler;
 use crate::report::symbols::{SourceLine, Symbols};
@@ -15,9 +13,13 @@ use std::collections::HashMap;
 /// How many instructions are remembered with their text. Beyond it all are forgotten.
 const REMEMBERED: usize = 1 << 18;
 
-/// What a line says of an instruction, beside its address.
+/// What a line says of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
+    /// Where it is.
+    pub address: Address,
+    /// Its instruction set.
+    pub isa: Isa,
     /// Its bytes, 2 or 4 of them; fewer where memory is missing.
     pub bytes: Vec<u8>,
     /// Disassembly.
@@ -59,33 +61,12 @@ impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
         }
     }
 
-    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
-        self.counts.ranges += 1;
-        self.counts.elements += 1;
-        self.counts.instructions += u64::from(range.instructions);
-        let mut address = range.start;
-        for number in 1..=range.instructions {
-            let key = (self.view, range.isa, address.0);
-            if !self.known.contains_key(&key) {
-                if self.known.len() >= REMEMBERED {
-                    self.known.clear();
-                }
-                let instruction = self.instruction(address, range.isa);
-                self.known.insert(key, instruction);
-            }
-            let instruction = &self.known[&key];
-            let cycles = cycles.filter(|_| number == range.instructions);
-            self.lines
-                .instruction(at, address, range.isa, instruction, cycles);
-            let size = instruction.bytes.len().max(2) as u64;
-            address = Address(address.0.wrapping_add(size));
-        }
-    }
-
     fn instruction(&self, address: Address, isa: Isa) -> Instruction {
         let (bytes, known) = instruction_bytes(&self.code, self.view, isa, address);
         let bytes = bytes[..known].to_vec();
         Instruction {
+            address,
+            isa,
             text: self.disassembler.text(isa, address.0, &bytes),
             function: self.symbols.and_then(|symbols| {
                 let (name, offset) = symbols.function(address.0)?;
@@ -98,24 +79,28 @@ impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
 }
 
 impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
-    fn block(
-        &mut self,
-        at: BufferOffset,
-        blocks: &Blocks,
-        id: BlockId,
-        taken: bool,
-        cycles: Option<u32>,
-    ) {
-        self.range(at, &blocks.range(id, taken), cycles);
-    }
-
-    fn partial(&mut self, at: BufferOffset, range: &Range) {
-        self.range(at, range, None);
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.counts.executed(range.instructions);
+        let mut address = range.start;
+        for number in 1..=range.instructions {
+            let key = (self.view, range.isa, address.0);
+            if !self.known.contains_key(&key) {
+                if self.known.len() >= REMEMBERED {
+                    self.known.clear();
+                }
+                let instruction = self.instruction(address, range.isa);
+                self.known.insert(key, instruction);
+            }
+            let instruction = &self.known[&key];
+            let cycles = cycles.filter(|_| number == range.instructions);
+            self.lines.instruction(at, instruction, cycles);
+            let size = instruction.bytes.len().max(2) as u64;
+            address = address.after(size, range.isa);
+        }
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        self.counts.elements += 1;
-        self.counts.instructions += u64::from(range.instructions.unwrap_or(0));
+        self.counts.executed(range.instructions.unwrap_or(0));
         self.lines.q_range(at, range);
     }
 
@@ -136,8 +121,6 @@ impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
         }
         self.lines.mark(at, mark);
     }
-
-    fn forget(&mut self, _: &Blocks) {}
 }
 
 impl<L: Lines, C> Listed for InstructionListing<'_, L, C> {

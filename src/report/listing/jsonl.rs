@@ -10,7 +10,7 @@ use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm};
 use crate::flow::{Gap, QRange, Range};
 use crate::protocol::{Describe, Field};
-use crate::quantity::{Address, BufferOffset, Isa, TraceId};
+use crate::quantity::{BufferOffset, TraceId};
 
 /// Writes the lines of one source.
 #[derive(Clone, Debug)]
@@ -287,17 +287,10 @@ impl Lines for JsonLines {
         self.end();
     }
 
-    fn instruction(
-        &mut self,
-        at: BufferOffset,
-        address: Address,
-        isa: Isa,
-        instruction: &Instruction,
-        cycles: Option<u32>,
-    ) {
+    fn instruction(&mut self, at: BufferOffset, instruction: &Instruction, cycles: Option<u32>) {
         self.begin(at, "instruction");
-        self.hex("address", address.0);
-        self.word("isa", isa.name());
+        self.hex("address", instruction.address.0);
+        self.word("isa", instruction.isa.name());
         self.word_of_bytes(None, &instruction.bytes);
         self.string("text", &instruction.text);
         if let Some((name, offset)) = &instruction.function {

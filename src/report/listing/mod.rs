@@ -15,7 +15,7 @@ pub mod text_buffer;
 use crate::element::{Atoms, Exception, Mark};
 use crate::flow::{BlockId, Blocks, Gap, QRange, Range};
 use crate::protocol::Describe;
-use crate::quantity::{Address, BufferOffset, Isa};
+use crate::quantity::BufferOffset;
 use instructions::Instruction;
 use text_buffer::TextBuffer;
 
@@ -37,6 +37,15 @@ pub struct Counts {
     pub instructions: u64,
     /// Elements, the ranges among them.
     pub elements: u64,
+}
+
+impl Counts {
+    #[inline]
+    fn executed(&mut self, instructions: u32) {
+        self.ranges += 1;
+        self.elements += 1;
+        self.instructions += u64::from(instructions);
+    }
 }
 
 impl std::ops::AddAssign for Counts {
@@ -75,14 +84,7 @@ pub trait Lines {
     }
 
     /// One executed instruction.
-    fn instruction(
-        &mut self,
-        at: BufferOffset,
-        address: Address,
-        isa: Isa,
-        instruction: &Instruction,
-        cycles: Option<u32>,
-    );
+    fn instruction(&mut self, at: BufferOffset, instruction: &Instruction, cycles: Option<u32>);
 
     /// Instructions executed on an unknown path.
     fn q_range(&mut self, at: BufferOffset, range: &QRange);

@@ -7,7 +7,7 @@ use super::text_buffer::TextBuffer;
 use crate::element::{Exception, Mark};
 use crate::flow::{BlockId, Blocks, Gap, QRange, Range};
 use crate::protocol::Describe;
-use crate::quantity::{Address, BufferOffset, Isa};
+use crate::quantity::BufferOffset;
 
 /// Writes nothing.
 #[derive(Clone, Debug, Default)]
@@ -19,15 +19,7 @@ impl Lines for NoLines {
     fn exception(&mut self, _: BufferOffset, _: &Exception) {}
     fn range(&mut self, _: BufferOffset, _: &Range, _: Option<u32>) {}
     fn block(&mut self, _: BufferOffset, _: &Blocks, _: BlockId, _: bool, _: Option<u32>) {}
-    fn instruction(
-        &mut self,
-        _: BufferOffset,
-        _: Address,
-        _: Isa,
-        _: &Instruction,
-        _: Option<u32>,
-    ) {
-    }
+    fn instruction(&mut self, _: BufferOffset, _: &Instruction, _: Option<u32>) {}
     fn q_range(&mut self, _: BufferOffset, _: &QRange) {}
     fn gap(&mut self, _: BufferOffset, _: Gap) {}
     fn branch_line(&mut self, _: BufferOffset, _: &Line, _: Option<u64>) {}

@@ -10,7 +10,7 @@ use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
 use crate::flow::{Gap, LastKind, QRange, Range};
 use crate::protocol::{Describe, Field};
-use crate::quantity::{Address, BufferOffset, Isa, TraceId};
+use crate::quantity::{BufferOffset, Isa, TraceId};
 use crate::report::symbols::Symbols;
 
 const ID: usize = 11;
@@ -311,20 +311,13 @@ impl Lines for TextLines<'_> {
         self.end();
     }
 
-    fn instruction(
-        &mut self,
-        at: BufferOffset,
-        address: Address,
-        isa: Isa,
-        instruction: &Instruction,
-        cycles: Option<u32>,
-    ) {
-        self.begin(at, isa.name());
+    fn instruction(&mut self, at: BufferOffset, instruction: &Instruction, cycles: Option<u32>) {
+        self.begin(at, instruction.isa.name());
         self.out.pad(self.start, ADDRESS);
-        self.out.hex(address.0);
+        self.out.hex(instruction.address.0);
         self.out.pad(self.start, CODE);
         match *instruction.bytes {
-            [a, b, c, d] if isa != Isa::T32 => self.out.hex_bytes(&[d, c, b, a]),
+            [a, b, c, d] if instruction.isa != Isa::T32 => self.out.hex_bytes(&[d, c, b, a]),
             [a, b, c, d] => {
                 self.out.hex_bytes(&[b, a]);
                 self.out.byte(b' ');
