@@ -1,8 +1,9 @@
 //! How fast a history is to walk, and how much memory that takes.
 //!
 //! ```text
-//! cargo bench --bench timeline -- make DIRECTORY MIB    # a snapshot with so much trace
-//! cargo bench --bench timeline -- measure DIRECTORY     # of this or any other snapshot
+//! cargo bench --bench timeline -- make DIRECTORY MIB        # a snapshot with so much trace
+//! cargo bench --bench timeline -- make-one DIRECTORY MIB    # the same, with one A-sync
+//! cargo bench --bench timeline -- measure DIRECTORY         # of these or any other snapshot
 //! ```
 
 use armsnap::element::Context;
@@ -94,7 +95,7 @@ fn program(dice: &mut Dice) -> (Vec<Block>, Vec<u8>) {
     (blocks, code)
 }
 
-fn make(directory: &Path, mib: usize) {
+fn make(directory: &Path, mib: usize, (repeat, sync): (usize, usize)) {
     let mut dice = Dice(0x1234_5678_9abc_def1);
     let (blocks, code) = program(&mut dice);
     let mut pieces = Pieces::default();
@@ -103,7 +104,7 @@ fn make(directory: &Path, mib: usize) {
         return_stack: true,
         ..TraceUnitOptions::default()
     };
-    let mut tracer = Tracer::new(TraceUnit::new(options), pieces, SYNC);
+    let mut tracer = Tracer::new(TraceUnit::new(options), pieces, sync);
     tracer.context(Context {
         isa: Isa::A64,
         el: Some(ExceptionLevel(1)),
@@ -117,7 +118,7 @@ fn make(directory: &Path, mib: usize) {
     };
     let (mut here, mut calls, mut bytes) = (0, Vec::new(), Vec::new());
     let mut instructions = 0;
-    while bytes.len() < REPEAT.min(mib << 20) {
+    while bytes.len() < repeat.min(mib << 20) {
         let block = &blocks[here];
         tracer.run(place(block.start), Address(block.last + 4));
         instructions += (block.last - block.start) / 4 + 1;
@@ -243,8 +244,13 @@ fn main() {
         .filter(|argument| argument != "--bench")
         .collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[1..] {
-        ["make", directory, mib] => make(Path::new(directory), mib.parse().unwrap()),
+        ["make", directory, mib] => {
+            make(Path::new(directory), mib.parse().unwrap(), (REPEAT, SYNC))
+        }
+        ["make-one", directory, mib] => {
+            make(Path::new(directory), mib.parse().unwrap(), (usize::MAX, 0))
+        }
         ["measure", directory] => measure(Path::new(directory)),
-        _ => println!("usage: make DIRECTORY MIB | measure DIRECTORY"),
+        _ => println!("usage: make DIRECTORY MIB | make-one DIRECTORY MIB | measure DIRECTORY"),
     }
 }

@@ -2,27 +2,13 @@
 #![no_main]
 
 use armsnap::quantity::Address;
-use armsnap::snapshot::Loaded;
-use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::timeline::{
     AddressSet, Direction, Found, Gaps, History, Options, PlaceKind, Position, Timeline, TracedCore,
 };
+use armsnap_fuzz::TYPES;
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
-
-const SNAPSHOT: &str = "[snapshot]\nversion=1.0\n[device_list]\na=cpu.ini\nb=etm.ini\n\
-                        [trace]\nmetadata=trace.ini\n";
-const TYPES: [(&str, &str); 5] = [
-    ("ETM3.5", "Cortex-A7"),
-    ("PFT1.1", "Cortex-A15"),
-    ("ETM4.2", "Cortex-A57"),
-    ("ETE", "ARM-AA64"),
-    ("ETM4", "Cortex-M33"),
-];
-const NAMES: [&str; 8] = [
-    "ETMCR", "ETMCCER", "ETMIDR", "TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2", "TRCIDR8",
-];
 
 /// One move; gives where it leads.
 fn go(history: &mut History, here: Position, [what, which]: [u8; 2]) -> Position {
@@ -50,7 +36,11 @@ fn go(history: &mut History, here: Position, [what, which]: [u8; 2]) -> Position
             let pc = history.place(here).and_then(|place| place.pc());
             let near = Address(0x1000 + 4 * u64::from(which));
             let set: AddressSet = [pc.unwrap_or(near), near].into_iter().collect();
-            let gaps = if which & 1 == 0 { Gaps::Stop } else { Gaps::Pass };
+            let gaps = if which & 1 == 0 {
+                Gaps::Stop
+            } else {
+                Gaps::Pass
+            };
             match history.search(here, direction, &set, gaps) {
                 Found::At(at) => {
                     let pc = history.place(at).and_then(|place| place.pc());
@@ -100,34 +90,11 @@ fuzz_target!(|bytes: &[u8]| {
     let Some(([kind, lengths, values @ ..], rest)) = armsnap_fuzz::registers::<10>(bytes) else {
         return;
     };
-    let (protocol, core) = TYPES[kind as usize % TYPES.len()];
-    let format = ["source_data", "coresight", "dstream_coresight"][(kind >> 8) as usize % 3];
     let (code, rest) = rest.split_at((lengths & 0xff) as usize % (rest.len() + 1));
     let (moves, trace) = rest.split_at((lengths >> 8 & 0x7f) as usize % (rest.len() + 1));
-    let mut etm = format!("[device]\nname=etm\nclass=trace_source\ntype={protocol}\n[regs]\n");
-    for (name, value) in NAMES.iter().zip(values) {
-        etm += &format!("{name}={value:#x}\n");
-    }
-    let cpu = format!(
-        "[device]\nname=cpu\nclass=core\ntype={core}\n[regs]\nPC=0x1000\n\
-         [dump]\nfile=code.bin\naddress=0x1000\n"
-    );
     let buffers = if kind & 1 << 20 == 0 { "b" } else { "b,c" };
-    let metadata = format!(
-        "[trace_buffers]\nbuffers={buffers}\n[b]\nname=b\nfile=trace.bin\nformat={format}\n\
-         [c]\nname=c\nfile=trace.bin\nformat={format}\n\
-         [core_trace_sources]\ncpu=etm\n[source_buffers]\netm={buffers}\n"
-    );
-    let files = [
-        ("snapshot.ini", SNAPSHOT.as_bytes()),
-        ("cpu.ini", cpu.as_bytes()),
-        ("etm.ini", etm.as_bytes()),
-        ("trace.ini", metadata.as_bytes()),
-        ("code.bin", code),
-        ("trace.bin", trace),
-    ];
-    let files = files.map(|(name, bytes)| (name.to_owned(), bytes.to_vec().into()));
-    let loaded = Loaded::from_files(Arc::new(InMemory(files.into())), "snapshot.ini").unwrap();
+    let types = TYPES[kind as usize % TYPES.len()];
+    let loaded = armsnap_fuzz::snapshot(types, values, (buffers, kind >> 8), code, trace);
     let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
     let core = TracedCore {
         device: 0,

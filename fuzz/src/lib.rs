@@ -4,6 +4,9 @@ use armsnap::element::{Element, ElementSink};
 use armsnap::etmv4::{Config, Core, Decoder, Elements, Profile, Protocol, Registers};
 use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
+use armsnap::snapshot::Loaded;
+use armsnap::snapshot::files::InMemory;
+use std::sync::Arc;
 
 /// Counts elements, so that a packet that gives rise to too many is found.
 #[derive(Default)]
@@ -93,4 +96,62 @@ pub fn etmv4(protocol: Protocol, bytes: &[u8]) -> Option<(Config, &[u8])> {
 /// Decodes ETMv4 or ETE trace.
 pub fn decode_etmv4(config: &Config, bytes: &[u8]) {
     decode(Decoder::new(config), Elements::new(config), bytes);
+}
+
+const SNAPSHOT: &str = "[snapshot]\nversion=1.0\n[device_list]\na=cpu.ini\nb=etm.ini\n\
+                        [trace]\nmetadata=trace.ini\n";
+
+/// Types of trace sources whose cores are followed, each with a type of such a core.
+pub const TYPES: [(&str, &str); 5] = [
+    ("ETM3.5", "Cortex-A7"),
+    ("PFT1.1", "Cortex-A15"),
+    ("ETM4.2", "Cortex-A57"),
+    ("ETE", "ARM-AA64"),
+    ("ETM4", "Cortex-M33"),
+];
+
+const NAMES: [&str; 8] = [
+    "ETMCR",
+    "ETMCCER",
+    "ETMIDR",
+    "TRCCONFIGR",
+    "TRCIDR0",
+    "TRCIDR1",
+    "TRCIDR2",
+    "TRCIDR8",
+];
+
+/// A snapshot of a core with code at 0x1000, followed by a source of that type with those values of
+/// its registers. The same trace lies in each of the buffers (`b` and maybe `c`).
+pub fn snapshot(
+    (source, core): (&str, &str),
+    values: [u32; 8],
+    (buffers, format): (&str, u32),
+    code: &[u8],
+    trace: &[u8],
+) -> Loaded {
+    let format = ["source_data", "coresight", "dstream_coresight"][format as usize % 3];
+    let mut etm = format!("[device]\nname=etm\nclass=trace_source\ntype={source}\n[regs]\n");
+    for (name, value) in NAMES.iter().zip(values) {
+        etm += &format!("{name}={value:#x}\n");
+    }
+    let cpu = format!(
+        "[device]\nname=cpu\nclass=core\ntype={core}\n[regs]\nPC=0x1000\n\
+         [dump]\nfile=code.bin\naddress=0x1000\n"
+    );
+    let metadata = format!(
+        "[trace_buffers]\nbuffers={buffers}\n[b]\nname=b\nfile=trace.bin\nformat={format}\n\
+         [c]\nname=c\nfile=trace.bin\nformat={format}\n\
+         [core_trace_sources]\ncpu=etm\n[source_buffers]\netm={buffers}\n"
+    );
+    let files = [
+        ("snapshot.ini", SNAPSHOT.as_bytes()),
+        ("cpu.ini", cpu.as_bytes()),
+        ("etm.ini", etm.as_bytes()),
+        ("trace.ini", metadata.as_bytes()),
+        ("code.bin", code),
+        ("trace.bin", trace),
+    ];
+    let files = files.map(|(name, bytes)| (name.to_owned(), bytes.to_vec().into()));
+    Loaded::from_files(Arc::new(InMemory(files.into())), "snapshot.ini").unwrap()
 }

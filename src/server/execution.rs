@@ -35,6 +35,10 @@ enum Reason {
     Interrupted,
 }
 
+/// What the user is told who did not wait for the first move.
+const UNFINISHED: &str = "stopped while the trace was decoded up to its end: the last place in it \
+                          where decoding can begin is far before; the next move goes on with that\n";
+
 /// Where and why a move ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stop {
@@ -50,9 +54,15 @@ pub(super) fn run(
     out: &mut Vec<u8>,
 ) {
     let halted = target.positions.past(resume.thread).is_none();
-    let stop = go(target, resume, goes_on);
-    target.selection.stopped(stop.thread);
     let mut text = String::new();
+    let stop = if target.positions.reach_end(resume.thread, goes_on) {
+        go(target, resume, goes_on)
+    } else {
+        text += UNFINISHED;
+        let (thread, reason) = (resume.thread, Reason::Interrupted);
+        Stop { thread, reason }
+    };
+    target.selection.stopped(stop.thread);
     if halted && target.positions.past(resume.thread).is_some() {
         text += &end_disagrees(target, resume.thread);
     }

@@ -202,6 +202,7 @@ pub(super) fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
 fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (address, length) = pair(arguments, b',')?;
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
+    target.selection.reads_memory();
     let thread = target.selection.read();
     let shown = target.past_memory.shown(
         &target.endpoint,

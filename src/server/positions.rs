@@ -79,6 +79,13 @@ impl Positions {
         self.timeline().history(device)
     }
 
+    /// Decodes what must be before a core can move, as long as `goes_on` says so; answers whether
+    /// that is done.
+    pub fn reach_end(&mut self, thread: Tid, goes_on: &mut dyn FnMut() -> bool) -> bool {
+        self.history(thread)
+            .is_none_or(|history| history.reach_end(goes_on))
+    }
+
     /// Where a core stands, if that is not the halted state.
     pub fn past(&self, thread: Tid) -> Option<&Past> {
         self.past.get(thread.get() - 1)?.as_ref()

@@ -44,6 +44,11 @@ impl Selection {
         }
     }
 
+    /// Memory is read. GDB says `Hg` before, where that is another thread: it is the selected one.
+    pub fn reads_memory(&mut self) {
+        self.reads(self.read);
+    }
+
     /// `T`.
     pub fn asks_for(&mut self, thread: Tid) {
         self.user = thread;
@@ -77,8 +82,14 @@ mod tests {
         selection.lists();
         selection.reads(tid(3));
         assert_eq!((selection.read(), selection.user()), (tid(3), tid(2)));
+        selection.reads_memory();
+        assert_eq!(selection.user(), tid(2));
         // `thread 3`: what was read is not read again.
         selection.asks_for(tid(3));
+        assert_eq!(selection.user(), tid(3));
+        // `thread apply 2 print $pc`, known already; then the code where the selected one steps.
+        selection.asks_for(tid(2));
+        selection.reads_memory();
         assert_eq!(selection.user(), tid(3));
         selection.lists();
         selection.stopped(tid(1));

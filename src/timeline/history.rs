@@ -94,6 +94,13 @@ impl History {
         }
     }
 
+    /// Decodes what must be before the end has a name, as long as `goes_on` says so; answers whether
+    /// that is done. It is all that lies behind the last synchronisation point of the trace.
+    pub fn reach_end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> bool {
+        let last = self.sessions.last_mut();
+        last.is_none_or(|session| session.track.reach_end(goes_on))
+    }
+
     /// The halted state, after all that was traced.
     pub fn end(&mut self) -> Position {
         let here = self.last_part();

@@ -28,7 +28,7 @@ where
         let Some((unit, within)) = self.first_unit(start, direction) else {
             return Ok(None);
         };
-        let unit = self.split(unit, direction);
+        let unit = self.split(unit, direction, goes_on)?;
         let jobs = self.jobs(&[unit]);
         if let Some(hit) = self.worker.look(&jobs[0], query, within) {
             return Ok(Some((self.segment(unit.chunk), hit)));
@@ -36,7 +36,7 @@ where
         let mut helper = None;
         let (mut last, mut ahead) = (unit, 1);
         loop {
-            let units = self.units_after(last, ahead, direction);
+            let units = self.units_after(last, ahead, direction, goes_on)?;
             let Some(&outermost) = units.last() else {
                 return Ok(None);
             };
@@ -63,16 +63,22 @@ where
     }
 
     /// Up to `most` units after another one.
-    fn units_after(&mut self, mut last: Unit, most: usize, direction: Direction) -> Vec<Unit> {
+    fn units_after(
+        &mut self,
+        mut last: Unit,
+        most: usize,
+        direction: Direction,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Unit>, GaveUp> {
         let mut units = Vec::new();
         while units.len() < most {
             let Some(next) = self.unit_beside(last, direction) else {
                 break;
             };
-            last = self.split(next, direction);
+            last = self.split(next, direction, goes_on)?;
             units.push(last);
         }
-        units
+        Ok(units)
     }
 }
 

@@ -6,12 +6,14 @@
 //! buffer. A long segment consists of parts, each but the first with a saved decode to begin
 //! from; they are made the first time that the segment is looked at.
 
+mod as_track;
+
 use super::kept::Kept;
 use super::part::{Known, Part, Recorder};
 use super::position::Direction;
-use super::scan::{Hit, Query, Scan, VisitCache};
+use super::scan::{Query, Scan, VisitCache};
 use super::trace::Trace;
-use super::track::{GaveUp, Limits, PartKey, Placed, Start, Track};
+use super::track::{GaveUp, Limits, PartKey, Placed, Start};
 use super::worker::{Between, Ended, From, Job, Saved, Stretch, Sync, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::BufferOffset;
@@ -67,6 +69,8 @@ pub(super) struct Segments<D, E> {
     last: Option<u64>,
     /// By chunk.
     layouts: BTreeMap<u64, Layout<D, E>>,
+    /// By chunk: what was passed of a segment when it was given up.
+    begun: BTreeMap<u64, Vec<PartStart<D, E>>>,
     kept: Kept,
     /// Cycles of the segments that were counted, by chunk.
     cycles: BTreeMap<u64, u64>,
@@ -102,6 +106,7 @@ where
             after: BTreeMap::new(),
             last: None,
             layouts: BTreeMap::new(),
+            begun: BTreeMap::new(),
             kept: Kept::default(),
             cycles: BTreeMap::new(),
         }
@@ -118,6 +123,10 @@ where
             let join = self.worker.probe(at)?;
             Some(Cut { at, join })
         });
+        if cut.is_none() {
+            self.trace
+                .release(self.trace.begin(chunk), self.trace.begin(chunk + 1));
+        }
         self.cuts.insert(chunk, cut);
         cut
     }
@@ -187,26 +196,44 @@ where
 
     /// What is known of a segment; decodes it if it was not looked at.
     fn layout(&mut self, chunk: u64) -> &Layout<D, E> {
-        if !self.layouts.contains_key(&chunk) {
-            let layout = self.lay_out(chunk);
-            self.layouts.insert(chunk, layout);
-        }
+        while !self.lays_out(chunk, &mut || true) {}
         &self.layouts[&chunk]
     }
 
-    /// Decodes a segment once. Of a short one the parts are kept; a long one has too many.
-    fn lay_out(&mut self, chunk: u64) -> Layout<D, E> {
-        let known = self.known_at_begin(chunk);
+    /// Decodes a segment if it was not looked at, as long as `goes_on` says so; answers whether it
+    /// was decoded to its end.
+    fn lays_out(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> bool {
+        if !self.layouts.contains_key(&chunk) {
+            let Some(layout) = self.lay_out(chunk, goes_on) else {
+                return false;
+            };
+            self.layouts.insert(chunk, layout);
+        }
+        true
+    }
+
+    /// Whether a segment has too many parts to be looked through at once, or to be kept.
+    fn is_long(&mut self, chunk: u64) -> bool {
         let end = self.segment_after(chunk);
-        let end = end.unwrap_or(self.trace.count());
-        if end - chunk > LONG {
+        end.unwrap_or(self.trace.count()) - chunk > LONG
+    }
+
+    /// Decodes a segment once. Of a short one the parts are kept.
+    fn lay_out(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> Option<Layout<D, E>> {
+        let known = self.known_at_begin(chunk);
+        if self.is_long(chunk) {
+            let parts = self.begun.remove(&chunk).unwrap_or_default();
+            let last = parts
+                .last()
+                .and_then(|part| Some((part.saved.as_ref()?.known, part.first)));
+            let (known, first) = last.unwrap_or((known, 0));
             let (query, code) = (Query::nothing(), self.worker.code().clone());
             let mut visits = VisitCache::default();
-            let mut scan = Scan::new(&query, &code, &mut visits, known, 0, 0..u64::MAX);
-            if self.begins_buffer(chunk) {
+            let mut scan = Scan::new(&query, &code, &mut visits, known, first, 0..u64::MAX);
+            if last.is_none() && self.begins_buffer(chunk) {
                 scan.begin_buffer();
             }
-            return self.pass(chunk, &mut scan, |_, _, _| {});
+            return self.pass(chunk, parts, &mut scan, goes_on, |_, _, _| {});
         }
         let mut recorder = Recorder::new(known, 0);
         if self.begins_buffer(chunk) {
@@ -214,28 +241,48 @@ where
         }
         let segment = self.segment(chunk);
         let most = self.limits.cache_bytes;
-        self.pass(chunk, &mut recorder, |recorder, kept, number| {
-            let number = number as u32;
-            let part = Arc::new(recorder.cut());
-            kept.insert(PartKey { segment, number }, part, most);
-        })
+        let on = &mut || true;
+        self.pass(
+            chunk,
+            Vec::new(),
+            &mut recorder,
+            on,
+            |recorder, kept, number| {
+                let number = number as u32;
+                let part = Arc::new(recorder.cut());
+                kept.insert(PartKey { segment, number }, part, most);
+            },
+        )
     }
 
-    /// Passes a segment and saves the decode where its parts begin. `ended` is called with each
-    /// part's number at its end.
+    /// Passes a segment, or what is left of it behind `parts`, and saves the decode where its parts
+    /// begin; gives up at the end of a part if `goes_on` says so. `ended` is called with each part's
+    /// number at its end.
     fn pass<S: Stretch>(
         &mut self,
         chunk: u64,
+        mut parts: Vec<PartStart<D, E>>,
         sink: &mut S,
+        goes_on: &mut dyn FnMut() -> bool,
         mut ended: impl FnMut(&mut S, &mut Kept, usize),
-    ) -> Layout<D, E> {
-        let (from, end) = (self.from(chunk), self.end_of(chunk));
-        let mut parts = vec![PartStart {
-            first: 0,
-            saved: None,
-        }];
+    ) -> Option<Layout<D, E>> {
+        let (mut from, end) = (self.from(chunk), self.end_of(chunk));
+        let mut begin = self.segment(chunk);
+        match parts.last().and_then(|part| part.saved.as_ref()) {
+            Some(saved) => {
+                begin = saved.feed.raw;
+                from = From::Saved(Arc::clone(saved));
+            }
+            None => {
+                parts = vec![PartStart {
+                    first: 0,
+                    saved: None,
+                }];
+            }
+        }
+        let mut given_up = false;
         let limits = self.limits;
-        let since = Cell::new((self.segment(chunk), 0_u64));
+        let since = Cell::new((begin, sink.places()));
         let trace = Arc::clone(&self.trace);
         let kept = &mut self.kept;
         let trace_end = self.worker.run(
@@ -251,6 +298,10 @@ where
                 }
                 trace.release(begin, raw);
                 since.set((raw, sink.places()));
+                given_up = !goes_on();
+                if given_up {
+                    return Between::Stop;
+                }
                 Between::Save
             },
             |saved, sink| {
@@ -261,15 +312,19 @@ where
                 });
             },
         );
+        if given_up {
+            self.begun.insert(chunk, parts);
+            return None;
+        }
         let (places, after) = (sink.places(), *sink.known());
         ended(sink, kept, parts.len() - 1);
         self.cycles.insert(chunk, after.cycles.unwrap_or(0));
-        Layout {
+        Some(Layout {
             parts,
             places,
             ended: trace_end,
             after,
-        }
+        })
     }
 
     /// How to decode a unit.
@@ -333,47 +388,8 @@ where
         if job.begins_buffer {
             recorder.begin_buffer(BufferOffset(0));
         }
-        let until = job.until;
-        self.worker.run(
-            &job.from,
-            job.end,
-            &mut recorder,
-            |raw, _| {
-                if raw >= until {
-                    Between::Stop
-                } else {
-                    Between::GoOn
-                }
-            },
-            |_, _| {},
-        );
+        self.worker.decode(job, &mut recorder);
         recorder.cut()
-    }
-
-    /// Cycles counted in a segment.
-    fn cycles_of(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<u64, GaveUp> {
-        if !self.cycles.contains_key(&chunk) {
-            if !goes_on() {
-                return Err(GaveUp);
-            }
-            let unit = Unit { chunk, part: None };
-            self.split(unit, Direction::Forward);
-            if !self.cycles.contains_key(&chunk) {
-                let job = self.job(unit);
-                let counted = self.worker.count_cycles(&job);
-                self.cycles.insert(chunk, counted);
-                self.release(&[unit]);
-            }
-        }
-        Ok(self.cycles[&chunk])
-    }
-
-    /// The first place of the last part of a segment before which something was not yet so.
-    fn part_before(&mut self, chunk: u64, was: impl Fn(&Known) -> bool) -> u64 {
-        let parts = &self.layout(chunk).parts;
-        let was = |part: &PartStart<D, E>| part.saved.as_ref().is_some_and(|s| was(&s.known));
-        let first = parts.iter().position(was).unwrap_or(parts.len());
-        parts[first.saturating_sub(1)].first
     }
 
     /// The unit that a search begins with, and the places in it that count.
@@ -452,166 +468,18 @@ where
     }
 
     /// Lays out a segment that is too long to be looked through at once.
-    pub fn split(&mut self, unit: Unit, direction: Direction) -> Unit {
+    pub fn split(
+        &mut self,
+        unit: Unit,
+        direction: Direction,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Unit, GaveUp> {
         if unit.part.is_some() {
-            return unit;
+            return Ok(unit);
         }
-        let end = self.segment_after(unit.chunk);
-        let end = end.unwrap_or(self.trace.count());
-        if end - unit.chunk > LONG {
-            self.layout(unit.chunk);
+        if self.is_long(unit.chunk) && !self.lays_out(unit.chunk, goes_on) {
+            return Err(GaveUp);
         }
-        self.unit(unit.chunk, direction)
-    }
-}
-
-impl<D, E> Track for Segments<D, E>
-where
-    D: PacketDecoder + Clone + Send + std::marker::Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + Send + std::marker::Sync,
-{
-    fn first(&mut self) -> Placed {
-        self.placed(0, 0)
-    }
-
-    fn last(&mut self) -> Placed {
-        let chunk = self.last_segment();
-        let parts = self.layout(chunk).parts.len();
-        self.placed(chunk, parts - 1)
-    }
-
-    fn previous(&mut self, key: PartKey) -> Option<Placed> {
-        let chunk = self.trace.chunk_at(key.segment)?;
-        if let Some(number) = (key.number as usize).checked_sub(1) {
-            return Some(self.placed(chunk, number));
-        }
-        let before = self.segment_before(chunk)?;
-        let parts = self.layout(before).parts.len();
-        Some(self.placed(before, parts - 1))
-    }
-
-    fn next(&mut self, key: PartKey) -> Option<Placed> {
-        let chunk = self.trace.chunk_at(key.segment)?;
-        let number = key.number as usize + 1;
-        if number < self.layout(chunk).parts.len() {
-            return Some(self.placed(chunk, number));
-        }
-        let after = self.segment_after(chunk)?;
-        Some(self.placed(after, 0))
-    }
-
-    fn at(&mut self, segment: u64, index: u64) -> Option<Placed> {
-        let chunk = self.trace.chunk_at(segment)?;
-        if !self.is_segment(chunk) {
-            return None;
-        }
-        let layout = self.layout(chunk);
-        if index > layout.places {
-            return None;
-        }
-        let after = layout.parts.partition_point(|part| part.first <= index);
-        Some(self.placed(chunk, after.saturating_sub(1)))
-    }
-
-    fn bytes(&self) -> u64 {
-        self.trace.total()
-    }
-
-    fn end(&mut self) -> Ended {
-        let chunk = self.last_segment();
-        self.layout(chunk).ended
-    }
-
-    fn search(
-        &mut self,
-        start: Start,
-        query: &Query,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<(u64, Hit)>, GaveUp> {
-        self.search_units(start, query, goes_on)
-    }
-
-    fn known_before(&mut self, segment: u64) -> Option<Known> {
-        let chunk = self.trace.chunk_at(segment)?;
-        let before = self.segment_before(chunk)?;
-        // To pass a long one for this takes too long.
-        (chunk - before <= LONG).then(|| self.layout(before).after)
-    }
-
-    fn cycles_before(
-        &mut self,
-        segment: u64,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, GaveUp> {
-        let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
-        while let Some(at) = chunk.filter(|&chunk| self.segment(chunk) < segment) {
-            total = total.saturating_add(self.cycles_of(at, goes_on)?);
-            chunk = self.segment_after(at);
-        }
-        Ok(total)
-    }
-
-    fn before_cycle(
-        &mut self,
-        cycles: u64,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<(u64, u64, u64)>, GaveUp> {
-        let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
-        while let Some(at) = chunk {
-            let after = total.saturating_add(self.cycles_of(at, goes_on)?);
-            if after >= cycles {
-                let place = self.part_before(at, |known| {
-                    known
-                        .cycles
-                        .is_some_and(|counted| total.saturating_add(counted) >= cycles)
-                });
-                return Ok(Some((self.segment(at), place, total)));
-            }
-            total = after;
-            chunk = self.segment_after(at);
-        }
-        Ok(None)
-    }
-
-    fn before_time(&mut self, time: u64) -> (u64, u64) {
-        // Segments of `low` and before begin earlier, those from `high` on do not.
-        let (mut low, mut high) = (0, self.trace.count());
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            let probe = if self.is_segment(middle) {
-                Some(middle)
-            } else {
-                self.segment_after(middle).filter(|&chunk| chunk < high)
-            };
-            let Some(chunk) = probe else {
-                high = middle;
-                continue;
-            };
-            let first = self.placed(chunk, 0).part.first_time();
-            // Without a timestamp it is not known whether it is too late.
-            if first.is_some_and(|first| first < time) {
-                low = chunk;
-            } else {
-                high = middle;
-            }
-        }
-        let place = self.part_before(low, |known| known.time.is_some_and(|at| at >= time));
-        (self.segment(low), place)
-    }
-
-    fn is_timed(&mut self) -> bool {
-        /// Segments that are looked at.
-        const MOST: usize = 16;
-        let mut chunk = self.last_segment();
-        for _ in 0..MOST {
-            if self.layout(chunk).after.time.is_some() {
-                return true;
-            }
-            match self.segment_before(chunk) {
-                Some(before) if chunk - before <= LONG => chunk = before,
-                _ => break,
-            }
-        }
-        false
+        Ok(self.unit(unit.chunk, direction))
     }
 }

@@ -59,6 +59,9 @@ pub(super) trait Track: Send {
     fn at(&mut self, segment: u64, index: u64) -> Option<Placed>;
     /// Bytes of the buffer.
     fn bytes(&self) -> u64;
+    /// Decodes what must be before the last part is known, as long as `goes_on` says so; answers
+    /// whether that is done.
+    fn reach_end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> bool;
     /// Where the trace ends.
     fn end(&mut self) -> Ended;
     /// Looks for something, as long as `goes_on` says so; gives the segment and what was found.

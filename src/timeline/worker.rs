@@ -161,20 +161,7 @@ where
         if stretch.begins_buffer {
             scan.begin_buffer();
         }
-        let until = stretch.until;
-        self.run(
-            &stretch.from,
-            stretch.end,
-            &mut scan,
-            |raw, _| {
-                if raw >= until {
-                    Between::Stop
-                } else {
-                    Between::GoOn
-                }
-            },
-            |_, _| {},
-        );
+        self.decode(stretch, &mut scan);
         let hit = scan.hit();
         self.visits = visits;
         self.emptied = self.flow.emptied();
@@ -194,9 +181,20 @@ where
             stretch.first,
             all,
         );
-        let on = |_, _: &mut Scan| Between::GoOn;
-        self.run(&stretch.from, stretch.end, &mut scan, on, |_, _| {});
+        self.decode(stretch, &mut scan);
         scan.known().cycles.unwrap_or(0)
+    }
+
+    /// Decodes a stretch.
+    pub fn decode<S: Stretch>(&mut self, stretch: &Job<D, E>, sink: &mut S) {
+        let between = |raw, _: &mut S| {
+            if raw >= stretch.until {
+                Between::Stop
+            } else {
+                Between::GoOn
+            }
+        };
+        self.run(&stretch.from, stretch.end, sink, between, |_, _| {});
     }
 
     /// Decodes from `from` up to the packet at `end`, or to the end of the trace without one.

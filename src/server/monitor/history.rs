@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
+use super::STOPPED;
 use crate::arch::{Architecture, branch};
 use crate::element::Exception;
 use crate::quantity::{Address, Isa};
@@ -20,8 +21,6 @@ const AROUND: u64 = 10;
 const MOST: u64 = 1000;
 /// Most segments of the trace in which cycles are counted for one question: some 4 MiB.
 const COUNTED: u32 = 64;
-/// The answer to who does not want to wait any longer.
-const STOPPED: &str = "stopped before the end of the trace\n";
 /// What GDB keeps, it shows again.
 const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
                       (`flushregs` before GDB 11) makes it ask again\n";

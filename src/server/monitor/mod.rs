@@ -27,6 +27,9 @@ monitor trace                  the trace frames: of which core, how many, what i
 monitor trace NAME             make tfind look at the trace of that core
 ";
 
+/// The answer to who does not want to wait any longer.
+const STOPPED: &str = "stopped before the end of the trace\n";
+
 /// Runs a command, as long as `goes_on` says so; the answer is text for the user.
 pub(super) fn run(
     target: &mut SnapshotTarget,
@@ -37,6 +40,13 @@ pub(super) fn run(
         Some((name, rest)) => (name, rest.trim()),
         None => (command.trim(), ""),
     };
+    let looks_at_history = matches!(
+        name,
+        "where" | "history" | "calls" | "goto" | "find" | "exceptions"
+    );
+    if looks_at_history && !target.positions.reach_end(target.selection.user(), goes_on) {
+        return STOPPED.to_owned();
+    }
     let Some(core) = target.core(target.selection.user()) else {
         return "no core is selected\n".to_owned();
     };
