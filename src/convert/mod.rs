@@ -11,6 +11,7 @@ pub mod snapshot;
 pub mod state;
 pub mod steps;
 pub mod target;
+pub mod told;
 pub mod trace_file;
 pub mod trace_run;
 pub mod visits;

@@ -5,6 +5,7 @@
 
 use super::exceptions;
 use super::steps::Step;
+use super::told::Told;
 use super::ways::{Line, Ways, next};
 use crate::arch::branch::{Instruction, Kind};
 use crate::element::{Context, Mark, TraceOnReason};
@@ -97,18 +98,18 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// The next frame.
-    pub fn step(&mut self, step: &Step) {
-        let Some(place) = step.place else {
+    pub fn step(&mut self, Step { place, told }: &Step) {
+        let Some(place) = *place else {
             self.cut();
             self.out.lost += 1;
             return;
         };
-        let mut connected = !step.gap && self.last.is_some();
-        if connected && step.line.is_some() && step.exception.is_some() {
+        let mut connected = !told.gap && self.last.is_some();
+        if connected && told.line.is_some() && told.exception.is_some() {
             // The core's state changes behind it.
-            connected = self.exception(step);
+            connected = self.exception(told);
         }
-        self.state(step, place.isa);
+        self.state(told, place.isa);
         let Some(instruction) = self.ways.instruction(self.view, place) else {
             self.cut();
             self.out.lost += 1;
@@ -117,12 +118,12 @@ impl<C: CodeImage + Clone> Retracer<C> {
         let here = Last {
             place,
             instruction,
-            taken: step.taken,
+            taken: told.taken,
         };
-        if step.line.is_none() && step.exception.is_some() && self.is_only_return(step, place) {
+        if told.line.is_none() && told.exception.is_some() && self.is_only_return(told, place) {
             return;
         }
-        match step.line.filter(|&line| self.is_line(line, place.address)) {
+        match told.line.filter(|&line| self.is_line(line, place.address)) {
             Some(line) => {
                 if !connected {
                     self.cut();
@@ -134,7 +135,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
                 self.run(start, next(place, instruction.bytes).address);
             }
             None => {
-                let last = self.last.filter(|_| connected && step.exception.is_none());
+                let last = self.last.filter(|_| connected && told.exception.is_none());
                 if !last.is_some_and(|last| self.follow(last, place)) {
                     self.cut();
                 }
@@ -143,7 +144,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         }
         self.last = Some(here);
         self.out.traced += 1;
-        if let Some(cycles) = step.cycles {
+        if let Some(cycles) = told.cycles {
             let before = self.cycles.replace(cycles).unwrap_or(0);
             let passed = cycles.saturating_sub(before);
             self.tracer
@@ -168,14 +169,13 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// The core's state and the time, where they changed.
-    fn state(&mut self, step: &Step, isa: Isa) {
+    fn state(&mut self, told: &Told, isa: Isa) {
         let context = Context {
             isa,
-            el: step.el.or(self.setup.context.el),
-            security: step.security.or(self.setup.context.security),
+            el: told.state.el.or(self.setup.context.el),
+            security: told.state.security.or(self.setup.context.security),
             is_64bit: Some(isa == Isa::A64),
-            vmid: step.vmid,
-            context_id: step.context_id,
+            ..told.state
         };
         let known = |context: Context| Context {
             isa: Isa::default(),
@@ -186,8 +186,8 @@ impl<C: CodeImage + Clone> Retracer<C> {
             self.view = self.code.view(&ContextKey::from(&context));
             self.tracer.context(context);
         }
-        if let Some(timestamp) = step.timestamp.filter(|_| step.timestamp != self.timestamp) {
-            self.timestamp = step.timestamp;
+        if let Some(timestamp) = told.timestamp.filter(|_| told.timestamp != self.timestamp) {
+            self.timestamp = told.timestamp;
             self.tracer.mark(Mark::Timestamp(timestamp));
         }
     }
@@ -268,20 +268,20 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// An exception was taken. `false`: how the program came there is not known.
-    fn exception(&mut self, step: &Step) -> bool {
-        let (Some(number), Some(last)) = (self.number(step), self.last) else {
+    fn exception(&mut self, told: &Told) -> bool {
+        let (Some(number), Some(last)) = (self.number(told), self.last) else {
             return false;
         };
         let indirect = last.instruction.kind == Kind::Indirect;
         // ETMv3 tells of no address there.
         let chained = |address| address == TAIL_CHAIN.address;
-        if self.setup.unit.core.profile == Profile::M && step.exception_return.is_none_or(chained) {
+        if self.setup.unit.core.profile == Profile::M && told.exception_return.is_none_or(chained) {
             if indirect {
                 self.tracer.tail_chain(number);
             }
             return indirect;
         }
-        let Some(address) = step.exception_return else {
+        let Some(address) = told.exception_return else {
             return false;
         };
         let isa = match last.instruction.kind {
@@ -297,19 +297,19 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// The number of the step's exception in the trace that is made.
-    fn number(&self, step: &Step) -> Option<u16> {
+    fn number(&self, told: &Told) -> Option<u16> {
         let profile = self.setup.unit.core.profile;
-        exceptions::etmv4(self.setup.protocol?, profile, step.exception?)
+        exceptions::etmv4(self.setup.protocol?, profile, told.exception?)
     }
 
     /// A frame at the return address of an exception tells that it was taken there, not that
     /// the instruction was executed.
-    fn is_only_return(&mut self, step: &Step, place: Place) -> bool {
-        if step.exception_return != Some(place.address) {
+    fn is_only_return(&mut self, told: &Told, place: Place) -> bool {
+        if told.exception_return != Some(place.address) {
             return false;
         }
         self.cut();
-        if let Some(number) = self.number(step) {
+        if let Some(number) = self.number(told) {
             self.tracer.run(place, place.address);
             self.tracer.exception(number, place);
             self.cut();

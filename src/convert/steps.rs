@@ -3,10 +3,11 @@
 //! Knows trace files, no trace and no code.
 
 use super::target::Target;
-use super::trace_run::{PROTOCOL, VARIABLES};
+use super::told::{Told, VARIABLES, Values, Variable};
+use super::trace_run::PROTOCOL;
 use crate::arch::Architecture;
 use crate::encode::Place;
-use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+use crate::quantity::{Address, ExceptionLevel, Isa};
 use crate::snapshot::topology::Protocol;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame, hex};
 use std::collections::{HashMap, HashSet};
@@ -16,29 +17,8 @@ use std::collections::{HashMap, HashSet};
 pub struct Step {
     /// The instruction, which was executed.
     pub place: Option<Place>,
-    /// Where the straight line began that ends with it. Then nothing but this line was executed
-    /// since the step before, unless there is a gap.
-    pub line: Option<Address>,
-    /// What lies before it is not known.
-    pub gap: bool,
-    /// The exception taken since the step before.
-    pub exception: Option<u16>,
-    /// Where it returns to.
-    pub exception_return: Option<Address>,
-    /// Whether it was taken, for a branch behind which nothing is known.
-    pub taken: Option<bool>,
-    /// Cycles counted up to it.
-    pub cycles: Option<u64>,
-    /// The last timestamp.
-    pub timestamp: Option<u64>,
-    /// Context identifier.
-    pub context_id: Option<u32>,
-    /// Virtual machine identifier.
-    pub vmid: Option<u32>,
-    /// Exception level.
-    pub el: Option<ExceptionLevel>,
-    /// Security state.
-    pub security: Option<Security>,
+    /// What the variables tell, and the level that CPSR tells.
+    pub told: Told,
 }
 
 /// A register in a register block.
@@ -63,11 +43,6 @@ pub struct Steps<'f, 'a> {
     own: bool,
 }
 
-fn variable(name: &str) -> usize {
-    let place = VARIABLES.iter().position(|known| *known == name);
-    place.unwrap_or(VARIABLES.len())
-}
-
 impl<'f, 'a> Steps<'f, 'a> {
     /// Those of `file`, whose target description is `target`.
     pub fn new(file: &'f File<'a>, target: &Target) -> Self {
@@ -84,12 +59,11 @@ impl<'f, 'a> Steps<'f, 'a> {
             })
         };
         let description = file.description();
-        let variables: HashMap<i32, usize> = description
-            .variables
-            .iter()
-            .filter(|v| variable(&v.name) < VARIABLES.len())
-            .map(|v| (v.number.cast_signed(), variable(&v.name)))
-            .collect();
+        let known = description.variables.iter().filter_map(|variable| {
+            let index = VARIABLES.iter().position(|name| *name == variable.name)?;
+            Some((variable.number.cast_signed(), index))
+        });
+        let variables: HashMap<i32, usize> = known.collect();
         let mut addresses: HashMap<u32, Option<u64>> = HashMap::new();
         for point in &description.tracepoints {
             // GDB takes it for the program counter if there is one location, and no steps.
@@ -107,9 +81,9 @@ impl<'f, 'a> Steps<'f, 'a> {
             architecture: target.architecture,
             pc: field(&["pc"]),
             status: field(&["cpsr"]),
-            own: ["core", "offset"]
+            own: [Variable::Core, Variable::Offset]
                 .iter()
-                .all(|name| variables.values().any(|index| *index == variable(name))),
+                .all(|own| variables.values().any(|index| *index == *own as usize)),
             variables,
             addresses,
             watched: certain.map(|point| point.address).collect(),
@@ -134,7 +108,7 @@ impl<'f, 'a> Steps<'f, 'a> {
     /// The place in the device list of the core that the frames are of.
     pub fn core(&self) -> Option<usize> {
         let first = self.file.frame(0)?.ok()?;
-        let core = self.values(&first)[variable("core")]?;
+        let core = self.values(&first)[Variable::Core]?;
         usize::try_from(core).ok().filter(|_| self.own)
     }
 
@@ -148,7 +122,7 @@ impl<'f, 'a> Steps<'f, 'a> {
     }
 
     fn is_halted(&self, values: &Values) -> bool {
-        self.own && values[variable("offset")].is_none()
+        self.own && values[Variable::Offset].is_none()
     }
 
     /// The steps, oldest first, each with its frame.
@@ -161,44 +135,27 @@ impl<'f, 'a> Steps<'f, 'a> {
     }
 
     fn values(&self, frame: &TraceFrame<'_>) -> Values {
-        let mut values = [None; VARIABLES.len()];
+        let mut values = Values::default();
         for block in frame.blocks() {
             if let Block::Variable { number, value } = block
                 && let Some(&index) = self.variables.get(&number)
             {
-                values[index] = Some(value);
+                values.0[index] = Some(value);
             }
         }
         values
     }
 
     fn step(&self, frame: &TraceFrame<'_>, values: &Values) -> Step {
-        let value = |name: &str| values[variable(name)];
-        let word = |name: &str| value(name).and_then(|value| u32::try_from(value).ok());
-        let address = |name: &str| value(name).map(|value| Address(value.cast_unsigned()));
         let status = self.register(frame, self.status);
         let level = status
             .filter(|status| self.architecture == Architecture::AArch64 && status & 0x10 == 0)
             .map(|status| ExceptionLevel((status >> 2) as u8 & 3));
+        let mut told = Told::of(values);
+        told.state.el = told.state.el.or(level);
         Step {
             place: self.place(frame, values),
-            line: address("line"),
-            gap: value("gap").is_some_and(|gap| gap != 0),
-            exception: value("exception").and_then(|number| u16::try_from(number).ok()),
-            exception_return: address("exception_return"),
-            taken: value("taken").map(|taken| taken != 0),
-            cycles: value("cycles").map(i64::cast_unsigned),
-            timestamp: value("timestamp").map(i64::cast_unsigned),
-            context_id: word("context_id"),
-            vmid: word("vmid"),
-            el: word("el").map(|el| ExceptionLevel(el as u8 & 3)).or(level),
-            security: match value("security") {
-                Some(0) => Some(Security::NonSecure),
-                Some(1) => Some(Security::Secure),
-                Some(2) => Some(Security::Realm),
-                Some(3) => Some(Security::Root),
-                _ => None,
-            },
+            told,
         }
     }
 
@@ -211,7 +168,7 @@ impl<'f, 'a> Steps<'f, 'a> {
             Architecture::AArch64 => Isa::A64,
             Architecture::MProfile => Isa::T32,
             Architecture::AArch32 => {
-                let thumb = values[variable("thumb")].map(|thumb| thumb != 0);
+                let thumb = values[Variable::Thumb].map(|thumb| thumb != 0);
                 // CPSR.T (DDI 0406, B1.3.3). A32 instructions are at whole words.
                 let status = || Some(self.register(frame, self.status)? & 0x20 != 0);
                 match thumb.or_else(status).unwrap_or(address & 3 != 0) {
@@ -247,6 +204,3 @@ impl<'f, 'a> Steps<'f, 'a> {
         })
     }
 }
-
-/// The values of a frame's variables, in the order of [`VARIABLES`].
-type Values = [Option<i64>; VARIABLES.len()];

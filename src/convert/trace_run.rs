@@ -4,19 +4,19 @@
 //! files and the server both have their frames from here. Knows neither.
 
 use super::state::{State, fitting};
+use super::told::{VARIABLES, Values, Variable};
 use super::visits::{Kind, Visit};
 use super::window::{Bound, Limits, Window};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
-use crate::quantity::{Address, Isa, Security};
+use crate::quantity::{Address, Isa};
 use crate::report::symbols::Symbols;
 use crate::snapshot::Loaded;
 use crate::snapshot::elf::Elf;
 use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::topology::{self, Protocol};
 use crate::tfile::{
-    Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Variable, Writer,
-    hex,
+    self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer, hex,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -80,62 +80,22 @@ impl Options {
     }
 }
 
-/// The trace state variables. Their numbers are 1 and up, in this order.
-pub const VARIABLES: [&str; 14] = [
-    "cycles",
-    "timestamp",
-    "context_id",
-    "vmid",
-    "el",
-    "exception",
-    "core",
-    "offset",
-    "thumb",
-    "security",
-    "line",
-    "gap",
-    "exception_return",
-    "taken",
-];
-
-/// The number of `core`.
-const CORE: i32 = 7;
-
 /// The bytes that memory can take in trace frame 0 beside a register block of `registers` bytes.
 pub fn room(registers: usize) -> usize {
     // Variables, and the block's type.
     FRAME_LIMIT.saturating_sub(registers + 13 * VARIABLES.len() + 1)
 }
 
-fn values(visit: &Visit, core: usize) -> [Option<i64>; VARIABLES.len()] {
-    [
-        visit.cycles.map(u64::cast_signed),
-        visit.timestamp.map(u64::cast_signed),
-        visit.context_id.map(i64::from),
-        visit.vmid.map(i64::from),
-        visit.el.map(|level| i64::from(level.0)),
-        visit.exception.map(i64::from),
-        Some(core as i64),
-        Some(visit.offset.0.cast_signed()),
-        match visit.isa {
-            Isa::A64 => None,
-            Isa::A32 => Some(0),
-            Isa::T32 => Some(1),
-            Isa::ThumbEe | Isa::Jazelle => None,
-        },
-        visit.security.map(|security| match security {
-            Security::NonSecure => 0,
-            Security::Secure => 1,
-            Security::Realm => 2,
-            Security::Root => 3,
-        }),
-        visit.line.map(|line| line.0.cast_signed()),
-        visit.gap.then_some(1),
-        visit
-            .exception_return
-            .map(|address| address.0.cast_signed()),
-        visit.taken.map(i64::from),
-    ]
+fn values(visit: &Visit, core: usize) -> Values {
+    let mut values = visit.told.values();
+    values[Variable::Core] = Some(core as i64);
+    values[Variable::Offset] = Some(visit.offset.0.cast_signed());
+    values[Variable::Thumb] = match visit.isa {
+        Isa::A32 => Some(0),
+        Isa::T32 => Some(1),
+        Isa::A64 | Isa::ThumbEe | Isa::Jazelle => None,
+    };
+    values
 }
 
 /// The status of a run that ended when the snapshot was taken.
@@ -150,13 +110,13 @@ pub fn status(frames: u64, created: u64, notes: String) -> Status {
 }
 
 /// The trace state variables. GDB shows them from the last one on.
-pub fn variables() -> Vec<Variable> {
-    let variables = (1..).zip(VARIABLES).map(|(number, name)| Variable {
+pub fn variables() -> Vec<tfile::Variable> {
+    let variables = (1..).zip(VARIABLES).map(|(number, name)| tfile::Variable {
         number,
         name: name.to_owned(),
-        ..Variable::default()
+        ..tfile::Variable::default()
     });
-    let mut variables: Vec<Variable> = variables.collect();
+    let mut variables: Vec<tfile::Variable> = variables.collect();
     variables.reverse();
     variables
 }
@@ -345,13 +305,13 @@ impl TraceRun {
         let values = match self.visit(frame) {
             Some(visit) => values(visit, self.core),
             None => {
-                let mut halted = [None; VARIABLES.len()];
-                halted[CORE as usize - 1] = Some(self.core as i64);
+                let mut halted = Values::default();
+                halted[Variable::Core] = Some(self.core as i64);
                 halted
             }
         };
         (1..)
-            .zip(values)
+            .zip(values.0)
             .filter_map(|(number, value)| Some((number, value?)))
     }
 
@@ -423,7 +383,7 @@ impl TraceRun {
     pub fn collected(&self) -> String {
         let mut any = [false; VARIABLES.len()];
         for visit in self.window.visits() {
-            for (any, value) in any.iter_mut().zip(values(visit, self.core)) {
+            for (any, value) in any.iter_mut().zip(values(visit, self.core).0) {
                 *any |= value.is_some();
             }
         }

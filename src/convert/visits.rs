@@ -3,6 +3,7 @@
 //!
 //! Takes what the flow makes; knows no debugger and no file.
 
+use super::told::Told;
 use super::window::Window;
 use crate::decode::SourceSinks;
 use crate::element::{Context, Exception, Mark};
@@ -10,7 +11,7 @@ use crate::flow::{
     BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, LastKind, QRange, Range, View,
     instruction_bytes, next,
 };
-use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
+use crate::quantity::{Address, BufferOffset, Isa};
 use crate::report::symbols::Symbols;
 
 /// Which executed instructions are taken.
@@ -44,29 +45,8 @@ pub struct Visit {
     pub code_bytes: u8,
     /// The packet that told of it.
     pub offset: BufferOffset,
-    /// Cycles counted up to it.
-    pub cycles: Option<u64>,
-    /// The last timestamp before it.
-    pub timestamp: Option<u64>,
-    /// Context identifier.
-    pub context_id: Option<u32>,
-    /// Virtual machine identifier.
-    pub vmid: Option<u32>,
-    /// Exception level.
-    pub el: Option<ExceptionLevel>,
-    /// Security state.
-    pub security: Option<Security>,
-    /// It is the first one taken here after this exception, or at it: its number in the trace.
-    pub exception: Option<u16>,
-    /// The preferred return address of that exception, or where execution had come to if the
-    /// trace does not tell it (ETMv3).
-    pub exception_return: Option<Address>,
-    /// Where the straight line of instructions began that ends with it: all of them were executed.
-    pub line: Option<Address>,
-    /// What lies between it and the visit before is not known.
-    pub gap: bool,
-    /// What lies behind it is not known, but that this waypoint was taken or not.
-    pub taken: Option<bool>,
+    /// What else the trace told.
+    pub told: Told,
 }
 
 impl Visit {
@@ -90,8 +70,10 @@ pub struct Visits<'a, C> {
     code: C,
     view: View,
     symbols: Option<&'a Symbols>,
+    /// The instruction set of the last instruction.
+    isa: Isa,
     /// What the next visit starts from.
-    state: Visit,
+    told: Told,
     /// The range before ended with a call.
     called: bool,
     /// A function whose first instruction was not executed yet, for an exception came first.
@@ -118,9 +100,10 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             code,
             view,
             symbols,
-            state: Visit {
+            isa: Isa::default(),
+            told: Told {
                 gap: true,
-                ..Visit::default()
+                ..Told::default()
             },
             called: false,
             interrupted: None,
@@ -141,12 +124,11 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             code,
             code_bytes: known as u8,
             offset: at,
-            line,
-            ..self.state
+            told: Told { line, ..self.told },
         };
-        self.state.exception = None;
-        self.state.exception_return = None;
-        self.state.gap = false;
+        self.told.exception = None;
+        self.told.exception_return = None;
+        self.told.gap = false;
         self.out.push(visit);
     }
 
@@ -165,8 +147,8 @@ impl<'a, C: CodeImage> Visits<'a, C> {
 
     fn count(&mut self, cycles: Option<u32>) {
         if let Some(cycles) = cycles {
-            let before = self.state.cycles.unwrap_or(0);
-            self.state.cycles = Some(before.saturating_add(u64::from(cycles)));
+            let before = self.told.cycles.unwrap_or(0);
+            self.told.cycles = Some(before.saturating_add(u64::from(cycles)));
         }
     }
 
@@ -205,14 +187,14 @@ impl<'a, C: CodeImage> Visits<'a, C> {
                 }
             }
             Kind::Exceptions => {
-                if self.state.exception.is_some() {
+                if self.told.exception.is_some() {
                     self.take(at, range.start, range.isa, None);
                 }
             }
         }
         self.count(cycles);
         let end = range.last;
-        self.state.isa = range.isa;
+        self.isa = range.isa;
         self.at_waypoint = match self.kind {
             Kind::Waypoints => last.ends_line,
             Kind::Instructions => true,
@@ -231,7 +213,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
     fn end_line(&mut self) {
         if let Some(line) = self.line.take() {
             let (at, last) = self.reached;
-            self.take(at, last, self.state.isa, Some(line));
+            self.take(at, last, self.isa, Some(line));
         }
     }
 
@@ -239,14 +221,14 @@ impl<'a, C: CodeImage> Visits<'a, C> {
     fn cut(&mut self) {
         self.end_line();
         if let Some(visit) = self.out.latest().filter(|_| self.at_waypoint) {
-            visit.taken = self.taken;
+            visit.told.taken = self.taken;
         }
         self.called = false;
         self.interrupted = None;
         self.at_waypoint = false;
-        self.state.exception = None;
-        self.state.exception_return = None;
-        self.state.gap = true;
+        self.told.exception = None;
+        self.told.exception_return = None;
+        self.told.gap = true;
     }
 }
 
@@ -291,7 +273,7 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
             Kind::Waypoints => false,
             Kind::Instructions => range.instructions != Some(0),
             Kind::Functions => self.enters(range.start),
-            Kind::Exceptions => self.state.exception.is_some(),
+            Kind::Exceptions => self.told.exception.is_some(),
         };
         if first {
             let line = (self.kind == Kind::Instructions).then_some(range.start);
@@ -307,13 +289,13 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
         }
         self.called = false;
         self.at_waypoint = false;
-        self.state.exception = Some(exception.number);
-        self.state.exception_return = exception.return_address;
+        self.told.exception = Some(exception.number);
+        self.told.exception_return = exception.return_address;
         if let Some(pc) = exception
             .return_address
             .filter(|_| self.kind == Kind::Exceptions)
         {
-            self.take(at, pc, self.state.isa, None);
+            self.take(at, pc, self.isa, None);
         }
     }
 
@@ -328,10 +310,10 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
                 // The count follows the waypoint that it belongs to (ETMv4, IHI 0064, "Cycle
                 // count packets").
                 if let Some(visit) = self.out.latest().filter(|_| self.at_waypoint) {
-                    visit.cycles = self.state.cycles;
+                    visit.told.cycles = self.told.cycles;
                 }
             }
-            Mark::Timestamp(timestamp) => self.state.timestamp = Some(*timestamp),
+            Mark::Timestamp(timestamp) => self.told.timestamp = Some(*timestamp),
             Mark::Context(context) => self.context(context),
             Mark::NoSync(_) | Mark::TraceOn(_) => self.cut(),
             Mark::ExceptionReturn
@@ -354,27 +336,12 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
 
 impl<C: CodeImage> Visits<'_, C> {
     fn context(&mut self, context: &Context) {
-        let known = (
-            self.state.context_id,
-            self.state.vmid,
-            self.state.el,
-            self.state.security,
-        );
-        if known
-            != (
-                context.context_id,
-                context.vmid,
-                context.el,
-                context.security,
-            )
-        {
+        let mut changed = self.told;
+        if changed.change(context) {
             self.end_line();
+            self.told.state = changed.state;
         }
         self.view = self.code.view(&ContextKey::from(context));
-        self.state.context_id = context.context_id;
-        self.state.vmid = context.vmid;
-        self.state.el = context.el;
-        self.state.security = context.security;
     }
 }
 
@@ -394,6 +361,7 @@ mod tests {
     use super::*;
     use crate::element::{Atoms, Element, ElementSink, TraceOnReason};
     use crate::flow::{Flow, FlowConfig, FlowDriver, Pieces};
+    use crate::quantity::ExceptionLevel;
 
     const NOP: u32 = 0xd503_201f;
     const RET: u32 = 0xd65f_03c0;
@@ -431,7 +399,9 @@ mod tests {
 
     fn places(kind: Kind, elements: &[Element]) -> Vec<(u64, Option<u16>)> {
         let visits = visits(kind, elements);
-        let places = visits.iter().map(|visit| (visit.pc.0, visit.exception));
+        let places = visits
+            .iter()
+            .map(|visit| (visit.pc.0, visit.told.exception));
         places.collect()
     }
 
@@ -542,7 +512,10 @@ mod tests {
         let visits = visits(Kind::Waypoints, &story);
         let told: Vec<_> = visits
             .iter()
-            .map(|visit| (visit.line.unwrap().0, visit.pc.0, visit.el.unwrap().0))
+            .map(|visit| {
+                let (line, el) = (visit.told.line.unwrap(), visit.told.state.el.unwrap());
+                (line.0, visit.pc.0, el.0)
+            })
             .collect();
         assert_eq!(
             told,
@@ -587,7 +560,7 @@ mod tests {
         ];
         let counts = |kind| -> Vec<(u64, Option<u64>)> {
             let visits = visits(kind, &story);
-            visits.iter().map(|v| (v.pc.0, v.cycles)).collect()
+            visits.iter().map(|v| (v.pc.0, v.told.cycles)).collect()
         };
         assert_eq!(
             counts(Kind::Instructions),

@@ -4,6 +4,7 @@ use super::retrace::{Retraced, Retracer, Setup};
 use super::snapshot::{self, Found};
 use super::steps::{Step, Steps};
 use super::target::Target;
+use super::told::Told;
 use super::{Error, Progress};
 use crate::arch::{Architecture, RegisterFile};
 use crate::decode::{Core, Image};
@@ -64,7 +65,7 @@ pub fn read(
         retracer.step(&step);
     }
     let retraced = retracer.finish(steps.halted());
-    if !steps.iter().any(|(_, step)| step.el.is_some()) {
+    if !steps.iter().any(|(_, step)| step.told.state.el.is_some()) {
         let level = state(device).el.unwrap_or_default().0;
         notes.push(format!(
             "no frame tells the exception level: the trace says EL{level}"
@@ -169,19 +170,19 @@ fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
 
 /// A trace unit that traces what any frame tells.
 fn trace_unit(steps: &Steps<'_, '_>, device: &Device) -> TraceUnitOptions {
-    let mut any = Step::default();
-    for (_, step) in steps.iter() {
-        any.cycles = any.cycles.or(step.cycles);
-        any.timestamp = any.timestamp.or(step.timestamp);
-        any.context_id = any.context_id.or(step.context_id);
-        any.vmid = any.vmid.or(step.vmid);
+    let mut any = Told::default();
+    for (_, Step { told, .. }) in steps.iter() {
+        any.cycles = any.cycles.or(told.cycles);
+        any.timestamp = any.timestamp.or(told.timestamp);
+        any.state.context_id = any.state.context_id.or(told.state.context_id);
+        any.state.vmid = any.state.vmid.or(told.state.vmid);
     }
     TraceUnitOptions {
         core: Core::of(device).into(),
         cycles: any.cycles.map(|_| 1),
         timestamps: any.timestamp.is_some(),
-        context_ids: any.context_id.is_some(),
-        vmids: any.vmid.is_some(),
+        context_ids: any.state.context_id.is_some(),
+        vmids: any.state.vmid.is_some(),
         branch_broadcast: true,
         ..TraceUnitOptions::default()
     }

@@ -31,7 +31,6 @@ fn run(loaded: &Loaded, addresses: u64, options: &Options) -> TraceRun {
             pc: Address(0x1000 + 4 * n),
             isa: Isa::A64,
             offset: BufferOffset(n),
-            cycles: Some(n * 3),
             ..Visit::default()
         });
     }

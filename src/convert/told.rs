@@ -1,0 +1,220 @@
+//! What a trace tells of an instruction beside its place: as values, and as the trace state
+//! variables of a trace frame. Knows no trace and no file.
+
+use crate::element::Context;
+use crate::quantity::{Address, ExceptionLevel, Isa, Security};
+use std::ops::{Index, IndexMut};
+
+/// The names of the variables. Their numbers are 1 and up, in this order.
+pub const VARIABLES: [&str; 14] = [
+    "cycles",
+    "timestamp",
+    "context_id",
+    "vmid",
+    "el",
+    "exception",
+    "core",
+    "offset",
+    "thumb",
+    "security",
+    "line",
+    "gap",
+    "exception_return",
+    "taken",
+];
+
+/// A trace state variable: its place in [`VARIABLES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// Cycles counted.
+    Cycles,
+    /// The last timestamp.
+    Timestamp,
+    /// Context identifier.
+    ContextId,
+    /// Virtual machine identifier.
+    Vmid,
+    /// Exception level.
+    El,
+    /// Number of an exception.
+    Exception,
+    /// The core's place in the device list.
+    Core,
+    /// Offset in the trace buffer.
+    Offset,
+    /// AArch32: T32.
+    Thumb,
+    /// Security state.
+    Security,
+    /// Where a straight line began.
+    Line,
+    /// What lies before is not known.
+    Gap,
+    /// Where an exception returns to.
+    ExceptionReturn,
+    /// A waypoint was taken.
+    Taken,
+}
+
+impl Variable {
+    /// Its number in a trace file.
+    pub const fn number(self) -> i32 {
+        self as i32 + 1
+    }
+}
+
+/// The variables of a trace frame that have a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Values(pub [Option<i64>; VARIABLES.len()]);
+
+impl Index<Variable> for Values {
+    type Output = Option<i64>;
+
+    fn index(&self, variable: Variable) -> &Option<i64> {
+        &self.0[variable as usize]
+    }
+}
+
+impl IndexMut<Variable> for Values {
+    fn index_mut(&mut self, variable: Variable) -> &mut Option<i64> {
+        &mut self.0[variable as usize]
+    }
+}
+
+/// What is told of an instruction that was executed. What is `None` is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Where the straight line began that ends with it. Then nothing but this line was executed
+    /// since the instruction told of before, unless there is a gap.
+    pub line: Option<Address>,
+    /// What lies before it is not known.
+    pub gap: bool,
+    /// The exception taken since the instruction told of before, as the trace numbers it.
+    pub exception: Option<u16>,
+    /// The preferred return address of that exception, or where execution had come to if the
+    /// trace does not tell it (ETMv3).
+    pub exception_return: Option<Address>,
+    /// What lies behind it is not known, but that this waypoint was taken or not.
+    pub taken: Option<bool>,
+    /// Cycles counted up to it.
+    pub cycles: Option<u64>,
+    /// The last timestamp before it.
+    pub timestamp: Option<u64>,
+    /// The core's state, but for the instruction set and its width.
+    pub state: Context,
+}
+
+impl Told {
+    /// Takes the core's state; says whether it changed.
+    pub fn change(&mut self, context: &Context) -> bool {
+        let state = Context {
+            isa: Isa::default(),
+            is_64bit: None,
+            ..*context
+        };
+        state != std::mem::replace(&mut self.state, state)
+    }
+
+    /// As variables.
+    pub fn values(&self) -> Values {
+        let number = |value: Option<u64>| value.map(u64::cast_signed);
+        let address = |address: Option<Address>| address.map(|address| address.0.cast_signed());
+        let mut values = Values::default();
+        values[Variable::Line] = address(self.line);
+        values[Variable::Gap] = self.gap.then_some(1);
+        values[Variable::Exception] = self.exception.map(i64::from);
+        values[Variable::ExceptionReturn] = address(self.exception_return);
+        values[Variable::Taken] = self.taken.map(i64::from);
+        values[Variable::Cycles] = number(self.cycles);
+        values[Variable::Timestamp] = number(self.timestamp);
+        values[Variable::ContextId] = self.state.context_id.map(i64::from);
+        values[Variable::Vmid] = self.state.vmid.map(i64::from);
+        values[Variable::El] = self.state.el.map(|level| i64::from(level.0));
+        values[Variable::Security] = self.state.security.map(|security| match security {
+            Security::NonSecure => 0,
+            Security::Secure => 1,
+            Security::Realm => 2,
+            Security::Root => 3,
+        });
+        values
+    }
+
+    /// What variables tell.
+    pub fn of(values: &Values) -> Self {
+        let word = |of: Variable| values[of].and_then(|value| u32::try_from(value).ok());
+        let number = |of: Variable| values[of].map(i64::cast_unsigned);
+        Self {
+            line: number(Variable::Line).map(Address),
+            gap: values[Variable::Gap].is_some_and(|gap| gap != 0),
+            exception: word(Variable::Exception).and_then(|number| u16::try_from(number).ok()),
+            exception_return: number(Variable::ExceptionReturn).map(Address),
+            taken: values[Variable::Taken].map(|taken| taken != 0),
+            cycles: number(Variable::Cycles),
+            timestamp: number(Variable::Timestamp),
+            state: Context {
+                context_id: word(Variable::ContextId),
+                vmid: word(Variable::Vmid),
+                el: word(Variable::El).map(|el| ExceptionLevel(el as u8 & 3)),
+                security: match values[Variable::Security] {
+                    Some(0) => Some(Security::NonSecure),
+                    Some(1) => Some(Security::Secure),
+                    Some(2) => Some(Security::Realm),
+                    Some(3) => Some(Security::Root),
+                    _ => None,
+                },
+                ..Context::default()
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_say_what_was_told() {
+        assert_eq!(VARIABLES[Variable::Taken as usize], "taken");
+        assert_eq!(VARIABLES[Variable::Offset as usize], "offset");
+        assert_eq!(Variable::Core.number(), 7);
+        let all = Told {
+            line: Some(Address(u64::MAX)),
+            gap: true,
+            exception: Some(14),
+            exception_return: Some(Address(0x8000)),
+            taken: Some(false),
+            cycles: Some(u64::MAX),
+            timestamp: Some(1 << 63),
+            state: Context {
+                context_id: Some(u32::MAX),
+                vmid: Some(3),
+                el: Some(ExceptionLevel(2)),
+                security: Some(Security::Realm),
+                ..Context::default()
+            },
+        };
+        assert_eq!(Told::of(&all.values()), all);
+        let count = all.values().0.iter().flatten().count();
+        assert_eq!(
+            count,
+            VARIABLES.len() - 3,
+            "core, offset and thumb are not told"
+        );
+        assert_eq!(Told::of(&Values::default()), Told::default());
+        assert_eq!(Told::default().values(), Values::default());
+    }
+
+    #[test]
+    fn the_instruction_set_is_no_change_of_state() {
+        let context = |isa, el| Context {
+            isa,
+            el: Some(ExceptionLevel(el)),
+            is_64bit: Some(isa == Isa::A64),
+            ..Context::default()
+        };
+        let mut told = Told::default();
+        assert!(told.change(&context(Isa::A32, 0)));
+        assert!(!told.change(&context(Isa::T32, 0)));
+        assert!(told.change(&context(Isa::T32, 1)));
+    }
+}
