@@ -37,8 +37,11 @@ pub struct Arguments {
 }
 
 /// GDB's own side: what `armsnap gdb` gives it.
-const COMMANDS: [&str; 3] = [
+const COMMANDS: [&str; 6] = [
     include_str!("../../gdb/armsnap.py"),
+    include_str!("../../gdb/registers.py"),
+    include_str!("../../gdb/memory.py"),
+    include_str!("../../gdb/save.py"),
     include_str!("../../gdb/history.py"),
     include_str!("../../gdb/past.py"),
 ];

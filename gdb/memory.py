@@ -1,0 +1,228 @@
+"""The memory that GDB knows of, read into the files of a snapshot.
+
+Follows armsnap.py.
+"""
+
+import os
+import re
+import time
+
+import gdb
+
+# Regions of memory that nobody asked for are saved up to this size.
+LARGEST = 64 << 20
+# What is read of a stack, beyond the outermost frame that GDB finds.
+STACK = 64 << 10
+# No stack is larger, nor deeper.
+MAX_STACK = 8 << 20
+MAX_FRAMES = 10000
+# What is read at once; and where only parts of that can be read, what memory comes in.
+CHUNK = 64 << 10
+PAGE = 4 << 10
+
+
+def size_text(size):
+    """A size for people."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:.4g} {unit}"
+
+
+def merged(ranges):
+    """Ranges in order of address, with those that overlap or touch as one."""
+    out = []
+    for start, end in sorted(ranges):
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        elif start < end:
+            out.append((start, end))
+    return out
+
+
+def without(ranges, others):
+    """What of `ranges` is in none of `others`, both in order of address."""
+    for start, end in ranges:
+        for low, high in others:
+            if high <= start or end <= low:
+                continue
+            if start < low:
+                yield start, low
+            start = max(start, high)
+        if start < end:
+            yield start, end
+
+
+def server_ranges():
+    """The memory map of a server that knows qMemoryRegionInfo (armsnap, lldb-server)."""
+    at, found = 0, []
+    while len(found) < 10000:
+        reply = ask(f"maintenance packet qMemoryRegionInfo:{at:x}")
+        region = re.search(r'received: "start:([0-9a-f]+);size:([0-9a-f]+);(.*)"', reply)
+        if not region:
+            break
+        start, size = int(region[1], 16), int(region[2], 16)
+        if "permissions:" in region[3]:
+            found.append((start, start + size))
+        if size == 0 or start + size >= 1 << 64 or start + size <= at:
+            break
+        at = start + size
+    return found
+
+
+def addresses(pattern, text):
+    """The ranges that the lines of a text tell."""
+    found = set()
+    for match in re.finditer(pattern, text, re.MULTILINE):
+        # `info mem` says 0 for the end of the address space.
+        found.add((int(match[1], 16), int(match[2], 16) or 1 << 64))
+    return found
+
+
+def known_ranges():
+    """The memory that GDB knows of: of its target, and of the sections of its files."""
+    files = ask("info files")
+    mapping = r"^\s*0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+0x[0-9a-f]+\s+(?!.*(?:/dev/|---p|\[v))"
+    found = addresses(r"^\s*0x([0-9a-f]+) - 0x([0-9a-f]+) is ", files)
+    if "Local core dump file:" in files:
+        # A core file does not have all that was mapped: GDB reads zeros there.
+        sections = ask("maintenance info sections")
+        empty = r"^\s*\[\d+\]\s+0x([0-9a-f]+)->0x([0-9a-f]+) at .*: load(?!.*HAS_CONTENTS)"
+        found -= addresses(empty, sections)
+    else:
+        found |= set(server_ranges())
+        found |= addresses(mapping, ask("info proc mappings"))
+        found |= addresses(r"^\s*\d+\s+\S+\s+0x([0-9a-f]+)\s+0x([0-9a-f]+)\s", ask("info mem"))
+    ranges = []
+    for start, end in sorted(found):
+        if end - start <= LARGEST:
+            ranges.append((start, end))
+        else:
+            size = size_text(end - start)
+            print(f"left out: {start:#x}-{end - 1:#x} ({size}); --memory names parts of it")
+    return merged(ranges)
+
+
+def newest_frame():
+    """The newest frame, selected; None where GDB cannot tell its caller (a trace frame)."""
+    try:
+        frame = gdb.newest_frame()
+        frame.select()
+        return frame
+    except gdb.error:
+        return None
+
+
+def stack_range(frame):
+    """The stack of the newest frame: up to the outermost frame, and some more."""
+    if frame is None:
+        return []
+    try:
+        low = high = int(frame.read_register("sp"))
+        for _ in range(MAX_FRAMES):
+            frame = frame.older()
+            if frame is None:
+                break
+            at = int(frame.read_register("sp"))
+            if low <= at < low + MAX_STACK:
+                high = max(high, at)
+    except (gdb.error, ValueError):
+        return []
+    limit = 1 << (8 * gdb.lookup_type("long").pointer().sizeof)
+    return [(low, min(high + STACK, limit))] if low else []
+
+
+def readable(inferior, start, size):
+    """(address, bytes) of what can be read of a range, in order."""
+    try:
+        yield start, bytes(inferior.read_memory(start, size))
+        return
+    except gdb.MemoryError:
+        pass
+    except gdb.error as error:
+        # In a trace frame; anything else is no answer about memory.
+        if "unavailable" not in str(error) and "not available" not in str(error):
+            raise
+    if size == 1:
+        return
+    if size <= PAGE and size & (size - 1) == 0 and start % size == 0:
+        ends = (start, start + size - 1)
+        if size > 2 and not any(list(readable(inferior, end, 1)) for end in ends):
+            return
+    half = 1 << ((size - 1).bit_length() - 1)
+    yield from readable(inferior, start, half)
+    yield from readable(inferior, start + half, size - half)
+
+
+def remote_object(name):
+    """An object of the remote protocol as text; nothing where the server has none."""
+    text = ""
+    while len(text) < 16 << 20:
+        reply = ask(f"maintenance packet qXfer:{name}:read::{len(text):x},800")
+        found = re.search(r'received: "([ml])(.*)"', reply, re.DOTALL)
+        if not found:
+            return ""
+        text += found[2].encode().decode("unicode_escape")
+        if found[1] == "l":
+            return text
+    return ""
+
+
+def trace_frame_ranges():
+    """The memory that was collected in the selected trace frame."""
+    collected = r'<memory\s+start="0x([0-9a-f]+)"\s+length="0x([0-9a-f]+)"'
+    for match in re.finditer(collected, remote_object("traceframe-info")):
+        start, length = int(match[1], 16), int(match[2], 16)
+        yield start, start + length
+
+
+class Dumps:
+    """Reads memory into files of a directory."""
+
+    def __init__(self, directory, inferior, total):
+        self.directory, self.inferior, self.total = directory, inferior, total
+        self.looked_at = self.saved = 0
+        self.told = time.monotonic()
+
+    def read(self, ranges, name):
+        """Sections of a device file, for what can be read of the ranges."""
+        dumps = []
+        for start, end in ranges:
+            dumps += self.read_range(start, end, name)
+        return "".join(
+            f"\n[dump_{name}_{start:x}]\nfile={name}_{start:x}.bin\n"
+            f"address={start:#x}\nlength={size:#x}\n"
+            for start, size in dumps
+        )
+
+    def read_range(self, start, end, name):
+        dumps, file = [], None
+        try:
+            at = start
+            while at < end:
+                size = min(CHUNK - at % CHUNK, end - at)
+                for address, data in readable(self.inferior, at, size):
+                    if not dumps or sum(dumps[-1]) != address:
+                        if file:
+                            file.close()
+                        path = os.path.join(self.directory, f"{name}_{address:x}.bin")
+                        file = open(path, "xb")
+                        dumps.append((address, 0))
+                    file.write(data)
+                    dumps[-1] = (dumps[-1][0], dumps[-1][1] + len(data))
+                    self.saved += len(data)
+                at += size
+                self.looked_at += size
+                self.tell()
+        finally:
+            if file:
+                file.close()
+        return dumps
+
+    def tell(self):
+        """Progress, every two seconds."""
+        if time.monotonic() > self.told + 2:
+            self.told = time.monotonic()
+            gdb.write(f"{size_text(self.looked_at)} of {size_text(self.total)} looked at\n")
+            gdb.flush()

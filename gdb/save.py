@@ -1,0 +1,248 @@
+"""`armsnap save`: what GDB is attached to becomes a snapshot.
+
+Follows registers.py and memory.py.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+
+import gdb
+
+# Of M-profile's system control space: what tells of faults, and how exceptions stack. Reading it
+# changes nothing (DDI 0403, B3.2), as it would of SysTick and of the debug registers.
+SYSTEM_CONTROL = [(0xE000ED00, 0xE000ED90), (0xE000EF30, 0xE000EF48)]
+# A position-independent program, in its ELF header.
+ET_DYN = 3
+
+
+def number(expression):
+    """An expression of the user's as a number."""
+    try:
+        return int(gdb.parse_and_eval(f"(unsigned long long)({expression})"))
+    except gdb.error as error:
+        raise gdb.GdbError(f"{expression}: {error}")
+
+
+def program():
+    """The file name of the program as GDB has it, or None."""
+    space = gdb.current_progspace()
+    names = [space.filename] + [objfile.filename for objfile in gdb.objfiles()]
+    return next((name for name in names if name), None)
+
+
+def copy_program(directory):
+    """Copies the program; answers its name there, or why there is none."""
+    name = program()
+    if not name:
+        return None, "GDB knows no program"
+    local = name[len("target:") :] if name.startswith("target:") else name
+    base = re.sub(r"[^\w.+-]", "_", os.path.basename(local)) or "program"
+    if base.endswith((".ini", ".bin")) or base.startswith("."):
+        base = f"program_{base}"
+    to = os.path.join(directory, base)
+    if name.startswith("target:") and not os.path.isfile(local):
+        ask(f"remote get {shlex.quote(local)} {shlex.quote(to)}")
+    else:
+        try:
+            shutil.copyfile(local, to)
+        except OSError as error:
+            return None, f"{local}: {error.strerror}"
+    if not os.path.isfile(to):
+        return None, f"{name} cannot be read"
+    with open(to, "rb") as file:
+        if file.read(4) != b"\x7fELF":
+            os.remove(to)
+            return None, f"{name} is no ELF file"
+    return base, None
+
+
+def load_offset(path):
+    """How far behind the addresses of its file the program was loaded."""
+    shown = re.search(r"^\s*Entry point: 0x([0-9a-f]+)", ask("info files"), re.MULTILINE)
+    with open(path, "rb") as file:
+        head = file.read(32)
+    wide, order = head[4] == 2, "little" if head[5] == 1 else "big"
+    entry = int.from_bytes(head[24 : 32 if wide else 28], order)
+    if not shown or int.from_bytes(head[16:18], order) != ET_DYN:
+        return 0
+    return (int(shown[1], 16) - entry) % (1 << (64 if wide else 32))
+
+
+class Arguments(argparse.ArgumentParser):
+    """Arguments of a command: wrong ones are GDB errors."""
+
+    def __init__(self, name):
+        super().__init__(prog=f"armsnap {name}", add_help=False, allow_abbrev=False)
+
+    def error(self, message):
+        raise gdb.GdbError(f"{message}\n{self.format_usage().strip()}")
+
+
+class Save(gdb.Command):
+    """Save what GDB is attached to as a snapshot.
+Usage: armsnap save DIR [--memory START,LENGTH]... [--force]
+
+DIR      the directory to make; it appears whole or not at all
+--memory save this memory, and no other; expressions, as in
+         --memory 0x20000000,0x8000 --memory &buffer,sizeof(buffer)
+--force  replace a snapshot that is there
+
+Each thread becomes a core with the registers that are known. Without
+--memory the memory that GDB knows of is saved: what the target tells of its
+memory, a core file's memory, the sections of the program, and the stacks.
+What cannot be read is left out. The program is copied.
+`armsnap gdb DIR` then shows the same."""
+
+    def __init__(self):
+        super().__init__("armsnap save", gdb.COMMAND_SUPPORT)
+
+    def complete(self, text, word):
+        if text.split(" ")[-1].startswith("-"):
+            # GDB begins a word behind the hyphens.
+            return [o for o in ("memory", "force") if o.startswith(word.lstrip("-"))]
+        return gdb.COMPLETE_FILENAME
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        arguments = Arguments("save")
+        arguments.add_argument("DIR")
+        arguments.add_argument("--memory", metavar="START,LENGTH", action="append")
+        arguments.add_argument("--force", action="store_true")
+        given = arguments.parse_args(gdb.string_to_argv(argument))
+        asked = [asked_range(text) for text in given.memory or []]
+        thread = gdb.selected_thread()
+        if thread is None:
+            raise gdb.GdbError(
+                "nothing is there to be saved: attach to a target, open a core file, "
+                "or start a program first"
+            )
+        directory = os.path.abspath(os.path.expanduser(given.DIR))
+        may_replace(directory, given.force)
+        temporary = os.path.join(
+            os.path.dirname(directory), f".{os.path.basename(directory)}.{os.getpid()}"
+        )
+        try:
+            frame = gdb.selected_frame()
+        except gdb.error:
+            frame = None
+        try:
+            os.mkdir(temporary)
+            try:
+                print(f"{given.DIR}: {save(temporary, thread, asked)}")
+                may_replace(directory, given.force)
+                appear(temporary, directory)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+                if thread.is_valid():
+                    thread.switch()
+                    if frame and frame.is_valid():
+                        frame.select()
+        except OSError as error:
+            raise gdb.GdbError(f"{error.filename or directory}: {error.strerror}")
+
+
+def asked_range(text):
+    """`START,LENGTH` as a range; the last comma divides."""
+    start, comma, length = text.rpartition(",")
+    if not comma:
+        raise gdb.GdbError(f"--memory: expected START,LENGTH, found {text}")
+    start, length = number(start), number(length)
+    if length == 0 or start + length > 1 << 64:
+        raise gdb.GdbError(f"--memory {text}: no such range of memory")
+    return start, start + length
+
+
+def may_replace(directory, force):
+    """Fails where something is that is not to be replaced."""
+    if not os.path.lexists(directory):
+        return
+    if os.path.isdir(directory) and not os.path.islink(directory):
+        if not os.listdir(directory):
+            return
+        if os.path.isfile(os.path.join(directory, "snapshot.ini")):
+            if force:
+                return
+            raise gdb.GdbError(f"{directory}: exists; --force replaces a snapshot")
+    raise gdb.GdbError(f"{directory}: exists and is not a snapshot")
+
+
+def appear(temporary, directory):
+    """Gives a directory its name. What was there goes away only after that."""
+    if not os.path.lexists(directory):
+        os.rename(temporary, directory)
+        return
+    old = f"{temporary}.old"
+    os.rename(directory, old)
+    try:
+        os.rename(temporary, directory)
+    except OSError:
+        os.rename(old, directory)
+        raise
+    shutil.rmtree(old)
+
+
+def save(directory, selected, asked):
+    """Writes the files of a snapshot; answers what is in it."""
+    inferior = gdb.selected_inferior()
+    threads = sorted(inferior.threads(), key=lambda thread: thread.num)
+    if any(thread.is_running() for thread in threads):
+        raise gdb.GdbError("threads run: `interrupt -a` stops them")
+    cores, stacks, used = [], [], {"snapshot"}
+    for thread in threads:
+        thread.switch()
+        frame = newest_frame()
+        known = registers(inferior.architecture())
+        if not known:
+            raise gdb.GdbError(f"thread {thread.num}: no register can be read")
+        name = re.sub(r"[^\w.+-]", "_", thread.name or "").strip("_.") or f"cpu_{thread.num - 1}"
+        if name.lower() in used:
+            name = f"{name}_{thread.num - 1}"
+        used.add(name.lower())
+        kind = core_type(thread, inferior.architecture().name(), known)
+        cores.append((thread, name, kind, known))
+        stacks.append([] if asked else stack_range(frame))
+    selected.switch()
+    m_profile = any(name == "xPSR" for _, _, _, known in cores for name, _, _ in known)
+    if asked:
+        ranges = merged(asked)
+    elif int(gdb.convenience_variable("trace_frame") or -1) >= 0:
+        ranges = merged(trace_frame_ranges()) or known_ranges()
+    else:
+        ranges = merged(known_ranges() + (SYSTEM_CONTROL if m_profile else []))
+    if not asked and ask("info auxv"):
+        # A process: its threads share one memory.
+        ranges = merged(ranges + [stack for own in stacks for stack in own])
+    stacks = [list(without(own, ranges)) for own in stacks]
+    total = sum(end - start for own in stacks + [ranges] for start, end in own)
+    dumps = Dumps(directory, inferior, total)
+    shared = dumps.read(ranges, "memory")
+    for (thread, name, kind, known), own in zip(cores, stacks):
+        thread.switch()
+        with open(os.path.join(directory, f"{name}.ini"), "x", encoding="utf-8") as file:
+            file.write(f"[device]\nname={name}\nclass=core\ntype={kind}\n\n[regs]\n")
+            for register, bits, value in known:
+                size = "" if bits == 32 else f"(size:{bits})"
+                file.write(f"{register}{size}={value:#0{2 + bits // 4}x}\n")
+            file.write(dumps.read(own, f"stack_{thread.num}") + shared)
+    if asked and not dumps.saved:
+        raise gdb.GdbError("none of this memory can be read")
+    copied, why_not = copy_program(directory)
+    offset = load_offset(os.path.join(directory, copied)) if copied else 0
+    with open(os.path.join(directory, "snapshot.ini"), "x", encoding="utf-8") as file:
+        file.write("[snapshot]\nversion=1.0\n")
+        file.write(f"description=Saved from GDB {gdb.VERSION.split('-')[0]}\n\n[device_list]\n")
+        for index, (_, name, _, _) in enumerate(cores):
+            file.write(f"device{index}={name}.ini\n")
+        if copied:
+            file.write(f"\n[program]\nfile={copied}\noffset={offset:#x}\n")
+    if not all(thread.is_valid() for thread in threads):
+        raise gdb.GdbError("the target went away")
+    count = "1 core" if len(cores) == 1 else f"{len(cores)} cores"
+    copied = f"program {copied}" if copied else f"no program: {why_not}"
+    return f"{count}, {size_text(dumps.saved)} of memory, {copied}"
+
+
+Save()
