@@ -4,7 +4,7 @@
 
 mod record_support;
 
-use record_support::{Guest, build, compiler, decoded, installed, places, record};
+use record_support::{Guest, build, compiler, decoded, installed, live, places, record};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -163,34 +163,17 @@ fn of_snapshot(guest: &Guest, name: &str) -> Vec<String> {
 
 /// On the live emulator, after these commands.
 fn of_emulator(guest: &Guest, arguments: &[&str], commands: &[&str]) -> Vec<String> {
-    let socket = guest.directory.path().join("live");
-    let mut emulator = Command::new(guest.emulator())
-        .arg("-L")
-        .arg(sysroot(guest.architecture))
-        .arg("-g")
-        .args([&socket, &guest.program])
-        .args(arguments)
-        .current_dir(&guest.directory)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    for _ in 0..3000 {
-        if socket.exists() {
-            break;
+    let root = sysroot(guest.architecture).to_str().unwrap();
+    live(guest, &["-L", root], arguments, |socket| {
+        let mut gdb = gdb("gdb-multiarch");
+        gdb.args(["-batch", "-nx", "-ex", "set width 0"]);
+        gdb.args(paths(guest)).arg(&guest.program);
+        gdb.args(["-ex", &format!("target remote {}", socket.display())]);
+        for command in commands {
+            gdb.args(["-ex", command]);
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    let mut gdb = gdb("gdb-multiarch");
-    gdb.args(["-batch", "-nx", "-ex", "set width 0"]);
-    gdb.args(paths(guest)).arg(&guest.program);
-    gdb.args(["-ex", &format!("target remote {}", socket.display())]);
-    for command in commands {
-        gdb.args(["-ex", command]);
-    }
-    let shown = shown(&mut gdb);
-    let _ = emulator.kill();
-    emulator.wait().unwrap();
-    shown
+        shown(&mut gdb)
+    })
 }
 
 /// Lines of a back trace.

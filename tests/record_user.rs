@@ -3,7 +3,7 @@
 
 mod record_support;
 
-use record_support::{Guest, assemble, build, decoded, installed, logged, places, record};
+use record_support::{Guest, assemble, build, decoded, installed, live, logged, places, record};
 use std::process::Command;
 
 /// A loop with calls, a table of jumps and recursion, without libraries.
@@ -156,9 +156,9 @@ fn gdb(arguments: &[&str], commands: &[&str]) -> String {
     String::from_utf8_lossy(&run.stdout).into_owned()
 }
 
-/// Lines of a back trace.
+/// Lines of a back trace, and values.
 fn frames(text: &str) -> Vec<String> {
-    let lines = text.lines().filter(|line| line.starts_with('#'));
+    let lines = text.lines().filter(|line| line.starts_with(['#', '$']));
     lines.map(str::to_owned).collect()
 }
 
@@ -199,35 +199,21 @@ fn a_crash_has_the_back_trace_of_the_live_program() {
                 snapshot.to_str().unwrap(),
                 "--",
             ],
-            &["backtrace", "info registers pc sp", "print *at@1"],
+            &["backtrace", "print *at@1"],
         );
-        let socket = guest.directory.path().join("live");
-        let mut emulator = Command::new(guest.emulator())
-            .arg("-g")
-            .arg(&socket)
-            .arg(&guest.program)
-            .args(["one", "two"])
-            .spawn()
-            .unwrap();
-        for _ in 0..3000 {
-            if socket.exists() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        let live = gdb(
-            &["gdb-multiarch", guest.program.to_str().unwrap()],
-            &[
-                &format!("target remote {}", socket.display()),
-                "continue",
-                "backtrace",
-                "print *at@1",
-            ],
-        );
-        let _ = emulator.kill();
-        emulator.wait().unwrap();
+        let live = live(&guest, &[], &["one", "two"], |socket| {
+            gdb(
+                &["gdb-multiarch", guest.program.to_str().unwrap()],
+                &[
+                    &format!("target remote {}", socket.display()),
+                    "continue",
+                    "backtrace",
+                    "print *at@1",
+                ],
+            )
+        });
         let (saved, live) = (frames(&saved), frames(&live));
-        assert_eq!(live.len(), 4, "{live:?}");
+        assert_eq!(live.len(), 5, "{live:?}");
         assert_eq!(saved, live);
     }
 }

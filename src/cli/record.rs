@@ -183,22 +183,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let program = PathBuf::from(program);
     let output = arguments.output(&program);
     may_write(&output, arguments.force)?;
-    let witness = arguments.witness.as_deref();
-    let witness = witness.map(|path| witness_file(path, arguments.force));
-    let witness = witness.transpose()?;
-    let registers = arguments.witness_registers.as_deref();
-    let registers = registers.map(|path| witness_file(path, arguments.force));
-    let registers = registers.transpose()?;
-    let registers_file = registers.as_ref().map(|file| file.as_file().try_clone());
-    let registers_file = registers_file.transpose()?;
+    let witness = Beside::of(arguments.witness.as_deref(), arguments.force)?;
+    let registers = Beside::of(arguments.witness_registers.as_deref(), arguments.force)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
-    let witness_file = match &witness {
-        Some(file) => Some(file.as_file().try_clone()?),
-        None => None,
-    };
     let mut counter = Counter::new("instructions");
     let mut watch = Watch {
         progress: &mut |count| counter.at(count),
@@ -217,7 +207,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 cores: arguments.smp,
                 ram: arguments.ram.clone(),
                 arguments: arguments.qemu.clone(),
-                options: arguments.options(witness_file),
+                options: arguments.options(Beside::file(&witness)?),
             };
             system::record(request, &mut watch)?
         }
@@ -226,8 +216,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 program,
                 arguments: rest.to_vec(),
                 sysroot: arguments.sysroot.clone(),
-                options: arguments.options(witness_file),
-                registers: registers_file,
+                options: arguments.options(Beside::file(&witness)?),
+                registers: Beside::file(&registers)?,
             };
             user::record(request, &mut watch)?
         }
@@ -238,11 +228,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
         .map_err(Error::from)?;
-    if let (Some(file), Some(path)) = (witness, &arguments.witness) {
-        persist(file, path, arguments.force)?;
-    }
-    if let (Some(file), Some(path)) = (registers, &arguments.witness_registers) {
-        persist(file, path, arguments.force)?;
+    for beside in witness.into_iter().chain(registers) {
+        beside.persist(arguments.force)?;
     }
     tell(&recorded, &output);
     Ok(ExitCode::SUCCESS)
@@ -290,31 +277,46 @@ fn exists(path: &Path) -> Failure {
     Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
 }
 
-/// A file beside the one to be, which gets its name when it is whole.
-fn witness_file(path: &Path, force: bool) -> Result<NamedTempFile, Failure> {
-    if !force && path.symlink_metadata().is_ok() {
-        return Err(exists(path));
-    }
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    NamedTempFile::new_in(parent).map_err(|error| {
-        Failure::Io(std::io::Error::new(
-            error.kind(),
-            format!("{}: {error}", path.display()),
-        ))
-    })
+/// A file that gets its name when it is whole.
+struct Beside<'a> {
+    file: NamedTempFile,
+    path: &'a Path,
 }
 
-fn persist(file: NamedTempFile, path: &Path, force: bool) -> Result<(), Failure> {
-    if force {
-        file.persist(path).map_err(|error| error.error)?;
-        return Ok(());
+impl<'a> Beside<'a> {
+    /// Of a file that is wanted.
+    fn of(path: Option<&'a Path>, force: bool) -> Result<Option<Self>, Failure> {
+        let Some(path) = path else {
+            return Ok(None);
+        };
+        if !force && path.symlink_metadata().is_ok() {
+            return Err(exists(path));
+        }
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let file = NamedTempFile::new_in(parent.unwrap_or(Path::new("."))).map_err(|error| {
+            let text = format!("{}: {error}", path.display());
+            Failure::Io(std::io::Error::new(error.kind(), text))
+        })?;
+        Ok(Some(Self { file, path }))
     }
-    match file.persist_noclobber(path) {
-        Ok(_) => Ok(()),
-        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(exists(path)),
-        Err(error) => Err(Failure::Io(error.error)),
+
+    /// The file, to be written.
+    fn file(beside: &Option<Self>) -> std::io::Result<Option<std::fs::File>> {
+        let file = beside.as_ref().map(|beside| beside.file.as_file());
+        file.map(std::fs::File::try_clone).transpose()
+    }
+
+    fn persist(self, force: bool) -> Result<(), Failure> {
+        if force {
+            self.file.persist(self.path).map_err(|error| error.error)?;
+            return Ok(());
+        }
+        match self.file.persist_noclobber(self.path) {
+            Ok(_) => Ok(()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(exists(self.path))
+            }
+            Err(error) => Err(Failure::Io(error.error)),
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! How several protocols write numbers.
 
 /// Appends a number, 7 bits a byte, the lowest first; bit 7 says that one more follows.
-pub(crate) fn leb128(mut value: u32, out: &mut Vec<u8>) {
+pub(crate) fn leb128(value: impl Into<u64>, out: &mut Vec<u8>) {
+    let mut value = value.into();
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -42,7 +43,7 @@ mod tests {
 
     #[test]
     fn bytes_of_numbers() {
-        let bytes = |value| {
+        let bytes = |value: u32| {
             let mut out = Vec::new();
             leb128(value, &mut out);
             out

@@ -200,7 +200,7 @@ fn program_name(name: &str) -> String {
         .chars()
         .map(|c| if plain(c) { c } else { '_' })
         .collect();
-    let taken = [".ini", ".bin"].iter().any(|end| name.ends_with(end));
+    let taken = name == LIBRARIES || [".ini", ".bin"].iter().any(|end| name.ends_with(end));
     match name.trim_matches('.') {
         "" => "program.elf".to_owned(),
         _ if taken => format!("{name}.elf"),

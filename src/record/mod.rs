@@ -12,6 +12,7 @@
 pub mod blocks;
 mod emulator;
 pub mod flow;
+mod input;
 pub mod layout;
 pub mod plugin;
 pub mod process;

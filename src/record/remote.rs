@@ -198,10 +198,9 @@ impl Remote {
         };
         let (size, number) = (self.target.registers[index].1, self.target.numbers[index]);
         let bytes = self.register(number, size)?;
-        Ok(bytes.filter(|bytes| bytes.len() <= 8).map(|bytes| {
-            let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
-            bytes.iter().rev().fold(0, fold)
-        }))
+        Ok(bytes
+            .filter(|bytes| bytes.len() <= 8)
+            .map(|bytes| number_of(&bytes)))
     }
 
     /// Memory from `address` on: `length` bytes, or up to the first that cannot be read.
@@ -397,8 +396,14 @@ fn root(text: &str) -> Option<Range<usize>> {
     Some(parse(text).ok()?.root_element().range())
 }
 
+/// The number that bytes are, eight at most, the lowest first.
+pub(super) fn number_of(bytes: &[u8]) -> u64 {
+    let join = |value, byte: &u8| value << 8 | u64::from(*byte);
+    bytes.iter().rev().fold(0, join)
+}
+
 /// Pairs of hexadecimal digits; `None` where they are none, as in `xxxx` for what is not known.
-fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) {
         return None;
     }

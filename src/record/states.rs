@@ -9,9 +9,11 @@
 //!
 //! Before the first step all registers are zero. Knows nothing of trace.
 
+use super::input::Input;
+use crate::protocol::number::leb128;
 use std::io::{self, BufRead, Write};
 
-const MAGIC: &[u8] = b"armsnap registers 1\n";
+const FIRST: &str = "armsnap registers 1\n";
 
 /// A store: where, and the bytes that are there now.
 pub type Store = (u64, Vec<u8>);
@@ -24,21 +26,13 @@ pub struct Writer<W> {
     values: Vec<u64>,
 }
 
-fn put(buffer: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        buffer.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    buffer.push(number as u8);
-}
-
 impl<W: Write> Writer<W> {
     /// Begins with the names of the registers.
     pub fn new(out: W, names: &[String]) -> io::Result<Self> {
-        let mut buffer = MAGIC.to_vec();
-        put(&mut buffer, names.len() as u64);
+        let mut buffer = Vec::from(FIRST);
+        leb128(names.len() as u64, &mut buffer);
         for name in names {
-            put(&mut buffer, name.len() as u64);
+            leb128(name.len() as u64, &mut buffer);
             buffer.extend_from_slice(name.as_bytes());
         }
         let mut writer = Self {
@@ -61,17 +55,17 @@ impl<W: Write> Writer<W> {
         let pairs = self.values.iter().zip(values).enumerate();
         let changed = pairs.filter(|(_, (old, new))| old != new);
         let changed: Vec<(usize, u64)> = changed.map(|(index, (_, new))| (index, *new)).collect();
-        put(&mut self.buffer, 1);
-        put(&mut self.buffer, changed.len() as u64);
+        leb128(1_u64, &mut self.buffer);
+        leb128(changed.len() as u64, &mut self.buffer);
         for (index, value) in changed {
-            put(&mut self.buffer, index as u64);
-            put(&mut self.buffer, value);
+            leb128(index as u64, &mut self.buffer);
+            leb128(value, &mut self.buffer);
             self.values[index] = value;
         }
-        put(&mut self.buffer, stores.len() as u64);
+        leb128(stores.len() as u64, &mut self.buffer);
         for (address, bytes) in stores {
-            put(&mut self.buffer, *address);
-            put(&mut self.buffer, bytes.len() as u64);
+            leb128(*address, &mut self.buffer);
+            leb128(bytes.len() as u64, &mut self.buffer);
             self.buffer.extend_from_slice(bytes);
         }
         self.flush()
@@ -79,7 +73,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes the end.
     pub fn finish(mut self) -> io::Result<()> {
-        put(&mut self.buffer, 0);
+        leb128(0_u64, &mut self.buffer);
         self.flush()?;
         self.out.flush()
     }
@@ -88,37 +82,25 @@ impl<W: Write> Writer<W> {
 /// Reads a witness of states.
 #[derive(Debug)]
 pub struct Reader<R> {
-    input: R,
+    input: Input<R>,
     names: Vec<String>,
     values: Vec<u64>,
     stores: Vec<Store>,
 }
 
-fn bad(what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("witness of registers: {what}"),
-    )
-}
-
 impl<R: BufRead> Reader<R> {
     /// Reads the begin.
-    pub fn new(mut input: R) -> io::Result<Self> {
+    pub fn new(input: R) -> io::Result<Self> {
         const MOST: u64 = 1 << 10;
-        let mut magic = [0; MAGIC.len()];
-        input.read_exact(&mut magic)?;
-        if magic != MAGIC {
-            return Err(bad("expected \"armsnap registers 1\" at the begin"));
-        }
         let mut reader = Self {
-            input,
+            input: Input::new(input, "witness of registers", FIRST)?,
             names: Vec::new(),
             values: Vec::new(),
             stores: Vec::new(),
         };
-        let count = reader.number()?;
+        let count = reader.input.number()?;
         if count > MOST {
-            return Err(bad("too many registers"));
+            return Err(reader.input.bad("too many registers"));
         }
         for _ in 0..count {
             let name = reader.bytes()?;
@@ -130,28 +112,13 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    fn number(&mut self) -> io::Result<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let mut byte = [0];
-            self.input.read_exact(&mut byte)?;
-            number |= u64::from(byte[0] & 0x7f) << shift;
-            if byte[0] & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(bad("a number of more than 64 bits"))
-    }
-
     fn bytes(&mut self) -> io::Result<Vec<u8>> {
         const MOST: u64 = 1 << 10;
-        let count = self.number()?;
+        let count = self.input.number()?;
         if count > MOST {
-            return Err(bad("a name or a store is too long"));
+            return Err(self.input.bad("a name or a store is too long"));
         }
-        let mut bytes = vec![0; count as usize];
-        self.input.read_exact(&mut bytes)?;
-        Ok(bytes)
+        self.input.bytes(count as usize)
     }
 
     /// The names of the registers.
@@ -171,21 +138,23 @@ impl<R: BufRead> Reader<R> {
 
     /// Reads the next step; false at the end.
     pub fn step(&mut self) -> io::Result<bool> {
-        match self.number()? {
+        match self.input.number()? {
             0 => return Ok(false),
             1 => {}
-            _ => return Err(bad("a record of an unknown kind")),
+            _ => return Err(self.input.bad("a record of an unknown kind")),
         }
-        for _ in 0..self.number()? {
-            let index = self.number()?;
-            let value = self.number()?;
+        for _ in 0..self.input.number()? {
+            let index = self.input.number()?;
+            let value = self.input.number()?;
             let index = usize::try_from(index).unwrap_or(usize::MAX);
-            let register = self.values.get_mut(index);
-            *register.ok_or_else(|| bad("a register that has no name"))? = value;
+            match self.values.get_mut(index) {
+                Some(register) => *register = value,
+                None => return Err(self.input.bad("a register that has no name")),
+            }
         }
         self.stores.clear();
-        for _ in 0..self.number()? {
-            let address = self.number()?;
+        for _ in 0..self.input.number()? {
+            let address = self.input.number()?;
             let bytes = self.bytes()?;
             self.stores.push((address, bytes));
         }

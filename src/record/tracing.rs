@@ -108,7 +108,7 @@ struct Lines<U> {
     instructions: u64,
     /// Cores beyond the trace IDs.
     untraced: u64,
-    /// Cores that ended, and what their trace ends with.
+    /// Trace on its way to the store, and where in it a decoder can begin.
     bytes: Vec<u8>,
     beginnings: Vec<usize>,
 }

@@ -16,12 +16,14 @@
 //! Knows nothing of trace.
 
 use super::blocks::Block;
+use super::input::Input;
 use crate::encode::Place;
+use crate::protocol::number::leb128;
 use crate::quantity::{Address, Isa};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
 
-const MAGIC: &[u8] = b"armsnap witness 1\n";
+const FIRST: &str = "armsnap witness 1\n";
 const BLOCK: u64 = 0;
 const CORE: u64 = 1;
 const EXCEPTION: u64 = 2;
@@ -31,7 +33,10 @@ const END: u64 = 5;
 const EXECUTED: u64 = 8;
 
 /// The most instructions of a block: more than the emulator makes.
-const MOST: u64 = 1 << 16;
+const MOST: u64 = 1 << 12;
+
+/// The most instructions of all blocks.
+const MOST_OF_ALL: usize = 1 << 28;
 
 /// Writes a witness.
 pub struct Writer {
@@ -64,7 +69,7 @@ impl Writer {
     pub fn new(out: Box<dyn Write + Send>) -> Self {
         Self {
             out,
-            buffer: MAGIC.to_vec(),
+            buffer: FIRST.into(),
             numbers: Vec::new(),
             defined: 0,
             core: None,
@@ -72,12 +77,8 @@ impl Writer {
         }
     }
 
-    fn put(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.buffer.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.buffer.push(number as u8);
+    fn put(&mut self, number: u64) {
+        leb128(number, &mut self.buffer);
     }
 
     fn settle(&mut self) {
@@ -216,28 +217,22 @@ impl Run {
 /// Reads a witness.
 #[derive(Debug)]
 pub struct Reader<R> {
-    input: R,
+    input: Input<R>,
     blocks: Vec<Run>,
+    /// Instructions of all blocks.
+    instructions: usize,
     core: u32,
     /// The block executed last as a whole.
     last: Option<usize>,
 }
 
-fn bad(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("witness: {what}"))
-}
-
 impl<R: BufRead> Reader<R> {
     /// Reads the begin.
-    pub fn new(mut input: R) -> io::Result<Self> {
-        let mut magic = [0; MAGIC.len()];
-        input.read_exact(&mut magic)?;
-        if magic != MAGIC {
-            return Err(bad("expected \"armsnap witness 1\" at the begin"));
-        }
+    pub fn new(input: R) -> io::Result<Self> {
         Ok(Self {
-            input,
+            input: Input::new(input, "witness", FIRST)?,
             blocks: Vec::new(),
+            instructions: 0,
             core: 0,
             last: None,
         })
@@ -248,45 +243,32 @@ impl<R: BufRead> Reader<R> {
         self.blocks.get(number)
     }
 
-    fn byte(&mut self) -> io::Result<u8> {
-        let mut byte = [0];
-        self.input.read_exact(&mut byte)?;
-        Ok(byte[0])
-    }
-
-    fn number(&mut self) -> io::Result<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(bad("a number of more than 64 bits"))
-    }
-
     fn place(&mut self) -> io::Result<Place> {
-        let address = Address(self.number()?);
-        let isa = match self.number()? {
+        let address = Address(self.input.number()?);
+        let isa = match self.input.number()? {
             0 => Isa::A64,
             1 => Isa::A32,
             2 => Isa::T32,
-            _ => return Err(bad("an unknown instruction set")),
+            _ => return Err(self.input.bad("an unknown instruction set")),
         };
         Ok(Place { address, isa })
     }
 
     fn define(&mut self) -> io::Result<()> {
         let start = self.place()?;
-        let count = self.number()?;
-        if count > MOST {
-            return Err(bad("a block is too long"));
+        let count = self.input.number()?;
+        if !(1..=MOST).contains(&count) {
+            return Err(self.input.bad("a block of no length, or too long"));
         }
-        let mut sizes = vec![4; count as usize];
-        if start.isa == Isa::T32 {
-            self.input.read_exact(&mut sizes)?;
+        let count = count as usize;
+        self.instructions += count;
+        if self.instructions > MOST_OF_ALL {
+            return Err(self.input.bad("too many blocks"));
         }
+        let sizes = match start.isa {
+            Isa::T32 => self.input.bytes(count)?,
+            _ => vec![4; count],
+        };
         self.blocks.push(Run { start, sizes });
         Ok(())
     }
@@ -295,7 +277,7 @@ impl<R: BufRead> Reader<R> {
         let all = self
             .blocks
             .get(block)
-            .ok_or_else(|| bad("a block that is not defined"))?
+            .ok_or_else(|| self.input.bad("a block that is not defined"))?
             .sizes
             .len();
         Ok(Said::Ran {
@@ -309,15 +291,16 @@ impl<R: BufRead> Reader<R> {
     /// What comes next; `None` at the end.
     pub fn read(&mut self) -> io::Result<Option<Said>> {
         loop {
-            match self.number()? {
+            match self.input.number()? {
                 BLOCK => self.define()?,
                 CORE => {
-                    let core = self.number()?;
-                    self.core = u32::try_from(core).map_err(|_| bad("a core's number"))?;
+                    let core = self.input.number()?;
+                    self.core =
+                        u32::try_from(core).map_err(|_| self.input.bad("a core's number"))?;
                     self.last = None;
                 }
                 EXCEPTION => {
-                    let number = self.number()? as u32;
+                    let number = self.input.number()? as u32;
                     let return_to = self.place()?;
                     self.last = None;
                     return Ok(Some(Said::Exception {
@@ -327,20 +310,23 @@ impl<R: BufRead> Reader<R> {
                     }));
                 }
                 PART => {
-                    let (block, count) = (self.number()? as usize, self.number()? as usize);
+                    let (block, count) =
+                        (self.input.number()? as usize, self.input.number()? as usize);
                     self.last = None;
                     return self.ran(block, Some(count), 1).map(Some);
                 }
                 AGAIN => {
-                    let times = self.number()?;
-                    let block = self.last.ok_or_else(|| bad("no block to repeat"))?;
+                    let times = self.input.number()?;
+                    let block = self
+                        .last
+                        .ok_or_else(|| self.input.bad("no block to repeat"))?;
                     return self.ran(block, None, times).map(Some);
                 }
                 END => return Ok(None),
                 executed => {
                     let block = executed
                         .checked_sub(EXECUTED)
-                        .ok_or_else(|| bad("a record of an unknown kind"))?;
+                        .ok_or_else(|| self.input.bad("a record of an unknown kind"))?;
                     self.last = Some(block as usize);
                     return self.ran(block as usize, None, 1).map(Some);
                 }
@@ -367,7 +353,7 @@ impl<R: BufRead> Reader<R> {
             for _ in 0..times {
                 left = left
                     .checked_sub(count as u64)
-                    .ok_or_else(|| bad("more instructions than were asked for"))?;
+                    .ok_or_else(|| self.input.bad("more instructions than were asked for"))?;
                 places.extend(run.places().take(count));
             }
         }
@@ -435,6 +421,23 @@ mod tests {
         assert_eq!(of(0), [&once[..], &once, &once, &[0x2000, 0x2002]].concat());
         assert_eq!(of(1), [0x2000]);
         assert!(Reader::new(&*bytes).unwrap().places(8).is_err());
+    }
+
+    #[test]
+    fn blocks_of_impossible_lengths() {
+        let read = |numbers: &[u64]| {
+            let mut bytes = Vec::from(FIRST);
+            for &number in numbers {
+                leb128(number, &mut bytes);
+            }
+            Reader::new(&*bytes).and_then(|reader| reader.places(1000))
+        };
+        // Defined, executed, and again.
+        let told = |count, times| read(&[BLOCK, 0x1000, 0, count, EXECUTED, AGAIN, times, END]);
+        assert_eq!(told(2, 4).unwrap()[&0].len(), 10);
+        for (count, times) in [(0, u64::MAX), (2, u64::MAX), (MOST + 1, 0), (u64::MAX, 0)] {
+            assert!(told(count, times).is_err(), "{count} {times}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A program for a Linux of another architecture.
@@ -123,6 +124,36 @@ pub fn logged(guest: &Guest) -> Vec<u64> {
         }
     }
     places
+}
+
+/// Starts the program in the emulator with these options of the emulator, and gives `look` the
+/// socket of its GDB server.
+pub fn live<T>(
+    guest: &Guest,
+    options: &[&str],
+    arguments: &[&str],
+    look: impl FnOnce(&Path) -> T,
+) -> T {
+    let socket = guest.directory.path().join("live");
+    let mut emulator = Command::new(guest.emulator())
+        .args(options)
+        .arg("-g")
+        .args([&socket, &guest.program])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    for _ in 0..3000 {
+        if socket.exists() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let seen = look(&socket);
+    let _ = emulator.kill();
+    emulator.wait().unwrap();
+    seen
 }
 
 /// Runs `armsnap record` of a program into the directory `name` beside it.

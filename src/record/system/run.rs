@@ -4,7 +4,7 @@ use super::image::Image;
 use super::{Request, Session};
 use crate::arch::Architecture;
 use crate::record::plugin::tell;
-use crate::record::remote::Stop;
+use crate::record::remote::{Stop, number_of};
 use crate::record::stream::{Command, StoppedCore};
 use crate::record::tracing::Told;
 use crate::record::{Error, Reason, Watch};
@@ -199,15 +199,7 @@ fn exit_status(session: &mut Session) -> Result<Option<u64>, Error> {
     }
     let size = if wide { 8 } else { 4 };
     let block = session.emulator.remote.memory(argument, 2 * size)?;
-    let field = |index: usize| {
-        let bytes = block.get(index * size..(index + 1) * size)?;
-        Some(
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |value, byte| value << 8 | u64::from(*byte)),
-        )
-    };
+    let field = |index: usize| block.get(index * size..(index + 1) * size).map(number_of);
     Ok(Some(match (field(0), field(1)) {
         (Some(APPLICATION_EXIT), Some(status)) => status,
         _ => 1,

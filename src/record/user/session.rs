@@ -4,6 +4,7 @@ use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
 use crate::record::process;
+use crate::record::remote::number_of;
 use crate::record::sites::Program;
 use crate::record::stop;
 use crate::record::traps::{self, Call};
@@ -85,15 +86,11 @@ impl Session {
         const ENTRY: u64 = 9;
         let reply = self.emulator.remote.ask("qXfer:auxv:read::0,1000")?;
         let size = if self.program.is_64bit { 8 } else { 4 };
-        let word = |bytes: &[u8]| {
-            let fold = |value, byte: &u8| value << 8 | u64::from(*byte);
-            bytes.iter().rev().fold(0, fold)
-        };
         let vector = reply.get(1..).unwrap_or_default();
         let mut pairs = vector.chunks_exact(2 * size);
         let entry = pairs
-            .find(|pair| word(&pair[..size]) == ENTRY)
-            .map(|pair| word(&pair[size..]) & !u64::from(!self.program.is_64bit));
+            .find(|pair| number_of(&pair[..size]) == ENTRY)
+            .map(|pair| number_of(&pair[size..]) & !u64::from(!self.program.is_64bit));
         match entry {
             Some(entry) => Ok(entry),
             None if self.program.fixed => Ok(self.program.entry & !1),

@@ -1,6 +1,7 @@
 //! Registers and stores of each instruction, for the witness of states.
 
 use super::{Error, Session};
+use crate::record::remote::{bytes_of, number_of};
 use crate::record::states::Writer;
 use std::fs::File;
 use std::io::BufWriter;
@@ -45,16 +46,11 @@ impl Steps {
     fn values(&self, session: &mut Session) -> Result<Vec<u64>, Error> {
         let reply = session.emulator.remote.ask("g")?;
         let mut rest = &reply[..];
-        let mut values = Vec::new();
-        for &size in &self.sizes {
-            let digits = rest.split_off(..2 * size).ok_or_else(|| {
-                Error::Failed("the emulator tells fewer registers than before".to_owned())
-            })?;
-            let digit = |at: usize| (digits[at] as char).to_digit(16).unwrap_or(0);
-            let byte = |index: usize| u64::from(digit(2 * index) << 4 | digit(2 * index + 1));
-            values.push((0..size).fold(0, |value, index| value | byte(index) << (8 * index)));
-        }
-        Ok(values)
+        let value = |size: &usize| Some(number_of(&bytes_of(rest.split_off(..2 * size)?)?));
+        let values: Option<Vec<u64>> = self.sizes.iter().map(value).collect();
+        values.ok_or_else(|| {
+            Error::Failed("the emulator tells fewer registers than before".to_owned())
+        })
     }
 
     /// The instruction stored.
