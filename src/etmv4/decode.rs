@@ -412,15 +412,16 @@ enum Hidden {
 fn hidden_async(bytes: &[u8], length: usize) -> Hidden {
     let mut begin = 1;
     while begin < length {
-        let zeros = bytes[begin..].iter().take_while(|&&b| b == 0).count();
+        // With more zeros than these it begins behind the packet.
+        let most = length - begin + ASYNC_ZEROS;
+        let run = bytes[begin..].iter().take(most);
+        let zeros = run.take_while(|&&byte| byte == 0).count();
+        if zeros == most {
+            break;
+        }
         match bytes.get(begin + zeros) {
             Some(&ASYNC_END) if zeros >= ASYNC_ZEROS => {
-                let place = begin + zeros - ASYNC_ZEROS;
-                return if place < length {
-                    Hidden::At(place)
-                } else {
-                    Hidden::None
-                };
+                return Hidden::At(begin + zeros - ASYNC_ZEROS);
             }
             None if zeros > 0 => return Hidden::Perhaps,
             _ => begin += zeros + 1,

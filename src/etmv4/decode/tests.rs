@@ -134,6 +134,28 @@ fn bytes_one_by_one_give_the_same_packets() {
     }
 }
 
+#[test]
+fn zeros_after_a_reserved_packet_are_not_waited_for() {
+    let sync = [&[0; 11][..], &[0x80, 0x01, 0x00]].concat();
+    let zeros = [0; 1000];
+    let trace = [&sync[..], &[0xb3], &zeros, &sync].concat();
+    let config = config("etmv4 A8 TRCIDR0=0x08000ea1 TRCIDR1=0x4100f440");
+    let mut decoder = Decoder::new(&config);
+    let mut at = 0;
+    while let Some((packet, length)) = decoder.next(&trace[at..]) {
+        // A packet asks for no more bytes than it may have, and an A-sync behind it.
+        if at > 15 && at < 900 {
+            let again = decoder.clone().next(&trace[at..at + 40]);
+            assert_eq!(again, Some((packet, length)), "at {at}");
+        }
+        at += length;
+        if packet == Packet::Async && at > 100 {
+            break;
+        }
+    }
+    assert_eq!(at, trace.len() - 2);
+}
+
 /// Configurations that between them know every packet.
 fn configs() -> Vec<Config> {
     let text = [
