@@ -128,6 +128,11 @@ pub(super) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() <= 24);
 
+/// Steps that cancels and mispredicts may take over what is held, for each entry of it. Those of a
+/// real trace unit concern the newest few entries; a corrupt trace could let each of them pass over
+/// everything again.
+const STEPS_PER_ENTRY: u64 = 512;
+
 /// The queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
@@ -137,6 +142,8 @@ pub(super) struct Queue {
     p0: u64,
     /// What outlives a cancel, for a moment; the newest first.
     kept: Vec<Entry>,
+    /// Steps that are left.
+    steps: u64,
 }
 
 impl Queue {
@@ -165,12 +172,14 @@ impl Queue {
 
     pub fn clear(&mut self) {
         self.entries.clear();
+        self.kept.clear();
         self.p0 = 0;
     }
 
     #[inline]
     pub fn push(&mut self, at: BufferOffset, held: Held) {
         self.p0 += u64::from(held.p0());
+        self.steps = self.steps.saturating_add(STEPS_PER_ENTRY);
         self.entries.push_back(Entry { at, held });
     }
 
@@ -212,8 +221,17 @@ impl Queue {
         Some(Entry { at, held: taken })
     }
 
+    /// Takes so many steps; `false` if they are not left. Entries that went leave none behind: what
+    /// came before a synchronisation does not matter.
+    fn step(&mut self, count: usize) -> bool {
+        let most = STEPS_PER_ENTRY * (self.entries.len() + self.kept.len()) as u64;
+        let left = self.steps.min(most).checked_sub(count as u64);
+        self.steps = left.unwrap_or(0);
+        left.is_some()
+    }
+
     /// Takes back the newest `count` P0 elements and what belongs to them; `false` if there are
-    /// fewer.
+    /// fewer, or too many steps away.
     #[must_use]
     pub fn cancel(&mut self, mut count: u32) -> bool {
         if u64::from(count) > self.p0 {
@@ -234,11 +252,12 @@ impl Queue {
                     *unseen -= count;
                     break;
                 }
-                held => {
-                    if held.outlives_cancel() {
-                        self.kept.push(*entry);
+                _ => {
+                    if !self.step(1) {
+                        return false;
                     }
-                    self.entries.pop_back();
+                    self.kept
+                        .extend(self.entries.pop_back().filter(|e| e.held.outlives_cancel()));
                     count -= p0;
                 }
             }
@@ -248,11 +267,14 @@ impl Queue {
     }
 
     /// Corrects the newest atom and forgets the addresses after it, where it did not lead; `false`
-    /// if there is no atom.
+    /// if there is no atom, or too many steps away.
     #[must_use]
     pub fn mispredict(&mut self) -> bool {
         let mut index = self.entries.len();
         while let Some(before) = index.checked_sub(1) {
+            if !self.step(1) {
+                return false;
+            }
             index = before;
             match &mut self.entries[index].held {
                 Held::Atoms(atoms) => {
@@ -263,6 +285,9 @@ impl Queue {
                 Held::Unseen(_) => return true,
                 Held::Address { .. } => {
                     self.entries.remove(index);
+                    if !self.step(self.entries.len() - index) {
+                        return false;
+                    }
                 }
                 _ => {}
             }
@@ -363,5 +388,38 @@ mod tests {
     fn a_mispredict_before_the_begin_of_trace_is_nothing() {
         assert!(queue(&[Held::Unseen(1)]).mispredict());
         assert!(!queue(&[address(4)]).mispredict());
+    }
+
+    #[test]
+    fn deep_speculation_is_taken_back_one_by_one() {
+        let mut q = Queue::default();
+        for _ in 0..256 {
+            q.push(AT, atoms("E"));
+            q.push(AT, address(4));
+            q.push(AT, Held::Event(1));
+        }
+        for _ in 0..256 {
+            assert!(q.mispredict() && q.cancel(1));
+        }
+        assert_eq!(left(&mut q), [Held::Event(1); 256]);
+    }
+
+    /// How often `turn` finds its P0 element, which lies below so many events.
+    fn turns_over(events: usize, turn: fn(&mut Queue) -> bool) -> usize {
+        let mut q = queue(&[Held::Unseen(u32::MAX)]);
+        for _ in 0..events {
+            q.push(AT, Held::Event(1));
+        }
+        (0..1_000_000).take_while(|_| turn(&mut q)).count()
+    }
+
+    #[test]
+    fn the_whole_queue_is_not_passed_again_and_again() {
+        for turn in [|q: &mut Queue| q.cancel(1), Queue::mispredict] {
+            for events in [100, 10_000] {
+                let turns = turns_over(events, turn);
+                assert!((400..=600).contains(&turns), "{turns} over {events}");
+            }
+        }
     }
 }
