@@ -72,31 +72,20 @@ pub fn has_both_states(kind: &str) -> bool {
 impl Architecture {
     /// The architecture of a core device.
     pub fn detect(device: &Device) -> Detected {
-        let from_type = || format!("type {}", device.kind.trim());
+        let kind = || format!("type {}", device.kind.trim());
+        let known = |architecture, from| Detected {
+            architecture,
+            from,
+            assumed: false,
+        };
         match classify(&device.kind) {
-            FromType::Known(architecture) => Detected {
-                architecture,
-                from: from_type(),
-                assumed: false,
-            },
+            FromType::Known(architecture) => known(architecture, kind()),
             FromType::Either => match execution_state(device) {
-                Some((architecture, from)) => Detected {
-                    architecture,
-                    from: format!("{}, {from}", from_type()),
-                    assumed: false,
-                },
-                None => Detected {
-                    architecture: Self::AArch64,
-                    from: from_type(),
-                    assumed: false,
-                },
+                Some((architecture, from)) => known(architecture, format!("{}, {from}", kind())),
+                None => known(Self::AArch64, kind()),
             },
             FromType::Unknown => match from_registers(device) {
-                Some((architecture, from)) => Detected {
-                    architecture,
-                    from,
-                    assumed: false,
-                },
+                Some((architecture, from)) => known(architecture, from),
                 None => Detected {
                     architecture: Self::AArch64,
                     from: "nothing in the snapshot says it".to_owned(),
