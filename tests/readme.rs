@@ -1,4 +1,4 @@
-//! The README's transcripts are what the program prints.
+//! The transcripts of the README and of the guide to debugging are what the program prints.
 
 mod gdb;
 mod program_support;
@@ -16,11 +16,14 @@ struct Step {
     lines: Vec<String>,
 }
 
-/// The commands of the README's indented blocks that begin with `$`.
-fn steps(readme: &str) -> Vec<Step> {
+const README: &str = include_str!("../README.md");
+const DEBUGGING: &str = include_str!("../docs/debugging.md");
+
+/// The commands of a text's indented blocks that begin with `$`.
+fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut open = false;
-    for line in readme.lines() {
+    for line in text.lines() {
         let Some(line) = line.strip_prefix("    ") else {
             // An empty line may be a part of what is printed.
             if line.is_empty() && open {
@@ -67,26 +70,32 @@ fn compare(command: &str, lines: &[String], found: &str) {
     }
 }
 
-/// Runs the steps that `wanted` chooses, in `directory`; answers how many.
+/// Runs the steps of the README that `wanted` chooses, in `directory`; answers how many.
 fn run(directory: &Path, wanted: impl Fn(&str) -> bool) -> usize {
-    run_with(directory, false, wanted)
+    run_with(README, directory, false, wanted)
 }
 
-/// The same; with `errors` what is printed is that of both streams.
-fn run_with(directory: &Path, errors: bool, wanted: impl Fn(&str) -> bool) -> usize {
-    let steps = steps(include_str!("../README.md"));
+/// The same of a text; with `errors` what is printed is that of both streams.
+fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) -> bool) -> usize {
+    let steps = steps(text);
     let mut count = 0;
     for step in steps.iter().filter(|step| wanted(&step.command)) {
         let command = step.command.split("  #").next().unwrap();
         let mut shell = command.replacen("armsnap", env!("CARGO_BIN_EXE_armsnap"), 1);
-        let with_gdb = shell.contains(" gdb ");
-        if with_gdb {
+        let through_us = shell.contains(" gdb ");
+        if through_us || shell.starts_with("gdb-multiarch ") {
             gdb::need_gdb();
-            let separator = if shell.contains(" -- ") { "" } else { " --" };
-            shell += &format!("{separator} -nx -batch -iex 'set width 0'");
+            if through_us && !shell.contains(" -- ") {
+                shell += " --";
+            }
+            shell += " -nx -batch -iex 'set width 0'";
         }
         for typed in &step.typed {
             shell += &format!(" -ex '{typed}'");
+        }
+        if shell.contains(" check ") {
+            // There are errors in the snapshot.
+            shell += " || [ $? = 1 ]";
         }
         if errors {
             shell += " 2>&1";
@@ -118,6 +127,28 @@ fn on_our_own_snapshots() {
 }
 
 #[test]
+fn a_damaged_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let bad = place.path().join("bad");
+    std::fs::create_dir(&bad).unwrap();
+    for entry in std::fs::read_dir(gdb::testdata("virt-a57")).unwrap() {
+        let from = entry.unwrap().path();
+        if from.is_file() {
+            std::fs::copy(&from, bad.join(from.file_name().unwrap())).unwrap();
+        }
+    }
+    let core = bad.join("cpu_1.ini");
+    let text = std::fs::read_to_string(&core).unwrap();
+    let damaged = text
+        .replace("PC(size:64)=0x000000004010025C", "PC(size:64)=0xZZ")
+        .replace("file=data.bin", "file=dta.bin");
+    assert_ne!(text, damaged);
+    std::fs::write(&core, damaged).unwrap();
+    let count = run(place.path(), |command| command == "armsnap check bad");
+    assert_eq!(count, 1);
+}
+
+#[test]
 fn what_is_saved_from_gdb() {
     let place = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(gdb::testdata(""), place.path().join("testdata")).unwrap();
@@ -143,7 +174,7 @@ fn place_of(program: &str, sources: &[&str]) -> tempfile::TempDir {
 #[test]
 fn a_program_and_its_crash() {
     let place = place_of("crash-a64", &["crash.c", "linux.h"]);
-    let count = run_with(place.path(), true, |command| {
+    let count = run_with(README, place.path(), true, |command| {
         command.ends_with(" crash-a64.elf") || command == "armsnap gdb crash"
     });
     assert_eq!(count, 3);
@@ -152,7 +183,7 @@ fn a_program_and_its_crash() {
 #[test]
 fn two_cores_of_a_machine() {
     let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
-    let count = run_with(place.path(), true, |command| {
+    let count = run_with(README, place.path(), true, |command| {
         command.starts_with("armsnap record --system ") || command == "armsnap gdb cores"
     });
     assert_eq!(count, 2);
@@ -168,4 +199,30 @@ fn on_real_captures() {
         command.starts_with("armsnap decode ") && !command.contains(" -o ")
     });
     assert_eq!(count, 2);
+}
+
+#[test]
+fn trace_files_and_back() {
+    let Some(capture) = gdb::shared("tc2-ptm-rstk-t32") else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(&capture, place.path().join("tc2-ptm-rstk-t32")).unwrap();
+    let count = run(place.path(), |command| command.contains(" tc2.tf"));
+    assert_eq!(count, 4);
+    for made in ["again", "history"] {
+        let file = place.path().join(made).join("snapshot.ini");
+        assert!(file.is_file(), "{made}");
+    }
+}
+
+#[test]
+fn the_guide_to_debugging() {
+    let Some(capture) = gdb::shared("001-ack_test") else {
+        return;
+    };
+    let count = run_with(DEBUGGING, capture.parent().unwrap(), true, |command| {
+        command.starts_with("armsnap gdb 001-ack_test")
+    });
+    assert_eq!(count, 3);
 }
