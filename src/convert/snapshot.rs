@@ -176,14 +176,10 @@ impl<'a> Making<'_, 'a> {
         Ok((snapshot, dumps))
     }
 
-    /// The address of the frame's tracepoint, where GDB takes it for the program counter too: it
-    /// has one location, and no steps after it.
+    /// The address of the frame's tracepoint, where GDB takes it for the program counter too.
     fn tracepoint_address(&self) -> Option<u64> {
-        let number = u32::from(self.frame.tracepoint);
-        let all = &self.file.description().tracepoints;
-        let mut same = all.iter().filter(|t| t.number == number);
-        let only = same.next().filter(|t| t.steps == 0)?;
-        same.next().is_none().then_some(only.address)
+        let addresses = self.file.description().addresses();
+        *addresses.get(&self.frame.tracepoint.into())?
     }
 
     fn title(&self) -> String {

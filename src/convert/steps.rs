@@ -64,14 +64,6 @@ impl<'f, 'a> Steps<'f, 'a> {
             Some((variable.number.cast_signed(), index))
         });
         let variables: HashMap<i32, usize> = known.collect();
-        let mut addresses: HashMap<u32, Option<u64>> = HashMap::new();
-        for point in &description.tracepoints {
-            // GDB takes it for the program counter if there is one location, and no steps.
-            addresses
-                .entry(point.number)
-                .and_modify(|address| *address = None)
-                .or_insert_with(|| (point.steps == 0).then_some(point.address));
-        }
         let certain = description.tracepoints.iter().filter(|point| {
             let condition = point.options.iter().any(|option| option.starts_with('X'));
             point.enabled && !condition
@@ -85,7 +77,7 @@ impl<'f, 'a> Steps<'f, 'a> {
                 .iter()
                 .all(|own| variables.values().any(|index| *index == *own as usize)),
             variables,
-            addresses,
+            addresses: description.addresses(),
             watched: certain.map(|point| point.address).collect(),
         }
     }

@@ -174,7 +174,6 @@ impl TraceRun {
             numbers: HashMap::new(),
         };
         run.choose(options, notes)?;
-        run.numbers = run.addresses();
         Ok(run)
     }
 
@@ -196,7 +195,8 @@ impl TraceRun {
                 },
             )));
         }
-        let addresses = self.addresses().len();
+        self.numbers = self.addresses();
+        let addresses = self.numbers.len();
         if options.window_chosen() {
             if addresses > MOST_ADDRESSES {
                 return Err(Error::Usage(format!(
@@ -211,8 +211,9 @@ impl TraceRun {
                     "{name}: {addresses} tracepoints: GDB's time to load them grows with their square"
                 ));
             }
-        } else {
+        } else if addresses > ADDRESSES {
             self.window.keep_addresses(ADDRESSES);
+            self.numbers = self.addresses();
         }
         let (kept, total) = (self.window.visits().len() as u64, self.window.total());
         if kept < total && !options.window_chosen() {
@@ -413,14 +414,7 @@ impl TraceRun {
             text += hint;
         }
         // Its hex shares a line of limited length.
-        let end = text
-            .char_indices()
-            .map(|(at, _)| at)
-            .take_while(|&at| at <= 300);
-        let end = end.last().unwrap_or(0);
-        if text.len() > 300 {
-            text.truncate(end);
-        }
+        text.truncate(text.floor_char_boundary(300));
         text
     }
 }

@@ -31,7 +31,7 @@ pub struct Ways<C> {
     /// What cannot be passed without being seen.
     watched: HashSet<u64>,
     /// What was found before: loops ask the same again.
-    known: HashMap<(u64, u64), Option<Vec<Line>>>,
+    known: HashMap<(View, Place, Place), Option<Vec<Line>>>,
     left: usize,
 }
 
@@ -98,7 +98,7 @@ impl<C: CodeImage> Ways<C> {
 
     /// The lines that lead from `from`, which is executed, to `to`, which is not.
     pub fn between(&mut self, view: View, from: Place, to: Place) -> Option<Vec<Line>> {
-        let key = (from.address.0, to.address.0);
+        let key = (view, from, to);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
@@ -112,7 +112,7 @@ impl<C: CodeImage> Ways<C> {
             here: from,
             ..Node::default()
         }];
-        let mut places = HashMap::from([((from.address, from.isa), 0)]);
+        let mut places = HashMap::from([(from, 0)]);
         let mut at = 0;
         while at < nodes.len() {
             if at >= NEAR {
@@ -142,7 +142,7 @@ impl<C: CodeImage> Ways<C> {
                     *led = Some(GOAL);
                 } else if !self.watched.contains(&place.address.0) {
                     let new = nodes.len();
-                    let index = *places.entry((place.address, place.isa)).or_insert(new);
+                    let index = *places.entry(place).or_insert(new);
                     if index == new {
                         nodes.push(Node {
                             here: place,
@@ -216,7 +216,7 @@ fn only_way(nodes: &[Node]) -> Option<Vec<Line>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::Pieces;
+    use crate::flow::{ContextKey, Pieces};
 
     const NOP: u32 = 0xd503_201f;
     const RET: u32 = 0xd65f_03c0;
@@ -300,6 +300,28 @@ mod tests {
         let long = vec![NOP; 3 * NEAR];
         assert_eq!(way(&long, &[], 0, 2 * NEAR as u64), None);
         assert_eq!(way(&long, &[], 0, 9), Some(vec![(0, 9)]));
+    }
+
+    #[test]
+    fn what_was_found_in_one_view_is_not_taken_for_another() {
+        struct Two([Pieces; 2]);
+        impl CodeImage for Two {
+            fn view(&self, _: &ContextKey) -> View {
+                View(0)
+            }
+            fn slice(&self, view: View, address: Address) -> &[u8] {
+                self.0[usize::from(view.0)].slice(View(0), address)
+            }
+        }
+        let code = [[NOP, b(2), RET, NOP], [NOP, RET, RET, NOP]].map(|code| {
+            let mut pieces = Pieces::default();
+            let bytes = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+            pieces.add(Address(0x1000), bytes);
+            pieces
+        });
+        let mut ways = Ways::new(Two(code), HashSet::new());
+        assert!(ways.between(View(0), at(0), at(3)).is_some());
+        assert_eq!(ways.between(View(1), at(0), at(3)), None);
     }
 
     #[test]

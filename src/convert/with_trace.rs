@@ -49,9 +49,10 @@ pub fn read(
 
     let mut memory = CoreMemory::new(&loaded, device);
     let dumps = CoreMemory::new(&loaded, device);
-    add_code(&mut memory, &steps, elfs);
+    let survey = Survey::of(&steps);
+    add_code(&mut memory, survey.code, elfs);
     let image = Image(Some(&memory));
-    let unit = trace_unit(&steps, device);
+    let unit = trace_unit(&survey.any, device);
     let setup = Setup {
         unit,
         protocol: steps.protocol(),
@@ -65,7 +66,7 @@ pub fn read(
         retracer.step(&step);
     }
     let retraced = retracer.finish(steps.halted());
-    if !steps.iter().any(|(_, step)| step.told.state.el.is_some()) {
+    if survey.any.state.el.is_none() {
         let level = state(device).el.unwrap_or_default().0;
         notes.push(format!(
             "no frame tells the exception level: the trace says EL{level}"
@@ -120,24 +121,43 @@ fn core(snapshot: &Snapshot, told: Option<usize>) -> Result<usize, Error> {
     })
 }
 
-/// Code that is not in the dumps: that of the frames' instructions, and that of programs.
-fn add_code(memory: &mut CoreMemory, steps: &Steps<'_, '_>, elfs: &[Elf]) {
-    let mut collected: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-    for (frame, step) in steps.iter() {
-        let Some(place) = step.place else { continue };
-        for block in frame.blocks() {
-            if let Block::Memory { address, bytes } = block
-                && let Some(from) = place.address.0.checked_sub(address)
-                && let Ok(from) = usize::try_from(from)
-                && let Some(code) = bytes.get(from..)
-            {
-                let code = &code[..code.len().min(4)];
-                collected
-                    .entry(place.address.0)
-                    .or_insert_with(|| code.to_vec());
+/// What the frames tell, taken together.
+#[derive(Default)]
+struct Survey {
+    /// What any of them tells.
+    any: Told,
+    /// The code of their instructions, by address.
+    code: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Survey {
+    fn of(steps: &Steps<'_, '_>) -> Self {
+        let mut survey = Self::default();
+        for (frame, Step { place, told }) in steps.iter() {
+            let any = &mut survey.any;
+            any.cycles = any.cycles.or(told.cycles);
+            any.timestamp = any.timestamp.or(told.timestamp);
+            any.state.context_id = any.state.context_id.or(told.state.context_id);
+            any.state.vmid = any.state.vmid.or(told.state.vmid);
+            any.state.el = any.state.el.or(told.state.el);
+            let Some(place) = place else { continue };
+            for block in frame.blocks() {
+                if let Block::Memory { address, bytes } = block
+                    && let Some(from) = place.address.0.checked_sub(address)
+                    && let Ok(from) = usize::try_from(from)
+                    && let Some(code) = bytes.get(from..)
+                {
+                    let known = survey.code.entry(place.address.0);
+                    known.or_insert_with(|| code[..code.len().min(4)].to_vec());
+                }
             }
         }
+        survey
     }
+}
+
+/// Code that is not in the dumps: that of the frames' instructions, and that of programs.
+fn add_code(memory: &mut CoreMemory, collected: BTreeMap<u64, Vec<u8>>, elfs: &[Elf]) {
     for (address, bytes) in joined(collected) {
         memory.add_region(Address(address), bytes.into(), Space::Any, "trace frames");
     }
@@ -169,14 +189,7 @@ fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
 }
 
 /// A trace unit that traces what any frame tells.
-fn trace_unit(steps: &Steps<'_, '_>, device: &Device) -> TraceUnitOptions {
-    let mut any = Told::default();
-    for (_, Step { told, .. }) in steps.iter() {
-        any.cycles = any.cycles.or(told.cycles);
-        any.timestamp = any.timestamp.or(told.timestamp);
-        any.state.context_id = any.state.context_id.or(told.state.context_id);
-        any.state.vmid = any.state.vmid.or(told.state.vmid);
-    }
+fn trace_unit(any: &Told, device: &Device) -> TraceUnitOptions {
     TraceUnitOptions {
         core: Core::of(device).into(),
         cycles: any.cycles.map(|_| 1),

@@ -5,7 +5,7 @@ use crate::flow::Waypoints;
 use crate::quantity::{Address, Isa};
 
 /// Where an instruction is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place {
     /// Its address.
     pub address: Address,

@@ -60,13 +60,6 @@ impl FileRun {
             });
             offset += bytes;
         }
-        let mut addresses = HashMap::new();
-        for tracepoint in &file.description().tracepoints {
-            // One location and no steps, or else the program counter may be anywhere.
-            let alone = (tracepoint.steps == 0).then_some(tracepoint.address);
-            let known = addresses.entry(tracepoint.number);
-            known.and_modify(|known| *known = None).or_insert(alone);
-        }
         let collected = file.description().register_bytes as usize;
         let mut run = Self {
             rest: 0,
@@ -78,7 +71,7 @@ impl FileRun {
                 collected.min(offset)
             },
             registers,
-            addresses,
+            addresses: file.description().addresses(),
             file,
         };
         run.rest = run.resting().ok_or(

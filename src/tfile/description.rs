@@ -3,6 +3,7 @@
 use super::hex;
 use super::tracepoint::{self, Tracepoint};
 use super::{LINE_LIMIT, TRACEPOINT_LIMIT};
+use std::collections::HashMap;
 
 /// What the description says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -251,6 +252,18 @@ pub struct RegisterSizes {
 }
 
 impl Description {
+    /// The program counter in frames that do not hold it, by the number of their tracepoint: its
+    /// address. As GDB has it, a tracepoint with several locations, or with steps, tells none.
+    pub fn addresses(&self) -> HashMap<u32, Option<u64>> {
+        let mut addresses = HashMap::new();
+        for tracepoint in &self.tracepoints {
+            let alone = (tracepoint.steps == 0).then_some(tracepoint.address);
+            let known = addresses.entry(tracepoint.number);
+            known.and_modify(|known| *known = None).or_insert(alone);
+        }
+        addresses
+    }
+
     /// Takes a line of the description; `index` is of the tracepoints so far. `fault` is told what cannot be read; nothing is lost:
     /// such a line is kept as unknown. Returns the sizes that an `R` line may mean.
     pub fn line(

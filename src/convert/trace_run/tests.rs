@@ -46,7 +46,6 @@ fn run(loaded: &Loaded, addresses: u64, options: &Options) -> TraceRun {
 }
 
 fn written(run: &mut TraceRun) -> Vec<u8> {
-    run.numbers = run.addresses();
     let mut writer = Writer::new(Vec::new(), &run.description(), ByteOrder::Little).unwrap();
     for frame in 0..run.frames() {
         run.write(frame, &run.state.block, &run.state.memory(), &mut writer)
