@@ -1,4 +1,7 @@
 //! A core's trace, decoded into visits.
+//!
+//! Straight from the flow: each block is looked at once, in order. The timeline keeps them to move
+//! both ways; walking its entries alone takes as long as this does to make all visits.
 
 use super::Progress;
 use super::trace_run;
