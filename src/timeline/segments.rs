@@ -389,6 +389,13 @@ where
             recorder.begin_buffer(BufferOffset(0));
         }
         self.worker.decode(job, &mut recorder);
+        let begin = match &job.from {
+            From::Begin => 0,
+            From::Sync { at, .. } => self.trace.begin(at.chunk),
+            From::Saved(saved) => saved.feed.raw,
+        };
+        let end = job.end.unwrap_or(self.trace.total()).min(job.until);
+        self.trace.release(begin, end);
         recorder.cut()
     }
 
