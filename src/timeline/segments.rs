@@ -27,6 +27,10 @@ const TRIES: usize = 4;
 /// Chunks that are looked through at once.
 const LONG: u64 = 8;
 
+/// Parts of a long segment, each with a saved decode; where there would be more, every second one
+/// goes, and those to come are twice as long.
+const MOST_PARTS: usize = if cfg!(test) { 8 } else { 4096 };
+
 /// Where a segment begins.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
@@ -281,8 +285,9 @@ where
             }
         }
         let mut given_up = false;
-        let limits = self.limits;
+        let (limits, is_long) = (self.limits, self.is_long(chunk));
         let since = Cell::new((begin, sink.places()));
+        let coarse = Cell::new(1_u64);
         let trace = Arc::clone(&self.trace);
         let kept = &mut self.kept;
         let trace_end = self.worker.run(
@@ -291,9 +296,11 @@ where
             sink,
             |raw, sink| {
                 let (begin, first) = since.get();
-                let long = raw.saturating_sub(begin) >= limits.part_bytes
-                    || sink.places().saturating_sub(first) >= limits.part_places;
-                if !long {
+                let reached =
+                    |passed: u64, limit: u64| passed >= limit.saturating_mul(coarse.get());
+                if !reached(raw.saturating_sub(begin), limits.part_bytes)
+                    && !reached(sink.places().saturating_sub(first), limits.part_places)
+                {
                     return Between::GoOn;
                 }
                 trace.release(begin, raw);
@@ -310,6 +317,14 @@ where
                     first: sink.places(),
                     saved: Some(Arc::new(saved)),
                 });
+                if is_long && parts.len() >= MOST_PARTS {
+                    let mut odd = false;
+                    parts.retain(|_| {
+                        odd = !odd;
+                        odd
+                    });
+                    coarse.set(coarse.get().saturating_mul(2));
+                }
             },
         );
         if given_up {
