@@ -1,7 +1,8 @@
 //! Judges a snapshot: what the specification asks for and is not there, and what is odd
 //! (Debug and Trace Snapshot File Format 0.2, sections 3 and 4).
 //!
-//! The reader's notes are findings too. Decodes no trace.
+//! The reader's notes are findings too. Knows the registers of the architectures, which is more
+//! than the rest of [`super`] does. Decodes no trace.
 
 mod cores;
 mod devices;

@@ -285,73 +285,69 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn flat(bytes: &[u8]) -> Vec<(String, u32, String, String)> {
-        let (document, _) = parse(bytes);
-        let sections = document.sections.into_iter();
-        sections
-            .flat_map(|s| {
-                let name = s.name;
-                s.entries
-                    .into_iter()
-                    .map(move |e| (name.clone(), e.line, e.key, e.value))
-            })
-            .collect()
-    }
-
-    fn row(section: &str, line: u32, key: &str, value: &str) -> (String, u32, String, String) {
-        (section.into(), line, key.into(), value.into())
+    /// The section, line, key and value of each entry.
+    #[track_caller]
+    fn reads(text: &[u8], entries: &[(&str, u32, &str, &str)]) {
+        let (document, _) = parse(text);
+        let mut found = Vec::new();
+        for section in &document.sections {
+            for entry in &section.entries {
+                found.push((&*section.name, entry.line, &*entry.key, &*entry.value));
+            }
+        }
+        assert_eq!(found, entries);
     }
 
     #[test]
     fn colons_backslashes_and_quotes_are_text() {
         let text =
             b"[regs]\nREG_C(id:0x80,size:64) = 0x12\nfile=C:\\new\\x.bin\nlast=dir\\\nq='a\" b'\n";
-        assert_eq!(
-            flat(text),
-            [
-                row("regs", 2, "REG_C(id:0x80,size:64)", "0x12"),
-                row("regs", 3, "file", "C:\\new\\x.bin"),
-                row("regs", 4, "last", "dir\\"),
-                row("regs", 5, "q", "'a\" b'"),
-            ]
+        reads(
+            text,
+            &[
+                ("regs", 2, "REG_C(id:0x80,size:64)", "0x12"),
+                ("regs", 3, "file", "C:\\new\\x.bin"),
+                ("regs", 4, "last", "dir\\"),
+                ("regs", 5, "q", "'a\" b'"),
+            ],
         );
     }
 
     #[test]
     fn comments_at_starts_and_after_values() {
         let text = b"; DS-5\n[a] ; section\n # indented\nk=v ; comment\nl=x#y;z # c\nm=;none\n";
-        assert_eq!(
-            flat(text),
-            [
-                row("a", 4, "k", "v"),
-                row("a", 5, "l", "x#y;z"),
-                row("a", 6, "m", ""),
-            ]
+        reads(
+            text,
+            &[
+                ("a", 4, "k", "v"),
+                ("a", 5, "l", "x#y;z"),
+                ("a", 6, "m", ""),
+            ],
         );
     }
 
     #[test]
     fn byte_order_mark_latin1_carriage_returns_no_last_newline() {
-        assert_eq!(
-            flat(b"\xEF\xBB\xBF[a]\r\nk=v\r\n\r\nl=w"),
-            [row("a", 2, "k", "v"), row("a", 4, "l", "w")]
+        reads(
+            b"\xEF\xBB\xBF[a]\r\nk=v\r\n\r\nl=w",
+            &[("a", 2, "k", "v"), ("a", 4, "l", "w")],
         );
         let (_, odd) = parse(b"[a]\nk=M\xFCller");
         assert_eq!(odd.len(), 1);
-        assert_eq!(flat(b"[a]\nk=M\xFCller"), [row("a", 2, "k", "Müller")]);
+        reads(b"[a]\nk=M\xFCller", &[("a", 2, "k", "Müller")]);
     }
 
     #[test]
     fn repeated_sections_and_keys_keep_their_order() {
         let text = b"[b]\nk=1\n[a]\nk=2\nk=1\n[b]\nk=0\n[empty]\n";
-        assert_eq!(
-            flat(text),
-            [
-                row("b", 2, "k", "1"),
-                row("a", 4, "k", "2"),
-                row("a", 5, "k", "1"),
-                row("b", 7, "k", "0"),
-            ]
+        reads(
+            text,
+            &[
+                ("b", 2, "k", "1"),
+                ("a", 4, "k", "2"),
+                ("a", 5, "k", "1"),
+                ("b", 7, "k", "0"),
+            ],
         );
         assert_eq!(parse(text).0.sections.len(), 4);
     }
