@@ -22,19 +22,18 @@ def monitor(words):
         raise gdb.GdbError(str(error))
 
 
-def first_of(*commands):
-    """Runs the first command that this GDB has, in silence."""
-    for command in commands:
-        try:
-            gdb.execute(command, to_string=True)
-            return
-        except gdb.error:
-            continue
+def flush(what):
+    """Runs `maintenance flush WHAT` in silence, if this GDB has it."""
+    # GDB 10 takes any WHAT, and flushes symbols.
+    if what in gdb.execute("help maintenance flush", to_string=True):
+        gdb.execute(f"maintenance flush {what}", to_string=True)
+        return True
+    return False
 
 
 def forget_memory():
     """Makes GDB read memory again."""
-    first_of("maintenance flush dcache")
+    flush("dcache")
     for cache in ("stack-cache", "code-cache"):
         # Before GDB 13; to switch it is to empty it.
         if gdb.parameter(cache):
@@ -44,7 +43,9 @@ def forget_memory():
 
 def show_move():
     """Makes GDB ask for registers and memory again, and shows where it is, as at a stop."""
-    first_of("maintenance flush register-cache", "flushregs")
+    if not flush("register-cache"):
+        # Before GDB 11.
+        gdb.execute("flushregs", to_string=True)
     forget_memory()
     for command in ("frame", "display"):
         try:
@@ -78,7 +79,8 @@ class Told(gdb.Command):
         super().__init__(f"armsnap {name}", gdb.COMMAND_SUPPORT)
 
     def complete(self, text, word):
-        return [known for known in self.words if known.startswith(word)]
+        # First GDB asks without a word, to learn where words end.
+        return [known for known in self.words if known.startswith(word or "")]
 
     def invoke(self, argument, from_tty):
         self.dont_repeat()

@@ -30,11 +30,15 @@ class PcAlone(gdb.unwinder.Unwinder):
             return None
         except gdb.error:
             pass
+        pc = pending.read_register("pc")
+        # GDB 10 fails where a caller that is the same frame seems to be of inlined code. There
+        # debug information tells how to unwind. A caller's code is looked for before its pc.
+        if is_inlined(int(pc)) or is_inlined(int(pc) - 1):
+            return None
         try:
             choose_instruction_set(pending.read_register("isa"))
         except ValueError:
             pass
-        pc = pending.read_register("pc")
         frame = pending.create_unwind_info(FrameId(pc))
         # A caller that is the same frame again: GDB stops there.
         frame.add_saved_register("pc", pc)
@@ -43,6 +47,15 @@ class PcAlone(gdb.unwinder.Unwinder):
 
 def is_arm(architecture):
     return architecture.name().startswith("arm")
+
+
+def is_inlined(address):
+    """Whether there is code that was inlined into a function."""
+    block, functions = gdb.block_for_pc(address), 0
+    while block and not block.is_global:
+        functions += block.function is not None
+        block = block.superblock
+    return functions > 1
 
 
 def choose_instruction_set(isa):

@@ -100,9 +100,11 @@ What cannot be read is left out. The program is copied.
         super().__init__("armsnap save", gdb.COMMAND_SUPPORT)
 
     def complete(self, text, word):
-        if text.split(" ")[-1].startswith("-"):
-            # GDB begins a word behind the hyphens.
-            return [o for o in ("memory", "force") if o.startswith(word.lstrip("-"))]
+        typed = text.split(" ")[-1]
+        if typed.startswith("-"):
+            # The word that GDB completes is the end of it: some begin it behind the hyphens.
+            begin = len(typed) - len(word or "")
+            return [o[begin:] for o in ("--memory", "--force") if o.startswith(typed)]
         return gdb.COMPLETE_FILENAME
 
     def invoke(self, argument, from_tty):
