@@ -8,15 +8,16 @@ mod program_support;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use armsnap::server::Options;
 use armsnap::server::framing::write_packet;
 use gdb::{Server, session};
-use history_support::{Client, Step, Stop};
+use history_support::in_gdb::{self, Shown, to_the_end, walk as walk_in_gdb, walks};
+use history_support::{Client, Step, Stop, same};
 use object::{Object, ObjectSymbol};
-use program_support::record::{executed, record};
+use program_support::record::{executed, executed_in_order, record};
 use program_support::{Program, program};
 
 /// A recorded program.
@@ -67,6 +68,13 @@ impl Recorded {
             .collect()
     }
 
+    /// The cores that executed an instruction, in the order in which they did.
+    fn in_order(&self, address: u64) -> Vec<u32> {
+        let executed = executed_in_order(&self.directory.path().join("witness")).into_iter();
+        let visits = executed.filter(|(_, pc)| *pc == address);
+        visits.map(|(core, _)| core).collect()
+    }
+
     fn function(&self, name: &str) -> u64 {
         let functions = self.functions();
         let found = functions.iter().find(|(_, n)| *n == name);
@@ -102,22 +110,19 @@ fn steps_are_the_witness(name: &str, protocol: &str) {
     );
 
     const STEPS: usize = 2000;
-    assert!(wanted.len() > STEPS);
-    let script = recorded.directory.path().join("script");
-    let text = format!(
-        "set $n = 0\nwhile $n < {STEPS}\nreverse-stepi\nprintf \"@%#lx\\n\", $pc\n\
-         set $n = $n + 1\nend\n"
-    );
-    std::fs::write(&script, text).unwrap();
-    let source = format!("source {}", script.display());
-    let text = session(&recorded.snapshot(), &[], &[&source]);
-    let addresses = text.lines().filter_map(|line| line.strip_prefix("@0x"));
-    let mut found: Vec<u64> = addresses
-        .map(|digits| u64::from_str_radix(digits, 16).unwrap())
+    let last: Vec<Step> = wanted[wanted.len() - STEPS..]
+        .iter()
+        .copied()
+        .map(Step::At)
         .collect();
-    found.reverse();
-    assert_eq!(found.len(), STEPS, "{text}");
-    assert_eq!(found, wanted[wanted.len() - STEPS..], "{name}");
+    let walks = walks(
+        &recorded.snapshot(),
+        &[],
+        &[&walk_in_gdb("reverse-stepi", STEPS)],
+    );
+    let mut back = in_gdb::steps(&walks[0]);
+    back.reverse();
+    same(&back, &last, name);
 }
 
 #[test]
@@ -181,11 +186,7 @@ fn each_visit_of_a_breakpoint_is_a_stop_both_ways() {
                     2 * visits,
                     "{text}"
                 );
-                assert_eq!(
-                    text.matches("No more reverse-execution").count(),
-                    2,
-                    "{text}"
-                );
+                assert_eq!(gdb::ends_of_history(&text), 2, "{text}");
             }
         }
     }
@@ -231,6 +232,135 @@ fn cores_move_together_and_alone() {
             assert_eq!(visits, wanted, "{first} {packet}");
         }
     }
+}
+
+/// Two cores of a bare-metal program that take turns, in GDB: each alone, step by step and from
+/// visit to visit of a breakpoint; and both together, in the order in which they executed.
+fn two_cores_in_gdb(name: &str, protocol: &str) {
+    let recorded = Recorded::new(name, &["--protocol", protocol, "--timestamps"]);
+    let snapshot = recorded.snapshot();
+    assert_eq!(recorded.cores.len(), 2);
+
+    const STEPS: usize = 2000;
+    let mut commands = vec!["set scheduler-locking on".to_owned()];
+    for thread in ["thread 1", "thread 2"] {
+        commands.push(thread.to_owned());
+        commands.push(walk_in_gdb("reverse-stepi", STEPS));
+        commands.push(walk_in_gdb("stepi", STEPS + 1));
+    }
+    let walks = in_gdb_of(&snapshot, &commands);
+    for (core, executed) in &recorded.cores {
+        let walks = &walks[2 * *core as usize..][..2];
+        let thread = *core as usize + 1;
+        assert!(walks.concat().iter().all(|shown| shown.thread == thread));
+        let last = executed[executed.len() - STEPS..].iter();
+        let last: Vec<Step> = last.copied().map(Step::At).collect();
+        let mut back = in_gdb::steps(&walks[0]);
+        back.reverse();
+        same(&back, &last, &format!("{name}: core {core}, back"));
+        // The last step is to where the core halted.
+        let forward = to_the_end(&walks[1]);
+        same(
+            &forward[..STEPS - 1],
+            &last[1..],
+            &format!("{name}: core {core}, forward"),
+        );
+    }
+
+    let address = recorded.function("add");
+    let visits = recorded.in_order(address);
+    let count = |core| visits.iter().filter(|visit| **visit == core).count();
+    let turns = visits.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(turns > 150, "{turns} turns");
+    let mut commands = vec![
+        format!("break *{address:#x}"),
+        "set scheduler-locking on".to_owned(),
+    ];
+    for core in [0, 1] {
+        commands.push(format!("thread {}", core + 1));
+        commands.push(walk_in_gdb("reverse-continue", count(core) + 1));
+        commands.push(walk_in_gdb("continue", count(core) + 1));
+    }
+    // All are at the end again.
+    commands.push("set scheduler-locking off".to_owned());
+    commands.push(walk_in_gdb("reverse-continue", visits.len() + 1));
+    commands.push(walk_in_gdb("continue", visits.len() + 1));
+    let mut wanted: Vec<Vec<u32>> = [0, 0, 1, 1].map(|core| vec![core; count(core)]).into();
+    wanted.push(visits.iter().rev().copied().collect());
+    wanted.push(visits);
+    for (number, (walk, wanted)) in in_gdb_of(&snapshot, &commands)
+        .iter()
+        .zip(&wanted)
+        .enumerate()
+    {
+        let what = format!("{name}, {protocol}, walk {number}");
+        assert_eq!(
+            to_the_end(walk),
+            vec![Step::At(address); wanted.len()],
+            "{what}"
+        );
+        let stops = &walk[..wanted.len()];
+        assert!(stops.iter().all(|shown| shown.breakpoint), "{what}");
+        let cores: Vec<u32> = stops.iter().map(|shown| shown.thread as u32 - 1).collect();
+        assert_eq!(cores, *wanted, "{what}");
+    }
+}
+
+fn in_gdb_of(snapshot: &Path, commands: &[String]) -> Vec<Vec<Shown>> {
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    walks(snapshot, &[], &commands)
+}
+
+#[test]
+fn two_cores_of_a64_in_gdb() {
+    two_cores_in_gdb("turns-a64-bare-a64", "etmv4");
+}
+
+#[test]
+fn two_cores_of_a32_and_t32_in_gdb() {
+    two_cores_in_gdb("turns-a15-bare-a15", "ptm");
+}
+
+/// One core steps, and GDB finds the other where it was at that time: a core that waits for its
+/// turn stands still.
+#[test]
+fn the_other_core_is_where_it_was_at_that_time() {
+    let recorded = Recorded::new("turns-a64-bare-a64", &["--timestamps"]);
+    let executed = executed_in_order(&recorded.directory.path().join("witness"));
+    // Instructions of each core up to the tenth one of a turn of the first: a timestamp comes
+    // with the first block.
+    let mut counts = [0, 0];
+    let mut ran = 0;
+    let mut wanted = Vec::new();
+    for (core, _) in executed {
+        ran = if core == 0 { ran + 1 } else { 0 };
+        if ran == 10 {
+            wanted.push(counts);
+        }
+        counts[core as usize] += 1;
+    }
+    // Behind the last timestamps the order is not known.
+    wanted.pop();
+    assert!(wanted.len() > 80, "{} turns", wanted.len());
+    wanted.reverse();
+    let mut commands = vec!["set scheduler-locking off".to_owned()];
+    let mut at = counts[0];
+    for [first, _] in &wanted {
+        commands.push("thread 1".to_owned());
+        commands.push(format!("reverse-stepi {}", at - first));
+        commands.push("thread 2".to_owned());
+        commands.push("armsnap where".to_owned());
+        at = *first;
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let text = session(&recorded.snapshot(), &[], &commands);
+    let places = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("Cortex-A57_1 at 0+"));
+    let places: Vec<usize> = places.map(|place| place.parse().unwrap()).collect();
+    // The last instruction that it had executed by then.
+    let wanted: Vec<usize> = wanted.iter().map(|[_, second]| *second - 1).collect();
+    assert_eq!(places, wanted, "{text}");
 }
 
 /// Calls by the instructions: A64, where `BL` and `BLR` call and `RET` returns.

@@ -5,7 +5,7 @@ mod history_support;
 
 use armsnap::server::{Meanwhile, Options};
 use gdb::{shared, testdata};
-use history_support::{Client, Step, decoded, monitor};
+use history_support::{Client, Step, decoded, monitor, same};
 
 fn walks(name: &str, core: &str, source: &str, at_least: usize) {
     let Some(snapshot) = shared(name) else { return };
@@ -27,13 +27,6 @@ fn walks(name: &str, core: &str, source: &str, at_least: usize) {
     same(&back, &wanted, "backward");
     // From the first place on.
     same(&forward, wanted.get(1..).unwrap_or(&[]), "forward");
-}
-
-fn same(found: &[Step], wanted: &[Step], way: &str) {
-    for (number, (found, wanted)) in found.iter().zip(wanted).enumerate() {
-        assert_eq!(found, wanted, "{way}, step {number}");
-    }
-    assert_eq!(found.len(), wanted.len(), "{way}");
 }
 
 #[test]

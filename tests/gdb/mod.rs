@@ -53,6 +53,11 @@ pub fn need_gdb() {
 
 /// Runs a command to its end; a hang is a failure.
 pub fn run(command: &mut Command) -> Output {
+    run_within(command, PATIENCE)
+}
+
+/// Runs a command to its end, which comes before a time that is no part of the test.
+pub fn run_within(command: &mut Command, patience: Duration) -> Output {
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -62,7 +67,7 @@ pub fn run(command: &mut Command) -> Output {
     let id = child.id().to_string();
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(child.wait_with_output()));
-    match receive.recv_timeout(PATIENCE) {
+    match receive.recv_timeout(patience) {
         Ok(output) => output.unwrap(),
         Err(_) => {
             let _ = Command::new("kill").args(["-9", &id]).status();
@@ -107,23 +112,73 @@ pub fn attach(address: &str, commands: &[&str]) -> String {
     text(&run(&mut command))
 }
 
-/// What GDB prints for each of some expressions.
-pub fn evaluate(snapshot: &Path, options: &[&str], expressions: &[String]) -> Vec<String> {
+/// A GDB session whose commands stand in a file, after some others: what it prints.
+pub fn script(snapshot: &Path, options: &[&str], before: &[&str], text: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
+    std::fs::write(&script, text).unwrap();
+    let source = format!("source {}", script.display());
+    session(snapshot, options, &[before, &[&source]].concat())
+}
+
+/// The bits that GDB shows for each of some expressions, after other commands.
+pub fn evaluate(snapshot: &Path, before: &[&str], expressions: &[String]) -> Vec<u128> {
     let mut lines = String::new();
     for expression in expressions {
-        lines += &format!("echo value:\noutput/x {expression}\necho \\n\n");
+        // GDB 10 turns a floating-point number to an integer before it is shown in hex.
+        lines += &match expression.strip_prefix('$') {
+            Some(register) if is_float(register) => format!("info registers {register}\n"),
+            _ => format!("output/x {expression}\necho \\n\n"),
+        };
+        lines += "echo behind:\\n\n";
     }
-    std::fs::write(&script, lines).unwrap();
-    let source = format!("source {}", script.display());
-    let text = session(snapshot, options, &[&source]);
-    let values: Vec<String> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("value:").map(str::to_owned))
-        .collect();
-    assert_eq!(values.len(), expressions.len(), "{text}");
-    values
+    let text = script(snapshot, &[], before, &format!("echo behind:\\n\n{lines}"));
+    let shown: Vec<&str> = text.split("behind:\n").collect();
+    assert_eq!(shown.len(), expressions.len() + 2, "{text}");
+    let shown = shown[1..=expressions.len()].iter().zip(expressions);
+    let bits = shown.map(|(shown, expression)| {
+        let value = shown.split_once("(raw ").map_or(*shown, |(_, raw)| raw);
+        let digits = value.trim_end().trim_end_matches(')');
+        let digits = digits.strip_prefix("0x");
+        let bits = digits.and_then(|digits| u128::from_str_radix(digits, 16).ok());
+        bits.unwrap_or_else(|| panic!("{expression}: {shown}"))
+    });
+    bits.collect()
+}
+
+fn is_float(register: &str) -> bool {
+    let digits = register.strip_prefix(['d', 's']).unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The first number of GDB's version.
+pub fn gdb_version() -> u32 {
+    let output = run(Command::new("gdb-multiarch").args([
+        "-nx",
+        "-batch",
+        "-ex",
+        "python print(gdb.VERSION)",
+    ]));
+    let text = text(&output);
+    let number = text.split('.').next().unwrap();
+    number.parse().unwrap_or_else(|_| panic!("{text}"))
+}
+
+/// GDB's command that makes it ask for registers again.
+pub fn forget_registers() -> &'static str {
+    match gdb_version() {
+        ..11 => "flushregs",
+        11.. => "maintenance flush register-cache",
+    }
+}
+
+/// How often GDB says that it came to an end of history; from version 16 on in other words.
+pub fn ends_of_history(text: &str) -> usize {
+    let words = [
+        "No more reverse-execution history.",
+        "Reached end of recorded history; stopping.",
+    ];
+    words.iter().map(|words| text.matches(words).count()).sum()
 }
 
 /// `armsnap serve`, ended when dropped.

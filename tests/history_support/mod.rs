@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod in_gdb;
+
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -187,4 +189,13 @@ pub fn decoded(snapshot: &Path, source: &str) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Shows the first step that differs.
+#[track_caller]
+pub fn same(found: &[Step], wanted: &[Step], way: &str) {
+    for (number, (found, wanted)) in found.iter().zip(wanted).enumerate() {
+        assert_eq!(found, wanted, "{way}, step {number}");
+    }
+    assert_eq!(found.len(), wanted.len(), "{way}");
 }

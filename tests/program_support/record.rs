@@ -83,6 +83,29 @@ pub fn executed(witness: &Path) -> BTreeMap<u32, Vec<u64>> {
         .collect()
 }
 
+/// What was executed, and by which core, in the order of the recording.
+pub fn executed_in_order(witness: &Path) -> Vec<(u32, u64)> {
+    let mut reader = reader(witness);
+    let mut all = Vec::new();
+    while let Some(said) = reader.read().unwrap() {
+        let Said::Ran {
+            core,
+            block,
+            count,
+            times,
+        } = said
+        else {
+            continue;
+        };
+        let places = reader.block(block).unwrap().places().take(count);
+        let run: Vec<_> = places.map(|place| (core, place.address.0)).collect();
+        for _ in 0..times {
+            all.extend_from_slice(&run);
+        }
+    }
+    all
+}
+
 /// The instructions of a witness of one core, one by one.
 pub struct Instructions {
     reader: Reader<BufReader<File>>,
