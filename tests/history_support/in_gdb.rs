@@ -75,11 +75,12 @@ fn stops(walk: &str) -> Vec<Shown> {
     stops
 }
 
-/// The steps of a walk that meets an end of history with its last move, and no other.
+/// The steps of a walk to an end of history, which its last move meets.
 pub fn to_the_end(walk: &[Shown]) -> Vec<Step> {
-    let (last, others) = walk.split_last().expect("a walk");
-    assert!(last.end, "{last:?} is no end of history");
-    steps(others)
+    let moved = walk.iter().take_while(|shown| !shown.end);
+    let steps: Vec<Step> = moved.map(|shown| shown.step).collect();
+    assert!(steps.len() < walk.len(), "no end of history");
+    steps
 }
 
 /// The steps of a walk that meets no end of history.
