@@ -1,6 +1,7 @@
 #![no_main]
 
 use armsnap::convert::snapshot::{Found, Options, read};
+use armsnap::convert::with_trace;
 use armsnap::snapshot::write;
 use libfuzzer_sys::fuzz_target;
 
@@ -23,5 +24,17 @@ fuzz_target!(|bytes: &[u8]| {
                 Err(_) => {}
             }
         }
+    }
+    let options = Options::default();
+    let traced = with_trace::read(
+        &bytes,
+        "x.tf",
+        &options,
+        &[],
+        &mut Vec::new(),
+        &mut |_, _| {},
+    );
+    if let Ok(Found::Made(snapshot, _)) = traced {
+        assert!(snapshot.trace.is_some());
     }
 });
