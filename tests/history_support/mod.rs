@@ -5,6 +5,7 @@
 
 pub mod in_gdb;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -155,8 +156,8 @@ pub fn monitor(command: &str) -> String {
     format!("qRcmd,{}", digits.collect::<String>())
 }
 
-/// What `armsnap decode` says that a source's core executed, oldest first.
-pub fn decoded(snapshot: &Path, source: &str) -> Vec<Step> {
+/// The instructions of a source's core, and what lies between, as `armsnap decode` writes them.
+fn lines(snapshot: &Path, source: &str) -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     command.arg("decode").arg(snapshot);
     command.args([
@@ -169,15 +170,32 @@ pub fn decoded(snapshot: &Path, source: &str) -> Vec<Step> {
     ]);
     let output = command.output().unwrap();
     assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines.collect()
+}
+
+fn address(line: &serde_json::Value) -> u64 {
+    let digits = line["address"].as_str().unwrap().strip_prefix("0x");
+    u64::from_str_radix(digits.unwrap(), 16).unwrap()
+}
+
+/// Where a source's core executed instructions that load exclusively.
+pub fn exclusive_loads(snapshot: &Path, source: &str) -> HashSet<u64> {
+    let lines = lines(snapshot, source).into_iter();
+    let loads = lines.filter(|line| {
+        let text = line["text"].as_str().unwrap_or_default();
+        text.starts_with("ldx") || text.starts_with("ldax")
+    });
+    loads.map(|line| address(&line)).collect()
+}
+
+/// What `armsnap decode` says that a source's core executed, oldest first.
+pub fn decoded(snapshot: &Path, source: &str) -> Vec<Step> {
     let mut steps = Vec::new();
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    for line in lines(snapshot, source) {
         match line["kind"].as_str().unwrap() {
-            "instruction" => {
-                let address = line["address"].as_str().unwrap();
-                let address = address.strip_prefix("0x").unwrap();
-                steps.push(Step::At(u64::from_str_radix(address, 16).unwrap()));
-            }
+            "instruction" => steps.push(Step::At(address(&line))),
             "memory_missing" | "q_range" => steps.push(Step::Gap),
             // One loss of trace is one gap, however many elements tell of it.
             "trace_on" | "no_sync" => {
