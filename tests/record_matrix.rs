@@ -72,7 +72,12 @@ fn ended(program: &Program) -> String {
 /// Behind a BLX (immediate) that no address follows, version 1.3.3 of the reference reads the
 /// next P-header of an ETMv3 in the instruction set before it.
 fn reference_follows(program: &Program, protocol: &str, options: &[&str]) -> bool {
-    const EXCHANGE: [&str; 3] = ["cores-a15-bare-a15", "interwork-arm", "itblocks-arm"];
+    const EXCHANGE: [&str; 4] = [
+        "cores-a15-bare-a15",
+        "interwork-arm",
+        "itblocks-arm",
+        "turns-a15-bare-a15",
+    ];
     protocol != "etmv3"
         || !EXCHANGE.contains(&&*program.name)
         || options.contains(&"--branch-broadcast")
