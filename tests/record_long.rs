@@ -1,5 +1,5 @@
-//! A hundred million instructions and more, recorded in each protocol: decoding the snapshot gives
-//! exactly those of the witness, and the reference decoder's reading begins with the same.
+//! A hundred million instructions and more, recorded in each protocol, plainly and with all options:
+//! decoding the snapshot gives exactly those of the witness, and so does the reference decoder.
 //!
 //! Decoding takes its time in a debug build: scripts/test runs this one with --release.
 
@@ -9,13 +9,18 @@ use program_support::decode::{by_library, by_reference, cores};
 use program_support::program;
 use program_support::record::{Instructions, Recording};
 
-/// How many instructions the reference decoder reads: it needs half a minute for all.
-const READ: u64 = 5_000_000;
+const OPTIONS: &[&str] = &[
+    "--cycles",
+    "--timestamps",
+    "--branch-broadcast",
+    "--sync",
+    "4096",
+];
 
-fn long(name: &str, protocol: &str) {
+fn long(name: &str, protocol: &str, options: &[&str]) {
     let program = program(name);
     let code = program.code();
-    let recording = Recording::of(program, &["--protocol", protocol]);
+    let recording = Recording::of(program, &[&["--protocol", protocol], options].concat());
     let (snapshot, witness) = (recording.snapshot(), recording.witness());
     let [(core, id)] = &cores(&snapshot)[..] else {
         panic!("one core");
@@ -37,26 +42,31 @@ fn long(name: &str, protocol: &str) {
     let trouble = by_reference(&snapshot, *id, &code, &mut |address, _| {
         assert_eq!(Some(address), executed.next(), "the reference: {read}");
         read += 1;
-        read < READ
+        true
     });
     assert_eq!(trouble, Vec::<String>::new());
-    assert_eq!(read, READ);
+    assert_eq!(read, count);
 }
 
-#[test]
-#[cfg_attr(debug_assertions, ignore = "with --release")]
-fn etmv4_of_a64() {
-    long("sieve-a64", "etmv4");
+macro_rules! long {
+    ($($test:ident: $name:literal, $protocol:literal;)*) => {
+        $(mod $test {
+            #[test]
+            #[cfg_attr(debug_assertions, ignore = "with --release")]
+            fn plain() {
+                super::long($name, $protocol, &[]);
+            }
+            #[test]
+            #[cfg_attr(debug_assertions, ignore = "with --release")]
+            fn all_options() {
+                super::long($name, $protocol, super::OPTIONS);
+            }
+        })*
+    };
 }
 
-#[test]
-#[cfg_attr(debug_assertions, ignore = "with --release")]
-fn ptm_of_t32() {
-    long("sieve-t32", "ptm");
-}
-
-#[test]
-#[cfg_attr(debug_assertions, ignore = "with --release")]
-fn etmv3_of_a32() {
-    long("sieve-a32", "etmv3");
+long! {
+    etmv4_of_a64: "sieve-a64", "etmv4";
+    ptm_of_t32: "sieve-t32", "ptm";
+    etmv3_of_a32: "sieve-a32", "etmv3";
 }
