@@ -10,7 +10,12 @@ use std::process::Stdio;
 fn each_program_ends_as_its_source_says() {
     for program in all() {
         let working = tempfile::tempdir().unwrap();
-        let mut command = program.emulator(&[]);
+        // Timers that go by the clock come too early for a program on a machine with other work.
+        let options = match program.machine {
+            Some(_) => &["-icount", "shift=4"][..],
+            None => &[],
+        };
+        let mut command = program.emulator(options);
         // A crash leaves a core file where it runs.
         command.current_dir(&working).stderr(Stdio::null());
         let mut child = command.spawn().expect("the emulator starts");
