@@ -15,8 +15,8 @@ use clap::Args;
 use super::quote::shell_quote_os;
 use super::serve::{Selection, only};
 use super::{Failure, SnapshotArguments};
-use armsnap::record::layout::LIBRARIES;
 use armsnap::server::Endpoint;
+use armsnap::snapshot::libraries::LIBRARIES;
 use armsnap::snapshot::program::Program;
 
 /// The arguments of `gdb`.

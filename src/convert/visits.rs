@@ -140,7 +140,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
         }
         let begins = || {
             let symbols = self.symbols?;
-            Some(symbols.function(start.0)?.1 == 0)
+            Some(symbols.start(start.0)? == start.0)
         };
         self.called || back || begins() == Some(true)
     }

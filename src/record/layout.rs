@@ -5,6 +5,7 @@
 use super::protocol::TraceOptions;
 use super::tracing::Summary;
 use crate::etmv4;
+use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::map::Mapped;
 use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
@@ -207,9 +208,6 @@ fn program_name(name: &str) -> String {
         _ => name,
     }
 }
-
-/// The directory of libraries, in which GDB looks for them.
-pub const LIBRARIES: &str = "libraries";
 
 /// Where a library lies in the snapshot, unless its name is none of a file.
 fn library(name: &str) -> Option<String> {

@@ -6,5 +6,6 @@ pub mod fields;
 pub mod history;
 pub mod info;
 pub mod listing;
+pub mod names;
 pub mod psr;
 pub mod symbols;

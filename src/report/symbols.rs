@@ -2,10 +2,12 @@
 //!
 //! Knows nothing of snapshots or trace.
 
+use super::names;
 use gimli::{EndianArcSlice, RunTimeEndian};
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 type Slice = EndianArcSlice<RunTimeEndian>;
 
@@ -13,9 +15,21 @@ type Slice = EndianArcSlice<RunTimeEndian>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Function {
     start: u64,
-    /// First address behind it; equals `start` where the symbol has no size.
+    /// First address behind it.
     end: u64,
+    /// As in the file.
     name: Box<str>,
+    /// As in the source, once somebody has asked.
+    shown: OnceLock<Box<str>>,
+}
+
+impl Function {
+    fn shown(&self) -> &str {
+        let name = &self.name;
+        self.shown.get_or_init(|| {
+            names::demangled(name).map_or_else(|| name.clone(), String::into_boxed_str)
+        })
+    }
 }
 
 /// Where an address lies in the source.
@@ -46,22 +60,12 @@ impl Symbols {
     /// The same for a program that lies `offset` bytes behind the addresses of its file.
     pub fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), String> {
         let file = object::File::parse(elf).map_err(|error| error.to_string())?;
-        let arm = file.architecture() == object::Architecture::Arm;
-        self.functions.extend(
-            file.symbols()
-                .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
-                .filter_map(|symbol| {
-                    let name = symbol.name().ok().filter(|name| !name.starts_with('$'))?;
-                    // The low bit of an Arm function's address says Thumb (AAELF32, 5.5.3).
-                    let start = symbol.address() & !u64::from(arm);
-                    let start = start.wrapping_add(offset);
-                    Some(Function {
-                        start,
-                        end: start.saturating_add(symbol.size()),
-                        name: name.into(),
-                    })
-                }),
-        );
+        let mut functions = functions(&file);
+        for function in &mut functions {
+            function.start = function.start.wrapping_add(offset);
+            function.end = function.end.wrapping_add(offset);
+        }
+        self.functions.append(&mut functions);
         self.functions.sort_by_key(|function| function.start);
 
         let endian = if file.is_little_endian() {
@@ -86,23 +90,47 @@ impl Symbols {
         self.functions.is_empty()
     }
 
-    /// The function that an address lies in, and how many bytes behind its begin.
+    /// The function that an address lies in, by its name in the source, and how many bytes behind
+    /// its first instruction.
     pub fn function(&self, address: u64) -> Option<(&str, u64)> {
+        let found = self.around(address)?;
+        Some((found.shown(), address - found.start))
+    }
+
+    /// The first instruction of the function that an address lies in.
+    pub fn start(&self, address: u64) -> Option<u64> {
+        self.around(address).map(|function| function.start)
+    }
+
+    fn around(&self, address: u64) -> Option<&Function> {
         let after = self.functions.partition_point(|f| f.start <= address);
-        let next = self.functions.get(after).map_or(u64::MAX, |f| f.start);
         let start = self.functions[..after].last()?.start;
         self.functions[..after]
             .iter()
             .rev()
             .take_while(|f| f.start == start)
-            .find(|f| address < if f.end == f.start { next } else { f.end })
-            .map(|f| (&*f.name, address - f.start))
+            .find(|f| address < f.end)
     }
 
-    /// The begin of a function, by its name.
-    pub fn address(&self, name: &str) -> Option<u64> {
-        let mut functions = self.functions.iter();
-        functions.find(|f| &*f.name == name).map(|f| f.start)
+    /// The first instructions of the functions that a name means: one in the file, one in the
+    /// source with or without parameters, or the last part of that (GDB manual, "Linespec
+    /// Locations"). Only the best matches count; several are overloaded functions.
+    pub fn addresses(&self, name: &str) -> BTreeSet<u64> {
+        let mut best = None;
+        let mut found = BTreeSet::new();
+        for function in &self.functions {
+            let Some(quality) = names::matches(name, &function.name) else {
+                continue;
+            };
+            if best.is_none_or(|best| quality < best) {
+                best = Some(quality);
+                found.clear();
+            }
+            if best == Some(quality) {
+                found.insert(function.start);
+            }
+        }
+        found
     }
 
     /// The source line that an address belongs to.
@@ -120,6 +148,75 @@ impl Symbols {
     }
 }
 
+/// The functions of a file, by address. A stripped one has those that it offers to others.
+fn functions(file: &object::File<'_>) -> Vec<Function> {
+    let arm = file.architecture() == object::Architecture::Arm;
+    let limits = limits(file);
+    let mut functions: Vec<Function> = Vec::new();
+    let mut read = |symbol: object::Symbol<'_, '_>| {
+        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+            return;
+        }
+        let name = symbol.name().unwrap_or_default();
+        let name = names::unversioned(name);
+        if name.is_empty() || name.starts_with('$') {
+            return;
+        }
+        // The low bit of an Arm function's address says Thumb (AAELF32, 5.5.3).
+        let start = symbol.address() & !u64::from(arm);
+        // What lies around it; a symbol that lies nowhere names no code.
+        let around = limits.partition_point(|limit| limit.0 <= start);
+        let around = around.checked_sub(1).map(|index| limits[index]);
+        let Some((_, limit)) = around.filter(|(_, end)| start < *end) else {
+            return;
+        };
+        functions.push(Function {
+            start,
+            end: match symbol.size() {
+                0 => limit,
+                size => start.saturating_add(size).min(limit),
+            },
+            name: name.into(),
+            shown: OnceLock::new(),
+        });
+    };
+    file.symbols().for_each(&mut read);
+    if file.symbols().next().is_none() {
+        file.dynamic_symbols().for_each(&mut read);
+    }
+    functions.sort_by_key(|function| function.start);
+    // One without a size ends where the next one begins.
+    let mut next = u64::MAX;
+    let mut behind = u64::MAX;
+    for function in functions.iter_mut().rev() {
+        if function.start < next {
+            behind = next;
+            next = function.start;
+        }
+        function.end = function.end.min(behind);
+    }
+    functions
+}
+
+/// What a function cannot reach beyond: the sections that are loaded, by address, or where the
+/// file has no sections its segments.
+fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
+    let loaded = |section: &object::Section<'_, '_>| match section.flags() {
+        object::SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & object::elf::SHF_ALLOC.0 != 0,
+        _ => false,
+    };
+    let range = |address: u64, size: u64| (address, address.saturating_add(size));
+    let sections = file.sections().filter(loaded);
+    let sections = sections.map(|section| range(section.address(), section.size()));
+    let mut limits: Vec<(u64, u64)> = sections.filter(|(start, end)| start < end).collect();
+    if limits.is_empty() {
+        let segments = file.segments();
+        limits.extend(segments.map(|segment| range(segment.address(), segment.size())));
+    }
+    limits.sort_unstable();
+    limits
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,6 +229,7 @@ mod tests {
                     start,
                     end,
                     name: name.into(),
+                    shown: OnceLock::new(),
                 })
                 .collect(),
             lines: Vec::new(),
@@ -140,21 +238,52 @@ mod tests {
 
     #[test]
     fn an_address_belongs_to_the_function_around_it() {
-        let s = symbols(&[(0x10, 0x20, "a"), (0x30, 0x30, "b"), (0x40, 0x44, "c")]);
+        let s = symbols(&[(0x10, 0x20, "a"), (0x30, 0x40, "b"), (0x40, 0x44, "c")]);
         assert_eq!(s.function(0xf), None);
         assert_eq!(s.function(0x10), Some(("a", 0)));
         assert_eq!(s.function(0x1f), Some(("a", 15)));
         assert_eq!(s.function(0x20), None);
-        assert_eq!(s.function(0x3f), Some(("b", 15)), "a symbol without size");
+        assert_eq!(s.function(0x3f), Some(("b", 15)));
         assert_eq!(s.function(0x43), Some(("c", 3)));
         assert_eq!(s.function(0x44), None);
-        assert_eq!(s.address("b"), Some(0x30));
-        assert_eq!(s.address("d"), None);
+        assert_eq!(s.start(0x3f), Some(0x30));
+        assert_eq!(s.addresses("b"), [0x30].into());
+        assert_eq!(s.addresses("d"), [].into());
+    }
+
+    #[test]
+    fn the_best_match_of_a_name_counts() {
+        let s = symbols(&[
+            (0x10, 0x20, "_Z4areai"),
+            (0x20, 0x30, "_Z4areaj"),
+            (0x30, 0x40, "_ZN2Sq4areaEv"),
+        ]);
+        assert_eq!(s.addresses("area"), [0x10, 0x20].into());
+        assert_eq!(s.addresses("area(int)"), [0x10].into());
+        assert_eq!(s.addresses("Sq::area"), [0x30].into());
+        assert_eq!(s.addresses("_Z4areaj"), [0x20].into());
+        assert_eq!(s.function(0x34), Some(("Sq::area()", 4)));
     }
 
     #[test]
     fn what_is_no_elf_is_told() {
         assert!(Symbols::default().add(b"not an ELF").is_err());
+    }
+
+    /// `_fini` has no size, and is all that its section holds.
+    #[test]
+    fn a_function_ends_with_its_section() {
+        let exe = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let mut s = Symbols::default();
+        s.add(&exe).unwrap();
+        let file = object::File::parse(&*exe).unwrap();
+        let section = file.section_by_name(".fini").unwrap();
+        let start = section.address();
+        assert_eq!(s.function(start), Some(("_fini", 0)));
+        let last = section.size() - 1;
+        assert_eq!(s.function(start + last), Some(("_fini", last)));
+        assert_eq!(s.function(start + section.size()), None);
+        assert_eq!(s.function(u64::MAX / 2), None);
     }
 
     #[test]

@@ -32,6 +32,7 @@ use super::selection::Selection;
 use super::trace::View;
 use crate::arch::Architecture;
 use crate::report::symbols::Symbols;
+use crate::snapshot::libraries;
 
 /// `EFAULT`: no memory is known at that address.
 pub(super) const EFAULT: u8 = 14;
@@ -124,12 +125,19 @@ impl SnapshotTarget {
 }
 
 impl SnapshotTarget {
-    /// The symbols of all programs. What cannot be read gives no names.
+    /// The symbols of all programs and of their libraries in the snapshot. What cannot be read gives no names.
     pub(super) fn symbols(&self) -> Arc<Symbols> {
         let made = self.symbols.get_or_init(|| {
             let mut symbols = Symbols::default();
-            for program in self.endpoint.programs() {
+            let endpoint = &*self.endpoint;
+            for program in endpoint.programs() {
                 let _ = symbols.add_moved(program.elf.bytes(), program.elf.offset);
+            }
+            if let (Some(program), Some(core)) = (&endpoint.program, endpoint.cores.first()) {
+                let memory = (&*core.memory, core.space.space);
+                for library in libraries::of_program(&endpoint.loaded, &program.elf, memory) {
+                    let _ = symbols.add_moved(library.bytes(), library.offset);
+                }
             }
             Arc::new(symbols)
         });

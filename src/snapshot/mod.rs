@@ -7,6 +7,7 @@ pub mod component;
 pub mod elf;
 pub mod files;
 pub mod ini;
+pub mod libraries;
 pub mod map;
 pub mod memory;
 pub mod model;

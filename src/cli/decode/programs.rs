@@ -6,6 +6,7 @@ use armsnap::decode::Buffers;
 use armsnap::report::symbols::Symbols;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::elf::{Elf, Machine};
+use armsnap::snapshot::libraries;
 use armsnap::snapshot::memory::{CoreMemory, Space};
 use armsnap::snapshot::program::{Program, Seen};
 use std::collections::BTreeMap;
@@ -83,6 +84,14 @@ impl Programs {
                 for program in &programs {
                     if let Err(reason) = found.add_moved(program.elf.bytes(), program.elf.offset) {
                         notes.push(format!("{}: {reason}", program.elf.path.display()));
+                    }
+                }
+                let core = cores.values().find(|core| core.machine == machine);
+                if let (Some(program), Some(core)) = (programs.first(), core) {
+                    let memory = (&core.memory, core.space);
+                    for library in libraries::of_program(loaded, &program.elf, memory) {
+                        // One that cannot be read gives no names.
+                        let _ = found.add_moved(library.bytes(), library.offset);
                     }
                 }
                 symbols.push((machine, found));

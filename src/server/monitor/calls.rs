@@ -50,10 +50,7 @@ pub(super) fn run(target: &mut SnapshotTarget, count: &str) -> String {
     }
     let whole = first <= history.begin();
     let mut calls = Calls::new(listed);
-    let function = |address: Address| {
-        let (_, offset) = symbols.function(address.0)?;
-        Some(Address(address.0 - offset))
-    };
+    let function = |address: Address| symbols.start(address.0).map(Address);
     for event in history.entries(first, Direction::Forward) {
         if event.position > here {
             break;

@@ -338,18 +338,23 @@ pub(super) fn find(
         Ok(found) => found,
         Err(reason) => return reason,
     };
-    let words: Vec<&str> = wanted.split_whitespace().collect();
-    let (what, direction) = match words[..] {
-        [what] => (what, Direction::Forward),
-        [what, "back"] => (what, Direction::Backward),
-        _ => return "expected an address or a function, and maybe back\n".to_owned(),
+    // A name may have blanks in it.
+    let (what, direction) = match wanted.rsplit_once(char::is_whitespace) {
+        Some((what, "back")) => (what.trim(), Direction::Backward),
+        _ => (wanted, Direction::Forward),
     };
+    if matches!(what, "" | "back") {
+        return "expected an address or a function, and maybe back\n".to_owned();
+    }
     let symbols = target.symbols();
-    let address = number(what.strip_prefix('*').unwrap_or(what));
-    let Some(address) = address.or_else(|| symbols.address(what)) else {
-        return format!("{what:?} is neither an address nor a function of the program\n");
+    let addresses = match number(what.strip_prefix('*').unwrap_or(what)) {
+        Some(address) => [address].into(),
+        None => symbols.addresses(what),
     };
-    let set: AddressSet = [Address(address)].into_iter().collect();
+    if addresses.is_empty() {
+        return format!("{what:?} is neither an address nor a function of the program\n");
+    }
+    let set: AddressSet = addresses.into_iter().map(Address).collect();
     let (Some(here), Some(history)) = (
         target.positions.position(thread),
         target.positions.history(thread),
@@ -372,7 +377,9 @@ pub(super) fn find(
     let time = place
         .time
         .map_or_else(String::new, |time| format!(", time {time}"));
-    let shown = words::address(Address(address), &symbols);
+    let shown = place
+        .pc()
+        .map_or_else(String::new, |pc| words::address(pc, &symbols));
     format!("{at}: {shown}{time}; monitor goto {at} goes there\n")
 }
 

@@ -1,0 +1,167 @@
+//! Names of functions as people write them.
+//!
+//! The one place where symbol names of C++ and Rust are demangled. Names come from files that
+//! nobody vouches for: a short one can stand for gigabytes.
+
+use std::fmt::{self, Write};
+
+/// Longer names are shown as they stand in the file.
+const LONGEST: usize = 4096;
+
+/// Text up to [`LONGEST`] bytes.
+#[derive(Default)]
+struct Limited(String);
+
+impl Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// What of a name is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Whole,
+    WithoutParameters,
+}
+
+/// A symbol's name without the version behind it (`memcpy@@GLIBC_2.17`).
+pub fn unversioned(name: &str) -> &str {
+    match name.find('@') {
+        Some(at) if at > 0 => &name[..at],
+        _ => name,
+    }
+}
+
+/// The name in the source of a mangled one; `None` if it is not mangled.
+pub fn demangled(name: &str) -> Option<String> {
+    part(name, Part::Whole)
+}
+
+fn part(name: &str, part: Part) -> Option<String> {
+    if !name.starts_with("_Z") && !name.starts_with("_R") || name.len() > LONGEST {
+        return None;
+    }
+    let mut out = Limited::default();
+    // Rust's older names are C++ names too, with a hash behind.
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        write!(out, "{rust:#}").ok()?;
+    } else {
+        let mut options = cpp_demangle::DemangleOptions::new().no_return_type();
+        if part == Part::WithoutParameters {
+            options = options.no_params();
+        }
+        let symbol = cpp_demangle::Symbol::new(name).ok()?;
+        symbol.structured_demangle(&mut out, &options).ok()?;
+    }
+    Some(out.0)
+}
+
+/// How well what a user types names a function, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Match {
+    /// The name in the file.
+    Symbol,
+    /// The name in the source, with its parameters if it has some.
+    Whole,
+    /// The name in the source without parameters.
+    Function,
+    /// That without the namespaces or types around it.
+    Last,
+}
+
+/// How well `wanted` names the function with the symbol `name`. Blanks do not count.
+pub fn matches(wanted: &str, name: &str) -> Option<Match> {
+    if wanted == name {
+        return Some(Match::Symbol);
+    }
+    let same = |found: &str| letters(found).eq(letters(wanted));
+    if same(&demangled(name)?) {
+        return Some(Match::Whole);
+    }
+    let function = part(name, Part::WithoutParameters)?;
+    if same(&function) {
+        return Some(Match::Function);
+    }
+    let mut scopes = function.match_indices("::");
+    let inner = scopes.any(|(at, scope)| same(&function[at + scope.len()..]));
+    inner.then_some(Match::Last)
+}
+
+fn letters(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().filter(|c| !c.is_whitespace())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_cpp_and_rust() {
+        for (name, wanted) in [
+            (
+                "_ZN4shop5priceEPKNS_4ItemEi",
+                "shop::price(shop::Item const*, int)",
+            ),
+            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+            ("_RNvC3foo3bar", "foo::bar"),
+            // A template tells what it returns; GDB does not show that.
+            ("_Z3maxIiET_S0_S0_", "max<int>(int, int)"),
+        ] {
+            assert_eq!(demangled(name).as_deref(), Some(wanted), "{name}");
+        }
+        for name in ["main", "_Z", "_ZN4shop", "_R", "_start", "_ZZZZ", ""] {
+            assert_eq!(demangled(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_found_as_it_is_typed() {
+        let name = "_ZN4shop5priceEPKNS_4ItemEi";
+        for (wanted, found) in [
+            (name, Some(Match::Symbol)),
+            ("shop::price(shop::Item const*,int)", Some(Match::Whole)),
+            ("shop::price", Some(Match::Function)),
+            ("price", Some(Match::Last)),
+            ("rice", None),
+            ("shop", None),
+            ("", None),
+        ] {
+            assert_eq!(matches(wanted, name), found, "{wanted}");
+        }
+        assert_eq!(matches("main", "main"), Some(Match::Symbol));
+        assert_eq!(unversioned("memcpy@@GLIBC_2.17"), "memcpy");
+        assert_eq!(unversioned("@plt"), "@plt");
+    }
+
+    /// Each parameter pairs the one before with itself: 2 to the power of 200 names.
+    #[test]
+    fn a_name_that_unfolds_without_end_stays_as_it_is() {
+        let mut name = "_Z1f1aI1bS_E".to_owned();
+        for index in 0..200 {
+            let before = format!("S{}_", base36(index));
+            name += &format!("1pI{before}{before}E");
+        }
+        assert!(cpp_demangle::Symbol::new(&name).is_ok());
+        let start = std::time::Instant::now();
+        assert_eq!(demangled(&name), None);
+        assert!(start.elapsed().as_secs() < 5);
+    }
+
+    fn base36(mut number: u32) -> String {
+        let mut out = Vec::new();
+        loop {
+            out.push(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[number as usize % 36]);
+            number /= 36;
+            if number == 0 {
+                break;
+            }
+        }
+        out.reverse();
+        String::from_utf8(out).unwrap()
+    }
+}
