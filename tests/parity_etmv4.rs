@@ -96,14 +96,7 @@ fn ete(snapshot: &str, buffers: &[&str], values: [u64; 5], devarch: u64) {
     same(&have, &want[&0]);
 }
 
-fn formatted(
-    snapshot: &str,
-    buffer: &str,
-    kind: FrameKind,
-    ids: &[u8],
-    values: [u64; 5],
-    not_listed: &[u64],
-) {
+fn formatted(snapshot: &str, buffer: &str, kind: FrameKind, ids: &[u8], values: [u64; 5]) {
     let Some(want) = expected(snapshot) else {
         return;
     };
@@ -126,9 +119,6 @@ fn formatted(
             .packets(&mut decoder, true, |at, packet, bytes| {
                 place(at, packet, bytes, &mut have);
             });
-        let all = have.len();
-        have.retain(|place| !not_listed.contains(&place.0));
-        assert_eq!(all - have.len(), not_listed.len());
         same(&have, &want[&id]);
     }
 }
@@ -214,7 +204,6 @@ fn one_single_step() {
         FrameKind::Memory,
         &[0x10],
         values,
-        &[],
     );
 }
 
@@ -222,18 +211,9 @@ fn one_single_step() {
 fn six_cores() {
     let values = [0xc1, 0x2800_0ea1, 0x4100_f403, 0x488, 0];
     let ids = [0x10, 0x11, 0x13, 0x15];
-    formatted(
-        "juno_r1_1",
-        "cstrace.bin",
-        FrameKind::Memory,
-        &ids,
-        values,
-        &[],
-    );
+    formatted("juno_r1_1", "cstrace.bin", FrameKind::Memory, &ids, values);
 }
 
-/// The listing lacks the four packets that follow a reserved header: the reference prints a
-/// message, and these behind it on the same line.
 #[test]
 fn a_trace_port() {
     let values = [0x1, 0x0800_0ca1, 0x4200_f410, 0x2000_1088, 0];
@@ -243,6 +223,5 @@ fn a_trace_port() {
         FrameKind::Tpiu,
         &[1],
         values,
-        &[13709, 16447, 32869, 35607],
     );
 }
