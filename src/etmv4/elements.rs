@@ -40,7 +40,7 @@ enum State {
 pub struct Elements {
     config: Config,
     state: State,
-    /// Synchronisation was lost, which the next packet tells.
+    /// Nothing is known, which the next packet reports: at the start, and after a bad packet.
     no_sync: Option<(NoSyncReason, Option<BufferOffset>)>,
     /// A buffer overflowed before the next trace on.
     overflow: bool,
@@ -90,19 +90,21 @@ impl Elements {
     }
 
     /// Nothing is known until the trace synchronises again.
-    fn lose(&mut self, at: BufferOffset, reason: NoSyncReason) {
+    fn lose(&mut self) {
         self.state = State::Async;
-        self.no_sync = self.no_sync.or(Some((reason, Some(at))));
         self.queue.clear();
         self.speculation = 0;
         self.awaits_address = false;
         self.needs_context = true;
     }
 
-    /// A packet contradicts the trace before it, or is no packet.
+    /// A packet contradicts the trace before it, or is no packet. What waits and cannot be
+    /// cancelled any more was traced before it, and is given out.
     #[cold]
-    fn bad(&mut self, at: BufferOffset) {
-        self.lose(at, NoSyncReason::BadPacket);
+    fn bad(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        self.give_certain(out);
+        self.lose();
+        self.no_sync = self.no_sync.or(Some((NoSyncReason::BadPacket, Some(at))));
         self.overflow = false;
         self.marker_seen = false;
         self.is = InstructionSet::Is0;
@@ -151,7 +153,7 @@ impl Elements {
                 self.commit(oldest, out)
             };
             if given.is_err() {
-                return self.bad(at);
+                return self.bad(at, out);
             }
         }
         self.queue.push(at, held);
@@ -212,7 +214,7 @@ impl Elements {
             | Packet::NumberedDataSyncMarker(_)
             | Packet::UnnumberedDataSyncMarker(_) => {}
             Packet::NotSync | Packet::Incomplete | Packet::Reserved { .. } | Packet::Bad { .. } => {
-                return self.bad(at);
+                return self.bad(at, out);
             }
             Packet::Discard => return self.discard(at, NoSyncReason::Discard, out),
             Packet::Overflow => {
@@ -320,7 +322,7 @@ impl Elements {
         if commit > 0 || cancel > 0 || mispredict {
             let resolved = self.resolve(commit, cancel, mispredict, out);
             if resolved.is_err() {
-                self.bad(at);
+                self.bad(at, out);
             }
         }
     }
@@ -377,7 +379,23 @@ impl Elements {
         while let Some(entry) = self.queue.pop() {
             self.give_mark(entry, out);
         }
-        self.lose(at, reason);
+        self.lose();
+        out.mark(at, Mark::NoSync(reason));
+    }
+
+    /// Gives out what no cancel could take back: everything before the oldest P0 element, and
+    /// of the rest what is never speculative.
+    fn give_certain(&mut self, out: &mut impl ElementSink) {
+        let mut speculative = false;
+        while let Some(entry) = self.queue.pop() {
+            speculative |= entry.held.p0() > 0;
+            if speculative {
+                self.give_mark(entry, out);
+            } else {
+                // Only a P0 element can lack what it needs.
+                let _ = self.give(entry, out);
+            }
+        }
     }
 
     /// The end of the trace: gives out what does not depend on elements still speculative.
@@ -411,7 +429,7 @@ impl ElementDecoder for Elements {
             }
             // Nothing that waits can be cancelled any more.
             if !self.queue.is_empty() && self.give_all(out).is_err() {
-                return self.bad(at);
+                return self.bad(at, out);
             }
             if !self.needs_context {
                 out.element(at, Element::WaypointAtoms(atoms));
@@ -431,9 +449,9 @@ impl ElementDecoder for Elements {
         self.other(at, packet, out);
     }
 
-    fn lost(&mut self, at: BufferOffset, _: &mut impl ElementSink) {
+    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         if self.state != State::Async {
-            self.bad(at);
+            self.bad(at, out);
         }
     }
 

@@ -183,9 +183,9 @@ impl Queue {
         self.entries.push_back(Entry { at, held });
     }
 
-    /// The oldest.
-    pub fn peek(&self) -> Option<&Entry> {
-        self.entries.front()
+    /// The oldest but `index`.
+    pub fn peek(&self, index: usize) -> Option<&Entry> {
+        self.entries.get(index)
     }
 
     /// Takes the oldest.
@@ -233,11 +233,17 @@ impl Queue {
     /// Takes back the newest `count` P0 elements and what belongs to them; `false` if there are
     /// fewer, or too many steps away.
     #[must_use]
-    pub fn cancel(&mut self, mut count: u32) -> bool {
+    pub fn cancel(&mut self, count: u32) -> bool {
+        let cancelled = self.cancel_newest(count);
+        self.entries.extend(self.kept.drain(..).rev());
+        cancelled
+    }
+
+    /// Moves what outlives the cancel to `kept`.
+    fn cancel_newest(&mut self, mut count: u32) -> bool {
         if u64::from(count) > self.p0 {
             return false;
         }
-        self.p0 -= u64::from(count);
         while count > 0
             && let Some(entry) = self.entries.back_mut()
         {
@@ -246,10 +252,12 @@ impl Queue {
                 Held::Atoms(atoms) if p0 > count => {
                     atoms.count -= count as u8;
                     atoms.bits &= (1 << atoms.count) - 1;
+                    self.p0 -= u64::from(count);
                     break;
                 }
                 Held::Unseen(unseen) if p0 > count => {
                     *unseen -= count;
+                    self.p0 -= u64::from(count);
                     break;
                 }
                 _ => {
@@ -258,11 +266,11 @@ impl Queue {
                     }
                     self.kept
                         .extend(self.entries.pop_back().filter(|e| e.held.outlives_cancel()));
+                    self.p0 -= u64::from(p0);
                     count -= p0;
                 }
             }
         }
-        self.entries.extend(self.kept.drain(..).rev());
         true
     }
 

@@ -144,15 +144,21 @@ impl Elements {
     }
 
     /// What follows an exception or Q element: an address, perhaps with a context before it.
+    /// Where there is none, what follows stays.
     fn address_of(&mut self) -> Result<(Option<Entry>, u64, InstructionSet), Contradiction> {
-        let context = match self.queue.peek().map(|entry| entry.held) {
-            Some(Held::Context { .. } | Held::SameContext { .. }) => self.queue.pop(),
-            _ => None,
+        let context = self.queue.peek(0).copied().filter(|entry| {
+            let held = entry.held;
+            matches!(held, Held::Context { .. } | Held::SameContext { .. })
+        });
+        let next = self.queue.peek(context.iter().len());
+        let Some(Held::Address { address, is }) = next.map(|entry| entry.held) else {
+            return Err(Contradiction);
         };
-        match self.queue.pop().map(|entry| entry.held) {
-            Some(Held::Address { address, is }) => Ok((context, address, is)),
-            _ => Err(Contradiction),
+        if context.is_some() {
+            self.queue.pop();
         }
+        self.queue.pop();
+        Ok((context, address, is))
     }
 
     fn give_exception(

@@ -331,10 +331,41 @@ fn overflow_and_discard() {
 }
 
 #[test]
-fn a_reserved_packet_loses_what_waits() {
-    // The event waits when the reserved header comes; atoms count again after trace info.
+fn overflow_and_discard_are_reported_at_once() {
+    // At the end of the trace, no packet follows.
+    for (packet, want) in [
+        ([0x00, 0x05], "no_sync overflow"),
+        ([0x00, 0x03], "no_sync discard"),
+    ] {
+        let bytes = [&ASYNC[..], &INFO, &BEGIN, &[0xf7, 0x71], &packet].concat();
+        let all = decode(&config(PLAIN), &bytes);
+        let last = &all[all.len() - 3..];
+        let texts: Vec<_> = last.iter().map(|(_, e)| short(e)).collect();
+        assert_eq!(texts, ["event 1", want, "end"]);
+        let places: Vec<_> = last.iter().map(|(at, _)| at.0).collect();
+        let end = bytes.len() as u64;
+        assert_eq!(places, [end - 3, end - 2, end]);
+    }
+    // Not twice, and not again at the packets after it.
+    let bytes = [&[0xf7, 0x00, 0x05, 0x00, 0x05, 0x71][..], &ASYNC, &[0x04]].concat();
+    assert_eq!(after_begin(PLAIN, &INFO, &bytes), ["E", "no_sync overflow"]);
+}
+
+#[test]
+fn a_bad_packet_is_reported_at_the_next_one() {
+    assert_eq!(after_begin(PLAIN, &INFO, &[0xf7, 0x08]), ["E"]);
+    let want = ["E", "no_sync bad_packet"];
+    assert_eq!(after_begin(PLAIN, &INFO, &[0xf7, 0x08, 0xf7]), want);
+}
+
+#[test]
+fn a_bad_packet_leaves_what_is_not_speculative() {
+    // Event, timestamp, trace on, context with address, event; reserved; atoms count again after
+    // trace info.
     let bytes = [
-        &[0xf7, 0x71, 0x08, 0xf7][..],
+        &[0xf7, 0x71, 0x02, 0x05][..],
+        &[0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x30, 0x72],
+        &[0x08, 0xf7],
         &ASYNC,
         &[0xf7],
         &INFO,
@@ -343,6 +374,12 @@ fn a_reserved_packet_loses_what_waits() {
     ];
     let want = [
         "E",
+        "event 1",
+        "time 0x5",
+        "on begin_or_filter",
+        "context EL0",
+        "A64 0x1000",
+        "event 2",
         "no_sync bad_packet",
         "on begin_or_filter",
         "context EL1",
@@ -350,6 +387,54 @@ fn a_reserved_packet_loses_what_waits() {
         "N",
     ];
     assert_eq!(after_begin(PLAIN, &INFO, &bytes.concat()), want);
+}
+
+#[test]
+fn a_bad_packet_drops_what_may_be_cancelled() {
+    // Event, trace on; E; event, context, timestamp; reserved: the E may never have executed,
+    // and what it led to neither.
+    let bytes = [0x71, 0x04, 0xf7, 0x72, 0x81, 0x30, 0x02, 0x05, 0x08, 0x73];
+    let want = [
+        "event 1",
+        "on begin_or_filter",
+        "event 2",
+        "time 0x5",
+        "cycles 0",
+        "no_sync bad_packet",
+    ];
+    assert_eq!(after_begin_deep(&bytes), want);
+}
+
+/// As [`after_begin`], with the usual beginning committed although elements are speculative.
+fn after_begin_deep(bytes: &[u8]) -> Vec<String> {
+    after_begin(DEEP, &INFO, &[&[0xf7, 0x2d, 0x01][..], bytes].concat()).split_off(1)
+}
+
+#[test]
+fn impossible_commits_and_cancels_leave_what_is_not_speculative() {
+    // Commit 2 of 1; cancel 2 of 1; a cycle count that commits 2 of 1.
+    for (packet, cycles) in [
+        (&[0x2d, 0x02][..], None),
+        (&[0x2e, 0x02], None),
+        (&[0x0e, 0x02, 0x05], Some("cycles 5")),
+    ] {
+        let bytes = [&[0x71, 0x04, 0xf7, 0x72][..], packet, &[0xf7]].concat();
+        let mut want = vec!["event 1", "on begin_or_filter", "event 2"];
+        want.extend(cycles);
+        want.push("no_sync bad_packet");
+        assert_eq!(after_begin_deep(&bytes), want, "{packet:x?}");
+    }
+    // A mispredict without an atom.
+    let all = after_begin_deep(&[0x71, 0x04, 0x30, 0xf7]);
+    assert_eq!(all, ["event 1", "on begin_or_filter", "no_sync bad_packet"]);
+}
+
+#[test]
+fn an_exception_without_address_leaves_what_follows() {
+    // E; exception, context, event, atom.
+    let bytes = [0xf7, 0x06, 0x1d, 0x81, 0x30, 0x71, 0xf7, 0xf7];
+    let want = ["E", "context EL0", "event 1", "no_sync bad_packet"];
+    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
 }
 
 #[test]
