@@ -3,6 +3,7 @@
 
 mod gdb;
 
+use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -435,14 +436,14 @@ fn unix_sockets_leave_nothing_behind() {
         .arg(testdata("virt-a57"))
         .arg(&option));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    server.end_by("-INT");
+    server.end_by(Signal::INT);
     assert!(!path.exists());
     let mut server = Server::start(&testdata("virt-a57"), &[&option], 1);
-    server.end_by("-KILL");
+    server.end_by(Signal::KILL);
     assert!(path.exists());
     let mut server = Server::start(&testdata("virt-a57"), &[&option], 1);
     sees_both_cores(&path.display().to_string(), "detach");
-    server.end_by("-TERM");
+    server.end_by(Signal::TERM);
     assert!(!path.exists());
 }
 

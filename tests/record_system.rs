@@ -10,6 +10,7 @@ use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;
 use program_support::{Code, Program, program};
 use record_support::{installed, places};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -439,7 +440,7 @@ fn a_recording_that_the_user_ends() {
     );
     let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/virt-a57/program.elf");
     std::fs::copy(saved, &image).unwrap();
-    for signal in ["INT", "KILL"] {
+    for signal in [Signal::INT, Signal::KILL] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
         command.args([
             "record", "--system", "virt", "--smp", "2", "--ram", "16M", "--force", "-o",
@@ -448,15 +449,12 @@ fn a_recording_that_the_user_ends() {
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         wait_for_emulators(&image, 1);
-        let killed = Command::new("kill")
-            .arg(format!("-{signal}"))
-            .arg(child.id().to_string())
-            .status();
-        assert!(killed.unwrap().success());
+        let id = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
+        kill_process(id, signal).unwrap();
         let ended = child.wait_with_output().unwrap();
         // However it ended, the machine is gone.
         wait_for_emulators(&image, 0);
-        if signal == "INT" {
+        if signal == Signal::INT {
             let told = String::from_utf8_lossy(&ended.stderr).into_owned();
             assert!(ended.status.success(), "{told}");
             assert!(told.contains("stopped interrupted"), "{told}");

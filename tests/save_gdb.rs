@@ -172,10 +172,8 @@ fn a_live_two_core_system() {
             "2",
             "-m",
             "16M",
-            "-nographic",
-            "-monitor",
-            "none",
-            "-serial",
+            "-nodefaults",
+            "-display",
             "none",
             "-icount",
             "shift=0",
@@ -222,7 +220,7 @@ fn a_live_microcontroller_in_an_exception() {
     let directory = tempfile::tempdir().unwrap();
     let program = testdata("mps2-m4").join("program.elf");
     let program = program.to_str().unwrap();
-    let machine = "-M mps2-an386 -nographic -monitor none -serial none -S -kernel";
+    let machine = "-M mps2-an386 -nodefaults -display none -S -kernel";
     let mut arguments: Vec<&str> = machine.split(' ').collect();
     arguments.push(program);
     let emulator = Emulator::start(

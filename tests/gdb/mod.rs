@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -51,6 +52,12 @@ pub fn need_gdb() {
     );
 }
 
+/// Sends a signal to a process that was started here.
+fn send_signal(id: u32, signal: Signal) {
+    let id = rustix::process::Pid::from_raw(id.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(id, signal).unwrap();
+}
+
 /// Runs a command to its end; a hang is a failure.
 pub fn run(command: &mut Command) -> Output {
     run_within(command, PATIENCE)
@@ -64,13 +71,13 @@ pub fn run_within(command: &mut Command, patience: Duration) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let id = child.id().to_string();
+    let id = child.id();
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(child.wait_with_output()));
     match receive.recv_timeout(patience) {
         Ok(output) => output.unwrap(),
         Err(_) => {
-            let _ = Command::new("kill").args(["-9", &id]).status();
+            send_signal(id, Signal::KILL);
             panic!("{command:?} hangs");
         }
     }
@@ -234,10 +241,8 @@ impl Server {
     }
 
     /// Sends a signal and waits for the end.
-    pub fn end_by(&mut self, signal: &str) {
-        let id = self.id().to_string();
-        let status = Command::new("kill").args([signal, &id]).status();
-        assert!(status.unwrap().success());
+    pub fn end_by(&mut self, signal: Signal) {
+        send_signal(self.id(), signal);
         let start = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
             assert!(start.elapsed() < PATIENCE, "serve does not end");

@@ -107,7 +107,7 @@ impl Program {
         if let Some(machine) = &self.machine {
             command = Command::new(format!("qemu-system-{bits}"));
             command.arg("-M").args(machine);
-            command.args(["-nographic", "-monitor", "none", "-serial", "none"]);
+            command.args(["-nodefaults", "-display", "none"]);
             command.args(["-semihosting", "-kernel"]).arg(&self.elf);
             command.args(options);
         } else {

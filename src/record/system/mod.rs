@@ -99,6 +99,9 @@ fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
         // timers do not go faster than a program that is watched.
         command.args(["-icount", "shift=4"]);
     }
+    // A recording needs no network card, drive or display; some of them want firmware files that
+    // a minimal installation of QEMU lacks. Whatever `--qemu` names is there.
+    command.arg("-nodefaults");
     let mut endpoint = OsString::from("unix:");
     endpoint.push(gdb);
     endpoint.push(",server=on,wait=off");
