@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import shlex
 import shutil
 
@@ -40,6 +41,25 @@ def ask(command):
         return gdb.execute(command, to_string=True)
     except gdb.error:
         return ""
+
+
+def safe_name(name):
+    """A name of the target's in ASCII letters, digits, `_`, `.` and `-`.
+
+    Nothing else of a target's text is ever part of a command, an expression, a file name or an
+    .ini file."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def printable(text):
+    """Text from outside for the terminal: what could steer it, or hide itself, is escaped."""
+    return "\n".join(map(on_one_line, text.split("\n")))
+
+
+def on_one_line(name):
+    """A name from outside for the terminal: the same, and lines do not end either."""
+    # Not printable are controls, formats (bidirectional, of no width), surrogates, separators.
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
 class Attach(gdb.Command):

@@ -19,7 +19,7 @@ def monitor(words):
     try:
         return gdb.execute(f"monitor {words}", to_string=True)
     except gdb.error as error:
-        raise gdb.GdbError(str(error))
+        raise gdb.GdbError(printable(str(error)))
 
 
 def flush(what):
@@ -51,13 +51,13 @@ def show_move():
         try:
             gdb.execute(command)
         except gdb.error as error:
-            gdb.write(f"{error}\n")
+            gdb.write(printable(f"{error}\n"))
 
 
 def go(words):
     """`monitor goto`: moves if the server moves."""
     text, moved = without_advice(monitor(f"goto {words}"))
-    gdb.write(text)
+    gdb.write(printable(text))
     if moved:
         show_move()
 
@@ -84,7 +84,7 @@ class Told(gdb.Command):
 
     def invoke(self, argument, from_tty):
         self.dont_repeat()
-        gdb.write(monitor(f"{self.name} {argument}"))
+        gdb.write(printable(monitor(f"{self.name} {argument}")))
 
 
 class Info(Told):
@@ -129,7 +129,7 @@ unavailable  what may have been written since cannot be read"""
     def invoke(self, argument, from_tty):
         self.dont_repeat()
         text, changed = without_advice(monitor(f"memory {argument}"))
-        gdb.write(text)
+        gdb.write(printable(text))
         if changed:
             forget_memory()
 
@@ -166,9 +166,9 @@ ADDRESS is an expression, also as *ADDRESS; of a function it is the first instru
         if not what:
             raise gdb.GdbError("expected a function or an address, and maybe back")
         found = monitor(f"find {code_address(what)} {back}")
-        goes = re.search(r"; monitor goto (\S+) goes there", found)
+        goes = re.search(r"; monitor goto ([0-9/+-]+) goes there", found)
         if not goes:
-            gdb.write(found)
+            gdb.write(printable(found))
             return
         go(goes[1])
 

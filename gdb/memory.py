@@ -146,11 +146,14 @@ def readable(inferior, start, size):
             raise
     if size == 1:
         return
-    if size <= PAGE and size & (size - 1) == 0 and start % size == 0:
-        ends = (start, start + size - 1)
+    ends = (start, start + size - 1)
+    if start // PAGE == ends[1] // PAGE:
         if size > 2 and not any(list(readable(inferior, end, 1)) for end in ends):
             return
     half = 1 << ((size - 1).bit_length() - 1)
+    if size > PAGE:
+        # Pages are whole on both sides.
+        half -= (start + half) % PAGE
     yield from readable(inferior, start, half)
     yield from readable(inferior, start + half, size - half)
 

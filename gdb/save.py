@@ -6,8 +6,8 @@ Follows registers.py and memory.py.
 import argparse
 import os
 import re
-import shlex
 import shutil
+import tempfile
 
 import gdb
 
@@ -16,6 +16,9 @@ import gdb
 SYSTEM_CONTROL = [(0xE000ED00, 0xE000ED90), (0xE000EF30, 0xE000EF48)]
 # A position-independent program, in its ELF header.
 ET_DYN = 3
+# Names of files of a remote system that can be in a GDB command: within quotes nothing in them
+# means anything.
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_./+,:@=~ -]+")
 
 
 def number(expression):
@@ -23,7 +26,7 @@ def number(expression):
     try:
         return int(gdb.parse_and_eval(f"(unsigned long long)({expression})"))
     except gdb.error as error:
-        raise gdb.GdbError(f"{expression}: {error}")
+        raise gdb.GdbError(printable(f"{expression}: {error}"))
 
 
 def program():
@@ -39,24 +42,41 @@ def copy_program(directory):
     if not name:
         return None, "GDB knows no program"
     local = name[len("target:") :] if name.startswith("target:") else name
-    base = re.sub(r"[^\w.+-]", "_", os.path.basename(local)) or "program"
+    base = safe_name(os.path.basename(local)) or "program"
     if base.endswith((".ini", ".bin")) or base.startswith("."):
         base = f"program_{base}"
     to = os.path.join(directory, base)
     if name.startswith("target:") and not os.path.isfile(local):
-        ask(f"remote get {shlex.quote(local)} {shlex.quote(to)}")
+        why_not = fetch(local, to)
+        if why_not:
+            return None, why_not
     else:
         try:
             shutil.copyfile(local, to)
         except OSError as error:
-            return None, f"{local}: {error.strerror}"
-    if not os.path.isfile(to):
-        return None, f"{name} cannot be read"
+            return None, f"{on_one_line(local)}: {error.strerror}"
     with open(to, "rb") as file:
-        if file.read(4) != b"\x7fELF":
-            os.remove(to)
-            return None, f"{name} is no ELF file"
+        head = file.read(32)
+    if len(head) < 32 or not head.startswith(b"\x7fELF"):
+        os.remove(to)
+        return None, f"{on_one_line(name)} is no ELF file"
     return base, None
+
+
+def fetch(name, to):
+    """Copies a file of the remote system; answers why it cannot be."""
+    if not PLAIN_NAME.fullmatch(name):
+        return f"{on_one_line(name)}: a name with such characters is not given to GDB's `remote get`"
+    with tempfile.TemporaryDirectory(prefix="armsnap-") as directory:
+        fetched = os.path.join(directory, "program")
+        if not PLAIN_NAME.fullmatch(fetched):
+            return f"{directory}: TMPDIR has characters that are not given to `remote get`"
+        ask(f"remote get '{name}' '{fetched}'")
+        try:
+            shutil.copyfile(fetched, to)
+        except OSError:
+            return f"target:{name} cannot be read"
+    return None
 
 
 def load_offset(path):
@@ -133,7 +153,7 @@ What cannot be read is left out. The program is copied.
         try:
             os.mkdir(temporary)
             try:
-                print(f"{given.DIR}: {save(temporary, thread, asked)}")
+                print(printable(f"{given.DIR}: {save(temporary, thread, asked)}"))
                 may_replace(directory, given.force)
                 appear(temporary, directory)
             finally:
@@ -196,11 +216,11 @@ def save(directory, selected, asked):
     for thread in threads:
         thread.switch()
         frame = newest_frame()
-        known = registers(inferior.architecture())
+        known = registers(inferior.architecture(), frame)
         if not known:
             raise gdb.GdbError(f"thread {thread.num}: no register can be read")
-        name = re.sub(r"[^\w.+-]", "_", thread.name or "").strip("_.") or f"cpu_{thread.num - 1}"
-        if name.lower() in used:
+        name = safe_name(thread.name or "").strip("_.-") or f"cpu_{thread.num - 1}"
+        while name.lower() in used:
             name = f"{name}_{thread.num - 1}"
         used.add(name.lower())
         kind = core_type(thread, inferior.architecture().name(), known)

@@ -10,6 +10,7 @@ pub mod architecture;
 pub mod area;
 pub mod branch;
 pub mod description;
+pub mod names;
 pub mod registers;
 pub mod state;
 pub mod t32;

@@ -7,6 +7,7 @@ pub mod carrier;
 pub mod exceptions;
 pub mod history;
 pub mod retrace;
+pub mod safe_description;
 pub mod snapshot;
 pub mod state;
 pub mod steps;

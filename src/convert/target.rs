@@ -3,6 +3,7 @@
 //! The document is GDB's (GDB manual, "Target Description Format"); the block has the registers
 //! in the order of their numbers, as a reply to `g`.
 
+use super::safe_description::register_names;
 use crate::arch::Architecture;
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -11,14 +12,14 @@ use roxmltree::{Document, Node, ParsingOptions};
 pub struct Target {
     /// The architecture of the core.
     pub architecture: Architecture,
-    /// Registers by number: name and size in bytes.
+    /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes.
     pub registers: Vec<(String, usize)>,
     /// Their numbers, in the same order.
     pub numbers: Vec<u32>,
 }
 
 /// More elements than any description has.
-const NODES: u32 = 1 << 20;
+pub(super) const NODES: u32 = 1 << 20;
 
 /// The largest register: one of SVE with 2048 bits, and the ZA array of SME with 256 × 256 bytes.
 const LARGEST: usize = 1 << 16;
@@ -45,8 +46,10 @@ impl Target {
         let architecture = architecture(root)?;
         let mut registers = Vec::new();
         let mut next = 0;
+        let mut names = register_names(root);
         for node in root.descendants().filter(|n| n.has_tag_name("reg")) {
             let (number, name, bytes) = register(node, next)?;
+            let name = names.safe(&name);
             next = number.wrapping_add(1);
             registers.push((number, name, bytes));
         }

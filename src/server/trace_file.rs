@@ -8,6 +8,7 @@ use super::endpoint::{Endpoint, HistoryMode, Options, endpoints, threads_xml};
 use super::trace_runs::{TraceFrames, Traces, Wanted};
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, Detected, TargetDescription};
+use crate::convert::safe_description::rewritten;
 use crate::convert::target::Target;
 use crate::snapshot::Loaded;
 use crate::snapshot::files::InMemory;
@@ -311,6 +312,9 @@ pub fn endpoint(bytes: &'static Mapped, title: &str, elfs: &[PathBuf]) -> Result
     let file = file.releasing(|walked| bytes.release(walked));
     let text = file.description().target.clone();
     let text = text.ok_or("it has no target description: its architecture is not known")?;
+    Target::read(&text)?;
+    // As the client reads it.
+    let text = rewritten(&text)?;
     let target = Target::read(&text)?;
     let run = FileRun::new(file, &target)?;
     let kind = match target.architecture {
