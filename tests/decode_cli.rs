@@ -513,3 +513,92 @@ fn who_closes_the_output_early_ends_it_without_a_fault() {
         assert!(!text(&output.stderr).contains("roken pipe"));
     }
 }
+
+/// Two cores that execute one program, which only the first was dumped with.
+fn shared_code() -> tempfile::TempDir {
+    let directory = receipt();
+    let path = directory.path();
+    fs::remove_file(path.join("program.elf")).unwrap();
+    let dump = "[dump]\nfile=code.bin\naddress=0x40100000\n";
+    let core = |name: &str| format!("[device]\nname={name}\nclass=core\ntype=Cortex-A57\n");
+    fs::write(path.join("cpu.ini"), core("traced")).unwrap();
+    fs::write(path.join("other.ini"), core("dumped") + dump).unwrap();
+    let list = fs::read_to_string(path.join("snapshot.ini")).unwrap();
+    let list = list.replace("cpu.ini=cpu.ini", "cpu.ini=cpu.ini\nother=other.ini");
+    fs::write(path.join("snapshot.ini"), list).unwrap();
+    let trace = fs::read_to_string(path.join("trace.ini")).unwrap();
+    fs::write(
+        path.join("trace.ini"),
+        trace.replace("cpu=ETM", "traced=ETM"),
+    )
+    .unwrap();
+    directory
+}
+
+#[test]
+fn code_that_only_another_core_was_dumped_with_is_taken_and_told() {
+    let directory = shared_code();
+    let missing = r#""kind":"memory_missing""#;
+    for jobs in ["1", "2"] {
+        let arguments = [&JSON[..], &["--jobs", jobs]].concat();
+        let output = decode(directory.path(), &arguments);
+        assert!(text(&output.stdout).contains(r#""start":"0x401004dc","end":"0x401004f4""#));
+        assert!(!text(&output.stdout).contains(missing));
+        let notes: Vec<&str> = text(&output.stderr).lines().collect();
+        let told = notes.iter().filter(|note| note.contains("that of dumped"));
+        assert_eq!(told.count(), 1, "{notes:#?}");
+        assert!(
+            notes.iter().all(|note| note.contains("--no-shared-memory")),
+            "{notes:#?}"
+        );
+    }
+    let alone = decode(
+        directory.path(),
+        &[&JSON[..], &["--no-shared-memory"]].concat(),
+    );
+    assert!(text(&alone.stdout).contains(missing));
+    assert!(
+        !text(&alone.stderr).contains("dumped"),
+        "{}",
+        text(&alone.stderr)
+    );
+    let info = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let output = command
+            .arg("info")
+            .arg(directory.path())
+            .args(arguments)
+            .output();
+        text(&output.unwrap().stdout).to_owned()
+    };
+    assert!(
+        info(&[]).contains("that of dumped is shown"),
+        "{}",
+        info(&[])
+    );
+    assert!(!info(&["--no-shared-memory"]).contains("that of dumped"));
+}
+
+#[test]
+fn an_elf_file_as_a_dump_is_the_program_that_was_meant() {
+    let r5f = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../shared/captures/r5f"
+    ));
+    if !r5f.is_dir() {
+        eprintln!("SKIPPED: ../shared is not there");
+        return;
+    }
+    let option = format!("--elf {}/files/freertos.out", r5f.display());
+    let output = decode(r5f, &["--format", "none", "--stats"]);
+    let stats: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(stats["instructions"].as_u64().unwrap() > 232_000, "{stats}");
+    let notes = text(&output.stderr);
+    assert_eq!(notes.matches(&option).count(), 1, "{notes}");
+    for command in ["info", "check"] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let output = program.arg(command).arg(r5f).output().unwrap();
+        let said = text(&output.stdout);
+        assert_eq!(said.matches(&option).count(), 1, "{command}: {said}");
+    }
+}

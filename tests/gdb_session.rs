@@ -292,3 +292,40 @@ fn virt_a57_looks_as_it_did_when_it_lived() {
 fn mps2_m4_looks_as_it_did_when_it_lived() {
     sessions_equal_the_live_machine("mps2-m4");
 }
+
+#[test]
+fn memory_that_only_another_core_was_dumped_with_is_shown_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    };
+    let core = |name: &str| {
+        format!(
+            "[device]\nname={name}\nclass=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x1000\n\
+                 SP(size:64)=0x2000\nCPSR=0x3c5\nX0(size:64)=1\n"
+        )
+    };
+    write(
+        "snapshot.ini",
+        "[snapshot]\nversion=1.0\n[device_list]\na=a.ini\nb=b.ini\n",
+    );
+    write("a.ini", &core("bare"));
+    write(
+        "b.ini",
+        &(core("dumped") + "[dump]\nfile=code\naddress=0x1000\n"),
+    );
+    write("code", "\x1f\x20\x03\x55\x1f\x20\x03\x55");
+    let look = ["x/1xw 0x1004", "thread 2", "x/1xw 0x1000"];
+    let shown = session(directory.path(), &[], &look);
+    assert!(shown.contains("0x1004:\t0x5503201f"), "{shown}");
+    let told = "bare: no dump and no program of it has 0x1000: where it has no memory, that of \
+                dumped is shown";
+    assert_eq!(shown.matches(told).count(), 1, "{shown}");
+    let alone = session(directory.path(), &["--no-shared-memory"], &look);
+    assert!(
+        alone.contains("Cannot access memory at address 0x1004"),
+        "{alone}"
+    );
+    assert!(alone.contains("0x1000:\t0x5503201f"), "{alone}");
+    assert!(!alone.contains("that of dumped"), "{alone}");
+}

@@ -68,6 +68,11 @@ pub struct Arguments {
     #[arg(long)]
     allow_outside: bool,
 
+    /// Snapshot to trace file: where a core has no dump and no program, do not take the code of
+    /// another core of its architecture
+    #[arg(long)]
+    no_shared_memory: bool,
+
     /// Trace file to snapshot: registers and memory of trace frame N [default: the whole
     /// snapshot that the file carries, or else the last frame]
     #[arg(long, value_name = "N")]
@@ -170,6 +175,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
     let loaded = SnapshotArguments {
         snapshot: arguments.input.clone(),
         allow_outside: arguments.allow_outside,
+        no_shared_memory: arguments.no_shared_memory,
     }
     .open()?;
     let elfs: Result<_, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
@@ -271,6 +277,7 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
                 "--elf without --trace",
             ),
             (arguments.allow_outside, "--allow-outside"),
+            (arguments.no_shared_memory, "--no-shared-memory"),
         ],
         "a trace file",
     )?;

@@ -163,6 +163,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
     }
     drop(progress);
+    tell(&programs.taken_from_others());
     out.finish()?;
     if arguments.stats {
         print_stats(&stats)?;

@@ -171,6 +171,9 @@ fn target_command(server: &Path, arguments: &Arguments) -> Result<OsString, Fail
     if arguments.snapshot.allow_outside {
         words.push("--allow-outside".into());
     }
+    if arguments.snapshot.no_shared_memory {
+        words.push("--no-shared-memory".into());
+    }
     words.push("--".into());
     words.push(arguments.snapshot.snapshot.clone().into());
     let mut command = OsString::from("target remote | exec");

@@ -59,6 +59,10 @@ pub struct SnapshotArguments {
     /// Follow paths that lead out of the snapshot's directory
     #[arg(long)]
     pub allow_outside: bool,
+    /// Where a core has no dump and no program, do not take the memory of another core of its
+    /// architecture
+    #[arg(long)]
+    pub no_shared_memory: bool,
 }
 
 impl SnapshotArguments {
@@ -66,6 +70,7 @@ impl SnapshotArguments {
     pub fn load(&self) -> Result<Loaded, Failure> {
         let options = OpenOptions {
             allow_outside: self.allow_outside,
+            no_shared_memory: self.no_shared_memory,
         };
         Ok(Snapshot::open(&self.snapshot, &options)?)
     }

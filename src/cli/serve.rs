@@ -74,7 +74,7 @@ impl Selection {
     pub fn endpoints(&self, snapshot: &SnapshotArguments) -> Result<Vec<Endpoint>, Failure> {
         // A path that cannot be read is told as that of a snapshot.
         if is_trace_file(&snapshot.snapshot).unwrap_or(false) {
-            return Ok(vec![self.trace_file(&snapshot.snapshot)?]);
+            return Ok(vec![self.trace_file(snapshot)?]);
         }
         let options = Options {
             cores: self.core.clone(),
@@ -98,8 +98,10 @@ impl Selection {
 
 impl Selection {
     /// The endpoint of a trace file.
-    fn trace_file(&self, path: &Path) -> Result<Endpoint, Failure> {
+    fn trace_file(&self, input: &SnapshotArguments) -> Result<Endpoint, Failure> {
+        let path = &input.snapshot;
         let given = [
+            (input.no_shared_memory, "--no-shared-memory"),
             (!self.core.is_empty(), "--core"),
             (self.cluster.is_some(), "--cluster"),
             (self.no_elf_memory, "--no-elf-memory"),

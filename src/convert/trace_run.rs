@@ -482,8 +482,13 @@ fn decode(
             notes.push(format!("{path}: {reason}"));
         }
     }
+    memory.share(loaded, core);
     let symbols = (!symbols.is_empty()).then_some(&symbols);
-    history::decode(loaded, core, &memory, symbols, options, notes, progress).map_err(Error::Input)
+    let window = history::decode(loaded, core, &memory, symbols, options, notes, progress);
+    let name = &loaded.snapshot.devices[core].name;
+    let taken = memory.taken_from_others();
+    notes.extend(taken.map(|note| format!("{name}: {note}")));
+    window.map_err(Error::Input)
 }
 
 #[cfg(test)]

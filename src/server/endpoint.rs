@@ -20,6 +20,9 @@ use crate::snapshot::memory::{CoreMemory, Origin, Space};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 
+/// Of so many cores is told whose memory they share: the time for it grows with the dumps of all.
+const TOLD: usize = 64;
+
 /// How history is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HistoryMode {
@@ -150,6 +153,18 @@ impl Core {
             }
         }
         sizes
+    }
+
+    /// Gives what other cores have where it has no memory; `tell` of it.
+    fn share(&mut self, loaded: &Loaded, tell: bool) {
+        // Nobody else has the memory yet.
+        let Some(memory) = Arc::get_mut(&mut self.memory) else {
+            return;
+        };
+        memory.share(loaded, self.device);
+        if tell {
+            self.notes.extend(memory.sharing(self.space.space));
+        }
     }
 
     /// Adds what the programs load, behind all dumps.
@@ -341,6 +356,9 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
                 core.add_programs(programs.iter());
             }
         }
+        for (number, core) in cores.iter_mut().enumerate() {
+            core.share(loaded, number < TOLD);
+        }
         let code = programs.iter().filter(|_| options.elf_memory);
         let code = code.map(|program| program.elf.clone()).collect();
         let mut programs = programs.into_iter().map(Arc::new);
@@ -485,16 +503,18 @@ fn describe_dumps(
             region.address, region.length, dump.file, dump.section
         ));
     }
-    let faults = device.dumps.iter().zip(missing);
-    let faults = faults
+    let elfs = device.dumps.iter().filter_map(|dump| loaded.elf_dump(dump));
+    let mut faults: Vec<String> = elfs.map(|elf| elf.note.clone()).collect();
+    let empty = device.dumps.iter().zip(missing);
+    let empty = empty
         .filter(|(dump, missing)| *missing && loaded.length(&dump.place.file, &dump.file).is_ok())
         .map(|(dump, _)| {
             format!(
                 "no memory from [{}] {}: it holds nothing there, or the space is unknown",
                 dump.section, dump.file
             )
-        })
-        .collect();
+        });
+    faults.extend(empty);
     (dumps, faults)
 }
 

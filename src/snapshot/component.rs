@@ -13,12 +13,30 @@ pub struct Known {
     pub names: &'static [&'static str],
     /// Its ID: the offset from the component's base, in words of 4 bytes.
     pub id: u64,
-    /// The protocols whose decoding needs it.
+    /// The protocols for which the specification asks for it.
     needed: &'static [Protocol],
+    /// The value makes a difference to decoding only where elements have keys.
+    with_keys: bool,
+    /// The value makes no difference to decoding.
+    unread: bool,
 }
 
 const fn known(names: &'static [&'static str], id: u64, needed: &'static [Protocol]) -> Known {
-    Known { names, id, needed }
+    Known {
+        names,
+        id,
+        needed,
+        with_keys: false,
+        unread: false,
+    }
+}
+
+/// A register of ETMv4 that tells how many keys there are.
+const fn keys(names: &'static [&'static str], id: u64) -> Known {
+    Known {
+        with_keys: true,
+        ..known(names, id, ETMV4)
+    }
 }
 
 const MACROCELL: &[Protocol] = &[Protocol::Etmv3, Protocol::Ptm];
@@ -44,14 +62,17 @@ const ETM4: &[Known] = &[
     known(&["TRCIDR6"], 0x7E, &[]),
     known(&["TRCIDR7"], 0x7F, &[]),
     known(&["TRCIDR8"], 0x60, BOTH),
-    known(&["TRCIDR9"], 0x61, ETMV4),
-    known(&["TRCIDR10"], 0x62, ETMV4),
-    known(&["TRCIDR11"], 0x63, ETMV4),
-    known(&["TRCIDR12"], 0x64, ETMV4),
-    known(&["TRCIDR13"], 0x65, ETMV4),
+    keys(&["TRCIDR9"], 0x61),
+    keys(&["TRCIDR10"], 0x62),
+    keys(&["TRCIDR11"], 0x63),
+    keys(&["TRCIDR12"], 0x64),
+    keys(&["TRCIDR13"], 0x65),
     known(&["TRCTRACEIDR"], 0x10, BOTH),
     known(&["TRCCONFIGR"], 0x04, BOTH),
-    known(&["TRCAUTHSTATUS"], 0x3EE, ETMV4),
+    Known {
+        unread: true,
+        ..known(&["TRCAUTHSTATUS"], 0x3EE, ETMV4)
+    },
     known(&["TRCDEVARCH"], 0x3EF, &[Protocol::Ete]),
 ];
 /// Section 4.2.4.
@@ -82,15 +103,28 @@ pub fn id_of(name: &str) -> Option<u64> {
 }
 
 impl Known {
-    /// Whether decoding a protocol needs it.
+    /// Whether the specification asks for it, for decoding a protocol.
     pub fn is_needed(&self, protocol: Protocol) -> bool {
         self.needed.contains(&protocol)
+    }
+
+    /// Whether its value makes a difference to the decoding of a device's trace.
+    pub fn matters(&self, device: &Device) -> bool {
+        !self.unread && (!self.with_keys || has_keys(device))
     }
 
     /// The register of a device: by its names, else by its ID.
     pub fn of<'d>(&self, device: &'d Device) -> Option<&'d Register> {
         device.component_register(self.names, self.id)
     }
+}
+
+/// Whether elements of an ETMv4 may have keys: TRCCONFIGR has conditional tracing (COND, bits
+/// 10:8), Q elements (QE, 14:13) or data trace (DA and DV, 17:16) switched on (ARM IHI 0064).
+fn has_keys(device: &Device) -> bool {
+    let register = device.component_register(&["TRCCONFIGR"], 0x04);
+    let value = register.and_then(|register| register.value.as_u64());
+    value.is_some_and(|value| value & 0x3_6700 != 0)
 }
 
 /// The registers of a trace source that are known here, each with the specification's name for

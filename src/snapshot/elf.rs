@@ -85,8 +85,19 @@ impl Elf {
     pub fn open(path: &Path) -> Result<Self, ElfError> {
         let absolute = path.canonicalize().map_err(|error| io_error(path, error))?;
         let bytes = map::map(&absolute).map_err(|error| io_error(path, error))?;
+        Self::read(absolute, bytes).map_err(|error| match error {
+            ElfError::Malformed { reason, .. } => ElfError::Malformed {
+                path: path.to_owned(),
+                reason,
+            },
+            error => error,
+        })
+    }
+
+    /// Reads the bytes of an ELF file; `path` is what it is called.
+    pub fn read(path: PathBuf, bytes: Mapped) -> Result<Self, ElfError> {
         let malformed = |reason: &str| ElfError::Malformed {
-            path: path.to_owned(),
+            path: path.clone(),
             reason: reason.to_owned(),
         };
         if !is_elf(&bytes) {
@@ -116,7 +127,7 @@ impl Elf {
         };
         let little_endian = file.is_little_endian();
         Ok(Self {
-            path: absolute,
+            path,
             machine,
             little_endian,
             segments,

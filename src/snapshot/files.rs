@@ -6,6 +6,8 @@ use super::map::{self, Mapped};
 use super::paths::{self, PathError};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -16,6 +18,16 @@ pub trait Files: fmt::Debug + Send + Sync {
 
     /// Its length in bytes, without opening it.
     fn length(&self, written: &str) -> Result<u64, PathError>;
+
+    /// Whether it begins with some bytes.
+    fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
+        Ok(self.bytes(written)?.starts_with(with))
+    }
+
+    /// Where the user finds it.
+    fn path(&self, written: &str) -> PathBuf {
+        written.into()
+    }
 }
 
 /// A directory. Files are mapped, each once.
@@ -56,6 +68,19 @@ impl Files for Directory {
     fn length(&self, written: &str) -> Result<u64, PathError> {
         let path = paths::resolve(&self.root, written, self.allow_outside)?;
         Ok(path.metadata()?.len())
+    }
+
+    fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
+        let path = paths::resolve(&self.root, written, self.allow_outside)?;
+        let mut head = Vec::new();
+        File::open(path)?
+            .take(with.len() as u64)
+            .read_to_end(&mut head)?;
+        Ok(head == with)
+    }
+
+    fn path(&self, written: &str) -> PathBuf {
+        self.root.join(written.replace('\\', "/"))
     }
 }
 

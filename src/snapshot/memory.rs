@@ -11,12 +11,14 @@
 //! the space asked for before those whose space serves others too (`H` before `N` for EL2). Added
 //! regions come after all dumps.
 //!
-//! Files are mapped when first touched. Knows no ELF and no instructions.
+//! Files are mapped when first touched. What other cores have where this one has nothing is in
+//! [`super::shared`]. Knows no instructions.
 
 use super::files::Files;
 use super::map::Mapped;
 use super::model::Device;
 use super::read::{Loaded, beside};
+use super::shared::Others;
 use crate::quantity::{Address, ExceptionLevel, Security};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -175,7 +177,7 @@ impl fmt::Display for Space {
 /// Where the bytes of a region come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A dump of the device, by its index.
+    /// A dump of the device, by its index. One that stands for an ELF file has several regions.
     Dump(usize),
     /// Added by the program, with the reason (an ELF file's segment).
     Added(String),
@@ -222,22 +224,44 @@ pub struct CoreMemory {
     sources: Vec<Source>,
     /// By space, sorted by address; made when first asked for.
     views: [OnceLock<Vec<Piece>>; Space::ALL.len()],
+    /// What is given where it has nothing.
+    pub(super) others: Option<Others>,
 }
 
 impl CoreMemory {
     /// The memory that the dumps of `device` hold. Dumps whose file is not there, or whose space
     /// has an unknown name, are left out: the reader's notes and `check` tell of them.
     pub fn new(loaded: &Loaded, device: &Device) -> Self {
-        let mut out = Self {
+        let mut out = Self::empty(loaded);
+        out.add_dumps(loaded, device);
+        out
+    }
+
+    /// No memory.
+    pub(super) fn empty(loaded: &Loaded) -> Self {
+        Self {
             files: loaded.files(),
             regions: Vec::new(),
             sources: Vec::new(),
             views: Default::default(),
-        };
+            others: None,
+        }
+    }
+
+    pub(super) fn add_dumps(&mut self, loaded: &Loaded, device: &Device) {
+        let out = self;
         for (index, dump) in device.dumps.iter().enumerate() {
             let Some(space) = Space::parse(dump.space.as_deref().unwrap_or("")) else {
                 continue;
             };
+            if let Some(elf) = loaded.elf_dump(dump) {
+                for (segment, bytes) in elf.segments() {
+                    let length = bytes.len() as u64;
+                    let (address, source) = (Address(segment.address), Source::Bytes(bytes));
+                    out.push(address, length, space, Origin::Dump(index), source);
+                }
+                continue;
+            }
             let Ok(in_file) = loaded.length(&dump.place.file, &dump.file) else {
                 continue;
             };
@@ -258,7 +282,6 @@ impl CoreMemory {
                 source,
             );
         }
-        out
     }
 
     /// Adds memory that serves where no dump and no earlier addition does. `why` names it in
@@ -287,7 +310,7 @@ impl CoreMemory {
     }
 
     /// All regions, those that win first.
-    pub fn regions(&self) -> impl Iterator<Item = &Region> {
+    pub fn regions(&self) -> impl ExactSizeIterator<Item = &Region> {
         self.regions.iter()
     }
 
@@ -295,12 +318,13 @@ impl CoreMemory {
     pub fn slice(&self, address: Address, space: Space) -> &[u8] {
         let pieces = self.view(space);
         let after = pieces.partition_point(|piece| piece.first <= address.0);
-        let Some(piece) = after.checked_sub(1).and_then(|at| pieces.get(at)) else {
-            return &[];
+        let piece = after.checked_sub(1).map(|at| &pieces[at]);
+        let Some(piece) = piece.filter(|piece| piece.last >= address.0) else {
+            return self.others.as_ref().map_or(&[], |others| {
+                let end = pieces.get(after).map(|next| next.first);
+                others.slice(address, end, space)
+            });
         };
-        if piece.last < address.0 {
-            return &[];
-        }
         let base = self.regions[piece.region as usize].address.0;
         let bytes = self.bytes(piece.region as usize);
         let from = usize::try_from(address.0 - base).unwrap_or(usize::MAX);
@@ -311,11 +335,24 @@ impl CoreMemory {
     /// The first address behind `address` where a region begins that `space` shows.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
         let behind = |region: &&Region| region.address > address && region.space.serves(space);
-        self.regions
-            .iter()
-            .filter(behind)
-            .map(|region| region.address)
-            .min()
+        let own = self.regions.iter().filter(behind);
+        let others = self.others.as_ref();
+        let others = others.and_then(|others| others.next(address, space));
+        own.map(|region| region.address).chain(others).min()
+    }
+
+    /// The region that is read at an address.
+    pub(super) fn region_at(&self, address: Address, space: Space) -> Option<usize> {
+        let pieces = self.view(space);
+        let after = pieces.partition_point(|piece| piece.first <= address.0);
+        let piece = &pieces[after.checked_sub(1)?];
+        (piece.last >= address.0).then_some(piece.region as usize)
+    }
+
+    /// The addresses that `space` shows, first and last of each piece, ascending.
+    pub(super) fn extents(&self, space: Space) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let pieces = self.view(space).iter();
+        pieces.map(|piece| (piece.first, piece.last))
     }
 
     /// Reads memory across neighbouring regions; gives the number of bytes up to the first that

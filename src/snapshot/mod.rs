@@ -5,6 +5,7 @@
 pub mod check;
 pub mod component;
 pub mod elf;
+pub mod elf_dump;
 pub mod files;
 pub mod ini;
 pub mod libraries;
@@ -15,6 +16,7 @@ pub mod paths;
 pub mod program;
 pub mod read;
 pub mod registers;
+pub mod shared;
 pub mod topology;
 pub mod write;
 

@@ -6,20 +6,25 @@
 mod device;
 mod trace;
 
+use super::elf_dump::{self, ElfDump};
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::map::Mapped;
-use super::model::{Cluster, Device, Note, OtherSection, Place, Severity, Snapshot};
+use super::model::{Cluster, Device, Dump, Note, OtherSection, Place, Severity, Snapshot};
 use super::paths::{self, PathError};
+use super::shared::Pools;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// How to open a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Follow paths that lead out of the snapshot's directory.
     pub allow_outside: bool,
+    /// Show and decode each core with its own memory alone, not with what other cores have where
+    /// it has none.
+    pub no_shared_memory: bool,
 }
 
 /// Why there is no snapshot.
@@ -44,6 +49,9 @@ pub struct Loaded {
     /// The file that stands at the head, usually `snapshot.ini`.
     pub entry: String,
     files: Arc<dyn Files>,
+    elf_dumps: Arc<HashMap<Place, ElfDump>>,
+    pub(super) no_shared_memory: bool,
+    pools: Arc<OnceLock<Pools>>,
 }
 
 /// Larger .ini files are not read: no snapshot has them, and a sparse file may claim any length.
@@ -67,7 +75,11 @@ impl Snapshot {
             error.place.file = root.join(&error.place.file);
             error
         })?;
-        Ok(Loaded { root, ..loaded })
+        Ok(Loaded {
+            root,
+            no_shared_memory: options.no_shared_memory,
+            ..loaded
+        })
     }
 }
 
@@ -80,6 +92,7 @@ impl Loaded {
         };
         let snapshot = reader.snapshot(entry)?;
         let mut notes = reader.notes;
+        let elf_dumps = elf_dump::find(&*files, &snapshot, &mut notes);
         notes.extend(super::topology::resolve(&snapshot).1);
         Ok(Self {
             snapshot,
@@ -87,12 +100,26 @@ impl Loaded {
             notes,
             entry: entry.to_owned(),
             files,
+            elf_dumps: Arc::new(elf_dumps),
+            no_shared_memory: false,
+            pools: Arc::default(),
         })
     }
 
     /// The snapshot's files.
     pub fn files(&self) -> Arc<dyn Files> {
         Arc::clone(&self.files)
+    }
+
+    /// The memory of all cores, by architecture; `None` where cores do not share it.
+    pub(super) fn pools(&self) -> Option<&Pools> {
+        let pools = || self.pools.get_or_init(|| Pools::of(self));
+        (!self.no_shared_memory).then(pools)
+    }
+
+    /// The segments that a dump stands for, if its file is an ELF file that was meant as such.
+    pub fn elf_dump(&self, dump: &Dump) -> Option<&ElfDump> {
+        self.elf_dumps.get(&dump.place)
     }
 
     /// The bytes of a file that the snapshot names, `from` the .ini file given: relative to the

@@ -97,7 +97,19 @@ impl Programs {
                 symbols.push((machine, found));
             }
         }
+        for (&index, core) in &mut cores {
+            core.memory.share(loaded, index);
+        }
         Ok((Self { cores, symbols }, notes))
+    }
+
+    /// What code was taken of other cores, one line for each core that lacked it.
+    pub fn taken_from_others(&self) -> Vec<String> {
+        let cores = self.cores.values();
+        let taken = cores.filter_map(|core| Some((core, core.memory.taken_from_others()?)));
+        taken
+            .map(|(core, note)| format!("{}: {note}", core.name))
+            .collect()
     }
 
     /// The memory of a core, by the index of its device.

@@ -104,7 +104,7 @@ fn core_info(loaded: &Loaded, index: usize, notes: &mut Vec<String>) -> CoreInfo
         let mut names = cluster.devices.iter();
         names.any(|name| name.eq_ignore_ascii_case(&device.name))
     });
-    for note in program_notes(loaded, device, &file, space.space) {
+    for note in program_notes(loaded, index, &file, space.space) {
         if !notes.contains(&note) {
             notes.push(note);
         }
@@ -129,17 +129,22 @@ fn core_info(loaded: &Loaded, index: usize, notes: &mut Vec<String>) -> CoreInfo
     }
 }
 
-/// The program that lies in the snapshot, and where it differs from a core's dumps.
-fn program_notes(
-    loaded: &Loaded,
-    device: &Device,
-    file: &RegisterFile,
-    space: Space,
-) -> Vec<String> {
-    let memory = CoreMemory::new(loaded, device);
+/// The program that lies in the snapshot, where it differs from a core's dumps, and whose memory
+/// the core shares.
+fn program_notes(loaded: &Loaded, index: usize, file: &RegisterFile, space: Space) -> Vec<String> {
+    let device = &loaded.snapshot.devices[index];
+    let mut memory = CoreMemory::new(loaded, device);
     let machine = file.architecture().machine();
     let program = Program::of_snapshot(loaded, machine, &[(&memory, space)]);
-    program.map(|program| program.notes()).unwrap_or_default()
+    let mut notes = Vec::new();
+    if let Some(program) = program {
+        notes = program.notes();
+        program.add_to(&mut memory, space);
+    }
+    memory.share(loaded, index);
+    let sharing = memory.sharing(space);
+    notes.extend(sharing.map(|note| format!("{}: {note}", device.name)));
+    notes
 }
 
 /// The trace buffers with their files.

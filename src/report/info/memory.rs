@@ -53,6 +53,9 @@ pub(super) fn regions(loaded: &Loaded, device: &Device) -> Vec<RegionInfo> {
 
 /// The part of a dump that is not there, if `there` bytes of it are.
 fn missing_part<'a>(loaded: &Loaded, dump: &'a Dump, there: u64) -> Option<Piece<'a>> {
+    if loaded.elf_dump(dump).is_some() {
+        return None;
+    }
     let space = Space::parse(dump.space.as_deref().unwrap_or(""));
     let missing = match (space, loaded.length(&dump.place.file, &dump.file)) {
         (_, Err(problem)) => problem.to_string(),

@@ -2,13 +2,29 @@
 
 use super::{Checker, Need};
 use crate::arch::architecture::has_both_states;
-use crate::arch::{Architecture, RegisterFile, views};
-use crate::snapshot::model::{Device, DeviceClass, Dump, Snapshot};
+use crate::arch::{Architecture, RegisterFile, state, views};
+use crate::quantity::Address;
+use crate::snapshot::elf::Machine;
+use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::model::{Device, DeviceClass, Dump, Place, Snapshot};
+use crate::snapshot::program::{Program, Seen};
 
 /// PSTATE in parts, which Arm DS writes in place of CPSR.
 const CPSR_PARTS: [&str; 4] = ["CurrentEL", "DAIF", "NZCV", "SPSel"];
 /// xPSR in parts (ARM DDI 0403, B1.4.2).
 const XPSR_PARTS: [&str; 3] = ["APSR", "IPSR", "EPSR"];
+
+/// A core whose PC no dump holds.
+struct Stray {
+    index: usize,
+    pc: u64,
+    machine: Machine,
+}
+
+fn pc_place(core: &Device) -> Place {
+    let pc = core.register("PC").or_else(|| core.register("R15"));
+    pc.map_or(&core.place, |register| &register.place).clone()
+}
 
 /// The section that says what a core must have.
 pub(super) fn section(core: &Device, architecture: Architecture) -> &'static str {
@@ -23,12 +39,15 @@ pub(super) fn section(core: &Device, architecture: Architecture) -> &'static str
 impl Checker<'_> {
     pub(super) fn cores(&mut self) {
         let snapshot = self.snapshot;
+        let mut strays = Vec::new();
         let cores = snapshot.devices.iter().enumerate();
         for (index, core) in cores.filter(|(_, d)| d.class == DeviceClass::Core) {
             self.core_registers(core);
+            if placeholder(snapshot, index).is_none() {
+                strays.extend(self.code_at_pc(index));
+            }
             if let Some(text) = placeholder(snapshot, index) {
-                let pc = core.register("PC").or_else(|| core.register("R15"));
-                let place = pc.map_or(&core.place, |register| &register.place);
+                let place = &pc_place(core);
                 let text = format!(
                     "{}: the registers are placeholders, not machine state: {text}",
                     core.name
@@ -36,6 +55,68 @@ impl Checker<'_> {
                 self.advice(place, "4.1", text);
             }
         }
+        self.without_code(&strays);
+    }
+
+    /// The core at `index`, if no dump holds its PC, whatever its space. A dump that should is a
+    /// finding of its own.
+    fn code_at_pc(&self, index: usize) -> Option<Stray> {
+        let core = &self.snapshot.devices[index];
+        let file = read(core);
+        let pc = file.pc()?;
+        let mut memory = CoreMemory::new(self.loaded, core);
+        memory.share(self.loaded, index);
+        let held = !memory.slice(Address(pc), Space::Any).is_empty();
+        let raw = |dump: &&Dump| self.loaded.elf_dump(dump).is_none();
+        let said = core.dumps.iter().filter(raw).any(|dump| covers(dump, pc));
+        (!held && !said).then_some(Stray {
+            index,
+            pc,
+            machine: file.architecture().machine(),
+        })
+    }
+
+    /// Warns of cores whose PC is in no program either.
+    fn without_code(&mut self, strays: &[Stray]) {
+        for machine in [Machine::AArch64, Machine::Arm] {
+            let strays = strays.iter().filter(|stray| stray.machine == machine);
+            let strays: Vec<&Stray> = strays.collect();
+            if strays.is_empty() {
+                continue;
+            }
+            let program = self.program(machine);
+            for stray in strays {
+                let program = program.as_ref();
+                if program.is_some_and(|program| program.elf.slice(stray.pc).is_some()) {
+                    continue;
+                }
+                let core = &self.snapshot.devices[stray.index];
+                let text = format!(
+                    "{}: PC {:#x} is in no dump and in no program of the snapshot",
+                    core.name, stray.pc
+                );
+                self.advice(&pc_place(core), "4.1", text);
+            }
+        }
+    }
+
+    /// The program of all cores of a machine.
+    fn program(&self, machine: Machine) -> Option<Program> {
+        let cores = self.snapshot.devices.iter();
+        let cores = cores.filter(|device| device.class == DeviceClass::Core);
+        let memories: Vec<(CoreMemory, Space)> = cores
+            .map(|core| (core, read(core)))
+            .filter(|(_, file)| file.architecture().machine() == machine)
+            .map(|(core, file)| {
+                let space = state::current_space(&file).space;
+                (CoreMemory::new(self.loaded, core), space)
+            })
+            .collect();
+        let seen: Vec<Seen> = memories
+            .iter()
+            .map(|(memory, space)| (memory, *space))
+            .collect();
+        Program::of_snapshot(self.loaded, machine, &seen)
     }
 
     fn core_registers(&mut self, core: &Device) {
@@ -136,10 +217,6 @@ pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
         let other = read(device);
         other.pc() == Some(pc) && other.value("sp") == Some(0)
     };
-    let covers = |dump: &Dump| {
-        let offset = pc.checked_sub(dump.address);
-        offset.is_some_and(|offset| dump.length.is_none_or(|length| offset < length))
-    };
     let begins = core.dumps.iter().find(|dump| dump.address == pc);
     let why = if let Some(dump) = begins {
         format!("PC is where {} begins", dump.file)
@@ -147,7 +224,7 @@ pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
         "PC is 0".to_owned()
     } else if snapshot.devices.iter().enumerate().any(twin) {
         "PC is that of another core".to_owned()
-    } else if !core.dumps.is_empty() && !core.dumps.iter().any(covers) {
+    } else if !core.dumps.is_empty() && !core.dumps.iter().any(|dump| covers(dump, pc)) {
         "PC is in no dump".to_owned()
     } else if core.registers.len() <= 4 {
         "PC is all that is given".to_owned()
@@ -155,6 +232,12 @@ pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
         return None;
     };
     Some(format!("{why}, SP is 0, there is no general register"))
+}
+
+/// Whether a dump should hold an address.
+fn covers(dump: &Dump, address: u64) -> bool {
+    let offset = address.checked_sub(dump.address);
+    offset.is_some_and(|offset| dump.length.is_none_or(|length| offset < length))
 }
 
 fn read(core: &Device) -> RegisterFile {

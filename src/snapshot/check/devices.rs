@@ -2,6 +2,7 @@
 
 use super::{Checker, Need};
 use crate::snapshot::component;
+use crate::snapshot::elf::Segment;
 use crate::snapshot::memory::Space;
 use crate::snapshot::model::{Device, DeviceClass, Place, TRACE_FRAME, TRACE_FRAME_KEY};
 use crate::snapshot::registers::LAST_ID;
@@ -115,6 +116,12 @@ impl Checker<'_> {
                 self.advice(&dump.place, SECTION, text);
             }
             let space = self.space(device, dump.space.as_deref().unwrap_or(""), &dump.place);
+            if let Some(elf) = self.loaded.elf_dump(dump) {
+                let segments = elf.segments().map(|(segment, _)| segment);
+                let last = |segment: &Segment| segment.end().saturating_sub(1);
+                extents.extend(segments.filter_map(|s| Some((s.address, last(s), space?, index))));
+                continue;
+            }
             let in_file = self.loaded.length(&dump.place.file, &dump.file).ok();
             let offset = dump.offset.unwrap_or(0);
             let there = in_file.map(|length| length.saturating_sub(offset));

@@ -44,7 +44,7 @@ fn findings(file: &str, changes: &[(&str, &str)]) -> Vec<String> {
     check(&loaded).iter().map(Finding::to_string).collect()
 }
 
-/// One change to one file, and the one finding that it makes.
+/// One change to one file, and the finding that it makes.
 #[test]
 fn each_fault_is_found_at_its_place() {
     assert_eq!(findings("", &[]), Vec::<String>::new());
@@ -188,7 +188,8 @@ fn each_fault_is_found_at_its_place() {
             "cpu.ini",
             "address=0x1000",
             "address=0xFFFFFFFFFFFFFFF1",
-            "cpu.ini:23: error (required): [dump0] runs past the last address [section 3.2.3]",
+            "cpu.ini:21: warning (advice): cpu: PC 0x1004 is in no dump and in no program of the snapshot [section 4.1]\n\
+             cpu.ini:23: error (required): [dump0] runs past the last address [section 3.2.3]",
         ),
         ("cpu.ini", "SP=0x8000", "SP=0\nDACR=7", ""),
         ("etm.ini", "name=etm", "name=etm\nlocation=address:1", ""),
@@ -284,17 +285,102 @@ fn each_fault_is_found_at_its_place() {
             "trace.ini:3: error (required for trace): [b0] has no file [section 3.3.2]",
         ),
         ("trace.ini", "[source_buffers]\netm=ETB\n", "", ""),
+        (
+            "cpu.ini",
+            "PC=0x1004",
+            "PC=0x1010",
+            "cpu.ini:21: warning (advice): cpu: PC 0x1010 is in no dump and in no program of the snapshot [section 4.1]",
+        ),
+        (
+            "cpu.ini",
+            "length=16",
+            "length=0010",
+            "cpu.ini:26: warning (advice): length: 0010 is decimal and looks like hexadecimal, which is written 0x10 [section 3.2.3]",
+        ),
+        ("cpu.ini", "length=16", "length=0016", ""),
+        (
+            "cpu.ini",
+            "length=16",
+            "length=1f",
+            "cpu.ini:26: error (required): length: expected a number, found \"1f\"; hexadecimal numbers begin with 0x [section 3.2.3]",
+        ),
     ] {
         let found = findings(file, &[(from, to)]);
-        let expected: Vec<&str> = Some(expected)
-            .filter(|e| !e.is_empty())
-            .into_iter()
-            .collect();
+        let expected: Vec<&str> = expected.lines().collect();
         if found != expected {
             differing.push(format!("{file}: {from} → {to}: {found:#?}"));
         }
     }
     assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
+#[test]
+fn decimal_addresses_that_look_like_hexadecimal_are_told() {
+    for (written, hex) in [
+        ("80000000", Some("0x80000000")),
+        ("1000", Some("0x1000")),
+        ("40100818", Some("0x40100818")),
+        ("08000000", Some("0x8000000")),
+        ("0000000040080000", Some("0x40080000")),
+        // Numbers that are round as they are.
+        ("0", None),
+        ("4096", None),
+        ("65536", None),
+        ("16777216", None),
+        ("33554432", None),
+        ("536870912", None),
+        ("2147483648", None),
+        ("3221225472", None),
+        ("0x80000000", None),
+    ] {
+        let dump = format!("[dump1]\nfile=code.bin\naddress={written}\n[dump0]");
+        let found = findings("cpu.ini", &[("[dump0]", &dump)]);
+        let told: Vec<&String> = found.iter().filter(|f| f.contains("looks like")).collect();
+        let wanted = hex.map(|hex| {
+            format!(
+                "cpu.ini:25: warning (advice): address: {written} is decimal and looks like \
+                 hexadecimal, which is written {hex} [section 3.2.3]"
+            )
+        });
+        assert_eq!(told, Vec::from_iter(&wanted), "{written}");
+    }
+}
+
+#[test]
+fn a_pc_that_another_core_or_a_program_has_is_known() {
+    let two = ("device1=etm.ini", "device1=etm.ini\ndevice2=cpu2.ini");
+    let mut files = InMemory::default();
+    for (name, text) in SOUND {
+        let text = text.replace(two.0, two.1);
+        files.0.insert((*name).into(), text.into_bytes().into());
+    }
+    let (_, cpu) = SOUND[1];
+    let begin = cpu.find("[dump0]").unwrap();
+    let cpu2 = cpu[..begin].replace("name=cpu", "name=cpu2");
+    files.0.insert("cpu2.ini".into(), cpu2.into_bytes().into());
+    let loaded = Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap();
+    assert_eq!(check(&loaded), []);
+}
+
+#[test]
+fn registers_that_decoding_does_without_are_no_errors() {
+    let all = "TRCIDR0(0x78)=0x28000EA1\nTRCIDR1(0x79)=0x4100F403\nTRCIDR2(0x7A)=0x488\n\
+               TRCIDR8(0x60)=0\nTRCTRACEIDR(4)=0x10\n";
+    let without = |configr: &str| {
+        let registers = format!("type=ETM4\n[regs]\n{all}TRCCONFIGR(4)={configr}\n[other]");
+        findings("etm.ini", &[("type=PFT1.1\n[regs]", &registers)])
+    };
+    let found = without("0xC1");
+    let text = "etm.ini:1: warning (advice): etm: no register TRCIDR9, TRCIDR10, TRCIDR11, \
+                TRCIDR12, TRCIDR13, TRCAUTHSTATUS: asked for, but decoding this trace does without \
+                [section 4.2.3]";
+    assert_eq!(found, [text]);
+    // Conditional tracing, Q elements, data trace.
+    for configr in ["0x100", "0x2000", "0x10000"] {
+        let found = without(configr);
+        let errors = found.iter().filter(|line| line.contains(": error "));
+        assert_eq!(errors.count(), 5, "{found:#?}");
+    }
 }
 
 #[test]

@@ -60,9 +60,14 @@ impl Checker<'_> {
             self.advice(&source.place, "3.2.1", text);
         }
         let registers = component::registers(protocol).iter();
+        let mut unread = Vec::new();
         for known in registers.filter(|known| known.is_needed(protocol)) {
             if known.of(source).is_none() {
                 let (name, id) = (known.names[0], known.id);
+                if !known.matters(source) {
+                    unread.push(name);
+                    continue;
+                }
                 let text = format!("{}: no register {name} ({id:#x})", source.name);
                 self.wrong(
                     Need::RequiredForTrace,
@@ -71,6 +76,14 @@ impl Checker<'_> {
                     text,
                 );
             }
+        }
+        if !unread.is_empty() {
+            let text = format!(
+                "{}: no register {}: asked for, but decoding this trace does without",
+                source.name,
+                unread.join(", ")
+            );
+            self.advice(&source.place, section(protocol), text);
         }
     }
 

@@ -51,8 +51,12 @@ impl Reader<'_> {
             }
             out.registers.extend(register);
         }
+        let mut numbers = Decimals::default();
         for section in sections.iter().filter(|s| is_dump(&s.name)) {
-            out.dumps.extend(self.dump(ini, section));
+            out.dumps.extend(self.dump(ini, section, &mut numbers));
+        }
+        if let Some((line, text)) = numbers.odd() {
+            self.odd(ini.at(line), "3.2.3", text);
         }
         out
     }
@@ -98,7 +102,7 @@ impl Reader<'_> {
         })
     }
 
-    fn dump(&mut self, ini: &Ini, section: &Section) -> Option<Dump> {
+    fn dump(&mut self, ini: &Ini, section: &Section, numbers: &mut Decimals) -> Option<Dump> {
         const SECTION: &str = "3.2.3";
         let mut entries: Vec<&Entry> = section.entries.iter().collect();
         self.drop_repeated(ini, &mut entries);
@@ -108,6 +112,7 @@ impl Reader<'_> {
             ..Dump::default()
         };
         let (mut address, mut bad, mut file_line) = (None, false, section.line);
+        let mut decimals: Vec<(&str, &Entry)> = Vec::new();
         for entry in entries {
             let key = entry.key.to_ascii_lowercase();
             let number = match key.as_str() {
@@ -115,7 +120,11 @@ impl Reader<'_> {
                     let number = parse_u64(&entry.value).filter(|_| !entry.value.is_empty());
                     if number.is_none() {
                         let found = quote(&entry.value);
-                        let text = format!("{key}: expected a number, found {found}");
+                        let hint = match hex_digits(&entry.value) {
+                            true => "; hexadecimal numbers begin with 0x",
+                            false => "",
+                        };
+                        let text = format!("{key}: expected a number, found {found}{hint}");
                         self.error(ini.at(entry.line), SECTION, text);
                         bad |= key != "length";
                     }
@@ -129,9 +138,18 @@ impl Reader<'_> {
                     file_line = entry.line;
                 }
                 "space" => out.space = Some(entry.value.clone()),
-                "address" => address = number,
-                "length" => out.length = number,
-                "offset" => out.offset = number,
+                "address" => {
+                    address = number;
+                    decimals.push(("address", entry));
+                }
+                "length" => {
+                    out.length = number;
+                    decimals.push(("length", entry));
+                }
+                "offset" => {
+                    out.offset = number;
+                    decimals.push(("offset", entry));
+                }
                 _ => out.other.push((entry.key.clone(), entry.value.clone())),
             }
         }
@@ -145,12 +163,75 @@ impl Reader<'_> {
         };
         out.address = address;
         let length = beside(&ini.file, &out.file, |path| self.files.length(path));
+        for (key, entry) in decimals {
+            let there = match (key, &length) {
+                ("length", Ok(length)) => length.checked_sub(out.offset.unwrap_or(0)),
+                _ => None,
+            };
+            numbers.add(key, entry, there);
+        }
         if let Err(problem) = length {
             let text = format!("[{}] file {}: {problem}", section.name, quote(&out.file));
             self.error(ini.at(file_line), SECTION, text);
         }
         Some(out)
     }
+}
+
+/// The longer numbers of a device's dumps that are written without 0x.
+#[derive(Default)]
+struct Decimals {
+    all: usize,
+    /// Those that look like hexadecimal.
+    odd: usize,
+    first: Option<(u32, String)>,
+}
+
+impl Decimals {
+    fn add(&mut self, key: &str, entry: &Entry, there: Option<u64>) {
+        let text = &entry.value;
+        if text.len() < 4 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return;
+        }
+        self.all += 1;
+        if let Some(hex) = meant_as_hex(text, there) {
+            self.odd += 1;
+            self.first.get_or_insert_with(|| {
+                let text = format!(
+                    "{key}: {text} is decimal and looks like hexadecimal, which is written {hex:#x}"
+                );
+                (entry.line, text)
+            });
+        }
+    }
+
+    /// What is odd about them, and in which line; nothing where decimal numbers are usual.
+    fn odd(self) -> Option<(u32, String)> {
+        let (line, text) = self.first.filter(|_| 2 * self.odd >= self.all)?;
+        Some(match self.odd - 1 {
+            0 => (line, text),
+            more => (line, format!("{text} (and {more} more in this file)")),
+        })
+    }
+}
+
+/// Whether a text is a hexadecimal number without 0x.
+fn hex_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The number that was probably meant by a decimal one: as hexadecimal it is rounder, as addresses
+/// and sizes are; or it is the size of what is `there`, and the decimal number is not.
+fn meant_as_hex(text: &str, there: Option<u64>) -> Option<u64> {
+    let (decimal, hex) = (parse_u64(text)?, u64::from_str_radix(text, 16).ok()?);
+    if there == Some(decimal) {
+        return None;
+    }
+    let (round, as_hex) = (decimal.trailing_zeros(), hex.trailing_zeros());
+    // Eight and sixteen digits are how addresses of 32 and 64 bits are written.
+    let address = matches!(text.len(), 8 | 16) && as_hex >= 2;
+    let rounder = as_hex > round && (as_hex >= 8 || address);
+    (rounder || there == Some(hex)).then_some(hex)
 }
 
 fn class(written: String) -> DeviceClass {

@@ -1,0 +1,323 @@
+//! Dumps whose file is an ELF file, where its segments were meant and not its bytes.
+//!
+//! Those who write a snapshot by hand name the program as a dump. Its bytes in a row are no
+//! memory: the header would be where the code is. Memory may hold an ELF header too, though: a
+//! program's own, at the address where it was loaded, or a file that lies in RAM among others.
+//! Bytes are taken as they are unless the file is an ELF file whole and no more, and its headers
+//! say that they belong elsewhere.
+
+use object::{Object, ObjectKind, ObjectSection};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use super::elf::{Elf, Machine, Segment};
+use super::files::Files;
+use super::ini::quote;
+use super::map::Mapped;
+use super::model::{Dump, Note, Place, Severity, Snapshot};
+use super::read::beside;
+
+/// How every ELF file begins.
+const MAGIC: &[u8] = b"\x7fELF";
+/// Bytes that may lie behind what the headers of an ELF file describe: padding, a signature.
+const SLACK: u64 = 4096;
+/// A position-independent program is loaded at a multiple of it.
+const PAGE: u64 = 4096;
+/// Headers of segments and sections that are read, of all dumps together: many dumps may name one
+/// large file.
+const MOST_HEADERS: usize = 1 << 18;
+
+/// The segments that a dump stands for.
+#[derive(Clone, Debug)]
+pub struct ElfDump {
+    /// The file, with its segments where they belong.
+    pub elf: Elf,
+    /// What the user is told.
+    pub note: String,
+}
+
+impl ElfDump {
+    /// The segments and their bytes.
+    pub fn segments(&self) -> impl Iterator<Item = (&Segment, Mapped)> {
+        let segments = self.elf.segments.iter();
+        segments.map(|segment| (segment, self.elf.mapped(segment)))
+    }
+
+    /// What the dump stands for; `left` is how many headers may still be read.
+    fn of(files: &dyn Files, dump: &Dump, left: &mut usize) -> Option<Self> {
+        if dump.offset.unwrap_or(0) != 0 {
+            return None;
+        }
+        let (path, bytes) = beside(&dump.place.file, &dump.file, |written| {
+            Ok((files.path(written), files.bytes(written)?))
+        })
+        .ok()?;
+        let elf = meant(path, bytes, dump, left)?;
+        let note = describe(&elf, dump);
+        Some(Self { elf, note })
+    }
+}
+
+/// The dumps of a snapshot that stand for segments, by their places; each has a note.
+pub(super) fn find(
+    files: &dyn Files,
+    snapshot: &Snapshot,
+    notes: &mut Vec<Note>,
+) -> HashMap<Place, ElfDump> {
+    let (mut found, mut left) = (HashMap::new(), MOST_HEADERS);
+    // A file of many dumps is looked at once.
+    let mut others = HashSet::new();
+    let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
+    for dump in dumps {
+        let file = (&dump.place.file, &dump.file);
+        if others.contains(&file) {
+            continue;
+        }
+        let is_elf = beside(file.0, file.1, |written| files.begins(written, MAGIC));
+        if !is_elf.unwrap_or(false) {
+            others.insert(file);
+            continue;
+        }
+        let Some(elf) = ElfDump::of(files, dump, &mut left) else {
+            continue;
+        };
+        notes.push(Note {
+            place: dump.place.clone(),
+            severity: Severity::Warning,
+            section: "3.2.3",
+            text: elf.note.clone(),
+        });
+        found.insert(dump.place.clone(), elf);
+    }
+    found
+}
+
+/// The ELF file that a dump's file is, if its segments do not belong where its bytes are said to be.
+fn meant(path: PathBuf, bytes: Mapped, dump: &Dump, left: &mut usize) -> Option<Elf> {
+    let length = bytes.len() as u64;
+    let headers = object::File::parse(&*bytes).ok()?;
+    *left = left.checked_sub(headers.segments().count() + headers.sections().count())?;
+    let elf = Elf::read(path, bytes.clone()).ok()?;
+    let (ends, kind) = (described(&headers), headers.kind());
+    let whole = ends <= length && length - ends <= SLACK;
+    if !whole || elf.segments.is_empty() || elf.machine == Machine::Other {
+        return None;
+    }
+    // Where the file's first byte belongs.
+    let mut segments = elf.segments.iter();
+    let begin = segments.find(|segment| segment.file.start == 0);
+    let begin = begin.map(|first| first.address);
+    let moved = match begin {
+        Some(begin) if kind == ObjectKind::Dynamic => {
+            let offset = dump.address.wrapping_sub(begin);
+            offset.is_multiple_of(PAGE).then_some(offset)
+        }
+        _ => None,
+    };
+    let elf = elf.moved(moved.unwrap_or(0));
+    let in_a_row =
+        |segment: &Segment| dump.address.wrapping_add(segment.file.start as u64) == segment.address;
+    let partly = dump.length.is_some_and(|length_of| length_of < length);
+    // Memory in which the program was loaded, or both readings are the same.
+    let in_place = begin.is_some() && elf.segments.first().is_some_and(in_a_row);
+    let as_it_is = in_place && (partly || elf.segments.iter().all(in_a_row));
+    (!as_it_is).then_some(elf)
+}
+
+/// Where what an ELF file's headers describe ends in the file.
+fn described(file: &object::File<'_>) -> u64 {
+    use object::ObjectSegment;
+    let end = |(offset, size): (u64, u64)| offset.saturating_add(size);
+    let segments = file.segments().map(|segment| end(segment.file_range()));
+    let sections = file.sections();
+    let sections = sections.filter_map(|section| section.file_range().map(end));
+    let tables = match file {
+        object::File::Elf32(elf) => tables(elf),
+        object::File::Elf64(elf) => tables(elf),
+        _ => 0,
+    };
+    segments.chain(sections).max().unwrap_or(0).max(tables)
+}
+
+/// Where the tables of program and section headers end.
+fn tables<E: object::read::elf::FileHeader>(elf: &object::read::elf::ElfFile<'_, E>) -> u64 {
+    let (header, endian) = (elf.elf_header(), elf.endian());
+    let end = |offset: u64, size: u16, count: u64| {
+        offset.saturating_add(u64::from(size).saturating_mul(count))
+    };
+    let programs = header.e_phoff(endian).into();
+    let programs = end(
+        programs,
+        header.e_phentsize(endian),
+        header.e_phnum(endian).into(),
+    );
+    let sections = match header.e_shoff(endian).into() {
+        0 => 0,
+        offset => end(
+            offset,
+            header.e_shentsize(endian),
+            header.e_shnum(endian).into(),
+        ),
+    };
+    programs.max(sections)
+}
+
+fn describe(elf: &Elf, dump: &Dump) -> String {
+    const LISTED: usize = 4;
+    let segments = elf.segments.iter().take(LISTED);
+    let mut ranges: Vec<String> = segments
+        .map(|segment| {
+            format!(
+                "{:#x}-{:#x}",
+                segment.address,
+                segment.end().wrapping_sub(1)
+            )
+        })
+        .collect();
+    match elf.segments.len().saturating_sub(LISTED) {
+        0 => {}
+        more => ranges.push(format!("{more} more")),
+    }
+    let written = match elf.segments.iter().any(|segment| segment.writable) {
+        true => ", what is writable as it was before the program ran",
+        false => "",
+    };
+    format!(
+        "[{}] {} is an ELF file, and its bytes do not belong at {:#x}: its segments are read as \
+         memory ({}){written}; without this dump --elf {} does the same",
+        dump.section,
+        quote(&dump.file),
+        dump.address,
+        ranges.join(", "),
+        word(&elf.path.to_string_lossy()),
+    )
+}
+
+/// A word for the shell.
+fn word(path: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
+    match path.chars().all(plain) {
+        true => path.to_owned(),
+        false => format!(
+            "'{}'",
+            path.escape_debug().to_string().replace('\'', "'\\''")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::elf::tests::small_elf;
+    use super::*;
+    use crate::quantity::Address;
+    use crate::snapshot::Loaded;
+    use crate::snapshot::files::InMemory;
+    use crate::snapshot::memory::{CoreMemory, Space};
+    use std::sync::Arc;
+
+    /// A snapshot with one dump.
+    fn loaded(file: Vec<u8>, keys: &str) -> Loaded {
+        let mut files = InMemory::default();
+        let device = format!("[device]\nname=a\nclass=core\n[dump]\nfile=p.out\n{keys}\n");
+        for (name, bytes) in [
+            ("snapshot.ini", b"[device_list]\na=a.ini\n".to_vec()),
+            ("a.ini", device.into_bytes()),
+            ("p.out", file),
+        ] {
+            files.0.insert(name.into(), bytes.into());
+        }
+        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    }
+
+    fn read(loaded: &Loaded, address: u64, length: usize) -> Vec<u8> {
+        let memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
+        let mut bytes = vec![0; length];
+        let known = memory.read(Address(address), Space::El1N, &mut bytes);
+        bytes.truncate(known);
+        bytes
+    }
+
+    fn told(loaded: &Loaded) -> Vec<String> {
+        let notes = loaded.notes.iter().map(ToString::to_string);
+        notes.filter(|note| note.contains("ELF file")).collect()
+    }
+
+    #[test]
+    fn segments_are_read_where_the_program_was_meant() {
+        for keys in ["address=0", "address=0x40\nlength=0x40", "address=0x1000"] {
+            let loaded = loaded(small_elf(b"code", b"data"), keys);
+            assert_eq!(read(&loaded, 0x1000, 4), b"code", "{keys}");
+            assert_eq!(read(&loaded, 0x2000, 9), b"data", "{keys}");
+            assert_eq!(read(&loaded, 0x1004, 4), b"", "{keys}");
+            let told = told(&loaded);
+            assert_eq!(told.len(), 1, "{keys}: {told:?}");
+            assert!(
+                told[0].contains("without this dump --elf p.out"),
+                "{told:?}"
+            );
+            assert!(told[0].contains("0x1000-0x1003, 0x2000-0x2003"), "{told:?}");
+        }
+    }
+
+    /// [`small_elf`] whose first segment begins with the header, at 0x1000.
+    fn with_header() -> Vec<u8> {
+        let mut elf = small_elf(b"code", b"data");
+        let code = 64 + 2 * 56 + 4_u64;
+        elf[64 + 8..64 + 16].copy_from_slice(&0_u64.to_le_bytes());
+        elf[64 + 32..64 + 40].copy_from_slice(&code.to_le_bytes());
+        elf
+    }
+
+    #[test]
+    fn memory_that_holds_an_elf_file_stays_memory() {
+        let small = || small_elf(b"code", b"data");
+        let followed = [small(), vec![7; 1 << 16]].concat();
+        let mut cut = small();
+        cut.truncate(64 + 2 * 56 + 6);
+        for (file, keys) in [
+            // In RAM, among other things.
+            (followed, "address=0"),
+            // The first page of a program.
+            (cut, "address=0"),
+            // A part of the file that is taken on purpose.
+            (small(), "address=0x9000\noffset=4"),
+            // Where it was loaded, as far as it goes.
+            (with_header(), "address=0x1000\nlength=0x80"),
+            (b"\x7fELF, not".to_vec(), "address=0"),
+        ] {
+            let loaded = loaded(file, keys);
+            assert_eq!(told(&loaded), Vec::<String>::new(), "{keys}");
+            let at = loaded.snapshot.devices[0].dumps[0].address;
+            assert!(!read(&loaded, at, 4).is_empty(), "{keys}");
+        }
+        // Loaded there, but for its data, which belong elsewhere.
+        let whole = loaded(with_header(), "address=0x1000");
+        assert_eq!(told(&whole).len(), 1);
+        assert_eq!(read(&whole, 0x1000, 4), MAGIC);
+        assert_eq!(read(&whole, 0x2000, 4), b"data");
+    }
+
+    #[test]
+    fn a_position_independent_program_lies_where_its_first_byte_is() {
+        let mut elf = with_header();
+        elf[16] = 3; // ET_DYN
+        let loaded = loaded(elf, "address=0x7f0000001000");
+        assert_eq!(read(&loaded, 0x7f00_0000_1000, 4), MAGIC);
+        assert_eq!(read(&loaded, 0x7f00_0000_2000, 4), b"data");
+    }
+
+    #[test]
+    fn damaged_files_are_harmless() {
+        let good = small_elf(b"code", b"data");
+        for at in 0..64 + 2 * 56 {
+            for value in [0, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                let loaded = loaded(bad, "address=0xfffffffffffffff0");
+                for address in [0, 0x1000, u64::MAX] {
+                    read(&loaded, address, 64);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Memory that cores share: where a core has no dump and no program, another core of its
+//! architecture may have been dumped there.
+//!
+//! A kernel is dumped through one core and executed by all. Two cores need not see the same at
+//! one virtual address, so what is given this way is told, and can be switched off
+//! ([`super::OpenOptions::no_shared_memory`]). Address spaces are kept apart as within a core.
+
+use super::memory::{CoreMemory, Space};
+use super::model::{DeviceClass, Snapshot};
+use super::read::Loaded;
+use crate::arch::Architecture;
+use crate::quantity::Address;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The dumps of all cores of one architecture, in the order of the device list.
+#[derive(Debug)]
+struct Pool {
+    memory: CoreMemory,
+    /// For each core: its first region, its name.
+    cores: Vec<(usize, String)>,
+}
+
+/// The pools of a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Pools(BTreeMap<Architecture, Arc<Pool>>);
+
+impl Pools {
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        let mut pools: BTreeMap<Architecture, Pool> = BTreeMap::new();
+        let devices = loaded.snapshot.devices.iter();
+        for core in devices.filter(|device| device.class == DeviceClass::Core) {
+            let pool = pools.entry(Architecture::detect(core).architecture);
+            let pool = pool.or_insert_with(|| Pool {
+                memory: CoreMemory::empty(loaded),
+                cores: Vec::new(),
+            });
+            let first = pool.memory.regions().len();
+            pool.cores.push((first, core.name.clone()));
+            pool.memory.add_dumps(loaded, core);
+        }
+        let shared = pools.into_iter().filter(|(_, pool)| pool.cores.len() > 1);
+        Self(shared.map(|(key, pool)| (key, Arc::new(pool))).collect())
+    }
+}
+
+impl Pool {
+    /// The core whose memory is at an address.
+    fn core_at(&self, address: Address, space: Space) -> Option<usize> {
+        let region = self.memory.region_at(address, space)?;
+        let after = self.cores.partition_point(|(first, _)| *first <= region);
+        after.checked_sub(1)
+    }
+}
+
+/// What other cores have, and what was taken of it.
+#[derive(Debug)]
+pub(super) struct Others {
+    pool: Arc<Pool>,
+    /// By core: the first and the last address that was looked at.
+    taken: Mutex<BTreeMap<usize, (u64, u64)>>,
+}
+
+impl Others {
+    fn taken(&self) -> MutexGuard<'_, BTreeMap<usize, (u64, u64)>> {
+        // A map of addresses has no half-made state.
+        self.taken
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The bytes from `address` on, up to `end`, where the core itself has memory.
+    pub(super) fn slice(&self, address: Address, end: Option<u64>, space: Space) -> &[u8] {
+        let bytes = self.pool.memory.slice(address, space);
+        if let Some(core) = self
+            .pool
+            .core_at(address, space)
+            .filter(|_| !bytes.is_empty())
+        {
+            let mut taken = self.taken();
+            let (first, last) = taken.entry(core).or_insert((address.0, address.0));
+            (*first, *last) = ((*first).min(address.0), (*last).max(address.0));
+        }
+        let most = end.map_or(u64::MAX, |end| end - address.0);
+        &bytes[..bytes.len().min(usize::try_from(most).unwrap_or(usize::MAX))]
+    }
+
+    pub(super) fn next(&self, address: Address, space: Space) -> Option<Address> {
+        self.pool.memory.next(address, space)
+    }
+}
+
+/// How to do without.
+const SWITCH: &str = "(--no-shared-memory switches that off)";
+
+impl CoreMemory {
+    /// Gives what other cores of the architecture have, where the core at `device` of the device
+    /// list has nothing. What is added to the memory comes first, whenever it is added.
+    pub fn share(&mut self, loaded: &Loaded, device: usize) {
+        self.others = others(loaded, device);
+    }
+
+    /// What is given of other cores' memory as the core sees it in `space`, for the user.
+    pub fn sharing(&self, space: Space) -> Option<String> {
+        let pool = &self.others.as_ref()?.pool;
+        let mut own = self.extents(space).peekable();
+        let (first, _) = pool.memory.extents(space).find_map(|(mut first, last)| {
+            // What lies before is of no use for what comes later either.
+            while own.next_if(|(_, end)| *end < first).is_some() {}
+            while let Some(&(_, end)) = own.peek().filter(|(begin, _)| *begin <= first) {
+                if end >= last {
+                    return None;
+                }
+                first = end + 1;
+                own.next();
+            }
+            Some((first, last))
+        })?;
+        let core = pool.core_at(Address(first), space)?;
+        Some(format!(
+            "no dump and no program of it has {first:#x}: where it has no memory, that of {} is \
+             shown {SWITCH}",
+            pool.cores[core].1
+        ))
+    }
+
+    /// What was taken of other cores' memory so far, for the user.
+    pub fn taken_from_others(&self) -> Option<String> {
+        const NAMED: usize = 4;
+        let others = self.others.as_ref()?;
+        let taken = others.taken();
+        let first = taken.values().map(|(first, _)| *first).min()?;
+        let last = taken.values().map(|(_, last)| *last).max()?;
+        let names = taken.keys().take(NAMED);
+        let names: Vec<&str> = names.map(|&core| &*others.pool.cores[core].1).collect();
+        let more = match taken.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "no dump and no program of it has all code from {first:#x} to {last:#x}: that of \
+             {}{more} is taken {SWITCH}",
+            names.join(", ")
+        ))
+    }
+}
+
+fn others(loaded: &Loaded, device: usize) -> Option<Others> {
+    let core = loaded.snapshot.devices.get(device)?;
+    if core.class != DeviceClass::Core || !has_several_cores(&loaded.snapshot) {
+        return None;
+    }
+    let architecture = Architecture::detect(core).architecture;
+    Some(Others {
+        pool: Arc::clone(loaded.pools()?.0.get(&architecture)?),
+        taken: Mutex::default(),
+    })
+}
+
+fn has_several_cores(snapshot: &Snapshot) -> bool {
+    let cores = snapshot.devices.iter();
+    cores
+        .filter(|device| device.class == DeviceClass::Core)
+        .nth(1)
+        .is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::files::InMemory;
+
+    /// Cores with dumps of 16 bytes, of their number each.
+    fn loaded(cores: &[(&str, &str)]) -> Loaded {
+        let mut files = InMemory::default();
+        let mut list = String::from("[device_list]\n");
+        for (number, (kind, dumps)) in cores.iter().enumerate() {
+            list += &format!("d{number}=c{number}.ini\n");
+            let head = format!("[device]\nname=cpu_{number}\nclass=core\ntype={kind}\n");
+            let dumps = dumps.replace("address", &format!("file=f{number}\naddress"));
+            let bytes = vec![number as u8; 16];
+            files.0.insert(
+                format!("c{number}.ini"),
+                (head + &dumps).into_bytes().into(),
+            );
+            files.0.insert(format!("f{number}"), bytes.into());
+        }
+        files
+            .0
+            .insert("snapshot.ini".into(), list.into_bytes().into());
+        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    }
+
+    fn memory(loaded: &Loaded, device: usize) -> CoreMemory {
+        let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[device]);
+        memory.share(loaded, device);
+        memory
+    }
+
+    fn read(memory: &CoreMemory, address: u64, space: Space) -> Vec<u8> {
+        let mut bytes = vec![0xFF; 40];
+        let known = memory.read(Address(address), space, &mut bytes);
+        bytes.truncate(known);
+        bytes
+    }
+
+    const A: &str = "Cortex-A53";
+
+    #[test]
+    fn a_core_has_its_own_memory_first_then_added_then_that_of_others() {
+        let loaded = loaded(&[
+            (A, "[dump]\naddress=0x1000"),
+            (A, "[dump]\naddress=0x1008\n[dump]\naddress=0x2000"),
+            (A, "[dump]\naddress=0x1000"),
+        ]);
+        let mut first = memory(&loaded, 0);
+        let own_then_other = [vec![0; 16], vec![1; 8]].concat();
+        assert_eq!(read(&first, 0x1000, Space::El1N), own_then_other);
+        assert_eq!(read(&first, 0x2000, Space::El1N), [1; 16]);
+        assert_eq!(
+            first.next(Address(0x1000), Space::El1N),
+            Some(Address(0x1008))
+        );
+        // Of two others the first in the list is taken, and only up to the core's own memory.
+        let second = memory(&loaded, 1);
+        let around = [vec![0; 8], vec![1; 16]].concat();
+        assert_eq!(read(&second, 0x1000, Space::El1N), around);
+        assert_eq!(second.slice(Address(0x1000), Space::El1N).len(), 8);
+        first.add_region(Address(0x2000), vec![9; 4].into(), Space::Any, "program");
+        let program = [vec![9; 4], vec![1; 12]].concat();
+        assert_eq!(read(&first, 0x2000, Space::El1N), program);
+        assert_eq!(first.regions().len(), 2);
+    }
+
+    #[test]
+    fn address_spaces_and_architectures_are_kept_apart() {
+        let loaded = loaded(&[
+            (A, "[dump]\naddress=0x1000\nspace=EL3"),
+            (A, "[dump]\naddress=0x1000\nspace=EL2"),
+            ("Cortex-M4", "[dump]\naddress=0x4000"),
+            ("Cortex-A7", "[dump]\naddress=0x5000"),
+        ]);
+        let first = memory(&loaded, 0);
+        assert_eq!(read(&first, 0x1000, Space::El3), [0; 16]);
+        assert_eq!(read(&first, 0x1000, Space::El2N), [1; 16]);
+        assert_eq!(read(&first, 0x1000, Space::El1N), b"");
+        assert_eq!(read(&first, 0x4000, Space::El1N), b"");
+        assert_eq!(read(&first, 0x5000, Space::El1N), b"");
+        assert_eq!(memory(&loaded, 2).sharing(Space::Any), None);
+    }
+
+    #[test]
+    fn what_is_shared_is_told_once_and_names_the_core() {
+        let loaded = loaded(&[
+            (A, "[dump]\naddress=0x1000"),
+            (A, "[dump]\naddress=0x1004"),
+            (A, ""),
+        ]);
+        let note = |core: usize| memory(&loaded, core).sharing(Space::El1N);
+        let names = |text: Option<String>, core: &str, at: &str| {
+            let text = text.unwrap();
+            text.contains(&format!("that of {core} is")) && text.contains(&format!("has {at}:"))
+        };
+        assert!(names(note(0), "cpu_1", "0x1010"));
+        assert!(names(note(1), "cpu_0", "0x1000"));
+        assert!(names(note(2), "cpu_0", "0x1000"));
+        let third = memory(&loaded, 2);
+        assert_eq!(third.taken_from_others(), None);
+        for address in [0x1008, 0x1004, 0x1012] {
+            read(&third, address, Space::El1N);
+        }
+        let taken = third.taken_from_others().unwrap();
+        assert!(
+            taken.contains("from 0x1004 to 0x1012: that of cpu_0, cpu_1 is"),
+            "{taken}"
+        );
+    }
+
+    #[test]
+    fn the_switch_leaves_each_core_alone() {
+        let mut loaded = loaded(&[(A, "[dump]\naddress=0x1000"), (A, "")]);
+        loaded.no_shared_memory = true;
+        let memory = memory(&loaded, 1);
+        assert_eq!(read(&memory, 0x1000, Space::El1N), b"");
+        assert_eq!(memory.sharing(Space::El1N), None);
+    }
+}
