@@ -187,7 +187,6 @@ impl Setup {
                 Some(FlowConfig {
                     waypoints: Waypoints {
                         waits: config.wfx_waypoints,
-                        transactions: config.transactions_are_p0,
                         ..Waypoints::default()
                     },
                     return_stack: config.return_stack,

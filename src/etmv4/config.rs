@@ -182,7 +182,8 @@ pub struct Config {
     pub stores_are_p0: bool,
     /// Data addresses or values are traced, in a stream of their own (TRCCONFIGR.DA, DV).
     pub data_trace: bool,
-    /// A transaction start is a P0 element (TRCIDR0.COMMTRANS is 0).
+    /// The transaction start element is a P0 element (TRCIDR0.COMMTRANS is 0). The TSTART
+    /// instruction before it has its atom in any case.
     pub transactions_are_p0: bool,
     /// Timestamps count from the first timestamp marker on (TRCIDR0.TSMARK, from ETE 1.1).
     pub timestamp_markers: bool,

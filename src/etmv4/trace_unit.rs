@@ -307,10 +307,7 @@ fn select(place: Place) -> (u64, InstructionSet) {
 impl crate::encode::TraceUnit for TraceUnit {
     fn options(&self) -> Options {
         Options {
-            waypoints: Waypoints {
-                transactions: self.options.config().transactions_are_p0,
-                ..Waypoints::default()
-            },
+            waypoints: Waypoints::default(),
             return_stack: if self.options.return_stack {
                 RETURN_STACK
             } else {

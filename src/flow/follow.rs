@@ -16,7 +16,7 @@ use crate::quantity::{Address, BufferOffset, Isa};
 /// What differs between trace sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowConfig {
-    /// Which instructions have atoms, beyond branches and ISB.
+    /// Which instructions have atoms, beyond branches, ISB and TSTART.
     pub waypoints: Waypoints,
     /// The trace unit leaves out the target of a return that it predicts (TRCCONFIGR.RS;
     /// PTM ETMCR bit 29).

@@ -17,7 +17,7 @@ pub enum LastKind {
     Barrier,
     /// WFI or WFE, where they are waypoints.
     Wfi,
-    /// TSTART, where it is a waypoint.
+    /// TSTART.
     Transaction,
     /// Any other instruction.
     #[default]

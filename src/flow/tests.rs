@@ -140,7 +140,6 @@ const STACK: FlowConfig = FlowConfig {
     waypoints: Waypoints {
         barriers: false,
         waits: false,
-        transactions: false,
     },
     return_stack: true,
     exception_returns: false,

@@ -8,25 +8,23 @@ use crate::quantity::{Address, Isa};
 /// The longest straight line that is walked for one element, in instructions.
 pub(super) const LONGEST: u32 = 0x4000;
 
-/// Which instructions the trace unit makes atoms for, beyond branches and ISB.
+/// Which instructions the trace unit makes atoms for, beyond branches, ISB and TSTART. (TSTART has
+/// its atom whatever TRCIDR0.COMMTRANS is: that bit is about the element that follows it.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waypoints {
     /// DSB and DMB (PTM, ETMCCER bit 24).
     pub barriers: bool,
     /// WFI and WFE (ETMv4 and ETE, TRCIDR2.WFXMODE).
     pub waits: bool,
-    /// TSTART (ETE).
-    pub transactions: bool,
 }
 
 impl Waypoints {
     pub(crate) fn contain(self, kind: Kind) -> bool {
         match kind {
             Kind::Other => false,
-            Kind::Branch { .. } | Kind::Indirect | Kind::Isb => true,
+            Kind::Branch { .. } | Kind::Indirect | Kind::Isb | Kind::Transaction => true,
             Kind::Barrier => self.barriers,
             Kind::Wait => self.waits,
-            Kind::Transaction => self.transactions,
         }
     }
 }

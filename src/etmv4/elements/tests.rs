@@ -506,6 +506,25 @@ fn transactions_and_source_addresses() {
 }
 
 #[test]
+fn a_transaction_start_counts_as_p0_where_commtrans_is_0() {
+    // The atom of TSTART, the transaction start, an atom; commit 2 elements.
+    let bytes = [0xf7, 0x0a, 0xf6, 0x2d, 0x02];
+    for (idr0, want) in [
+        ("0x2801cea1", &["E", "start"][..]),
+        ("0x6801cea1", &["E", "start", "N"]),
+    ] {
+        let words = format!(
+            "ete A9 TRCCONFIGR=0x1 TRCIDR0={idr0} TRCIDR1=0x4100fff0 TRCIDR2=0xd0001088 \
+             TRCIDR8=8 TRCDEVARCH=0x47705a13"
+        );
+        let begin = [0xf7, 0x2d, 0x01];
+        let all = after_begin(&words, &INFO, &[&begin[..], &bytes].concat());
+        assert_eq!(all[0], "E");
+        assert_eq!(all[1..], *want, "{idr0}");
+    }
+}
+
+#[test]
 fn a_reset_has_no_return_address() {
     let bytes = [0xf7, 0x06, 0x00, 0x70, 0x9a, 0, 0, 0, 0, 0xf6];
     let want = ["E", "PE reset", "A64 0x0", "N"];

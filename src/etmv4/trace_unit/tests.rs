@@ -184,3 +184,19 @@ fn what_does_not_lead_on_is_a_gap() {
         "with gaps",
     );
 }
+
+#[test]
+fn tstart_has_an_atom() {
+    // nop; tstart x0; nop; ret
+    let mut code = Pieces::default();
+    let words = [0xd503_201f_u32, 0xd523_3060, 0xd503_201f, 0xd65f_03c0];
+    code.add(Address(0x1000), words.map(u32::to_le_bytes).concat());
+    let options = TraceUnitOptions::default();
+    let mut tracer = Tracer::new(TraceUnit::new(options), code, 0);
+    tracer.run(at(0x1000), Address(0x1010));
+    tracer.finish(None);
+    let mut bytes = Vec::new();
+    tracer.take(&mut bytes);
+    let packets = whole_packets(&mut Decoder::new(&options.config()), &bytes);
+    assert_eq!(packets[4..], [e(2, 2)]);
+}

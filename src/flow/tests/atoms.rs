@@ -11,13 +11,17 @@ fn waypoints_are_configured() {
             &[0xd503_3f9f, 0xd503_207f, 0xd523_3060, 0xd503_3fdf, RET],
         )])
     };
-    let out = run(STACK, code(), &[address(0x1000), atoms("EE")]);
-    assert_eq!(out, ["1000-1010 4 isb E", "1010-1014 1 indirect E"]);
+    let out = run(STACK, code(), &[address(0x1000), atoms("EEE")]);
+    let always = [
+        "1000-100c 3 transaction E",
+        "100c-1010 1 isb E",
+        "1010-1014 1 indirect E",
+    ];
+    assert_eq!(out, always);
     let all = FlowConfig {
         waypoints: Waypoints {
             barriers: true,
             waits: true,
-            transactions: true,
         },
         ..STACK
     };

@@ -138,7 +138,7 @@ proptest! {
         user in parts(60),
         kernel in parts(60),
         elements in parts(200),
-        switches in any::<[bool; 6]>(),
+        switches in any::<[bool; 5]>(),
         small in any::<bool>(),
     ) {
         let code = Levels([code(isa, &user), code(isa, &kernel)]);
@@ -146,11 +146,10 @@ proptest! {
             waypoints: Waypoints {
                 barriers: switches[0],
                 waits: switches[1],
-                transactions: switches[2],
             },
-            return_stack: switches[3],
-            exception_returns: switches[4],
-            exceptions_here: switches[5],
+            return_stack: switches[2],
+            exception_returns: switches[3],
+            exceptions_here: switches[4],
             most_blocks: if small { 6 } else { 1 << 20 },
         };
         let mut flow = Flow::new(config, &code);

@@ -98,10 +98,9 @@ impl<'a> Twin<'a> {
         let waypoints = self.config.waypoints;
         match kind {
             Kind::Other => false,
-            Kind::Branch { .. } | Kind::Indirect | Kind::Isb => true,
+            Kind::Branch { .. } | Kind::Indirect | Kind::Isb | Kind::Transaction => true,
             Kind::Barrier => waypoints.barriers,
             Kind::Wait => waypoints.waits,
-            Kind::Transaction => waypoints.transactions,
         }
     }
 
@@ -153,7 +152,7 @@ impl<'a> Twin<'a> {
                     Kind::Isb => LastKind::Isb,
                     Kind::Barrier if self.waypoint(kind) => LastKind::Barrier,
                     Kind::Wait if self.waypoint(kind) => LastKind::Wfi,
-                    Kind::Transaction if self.waypoint(kind) => LastKind::Transaction,
+                    Kind::Transaction => LastKind::Transaction,
                     _ => LastKind::Other,
                 },
                 taken: taken && last.is_some(),
