@@ -1,7 +1,7 @@
 //! Where the trace tells more than atoms: straight lines to exceptions, waypoint updates and
 //! source addresses; and Q elements.
 
-use super::blocks::{AWAIT, End, NOWHERE};
+use super::blocks::{AWAIT, BlockId, End, NOWHERE};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::sink::{FlowSink, Gap, QRange, Range};
@@ -23,16 +23,17 @@ pub(super) struct PendingQ {
 
 impl<C: CodeImage> Flow<C> {
     /// Executes a straight line from the current address, over waypoints that are not taken,
-    /// and takes the last instruction if it is `inclusive`.
+    /// and takes the last instruction if it is `inclusive`. Returns whether it came there; if not,
+    /// no address is known afterwards.
     pub(super) fn run_to(
         &mut self,
         at: BufferOffset,
         end: Address,
         inclusive: bool,
         sink: &mut impl FlowSink,
-    ) {
+    ) -> bool {
         if self.current <= AWAIT {
-            return;
+            return false;
         }
         let cold = self.blocks.cold[self.current as usize];
         self.current = NOWHERE;
@@ -44,7 +45,8 @@ impl<C: CodeImage> Flow<C> {
             }
             if here > end || walk.instructions() == LONGEST {
                 let from = cold.start;
-                return self.gap(at, Gap::NotReached { from, to: end }, sink);
+                self.gap(at, Gap::NotReached { from, to: end }, sink);
+                return false;
             }
             match walk.step() {
                 Ok(_) if here == end => break None,
@@ -57,7 +59,8 @@ impl<C: CodeImage> Flow<C> {
         }
         let next = walk.here();
         if let Some(stop) = stopped {
-            return self.stop(at, stop, next, cold.isa, sink);
+            self.stop(at, stop, next, cold.isa, sink);
+            return false;
         }
         self.current = if inclusive {
             let last = self.find(cold.space, cold.isa, end);
@@ -71,6 +74,7 @@ impl<C: CodeImage> Flow<C> {
         } else {
             self.find(cold.space, cold.isa, next)
         };
+        true
     }
 
     /// Executes a straight line up to a taken instruction; only that one if no line leads there.
@@ -83,11 +87,17 @@ impl<C: CodeImage> Flow<C> {
     ) {
         self.settle(at, sink);
         let known = self.blocks.cold[self.current as usize];
-        if self.current <= AWAIT || known.start > address {
-            self.stuck = None;
-            self.current = self.find(self.space, isa, address);
+        let ahead = self.current > AWAIT && known.start <= address;
+        if ahead && self.run_to(at, address, true, sink) {
+            return;
         }
-        self.run_to(at, address, true, sink);
+        // Where the line broke off, that the instruction is missing too is no news.
+        let block = self.find(self.space, isa, address);
+        if !ahead || self.blocks.instructions(BlockId(block)) > 0 {
+            self.stuck = None;
+            self.current = block;
+            self.run_to(at, address, true, sink);
+        }
     }
 
     pub(super) fn exception(
@@ -101,7 +111,9 @@ impl<C: CodeImage> Flow<C> {
         if self.current > AWAIT {
             let start = self.blocks.cold[self.current as usize].start;
             match exception.return_address {
-                Some(end) if start < end => self.run_to(at, end, false, sink),
+                Some(end) if start < end => {
+                    self.run_to(at, end, false, sink);
+                }
                 None if here => exception.return_address = Some(start),
                 _ => {}
             }

@@ -161,6 +161,68 @@ fn a_source_address_needs_no_current_address() {
 }
 
 #[test]
+fn a_source_address_behind_a_hole_in_memory_leads_on() {
+    let from = |address| Element::SourceAddress {
+        address: Address(address),
+        isa: Isa::A64,
+    };
+    let code = || {
+        a64(&[
+            (0x1000, &[NOP, NOP]),
+            (0x1100, &[bl(0x1100, 0x1200), NOP, ERET]),
+            (0x1200, &[RET]),
+        ])
+    };
+    // The hole is at the last known address.
+    let out = run(STACK, code(), &[address(0x1080), from(0x1100), atoms("EE")]);
+    let want = [
+        "missing 1080",
+        "1100-1104 1 branch E",
+        "1200-1204 1 indirect E",
+        "1104-110c 2 indirect E",
+    ];
+    assert_eq!(out, want);
+    // It is on the way, or in the middle of an instruction.
+    let out = run(STACK, code(), &[address(0x1000), from(0x1100)]);
+    let want = [
+        "1000-1008 2 other E",
+        "missing 1008",
+        "1100-1104 1 branch E",
+    ];
+    assert_eq!(out, want);
+    // The instruction is missing as well: that is one gap.
+    let lost = [address(0x1000), from(0x1180), atoms("E")];
+    let out = run(STACK, code(), &lost);
+    assert_eq!(out, ["1000-1008 2 other E", "missing 1008"]);
+    // The same from a block that is known already, and where no address is known afterwards.
+    let out = run(STACK, code(), &[&lost[..], &lost, &[from(0x1200)]].concat());
+    assert_eq!(out[2..4], out[..2]);
+    assert_eq!(out[4..], ["1200-1204 1 indirect E"]);
+}
+
+#[test]
+fn a_source_address_that_no_line_reaches_leads_on() {
+    // A 32-bit instruction lies across the source address: the image contradicts the trace.
+    let mut code = Pieces::default();
+    let halfwords = [0xbf00_u16, 0xf3af, 0x8000, 0x4770]; // nop; nop.w; bx lr
+    code.add(
+        Address(0x1000),
+        halfwords.iter().flat_map(|h| h.to_le_bytes()).collect(),
+    );
+    let at = |address| Element::Address {
+        address: Address(address),
+        isa: Isa::T32,
+    };
+    let from = |address| Element::SourceAddress {
+        address: Address(address),
+        isa: Isa::T32,
+    };
+    let out = run(STACK, code, &[at(0x1000), from(0x1004), atoms("E")]);
+    assert!(out[0].starts_with("NotReached"), "{out:?}");
+    assert_eq!(out[1..], ["1004-1006 1 other E", "1006-1008 1 indirect E"]);
+}
+
+#[test]
 fn q_elements_are_ranges_where_the_path_is_known() {
     let q = |instructions| Element::Q { instructions };
     let out = run(

@@ -382,17 +382,19 @@ impl<'a> Twin<'a> {
             }
             Element::SourceAddress { address, isa } => {
                 self.settle(at);
-                match self.here {
-                    Where::At(place) if place.address <= address.0 => {}
-                    _ => {
-                        self.stuck = None;
-                        self.here = Where::At(Place {
-                            address: address.0,
-                            isa,
-                        });
-                    }
+                let place = Place {
+                    address: address.0,
+                    isa,
+                };
+                let ahead = matches!(self.here, Where::At(known) if known.address <= address.0);
+                if ahead {
+                    self.run_to(at, address.0, true);
                 }
-                self.run_to(at, address.0, true);
+                if !ahead || self.here == Where::Nowhere && self.next(place).is_ok() {
+                    self.stuck = None;
+                    self.here = Where::At(place);
+                    self.run_to(at, address.0, true);
+                }
             }
             Element::Q { instructions } => {
                 self.settle(at);
