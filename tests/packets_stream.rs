@@ -2,8 +2,9 @@
 
 mod stream_support;
 
+use armsnap::element::{Element, Itm, Mark};
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
-use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::{BufferOffset, TraceId};
 use armsnap::{itm, stm};
 use stream_support::{hex, list_raw};
@@ -158,6 +159,118 @@ fn itm_packets() {
             "incomplete",
         ],
     );
+}
+
+/// Packets as (offset, length, name) and the elements after the first, of bytes in pieces.
+fn itm_in_pieces(bytes: &[u8], piece: usize) -> (Vec<(usize, usize, &'static str)>, Vec<Element>) {
+    let mut decoder = itm::Decoder::new();
+    let mut elements = itm::Elements::new(itm::Config::default());
+    let (mut packets, mut out) = (Vec::new(), Vec::new());
+    let (mut at, mut end) = (0, 0);
+    while end < bytes.len() {
+        end = (end + piece).min(bytes.len());
+        while let Some((packet, length)) = decoder.next(&bytes[at..end]) {
+            packets.push((at, length, packet.name()));
+            elements.packet(BufferOffset(at as u64), &packet, &mut out);
+            at += length;
+        }
+    }
+    assert_eq!(at, bytes.len(), "the last packet is whole");
+    (packets, out.into_iter().skip(1).map(|(_, e)| e).collect())
+}
+
+#[test]
+fn an_stm_async_may_have_more_nibbles_than_it_needs() {
+    // ASYNC; VERSION 3; M8 1; ASYNC with so many nibbles F; D8 0xab.
+    for ones in [21, 22, 23, 40, 100, 5000] {
+        let mut nibbles = [vec![0xf; 21], vec![0], vec![0xf, 0, 0, 3, 1, 1, 0]].concat();
+        let begin = nibbles.len();
+        nibbles.extend(vec![0xf; ones]);
+        nibbles.extend([0, 4, 0xa, 0xb]);
+        if nibbles.len() % 2 == 1 {
+            nibbles.push(0);
+        }
+        let bytes: Vec<u8> = nibbles
+            .chunks(2)
+            .map(|pair| pair[0] | pair[1] << 4)
+            .collect();
+        for piece in [bytes.len(), 3] {
+            let mut decoder = stm::Decoder::new();
+            let mut names = Vec::new();
+            let mut taken = Vec::new();
+            let (mut at, mut end) = (0, 0);
+            while end < bytes.len() {
+                end = (end + piece).min(bytes.len());
+                while at < end
+                    && let Some((packet, length)) = decoder.next(&bytes[at..end])
+                {
+                    names.push(packet.name());
+                    at += length;
+                    taken.push(at);
+                }
+            }
+            assert_eq!(
+                names[..5],
+                ["async", "version", "m8", "async", "d8"],
+                "{ones}"
+            );
+            assert_eq!(taken[3], (begin + ones + 1).div_ceil(2));
+        }
+    }
+    // A run that does not end with 0 is none.
+    let mut bytes = vec![0xff; 10];
+    bytes.extend([0x0f, 0xff, 0xff]);
+    bytes.extend(vec![0xff; 20]);
+    bytes.extend([0x05, 0x00]);
+    let listed = list_raw(&bytes, stm::Decoder::new(), stm::Elements::new());
+    assert_eq!(listed[0].name, "async");
+    assert_eq!(listed[1].name, "bad_sequence");
+    assert!(listed[2..].iter().all(|p| p.name != "async"));
+}
+
+#[test]
+fn an_itm_synchronization_may_have_any_number_of_zeros() {
+    let stimulus = |value: u32| {
+        Element::Mark(Mark::Itm(Itm::Stimulus {
+            port: 1,
+            bytes: 1,
+            value,
+        }))
+    };
+    for zeros in [5, 63, 64, 65, 500, 65_535] {
+        let sync = [vec![0; zeros], vec![0x80]].concat();
+        let bytes = [&sync[..], &[0x09, 0xab], &sync, &[0x09, 0xcd]].concat();
+        let length = sync.len();
+        let want = vec![
+            (0, length, "sync"),
+            (length, 2, "instrumentation"),
+            (length + 2, length, "sync"),
+            (2 * length + 2, 2, "instrumentation"),
+        ];
+        for piece in [bytes.len(), 1000] {
+            let (packets, elements) = itm_in_pieces(&bytes, piece);
+            assert_eq!(packets, want, "{zeros} in pieces of {piece}");
+            assert_eq!(elements, [stimulus(0xab), stimulus(0xcd)]);
+        }
+    }
+    // So many that one packet does not hold them: nothing is bad, and nothing is lost.
+    for zeros in [65_536, 65_537, 200_000] {
+        let begin = [0, 0, 0, 0, 0, 0x80, 0x09, 0xab];
+        let bytes = [&begin[..], &vec![0; zeros], &[0x80, 0x09, 0xcd]].concat();
+        let (packets, elements) = itm_in_pieces(&bytes, 7000);
+        assert!(packets[2..].iter().all(|p| p.1 <= 65_536), "{packets:?}");
+        let names: Vec<_> = packets[2..].iter().map(|p| p.2).collect();
+        let (last, syncs) = names.split_last().unwrap();
+        assert!(syncs.iter().all(|&name| name == "sync"), "{names:?}");
+        assert_eq!(*last, "instrumentation");
+        assert_eq!(elements, [stimulus(0xab), stimulus(0xcd)]);
+    }
+    // A run that does not end as it must is bad, however long.
+    let begin = [0, 0, 0, 0, 0, 0x80];
+    let bytes = [&begin[..], &vec![0; 70_000], &[0x81]].concat();
+    let (packets, _) = itm_in_pieces(&bytes, bytes.len());
+    let names: Vec<_> = packets.iter().map(|p| p.2).collect();
+    assert_eq!(names, ["sync", "sync", "bad_sequence"]);
 }
 
 #[test]

@@ -8,13 +8,26 @@ use crate::protocol::PacketDecoder;
 const SYNC_ZEROS: usize = 5;
 /// The last byte of a synchronization packet.
 const SYNC_END: u8 = 0x80;
-/// Zeros that are taken into one synchronization packet at most.
-const SYNC_ZEROS_MOST: usize = 63;
+/// Zeros that are taken into one packet at most, so that memory stays bounded. A synchronization
+/// packet may have any number of them: one with more is listed in several packets.
+const MOST_ZEROS: usize = 1 << 16;
+
+/// Whether it is known where packets begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sync {
+    /// Looking for a synchronization packet.
+    #[default]
+    No,
+    /// At a packet.
+    Yes,
+    /// Behind zeros of a synchronization packet that goes on.
+    Zeros,
+}
 
 /// Splits the bytes of an ITM into packets.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
-    synced: bool,
+    sync: Sync,
 }
 
 /// The number in the bytes after a header, 7 bits each, the lowest first; bit 7 says that
@@ -47,7 +60,7 @@ fn continued(bytes: &[u8], most: usize) -> Continued {
 impl Decoder {
     /// At the begin of the trace, which may be anywhere in a packet.
     pub const fn new() -> Self {
-        Self { synced: false }
+        Self { sync: Sync::No }
     }
 
     #[inline]
@@ -57,7 +70,6 @@ impl Decoder {
             return source(header, bytes);
         }
         match header {
-            0x00 => sync(bytes),
             0x70 => Some((Packet::Overflow, 1)),
             0x10 | 0x20 | 0x30 | 0x40 | 0x50 | 0x60 => {
                 Some((Packet::LocalTimestamp2 { delta: header >> 4 }, 1))
@@ -96,17 +108,36 @@ impl Decoder {
                 continue;
             }
             if byte == SYNC_END && zeros >= SYNC_ZEROS {
-                let begin = index - zeros.min(SYNC_ZEROS_MOST);
+                let begin = index - zeros.min(MOST_ZEROS);
                 if begin > 0 {
                     return Some((Packet::NotSync, begin));
                 }
-                self.synced = true;
+                self.sync = Sync::Yes;
                 return Some((Packet::Sync, index + 1));
             }
             zeros = 0;
         }
-        let skipped = bytes.len() - zeros.min(SYNC_ZEROS_MOST);
+        let skipped = bytes.len() - zeros.min(MOST_ZEROS);
         (skipped > 0).then_some((Packet::NotSync, skipped))
+    }
+
+    /// A synchronization packet, or what goes on of one.
+    fn zeros(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
+        let run = bytes.iter().take(MOST_ZEROS);
+        let zeros = run.take_while(|&&byte| byte == 0).count();
+        if zeros == MOST_ZEROS {
+            self.sync = Sync::Zeros;
+            return Some((Packet::Sync, zeros));
+        }
+        let end = *bytes.get(zeros)?;
+        let enough = zeros >= SYNC_ZEROS || self.sync == Sync::Zeros;
+        if end == SYNC_END && enough {
+            self.sync = Sync::Yes;
+            Some((Packet::Sync, zeros + 1))
+        } else {
+            self.sync = Sync::No;
+            Some((Packet::BadSequence, zeros + 1))
+        }
     }
 }
 
@@ -183,49 +214,33 @@ fn extension(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
     Some((packet, length))
 }
 
-fn sync(bytes: &[u8]) -> Option<(Packet, usize)> {
-    let zeros = bytes
-        .iter()
-        .take(SYNC_ZEROS_MOST + 1)
-        .take_while(|&&byte| byte == 0)
-        .count();
-    if zeros > SYNC_ZEROS_MOST {
-        return Some((Packet::BadSequence, 1));
-    }
-    let end = *bytes.get(zeros)?;
-    if end == SYNC_END && zeros >= SYNC_ZEROS {
-        Some((Packet::Sync, zeros + 1))
-    } else {
-        Some((Packet::BadSequence, zeros + 1))
-    }
-}
-
 impl PacketDecoder for Decoder {
     type Packet = Packet;
 
     #[inline]
     fn next(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
-        if !self.synced {
-            return self.search(bytes);
+        match self.sync {
+            Sync::No => return self.search(bytes),
+            Sync::Yes if bytes.first() != Some(&0) => {}
+            Sync::Yes | Sync::Zeros => return self.zeros(bytes),
         }
         let found = Self::parse(bytes);
         if let Some((Packet::Reserved | Packet::BadSequence, _)) = found {
-            self.synced = false;
+            self.sync = Sync::No;
         }
         found
     }
 
     fn finish(&mut self, _bytes: &[u8]) -> Packet {
-        let packet = if self.synced {
-            Packet::Incomplete
-        } else {
-            Packet::NotSync
+        let packet = match self.sync {
+            Sync::No => Packet::NotSync,
+            Sync::Yes | Sync::Zeros => Packet::Incomplete,
         };
         self.lost();
         packet
     }
 
     fn lost(&mut self) {
-        self.synced = false;
+        self.sync = Sync::No;
     }
 }

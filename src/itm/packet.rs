@@ -8,7 +8,8 @@ use crate::protocol::{Describe, Field};
 pub enum Packet {
     /// Bytes before synchronisation.
     NotSync,
-    /// Synchronization: at least 47 bits of zero and a one.
+    /// Synchronization: at least 47 bits of zero and a one. (The zeros alone, where there are very
+    /// many and more follow.)
     Sync,
     /// Overflow: packets were lost.
     Overflow,

@@ -10,6 +10,8 @@ const ASYNC_ONES: usize = 10;
 const ASYNC_BYTES: usize = ASYNC_ONES + 1;
 /// Nibbles F in an ASYNC.
 const ASYNC_NIBBLES: usize = 21;
+/// Nibbles F of an ASYNC that has more than it needs, at most.
+const MOST_ONES: usize = 1 << 16;
 
 /// Splits the bytes of an STM into packets.
 #[derive(Clone, Debug)]
@@ -49,6 +51,8 @@ enum Shape {
     Frequency,
     CrossSync,
     Async,
+    /// ASYNC with more nibbles F than it needs, or none after all.
+    LongAsync,
     /// What follows the opcode is not as it must be.
     Bad,
 }
@@ -208,12 +212,17 @@ impl Found {
         let ones = 2 + if ones == 16 { 16 + more.min(3) } else { ones } as usize;
         if ones < ASYNC_NIBBLES {
             self.bad(ones + 1)
-        } else if nibbles.number(ASYNC_NIBBLES, 1) != 0 {
-            self.bad(2)
         } else {
-            Self {
-                nibbles: ASYNC_NIBBLES + 1,
-                ..self
+            match nibbles.number(ASYNC_NIBBLES, 1) {
+                0 => Self {
+                    nibbles: ASYNC_NIBBLES + 1,
+                    ..self
+                },
+                0xf => Self {
+                    shape: Shape::LongAsync,
+                    ..self
+                },
+                _ => self.bad(2),
             }
         }
     }
@@ -261,7 +270,7 @@ impl Found {
             },
             Shape::Async => PacketKind::Async,
             Shape::Reserved => PacketKind::Reserved,
-            Shape::Bad => PacketKind::BadSequence,
+            Shape::Bad | Shape::LongAsync => PacketKind::BadSequence,
         }
     }
 }
@@ -389,6 +398,20 @@ impl Decoder {
         (cut && self.nibble(bytes, ones) == Some(0)).then_some(ones + 1)
     }
 
+    /// An ASYNC with more nibbles F than it needs: what it is after all, and how many nibbles
+    /// it has. `None` if it does not end in `bytes`.
+    #[cold]
+    fn long_async(&self, bytes: &[u8]) -> Option<(Shape, usize)> {
+        let ones = (0..MOST_ONES)
+            .take_while(|&at| self.nibble(bytes, at) == Some(0xf))
+            .count();
+        if ones < MOST_ONES && self.nibble(bytes, ones)? == 0 {
+            Some((Shape::Async, ones + 1))
+        } else {
+            Some((Shape::Bad, 2))
+        }
+    }
+
     /// Looks for the next ASYNC.
     fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let mut from = 0;
@@ -472,6 +495,9 @@ impl PacketDecoder for Decoder {
             && let Some(rest) = self.rest_of_async(bytes)
         {
             (found.shape, found.nibbles) = (Shape::Async, rest);
+        }
+        if found.shape == Shape::LongAsync {
+            (found.shape, found.nibbles) = self.long_async(bytes)?;
         }
         let mut nibbles = found.nibbles;
         let shared = self.pending;

@@ -66,7 +66,7 @@ pub struct Packet {
 pub enum PacketKind {
     /// Bytes before synchronisation.
     NotSync,
-    /// ASYNC: 21 nibbles F and one 0.
+    /// ASYNC: 21 nibbles F and one 0; more nibbles F are taken for part of it.
     Async,
     /// VERSION: what timestamps look like; the current master and channel become 0.
     Version(TimestampType),
