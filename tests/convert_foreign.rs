@@ -107,7 +107,7 @@ fn what_cannot_be_converted_says_why() {
     assert!(text(b"\x7fTRACE1\nR 8\n\n").contains("expected \\x7fTRACE0"));
     assert!(text(b"\x7fTRACE0\nR 8").contains("ends without an empty line"));
     let no_target = b"\x7fTRACE0\nR 8\n\n\x01\0\0\0\0\0";
-    assert!(text(no_target).contains("no tdesc"));
+    assert!(text(no_target).contains("no target description (tdesc)"));
     let cut = b"\x7fTRACE0\nR 8\n\n\x01\0\x09\0\0\0\0";
     assert!(text(cut).contains("no whole trace frame"));
 

@@ -429,8 +429,6 @@ fn what_makes_no_trace_says_why() {
     let at = |name: &str| directory.path().join(name);
     std::fs::write(at("code.tf"), foreign(&[0x1000], &[0], false)).unwrap();
     std::fs::write(at("none.tf"), foreign(&[0x1000], &[], false)).unwrap();
-    let elf = program(directory.path());
-    let elf = elf.to_str().unwrap();
     let own = testdata("virt-a57");
     for (options, input, status, wanted) in [
         (
@@ -440,12 +438,23 @@ fn what_makes_no_trace_says_why() {
             "none of 1 trace frames has a program counter and code",
         ),
         (&["--trace"], at("none.tf"), 1, "no whole trace frame"),
-        (&["--trace"], own, 2, "--trace: the input is a snapshot"),
         (
-            &["--elf", elf],
-            at("code.tf"),
+            &["--trace"],
+            own.clone(),
             2,
-            "--elf without --trace: the input is a trace file",
+            "--trace: the input is a snapshot",
+        ),
+        (
+            &["--arch", "arm"],
+            own,
+            2,
+            "--arch: the input is a snapshot",
+        ),
+        (
+            &["--arch", "arm"],
+            at("code.tf"),
+            1,
+            "tdesc: it says AArch64, and --arch says AArch32",
         ),
         (
             &["--trace", "--elf", "/nowhere"],

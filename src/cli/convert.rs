@@ -1,8 +1,10 @@
 //! `armsnap convert`: snapshot → trace file, trace file → snapshot.
 
+use super::arch::Arch;
 use super::output::Output;
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments};
+use armsnap::convert::target::Told;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::visits::Kind;
 use armsnap::convert::window::Bound;
@@ -59,10 +61,14 @@ pub struct Arguments {
     #[arg(long)]
     state_only: bool,
 
-    /// A program, for code that no dump and no trace frame has, and for names of functions
-    /// (repeatable)
+    /// A program, for code that no dump and no trace frame has, and for names of functions; of a
+    /// trace file without a target description it tells the architecture (repeatable)
     #[arg(long, value_name = "FILE")]
     elf: Vec<PathBuf>,
+
+    /// Trace file to snapshot: the architecture of a file that has no target description
+    #[arg(long, value_enum)]
+    arch: Option<Arch>,
 
     /// Snapshot to trace file: follow paths that lead out of the snapshot's directory
     #[arg(long)]
@@ -169,6 +175,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
             (arguments.frame.is_some(), "--frame"),
             (arguments.merge, "--merge"),
             (arguments.trace, "--trace"),
+            (arguments.arch.is_some(), "--arch"),
         ],
         "a snapshot",
     )?;
@@ -272,10 +279,6 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
             (arguments.from.is_some(), "--from"),
             (arguments.to.is_some(), "--to"),
             (arguments.state_only, "--state-only"),
-            (
-                !arguments.elf.is_empty() && !arguments.trace,
-                "--elf without --trace",
-            ),
             (arguments.allow_outside, "--allow-outside"),
             (arguments.no_shared_memory, "--no-shared-memory"),
         ],
@@ -285,16 +288,17 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     let fault = |text: String| Failure::Input(format!("{input}: {text}"));
     let bytes =
         convert::map_trace_file(&arguments.input).map_err(|error| fault(error.to_string()))?;
+    let elfs: Result<Vec<Elf>, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
+    let elfs = elfs.map_err(|error| Failure::Input(error.to_string()))?;
     let options = snapshot::Options {
         frame: arguments.frame,
         merge: arguments.merge,
+        told: Told::of(arguments.arch.map(Arch::architecture), &elfs).map_err(Failure::Input)?,
     };
     let mut notes = Vec::new();
     let name = arguments.input.file_name().unwrap_or_default();
     let name = name.to_string_lossy();
     let done = if arguments.trace {
-        let elfs: Result<Vec<Elf>, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
-        let elfs = elfs.map_err(|error| Failure::Input(error.to_string()))?;
         let mut progress = Progress::new(0);
         let mut told = |done, total| progress.of(done, total);
         with_trace::read(&bytes, &name, &options, &elfs, &mut notes, &mut told)

@@ -164,6 +164,9 @@ fn target_command(server: &Path, arguments: &Arguments) -> Result<OsString, Fail
         word.push(path);
         words.push(word);
     }
+    if let Some(arch) = selection.arch {
+        words.push(format!("--arch={}", arch.name()).into());
+    }
     if selection.no_elf_memory {
         words.push("--no-elf-memory".into());
     }

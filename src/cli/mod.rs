@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
 //! input is at fault, 2 wrong usage.
 
+mod arch;
 mod check;
 mod convert;
 mod decode;

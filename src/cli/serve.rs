@@ -12,6 +12,7 @@ use std::thread;
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 
+use super::arch::Arch;
 use super::convert::is_trace_file;
 use super::quote::shell_quote;
 use super::{Failure, SnapshotArguments};
@@ -64,6 +65,9 @@ pub struct Selection {
     /// Do not read memory from the program where no dump is.
     #[arg(long)]
     pub no_elf_memory: bool,
+    /// The architecture of a trace file that has no target description.
+    #[arg(long, value_enum)]
+    pub arch: Option<Arch>,
     /// How history is offered.
     #[arg(long, value_enum, default_value_t = History::Replay)]
     pub history: History,
@@ -75,6 +79,9 @@ impl Selection {
         // A path that cannot be read is told as that of a snapshot.
         if is_trace_file(&snapshot.snapshot).unwrap_or(false) {
             return Ok(vec![self.trace_file(snapshot)?]);
+        }
+        if self.arch.is_some() {
+            return Err(Failure::Usage("--arch: the input is a snapshot".to_owned()));
         }
         let options = Options {
             cores: self.core.clone(),
@@ -115,7 +122,8 @@ impl Selection {
         let bytes = map_trace_file(path).map_err(|error| fault(error.to_string()))?;
         // It is served until the process ends.
         let bytes: &'static Mapped = Box::leak(Box::new(bytes));
-        trace_file_endpoint(bytes, &path.display().to_string(), &self.elf).map_err(fault)
+        let arch = self.arch.map(Arch::architecture);
+        trace_file_endpoint(bytes, &path.display().to_string(), &self.elf, arch).map_err(fault)
     }
 }
 

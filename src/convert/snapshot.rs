@@ -4,7 +4,7 @@
 //! snapshot of one core: what was collected in that frame, and nothing else.
 
 use super::carrier::{Carried, FIELD, Memory};
-use super::target::Target;
+use super::target::{Target, Told};
 use super::{Error, Progress};
 use crate::arch::Architecture;
 use crate::snapshot::files::InMemory;
@@ -24,6 +24,8 @@ pub struct Options {
     pub frame: Option<usize>,
     /// Memory of earlier frames fills in.
     pub merge: bool,
+    /// The architecture of a file that does not tell it.
+    pub told: Option<Told>,
 }
 
 /// A snapshot that came out of a trace file.
@@ -56,13 +58,19 @@ pub fn read(
     options: &Options,
     notes: &mut Vec<String>,
 ) -> Result<Found, Error> {
-    let file = File::open(bytes, None).map_err(|error| Error::Input(error.to_string()))?;
+    let order = options.told.and_then(|told| told.order);
+    let file = File::open(bytes, order).map_err(|error| Error::Input(error.to_string()))?;
     let file = file.releasing(|walked| bytes.release(walked));
     notes.extend_from_slice(file.notes());
+    let description = file.description().target.as_deref();
+    let target = Target::of_file(description, options.told.as_ref(), notes).map_err(Error::Input);
     if options.frame.is_none()
         && !options.merge
         && let Some(carried) = carried(bytes, &file)
     {
+        if options.told.is_some() {
+            target?;
+        }
         return carried.map(Found::Carried).map_err(|reason| {
             Error::Input(format!(
                 "the snapshot that it carries cannot be read: {reason}; --frame N converts a \
@@ -71,8 +79,10 @@ pub fn read(
         });
     }
     let frame = choose(&file, options.frame, notes)?;
+    let target = target?;
     let made = Making {
         file: &file,
+        target,
         frame,
         name,
         notes,
@@ -133,6 +143,7 @@ fn choose<'a>(
 
 struct Making<'f, 'a> {
     file: &'f File<'a>,
+    target: Target,
     frame: TraceFrame<'a>,
     name: &'f str,
     notes: &'f mut Vec<String>,
@@ -140,11 +151,6 @@ struct Making<'f, 'a> {
 
 impl<'a> Making<'_, 'a> {
     fn make(mut self, merge: bool) -> Result<(Snapshot, InMemory), Error> {
-        let text = self.file.description().target.as_deref();
-        let text = text.ok_or_else(|| {
-            Error::Input("it has no tdesc: the architecture is not known".to_owned())
-        })?;
-        let target = Target::read(text).map_err(Error::Input)?;
         for block in self.frame.blocks() {
             if let Block::Unreadable { kind, at } = block {
                 self.notes.push(format!(
@@ -161,8 +167,8 @@ impl<'a> Making<'_, 'a> {
             file: "device1.ini".to_owned(),
             name: "cpu_0".to_owned(),
             class: DeviceClass::Core,
-            kind: kind(target.architecture).to_owned(),
-            registers: self.registers(&target),
+            kind: kind(self.target.architecture).to_owned(),
+            registers: self.registers(),
             dumps: self.dumps(merge, &mut dumps),
             ..Device::default()
         };
@@ -223,7 +229,8 @@ impl<'a> Making<'_, 'a> {
         }
     }
 
-    fn registers(&mut self, target: &Target) -> Vec<Register> {
+    fn registers(&mut self) -> Vec<Register> {
+        let target = &self.target;
         let block = self.frame.blocks().find_map(|block| match block {
             Block::Registers(bytes) => Some(bytes),
             _ => None,
@@ -245,9 +252,12 @@ impl<'a> Making<'_, 'a> {
         };
         let mut registers = Vec::new();
         let mut rest = block;
+        let mut left = 0;
         for (name, bytes) in &target.registers {
             let Some((value, after)) = rest.split_at_checked(*bytes) else {
-                break;
+                rest = &[];
+                left += 1;
+                continue;
             };
             rest = after;
             let mut value = value.to_vec();
@@ -258,7 +268,6 @@ impl<'a> Making<'_, 'a> {
                 registers.push(register(&name.to_ascii_uppercase(), *bytes, &value));
             }
         }
-        let left = target.registers.len() - registers.len();
         if left > 0 {
             self.notes.push(format!(
                 "trace frame {}: its register block ends before {left} of {} registers",

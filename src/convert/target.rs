@@ -2,9 +2,15 @@
 //!
 //! The document is GDB's (GDB manual, "Target Description Format"); the block has the registers
 //! in the order of their numbers, as a reply to `g`.
+//!
+//! Files of GDB before version 8, of its testsuite, and of tracers in kernels have no description,
+//! or one that names the architecture alone. GDB takes registers of its own for those, and so does
+//! this program ([`Target::without_description`]).
 
 use super::safe_description::register_names;
 use crate::arch::Architecture;
+use crate::snapshot::elf::{Elf, Machine};
+use crate::tfile::ByteOrder;
 use roxmltree::{Document, Node, ParsingOptions};
 
 /// What a description says.
@@ -12,7 +18,10 @@ use roxmltree::{Document, Node, ParsingOptions};
 pub struct Target {
     /// The architecture of the core.
     pub architecture: Architecture,
-    /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes.
+    /// The registers are GDB's own, because nothing describes them.
+    pub by_default: bool,
+    /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes. One
+    /// without a name takes its place and means nothing.
     pub registers: Vec<(String, usize)>,
     /// Their numbers, in the same order.
     pub numbers: Vec<u32>,
@@ -24,9 +33,143 @@ pub(super) const NODES: u32 = 1 << 20;
 /// The largest register: one of SVE with 2048 bits, and the ZA array of SME with 256 × 256 bytes.
 const LARGEST: usize = 1 << 16;
 
+/// The architecture as the user tells it, beside the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The architecture.
+    pub architecture: Architecture,
+    /// The byte order, if that was told too.
+    pub order: Option<ByteOrder>,
+    /// What tells it, for the user.
+    pub from: &'static str,
+}
+
+impl Told {
+    /// By the name of an architecture, or else by a program. Fails where programs disagree with
+    /// each other or with the name, or are not for Arm.
+    pub fn of(named: Option<Architecture>, elfs: &[Elf]) -> Result<Option<Self>, String> {
+        let mut told = named.map(|architecture| Self {
+            architecture,
+            order: None,
+            from: "--arch",
+        });
+        for elf in elfs {
+            let architecture = match elf.machine {
+                Machine::AArch64 => Architecture::AArch64,
+                Machine::Arm if elf.m_profile => Architecture::MProfile,
+                Machine::Arm => Architecture::AArch32,
+                Machine::Other => {
+                    let path = elf.path.display();
+                    return Err(format!("{path}: expected a program for Arm"));
+                }
+            };
+            let order = match elf.little_endian {
+                true => ByteOrder::Little,
+                false => ByteOrder::Big,
+            };
+            match &mut told {
+                None => {
+                    told = Some(Self {
+                        architecture,
+                        order: Some(order),
+                        from: "the program",
+                    });
+                }
+                Some(told) if told.architecture.machine() == architecture.machine() => {
+                    told.order.get_or_insert(order);
+                }
+                Some(told) => {
+                    return Err(format!(
+                        "{} says {}, and {} is for {}",
+                        told.from,
+                        told.architecture.name(),
+                        elf.path.display(),
+                        architecture.name()
+                    ));
+                }
+            }
+        }
+        Ok(told)
+    }
+}
+
 impl Target {
+    /// That of a trace file with this description, if it has one; what the user should know of it
+    /// goes to `notes`. Fails with the reason where the architecture is not known, or not Arm's.
+    pub fn of_file(
+        description: Option<&str>,
+        told: Option<&Told>,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, String> {
+        let target = match (description, told) {
+            (Some(text), _) => Self::read_told(text, told)?,
+            (None, Some(told)) => Self::without_description(told.architecture),
+            (None, None) => {
+                return Err(
+                    "it has no target description (tdesc): its architecture is not known; \
+                     --arch names it, or --elf the program"
+                        .to_owned(),
+                );
+            }
+        };
+        if target.by_default {
+            let from = match (description, told) {
+                (None, Some(told)) => told.from,
+                _ => "its target description",
+            };
+            notes.push(format!(
+                "no target description lists its registers: they are taken to be GDB's own for \
+                 {}, the architecture that {from} names",
+                target.architecture.name()
+            ));
+        }
+        Ok(target)
+    }
+
+    /// The registers that GDB takes where nothing describes them, in the order and the sizes of
+    /// `maintenance print remote-registers`. The eight registers of the FPA, a floating-point unit of
+    /// long ago, and their status are there for Arm whatever the core has: they mean nothing.
+    pub fn without_description(architecture: Architecture) -> Self {
+        let row = |letter: char, count: usize, bytes: usize| {
+            (0..count).map(move |number| (format!("{letter}{number}"), bytes))
+        };
+        let one = |name: &str, bytes: usize| std::iter::once((name.to_owned(), bytes));
+        let registers: Vec<(String, usize)> = match architecture {
+            Architecture::AArch64 => row('x', 31, 8)
+                .chain(one("sp", 8))
+                .chain(one("pc", 8))
+                .chain(one("cpsr", 4))
+                .chain(row('v', 32, 16))
+                .chain(one("fpsr", 4))
+                .chain(one("fpcr", 4))
+                .collect(),
+            Architecture::AArch32 | Architecture::MProfile => {
+                let status = match architecture {
+                    Architecture::MProfile => "xpsr",
+                    _ => "cpsr",
+                };
+                let general = row('r', 13, 4).chain(["sp", "lr", "pc"].map(|n| (n.to_owned(), 4)));
+                general
+                    .chain(std::iter::repeat_n((String::new(), 12), 8))
+                    .chain(one("", 4))
+                    .chain(one(status, 4))
+                    .collect()
+            }
+        };
+        Self {
+            architecture,
+            by_default: true,
+            numbers: (0..registers.len() as u32).collect(),
+            registers,
+        }
+    }
+
     /// Reads a description. Fails with the reason where it is none of an Arm core.
     pub fn read(text: &str) -> Result<Self, String> {
+        Self::read_told(text, None)
+    }
+
+    fn read_told(text: &str, told: Option<&Told>) -> Result<Self, String> {
         let options = ParsingOptions {
             allow_dtd: true,
             nodes_limit: NODES,
@@ -43,7 +186,7 @@ impl Target {
                 "tdesc: includes {href:?}: expected one document without includes"
             ));
         }
-        let architecture = architecture(root)?;
+        let architecture = architecture(root, told)?;
         let mut registers = Vec::new();
         let mut next = 0;
         let mut names = register_names(root);
@@ -52,6 +195,9 @@ impl Target {
             let name = names.safe(&name);
             next = number.wrapping_add(1);
             registers.push((number, name, bytes));
+        }
+        if registers.is_empty() {
+            return Ok(Self::without_description(architecture));
         }
         registers.sort_by_key(|(number, _, _)| *number);
         if let Some(pair) = registers.windows(2).find(|pair| pair[0].0 == pair[1].0) {
@@ -62,6 +208,7 @@ impl Target {
         }
         Ok(Self {
             architecture,
+            by_default: false,
             numbers: registers.iter().map(|(number, _, _)| *number).collect(),
             registers: registers
                 .into_iter()
@@ -71,31 +218,50 @@ impl Target {
     }
 }
 
-fn architecture(root: Node<'_, '_>) -> Result<Architecture, String> {
+fn architecture(root: Node<'_, '_>, told: Option<&Told>) -> Result<Architecture, String> {
     let has = |name: &str| {
         let mut features = root.descendants().filter(|n| n.has_tag_name("feature"));
         features.any(|n| n.attribute("name").is_some_and(|n| n.starts_with(name)))
     };
     let written = root.children().find(|n| n.has_tag_name("architecture"));
     let written = written.and_then(|n| n.text()).map(str::trim);
-    let arm = || {
-        if has("org.gnu.gdb.arm.m-profile") {
-            Architecture::MProfile
-        } else {
-            Architecture::AArch32
+    // Which profile only the features tell, or the names of those that are M-profile's.
+    let arm = |name: &str| {
+        let core = has("org.gnu.gdb.arm.core");
+        let m_profile = name.strip_prefix("armv").is_some_and(|version| {
+            ["6-m", "6s-m", "7e-m", "8-m.", "8.1-m."]
+                .iter()
+                .any(|m_profile| version.starts_with(m_profile))
+        });
+        match told.map(|told| told.architecture) {
+            _ if has("org.gnu.gdb.arm.m-profile") || m_profile && !core => Architecture::MProfile,
+            Some(Architecture::MProfile) if !core => Architecture::MProfile,
+            _ => Architecture::AArch32,
         }
     };
-    match written {
-        Some(name) if name == "aarch64" || name.starts_with("aarch64:") => {
-            Ok(Architecture::AArch64)
+    let described = match written {
+        Some(name) if name == "aarch64" || name.starts_with("aarch64:") => Architecture::AArch64,
+        Some(name) if name.starts_with("arm") => arm(name),
+        Some(name) => {
+            return Err(format!(
+                "tdesc: expected the architecture of an Arm core, found {name}"
+            ));
         }
-        Some(name) if name.starts_with("arm") => Ok(arm()),
-        Some(name) => Err(format!(
-            "tdesc: expected the architecture of an Arm core, found {name}"
+        None if has("org.gnu.gdb.aarch64.") => Architecture::AArch64,
+        None if has("org.gnu.gdb.arm.") => arm(""),
+        None => match told {
+            Some(told) => told.architecture,
+            None => return Err("tdesc: it names no architecture".to_owned()),
+        },
+    };
+    match told {
+        Some(told) if told.architecture.machine() != described.machine() => Err(format!(
+            "tdesc: it says {}, and {} says {}",
+            described.name(),
+            told.from,
+            told.architecture.name()
         )),
-        None if has("org.gnu.gdb.aarch64.") => Ok(Architecture::AArch64),
-        None if has("org.gnu.gdb.arm.") => Ok(arm()),
-        None => Err("tdesc: it names no architecture".to_owned()),
+        _ => Ok(described),
     }
 }
 
@@ -151,7 +317,9 @@ mod tests {
         for (inside, wanted) in [
             ("<architecture>aarch64</architecture>", AArch64),
             ("<architecture>aarch64:ilp32</architecture>", AArch64),
-            ("<architecture>armv7e-m</architecture>", AArch32),
+            ("<architecture>armv7e-m</architecture>", MProfile),
+            ("<architecture>armv8-m.main</architecture>", MProfile),
+            ("<architecture>armv8-r</architecture>", AArch32),
             (&format!("<architecture>arm</architecture>{m}"), MProfile),
             (m, MProfile),
             ("<feature name=\"org.gnu.gdb.arm.core\"/>", AArch32),

@@ -35,13 +35,14 @@ pub fn read(
     progress: Progress<'_>,
 ) -> Result<Found, Error> {
     let found = snapshot::read(bytes, name, options, notes)?;
-    let file = File::open(bytes, None).map_err(|error| Error::Input(error.to_string()))?;
+    let order = options.told.and_then(|told| told.order);
+    let file = File::open(bytes, order).map_err(|error| Error::Input(error.to_string()))?;
     let file = file.releasing(|walked| bytes.release(walked));
     let (loaded, mut files) = open(found)?;
     let text = file.description().target.as_deref();
-    let text = text
-        .ok_or_else(|| Error::Input("it has no tdesc: the architecture is not known".to_owned()))?;
-    let target = Target::read(text).map_err(Error::Input)?;
+    // Its notes were told with the snapshot.
+    let target = Target::of_file(text, options.told.as_ref(), &mut Vec::new());
+    let target = target.map_err(Error::Input)?;
     let steps = Steps::new(&file, &target);
     let mut snapshot = loaded.snapshot.clone();
     let core = core(&snapshot, steps.core())?;

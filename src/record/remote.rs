@@ -102,6 +102,7 @@ impl Remote {
             transport,
             target: Target {
                 architecture: crate::arch::Architecture::AArch64,
+                by_default: false,
                 registers: Vec::new(),
                 numbers: Vec::new(),
             },

@@ -9,8 +9,9 @@ use super::trace_runs::{TraceFrames, Traces, Wanted};
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, Detected, TargetDescription};
 use crate::convert::safe_description::rewritten;
-use crate::convert::target::Target;
+use crate::convert::target::{Target, Told};
 use crate::snapshot::Loaded;
+use crate::snapshot::elf::Elf;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::map::Mapped;
 use crate::tfile::{
@@ -27,6 +28,7 @@ struct Register {
     number: u32,
     offset: usize,
     bytes: usize,
+    is_pc: bool,
 }
 
 /// The trace run in a trace file.
@@ -53,24 +55,28 @@ impl FileRun {
     fn new(file: File<'static>, target: &Target) -> Result<Self, String> {
         let mut offset = 0;
         let mut registers = Vec::with_capacity(target.registers.len());
-        for ((_, bytes), &number) in target.registers.iter().zip(&target.numbers) {
-            registers.push(Register {
-                number,
-                offset,
-                bytes: *bytes,
-            });
+        let collected = match file.description().register_bytes {
+            0 => usize::MAX,
+            bytes => bytes as usize,
+        };
+        let mut block = 0;
+        for ((name, bytes), &number) in target.registers.iter().zip(&target.numbers) {
+            if !name.is_empty() {
+                block += collected.saturating_sub(offset).min(*bytes);
+                registers.push(Register {
+                    number,
+                    offset,
+                    bytes: *bytes,
+                    is_pc: name == "pc",
+                });
+            }
             offset += bytes;
         }
-        let collected = file.description().register_bytes as usize;
         let mut run = Self {
             rest: 0,
-            pc: target.registers.iter().position(|(name, _)| name == "pc"),
+            pc: registers.iter().position(|register| register.is_pc),
             // GDB refuses a longer one than the description has registers for.
-            block: if collected == 0 {
-                offset
-            } else {
-                collected.min(offset)
-            },
+            block,
             registers,
             addresses: file.description().addresses(),
             file,
@@ -306,16 +312,28 @@ impl TraceFrames for &FileRun {
 }
 
 /// The endpoint of a trace file. The bytes stay as long as the process: a map of the file.
-/// `elfs` are programs for the client. Fails with the reason.
-pub fn endpoint(bytes: &'static Mapped, title: &str, elfs: &[PathBuf]) -> Result<Endpoint, String> {
-    let file = File::open(bytes, None).map_err(|error| error.to_string())?;
+/// `elfs` are programs for the client; they, or `architecture`, tell what a file without a target
+/// description is of. Fails with the reason.
+pub fn endpoint(
+    bytes: &'static Mapped,
+    title: &str,
+    elfs: &[PathBuf],
+    architecture: Option<Architecture>,
+) -> Result<Endpoint, String> {
+    let opened = elfs.iter().map(|path| Elf::open(path));
+    let opened: Vec<Elf> = opened
+        .collect::<Result<_, _>>()
+        .map_err(|error| error.to_string())?;
+    let told = Told::of(architecture, &opened)?;
+    let order = told.and_then(|told| told.order);
+    let file = File::open(bytes, order).map_err(|error| error.to_string())?;
     let file = file.releasing(|walked| bytes.release(walked));
     let text = file.description().target.clone();
-    let text = text.ok_or("it has no target description: its architecture is not known")?;
-    Target::read(&text)?;
+    Target::of_file(text.as_deref(), told.as_ref(), &mut Vec::new())?;
     // As the client reads it.
-    let text = rewritten(&text)?;
-    let target = Target::read(&text)?;
+    let text = text.map(|text| rewritten(&text)).transpose()?;
+    let mut notes = Vec::new();
+    let target = Target::of_file(text.as_deref(), told.as_ref(), &mut notes)?;
     let run = FileRun::new(file, &target)?;
     let kind = match target.architecture {
         Architecture::AArch64 => "Cortex-A53",
@@ -346,13 +364,17 @@ pub fn endpoint(bytes: &'static Mapped, title: &str, elfs: &[PathBuf]) -> Result
         core.kind.clear();
         core.space.name = None;
         core.notes = run.file.notes().to_vec();
+        core.notes.extend_from_slice(&notes);
         core.notes.push(format!(
             "where no trace frame is selected, registers and memory are those of trace frame {}",
             run.rest()
         ));
         core.detected = Detected {
             architecture: target.architecture,
-            from: "the file's target description".to_owned(),
+            from: match (&text, told) {
+                (None, Some(told)) => told.from.to_owned(),
+                _ => "the file's target description".to_owned(),
+            },
             assumed: false,
         };
     }
@@ -362,7 +384,11 @@ pub fn endpoint(bytes: &'static Mapped, title: &str, elfs: &[PathBuf]) -> Result
     endpoint.threads_xml = threads_xml(&endpoint.cores);
     endpoint.title = title.to_owned();
     endpoint.history = HistoryMode::None;
-    endpoint.xml = text;
+    endpoint.xml = match text.filter(|_| !target.by_default) {
+        Some(text) => text,
+        // The same numbers, and none of the registers that mean nothing.
+        None => endpoint.description.xml(),
+    };
     endpoint.isa_register = None;
     endpoint.traces = Some(Traces::File(Box::new(run)));
     Ok(endpoint)

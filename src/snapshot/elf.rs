@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSegment};
 
 use super::map::{self, Mapped};
+use super::profile;
 
 /// Most differing ranges that a comparison lists; all are counted.
 const MAX_RANGES: usize = 16;
@@ -77,6 +78,8 @@ pub struct Elf {
     /// How far the program lies behind the addresses that the file says: not 0 for a
     /// position-independent one.
     pub offset: u64,
+    /// Its build attributes name an architecture of the M-profile.
+    pub m_profile: bool,
     bytes: Mapped,
 }
 
@@ -126,12 +129,14 @@ impl Elf {
             _ => Machine::Other,
         };
         let little_endian = file.is_little_endian();
+        let m_profile = profile::is_m_profile(&file);
         Ok(Self {
             path,
             machine,
             little_endian,
             segments,
             offset: 0,
+            m_profile,
             bytes,
         })
     }

@@ -13,6 +13,7 @@ pub mod map;
 pub mod memory;
 pub mod model;
 pub mod paths;
+mod profile;
 pub mod program;
 pub mod read;
 pub mod registers;

@@ -66,7 +66,11 @@ pub fn trace_files(loaded: &Loaded, options: &Options) -> Vec<Vec<u8>> {
 }
 
 pub fn read(bytes: &[u8], frame: Option<usize>, merge: bool) -> Result<Found, Error> {
-    let options = snapshot::Options { frame, merge };
+    let options = snapshot::Options {
+        frame,
+        merge,
+        told: None,
+    };
     let bytes = bytes.to_vec().into();
     snapshot::read(&bytes, "x.tf", &options, &mut Vec::new())
 }

@@ -1,0 +1,35 @@
+//! Architectures on the command line.
+
+use armsnap::arch::Architecture;
+use clap::ValueEnum;
+
+/// What decides the register set of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Arch {
+    /// ARMv8-A and later in AArch64 state
+    Aarch64,
+    /// A- and R-profile in AArch32 state
+    Arm,
+    /// Cortex-M
+    MProfile,
+}
+
+impl Arch {
+    /// The architecture.
+    pub const fn architecture(self) -> Architecture {
+        match self {
+            Self::Aarch64 => Architecture::AArch64,
+            Self::Arm => Architecture::AArch32,
+            Self::MProfile => Architecture::MProfile,
+        }
+    }
+
+    /// As it is written on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Aarch64 => "aarch64",
+            Self::Arm => "arm",
+            Self::MProfile => "m-profile",
+        }
+    }
+}
