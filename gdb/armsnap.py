@@ -67,6 +67,8 @@ class Attach(gdb.Command):
 Usage: armsnap attach DIR [OPTION]...
 
 DIR is a snapshot or a trace file; the options are those of `armsnap serve`.
+Scripts that come with its programs do not run: `set auto-load off` is done,
+unless `--allow-scripts` is among the options.
 The program is found if the snapshot has it, or named before: `file PROGRAM`.
 What GDB was attached to before is left, and its program forgotten.
 `set armsnap-program PATH` names the armsnap that is started."""
@@ -79,7 +81,8 @@ What GDB was attached to before is left, and its program forgotten.
         words = gdb.string_to_argv(argument)
         if not words:
             raise gdb.GdbError("expected a snapshot or a trace file")
-        words = [os.path.expanduser(word) for word in words]
+        allow_scripts = "--allow-scripts" in words
+        words = [os.path.expanduser(word) for word in words if word != "--allow-scripts"]
         if not os.path.exists(words[0]):
             raise gdb.GdbError(f"{words[0]}: no such file or directory")
         server = gdb.parameter("armsnap-program")
@@ -93,6 +96,8 @@ What GDB was attached to before is left, and its program forgotten.
             # Of two architectures the program of the first would stand in the way.
             gdb.execute("with confirm off -- file")
             ask("disconnect")
+        if not allow_scripts:
+            gdb.execute("set auto-load off")
         command = " ".join(shlex.quote(word) for word in words)
         gdb.execute(f"target remote | exec {command}", from_tty)
 

@@ -3,6 +3,8 @@
 //! GDB takes the place of this process, so that its exit status, its signals and the terminal
 //! are its own.
 
+mod support;
+
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +21,9 @@ use armsnap::server::Endpoint;
 use armsnap::snapshot::libraries::LIBRARIES;
 use armsnap::snapshot::program::Program;
 
+/// It knows all architectures.
+const DEFAULT_GDB: &str = "gdb-multiarch";
+
 /// The arguments of `gdb`.
 #[derive(Args)]
 pub struct Arguments {
@@ -26,8 +31,12 @@ pub struct Arguments {
     #[command(flatten)]
     pub snapshot: SnapshotArguments,
     /// The GDB to start.
-    #[arg(long, value_name = "PROGRAM", default_value = "gdb-multiarch")]
+    #[arg(long, value_name = "PROGRAM", default_value = DEFAULT_GDB)]
     pub gdb: OsString,
+    /// Let GDB run scripts that come with the snapshot and its programs, as far as its own
+    /// `auto-load safe-path` allows that.
+    #[arg(long)]
+    pub allow_scripts: bool,
     /// What is served.
     #[command(flatten)]
     pub selection: Selection,
@@ -62,6 +71,9 @@ pub fn print_commands() -> Result<ExitCode, Failure> {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let endpoint = only(arguments.selection.endpoints(&arguments.snapshot)?)?;
     let server = std::env::current_exe()?;
+    if arguments.gdb != DEFAULT_GDB {
+        support::check(&arguments.gdb, endpoint.architecture())?;
+    }
     let mut gdb = Command::new(&arguments.gdb);
     gdb.args(gdb_arguments(&server, arguments, &endpoint)?);
     gdb.args(&arguments.arguments);
@@ -83,6 +95,11 @@ fn gdb_arguments(
     endpoint: &Endpoint,
 ) -> Result<Vec<OsString>, Failure> {
     let mut out = Vec::new();
+    if !arguments.allow_scripts {
+        // After the user's own init files, and before programs and `.gdbinit` in this directory.
+        out.push("-iex".into());
+        out.push("set auto-load off".into());
+    }
     // Libraries of a program that was recorded: GDB finds them there by their names, and need not
     // ask the server for them.
     let libraries = arguments.snapshot.snapshot.join(LIBRARIES);
