@@ -36,6 +36,7 @@
 //! | module | what it is for |
 //! | --- | --- |
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
+//! | [`text`] | text from outside, made harmless for terminals |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`element`] | what packets mean: the elements that all protocols share |
@@ -75,5 +76,6 @@ pub mod report;
 pub mod server;
 pub mod snapshot;
 pub mod stm;
+pub mod text;
 pub mod tfile;
 pub mod timeline;

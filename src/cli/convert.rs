@@ -3,7 +3,7 @@
 use super::arch::Arch;
 use super::output::Output;
 use super::progress::Progress;
-use super::{Failure, SnapshotArguments};
+use super::{Failure, SnapshotArguments, say};
 use armsnap::convert::target::Told;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::visits::Kind;
@@ -11,6 +11,7 @@ use armsnap::convert::window::Bound;
 use armsnap::convert::{self, snapshot, with_trace};
 use armsnap::quantity::{Address, BufferOffset};
 use armsnap::snapshot::elf::Elf;
+use armsnap::text;
 use armsnap::tfile::MAGIC;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
@@ -165,7 +166,7 @@ fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
 fn tell(notes: &[String]) {
     let mut told = BTreeSet::new();
     for note in notes.iter().filter(|note| told.insert(*note)) {
-        eprintln!("{note}");
+        say(text::one_line(note));
     }
 }
 
@@ -245,7 +246,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
     for (path, output) in written {
         output.finish()?;
         if parts.len() > 1 {
-            eprintln!("{}", path.display());
+            say(text::one_line(&path.display().to_string()));
         }
     }
     Ok(())

@@ -4,9 +4,10 @@ mod job;
 mod programs;
 
 use super::progress::Progress;
-use super::{Failure, SnapshotArguments};
+use super::{Failure, SnapshotArguments, tell};
 use armsnap::decode::{Buffers, BuffersError, Options, Sources};
 use armsnap::report::listing::Counts;
+use armsnap::text::{Form, PlainStream};
 use clap::{Args, ValueEnum};
 use job::{Job, Stopped};
 use std::io::{self, Write};
@@ -126,7 +127,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Level::Instructions => arguments.format != Format::None,
         },
     };
-    let mut out = super::output::Output::new(arguments.output.as_deref(), arguments.force)?;
+    let out = super::output::Output::new(arguments.output.as_deref(), arguments.force)?;
+    let form = match arguments.format {
+        Format::Jsonl => Form::Json,
+        Format::Text | Format::None => Form::Text,
+    };
+    let mut out = PlainStream::new(out, form);
     let (programs, notes) = programs::Programs::of(&loaded, &buffers, &wanted)?;
     if needs_code {
         tell(&notes);
@@ -164,7 +170,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     drop(progress);
     tell(&programs.taken_from_others());
-    out.finish()?;
+    out.into_inner().finish()?;
     if arguments.stats {
         print_stats(&stats)?;
     }
@@ -172,12 +178,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         [] => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     })
-}
-
-fn tell(notes: &[String]) {
-    for note in notes {
-        eprintln!("{note}");
-    }
 }
 
 fn print_stats(stats: &Stats) -> Result<(), Failure> {

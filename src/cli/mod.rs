@@ -17,6 +17,7 @@ mod serve;
 
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{self, Loaded, OpenOptions};
+use armsnap::text::{self, Form, PlainStream};
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 use std::fmt::Display;
@@ -80,7 +81,7 @@ impl SnapshotArguments {
     pub fn open(&self) -> Result<Loaded, Failure> {
         let loaded = self.load()?;
         for note in &loaded.notes {
-            eprintln!("{note}");
+            say(note);
         }
         Ok(loaded)
     }
@@ -99,7 +100,8 @@ pub struct ReportArguments {
 impl ReportArguments {
     /// Prints a report as asked for.
     fn print(&self, report: &impl Serialize, text: impl Display) -> Result<(), Failure> {
-        let mut out = BufWriter::new(io::stdout().lock());
+        let form = if self.json { Form::Json } else { Form::Text };
+        let mut out = BufWriter::new(PlainStream::new(io::stdout().lock(), form));
         if self.json {
             serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;
             writeln!(out)?;
@@ -107,6 +109,19 @@ impl ReportArguments {
             write!(out, "{text}")?;
         }
         Ok(out.flush()?)
+    }
+}
+
+/// Prints a message on standard error. All messages go through here: there may be text from
+/// outside in each.
+pub fn say(message: impl Display) {
+    eprintln!("{}", text::lines(&message.to_string()));
+}
+
+/// Prints notes, a line each.
+pub fn tell(notes: &[String]) {
+    for note in notes {
+        say(text::one_line(note));
     }
 }
 
@@ -127,10 +142,22 @@ pub enum Failure {
     Io(#[from] io::Error),
 }
 
+/// The arguments. Wrong usage ends here with status 2.
+fn parse() -> Arguments {
+    Arguments::try_parse().unwrap_or_else(|error| {
+        let shown = error.render().to_string();
+        if shown == text::lines(&shown) {
+            // In colours, if it likes.
+            error.exit();
+        }
+        say(shown.trim_end());
+        std::process::exit(error.exit_code())
+    })
+}
+
 /// Runs the subcommand that the arguments name.
 pub fn run() -> ExitCode {
-    // Wrong usage ends here with status 2.
-    let done = match Arguments::parse().command {
+    let done = match parse().command {
         Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
@@ -145,7 +172,7 @@ pub fn run() -> ExitCode {
         // Who reads our output has seen enough (`armsnap … | head`).
         Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            say(&failure);
             ExitCode::from(match failure {
                 Failure::Usage(_) => 2,
                 _ => 1,

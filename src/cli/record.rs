@@ -223,9 +223,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
     };
     drop(counter);
-    for note in &recorded.notes {
-        eprintln!("{note}");
-    }
+    super::tell(&recorded.notes);
     write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
         .map_err(Error::from)?;
     for beside in witness.into_iter().chain(registers) {
@@ -245,13 +243,13 @@ fn tell(recorded: &Recorded, output: &Path) {
         Reason::Signal(_) => "stopped by",
         _ => "stopped",
     };
-    eprintln!(
+    super::say(format_args!(
         "{}: {} instructions{threads}, {stopped} {}, PC {}",
         output.display(),
         summary.instructions,
         recorded.reason,
         recorded.at.address
-    );
+    ));
 }
 
 /// Says what is in the way before the program runs, not behind it.

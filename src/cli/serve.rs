@@ -15,13 +15,14 @@ use std::process::ExitCode;
 use super::arch::Arch;
 use super::convert::is_trace_file;
 use super::quote::shell_quote;
-use super::{Failure, SnapshotArguments};
+use super::{Failure, SnapshotArguments, say};
 use armsnap::convert::map_trace_file;
 use armsnap::server::listen::{Listener, serve_stdio};
 use armsnap::server::{
     Endpoint, EndpointError, HistoryMode, Options, endpoints, trace_file_endpoint,
 };
 use armsnap::snapshot::map::Mapped;
+use armsnap::text;
 
 /// Most notes that are printed; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
@@ -178,12 +179,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     for (endpoint, listener) in endpoints.iter().zip(&listeners) {
         let address = listener.address()?;
-        eprintln!(
+        say(format_args!(
             "{}: {} (gdb-multiarch -ex {})",
             endpoint.architecture().name(),
             endpoint.core_names(),
             shell_quote(&format!("target remote {address}"))
-        );
+        ));
     }
     print_notes(&endpoints);
     remove_sockets_at_the_end(&listeners)?;
@@ -251,11 +252,13 @@ fn print_notes(endpoints: &[Endpoint]) {
         }
     }
     for note in notes.iter().take(MAX_NOTES) {
-        eprintln!("note: {note}");
+        say(format_args!("note: {}", text::one_line(note)));
     }
     if notes.len() > MAX_NOTES {
         let more = notes.len() - MAX_NOTES;
-        eprintln!("note: {more} more notes are in `monitor info`");
+        say(format_args!(
+            "note: {more} more notes are in `monitor info`"
+        ));
     }
 }
 

@@ -9,6 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::text::one_line;
+
 type Slice = EndianArcSlice<RunTimeEndian>;
 
 /// A function of the program.
@@ -27,7 +29,8 @@ impl Function {
     fn shown(&self) -> &str {
         let name = &self.name;
         self.shown.get_or_init(|| {
-            names::demangled(name).map_or_else(|| name.clone(), String::into_boxed_str)
+            let shown = names::demangled(name).unwrap_or_else(|| name.to_string());
+            one_line(&shown).into()
         })
     }
 }
@@ -141,7 +144,7 @@ impl Symbols {
                 .find_location(address.wrapping_sub(*offset))
                 .ok()??;
             Some(SourceLine {
-                file: location.file?.to_owned(),
+                file: one_line(location.file?).into_owned(),
                 line: location.line?,
             })
         })

@@ -19,6 +19,7 @@ use crate::snapshot::elf::{Elf, ElfError};
 use crate::snapshot::memory::{CoreMemory, Origin, Space};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
+use crate::text::is_plain;
 
 /// Of so many cores is told whose memory they share: the time for it grows with the dumps of all.
 const TOLD: usize = 64;
@@ -543,7 +544,7 @@ fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push('?'),
+            c if !is_plain(c) => out.push('?'),
             c => out.push(c),
         }
     }

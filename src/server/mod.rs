@@ -31,6 +31,7 @@ mod trace;
 mod trace_buffer;
 mod trace_file;
 mod trace_runs;
+mod trace_text;
 
 pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
 pub use session::{End, Meanwhile, Session};

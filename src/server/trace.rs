@@ -14,6 +14,7 @@ use super::session::MALFORMED;
 use super::target::SnapshotTarget;
 use super::trace_buffer::Reading;
 use super::trace_runs::{FIRST, TraceFrames, Wanted};
+use super::trace_text;
 
 /// A client's place among trace frames.
 #[derive(Debug, Default)]
@@ -169,7 +170,7 @@ fn status(target: &SnapshotTarget) -> Vec<u8> {
         Some(Ok(frames)) => frames.status(),
         _ => traces.standing(),
     };
-    format!("T{}", status.write()).into_bytes()
+    format!("T{}", trace_text::status(status).write()).into_bytes()
 }
 
 /// The replies to `qTfP` and `qTsP`, the next one last.
@@ -184,7 +185,7 @@ fn tracepoints(target: &SnapshotTarget) -> Vec<String> {
     };
     let mut lines = Vec::new();
     for tracepoint in list {
-        tracepoint.write(&mut |line| lines.push(line));
+        trace_text::tracepoint(tracepoint).write(&mut |line| lines.push(line));
     }
     lines.reverse();
     lines
@@ -197,6 +198,7 @@ fn next_tracepoint(view: &mut View) -> Vec<u8> {
 
 fn variables(target: &SnapshotTarget) -> Vec<String> {
     let variables = target.endpoint.traces.iter().flat_map(|t| t.variables());
+    let variables = variables.map(trace_text::variable);
     let mut lines: Vec<String> = variables.map(|variable| variable.write()).collect();
     lines.reverse();
     lines

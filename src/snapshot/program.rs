@@ -3,6 +3,7 @@
 //!
 //! Knows no architectures and no debuggers.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use super::memory::{CoreMemory, Space};
 use super::model::Snapshot;
 use super::{Loaded, paths};
 use crate::quantity::Address;
+use crate::text;
 
 /// Most bytes of a program that are compared with dumps.
 const COMPARED: u64 = 4 << 20;
@@ -64,7 +66,9 @@ impl Program {
     pub fn of_snapshot(loaded: &Loaded, machine: Machine, memories: &[Seen]) -> Option<Self> {
         let recorded = Recorded::of(&loaded.snapshot).and_then(|recorded| {
             // A snapshot comes from elsewhere: its program lies in its own directory.
-            let path = paths::resolve(&loaded.root, &recorded.file, false).ok()?;
+            let plain = is_plain_name(OsStr::new(&recorded.file));
+            let path =
+                plain.then(|| paths::resolve(&loaded.root, &recorded.file, false).ok())??;
             let elf = Elf::open(&path).ok().filter(|elf| elf.machine == machine)?;
             Some(Self::new(elf.moved(recorded.offset), memories, false))
         });
@@ -223,15 +227,21 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
                 continue;
             };
             let path = entry.path();
-            if kind.is_dir() && depth < MAX_DEPTH {
+            if kind.is_dir() && depth < MAX_DEPTH && is_plain_name(&entry.file_name()) {
                 directories.push((path, depth + 1));
-            } else if kind.is_file() && begins_as_elf(&path) {
+            } else if kind.is_file() && is_plain_name(&entry.file_name()) && begins_as_elf(&path) {
                 found.push(path);
             }
         }
     }
     found.sort();
     found
+}
+
+/// Whether debuggers may have a name of a snapshot's: they print it, and take it for commands.
+pub fn is_plain_name(name: &OsStr) -> bool {
+    let plain = |c| text::is_plain(c) && !matches!(c, '"' | '\'' | '\\' | '`' | '$' | ';' | '|');
+    name.to_str().is_some_and(|name| name.chars().all(plain))
 }
 
 fn begins_as_elf(path: &Path) -> bool {

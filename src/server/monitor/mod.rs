@@ -7,6 +7,7 @@ mod registers;
 mod space;
 
 use super::target::SnapshotTarget;
+use crate::text::lines;
 
 const HELP: &str = "\
 monitor help                   this list
@@ -30,12 +31,16 @@ monitor trace NAME             make tfind look at the trace of that core
 /// The answer to who does not want to wait any longer.
 const STOPPED: &str = "stopped before the end of the trace\n";
 
-/// Runs a command, as long as `goes_on` says so; the answer is text for the user.
+/// Runs a command, as long as `goes_on` says so; the answer is text for the user's terminal.
 pub(super) fn run(
     target: &mut SnapshotTarget,
     command: &str,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> String {
+    lines(&answer(target, command, goes_on)).into_owned()
+}
+
+fn answer(target: &mut SnapshotTarget, command: &str, goes_on: &mut dyn FnMut() -> bool) -> String {
     let (name, rest) = match command.trim().split_once(char::is_whitespace) {
         Some((name, rest)) => (name, rest.trim()),
         None => (command.trim(), ""),

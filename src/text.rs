@@ -1,0 +1,198 @@
+//! Text from outside on a terminal: what could steer it, or hide itself or other text, is escaped.
+//!
+//! All that is printed goes through here: escape sequences and other controls (C0, DEL, C1),
+//! characters that turn the direction of text or have no width, separators of lines.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+
+/// Whether a character shows itself, and does nothing else.
+pub fn is_plain(c: char) -> bool {
+    if c.is_ascii() {
+        return c == ' ' || c.is_ascii_graphic();
+    }
+    // What the standard library escapes of a text: all but accents, which follow their letter.
+    let mut bytes = [b'x', 0, 0, 0, 0];
+    let length = 1 + c.encode_utf8(&mut bytes[1..]).len();
+    let pair = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
+    pair.escape_debug().nth(1) == Some(c)
+}
+
+/// Text of several lines: everything but line ends is escaped where it is not plain.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c == '\n' || is_plain(c))
+}
+
+/// A name or the like: line ends are escaped too.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escaped(text, is_plain)
+}
+
+fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.chars().all(&stays) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if stays(c) {
+            out.push(c);
+        } else {
+            out.extend(c.escape_default());
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// What is written is [`lines`] of text.
+#[derive(Debug)]
+pub struct Plain<W>(pub W);
+
+impl<W: fmt::Write> fmt::Write for Plain<W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_str(&lines(text))
+    }
+}
+
+/// The form of escapes in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `\u{202e}`.
+    Text,
+    /// `\u202e`: the same string to who reads the JSON.
+    Json,
+}
+
+/// A stream of UTF-8 text or JSON, in which nothing but line ends is not plain.
+#[derive(Debug)]
+pub struct PlainStream<W> {
+    out: W,
+    form: Form,
+    /// The start of a character whose end is not here yet.
+    cut: Vec<u8>,
+}
+
+impl<W: io::Write> PlainStream<W> {
+    /// Escapes what goes to `out`.
+    pub fn new(out: W, form: Form) -> Self {
+        Self {
+            out,
+            form,
+            cut: Vec::new(),
+        }
+    }
+
+    /// Where it was written.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+
+    /// Writes text, and leaves a character that is cut off at the end for the next time.
+    fn text(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match std::str::from_utf8(bytes) {
+                Ok(text) => return self.characters(text),
+                Err(error) => {
+                    let (text, rest) = bytes.split_at(error.valid_up_to());
+                    self.characters(std::str::from_utf8(text).unwrap_or_default())?;
+                    let Some(wrong) = error.error_len() else {
+                        self.cut = rest.to_vec();
+                        return Ok(());
+                    };
+                    self.characters("\u{fffd}")?;
+                    bytes = &rest[wrong..];
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn characters(&mut self, text: &str) -> io::Result<()> {
+        let mut rest = text;
+        while let Some(at) = rest.find(|c| c != '\n' && !is_plain(c)) {
+            let (plain, other) = rest.split_at(at);
+            self.out.write_all(plain.as_bytes())?;
+            let mut characters = other.chars();
+            if let Some(c) = characters.next() {
+                match self.form {
+                    Form::Text => write!(self.out, "{}", c.escape_default())?,
+                    Form::Json => {
+                        for unit in c.encode_utf16(&mut [0; 2]) {
+                            write!(self.out, "\\u{unit:04x}")?;
+                        }
+                    }
+                }
+            }
+            rest = characters.as_str();
+        }
+        self.out.write_all(rest.as_bytes())
+    }
+}
+
+impl<W: io::Write> io::Write for PlainStream<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let ascii = |byte: &u8| (b' '..0x7f).contains(byte) | (*byte == b'\n');
+        if self.cut.is_empty() && bytes.iter().all(ascii) {
+            self.out.write_all(bytes)?;
+        } else {
+            let mut whole = std::mem::take(&mut self.cut);
+            whole.extend_from_slice(bytes);
+            self.text(&whole)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    const HOSTILE: &str =
+        "a\x1b[31m\r\t\u{7f}\u{9b}2J\u{202e}\u{2066}\u{200b}\u{2028}\u{e0001}é\u{301}ü漢\n";
+
+    #[test]
+    fn what_is_not_plain_is_escaped() {
+        let plain = "a\\u{1b}[31m\\r\\t\\u{7f}\\u{9b}2J\\u{202e}\\u{2066}\\u{200b}\\u{2028}\
+                     \\u{e0001}é\u{301}ü漢";
+        assert_eq!(lines(HOSTILE), format!("{plain}\n"));
+        assert_eq!(one_line(HOSTILE), format!("{plain}\\n"));
+        let mut out = String::new();
+        fmt::Write::write_str(&mut Plain(&mut out), HOSTILE).unwrap();
+        assert_eq!(out, format!("{plain}\n"));
+        assert!(matches!(lines("x é\n"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn streams_may_be_cut_anywhere() {
+        for size in 1..HOSTILE.len() {
+            let mut text = PlainStream::new(Vec::new(), Form::Text);
+            for piece in HOSTILE.as_bytes().chunks(size) {
+                text.write_all(piece).unwrap();
+            }
+            let text = String::from_utf8(text.into_inner()).unwrap();
+            assert_eq!(text, lines(HOSTILE), "{size}");
+        }
+    }
+
+    #[test]
+    fn json_is_the_same_to_its_reader() {
+        let mut out = PlainStream::new(Vec::new(), Form::Json);
+        serde_json::to_writer(&mut out, HOSTILE).unwrap();
+        let json = String::from_utf8(out.into_inner()).unwrap();
+        assert!(json.chars().all(is_plain), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), HOSTILE);
+    }
+
+    #[test]
+    fn what_is_no_text_is_marked() {
+        let mut out = PlainStream::new(Vec::new(), Form::Text);
+        out.write_all(b"a\xff\xc3").unwrap();
+        out.write_all(b"(b").unwrap();
+        assert_eq!(out.into_inner(), "a\u{fffd}\u{fffd}(b".as_bytes());
+    }
+}
