@@ -52,7 +52,8 @@ impl Counts {
 /// Takes a buffer piece by piece and gives each source's bytes to a [`Demux`].
 ///
 /// The offset of a byte in a [`Demux`] follows the convention of other CoreSight tools: data
-/// after an ID byte are counted from the ID byte's place.
+/// after an ID byte are counted from the ID byte's place. It names a byte of the same frame, the
+/// byte itself or one before it.
 #[derive(Clone, Debug)]
 pub struct Deformatter {
     kind: FrameKind,

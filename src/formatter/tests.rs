@@ -9,13 +9,18 @@ use crate::quantity::{BufferOffset, TraceId};
 type Byte = (u8, u64, u8);
 
 /// One frame, byte by byte: (ID, place, byte) of the payload. Places are those of a frame
-/// that lies together at `at`.
+/// that lies together at `at`. A place is never behind its byte, never in another frame, and
+/// that of the byte itself where no ID stands before it in its frame.
 fn plain_frame(frame: &[u8], at: u64, current: &mut Option<u8>, out: &mut Vec<Byte>) {
     let mut base = at;
     let mut given = 0;
-    let mut give = |id: Option<u8>, byte: u8, base: u64, given: &mut u64| {
+    let first_id = (0..15).step_by(2).find(|&index| frame[index] & 1 == 1);
+    let mut give = |id: Option<u8>, byte: u8, stands: usize, base: u64, given: &mut u64| {
         if let Some(id) = id {
-            out.push((id, base + *given, byte));
+            let (place, stands_at) = (base + *given, at + stands as u64);
+            assert!((at..=stands_at).contains(&place));
+            assert!(place == stands_at || first_id.is_some_and(|id| id < stands));
+            out.push((id, place, byte));
         }
         *given += 1;
     };
@@ -24,15 +29,15 @@ fn plain_frame(frame: &[u8], at: u64, current: &mut Option<u8>, out: &mut Vec<By
         let aux = frame[15] >> (index / 2) & 1;
         let byte = frame[index];
         if byte & 1 == 0 {
-            give(*current, byte | aux, base, &mut given);
+            give(*current, byte | aux, index, base, &mut given);
             if index < 14 {
-                give(*current, frame[index + 1], base, &mut given);
+                give(*current, frame[index + 1], index + 1, base, &mut given);
             }
         } else {
             let new = Some(byte >> 1);
             let changes = new != *current;
             if changes && aux == 1 && index < 14 {
-                give(*current, frame[index + 1], base, &mut given);
+                give(*current, frame[index + 1], index + 1, base, &mut given);
             }
             if changes && given > 0 {
                 base = at + index as u64;
@@ -40,7 +45,7 @@ fn plain_frame(frame: &[u8], at: u64, current: &mut Option<u8>, out: &mut Vec<By
             }
             *current = new;
             if index < 14 && !(changes && aux == 1) {
-                give(new, frame[index + 1], base, &mut given);
+                give(new, frame[index + 1], index + 1, base, &mut given);
             }
         }
         index += 2;
