@@ -385,8 +385,8 @@ impl PacketDecoder for Decoder {
         }
     }
 
-    fn finish(&mut self, _bytes: &[u8]) -> Packet {
-        self.sync.rest()
+    fn finish(&mut self, bytes: &[u8]) -> Packet {
+        self.sync.rest(bytes)
     }
 
     fn lost(&mut self) {

@@ -5,8 +5,10 @@
 
 use crate::etm::packet::SyncPacket;
 
-/// A longer run of zeros is no A-sync; only its end can begin one.
+/// Where packets are not known, only the end of a run of so many zeros can begin A-sync.
 const MAX_ZEROS: usize = 16;
+/// Zeros of an A-sync at most, so that memory stays bounded.
+const MOST_ZEROS: usize = 1 << 16;
 const ZEROS: usize = 5;
 /// The most bytes in one packet that is not synchronised.
 const MAX_SKIP: usize = 64;
@@ -17,6 +19,8 @@ enum Zeros {
     Sync(usize),
     /// This many zeros begin no A-sync.
     Other(usize),
+    /// [`MAX_ZEROS`] or more.
+    Many,
 }
 
 /// Looks at the zeros at the begin of `bytes`; `None` if they are cut.
@@ -28,7 +32,7 @@ fn zeros(bytes: &[u8]) -> Option<Zeros> {
         .take_while(|&&byte| byte == 0)
         .count();
     if count == MAX_ZEROS {
-        return Some(Zeros::Other(MAX_ZEROS - ZEROS));
+        return Some(Zeros::Many);
     }
     Some(match *bytes.get(count)? {
         0x80 if count >= ZEROS => Zeros::Sync(count + 1),
@@ -63,6 +67,7 @@ impl Synchronisation {
                     (P::A_SYNC, length)
                 }
                 Zeros::Other(count) => (P::NOT_SYNC, count),
+                Zeros::Many => (P::NOT_SYNC, MAX_ZEROS - ZEROS),
             });
         }
         let others = bytes
@@ -79,7 +84,19 @@ impl Synchronisation {
         match zeros(bytes)? {
             Zeros::Sync(length) => Some((P::A_SYNC, length)),
             Zeros::Other(count) => self.bad_sequence(count),
+            Zeros::Many => self.many_zeros(bytes),
         }
+    }
+
+    /// A long A-sync, or a run of zeros that only looks like one.
+    #[cold]
+    fn many_zeros<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
+        let run = bytes.iter().take(MOST_ZEROS);
+        let count = run.take_while(|&&byte| byte == 0).count();
+        if count < MOST_ZEROS && *bytes.get(count)? == 0x80 {
+            return Some((P::A_SYNC, count + 1));
+        }
+        self.bad_sequence(MAX_ZEROS - ZEROS)
     }
 
     /// A header that begins no packet.
@@ -94,9 +111,12 @@ impl Synchronisation {
         Some((P::BAD_SEQUENCE, length))
     }
 
-    /// What is left at the end of the trace.
-    pub fn rest<P: SyncPacket>(self) -> P {
-        if self.reached {
+    /// What is left at the end of the trace. Zeros that do not end are no packet that goes on:
+    /// most likely the buffer was not filled.
+    pub fn rest<P: SyncPacket>(self, bytes: &[u8]) -> P {
+        if self.reached && bytes.starts_with(&[0; MAX_ZEROS]) {
+            P::BAD_SEQUENCE
+        } else if self.reached {
             P::INCOMPLETE
         } else {
             P::NOT_SYNC
@@ -137,6 +157,33 @@ mod tests {
             }
         };
         assert_eq!(at + length, bytes.len());
+    }
+
+    #[test]
+    fn an_a_sync_may_have_any_number_of_zeros() {
+        let reached = || Synchronisation { reached: true };
+        for zeros in [5, 15, 16, 17, 100, 65_535] {
+            let mut bytes = vec![0; zeros];
+            assert_eq!(reached().zeros::<Packet>(&bytes), None, "{zeros}");
+            bytes.push(0x80);
+            let sync = Some((Packet::ASync, zeros + 1));
+            assert_eq!(reached().zeros(&bytes), sync);
+            // No A-sync: what is left is looked through again.
+            bytes[zeros] = 0x81;
+            let mut sync = reached();
+            let bad = if zeros < 16 { zeros } else { 11 };
+            assert_eq!(sync.zeros(&bytes), Some((Packet::BadSequence, bad)));
+            assert!(!sync.is_reached());
+        }
+        let endless = reached().zeros(&vec![0; 70_000]);
+        assert_eq!(endless, Some((Packet::BadSequence, 11)));
+    }
+
+    #[test]
+    fn zeros_up_to_the_end_are_bad() {
+        let reached = Synchronisation { reached: true };
+        assert_eq!(reached.rest::<Packet>(&[0; 5]), Packet::Incomplete);
+        assert_eq!(reached.rest::<Packet>(&[0; 16]), Packet::BadSequence);
     }
 
     #[test]
