@@ -15,6 +15,7 @@
 //! Numbers and paths are in hex. Knows no cores and no trace protocols.
 
 use super::Progress;
+use crate::snapshot::changed;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::map::Mapped;
 use crate::snapshot::model::Snapshot;
@@ -112,7 +113,11 @@ impl Cargo {
         Ok(cargo)
     }
 
+    /// The dumps, and the code that changed.
     fn dumps(&mut self, loaded: &Loaded, notes: &mut Vec<String>) {
+        if let Some((place, file)) = changed::file(&loaded.snapshot) {
+            self.add(loaded, &place.file, file, notes);
+        }
         for dump in loaded.snapshot.devices.iter().flat_map(|d| &d.dumps) {
             if let Some((path, bytes)) = self.add(loaded, &dump.place.file, &dump.file, notes) {
                 let offset = dump.offset.unwrap_or(0);

@@ -310,7 +310,7 @@ mod tests {
                 View(0)
             }
             fn slice(&self, view: View, address: Address) -> &[u8] {
-                self.0[usize::from(view.0)].slice(View(0), address)
+                self.0[view.0 as usize].slice(View(0), address)
             }
         }
         let code = [[NOP, b(2), RET, NOP], [NOP, RET, RET, NOP]].map(|code| {

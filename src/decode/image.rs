@@ -11,7 +11,12 @@ pub struct Image<'a>(pub Option<&'a CoreMemory>);
 impl Image<'_> {
     /// The address space that a view stands for.
     pub fn space(&self, view: View) -> Space {
-        Space::ALL[usize::from(view.0) % Space::ALL.len()]
+        Space::ALL[view.0 as usize % Space::ALL.len()]
+    }
+
+    /// The version of code that changed which a view stands for.
+    pub fn version(&self, view: View) -> u32 {
+        view.0 / Space::ALL.len() as u32
     }
 }
 
@@ -22,11 +27,15 @@ impl CodeImage for Image<'_> {
             (el, security) => Space::of(el, security.unwrap_or(Security::NonSecure)),
         };
         let index = Space::ALL.iter().position(|&s| s == space).unwrap_or(0);
-        View(index as u16)
+        // Versions that are not told apart are one.
+        let versions = self.0.map_or(0, |memory| memory.changed().versions());
+        let version = context.context_id.unwrap_or(0).min(versions);
+        View(index as u32 + Space::ALL.len() as u32 * version)
     }
 
     fn slice(&self, view: View, address: Address) -> &[u8] {
-        let space = self.space(view);
-        self.0.map_or(&[], |memory| memory.slice(address, space))
+        let (space, version) = (self.space(view), self.version(view));
+        self.0
+            .map_or(&[], |memory| memory.code(version, address, space))
     }
 }

@@ -67,7 +67,7 @@ impl Space {
     }
 
     fn key(self, isa: Isa) -> u32 {
-        u32::from(self.view.0) << 4 | (self.unit as u32) << 3 | isa as u32
+        self.view.0 << 4 | (self.unit as u32) << 3 | isa as u32
     }
 }
 

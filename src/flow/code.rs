@@ -13,6 +13,8 @@ pub struct ContextKey {
     pub security: Option<Security>,
     /// AArch64 (true) or AArch32.
     pub is_64bit: Option<bool>,
+    /// The context ID: code may differ from one to another.
+    pub context_id: Option<u32>,
 }
 
 impl From<&Context> for ContextKey {
@@ -21,13 +23,14 @@ impl From<&Context> for ContextKey {
             el: context.el,
             security: context.security,
             is_64bit: context.is_64bit,
+            context_id: context.context_id,
         }
     }
 }
 
 /// A view of memory. Contexts that see the same memory have the same view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct View(pub u16);
+pub struct View(pub u32);
 
 /// Memory that holds the instructions of a core. It does not change.
 pub trait CodeImage {

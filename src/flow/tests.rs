@@ -153,9 +153,9 @@ struct Levels([Pieces; 2]);
 
 impl CodeImage for Levels {
     fn view(&self, context: &ContextKey) -> View {
-        View(u16::from(context.el.unwrap_or_default().0 & 1))
+        View(u32::from(context.el.unwrap_or_default().0 & 1))
     }
     fn slice(&self, view: View, address: Address) -> &[u8] {
-        self.0[usize::from(view.0)].slice(view, address)
+        self.0[view.0 as usize].slice(view, address)
     }
 }

@@ -4,12 +4,10 @@
 //! at its end, but T32 and A32 instructions under a condition may stand anywhere.
 
 use super::stream::{Definition, bad};
-use super::traps;
 use crate::arch::branch::{self, Instruction, ItBlock, Kind};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
 use capstone::prelude::*;
-use std::collections::HashMap;
 use std::io;
 
 /// Which instruction sets the cores execute.
@@ -72,9 +70,6 @@ impl Block {
 pub struct BlockTable {
     sets: Sets,
     blocks: Vec<Block>,
-    /// The newest block at each address.
-    newest: HashMap<u64, u32>,
-    changed: u64,
 }
 
 impl BlockTable {
@@ -83,8 +78,6 @@ impl BlockTable {
         Self {
             sets,
             blocks: Vec::new(),
-            newest: HashMap::new(),
-            changed: 0,
         }
     }
 
@@ -92,12 +85,6 @@ impl BlockTable {
     #[inline]
     pub fn get(&self, id: u32) -> Option<&Block> {
         self.blocks.get(id as usize)
-    }
-
-    /// How often there was other code at an address than before. Traps that the recording itself
-    /// puts there do not count.
-    pub fn changed(&self) -> u64 {
-        self.changed
     }
 
     /// Adds the next one. Blocks come in the order of their IDs.
@@ -150,27 +137,7 @@ impl BlockTable {
             bytes: code,
             calls,
         });
-        self.compare(definition.id, definition.address);
         Ok(())
-    }
-
-    /// Looks for other code at the same address.
-    fn compare(&mut self, id: u32, address: u64) {
-        let before = self.newest.insert(address, id);
-        let (Some(before), Some(now)) = (before.and_then(|id| self.get(id)), self.get(id)) else {
-            return;
-        };
-        let mut at = 0;
-        for (old, new) in before.instructions.iter().zip(&now.instructions) {
-            let end = at + usize::from(old.bytes);
-            let (a, b) = (&before.bytes[at..end], now.bytes.get(at..end));
-            if Some(a) != b {
-                let trapped = traps::is_trap(a) || traps::is_trap(&now.bytes[at..]);
-                self.changed += u64::from(!trapped);
-                return;
-            }
-            at += usize::from(new.bytes);
-        }
     }
 
     fn isa(&self, definition: &Definition<'_>) -> Isa {

@@ -14,6 +14,7 @@ use super::tracing::{self, Recording, Settings, Summary, Told};
 use super::{state, witness};
 use crate::encode::Place;
 use crate::etmv4;
+use crate::snapshot::changed::Changed;
 use crate::snapshot::map::{self, Mapped};
 use crate::snapshot::write::WriteError;
 use std::collections::BTreeMap;
@@ -335,8 +336,10 @@ impl Emulator {
             core.name = format!("{}_{index}", ending.name);
         }
         layout.trace = Some(map::map(&self.directory.path().join("trace.bin"))?);
+        layout.changed = summary.versions.changed(layout.halves());
         let files = layout.files(&ending.trace, ending.etm, &summary)?;
-        self.notes.extend(notes(&summary, ended, ending.unit));
+        self.notes
+            .extend(notes(&summary, ended, ending.unit, &layout.changed));
         Ok(Recorded {
             files,
             reason: ending.reason,
@@ -349,7 +352,7 @@ impl Emulator {
     }
 }
 
-fn notes(summary: &Summary, ended: usize, unit: &str) -> Vec<String> {
+fn notes(summary: &Summary, ended: usize, unit: &str, changed: &Changed) -> Vec<String> {
     let mut notes = Vec::new();
     if ended > 0 {
         notes.push(format!(
@@ -363,12 +366,6 @@ fn notes(summary: &Summary, ended: usize, unit: &str) -> Vec<String> {
             summary.untraced,
         ));
     }
-    if summary.changed > 0 {
-        notes.push(format!(
-            "code changed {} times while the program ran: decoded with the code that is there at \
-             the end, the trace of what was there before is wrong",
-            summary.changed
-        ));
-    }
+    notes.extend(changed.describe());
     notes
 }

@@ -5,6 +5,7 @@
 use super::protocol::TraceOptions;
 use super::tracing::Summary;
 use crate::etmv4;
+use crate::snapshot::changed::{self, Changed};
 use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::map::Mapped;
 use crate::snapshot::model::{
@@ -12,6 +13,7 @@ use crate::snapshot::model::{
     Snapshot, SourceBuffers, Trace,
 };
 use crate::snapshot::write::{self, WriteError};
+use object::{Object, ObjectSegment};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -91,6 +93,8 @@ pub struct Layout {
     pub libraries: Vec<(String, Mapped)>,
     /// The trace buffer.
     pub trace: Option<Mapped>,
+    /// Code that changed while the trace was made.
+    pub changed: Changed,
 }
 
 const BUFFER: &str = "ETB_0";
@@ -121,7 +125,41 @@ impl Layout {
         if let Some(trace) = &self.trace {
             files.insert(TRACE.to_owned(), trace.clone());
         }
+        if !self.changed.is_empty() {
+            let text = self.changed.write();
+            files.insert(changed::FILE.to_owned(), text.into_bytes().into());
+        }
         Ok(files)
+    }
+
+    /// Gives the halfword that readers find at an address: in memory or, where that is left out,
+    /// in the program.
+    pub fn halves(&self) -> impl Fn(u64) -> Option<u16> {
+        let of_memory = self.memory.iter();
+        let mut pieces: Vec<(u64, &[u8])> = of_memory
+            .map(|region| (region.address, &*region.bytes))
+            .collect();
+        pieces.sort_by_key(|piece| piece.0);
+        let program = self.program.as_ref().map(|(_, bytes, moved)| {
+            let file = object::File::parse(&**bytes).ok();
+            (file, *moved)
+        });
+        move |address| {
+            let after = pieces.partition_point(|piece| piece.0 <= address);
+            let piece = after.checked_sub(1).map(|before| pieces[before]);
+            let half = piece.and_then(|(begin, bytes)| {
+                let offset = usize::try_from(address - begin).ok()?;
+                bytes.get(offset..)?.first_chunk().copied()
+            });
+            let in_program = || {
+                let (file, moved) = program.as_ref()?;
+                let address = address.wrapping_sub(*moved);
+                let mut segments = file.as_ref()?.segments();
+                let found = segments.find_map(|s| s.data_range(address, 2).ok().flatten())?;
+                found.first_chunk().copied()
+            };
+            half.or_else(in_program).map(u16::from_le_bytes)
+        }
     }
 
     fn snapshot(&self, options: &TraceOptions, etm: etmv4::Core, summary: &Summary) -> Snapshot {
@@ -162,7 +200,7 @@ impl Layout {
                 buffers: vec![BUFFER.to_owned()],
                 ..SourceBuffers::default()
             });
-            let device = options.device(*id, etm, name);
+            let device = options.device(*id, etm, name, self.changed.versions() > 1);
             add(device, format!("trace_{index}.ini"), &mut devices);
         }
         let trace = self.trace.as_ref().map(|_| Trace {
@@ -188,7 +226,12 @@ impl Layout {
             }],
             devices,
             trace,
-            other_sections: self.program.iter().map(program_section).collect(),
+            other_sections: self
+                .program
+                .iter()
+                .map(program_section)
+                .chain((!self.changed.is_empty()).then(changed_section))
+                .collect(),
             ..Snapshot::default()
         }
     }
@@ -201,7 +244,9 @@ fn program_name(name: &str) -> String {
         .chars()
         .map(|c| if plain(c) { c } else { '_' })
         .collect();
-    let taken = name == LIBRARIES || [".ini", ".bin"].iter().any(|end| name.ends_with(end));
+    let taken = name == LIBRARIES
+        || name == changed::FILE
+        || [".ini", ".bin"].iter().any(|end| name.ends_with(end));
     match name.trim_matches('.') {
         "" => "program.elf".to_owned(),
         _ if taken => format!("{name}.elf"),
@@ -222,6 +267,14 @@ fn program_section((name, _, offset): &(String, Mapped, u64)) -> OtherSection {
             ("file".to_owned(), program_name(name)),
             ("offset".to_owned(), format!("{offset:#x}")),
         ],
+        ..OtherSection::default()
+    }
+}
+
+fn changed_section() -> OtherSection {
+    OtherSection {
+        name: changed::SECTION.to_owned(),
+        entries: vec![("file".to_owned(), changed::FILE.to_owned())],
         ..OtherSection::default()
     }
 }

@@ -30,6 +30,7 @@ pub mod tracing;
 mod transport;
 pub mod traps;
 pub mod user;
+pub mod versions;
 pub mod witness;
 
 pub use emulator::{Error, Options, Recorded, Watch};

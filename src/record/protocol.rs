@@ -85,6 +85,8 @@ impl TraceOptions {
             timestamps: self.timestamps,
             return_stack: self.return_stack,
             branch_broadcast: self.branch_broadcast,
+            // Of code that changed: none before.
+            context_ids: true,
             ..etmv4::TraceUnitOptions::default()
         }
     }
@@ -118,7 +120,8 @@ impl TraceOptions {
     }
 
     /// The trace source of a core, as a snapshot has it, without key and file.
-    pub fn device(&self, id: TraceId, core: etmv4::Core, name: String) -> Device {
+    /// `versions`: there are context IDs in the trace.
+    pub fn device(&self, id: TraceId, core: etmv4::Core, name: String, versions: bool) -> Device {
         let legacy = |registers: Registers| {
             vec![
                 ("ETMCR", registers.etmcr),
@@ -129,7 +132,11 @@ impl TraceOptions {
         };
         let (kind, values) = match self.protocol {
             Protocol::Etmv4 => {
-                let mut registers = self.etmv4(id, core).registers().to_vec();
+                let unit = etmv4::TraceUnitOptions {
+                    context_ids: versions,
+                    ..self.etmv4(id, core)
+                };
+                let mut registers = unit.registers().to_vec();
                 // Non-invasive debug is enabled in both security states.
                 registers.push(("TRCAUTHSTATUS", 0xcc));
                 ("ETM4.2", registers)

@@ -9,11 +9,13 @@ use super::store::Store;
 use super::stream::{Definition, Events, Sink, Stopped};
 use super::system::System;
 use super::system::join::Join;
+use super::versions::Versions;
 use super::witness;
+use crate::arch::branch::Kind;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{Place, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
-use crate::quantity::{ExceptionLevel, TraceId};
+use crate::quantity::{ExceptionLevel, Isa, TraceId};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -95,6 +97,10 @@ struct CoreTrace<U> {
     tracer: Tracer<U, Pieces>,
     /// Instructions until the next timestamp.
     until_timestamp: u64,
+    /// Its state, with the version of the code that it runs.
+    context: Context,
+    /// The blocks that ran since the last branch, while code differs between versions.
+    line: Vec<Block>,
 }
 
 /// The trace of all cores.
@@ -111,7 +117,11 @@ struct Lines<U> {
     /// Trace on its way to the store, and where in it a decoder can begin.
     bytes: Vec<u8>,
     beginnings: Vec<usize>,
+    versions: Versions,
 }
+
+/// Blocks of one straight line, beyond which it is not kept together where code changes.
+const LINE: usize = 64;
 
 impl<U: TraceUnit> Lines<U> {
     fn core(&mut self, core: u32) -> Option<&mut CoreTrace<U>> {
@@ -141,6 +151,43 @@ impl<U: TraceUnit> Lines<U> {
         self.store.write(trace.id, &self.bytes, &self.beginnings)
     }
 
+    /// The version of code that a block belongs to, before it is traced.
+    #[cold]
+    fn choose(&mut self, core: u32, block: &Block, count: usize) {
+        let Some(trace) = self.cores.get_mut(core as usize).and_then(Option::as_mut) else {
+            return;
+        };
+        let before = trace.context.context_id;
+        let now = before.unwrap_or(0);
+        let version = self.versions.of(now, block, trace.line.iter());
+        if before.is_none() || version != now {
+            trace.context.context_id = Some(version);
+            // What was traced of an A32 or T32 line does not let the context change within it.
+            let is_split = block.start.isa != Isa::A64 || trace.line.len() >= LINE;
+            if !trace.line.is_empty() && is_split {
+                trace.tracer.gap(TraceOnReason::BeginOrFilter);
+                trace.line.clear();
+            }
+            trace.tracer.context(trace.context);
+        }
+        let goes_on = block
+            .instructions
+            .get(count.wrapping_sub(1))
+            .is_some_and(|last| last.kind == Kind::Other);
+        if !goes_on {
+            trace.line.clear();
+        } else if trace.line.len() < LINE {
+            trace.line.push(block.clone());
+        }
+    }
+
+    /// What follows is no straight line from what ran before.
+    fn line_ends(&mut self, core: u32) {
+        if let Some(trace) = self.core(core) {
+            trace.line.clear();
+        }
+    }
+
     fn number(&self, signal: u32) -> u16 {
         let (illegal, debug, alignment, data, interrupt) = match self.settings.trace.protocol {
             // IHI 0064H, "Exception packet", TYPE.
@@ -168,6 +215,9 @@ impl<U: TraceUnit> Lines<U> {
 impl<U: TraceUnit> Steps for Lines<U> {
     fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
         self.instructions += count as u64;
+        if self.versions.matter() {
+            self.choose(core, block, count);
+        }
         let (now, timestamps) = (self.instructions, self.settings.trace.timestamps);
         if let Some(trace) = self.core(core) {
             let executed = &block.instructions[..count.min(block.instructions.len())];
@@ -196,6 +246,7 @@ impl<U: TraceUnit> Steps for Lines<U> {
         } else {
             number as u16
         };
+        self.line_ends(core);
         if let Some(trace) = self.core(core) {
             trace.tracer.exception(taken, return_to);
             if signals {
@@ -225,18 +276,16 @@ impl<U: TraceUnit> Steps for Lines<U> {
     }
 
     fn level(&mut self, core: u32, level: ExceptionLevel) {
-        let context = Context {
-            el: Some(level),
-            ..self.settings.context
-        };
         if let Some(trace) = self.core(core) {
-            trace.tracer.context(context);
+            trace.context.el = Some(level);
+            trace.tracer.context(trace.context);
         }
     }
 
     fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()> {
         let signals = self.settings.exceptions == Exceptions::Signals;
         let call = self.call();
+        self.line_ends(core);
         if let Some(trace) = self.core(core) {
             if let Some(place) = instead.filter(|_| signals) {
                 trace.tracer.exception(call, place);
@@ -254,7 +303,7 @@ pub trait Recording: Sink + Send {
 }
 
 /// What was recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Summary {
     /// Instructions executed by all cores.
     pub instructions: u64,
@@ -266,8 +315,8 @@ pub struct Summary {
     pub untraced: u64,
     /// How often the flow was not connected although nothing said so.
     pub gaps: u64,
-    /// Blocks with other code than was executed at their addresses before.
-    pub changed: u64,
+    /// What was executed where, and in which versions.
+    pub versions: Versions,
 }
 
 struct Tracing<U, F> {
@@ -310,6 +359,8 @@ where
                 id,
                 tracer,
                 until_timestamp: 0,
+                context: settings.context,
+                line: Vec::new(),
             }
         });
         self.lines.untraced += u64::from(trace.is_none());
@@ -320,7 +371,11 @@ where
     }
 
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()> {
-        self.blocks.add(definition)
+        self.blocks.add(definition)?;
+        if let Some(block) = self.blocks.get(definition.id) {
+            self.lines.versions.define(block);
+        }
+        Ok(())
     }
 
     fn events(&mut self, core: u32, _: u32, events: Events<'_>) -> io::Result<()> {
@@ -430,7 +485,6 @@ where
     fn finish(mut self: Box<Self>, next: &BTreeMap<u32, Place>) -> io::Result<Summary> {
         let mut summary = Summary {
             untraced: self.lines.untraced,
-            changed: self.blocks.changed(),
             ended: std::mem::take(&mut self.ended),
             ..Summary::default()
         };
@@ -450,6 +504,7 @@ where
         if let Some(witness) = self.lines.witness {
             witness.finish()?;
         }
+        summary.versions = self.lines.versions;
         Ok(summary)
     }
 }
@@ -504,6 +559,8 @@ where
     F: Fn(TraceId) -> U + Send + 'static,
 {
     let (settings, store, witness, told, progress) = parts;
+    // The others have no room for context IDs.
+    let versions = Versions::new(settings.trace.protocol == Protocol::Etmv4);
     Box::new(Tracing {
         blocks: BlockTable::new(settings.sets),
         flow: Flow::default(),
@@ -524,6 +581,7 @@ where
             untraced: 0,
             bytes: Vec::new(),
             beginnings: Vec::new(),
+            versions,
         },
         make,
         told,

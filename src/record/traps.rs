@@ -18,13 +18,6 @@ pub fn trap(isa: Isa) -> &'static [u8] {
     }
 }
 
-/// Whether code begins with a trap of ours.
-pub(super) fn is_trap(code: &[u8]) -> bool {
-    [&A64[..], &A32, &T32]
-        .iter()
-        .any(|trap| code.starts_with(trap))
-}
-
 /// What a system call instruction may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {

@@ -43,10 +43,21 @@ impl Endpoint {
         }
     }
 
-    /// Reads memory; answers how many bytes are known in one piece from the address on.
-    pub fn read(&self, core: &Core, look: Look, address: u64, out: &mut [u8]) -> usize {
+    /// Reads memory; answers how many bytes are known in one piece from the address on. Code that
+    /// changed is that of a version, or what was there at the end.
+    pub fn read(
+        &self,
+        core: &Core,
+        look: Look,
+        version: Option<u32>,
+        address: u64,
+        out: &mut [u8],
+    ) -> usize {
         let (memory, space) = self.looked_at(core, look);
-        memory.read(Address(address), space, out)
+        match version {
+            Some(version) => memory.read_code(version, Address(address), space, out),
+            None => memory.read(Address(address), space, out),
+        }
     }
 
     /// The stretch of known or unknown addresses that begins with an address.

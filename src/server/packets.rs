@@ -211,9 +211,11 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
         address,
         length,
     );
+    let version = target.version(thread);
     let core = target.core(thread)?;
     let mut bytes = vec![0; shown];
-    let count = target.endpoint.read(core, target.look, address, &mut bytes);
+    let endpoint = &target.endpoint;
+    let count = endpoint.read(core, target.look, version, address, &mut bytes);
     if count == 0 && length != 0 {
         return Some(NO_MEMORY.to_vec());
     }

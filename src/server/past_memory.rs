@@ -76,9 +76,19 @@ impl PastMemory {
         if self.mode == Mode::Final || positions.past(thread).is_none() {
             return length;
         }
+        let changed = endpoint
+            .cores
+            .get(thread.get() - 1)
+            .map(|core| core.memory.changed());
+        let version = positions.version(thread).unwrap_or(0);
         let end = address.saturating_add(length as u64);
         let mut at = address;
         while at < end {
+            // Code that changed is known in itself, wherever it lies.
+            if let Some(Some(code)) = changed.and_then(|changed| changed.code(version, at)) {
+                at = at.saturating_add(code.len() as u64);
+                continue;
+            }
             let (shown, until) = self.constant(endpoint, at);
             if !shown && !self.look(positions, thread, at) {
                 break;

@@ -91,6 +91,12 @@ impl Positions {
         self.past.get(thread.get() - 1)?.as_ref()
     }
 
+    /// In the past, the version of code that changed which the core runs: the context ID.
+    pub fn version(&self, thread: Tid) -> Option<u32> {
+        let context = self.past(thread)?.place.context;
+        Some(context.and_then(|context| context.context_id).unwrap_or(0))
+    }
+
     /// The name of the position at which a core stands; `None` without a history.
     pub fn position(&mut self, thread: Tid) -> Option<Position> {
         match self.past(thread) {

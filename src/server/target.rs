@@ -25,7 +25,7 @@ use super::btrace;
 use super::endpoint::{Core, Endpoint};
 use super::files::Files;
 use super::memory::Look;
-use super::past_memory::PastMemory;
+use super::past_memory::{Mode, PastMemory};
 use super::patience::Alive;
 use super::positions::Positions;
 use super::selection::Selection;
@@ -125,6 +125,15 @@ impl SnapshotTarget {
 }
 
 impl SnapshotTarget {
+    /// The version of code that changed which memory shows where a core stands; `None`: what was
+    /// there at the end.
+    pub(super) fn version(&self, thread: Tid) -> Option<u32> {
+        match self.past_memory.mode {
+            Mode::Final => None,
+            Mode::Unavailable => self.positions.version(thread),
+        }
+    }
+
     /// The symbols of all programs and of their libraries in the snapshot. What cannot be read gives no names.
     pub(super) fn symbols(&self) -> Arc<Symbols> {
         let made = self.symbols.get_or_init(|| {
@@ -217,7 +226,8 @@ impl multi::MultiThreadBase for SnapshotTarget {
 
     fn read_addrs(&mut self, address: u64, data: &mut [u8], tid: Tid) -> TargetResult<usize, Self> {
         let core = self.core(tid).ok_or(TargetError::NonFatal)?;
-        match self.endpoint.read(core, self.look, address, data) {
+        let version = self.version(tid);
+        match self.endpoint.read(core, self.look, version, address, data) {
             0 => Err(TargetError::Errno(EFAULT)),
             count => Ok(count),
         }

@@ -14,6 +14,7 @@
 //! Files are mapped when first touched. What other cores have where this one has nothing is in
 //! [`super::shared`]. Knows no instructions.
 
+use super::changed::Changed;
 use super::files::Files;
 use super::map::Mapped;
 use super::model::Device;
@@ -224,6 +225,7 @@ pub struct CoreMemory {
     sources: Vec<Source>,
     /// By space, sorted by address; made when first asked for.
     views: [OnceLock<Vec<Piece>>; Space::ALL.len()],
+    changed: Arc<Changed>,
     /// What is given where it has nothing.
     pub(super) others: Option<Others>,
 }
@@ -244,6 +246,7 @@ impl CoreMemory {
             regions: Vec::new(),
             sources: Vec::new(),
             views: Default::default(),
+            changed: Arc::clone(&loaded.changed),
             others: None,
         }
     }
@@ -332,6 +335,32 @@ impl CoreMemory {
         bytes.get(from..to.min(bytes.len())).unwrap_or(&[])
     }
 
+    /// The bytes of code from `address` on that ran in a version, where code changed while the
+    /// trace was made; elsewhere those of [`Self::slice`]. Empty where they are not known.
+    pub fn code(&self, version: u32, address: Address, space: Space) -> &[u8] {
+        if self.changed.is_empty() {
+            return self.slice(address, space);
+        }
+        match self.changed.code(version, address.0) {
+            Some(code) => code.unwrap_or(&[]),
+            None => {
+                let bytes = self.slice(address, space);
+                let steady = self.changed.steady(address.0).min(bytes.len() as u64);
+                &bytes[..steady as usize]
+            }
+        }
+    }
+
+    /// [`Self::read`] at a position in the past, where a version of the code that changed ran.
+    pub fn read_code(&self, version: u32, address: Address, space: Space, out: &mut [u8]) -> usize {
+        read(address, out, |at| self.code(version, at, space))
+    }
+
+    /// Code that changed while the trace was made.
+    pub fn changed(&self) -> &Changed {
+        &self.changed
+    }
+
     /// The first address behind `address` where a region begins that `space` shows.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
         let behind = |region: &&Region| region.address > address && region.space.serves(space);
@@ -358,20 +387,7 @@ impl CoreMemory {
     /// Reads memory across neighbouring regions; gives the number of bytes up to the first that
     /// is not known.
     pub fn read(&self, address: Address, space: Space, out: &mut [u8]) -> usize {
-        let mut done = 0;
-        while done < out.len() {
-            let Some(at) = address.0.checked_add(done as u64) else {
-                break;
-            };
-            let bytes = self.slice(Address(at), space);
-            let count = bytes.len().min(out.len() - done);
-            if count == 0 {
-                break;
-            }
-            out[done..done + count].copy_from_slice(&bytes[..count]);
-            done += count;
-        }
-        done
+        read(address, out, |at| self.slice(at, space))
     }
 
     fn bytes(&self, region: usize) -> &[u8] {
@@ -443,6 +459,24 @@ impl CoreMemory {
         }
         out
     }
+}
+
+/// Fills `out` with slices of memory that follow one another; gives the number of bytes.
+fn read<'m>(address: Address, out: &mut [u8], slice: impl Fn(Address) -> &'m [u8]) -> usize {
+    let mut done = 0;
+    while done < out.len() {
+        let Some(at) = address.0.checked_add(done as u64) else {
+            break;
+        };
+        let bytes = slice(Address(at));
+        let count = bytes.len().min(out.len() - done);
+        if count == 0 {
+            break;
+        }
+        out[done..done + count].copy_from_slice(&bytes[..count]);
+        done += count;
+    }
+    done
 }
 
 #[cfg(test)]

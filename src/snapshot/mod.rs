@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of trace protocols or debuggers.
 
+pub mod changed;
 pub mod check;
 pub mod component;
 pub mod elf;

@@ -6,6 +6,7 @@
 mod device;
 mod trace;
 
+use super::changed::Changed;
 use super::elf_dump::{self, ElfDump};
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
@@ -48,6 +49,8 @@ pub struct Loaded {
     pub notes: Vec<Note>,
     /// The file that stands at the head, usually `snapshot.ini`.
     pub entry: String,
+    /// Code that changed while the trace was made.
+    pub changed: Arc<Changed>,
     files: Arc<dyn Files>,
     elf_dumps: Arc<HashMap<Place, ElfDump>>,
     pub(super) no_shared_memory: bool,
@@ -94,16 +97,21 @@ impl Loaded {
         let mut notes = reader.notes;
         let elf_dumps = elf_dump::find(&*files, &snapshot, &mut notes);
         notes.extend(super::topology::resolve(&snapshot).1);
-        Ok(Self {
+        let mut loaded = Self {
             snapshot,
             root: PathBuf::new(),
             notes,
             entry: entry.to_owned(),
+            changed: Arc::default(),
             files,
             elf_dumps: Arc::new(elf_dumps),
             no_shared_memory: false,
             pools: Arc::default(),
-        })
+        };
+        let (changed, note) = Changed::of_snapshot(&loaded);
+        loaded.changed = Arc::new(changed);
+        loaded.notes.extend(note);
+        Ok(loaded)
     }
 
     /// The snapshot's files.

@@ -4,6 +4,7 @@
 //! again before anything appears: a model that the format cannot hold is refused. The directory
 //! appears whole or not at all.
 
+use super::changed;
 use super::files::{Files, InMemory};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::map::Mapped;
@@ -246,8 +247,9 @@ fn add_blobs(
         let files = trace.buffers.iter();
         files.flat_map(move |b| b.files.iter().map(move |file| (file, &b.place, from)))
     });
+    let changed = changed::file(snapshot).map(|(place, file)| (file, place, &place.file));
     let mut notes = Vec::new();
-    for (written, place, from) in dumps.chain(buffers) {
+    for (written, place, from) in dumps.chain(buffers).chain(changed) {
         match beside(from, written, |path| blobs.bytes(path)) {
             Ok(bytes) => add(files, written, bytes)?,
             Err(problem) => notes.push(Note {

@@ -184,7 +184,7 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     if target.positions.past(thread).is_some() {
         doubts.push("no register but the pc is known in the past".to_owned());
         doubts.push(target.past_memory.describe().to_owned());
-        doubts.push("the code is taken to have been the same at all times".to_owned());
+        doubts.push(sameness(target, thread));
     }
     let prefix = format!("{name}: ");
     let notes = target.positions.notes();
@@ -194,6 +194,31 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
             .map(|note| note.strip_prefix(&prefix).unwrap_or(note).to_owned()),
     );
     doubts
+}
+
+/// Whether code was the same in the past.
+fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
+    let changed = target.core(thread).map(|core| core.memory.changed());
+    let past = target.positions.past(thread);
+    let pc = past.and_then(|past| past.pc);
+    let version = target.positions.version(thread);
+    match (changed, pc, version) {
+        (Some(changed), Some(pc), Some(version)) if changed.contains(pc.0) => {
+            let known = changed.code(version, pc.0).flatten().is_some();
+            format!(
+                "the code here changed while the trace was made: {}",
+                if known {
+                    format!("version {version} is shown, which ran")
+                } else {
+                    "what ran is not known".to_owned()
+                }
+            )
+        }
+        (Some(changed), ..) if !changed.is_empty() => {
+            "the code here did not change; code elsewhere did, as far as is known".to_owned()
+        }
+        _ => "the code is taken to have been the same at all times".to_owned(),
+    }
 }
 
 /// `monitor history`: the places around here.
@@ -249,7 +274,7 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
         let what = match place.kind {
             PlaceKind::Instruction { pc, isa, .. } => {
                 let at = words::address(pc, &symbols);
-                let instruction = match (&disassembler, code(target, thread, pc, isa)) {
+                let instruction = match (&disassembler, code(target, thread, place, pc, isa)) {
                     (Ok(d), Some(bytes)) => d.text(isa, pc.0, &bytes),
                     _ => String::new(),
                 };
@@ -264,10 +289,19 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
 }
 
 /// The bytes of an instruction.
-fn code(target: &SnapshotTarget, thread: Tid, pc: Address, isa: Isa) -> Option<Vec<u8>> {
+fn code(
+    target: &SnapshotTarget,
+    thread: Tid,
+    place: &Place,
+    pc: Address,
+    isa: Isa,
+) -> Option<Vec<u8>> {
     let core = target.core(thread)?;
+    let version = place.context.and_then(|context| context.context_id);
     let mut bytes = [0; 4];
-    let known = target.endpoint.read(core, target.look, pc.0, &mut bytes);
+    let known = target
+        .endpoint
+        .read(core, target.look, version.or(Some(0)), pc.0, &mut bytes);
     let size = branch::size(isa, [bytes[0], bytes[1]]);
     Some(bytes[..known.min(size)].to_vec())
 }

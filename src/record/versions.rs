@@ -1,0 +1,431 @@
+//! Code that changed while the program ran: what stood where, and in which versions.
+//!
+//! A version is a number that the trace carries as the context ID. All that a core executes while
+//! that number holds agrees with one contents of memory, so that whoever decodes the trace knows
+//! the instructions. Code that never changed belongs to all versions.
+//!
+//! Knows blocks; not the trace, nor the files of a snapshot.
+
+use super::blocks::Block;
+use super::traps;
+use crate::snapshot::changed::{Changed, Code, EVER};
+use std::collections::{BTreeSet, HashMap};
+
+/// Bytes that are kept together.
+const CHUNK: u64 = 256;
+const HALVES: usize = CHUNK as usize / 2;
+
+/// More versions are not told apart.
+const MOST_VERSIONS: u32 = 1 << 12;
+/// Halfwords that all versions may have.
+const MOST_HALVES: usize = 1 << 22;
+/// Of the newest and of the oldest versions as many are tried before there is a new one.
+const TRIED: usize = 32;
+
+/// The version of which nothing is known.
+const UNKNOWN: u32 = u32::MAX;
+/// A block that every version may have.
+const ANY: u32 = u32::MAX - 1;
+
+#[derive(Debug)]
+struct Chunk {
+    halves: [u16; HALVES],
+    known: u128,
+}
+
+/// Halfwords of code, as they were executed first.
+#[derive(Debug, Default)]
+struct First(HashMap<u64, Box<Chunk>>);
+
+impl First {
+    /// What stands at an address; `half` if nothing did so far.
+    fn add(&mut self, address: u64, half: u16) -> u16 {
+        let chunk = self.0.entry(address / CHUNK).or_insert_with(|| {
+            Box::new(Chunk {
+                halves: [0; HALVES],
+                known: 0,
+            })
+        });
+        let at = (address % CHUNK / 2) as usize;
+        if chunk.known & 1 << at == 0 {
+            chunk.known |= 1 << at;
+            chunk.halves[at] = half;
+        }
+        chunk.halves[at]
+    }
+
+    fn all(&self) -> impl Iterator<Item = (u64, u16)> {
+        self.0.iter().flat_map(|(&index, chunk)| {
+            let halves = (0_u64..).zip(chunk.halves);
+            halves
+                .filter(|(at, _)| chunk.known & 1 << at != 0)
+                .map(move |(at, half)| (index * CHUNK + 2 * at, half))
+        })
+    }
+}
+
+/// A halfword that was not the same at all times.
+#[derive(Clone, Copy, Debug)]
+struct Contended {
+    first: u16,
+    /// Versions below this one may have executed the first contents before that was known.
+    since: u32,
+}
+
+/// A block, checked when so many halfwords were contended: it belongs to a version, or to
+/// [`ANY`].
+#[derive(Clone, Copy, Debug)]
+struct Checked {
+    contended: usize,
+    version: u32,
+}
+
+/// All versions.
+#[derive(Debug, Default)]
+pub struct Versions {
+    first: First,
+    contended: HashMap<u64, Contended>,
+    /// Of each version what it has besides the first contents.
+    own: Vec<HashMap<u64, u16>>,
+    halves: usize,
+    /// By block.
+    checked: Vec<Checked>,
+    /// The trace cannot carry them.
+    untold: bool,
+}
+
+impl Versions {
+    /// Version 0 alone. Without `told` there will be no others: what changed is not known then.
+    pub fn new(told: bool) -> Self {
+        Self {
+            own: vec![HashMap::new()],
+            untold: !told,
+            ..Self::default()
+        }
+    }
+
+    /// There is code that changed, and the trace tells which version runs.
+    #[inline]
+    pub fn matter(&self) -> bool {
+        !self.contended.is_empty() && !self.untold
+    }
+
+    /// A block was translated.
+    pub fn define(&mut self, block: &Block) {
+        let since = self.own.len() as u32;
+        for (address, half) in halves(block) {
+            let first = self.first.add(address, half);
+            if first != half {
+                let contended = Contended { first, since };
+                self.contended.entry(address).or_insert(contended);
+            }
+        }
+    }
+
+    /// The version in which a block is executed behind those of `line`, from which a straight
+    /// line leads to it; `now` is the version so far.
+    #[inline]
+    pub fn of<'b>(
+        &mut self,
+        now: u32,
+        block: &'b Block,
+        line: impl Iterator<Item = &'b Block> + Clone,
+    ) -> u32 {
+        let known = self.checked.get(block.id as usize);
+        if let Some(checked) = known
+            && checked.contended == self.contended.len()
+            && (checked.version == ANY || checked.version == now)
+        {
+            return now;
+        }
+        self.choose(now, block, line)
+    }
+
+    #[cold]
+    fn choose<'b>(
+        &mut self,
+        now: u32,
+        block: &'b Block,
+        line: impl Iterator<Item = &'b Block>,
+    ) -> u32 {
+        let mut all = self.contended_of(block);
+        if all.is_empty() {
+            self.check(block, ANY);
+            return now;
+        }
+        for before in line {
+            all.extend(self.contended_of(before));
+        }
+        let before = self.checked.get(block.id as usize);
+        let before = before.map_or(now, |checked| checked.version);
+        let all_versions = 0..self.own.len() as u32;
+        let newest = all_versions.clone().rev().take(TRIED);
+        let oldest = all_versions.take(TRIED);
+        let mut candidates = [now, before].into_iter().chain(newest).chain(oldest);
+        let version = candidates
+            .find(|&version| self.fits(version, &all))
+            .unwrap_or_else(|| self.begin());
+        if let Some(own) = self.own.get_mut(version as usize) {
+            let before = own.len();
+            own.extend(all);
+            self.halves += own.len() - before;
+        }
+        self.check(block, version);
+        version
+    }
+
+    /// A version without contents, as long as there may be more.
+    fn begin(&mut self) -> u32 {
+        let version = self.own.len() as u32;
+        if version >= MOST_VERSIONS || self.halves >= MOST_HALVES {
+            return UNKNOWN;
+        }
+        self.own.push(HashMap::new());
+        version
+    }
+
+    fn contended_of(&self, block: &Block) -> Vec<(u64, u16)> {
+        let halves = halves(block);
+        halves
+            .filter(|(address, _)| self.contended.contains_key(address))
+            .collect()
+    }
+
+    fn check(&mut self, block: &Block, version: u32) {
+        let index = block.id as usize;
+        let checked = Checked {
+            contended: self.contended.len(),
+            version,
+        };
+        if index >= self.checked.len() {
+            let never = Checked {
+                contended: 0,
+                version: UNKNOWN,
+            };
+            self.checked.resize(index + 1, never);
+        }
+        self.checked[index] = checked;
+    }
+
+    /// Whether nothing in a version says otherwise.
+    fn fits(&self, version: u32, halves: &[(u64, u16)]) -> bool {
+        let Some(own) = self.own.get(version as usize) else {
+            return false;
+        };
+        halves.iter().all(|(address, half)| {
+            let here = own.get(address).or_else(|| {
+                let contended = self.contended.get(address)?;
+                (version < contended.since).then_some(&contended.first)
+            });
+            here.is_none_or(|here| here == half)
+        })
+    }
+
+    /// What changed, and what ran there. `there` gives what memory has at the end: code that it
+    /// has no more is kept too.
+    pub fn changed(&self, there: impl Fn(u64) -> Option<u16>) -> Changed {
+        let mut addresses = BTreeSet::new();
+        let mut code = Vec::new();
+        let mut add = |address: u64, versions: (u32, u32), half: u16| {
+            code.push(Code {
+                address,
+                versions,
+                bytes: half.to_le_bytes(),
+            });
+        };
+        for (address, half) in self.first.all() {
+            if !self.contended.contains_key(&address) && there(address) != Some(half) {
+                addresses.insert(address);
+                add(address, (0, EVER), half);
+            }
+        }
+        addresses.extend(self.contended.keys());
+        if !self.untold {
+            for (&address, contended) in &self.contended {
+                add(address, (0, contended.since - 1), contended.first);
+                for (version, own) in (0_u32..).zip(&self.own).skip(contended.since as usize) {
+                    if let Some(&half) = own.get(&address) {
+                        add(address, (version, version), half);
+                    }
+                }
+            }
+        }
+        Changed::new(addresses, code, self.own.len() as u32)
+    }
+}
+
+/// The halfwords of a block, without traps that the recording put there.
+fn halves(block: &Block) -> impl Iterator<Item = (u64, u16)> {
+    let trap = traps::trap(block.start.isa);
+    let mut bytes = &block.bytes[..];
+    let mut address = block.start.address.0;
+    block.instructions.iter().flat_map(move |instruction| {
+        let own;
+        (own, bytes) = bytes.split_at(bytes.len().min(instruction.bytes.into()));
+        let here = address;
+        address = address.wrapping_add(own.len() as u64);
+        let (pairs, _) = if own == trap {
+            (&[][..], &[][..])
+        } else {
+            own.as_chunks()
+        };
+        (0_u64..)
+            .zip(pairs)
+            .map(move |(index, pair)| (here.wrapping_add(2 * index), u16::from_le_bytes(*pair)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::Place;
+    use crate::quantity::{Address, Isa};
+    use crate::record::blocks::{BlockTable, Sets};
+    use crate::record::stream::Definition;
+
+    const NOP: u32 = 0xd503_201f;
+    const RET: u32 = 0xd65f_03c0;
+    /// movz w0, #n
+    fn movz(n: u32) -> u32 {
+        0x5280_0000 | n << 5
+    }
+
+    #[derive(Default)]
+    struct Guest {
+        blocks: Vec<Block>,
+    }
+
+    impl Guest {
+        /// A block of such words.
+        fn block(&mut self, versions: &mut Versions, address: u64, words: &[u32]) -> usize {
+            let mut table = BlockTable::new(Sets::A64);
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            table
+                .add(&Definition {
+                    id: 0,
+                    address,
+                    sizes: &vec![4; words.len()],
+                    bytes: &bytes,
+                    text: &[],
+                })
+                .unwrap();
+            let mut block = table.get(0).unwrap().clone();
+            block.id = self.blocks.len() as u32;
+            assert_eq!(
+                block.start,
+                Place {
+                    address: Address(address),
+                    isa: Isa::A64
+                }
+            );
+            versions.define(&block);
+            self.blocks.push(block);
+            self.blocks.len() - 1
+        }
+
+        fn run(&self, versions: &mut Versions, now: u32, block: usize) -> u32 {
+            versions.of(now, &self.blocks[block], std::iter::empty())
+        }
+    }
+
+    fn word(changed: &Changed, version: u32, address: u64) -> Option<u32> {
+        let half = |address| {
+            let bytes = changed.code(version, address)??;
+            Some(u32::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+        };
+        Some(half(address)? | half(address + 2)? << 16)
+    }
+
+    #[test]
+    fn each_version_has_what_ran_in_it() {
+        let mut versions = Versions::new(true);
+        let mut guest = Guest::default();
+        let caller = guest.block(&mut versions, 0x2000, &[NOP, RET]);
+        let one = guest.block(&mut versions, 0x1000, &[movz(1), RET]);
+        assert!(!versions.matter());
+        let two = guest.block(&mut versions, 0x1000, &[movz(2), RET]);
+        assert!(versions.matter());
+        assert_eq!(guest.run(&mut versions, 0, caller), 0);
+        assert_eq!(guest.run(&mut versions, 0, two), 1);
+        assert_eq!(guest.run(&mut versions, 1, caller), 1);
+        assert_eq!(guest.run(&mut versions, 1, one), 0, "it ran in version 0");
+        assert_eq!(guest.run(&mut versions, 0, two), 1);
+        let three = guest.block(&mut versions, 0x1000, &[movz(3), RET]);
+        let other = guest.block(&mut versions, 0x3000, &[movz(7)]);
+        assert_eq!(guest.run(&mut versions, 1, three), 2);
+        assert_eq!(guest.run(&mut versions, 2, other), 2);
+        // At the end there is what ran last, and 0x3000 is gone.
+        let end = |address: u64| match address {
+            0x1000 => Some(movz(3) as u16),
+            0x3000.. => None,
+            _ => Some(0),
+        };
+        let at_end = |address: u64| match address {
+            0x2000 | 0x2004 => Some(if address == 0x2000 { NOP } else { RET } as u16),
+            0x2002 | 0x2006 => Some((if address == 0x2002 { NOP } else { RET } >> 16) as u16),
+            0x1004 => Some(RET as u16),
+            0x1006 => Some((RET >> 16) as u16),
+            0x1002 => Some((movz(3) >> 16) as u16),
+            address => end(address),
+        };
+        let changed = versions.changed(at_end);
+        for version in 0..3 {
+            let half = changed.code(version, 0x1000).unwrap().unwrap();
+            assert_eq!(half, (movz(version + 1) as u16).to_le_bytes());
+            assert_eq!(word(&changed, version, 0x3000), Some(movz(7)));
+        }
+        assert_eq!(changed.code(3, 0x1000), Some(None), "no such version");
+        assert_eq!(changed.code(0, 0x2000), None, "it did not change");
+        assert_eq!(changed.ranges(), [(0x1000, 2), (0x3000, 4)]);
+    }
+
+    #[test]
+    fn a_straight_line_lies_in_one_version() {
+        let mut versions = Versions::new(true);
+        let mut guest = Guest::default();
+        let begin = guest.block(&mut versions, 0x1000, &[movz(1)]);
+        let end = guest.block(&mut versions, 0x1004, &[movz(2), RET]);
+        let _ = guest.block(&mut versions, 0x1000, &[movz(3)]);
+        let new_end = guest.block(&mut versions, 0x1004, &[movz(4), RET]);
+        assert_eq!(guest.run(&mut versions, 0, begin), 0);
+        assert_eq!(guest.run(&mut versions, 0, end), 0);
+        assert_eq!(guest.run(&mut versions, 0, begin), 0);
+        let line = [&guest.blocks[begin]];
+        let version = versions.of(0, &guest.blocks[new_end], line.into_iter());
+        assert_eq!(version, 1);
+        let changed = versions.changed(|_| None);
+        assert_eq!(word(&changed, 1, 0x1000), Some(movz(1)));
+        assert_eq!(word(&changed, 1, 0x1004), Some(movz(4)));
+    }
+
+    #[test]
+    fn without_versions_what_changed_is_not_known() {
+        let mut versions = Versions::new(false);
+        let mut guest = Guest::default();
+        let one = guest.block(&mut versions, 0x1000, &[movz(1), RET]);
+        guest.block(&mut versions, 0x1000, &[movz(2), RET]);
+        assert!(!versions.matter());
+        assert_eq!(guest.run(&mut versions, 0, one), 0);
+        let changed = versions.changed(|_| None);
+        assert_eq!(changed.code(0, 0x1000), Some(None));
+        assert_eq!(word(&changed, 0, 0x1004), Some(RET), "gone at the end");
+    }
+
+    #[test]
+    fn there_are_not_more_versions_than_can_be_kept() {
+        let mut versions = Versions::new(true);
+        let mut guest = Guest::default();
+        let mut now = 0;
+        for n in 0..MOST_VERSIONS + 10 {
+            let block = guest.block(&mut versions, 0x1000, &[movz(n), RET]);
+            now = guest.run(&mut versions, now, block);
+        }
+        assert_eq!(now, UNKNOWN);
+        let same = guest.block(&mut versions, 0x2000, &[RET]);
+        assert_eq!(guest.run(&mut versions, now, same), UNKNOWN);
+        assert_eq!(guest.run(&mut versions, now, 0), 0, "this one is known");
+        let changed = versions.changed(|_| None);
+        assert_eq!(changed.code(UNKNOWN, 0x1000), Some(None));
+        assert_eq!(word(&changed, UNKNOWN, 0x2000), Some(RET));
+    }
+}
