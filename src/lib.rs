@@ -56,6 +56,7 @@
 //! | [`convert`] | snapshots ⇄ trace files |
 //! | [`record`] | programs in an emulator → snapshots with trace |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
+//! | [`xml`] | XML documents from outside, within bounds |
 
 pub mod arch;
 pub mod convert;
@@ -79,3 +80,4 @@ pub mod stm;
 pub mod text;
 pub mod tfile;
 pub mod timeline;
+pub mod xml;

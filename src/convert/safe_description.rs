@@ -2,7 +2,8 @@
 //! format knows (GDB manual, G.2), and all names are plain.
 
 use crate::arch::names::{self, Names};
-use roxmltree::{Document, Node, ParsingOptions};
+use crate::xml;
+use roxmltree::Node;
 
 /// What may be within each element, with the attributes that it may have.
 const CHILDREN: [(&str, &[&str]); 7] = [
@@ -44,12 +45,7 @@ pub(super) fn register_names(root: Node<'_, '_>) -> Names {
 
 /// Writes a description anew. Fails where it is no XML.
 pub fn rewritten(text: &str) -> Result<String, String> {
-    let options = ParsingOptions {
-        allow_dtd: true,
-        nodes_limit: super::target::NODES,
-    };
-    let document = Document::parse_with_options(text.trim_start(), options)
-        .map_err(|error| format!("tdesc: {error}"))?;
+    let document = xml::read(text.trim_start()).map_err(|error| format!("tdesc: {error}"))?;
     let root = document.root_element();
     let mut out =
         String::from("<?xml version=\"1.0\"?>\n<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n");
@@ -100,12 +96,12 @@ mod tests {
 
     #[test]
     fn plain_descriptions_stay_and_others_become_plain() {
-        let text = "<?xml version=\"1.0\"?><!DOCTYPE target [<!ENTITY x \"_shell\">]>\
+        let text = "<?xml version=\"1.0\"?><!DOCTYPE target SYSTEM \"x\">\
             <target version=\"1.0\"><!-- \u{202e} --><architecture>aarch64:ilp32</architecture>\
             <osabi>GNU/Linux</osabi><feature name=\"org.gnu.gdb.aarch64.core\">\
             <flags id=\"f\" size=\"4\"><field name=\"a&#10;b\" start=\"0\" end=\"1\"/></flags>\
             <reg name=\"x_(0)\" bitsize=\"64\"/><reg name=\"x&#10;(0)\" bitsize=\"64\"/>\
-            <reg name=\"&x;(&quot;ls&quot;)\" bitsize=\"64\" group=\"a;b\" type=\"f\"/>\
+            <reg name=\"_shell(&quot;ls&quot;)\" bitsize=\"64\" group=\"a;b\" type=\"f\"/>\
             <reg name=\"x0\" bitsize=\"64\" onload=\"1\"><reg name=\"inside\"/></reg>\
             <script/></feature></target>";
         let head = "<?xml version=\"1.0\"?>\n<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n";

@@ -11,7 +11,8 @@ use super::safe_description::register_names;
 use crate::arch::Architecture;
 use crate::snapshot::elf::{Elf, Machine};
 use crate::tfile::ByteOrder;
-use roxmltree::{Document, Node, ParsingOptions};
+use crate::xml;
+use roxmltree::Node;
 
 /// What a description says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,9 +27,6 @@ pub struct Target {
     /// Their numbers, in the same order.
     pub numbers: Vec<u32>,
 }
-
-/// More elements than any description has.
-pub(super) const NODES: u32 = 1 << 20;
 
 /// The largest register: one of SVE with 2048 bits, and the ZA array of SME with 256 × 256 bytes.
 const LARGEST: usize = 1 << 16;
@@ -170,12 +168,7 @@ impl Target {
     }
 
     fn read_told(text: &str, told: Option<&Told>) -> Result<Self, String> {
-        let options = ParsingOptions {
-            allow_dtd: true,
-            nodes_limit: NODES,
-        };
-        let document = Document::parse_with_options(text.trim_start(), options)
-            .map_err(|error| format!("tdesc: {error}"))?;
+        let document = xml::read(text.trim_start()).map_err(|error| format!("tdesc: {error}"))?;
         let root = document.root_element();
         if let Some(include) = root
             .descendants()

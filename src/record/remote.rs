@@ -7,7 +7,7 @@
 use super::transport::Transport;
 use crate::convert::target::Target;
 use crate::server::framing::parse_hex;
-use roxmltree::{Document, ParsingOptions};
+use crate::xml;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -374,17 +374,9 @@ impl Remote {
     }
 }
 
-fn parse(text: &str) -> Result<Document<'_>, roxmltree::Error> {
-    let options = ParsingOptions {
-        allow_dtd: true,
-        nodes_limit: 1 << 20,
-    };
-    Document::parse_with_options(text, options)
-}
-
 /// Where a document includes others, and which.
-fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, roxmltree::Error> {
-    let document = parse(text)?;
+fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, String> {
+    let document = xml::read(text)?;
     let nodes = document.descendants();
     let nodes = nodes.filter(|node| node.has_tag_name("include"));
     let href =
@@ -394,7 +386,7 @@ fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, roxmltree::Error>
 
 /// Where the root element of a document is.
 fn root(text: &str) -> Option<Range<usize>> {
-    Some(parse(text).ok()?.root_element().range())
+    Some(xml::read(text).ok()?.root_element().range())
 }
 
 /// The number that bytes are, eight at most, the lowest first.

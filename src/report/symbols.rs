@@ -13,6 +13,9 @@ use crate::text::one_line;
 
 type Slice = EndianArcSlice<RunTimeEndian>;
 
+/// Compressed debug information holds three to ten times its bytes.
+const EXPANSION: u64 = 100;
+
 /// A function of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Function {
@@ -78,7 +81,7 @@ impl Symbols {
         };
         let dwarf = gimli::Dwarf::load(|id| {
             let data = match file.section_by_name(id.name()) {
-                Some(section) => section.uncompressed_data().map_err(|e| e.to_string())?,
+                Some(section) => uncompressed(&section)?,
                 None => Cow::Borrowed(&[][..]),
             };
             Ok::<_, String>(Slice::new(Arc::from(&*data), endian))
@@ -218,6 +221,21 @@ fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
     }
     limits.sort_unstable();
     limits
+}
+
+/// The bytes of a section, unless they would be out of proportion to those in the file.
+fn uncompressed<'d>(section: &object::Section<'d, '_>) -> Result<Cow<'d, [u8]>, String> {
+    let data = section.compressed_data().map_err(|e| e.to_string())?;
+    let most = (data.data.len() as u64).saturating_mul(EXPANSION);
+    if data.format != object::CompressionFormat::None && data.uncompressed_size > most {
+        return Err(format!(
+            "section {}: its {} bytes claim to hold {}: expected at most {EXPANSION} times as many",
+            section.name().unwrap_or_default(),
+            data.data.len(),
+            data.uncompressed_size
+        ));
+    }
+    data.decompress().map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -168,18 +168,28 @@ fn memory(regions: &[RegionInfo], out: &mut impl Write) -> fmt::Result {
     aligned(&table, "    ", out)
 }
 
-/// Rows of a table, columns aligned to the left, the last one as long as it is.
+/// A column is no wider: the one long name of a snapshot must not cost every row its length.
+const WIDEST: usize = 80;
+
+/// Rows of a table, columns aligned to the left, the last one as long as it is. A cell wider than
+/// [`WIDEST`] moves what is behind it in its row.
 fn aligned<const N: usize>(
     rows: &[[String; N]],
     indent: &str,
     out: &mut impl Write,
 ) -> fmt::Result {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let length = |cell: &String| cell.chars().count();
+    let width = |column: usize| {
+        let lengths = rows.iter().map(|row| length(&row[column]));
+        lengths.filter(|&length| length <= WIDEST).max()
+    };
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
     for row in rows {
         let mut line = String::from(indent);
         for (cell, width) in row.iter().zip(widths) {
-            write!(line, "{cell:width$}  ")?;
+            let padding = width.saturating_sub(length(cell));
+            line.extend([cell, "  "]);
+            line.extend(std::iter::repeat_n(' ', padding));
         }
         writeln!(out, "{}", line.trim_end())?;
     }
@@ -403,5 +413,16 @@ mod tests {
         let mut out = String::new();
         aligned(&rows, "  ", &mut out).unwrap();
         assert_eq!(out, "  a    b\n  ccc     é\n");
+    }
+
+    #[test]
+    fn a_wide_cell_costs_its_own_row_only() {
+        let wide = "w".repeat(70_000);
+        let mut rows = vec![[wide.clone(), "b".to_owned()]];
+        rows.resize(1000, ["a".to_owned(), "b".to_owned()]);
+        let mut out = String::new();
+        aligned(&rows, "", &mut out).unwrap();
+        assert!(out.starts_with(&format!("{wide}  b\na  b\na  b\n")));
+        assert_eq!(out.len(), wide.len() + 4 + 999 * 5);
     }
 }
