@@ -56,6 +56,7 @@
 //! | [`convert`] | snapshots ⇄ trace files |
 //! | [`record`] | programs in an emulator → snapshots with trace |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
+//! | [`stop`] | work that is not wanted any more ends |
 //! | [`xml`] | XML documents from outside, within bounds |
 
 pub mod arch;
@@ -77,6 +78,7 @@ pub mod report;
 pub mod server;
 pub mod snapshot;
 pub mod stm;
+pub mod stop;
 pub mod text;
 pub mod tfile;
 pub mod timeline;

@@ -16,7 +16,7 @@ mod record;
 mod serve;
 
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{self, Loaded, OpenOptions};
+use armsnap::snapshot::{self, Loaded, OpenOptions, map};
 use armsnap::text::{self, Form, PlainStream};
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
@@ -167,7 +167,8 @@ pub fn run() -> ExitCode {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
     };
-    match done {
+    // What was told of a file that shrank meanwhile is not to be believed.
+    match done.and_then(|status| Ok(map::whole().map(|()| status)?)) {
         Ok(status) => status,
         // Who reads our output has seen enough (`armsnap … | head`).
         Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
 use super::Failure;
+use armsnap::snapshot::map;
 use std::fs::File;
 use std::io::{self, StdoutLock, Write};
 use std::path::{Path, PathBuf};
@@ -73,6 +74,7 @@ impl Output {
 
     /// Everything is written.
     pub fn finish(self) -> Result<(), Failure> {
+        map::whole()?;
         match self {
             Self::Standard(mut out) => out.flush()?,
             Self::Device(mut file) => file.flush()?,

@@ -7,6 +7,7 @@ use crate::snapshot::Loaded;
 use crate::snapshot::map::Mapped;
 use crate::snapshot::model::BufferFormat;
 use crate::snapshot::topology::{self, TraceSource};
+use crate::stop;
 
 /// What to decode of a snapshot.
 #[derive(Clone, Debug, Default)]
@@ -166,6 +167,7 @@ impl Sources {
             let mut read = 0;
             let mut released = 0;
             for bytes in part.chunks(piece.max(1)) {
+                stop::check();
                 let last = offset + bytes.len() as u64 == total;
                 match &mut deformatter {
                     Some(d) => d.feed(BufferOffset(offset), bytes, last, &mut demux),

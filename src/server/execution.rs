@@ -75,6 +75,18 @@ pub(super) fn run(
     write_packet(stop.reply(target).as_bytes(), out);
 }
 
+/// What a client is told of a move that was ended before anything came of it: the cores stand
+/// where they stood.
+pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, out: &mut Vec<u8>) {
+    target.selection.stopped(thread);
+    if !why.is_empty() {
+        write_packet(format!("O{}", hex_text(why)).as_bytes(), out);
+    }
+    let reason = Reason::Interrupted;
+    let stop = Stop { thread, reason };
+    write_packet(stop.reply(target).as_bytes(), out);
+}
+
 /// Moves the core, and the others with it unless it moves alone.
 fn go(target: &mut SnapshotTarget, resume: Resume, goes_on: &mut dyn FnMut() -> bool) -> Stop {
     let thread = resume.thread;

@@ -32,6 +32,12 @@ impl Files {
         }
     }
 
+    /// The bytes that the program's file has now.
+    fn remaining(&self) -> usize {
+        let program = self.program.as_ref();
+        program.map_or(0, |program| program.elf.remaining())
+    }
+
     fn bytes(&self, fd: u32) -> Option<&[u8]> {
         let is_open = self.open.get(fd as usize).copied().unwrap_or(false);
         match &self.program {
@@ -126,6 +132,9 @@ impl io::HostIoPread for SnapshotTarget {
         let rest = bytes.get(start..).unwrap_or(&[]);
         let count = rest.len().min(count).min(buf.len());
         buf[..count].copy_from_slice(&rest[..count]);
+        if count > 0 && self.files.remaining() < start + count {
+            return errno(HostIoErrno::EIO);
+        }
         Ok(count)
     }
 }

@@ -1,104 +1,56 @@
 //! Sockets, pipes and the loop between them and sessions.
 //!
-//! Each client has a session and a thread of its own; a client that leaves, in whatever way,
-//! takes nothing with it.
+//! Each client has a session and threads of its own; a client that leaves, in whatever way, takes
+//! nothing with it, and the work for it ends. No more than [`MAX_CLIENTS`] have a slot at a time:
+//! a new one takes that of the one which has been idle longest.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use std::os::fd::AsFd;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::Shutdown;
 
 use super::endpoint::Endpoint;
+use super::inbox::Inbox;
 use super::patience::SIGN;
-use super::session::{End, Meanwhile, Session};
+use super::session::{End, Session};
+use crate::stop;
 
 /// Most clients of one endpoint at a time.
 const MAX_CLIENTS: usize = 32;
-/// Bytes that are read ahead while a move goes on.
-const AHEAD: usize = 0x1_0000;
-/// What a client sends that wants a move to stop.
-const CTRL_C: u8 = 0x03;
-
-/// What a client sent, as far as it was read.
-struct Input<R> {
-    reader: R,
-    bytes: Vec<u8>,
-    next: usize,
-}
-
-impl<R: Read + AsFd> Input<R> {
-    fn new(reader: R) -> Self {
-        Self {
-            reader,
-            bytes: Vec::new(),
-            next: 0,
-        }
-    }
-
-    /// The next byte of those that were read.
-    fn byte(&mut self) -> Option<u8> {
-        let byte = self.bytes.get(self.next).copied()?;
-        self.next += 1;
-        Some(byte)
-    }
-
-    /// Waits for more bytes; answers whether there are any.
-    fn read(&mut self) -> io::Result<bool> {
-        self.bytes.drain(..self.next);
-        self.next = 0;
-        let before = self.bytes.len();
-        self.bytes.resize(before + 0x4000, 0);
-        let count = loop {
-            match self.reader.read(&mut self.bytes[before..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => break result,
-            }
-        };
-        let read = count.as_ref().map_or(0, |count| *count);
-        self.bytes.truncate(before + read);
-        count.map(|count| count > 0)
-    }
-
-    /// Whether there is something to read, or the client is gone.
-    fn is_ready(&self) -> bool {
-        let mut descriptors = [PollFd::new(&self.reader, PollFlags::IN)];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut descriptors, Some(&now)).is_ok_and(|count| count > 0)
-    }
-
-    /// What the client does while an answer is made. One that is gone wants none.
-    fn meanwhile(&mut self) -> Meanwhile {
-        let room = self.bytes.len() - self.next < AHEAD;
-        if room && self.is_ready() && !self.read().unwrap_or(false) {
-            return Meanwhile::Interrupts;
-        }
-        let sent = &self.bytes[self.next..];
-        if sent.contains(&CTRL_C) {
-            Meanwhile::Interrupts
-        } else if sent.contains(&b'$') {
-            Meanwhile::AsksOn
-        } else {
-            Meanwhile::Waits
-        }
-    }
-}
+/// How long is waited where the system has no descriptor or memory for a client.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A client that does not answer for so long is asked whether it is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Speaks with one client until one side ends it.
 pub fn converse(
     endpoint: Arc<Endpoint>,
-    input: impl Read + AsFd,
+    input: impl Read + AsFd + Send + 'static,
     output: impl Write + Send + 'static,
+) -> io::Result<Option<End>> {
+    let inbox = Inbox::default();
+    inbox.fill(input)?;
+    let done = answer(endpoint, &inbox, output, &|| ());
+    inbox.close();
+    done
+}
+
+/// Answers what comes into an inbox; `heard` is called for every packet.
+fn answer(
+    endpoint: Arc<Endpoint>,
+    inbox: &Inbox,
+    output: impl Write + Send + 'static,
+    heard: &dyn Fn(),
 ) -> io::Result<Option<End>> {
     let output = Arc::new(Mutex::new(output));
     let send = |bytes: &[u8]| {
@@ -112,19 +64,22 @@ pub fn converse(
         // A client that went away is noticed where its packets are read.
         let _ = output.write_all(SIGN).and_then(|()| output.flush());
     }));
-    let mut input = Input::new(input);
     let mut replies = Vec::new();
-    while input.read()? {
-        while let Some(byte) = input.byte() {
-            let end = session.push_while(byte, &mut replies, &mut || input.meanwhile());
-            // At once: the next answer may take its time, and say so.
-            if !replies.is_empty() {
-                send(&replies)?;
-                replies.clear();
-            }
-            if end.is_some() {
-                return Ok(end);
-            }
+    while let Some(byte) = inbox.next()? {
+        // Only the byte that ends a packet makes work.
+        inbox.begin(!session.acknowledges());
+        let end = stop::heeding(Some(inbox.stop()), || {
+            session.push_while(byte, &mut replies, &mut || inbox.meanwhile())
+        });
+        inbox.end();
+        // At once: the next answer may take its time, and say so.
+        if !replies.is_empty() {
+            heard();
+            send(&replies)?;
+            replies.clear();
+        }
+        if end.is_some() {
+            return Ok(end);
         }
     }
     Ok(None)
@@ -132,7 +87,8 @@ pub fn converse(
 
 /// Speaks with the client on standard input and output.
 pub fn serve_stdio(endpoint: Arc<Endpoint>) -> io::Result<()> {
-    match converse(endpoint, io::stdin().lock(), io::stdout()) {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    match converse(endpoint, input, io::stdout()) {
         Err(error) if is_disconnect(&error) => Ok(()),
         other => other.map(|_| ()),
     }
@@ -208,22 +164,19 @@ impl Listener {
 
     /// Serves clients until the listener fails.
     pub fn serve(self, endpoint: &Arc<Endpoint>) -> io::Result<()> {
-        let clients = Arc::new(AtomicUsize::new(0));
+        let slots = Arc::new(Slots::default());
         loop {
             match &self {
                 Self::Tcp(listener) => match listener.accept() {
                     Ok((stream, _)) => {
                         let _ = stream.set_nodelay(true);
-                        let input = stream.try_clone();
-                        client(endpoint, &clients, input, stream);
+                        let _ = keep_alive(&stream);
+                        client(endpoint, &slots, stream);
                     }
                     Err(error) => pass_over(error)?,
                 },
                 Self::Unix(listener, _) => match listener.accept() {
-                    Ok((stream, _)) => {
-                        let input = stream.try_clone();
-                        client(endpoint, &clients, input, stream);
-                    }
+                    Ok((stream, _)) => client(endpoint, &slots, stream),
                     Err(error) => pass_over(error)?,
                 },
             }
@@ -231,8 +184,24 @@ impl Listener {
     }
 }
 
-/// A connection that failed before it was accepted concerns nobody else.
+/// So that one whose machine has gone is noticed some time.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    rustix::net::sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
+    Ok(())
+}
+
+/// A connection that failed before it was accepted concerns nobody else, and descriptors and
+/// memory come back when others leave.
 fn pass_over(error: io::Error) -> io::Result<()> {
+    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    if lacks
+        .map(|lack| Some(lack.raw_os_error()))
+        .contains(&error.raw_os_error())
+    {
+        thread::sleep(PAUSE);
+        return Ok(());
+    }
     match error.kind() {
         io::ErrorKind::Interrupted
         | io::ErrorKind::ConnectionAborted
@@ -246,31 +215,146 @@ fn is_stale(path: &Path) -> bool {
     is_socket && UnixStream::connect(path).is_err()
 }
 
-/// Speaks with a client in a thread of its own; beyond [`MAX_CLIENTS`] the connection is closed.
-fn client<S: Read + Write + AsFd + Send + 'static>(
-    endpoint: &Arc<Endpoint>,
-    clients: &Arc<AtomicUsize>,
-    input: io::Result<S>,
-    output: S,
-) {
-    struct Leave(Arc<AtomicUsize>);
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            self.0.fetch_sub(1, Ordering::Relaxed);
-        }
+/// A client's connection, which its threads share.
+struct Connection<S>(Arc<S>);
+
+impl<S> Clone for Connection<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
-    let before = clients.fetch_add(1, Ordering::Relaxed);
-    let leave = Leave(Arc::clone(clients));
-    let Ok(input) = input else { return };
-    if before >= MAX_CLIENTS {
+}
+
+impl<S> Read for Connection<S>
+where
+    for<'a> &'a S: Read,
+{
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        (&*self.0).read(bytes)
+    }
+}
+
+impl<S> Write for Connection<S>
+where
+    for<'a> &'a S: Write,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self.0).flush()
+    }
+}
+
+impl<S: AsFd> AsFd for Connection<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The clients of an endpoint.
+#[derive(Default)]
+struct Slots(Mutex<Taken>);
+
+#[derive(Default)]
+struct Taken {
+    next: u64,
+    clients: Vec<Slot>,
+}
+
+struct Slot {
+    number: u64,
+    /// When it was answered last; `None`: it has not asked for anything yet.
+    heard: Option<Instant>,
+    since: Instant,
+    inbox: Inbox,
+    /// Its connection, to be closed.
+    connection: Arc<dyn AsFd + Send + Sync>,
+}
+
+impl Slots {
+    fn with<R>(&self, change: impl FnOnce(&mut Taken) -> R) -> R {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A slot for a new client. If all are taken, the client that has been idle longest gives
+    /// way, those first that never asked for anything; `None`: all are at work.
+    fn take(
+        self: &Arc<Self>,
+        inbox: &Inbox,
+        connection: Arc<dyn AsFd + Send + Sync>,
+    ) -> Option<Place> {
+        self.with(|taken| {
+            if taken.clients.len() >= MAX_CLIENTS {
+                let idle = taken.clients.iter().enumerate();
+                let idle = idle.filter(|(_, slot)| !slot.inbox.is_busy());
+                let (oldest, _) = idle.min_by_key(|(_, slot)| (slot.heard, slot.since))?;
+                let slot = taken.clients.swap_remove(oldest);
+                // Its reader sees the end, and its threads end.
+                let _ = rustix::net::shutdown(&*slot.connection, Shutdown::Both);
+            }
+            let number = taken.next;
+            taken.next += 1;
+            taken.clients.push(Slot {
+                number,
+                heard: None,
+                since: Instant::now(),
+                inbox: inbox.clone(),
+                connection,
+            });
+            let slots = Arc::clone(self);
+            Some(Place { slots, number })
+        })
+    }
+}
+
+/// A slot that a client has, until it is dropped.
+struct Place {
+    slots: Arc<Slots>,
+    number: u64,
+}
+
+impl Place {
+    fn heard(&self) {
+        self.slots.with(|taken| {
+            let mut clients = taken.clients.iter_mut();
+            if let Some(slot) = clients.find(|slot| slot.number == self.number) {
+                slot.heard = Some(Instant::now());
+            }
+        });
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.slots
+            .with(|taken| taken.clients.retain(|slot| slot.number != number));
+    }
+}
+
+/// Speaks with a client in a thread of its own.
+fn client<S>(endpoint: &Arc<Endpoint>, slots: &Arc<Slots>, stream: S)
+where
+    S: AsFd + Send + Sync + 'static,
+    for<'a> &'a S: Read + Write,
+{
+    let connection = Connection(Arc::new(stream));
+    let inbox = Inbox::default();
+    let shared: Arc<dyn AsFd + Send + Sync> = connection.0.clone();
+    let Some(place) = slots.take(&inbox, shared) else {
         return;
-    }
+    };
     let endpoint = Arc::clone(endpoint);
     // A thread that cannot be had closes the connection; the others go on.
     let _ = thread::Builder::new()
         .name("client".to_owned())
         .spawn(move || {
-            let _leave = leave;
-            let _ = converse(endpoint, input, output);
+            if inbox.fill(connection.clone()).is_ok() {
+                let _ = answer(endpoint, &inbox, connection.clone(), &|| place.heard());
+                inbox.close();
+            }
+            // Whoever else holds the connection sees its end.
+            let _ = rustix::net::shutdown(&connection, Shutdown::Both);
         });
 }

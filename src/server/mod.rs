@@ -15,6 +15,7 @@ pub mod endpoint;
 mod execution;
 mod files;
 pub mod framing;
+mod inbox;
 mod isa_register;
 pub mod listen;
 pub mod memory;

@@ -97,6 +97,21 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     }
 }
 
+/// Whether the answer is made of bytes of the snapshot's files that nobody has looked at one by
+/// one: trace frames and branch traces, and memory and registers of a frame.
+pub(super) fn is_of_files(target: &SnapshotTarget, packet: &[u8]) -> bool {
+    const FRAMES: [&[u8]; 6] = [
+        b"QTFrame:",
+        b"qTV:",
+        b"qTP:",
+        b"qTBuffer:",
+        b"qXfer:traceframe-info:",
+        b"qXfer:btrace:",
+    ];
+    FRAMES.iter().any(|name| packet.starts_with(name))
+        || matches!(packet, [b'm' | b'g' | b'p', ..]) && target.looks_at_frame()
+}
+
 /// Text written as pairs of hexadecimal digits.
 fn text(digits: &[u8]) -> Option<String> {
     let (pairs, rest) = digits.as_chunks::<2>();

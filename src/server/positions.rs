@@ -63,6 +63,17 @@ impl Positions {
         })
     }
 
+    /// Where the cores stand, to come back to.
+    pub fn places(&self) -> Vec<Option<Past>> {
+        self.past.clone()
+    }
+
+    /// Puts the cores back after work that was ended in the middle: what it decoded is forgotten.
+    pub fn come_back(&mut self, past: Vec<Option<Past>>) {
+        self.past = past;
+        self.timeline = None;
+    }
+
     /// What is to be known of the histories before they are believed.
     pub fn notes(&mut self) -> &[String] {
         self.timeline().notes()

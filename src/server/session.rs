@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gdbstub::conn::Connection;
 use gdbstub::stub::GdbStub;
@@ -18,9 +19,20 @@ use super::monitor;
 use super::packets::{self, Answer};
 use super::patience::Alive;
 use super::target::SnapshotTarget;
+use crate::snapshot::map;
+use crate::stop::{self, Stopped};
 
 /// The reply to a packet that cannot be understood.
 pub(super) const MALFORMED: &[u8] = b"E01";
+
+/// How long a Ctrl-C that came too late for one move counts for the next.
+///
+/// A client sends it while it waits for a move to end. If that has ended by then, it was one of
+/// many (`reverse-stepi 1000`), and it is the next one that the user does not want.
+const LATE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether the snapshot's files are still whole.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How a conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +106,12 @@ pub struct Session {
     greeting: Greeting,
     /// Sends a sign of life.
     alive: Option<Alive>,
+    /// When a Ctrl-C came that no move was stopped by.
+    late: Option<Instant>,
+    /// A move was stopped by a Ctrl-C that is still to be read.
+    heeded: bool,
+    /// When the files were looked at last.
+    looked: Instant,
 }
 
 impl Session {
@@ -107,7 +125,15 @@ impl Session {
             last_reply: Vec::new(),
             greeting: Greeting::Awaited,
             alive: None,
+            late: None,
+            heeded: false,
+            looked: Instant::now(),
         }
+    }
+
+    /// Whether packets are acknowledged: then a client sends one again that it has no answer to.
+    pub(super) fn acknowledges(&self) -> bool {
+        self.acknowledges
     }
 
     /// `alive` sends [`SIGN`](super::patience::SIGN) while the client waits.
@@ -167,9 +193,9 @@ impl Session {
             // GDB says so whenever it has waited for two seconds, even where nothing gets lost: a
             // second reply would be taken for that to its next packet.
             Incoming::Resend => {}
-            // Ctrl-C comes too late: the move that it should stop was answered. (One that is not is
-            // stopped by what `client` says.)
-            Incoming::Interrupt => {}
+            // One that a move waits for is stopped by what `client` says.
+            Incoming::Interrupt if std::mem::take(&mut self.heeded) => {}
+            Incoming::Interrupt => self.late = Some(Instant::now()),
         }
         None
     }
@@ -180,13 +206,35 @@ impl Session {
         }
     }
 
+    /// A file of the snapshot that is not whole any more. Whole pages that are missing are noticed
+    /// at once, the rest when the files are looked at.
+    fn cut_file(&mut self) -> Option<String> {
+        if !map::is_cut() && self.looked.elapsed() < LOOK {
+            return None;
+        }
+        self.looked = Instant::now();
+        let cut = map::cut_file()?;
+        Some(format!("{cut}: what comes of it is not known any more\n"))
+    }
+
     fn packet(
         &mut self,
         packet: &[u8],
         out: &mut Vec<u8>,
         client: &mut dyn FnMut() -> Meanwhile,
     ) -> Option<End> {
-        match packets::answer(&mut self.target, packet) {
+        let places = self.target.positions.places();
+        let answer = stop::catch(|| packets::answer(&mut self.target, packet));
+        let answer = answer.unwrap_or_else(|Stopped| {
+            self.target.positions.come_back(places.clone());
+            Answer::Reply(MALFORMED.to_vec())
+        });
+        match answer {
+            Answer::Reply(_)
+                if packets::is_of_files(&self.target, packet) && self.cut_file().is_some() =>
+            {
+                write_packet(packets::NO_MEMORY, out);
+            }
             Answer::Reply(reply) => write_packet(&reply, out),
             Answer::NoAckMode => {
                 self.acknowledges = false;
@@ -199,8 +247,28 @@ impl Session {
                 return Some(End::Killed);
             }
             Answer::Move(resume) => {
-                let mut goes_on = || client() != Meanwhile::Interrupts;
-                execution::run(&mut self.target, resume, &mut goes_on, out);
+                let late = self.late.take().is_some_and(|at| at.elapsed() < LATE);
+                let start = out.len();
+                let mut goes_on = || {
+                    let interrupted = client() == Meanwhile::Interrupts;
+                    self.heeded |= interrupted;
+                    !interrupted
+                };
+                let target = &mut self.target;
+                let done = stop::catch(|| {
+                    if late {
+                        execution::interrupted(target, resume.thread, "", out);
+                    } else {
+                        execution::run(target, resume, &mut goes_on, out);
+                    }
+                });
+                let cut = self.cut_file();
+                if done.is_err() || cut.is_some() {
+                    out.truncate(start);
+                    self.target.positions.come_back(places);
+                    let why = cut.unwrap_or_default();
+                    execution::interrupted(&mut self.target, resume.thread, &why, out);
+                }
             }
             Answer::Monitor(command) => {
                 // GDB does not say when its user does not want to wait for a command any longer: it
@@ -212,10 +280,17 @@ impl Session {
                     now => now,
                 };
                 let mut goes_on = || now() == Meanwhile::Waits;
-                let text = monitor::run(&mut self.target, &command, &mut goes_on);
+                let target = &mut self.target;
+                let done = stop::catch(|| monitor::run(target, &command, &mut goes_on));
+                let text = done.unwrap_or_else(|Stopped| {
+                    self.target.positions.come_back(places);
+                    monitor::STOPPED.to_owned()
+                });
+                self.heeded |= now() == Meanwhile::Interrupts;
                 if now() == Meanwhile::AsksOn {
                     return None;
                 }
+                let text = self.cut_file().unwrap_or(text);
                 for line in text.lines() {
                     write_packet(format!("O{}0a", hex_text(line)).as_bytes(), out);
                 }

@@ -35,6 +35,14 @@ pub(super) struct View {
     buffer: Reading,
 }
 
+impl SnapshotTarget {
+    /// Whether registers and memory are those of a trace frame.
+    pub(super) fn looks_at_frame(&self) -> bool {
+        let resting = || self.endpoint.traces.as_ref()?.resting();
+        self.trace.frame.or_else(resting).is_some()
+    }
+}
+
 /// Answers a packet of tracing, or one about registers and memory of a trace frame.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     target.endpoint.traces.as_ref()?;

@@ -14,6 +14,7 @@ use crate::snapshot::Loaded;
 use crate::snapshot::elf::Elf;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::map::Mapped;
+use crate::stop;
 use crate::tfile::{
     Block, ByteOrder, File, SourceString, Status, TraceFrame, Tracepoint, Variable,
 };
@@ -255,6 +256,7 @@ impl TraceFrames for &FileRun {
     fn find(&self, from: usize, wanted: Wanted) -> Option<usize> {
         let frames = self.file.frames_from(from).map_while(Result::ok);
         let mut frames = frames.map(|frame| {
+            stop::check();
             let is = wanted.is(self.told(frame.tracepoint), self.pc(&frame));
             (frame.number, is)
         });

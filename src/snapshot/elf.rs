@@ -155,6 +155,11 @@ impl Elf {
         &self.bytes
     }
 
+    /// How many bytes the file has now: all, unless it was cut.
+    pub fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
     /// The bytes of a segment.
     pub fn segment_bytes(&self, segment: &Segment) -> &[u8] {
         self.bytes.get(segment.file.clone()).unwrap_or(&[])

@@ -1,13 +1,22 @@
 //! The bytes of a file, mapped into memory or read.
 //!
 //! Mapping is what makes a sparse dump of 4 GiB cost nothing to open; it is the one reason for
-//! `unsafe` here, and giving mapped memory back is its other half. [`read`] is its safe twin, and a test holds both equal. Knows no formats.
+//! `unsafe` here. Giving mapped memory back, and living on when a mapped file is cut ([`fault`]),
+//! belong to it. [`read`] is its safe twin, and a test holds both equal. Knows no formats.
+//!
+//! Of a file that is cut while it is mapped, the bytes that are gone read as zeros. So whoever
+//! shows what was made of mapped bytes asks afterwards whether they were all there:
+//! [`Mapped::remaining`] of one file, [`cut_file`] of all.
 
-use std::fs::File;
+mod fault;
+
+use std::collections::HashMap;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::{Deref, Range};
-use std::path::Path;
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of a file, or made by the program. Cheap to clone; clones share the bytes.
 #[derive(Clone, Debug)]
@@ -18,8 +27,112 @@ pub struct Mapped {
 
 #[derive(Debug)]
 enum Bytes {
-    Map(memmap2::Mmap),
+    Map(FileMap),
     Owned(Vec<u8>),
+}
+
+/// A mapped file. The watch ends before the mapping does.
+#[derive(Debug)]
+struct FileMap {
+    known: Known,
+    watch: fault::Watch,
+    map: memmap2::Mmap,
+}
+
+/// Which file it was when it was mapped.
+#[derive(Clone, Debug)]
+struct Known {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    length: u64,
+}
+
+impl Known {
+    fn of(path: &Path, data: &Metadata) -> Self {
+        Self {
+            path: path.to_owned(),
+            device: data.dev(),
+            inode: data.ino(),
+            length: data.len(),
+        }
+    }
+
+    /// The bytes that the file has now. One that has another file's name now, or none, is as it
+    /// was for those who have mapped it.
+    fn remaining(&self) -> u64 {
+        match self.path.metadata() {
+            Ok(now) if now.dev() == self.device && now.ino() == self.inode => {
+                now.len().min(self.length)
+            }
+            _ => self.length,
+        }
+    }
+
+    /// For the user, if it is not whole any more.
+    fn cut(&self, faulted: bool) -> Option<String> {
+        let remaining = self.remaining();
+        if !faulted && remaining == self.length {
+            return None;
+        }
+        let (path, length) = (self.path.display(), self.length);
+        Some(if remaining < length {
+            format!("{path}: was cut from {length} to {remaining} bytes while it was read")
+        } else {
+            format!("{path}: could not be read to its end, byte {length}, while it was mapped")
+        })
+    }
+}
+
+/// The files that are mapped, by the address of their mapping, and the first of those that are
+/// not any more that was cut.
+#[derive(Default)]
+struct Mappings {
+    open: Option<HashMap<usize, Known>>,
+    cut: Option<String>,
+}
+
+fn mappings() -> MutexGuard<'static, Mappings> {
+    static MAPPINGS: Mutex<Mappings> = Mutex::new(Mappings {
+        open: None,
+        cut: None,
+    });
+    MAPPINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for FileMap {
+    fn drop(&mut self) {
+        let cut = self.known.cut(self.watch.is_cut());
+        let mut mappings = mappings();
+        if let Some(open) = &mut mappings.open {
+            open.remove(&(self.map.as_ptr() as usize));
+        }
+        if mappings.cut.is_none() {
+            mappings.cut = cut;
+        }
+    }
+}
+
+/// Whether a mapped file was cut, now or before, for the user: what was made of it is not to be
+/// believed.
+pub fn cut_file() -> Option<String> {
+    let mut mappings = mappings();
+    if mappings.cut.is_none() {
+        let mut open = mappings.open.iter().flat_map(HashMap::values);
+        mappings.cut = open.find_map(|known| known.cut(false));
+    }
+    mappings.cut.clone()
+}
+
+/// An error if a mapped file was cut.
+pub fn whole() -> io::Result<()> {
+    cut_file().map_or(Ok(()), |why| Err(io::Error::other(why)))
+}
+
+/// Whether bytes were asked for that a mapped file does not have any more: costs nothing to ask,
+/// but sees no more than whole pages.
+pub fn is_cut() -> bool {
+    fault::any_cut()
 }
 
 impl Mapped {
@@ -37,7 +150,7 @@ impl Mapped {
     /// Whether bytes behind those that are read are likely to be read too; they are unless this
     /// says otherwise. Reading ahead costs megabytes for each place that is looked at.
     pub fn read_ahead(&self, ahead: bool) {
-        if let Bytes::Map(map) = &*self.bytes {
+        if let Bytes::Map(FileMap { map, .. }) = &*self.bytes {
             let advice = if ahead {
                 memmap2::Advice::Normal
             } else {
@@ -48,10 +161,31 @@ impl Mapped {
         }
     }
 
+    /// How many of these bytes the file has now, from the first on; all, unless it was cut.
+    pub fn remaining(&self) -> usize {
+        let Bytes::Map(map) = &*self.bytes else {
+            return self.len();
+        };
+        if map.watch.is_cut() && map.known.remaining() == map.known.length {
+            // It was cut and grew again.
+            return 0;
+        }
+        let remaining = usize::try_from(map.known.remaining()).unwrap_or(usize::MAX);
+        remaining.saturating_sub(self.range.start).min(self.len())
+    }
+
+    /// For the user, if the file of these bytes was cut.
+    pub fn bytes_cut(&self) -> Option<String> {
+        match &*self.bytes {
+            Bytes::Map(map) => map.known.cut(map.watch.is_cut()),
+            Bytes::Owned(_) => None,
+        }
+    }
+
     /// Gives back the memory that holds these bytes, if they are mapped; whoever reads them
     /// again has them from the file again. Without it every byte that was ever read stays.
     pub fn release(&self, range: Range<usize>) {
-        let Bytes::Map(map) = &*self.bytes else {
+        let Bytes::Map(FileMap { map, .. }) = &*self.bytes else {
             return;
         };
         let part = self.part(range).range;
@@ -69,7 +203,7 @@ impl Deref for Mapped {
 
     fn deref(&self) -> &[u8] {
         let bytes: &[u8] = match &*self.bytes {
-            Bytes::Map(map) => map,
+            Bytes::Map(file) => &file.map,
             Bytes::Owned(bytes) => bytes,
         };
         bytes.get(self.range.clone()).unwrap_or(&[])
@@ -88,19 +222,26 @@ impl From<Vec<u8>> for Mapped {
 /// Maps a file. Empty files, which cannot be mapped, are empty bytes.
 pub fn map(path: &Path) -> io::Result<Mapped> {
     let file = File::open(path)?;
-    let length = regular(&file)?;
-    if length == 0 {
+    let metadata = regular(&file)?;
+    if metadata.len() == 0 {
         return Ok(Vec::new().into());
     }
-    // SAFETY: the map is private to the process and only ever read. Its bytes could change, or
-    // the process be stopped by a signal, if another program cuts the file while we run: the
-    // files of a snapshot are a record that nobody writes, and no other way opens a sparse dump
-    // of gigabytes in no time.
+    // SAFETY: the map is private to the process and only ever read. Its bytes could change if
+    // another program writes the file while we run: any bytes are valid here, and no other way
+    // opens a sparse dump of gigabytes in no time. If the file is cut, the watch steps in.
     #[allow(unsafe_code)]
     let map = unsafe { memmap2::Mmap::map(&file)? };
+    let begin = map.as_ptr() as usize;
+    // SAFETY: it is a mapping of its own, and the watch is dropped before it.
+    #[allow(unsafe_code)]
+    let watch = unsafe { fault::Watch::new(begin..begin + map.len()) };
+    let known = Known::of(path, &metadata);
+    let mut mappings = mappings();
+    let open = mappings.open.get_or_insert_default();
+    open.insert(begin, known.clone());
     Ok(Mapped {
         range: 0..map.len(),
-        bytes: Arc::new(Bytes::Map(map)),
+        bytes: Arc::new(Bytes::Map(FileMap { known, watch, map })),
     })
 }
 
@@ -113,11 +254,11 @@ pub fn read(path: &Path) -> io::Result<Mapped> {
     Ok(bytes.into())
 }
 
-/// The length of a file; an error if it is a directory, a pipe or a device.
-fn regular(file: &File) -> io::Result<u64> {
+/// What the system knows of a file; an error if it is a directory, a pipe or a device.
+fn regular(file: &File) -> io::Result<Metadata> {
     let metadata = file.metadata()?;
     if metadata.is_file() {
-        Ok(metadata.len())
+        Ok(metadata)
     } else {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file"))
     }
@@ -174,5 +315,44 @@ mod tests {
         mapped.part(5000..9000).release(1..usize::MAX);
         mapped.read_ahead(false);
         assert_eq!(*mapped, bytes);
+    }
+
+    #[test]
+    fn a_file_that_is_cut_reads_as_zeros_and_says_so() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes = vec![0xA5_u8; 40_000];
+        for (left, remaining) in [(10_000, 10_000), (39_990, 39_990), (0, 0)] {
+            std::fs::write(file.path(), &bytes).unwrap();
+            let mapped = map(file.path()).unwrap();
+            assert_eq!((mapped[0], mapped.remaining()), (0xA5, 40_000));
+            file.as_file().set_len(left).unwrap();
+            assert_eq!(mapped[39_999], 0);
+            assert!(mapped.iter().filter(|byte| **byte == 0xA5).count() <= left as usize);
+            assert_eq!(mapped.remaining(), remaining);
+            assert_eq!(
+                mapped.part(9_000..40_000).remaining(),
+                remaining.saturating_sub(9_000)
+            );
+            let told = format!("was cut from 40000 to {left} bytes while it was read");
+            assert!(mapped.bytes_cut().unwrap().ends_with(&told));
+        }
+        // The next one that lies where the last one was is whole.
+        std::fs::write(file.path(), &bytes).unwrap();
+        let mapped = map(file.path()).unwrap();
+        assert_eq!(*mapped, bytes);
+        assert_eq!(mapped.bytes_cut(), None);
+    }
+
+    #[test]
+    fn a_file_with_another_ones_name_is_as_it_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        std::fs::write(&path, vec![1; 10_000]).unwrap();
+        let mapped = map(&path).unwrap();
+        std::fs::write(directory.path().join("b"), [2; 10]).unwrap();
+        std::fs::rename(directory.path().join("b"), &path).unwrap();
+        assert_eq!((mapped[9_999], mapped.remaining()), (1, 10_000));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((mapped[9_999], mapped.remaining()), (1, 10_000));
     }
 }

@@ -319,10 +319,9 @@ impl CoreMemory {
 
     /// The longest run of bytes known from `address` on in one region; empty if none is.
     pub fn slice(&self, address: Address, space: Space) -> &[u8] {
-        let pieces = self.view(space);
-        let after = pieces.partition_point(|piece| piece.first <= address.0);
-        let piece = after.checked_sub(1).map(|at| &pieces[at]);
-        let Some(piece) = piece.filter(|piece| piece.last >= address.0) else {
+        let Some(piece) = self.piece(address, space) else {
+            let pieces = self.view(space);
+            let after = pieces.partition_point(|piece| piece.first <= address.0);
             return self.others.as_ref().map_or(&[], |others| {
                 let end = pieces.get(after).map(|next| next.first);
                 others.slice(address, end, space)
@@ -353,7 +352,11 @@ impl CoreMemory {
 
     /// [`Self::read`] at a position in the past, where a version of the code that changed ran.
     pub fn read_code(&self, version: u32, address: Address, space: Space, out: &mut [u8]) -> usize {
-        read(address, out, |at| self.code(version, at, space))
+        if self.changed.is_empty() {
+            return self.read(address, space, out);
+        }
+        let code = |at| self.code(version, at, space);
+        read(address, out, code, |_, count| count)
     }
 
     /// Code that changed while the trace was made.
@@ -361,21 +364,28 @@ impl CoreMemory {
         &self.changed
     }
 
+    /// The piece that an address lies in.
+    fn piece(&self, address: Address, space: Space) -> Option<&Piece> {
+        let pieces = self.view(space);
+        let after = pieces.partition_point(|piece| piece.first <= address.0);
+        let piece = pieces.get(after.checked_sub(1)?)?;
+        (piece.last >= address.0).then_some(piece)
+    }
+
     /// The first address behind `address` where a region begins that `space` shows.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
-        let behind = |region: &&Region| region.address > address && region.space.serves(space);
-        let own = self.regions.iter().filter(behind);
+        let pieces = self.view(space);
+        let after = pieces.partition_point(|piece| piece.first <= address.0);
+        let own = pieces.get(after).map(|piece| Address(piece.first));
         let others = self.others.as_ref();
         let others = others.and_then(|others| others.next(address, space));
-        own.map(|region| region.address).chain(others).min()
+        own.into_iter().chain(others).min()
     }
 
     /// The region that is read at an address.
     pub(super) fn region_at(&self, address: Address, space: Space) -> Option<usize> {
-        let pieces = self.view(space);
-        let after = pieces.partition_point(|piece| piece.first <= address.0);
-        let piece = &pieces[after.checked_sub(1)?];
-        (piece.last >= address.0).then_some(piece.region as usize)
+        self.piece(address, space)
+            .map(|piece| piece.region as usize)
     }
 
     /// The addresses that `space` shows, first and last of each piece, ascending.
@@ -384,15 +394,38 @@ impl CoreMemory {
         pieces.map(|piece| (piece.first, piece.last))
     }
 
+    /// How many of `wanted` bytes from `address` on are known in one region, and still in its
+    /// file.
+    pub(super) fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
+        let Some(piece) = self.piece(address, space) else {
+            let others = self.others.as_ref();
+            return others.map_or(0, |others| others.remaining(address, space, wanted));
+        };
+        let from = address.0 - self.regions[piece.region as usize].address.0;
+        let bytes = self.mapped(piece.region as usize);
+        let remaining = bytes.map_or(0, Mapped::remaining) as u64;
+        let remaining = remaining.saturating_sub(from);
+        wanted.min(usize::try_from(remaining).unwrap_or(usize::MAX))
+    }
+
     /// Reads memory across neighbouring regions; gives the number of bytes up to the first that
-    /// is not known.
+    /// is not known, or that its file does not have any more.
     pub fn read(&self, address: Address, space: Space, out: &mut [u8]) -> usize {
-        read(address, out, |at| self.slice(at, space))
+        read(
+            address,
+            out,
+            |at| self.slice(at, space),
+            |at, count| self.remaining(at, space, count),
+        )
     }
 
     fn bytes(&self, region: usize) -> &[u8] {
+        self.mapped(region).map_or(&[], |bytes| bytes)
+    }
+
+    fn mapped(&self, region: usize) -> Option<&Mapped> {
         match &self.sources[region] {
-            Source::Bytes(bytes) => bytes,
+            Source::Bytes(bytes) => Some(bytes),
             Source::File {
                 from,
                 written,
@@ -404,7 +437,7 @@ impl CoreMemory {
                     let offset = usize::try_from(*offset).ok()?;
                     Some(file.part(offset..usize::MAX))
                 });
-                opened.as_deref().unwrap_or(&[])
+                opened.as_ref()
             }
         }
     }
@@ -462,7 +495,12 @@ impl CoreMemory {
 }
 
 /// Fills `out` with slices of memory that follow one another; gives the number of bytes.
-fn read<'m>(address: Address, out: &mut [u8], slice: impl Fn(Address) -> &'m [u8]) -> usize {
+fn read<'m>(
+    address: Address,
+    out: &mut [u8],
+    slice: impl Fn(Address) -> &'m [u8],
+    remaining: impl Fn(Address, usize) -> usize,
+) -> usize {
     let mut done = 0;
     while done < out.len() {
         let Some(at) = address.0.checked_add(done as u64) else {
@@ -474,7 +512,11 @@ fn read<'m>(address: Address, out: &mut [u8], slice: impl Fn(Address) -> &'m [u8
             break;
         }
         out[done..done + count].copy_from_slice(&bytes[..count]);
-        done += count;
+        let remaining = remaining(Address(at), count);
+        done += remaining;
+        if remaining < count {
+            break;
+        }
     }
     done
 }

@@ -85,6 +85,11 @@ impl Others {
         &bytes[..bytes.len().min(usize::try_from(most).unwrap_or(usize::MAX))]
     }
 
+    /// See [`CoreMemory::remaining`].
+    pub(super) fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
+        self.pool.memory.remaining(address, space, wanted)
+    }
+
     pub(super) fn next(&self, address: Address, space: Space) -> Option<Address> {
         self.pool.memory.next(address, space)
     }

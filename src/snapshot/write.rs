@@ -7,7 +7,7 @@
 use super::changed;
 use super::files::{Files, InMemory};
 use super::ini::{self, Document, Entry, Section, quote};
-use super::map::Mapped;
+use super::map::{self, Mapped};
 use super::model::*;
 use super::paths;
 use super::read::{Loaded, beside};
@@ -106,6 +106,7 @@ pub fn write_files(
     let done = files
         .iter()
         .try_for_each(|(name, bytes)| put(&temporary.join(name), bytes, &mut told))
+        .and_then(|()| map::whole().map_err(at(dir)))
         .and_then(|()| appear(&temporary, dir, parent, replaced));
     if done.is_err() {
         // Nothing of the failed work stays; the first error is the one to tell.

@@ -5,6 +5,7 @@
 
 use super::MAGIC;
 use super::description::{Description, RegisterSizes};
+use crate::stop;
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
 use std::collections::HashMap;
 use std::fmt;
@@ -277,6 +278,7 @@ impl<'a> File<'a> {
     fn locate(&self, number: usize) -> Option<usize> {
         let mut index = self.lock();
         while index.count.is_none() && index.places.len() <= number / STRIDE {
+            stop::check();
             let known = (index.places.len() - 1) * STRIDE;
             let mut frames = self.walk(*index.places.last()?);
             let walked = frames

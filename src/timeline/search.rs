@@ -6,6 +6,7 @@ use super::segments::{Segments, Unit};
 use super::track::{GaveUp, Start};
 use super::worker::{Job, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::stop::{self, Stop};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -111,9 +112,13 @@ where
             }
         }
     };
+    let stop = Stop::current();
     std::thread::scope(|scope| {
-        scope.spawn(|| work(helper));
+        let second = scope.spawn(|| stop::heeding(stop.as_ref(), || work(helper)));
         work(worker);
+        if let Err(why) = second.join() {
+            std::panic::resume_unwind(why);
+        }
     });
     match hits.into_inner() {
         Ok(hits) => hits,

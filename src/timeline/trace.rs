@@ -7,7 +7,8 @@
 use crate::decode::Sources;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use crate::quantity::{BufferOffset, TraceId};
-use crate::snapshot::map::Mapped;
+use crate::snapshot::map::{self, Mapped};
+use crate::stop::{self, Stop};
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,11 +141,13 @@ impl Chunks {
     fn plain(&self) -> Option<Frames> {
         let fsync = AtomicBool::new(false);
         let middle = self.count() / 2;
+        let stop = Stop::current();
         let (mut ids, second) = std::thread::scope(|scope| {
-            let second = scope.spawn(|| self.last_ids(middle..self.count(), &fsync));
+            let behind = || self.last_ids(middle..self.count(), &fsync);
+            let second = scope.spawn(move || stop::heeding(stop.as_ref(), behind));
             (self.last_ids(0..middle, &fsync), second.join())
         });
-        ids.extend(second.ok()?);
+        ids.extend(second.unwrap_or_else(|why| std::panic::resume_unwind(why)));
         let mut last = None;
         for id in &mut ids {
             last = std::mem::replace(id, last).or(last);
@@ -159,6 +162,7 @@ impl Chunks {
         let finder = memchr::memmem::Finder::new(&FSYNC);
         let mut held = self.begin(chunks.start);
         let mut look = |chunk| {
+            stop::check();
             let (begin, end) = (self.begin(chunk), self.begin(chunk + 1).min(self.total));
             // One that begins in the chunk may end behind it.
             let bytes = self.joined(begin, end + FSYNC.len() as u64 - 1);
@@ -213,6 +217,7 @@ impl Chunks {
         let mut passed = Vec::new();
         let mut raw = 0;
         while raw < self.total {
+            stop::check();
             passed.push(deformatter.clone());
             let end = (raw + self.chunk).min(self.total);
             let begin = raw;
@@ -274,6 +279,10 @@ impl Trace {
 
     /// Takes the next piece to `demux`; says whether it was the last one.
     pub fn take(&self, feed: &mut Feed, demux: &mut Demux) -> bool {
+        stop::check();
+        if map::is_cut() {
+            stop::end();
+        }
         let piece = PIECE.min(self.chunk);
         let most = piece - feed.raw % piece;
         let bytes = self.bytes(feed.raw, most);

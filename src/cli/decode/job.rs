@@ -22,8 +22,8 @@ use armsnap::report::listing::text::TextLines;
 use armsnap::report::listing::text_buffer::TextBuffer;
 use armsnap::report::listing::{Counts, Lines, Listed};
 use armsnap::report::symbols::Symbols;
-use armsnap::snapshot::Loaded;
 use armsnap::snapshot::topology::{Protocol, TraceSource};
+use armsnap::snapshot::{Loaded, map};
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -224,6 +224,9 @@ impl<'a> Job<'a> {
             decoders.push((one.id, decoder));
         }
         sources.decode(&mut decoders, self.piece(), |index, listed| {
+            if map::is_cut() {
+                map::whole()?;
+            }
             let text = listed.text();
             let full = text.len() >= PAGE;
             send(Some(index), full.then_some(text))

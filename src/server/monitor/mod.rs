@@ -29,7 +29,7 @@ monitor trace NAME             make tfind look at the trace of that core
 ";
 
 /// The answer to who does not want to wait any longer.
-const STOPPED: &str = "stopped before the end of the trace\n";
+pub(super) const STOPPED: &str = "stopped before the end of the trace\n";
 
 /// Runs a command, as long as `goes_on` says so; the answer is text for the user's terminal.
 pub(super) fn run(

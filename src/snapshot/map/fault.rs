@@ -1,0 +1,184 @@
+//! What happens when a mapped file is cut: the system sends SIGBUS to whoever reads bytes that
+//! are not in the file any more, and that ends a process.
+//!
+//! Here the signal is caught. If the address lies in a mapping that is watched, zeros take the
+//! place of what is gone, the mapping is marked as cut, and the reader goes on. Any other SIGBUS
+//! goes where it would have gone. Knows no files.
+//!
+//! The handler allocates nothing and takes no lock: mappings are entries of a list that only ever
+//! grows; an entry that is not needed any more is used again.
+
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A mapping that is watched until this is dropped.
+#[derive(Debug)]
+pub(super) struct Watch(&'static Entry);
+
+#[derive(Debug)]
+struct Entry {
+    begin: AtomicUsize,
+    /// 0: the entry is free.
+    end: AtomicUsize,
+    cut: AtomicBool,
+    next: *const Entry,
+}
+
+// SAFETY: `next` is written before the entry is published, and never after.
+unsafe impl Sync for Entry {}
+// SAFETY: the same.
+unsafe impl Send for Entry {}
+
+static ENTRIES: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+static FREE: Mutex<Vec<&'static Entry>> = Mutex::new(Vec::new());
+static CUT: AtomicBool = AtomicBool::new(false);
+
+struct Installed {
+    before: libc::sigaction,
+    page: usize,
+}
+
+static INSTALLED: OnceLock<Installed> = OnceLock::new();
+
+impl Watch {
+    /// Watches a mapping of the addresses `range`, which stays while this does.
+    ///
+    /// # Safety
+    ///
+    /// All of the range is one read-only mapping of a file that the caller owns: from the first
+    /// byte that cannot be read on, it is replaced by zeros.
+    pub unsafe fn new(range: Range<usize>) -> Self {
+        install();
+        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let entry = free.unwrap_or_else(publish);
+        entry.cut.store(false, Ordering::Relaxed);
+        entry.begin.store(range.start, Ordering::Relaxed);
+        entry.end.store(range.end, Ordering::Release);
+        Self(entry)
+    }
+
+    /// Whether bytes were read that are not in the file any more.
+    pub fn is_cut(&self) -> bool {
+        self.0.cut.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.end.store(0, Ordering::Release);
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(self.0);
+    }
+}
+
+/// Whether that happened to any mapping so far.
+pub(super) fn any_cut() -> bool {
+    CUT.load(Ordering::Acquire)
+}
+
+/// A new entry of the list.
+fn publish() -> &'static Entry {
+    let entry = Box::leak(Box::new(Entry {
+        begin: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        cut: AtomicBool::new(false),
+        next: ptr::null(),
+    }));
+    // `FREE` keeps no one out here: a compare-and-swap does.
+    let mut head = ENTRIES.load(Ordering::Acquire);
+    loop {
+        entry.next = head;
+        let new: *mut Entry = entry;
+        match ENTRIES.compare_exchange(head, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return entry,
+            Err(other) => head = other,
+        }
+    }
+}
+
+fn install() {
+    INSTALLED.get_or_init(|| {
+        // SAFETY: both structures are plain data that `sigaction` reads or fills.
+        unsafe {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGBUS, ptr::null(), &mut before);
+            let page = libc::sysconf(libc::_SC_PAGESIZE);
+            Installed {
+                before,
+                page: usize::try_from(page).unwrap_or(4096),
+            }
+        }
+    });
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = caught;
+        // SAFETY: the handler keeps to what a handler may do, and `INSTALLED` is set.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&mut action.sa_mask);
+            libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
+        }
+    });
+}
+
+extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(installed) = INSTALLED.get() else {
+        return;
+    };
+    // SAFETY: the system hands a valid structure to a handler with SA_SIGINFO.
+    let address = unsafe { (*info).si_addr() } as usize;
+    if replace(address, installed.page) {
+        return;
+    }
+    let before = installed.before.sa_sigaction;
+    // SAFETY: the handler that was there has the type that its flags say; without one the signal
+    // comes again when this returns, and ends the process.
+    unsafe {
+        if before == libc::SIG_DFL || before == libc::SIG_IGN {
+            libc::signal(signal, libc::SIG_DFL);
+        } else if installed.before.sa_flags & libc::SA_SIGINFO != 0 {
+            type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+            std::mem::transmute::<usize, Handler>(before)(signal, info, context);
+        } else {
+            std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(before)(signal);
+        }
+    }
+}
+
+/// Puts zeros from the page of an address on to the end of its mapping, if that is watched.
+fn replace(address: usize, page: usize) -> bool {
+    let mut next = ENTRIES.load(Ordering::Acquire).cast_const();
+    // SAFETY: entries are never freed.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.next;
+        let end = entry.end.load(Ordering::Acquire);
+        if !(entry.begin.load(Ordering::Relaxed)..end).contains(&address) {
+            continue;
+        }
+        let first = address & !(page - 1);
+        // SAFETY: these addresses are ours (`Watch::new`), up to the end of the last page.
+        let mapped = unsafe {
+            libc::mmap(
+                first as *mut libc::c_void,
+                end - first,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return false;
+        }
+        entry.cut.store(true, Ordering::Release);
+        CUT.store(true, Ordering::Release);
+        return true;
+    }
+    false
+}
