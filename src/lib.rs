@@ -49,6 +49,8 @@
 //! | [`stm`] | STM: MIPI STPv2 |
 //! | [`itm`] | ITM and DWT of M-profile cores |
 //! | [`etmv4`] | ETMv4 and ETE: configuration, packets, elements |
+//! | [`capture`] | a snapshot's trace: buffers, and the sources in each with ID, protocol, core |
+//! | [`check`] | what is wrong with a snapshot |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`timeline`] | what each core executed: positions, steps and searches both ways |
 //! | [`server`] | snapshots served to GDB and LLDB |
@@ -60,6 +62,8 @@
 //! | [`xml`] | XML documents from outside, within bounds |
 
 pub mod arch;
+pub mod capture;
+pub mod check;
 pub mod convert;
 pub mod decode;
 pub mod element;

@@ -3,8 +3,8 @@
 mod convert_support;
 mod gdb;
 
+use armsnap::check::check;
 use armsnap::convert::{Error, snapshot};
-use armsnap::snapshot::check::check;
 use armsnap::tfile::ByteOrder;
 use convert_support::{CORE, description, foreign, made, open, read};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use armsnap::snapshot::topology::{self, Protocol};
+use armsnap::capture::{Capture, Protocol};
 use armsnap::tfile::{
     Block, ByteOrder, Description, File, Status, StopReason, Tracepoint, Variable, Writer,
 };
@@ -109,11 +109,10 @@ fn alike(exceptions: Vec<(i64, String)>, protocol: Protocol) -> Vec<(Option<i64>
 /// The protocol of a core's trace.
 fn protocol(snapshot: &Path, core: &str) -> Protocol {
     let loaded = open(snapshot);
-    let core = loaded.snapshot.device_named(core);
-    let sources = topology::sources(&loaded);
-    let mut sources = sources.iter().filter(|source| source.core == core);
-    let source = sources.find(|source| source.protocol.needs_core());
-    source.unwrap().protocol
+    let core = loaded.snapshot.device_named(core).unwrap();
+    let (capture, _) = Capture::open(&loaded);
+    let (sources, _) = capture.following(&loaded.snapshot, core);
+    sources[0].1.protocol
 }
 
 fn comes_back(captures: &[Traced], kind: &str) {

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use armsnap::decode::{Buffers, Options, Setup, Sources, Visitor};
+use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Visitor};
 use armsnap::flow::FlowConfig;
 use armsnap::formatter::{Counts, Deformatter, Demux};
 use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
@@ -15,7 +15,7 @@ use armsnap::snapshot::{Loaded, OpenOptions};
 const PIECE: usize = 4099;
 
 /// Adds up the bytes of the packets of one source.
-struct Bytes<'a>(&'a Sources, &'a Setup);
+struct Bytes<'a>(&'a CaptureBuffer, &'a CaptureSource);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Account {
@@ -36,14 +36,14 @@ impl Visitor for Bytes<'_> {
         D: PacketDecoder + 'static,
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
-        let Self(sources, setup) = self;
-        let id = setup.trace_id();
+        let Self(buffer, source) = self;
+        let id = source.trace_id;
         let mut demux = Demux::new();
-        let mut deformatter = sources.frames.map(Deformatter::new);
-        let (mut offset, total) = (0, sources.bytes());
+        let mut deformatter = buffer.frames.map(Deformatter::new);
+        let (mut offset, total) = (0, buffer.bytes());
         let mut account = Account::default();
         let mut last_place = None;
-        for part in &sources.parts {
+        for part in &buffer.parts {
             for bytes in part.chunks(PIECE) {
                 let last = offset + bytes.len() as u64 == total;
                 match &mut deformatter {
@@ -80,14 +80,11 @@ impl Visitor for Bytes<'_> {
 /// Sums up all sources of a snapshot; returns how many there are.
 fn account(snapshot: &Path) -> usize {
     let loaded: Loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
-    let buffers = Buffers::of(&loaded, &Options::default()).unwrap();
+    let (capture, _) = Capture::open(&loaded);
     let mut sources = 0;
-    for buffer in &buffers.buffers {
+    for buffer in &capture.buffers {
         for source in &buffer.sources {
-            let Ok(setup) = Setup::of(&loaded, source, &mut Vec::new()) else {
-                continue;
-            };
-            let account = setup.visit(Bytes(buffer, &setup));
+            let account = source.config.visit(Bytes(buffer, source));
             let name = format!("{}: {}", snapshot.display(), source.name);
             assert_eq!(account.frames.sum(), buffer.bytes(), "{name}: the buffer");
             assert_eq!(account.packets, account.stream, "{name}: the source");

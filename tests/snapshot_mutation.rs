@@ -1,9 +1,9 @@
 //! Damaged .ini files never make the reader, the memory, the joins, the check or the writer
 //! panic, and every message has its place.
 
+use armsnap::check::check;
 use armsnap::quantity::Address;
 use armsnap::snapshot::Loaded;
-use armsnap::snapshot::check::check;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::{CoreMemory, Space};
 use armsnap::snapshot::topology::{buffer_parts, sources};
@@ -169,7 +169,7 @@ fn use_all(files: InMemory, write: bool) -> usize {
             "{finding}"
         );
     }
-    for source in sources(&loaded) {
+    for source in sources(&loaded.snapshot) {
         assert!(loaded.snapshot.devices.get(source.device).is_some());
         let _ = buffer_parts(&loaded, source.buffer);
     }

@@ -1,9 +1,10 @@
 //! The real snapshots load, and say what their text says.
 
+use armsnap::capture::{Capture, CaptureSource, Protocol};
 use armsnap::quantity::Address;
 use armsnap::snapshot::memory::{CoreMemory, Space};
 use armsnap::snapshot::model::{DeviceClass, Snapshot};
-use armsnap::snapshot::topology::{Protocol, buffer_parts, sources};
+use armsnap::snapshot::topology::buffer_parts;
 use armsnap::snapshot::{Loaded, OpenOptions};
 use std::path::{Path, PathBuf};
 
@@ -107,10 +108,13 @@ fn sources_cores_and_buffers_are_joined() {
     let Some(shared) = shared() else { return };
     let rows = |name: &str| -> Vec<(String, Protocol, Option<usize>, usize)> {
         let loaded = open(&shared.join(name));
-        let sources = sources(&loaded).into_iter();
-        sources
-            .map(|s| (s.name, s.protocol, s.core, s.buffer))
-            .collect()
+        let mut buffers = Capture::open(&loaded).0.buffers;
+        buffers.sort_by_key(|buffer| buffer.index);
+        let rows = buffers.into_iter().flat_map(|buffer| {
+            let row = move |s: CaptureSource| (s.name, s.protocol, s.core, buffer.index);
+            buffer.sources.into_iter().map(row)
+        });
+        rows.collect()
     };
     let row = |name: &str, protocol, core, buffer| (name.to_owned(), protocol, core, buffer);
     use Protocol::{Ete, Etmv3, Etmv4, Itm, Ptm, Stm};

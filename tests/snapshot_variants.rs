@@ -68,7 +68,7 @@ fn repeated_keys_trailing_comma_and_buffers_out_of_order() {
     let ids: Vec<&str> = trace.buffers.iter().map(|b| b.id.as_str()).collect();
     assert_eq!(ids, ["buffer1", "buffer2"]);
     assert_eq!(trace.core_sources.len(), 2);
-    let rows: Vec<_> = sources(&loaded)
+    let rows: Vec<_> = sources(&loaded.snapshot)
         .iter()
         .map(|s| (s.core, s.buffer))
         .collect();
@@ -247,7 +247,7 @@ fn names_that_differ_in_case_as_in_the_specifications_example() {
         ),
         ("f", "x"),
     ]);
-    let rows: Vec<_> = sources(&loaded)
+    let rows: Vec<_> = sources(&loaded.snapshot)
         .iter()
         .map(|s| (s.core, s.buffer))
         .collect();
@@ -268,7 +268,7 @@ fn no_source_buffers_with_one_buffer() {
         ),
         ("f", "x"),
     ]);
-    assert_eq!(sources(&loaded).len(), 1);
+    assert_eq!(sources(&loaded.snapshot).len(), 1);
     assert_eq!(notes(&loaded), Vec::<String>::new());
 }
 
@@ -377,11 +377,11 @@ fn files_of_many_lines_are_read() {
     let file = "x".repeat(MANY);
     let loaded = load(&[("cpu.ini", &cpu), ("trace.ini", &trace), ("f", &file)]);
     assert_eq!(loaded.notes, []);
-    assert_eq!(sources(&loaded).len(), MANY);
+    assert_eq!(sources(&loaded.snapshot).len(), MANY);
     let core = &loaded.snapshot.devices[0];
     let memory = armsnap::snapshot::memory::CoreMemory::new(&loaded, core);
     let from = armsnap::quantity::Address(MANY as u64 - 1);
     let space = armsnap::snapshot::memory::Space::N;
     assert_eq!(memory.slice(from, space), *b"x");
-    assert!(armsnap::snapshot::check::check(&loaded).len() >= MANY - 1);
+    assert!(armsnap::check::check(&loaded).len() >= MANY - 1);
 }

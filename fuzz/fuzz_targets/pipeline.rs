@@ -1,8 +1,8 @@
 //! The whole way: an .ini file's registers, frames, packets, elements, flow, listing.
 #![no_main]
 
-use armsnap::decode::Decoding;
-use armsnap::decode::{Buffers, ElementStage, Flowing, Image, Options, Setup, Source, Visitor};
+use armsnap::capture::{Capture, Visitor};
+use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::TraceId;
@@ -45,21 +45,19 @@ fuzz_target!(|bytes: &[u8]| {
     let (code, trace) = rest.split_at(code_length as usize % (rest.len() + 1));
     let loaded = armsnap_fuzz::snapshot(*types, values, ("b", kind >> 8), code, trace);
     let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
-    let buffers = Buffers::of(&loaded, &Options::default()).unwrap();
-    for sources in &buffers.buffers {
-        let source = &sources.sources[0];
-        let setup = Setup::of(&loaded, source, &mut Vec::new()).unwrap();
+    let (capture, _) = Capture::open(&loaded);
+    for buffer in &capture.buffers {
+        let source = &buffer.sources[0];
         let lines = JsonLines::new("etm", "b", TraceId(1));
-        let decoder = setup.visit(Make(Image(Some(&memory)), lines));
-        let mut decoders = vec![(setup.trace_id(), decoder)];
+        let decoder = source.config.visit(Make(Image(Some(&memory)), lines));
+        let mut decoders = vec![(source.trace_id, decoder)];
         let mut written = 0;
-        sources
-            .decode(&mut decoders, 64, |_, listed| {
-                written += listed.text().len();
-                listed.text().clear();
-                Ok::<(), ()>(())
-            })
-            .unwrap();
+        decode_buffer(buffer, &mut decoders, 64, |_, listed| {
+            written += listed.text().len();
+            listed.text().clear();
+            Ok::<(), ()>(())
+        })
+        .unwrap();
         assert!(
             written <= 4_000 * trace.len() + 4_000,
             "{written} bytes of text"

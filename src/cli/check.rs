@@ -1,7 +1,7 @@
 //! `armsnap check`: what is wrong, missing or odd in a snapshot.
 
 use super::{Failure, ReportArguments};
-use armsnap::snapshot::check::check;
+use armsnap::check::check;
 use armsnap::snapshot::model::Severity;
 use std::process::ExitCode;
 

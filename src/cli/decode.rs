@@ -5,8 +5,10 @@ mod programs;
 
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, tell};
-use armsnap::decode::{Buffers, BuffersError, Options, Sources};
+use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Selection, SelectionError};
 use armsnap::report::listing::Counts;
+use armsnap::snapshot::Loaded;
+use armsnap::snapshot::model::Severity;
 use armsnap::text::{Form, PlainStream};
 use clap::{Args, ValueEnum};
 use job::{Job, Stopped};
@@ -107,16 +109,16 @@ fn cpu_time() -> Duration {
 /// Decodes.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let loaded = arguments.snapshot.open()?;
-    let options = Options {
+    let selection = Selection {
         sources: arguments.source.clone(),
         buffers: arguments.buffer.clone(),
     };
-    let buffers = Buffers::of(&loaded, &options).map_err(|error| match error {
-        BuffersError::NoTrace => Failure::Input(error.to_string()),
-        BuffersError::Unknown { .. } => Failure::Usage(error.to_string()),
+    let (capture, notes) = Capture::select(&loaded, &selection).map_err(|error| match error {
+        SelectionError::Unknown { .. } => Failure::Usage(error.to_string()),
+        _ => Failure::Input(error.to_string()),
     })?;
-    tell(&buffers.notes);
-    tell(&buffers.faults);
+    let faulty = notes.iter().any(|note| note.severity == Severity::Error);
+    tell(&notes);
     let needs_code = matches!(arguments.level, Level::Elements | Level::Instructions);
     let wanted = programs::Wanted {
         named: &arguments.elf,
@@ -133,9 +135,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Format::Text | Format::None => Form::Text,
     };
     let mut out = PlainStream::new(out, form);
-    let (programs, notes) = programs::Programs::of(&loaded, &buffers, &wanted)?;
+    let (programs, notes) = programs::Programs::of(&loaded, &capture, &wanted)?;
     if needs_code {
         tell(&notes);
+        tell(&without_core(&loaded, &capture));
     }
     let every = std::thread::available_parallelism();
     let jobs = arguments.jobs.or(every.ok()).map_or(1, NonZero::get);
@@ -147,13 +150,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         jobs,
     };
     let mut stats = Stats::default();
-    let mut progress = Progress::new(buffers.buffers.iter().map(Sources::bytes).sum());
-    for sources in &buffers.buffers {
-        let mut notes = Vec::new();
-        let prepared = job.prepare(sources, &mut notes);
-        tell(&notes);
+    let mut progress = Progress::new(capture.buffers.iter().map(CaptureBuffer::bytes).sum());
+    for buffer in &capture.buffers {
         let (wall, cpu) = (Instant::now(), cpu_time());
-        let decoded = job.decode(sources, &prepared, &mut out, |bytes| {
+        let decoded = job.decode(buffer, &mut out, |bytes| {
             progress.at(stats.bytes + bytes);
         });
         let decoded = decoded.map_err(|stopped| match stopped {
@@ -164,8 +164,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         stats.cpu += cpu_time().saturating_sub(cpu);
         stats.packets += decoded.packets;
         stats.counts += decoded.counts;
-        if !prepared.is_empty() {
-            stats.bytes += sources.bytes();
+        if !buffer.sources.is_empty() {
+            stats.bytes += buffer.bytes();
         }
     }
     drop(progress);
@@ -174,10 +174,25 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if arguments.stats {
         print_stats(&stats)?;
     }
-    Ok(match buffers.faults[..] {
-        [] => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
+    Ok(if faulty {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
+}
+
+/// The sources whose code cannot be known.
+fn without_core(loaded: &Loaded, capture: &Capture) -> Vec<String> {
+    let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
+    let lacking = sources.filter(|source| source.core.is_none() && source.protocol.needs_core());
+    let note = |source: &CaptureSource| {
+        let place = &loaded.snapshot.devices[source.device].place;
+        format!(
+            "{place}: {}: no core is given for it: its code is not known",
+            source.name
+        )
+    };
+    lacking.map(note).collect()
 }
 
 fn print_stats(stats: &Stats) -> Result<(), Failure> {

@@ -119,9 +119,9 @@ pub fn say(message: impl Display) {
 }
 
 /// Prints notes, a line each.
-pub fn tell(notes: &[String]) {
+pub fn tell(notes: &[impl std::fmt::Display]) {
     for note in notes {
-        say(text::one_line(note));
+        say(text::one_line(&note.to_string()));
     }
 }
 

@@ -8,12 +8,12 @@ use super::steps::Step;
 use super::told::Told;
 use super::ways::{Line, Ways, next};
 use crate::arch::branch::{Instruction, Kind};
+use crate::capture::Protocol;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{Place, TAIL_CHAIN, Tracer};
 use crate::etmv4::{self, Profile, TraceUnitOptions};
 use crate::flow::{CodeImage, ContextKey, View};
 use crate::quantity::{Address, Isa};
-use crate::snapshot::topology::Protocol;
 use std::collections::HashSet;
 
 /// Bytes of trace between synchronisations.

@@ -6,9 +6,9 @@ use super::target::Target;
 use super::told::{Told, VARIABLES, Values, Variable};
 use super::trace_run::PROTOCOL;
 use crate::arch::Architecture;
+use crate::capture::Protocol;
 use crate::encode::Place;
 use crate::quantity::{Address, ExceptionLevel, Isa};
-use crate::snapshot::topology::Protocol;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame, hex};
 use std::collections::{HashMap, HashSet};
 

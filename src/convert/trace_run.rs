@@ -9,12 +9,13 @@ use super::visits::{Kind, Visit};
 use super::window::{Bound, Limits, Window};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
+use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
 use crate::quantity::{Address, Isa};
 use crate::report::symbols::Symbols;
 use crate::snapshot::Loaded;
 use crate::snapshot::elf::Elf;
 use crate::snapshot::memory::{CoreMemory, Space};
-use crate::snapshot::topology::{self, Protocol};
+use crate::snapshot::model::Note;
 use crate::tfile::{
     self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer, hex,
 };
@@ -154,11 +155,15 @@ impl TraceRun {
         notes.extend(state.notes.iter().map(|note| format!("{name}: {note}")));
         notes.extend(register_note(&state).map(|note| format!("{name}: {note}")));
         let mut window = Window::new(options.limits());
+        let (capture, assumed) = Capture::open(loaded);
+        let (sources, left_out) = capture.following(&loaded.snapshot, core);
+        let protocol = sources.first().map(|(_, source)| source.protocol);
         if !options.state_only || options.frames_nevertheless {
             if loaded.snapshot.trace.is_none() {
                 notes.push("the snapshot has no trace".to_owned());
             } else {
-                window = decode(loaded, core, options, notes, progress)?;
+                notes.extend(assumed.iter().chain(&left_out).map(Note::to_string));
+                window = decode(loaded, core, &sources, options, notes, progress)?;
             }
         }
         let mut run = Self {
@@ -167,10 +172,7 @@ impl TraceRun {
             state,
             window,
             kind: options.frames,
-            protocol: topology::sources(loaded)
-                .iter()
-                .find(|source| source.core == Some(core) && source.protocol.needs_core())
-                .map(|source| source.protocol),
+            protocol,
             numbers: HashMap::new(),
         };
         run.choose(options, notes)?;
@@ -464,6 +466,7 @@ fn register_note(state: &State) -> Option<String> {
 fn decode(
     loaded: &Loaded,
     core: usize,
+    sources: &[(&CaptureBuffer, &CaptureSource)],
     options: &Options,
     notes: &mut Vec<String>,
     progress: Progress<'_>,
@@ -484,7 +487,7 @@ fn decode(
     }
     memory.share(loaded, core);
     let symbols = (!symbols.is_empty()).then_some(&symbols);
-    let window = history::decode(loaded, core, &memory, symbols, options, notes, progress);
+    let window = history::decode(sources, &memory, symbols, options, progress);
     let name = &loaded.snapshot.devices[core].name;
     let taken = memory.taken_from_others();
     notes.extend(taken.map(|note| format!("{name}: {note}")));

@@ -4,13 +4,9 @@
 //! caller's: this module knows no form of listing.
 
 mod buffer;
-mod core;
 mod image;
-mod setup;
 mod source;
 
-pub use buffer::{Buffers, BuffersError, Options, Sources};
-pub use core::{Core, Profile};
+pub use buffer::decode_buffer;
 pub use image::Image;
-pub use setup::{Setup, Visitor};
 pub use source::{Decoding, ElementStage, Flowing, Source, SourceSinks};

@@ -11,9 +11,9 @@ use super::endpoint::{Core, Endpoint};
 use super::trace_buffer::Part;
 use super::trace_file::FileRun;
 use crate::arch::registers::Bytes;
+use crate::capture::{Capture, CaptureBuffer};
 use crate::convert::state::{fitting, seen};
 use crate::convert::trace_run::{self, TraceRun};
-use crate::decode::{self, Buffers, Setup};
 use crate::quantity::{Address, Isa};
 use crate::snapshot::Loaded;
 use crate::snapshot::elf::Elf;
@@ -225,15 +225,10 @@ impl CoreRuns {
     /// be followed. Decodes nothing.
     fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
         loaded.snapshot.trace.as_ref()?;
-        let found = Buffers::of(loaded, &decode::Options::default()).ok()?;
-        let sources = || found.buffers.iter().flat_map(|buffer| &buffer.sources);
+        let (capture, _) = Capture::open(loaded);
         let followed = |place: usize| {
-            let mut sources = sources();
-            sources.any(|source| {
-                source.core == Some(place)
-                    && source.protocol.needs_core()
-                    && Setup::of(loaded, source, &mut Vec::new()).is_ok()
-            })
+            let mut sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
+            sources.any(|source| source.follows(place))
         };
         let cores: Vec<TracedCore> = places
             .iter()
@@ -245,7 +240,7 @@ impl CoreRuns {
                 run: OnceLock::new(),
             })
             .collect();
-        let bytes: u64 = found.buffers.iter().map(decode::Sources::bytes).sum();
+        let bytes: u64 = capture.buffers.iter().map(CaptureBuffer::bytes).sum();
         (!cores.is_empty()).then(|| Self {
             loaded: loaded.clone(),
             programs,

@@ -3,8 +3,6 @@
 //! Knows nothing of trace protocols or debuggers.
 
 pub mod changed;
-pub mod check;
-pub mod component;
 pub mod elf;
 pub mod elf_dump;
 pub mod files;

@@ -96,7 +96,7 @@ impl Loaded {
         let snapshot = reader.snapshot(entry)?;
         let mut notes = reader.notes;
         let elf_dumps = elf_dump::find(&*files, &snapshot, &mut notes);
-        notes.extend(super::topology::resolve(&snapshot).1);
+        notes.extend(super::topology::assumed(&snapshot));
         let mut loaded = Self {
             snapshot,
             root: PathBuf::new(),

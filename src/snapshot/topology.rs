@@ -2,7 +2,7 @@
 //! (sections 3.3.3 and 3.3.4).
 //!
 //! Names are compared exactly and then ignoring case, as the specification's own example needs
-//! (3.3.5). Knows the names of trace protocols, not how they are decoded.
+//! (3.3.5). Knows no trace protocols: [`crate::capture`] does.
 
 use super::map::Mapped;
 use super::model::{Device, DeviceClass, Note, Place, Severity, Snapshot, Trace};
@@ -10,99 +10,19 @@ use super::paths::PathError;
 use super::read::{Error, Loaded};
 use std::collections::{HashMap, HashSet};
 
-/// A trace protocol.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// ETM architecture 1 to 3.
-    Etmv3,
-    /// Program flow trace (PTM).
-    Ptm,
-    /// ETM architecture 4.
-    Etmv4,
-    /// Embedded trace extension.
-    Ete,
-    /// Instrumentation trace macrocell, with the DWT's packets.
-    Itm,
-    /// System trace macrocell.
-    Stm,
-    /// None of these.
-    #[default]
-    Unknown,
-}
-
-impl Protocol {
-    /// The protocol of a trace source, from its `type` (`PFT1.1`, `ETM4.2`, `ete`), or from its
-    /// registers where an ETM has no version.
-    pub fn of(device: &Device) -> Self {
-        let kind = device.kind.trim().to_ascii_uppercase();
-        if kind.starts_with("ETE") {
-            return Self::Ete;
-        }
-        if kind.starts_with("PTM") || kind.starts_with("PFT") {
-            return Self::Ptm;
-        }
-        if kind.starts_with("ITM") {
-            return Self::Itm;
-        }
-        if kind.starts_with("STM") {
-            return Self::Stm;
-        }
-        let Some(version) = kind.strip_prefix("ETM") else {
-            return Self::Unknown;
-        };
-        match version
-            .trim_start_matches(['V', '-', '_', ' '])
-            .bytes()
-            .next()
-        {
-            Some(b'4') => Self::Etmv4,
-            Some(b'1'..=b'3') => Self::Etmv3,
-            _ if device.register("TRCCONFIGR").is_some() => Self::Etmv4,
-            _ if device.register("ETMCR").is_some() => Self::Etmv3,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// Those whose trace is decoded with the code of a core.
-    pub const FOLLOWING: [Self; 4] = [Self::Etmv3, Self::Ptm, Self::Etmv4, Self::Ete];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Etmv3 => "ETMv3",
-            Self::Ptm => "PTM",
-            Self::Etmv4 => "ETMv4",
-            Self::Ete => "ETE",
-            Self::Itm => "ITM",
-            Self::Stm => "STM",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Whether its trace is decoded with the code of a core.
-    pub const fn needs_core(self) -> bool {
-        match self {
-            Self::Etmv3 | Self::Ptm | Self::Etmv4 | Self::Ete => true,
-            Self::Itm | Self::Stm | Self::Unknown => false,
-        }
-    }
-}
-
-/// A trace source in one trace buffer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TraceSource {
+/// A trace source in one trace buffer, as the metadata place it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedSource {
     /// Index in [`Snapshot::devices`].
     pub device: usize,
-    /// The device's name.
-    pub name: String,
-    /// Its protocol.
-    pub protocol: Protocol,
-    /// Index of the core that it traces.
-    pub core: Option<usize>,
-    /// Index in [`super::model::Trace::buffers`].
+    /// Index in [`Trace::buffers`].
     pub buffer: usize,
     /// `N` of `(stream:N)`: the trace ID is the source's plus this.
     pub stream: Option<u32>,
+    /// Index of the core that it traces, where `[core_trace_sources]` names one that exists.
+    pub core: Option<usize>,
+    /// Whether `[core_trace_sources]` names a core for it, existing or not.
+    pub core_written: bool,
 }
 
 /// Names to find exactly or, failing that, ignoring case. The first of equal names is found.
@@ -190,26 +110,20 @@ fn same_location(a: &str, b: &str) -> bool {
     parts(a) == parts(b)
 }
 
+/// The only core of a snapshot; `None` if there are several, or none.
+pub fn only_core(snapshot: &Snapshot) -> Option<usize> {
+    let devices = snapshot.devices.iter().enumerate();
+    let mut cores = devices.filter(|(_, device)| device.class == DeviceClass::Core);
+    let (only, _) = cores.next()?;
+    cores.next().is_none().then_some(only)
+}
+
 /// The trace sources in order of buffers; within a buffer, in order of `[source_buffers]` or,
 /// without that section, of the device list. A source whose data are in several buffers comes
 /// once for each.
-pub fn sources(loaded: &Loaded) -> Vec<TraceSource> {
-    resolve(&loaded.snapshot).0
-}
-
-/// [`sources`], and what had to be assumed.
-pub fn resolve(snapshot: &Snapshot) -> (Vec<TraceSource>, Vec<Note>) {
-    let (mut out, mut notes) = (Vec::new(), Vec::new());
+pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     let Some(trace) = &snapshot.trace else {
-        return (out, notes);
-    };
-    let mut note = |place: &Place, section: &'static str, text: String| {
-        notes.push(Note {
-            place: place.clone(),
-            severity: Severity::Warning,
-            section,
-            text,
-        });
+        return Vec::new();
     };
     let lines = trace.source_buffers.as_deref().unwrap_or(&[]);
     let (names, ids) = (trace.buffer_names(), trace.buffer_ids());
@@ -224,27 +138,14 @@ pub fn resolve(snapshot: &Snapshot) -> (Vec<TraceSource>, Vec<Note>) {
             }
         }
     }
-    let all = snapshot.devices.iter().enumerate();
-    let all = all.filter(|(_, device)| device.class == DeviceClass::TraceSource);
-    if lines.is_empty() && trace.buffers.len() == 1 {
-        found.extend(all.map(|(device, _)| (0, device, None)));
-        if found.len() > 1 {
-            let text = "no [source_buffers]: all trace sources are taken to be in the one buffer";
-            note(&trace.place, "3.3.4", text.into());
-        }
+    if is_unplaced(trace) {
+        found.extend(trace_sources(snapshot).map(|device| (0, device, None)));
     }
     // Stable: lines of one buffer keep their order.
     found.sort_by_key(|&(buffer, _, _)| buffer);
     let mut seen = HashSet::new();
     found.retain(|entry| seen.insert(*entry));
 
-    let cores: Vec<usize> = snapshot
-        .devices
-        .iter()
-        .enumerate()
-        .filter(|(_, device)| device.class == DeviceClass::Core)
-        .map(|(index, _)| index)
-        .collect();
     let mut core_of: HashMap<usize, Option<usize>> = HashMap::new();
     for line in &trace.core_sources {
         if let Some(source) = snapshot.source_written(&line.source) {
@@ -252,35 +153,40 @@ pub fn resolve(snapshot: &Snapshot) -> (Vec<TraceSource>, Vec<Note>) {
             first.or_insert_with(|| snapshot.device_named(&line.core));
         }
     }
-    let mut assumed = HashSet::new();
-    for (buffer, index, stream) in found {
-        let device = &snapshot.devices[index];
-        let protocol = Protocol::of(device);
-        let core = match core_of.get(&index) {
-            Some(core) => *core,
-            None if protocol.needs_core() && cores.len() == 1 => {
-                if assumed.insert(index) {
-                    let core = &snapshot.devices[cores[0]].name;
-                    let text = format!(
-                        "{}: no core is given for it: taken to trace {core}, the only one",
-                        device.name
-                    );
-                    note(&trace.place, "3.3.3", text);
-                }
-                Some(cores[0])
-            }
-            None => None,
-        };
-        out.push(TraceSource {
-            device: index,
-            name: device.name.clone(),
-            protocol,
-            core,
+    let placed = found
+        .into_iter()
+        .map(|(buffer, device, stream)| PlacedSource {
+            device,
             buffer,
             stream,
+            core: core_of.get(&device).copied().flatten(),
+            core_written: core_of.contains_key(&device),
         });
-    }
-    (out, notes)
+    placed.collect()
+}
+
+/// What [`sources`] assumes of a snapshot.
+pub fn assumed(snapshot: &Snapshot) -> Option<Note> {
+    let trace = snapshot.trace.as_ref()?;
+    (is_unplaced(trace) && trace_sources(snapshot).nth(1).is_some()).then(|| Note {
+        place: trace.place.clone(),
+        severity: Severity::Warning,
+        section: "3.3.4",
+        text: "no [source_buffers]: all trace sources are taken to be in the one buffer".into(),
+    })
+}
+
+/// Whether nothing says which sources are in the one buffer.
+fn is_unplaced(trace: &Trace) -> bool {
+    let lines = trace.source_buffers.as_deref().unwrap_or(&[]);
+    lines.is_empty() && trace.buffers.len() == 1
+}
+
+fn trace_sources(snapshot: &Snapshot) -> impl Iterator<Item = usize> + '_ {
+    let devices = snapshot.devices.iter().enumerate();
+    devices
+        .filter(|(_, device)| device.class == DeviceClass::TraceSource)
+        .map(|(index, _)| index)
 }
 
 /// The files of the trace buffer `index`, in order. The buffer's data are their concatenation
@@ -344,7 +250,7 @@ mod tests {
 
     fn rows(loaded: &Loaded) -> Vec<(&str, usize, Option<usize>, Option<u32>)> {
         let devices = &loaded.snapshot.devices;
-        sources(loaded)
+        sources(&loaded.snapshot)
             .into_iter()
             .map(|s| (devices[s.device].name.as_str(), s.buffer, s.core, s.stream))
             .collect()
@@ -379,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn one_buffer_and_one_core_need_no_words() {
+    fn one_buffer_needs_no_words() {
         let one = "[trace_buffers]\nbuffers=b\n[b]\nname=B\nfile=a.bin\nformat=coresight\n";
         let loaded = load(
             one,
@@ -389,13 +295,11 @@ mod tests {
                 "name=I\nclass=trace_source\ntype=ITM",
             ],
         );
-        assert_eq!(
-            rows(&loaded),
-            [("P", 0, Some(0), None), ("I", 0, None, None)]
-        );
+        assert_eq!(rows(&loaded), [("P", 0, None, None), ("I", 0, None, None)]);
+        assert_eq!(only_core(&loaded.snapshot), Some(0));
         let notes: Vec<String> = loaded.notes.iter().map(Note::to_string).collect();
-        assert_eq!(notes.len(), 2, "{notes:?}");
-        assert!(notes[1].starts_with("t.ini:1: P: no core is given"));
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("t.ini:1: no [source_buffers]"));
     }
 
     #[test]
@@ -408,32 +312,5 @@ mod tests {
             ],
         );
         assert_eq!(rows(&loaded), [("P", 1, None, None)]);
-    }
-
-    #[test]
-    fn protocols_from_types() {
-        let of = |kind: &str| {
-            Protocol::of(&Device {
-                kind: kind.into(),
-                ..Device::default()
-            })
-        };
-        for (kind, protocol) in [
-            ("PFT1.1", Protocol::Ptm),
-            ("PTM1.0", Protocol::Ptm),
-            ("ETM3.5", Protocol::Etmv3),
-            ("ETM4", Protocol::Etmv4),
-            ("etm4.2", Protocol::Etmv4),
-            ("ETMv4.5", Protocol::Etmv4),
-            ("ETE", Protocol::Ete),
-            ("ete1.2", Protocol::Ete),
-            ("ITM", Protocol::Itm),
-            ("stm-500", Protocol::Stm),
-            ("ETM", Protocol::Unknown),
-            ("Cortex-A53", Protocol::Unknown),
-            ("", Protocol::Unknown),
-        ] {
-            assert_eq!(of(kind), protocol, "{kind}");
-        }
     }
 }

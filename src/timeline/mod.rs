@@ -49,11 +49,11 @@ pub use history::History;
 pub use position::{Direction, NoPosition, Position};
 
 use crate::arch::{Architecture, RegisterFile};
-use crate::decode::{self, Buffers, Setup};
+use crate::capture::{Capture, CaptureBuffer, CaptureSource};
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
 use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::topology::TraceSource;
+use crate::snapshot::model::Note;
 use code::Code;
 use history::Session;
 use std::collections::HashMap;
@@ -117,94 +117,32 @@ impl Timeline {
             notes: Vec::new(),
             at_times: HashMap::new(),
         };
-        let Ok(buffers) = Buffers::of(loaded, &decode::Options::default()) else {
-            return out;
-        };
-        out.notes.extend(buffers.notes.iter().cloned());
-        out.notes.extend(buffers.faults.iter().cloned());
-        let chunks: Vec<Arc<Chunks>> = buffers
+        let (capture, notes) = Capture::open(loaded);
+        out.notes.extend(notes.iter().map(Note::to_string));
+        let chunks: Vec<Arc<Chunks>> = capture
             .buffers
             .iter()
-            .map(|sources| Arc::new(Chunks::new(sources, options.chunk_bytes)))
+            .map(|buffer| Arc::new(Chunks::new(buffer, options.chunk_bytes)))
             .collect();
-        let followed = |core: &TracedCore| {
-            let sources = buffers.buffers.iter().flat_map(|buffer| &buffer.sources);
-            let core = Some(core.device);
-            let follow =
-                |source: &&TraceSource| source.core == core && source.protocol.needs_core();
-            sources.filter(follow).count()
-        };
-        let tracks = cores.iter().map(followed).sum();
-        for core in cores {
-            if let Some(history) =
-                out.open_core(loaded, (&buffers, &chunks), core, (options, tracks))
-            {
-                out.histories.push(history);
-            }
+        let traced: Vec<_> = cores
+            .iter()
+            .map(|core| (core, capture.following(&loaded.snapshot, core.device)))
+            .collect();
+        let tracks = traced.iter().map(|(_, (sources, _))| sources.len()).sum();
+        for (core, (sources, notes)) in traced {
+            out.notes.extend(notes.iter().map(Note::to_string));
+            let chunks_of = |buffer: &CaptureBuffer| {
+                let mut all = capture.buffers.iter().zip(&chunks);
+                let (_, chunks) = all.find(|(other, _)| other.index == buffer.index)?;
+                Some(Arc::clone(chunks))
+            };
+            let sources = sources
+                .into_iter()
+                .filter_map(|(buffer, source)| Some((chunks_of(buffer)?, buffer.index, source)));
+            let history = open_core(loaded, core, sources.collect(), options, tracks);
+            out.histories.extend(history);
         }
         out
-    }
-
-    fn open_core(
-        &mut self,
-        loaded: &Loaded,
-        (buffers, chunks): (&Buffers, &[Arc<Chunks>]),
-        core: &TracedCore,
-        (options, tracks): (&Options, usize),
-    ) -> Option<History> {
-        let device = loaded.snapshot.devices.get(core.device)?;
-        let code = Code(Arc::clone(&core.memory));
-        let mut sessions = Vec::new();
-        let mut name = None;
-        for (sources, chunks) in buffers.buffers.iter().zip(chunks) {
-            let mut found = sources
-                .sources
-                .iter()
-                .filter(|source| source.core == Some(core.device) && source.protocol.needs_core());
-            let Some(source) = found.next() else {
-                continue;
-            };
-            for other in found {
-                self.notes.push(format!(
-                    "{}: two trace sources follow it in one buffer: the history is that of {}, \
-                     {} is left out",
-                    device.name, source.name, other.name
-                ));
-            }
-            let setup = match Setup::of(loaded, source, &mut self.notes) {
-                Ok(setup) => setup,
-                Err(reason) => {
-                    self.notes.push(reason);
-                    continue;
-                }
-            };
-            let Some(synchronisation) = setup.synchronisation() else {
-                continue;
-            };
-            let id = setup.trace_id();
-            let track = setup.visit(Make {
-                trace: Trace::new(Arc::clone(chunks), id, synchronisation),
-                code: code.clone(),
-                begins: sessions.is_empty(),
-                counts_cycles: setup.counts_cycles(),
-                limits: Limits {
-                    part_bytes: options.part_bytes.max(1),
-                    part_places: options.part_instructions.max(1),
-                    cache_bytes: options.cache_bytes / tracks.max(1),
-                },
-            });
-            if let Some(track) = track {
-                name.get_or_insert_with(|| source.name.clone());
-                sessions.push(Session {
-                    buffer: sources.buffer,
-                    track,
-                });
-            }
-        }
-        let registers = RegisterFile::read(device, Architecture::detect(device).architecture);
-        let halted = registers.pc().map(Address);
-        let name = name?;
-        Some(History::new(core.device, name, sessions, code, halted))
     }
 
     /// What is assumed or left out, one line each.
@@ -245,4 +183,42 @@ impl Timeline {
         self.at_times.insert(to, (time, position));
         position
     }
+}
+
+/// The history of a core from the sources that follow it: the chunks and index of the buffer, and
+/// the source. `tracks` share the memory for decoded history.
+fn open_core(
+    loaded: &Loaded,
+    core: &TracedCore,
+    sources: Vec<(Arc<Chunks>, usize, &CaptureSource)>,
+    options: &Options,
+    tracks: usize,
+) -> Option<History> {
+    let device = loaded.snapshot.devices.get(core.device)?;
+    let code = Code(Arc::clone(&core.memory));
+    let mut sessions = Vec::new();
+    let mut name = None;
+    for (chunks, buffer, source) in sources {
+        let Some(synchronisation) = source.config.synchronisation() else {
+            continue;
+        };
+        let track = source.config.visit(Make {
+            trace: Trace::new(chunks, source.trace_id, synchronisation),
+            code: code.clone(),
+            begins: sessions.is_empty(),
+            counts_cycles: source.config.counts_cycles(),
+            limits: Limits {
+                part_bytes: options.part_bytes.max(1),
+                part_places: options.part_instructions.max(1),
+                cache_bytes: options.cache_bytes / tracks.max(1),
+            },
+        });
+        if let Some(track) = track {
+            name.get_or_insert_with(|| source.name.clone());
+            sessions.push(Session { buffer, track });
+        }
+    }
+    let registers = RegisterFile::read(device, Architecture::detect(device).architecture);
+    let halted = registers.pc().map(Address);
+    Some(History::new(core.device, name?, sessions, code, halted))
 }

@@ -4,7 +4,7 @@
 //! point in it without the chunks before. Knows no packets: a synchronisation point is a string
 //! of bytes.
 
-use crate::decode::Sources;
+use crate::capture::CaptureBuffer;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::map::{self, Mapped};
@@ -56,10 +56,10 @@ pub(super) struct Feed {
 }
 
 impl Chunks {
-    /// The buffer of `sources`, in chunks of `chunk` bytes.
-    pub fn new(sources: &Sources, chunk: u64) -> Self {
+    /// `buffer`, in chunks of `chunk` bytes.
+    pub fn new(buffer: &CaptureBuffer, chunk: u64) -> Self {
         let mut total = 0;
-        let parts = sources.parts.iter().map(|part| {
+        let parts = buffer.parts.iter().map(|part| {
             let begin = total;
             total += part.len() as u64;
             (begin, part.clone())
@@ -70,7 +70,7 @@ impl Chunks {
         Self {
             parts,
             total,
-            kind: sources.frames,
+            kind: buffer.frames,
             chunk,
             frames: OnceLock::new(),
         }
@@ -328,13 +328,15 @@ mod tests {
     use super::*;
 
     fn chunks(parts: &[&[u8]], frames: Option<FrameKind>) -> Chunks {
-        let sources = Sources {
-            buffer: 0,
+        let buffer = CaptureBuffer {
+            index: 0,
+            name: String::new(),
             parts: parts.iter().map(|part| part.to_vec().into()).collect(),
             frames,
             sources: Vec::new(),
+            left_out: Vec::new(),
         };
-        Chunks::new(&sources, 512)
+        Chunks::new(&buffer, 512)
     }
 
     fn has_fsync(chunks: &Chunks) -> bool {

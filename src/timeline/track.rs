@@ -7,7 +7,7 @@ use super::scan::{Hit, Query};
 use super::segments::Segments;
 use super::trace::Trace;
 use super::worker::{Ended, Worker};
-use crate::decode::Visitor;
+use crate::capture::Visitor;
 use crate::flow::{FlowConfig, Range};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::Address;

@@ -1,7 +1,8 @@
 //! Trace frames as what `armsnap decode` lists, and as they are read from a file.
 
 use super::listing;
-use armsnap::snapshot::{Loaded, topology};
+use armsnap::capture::{Capture, Protocol};
+use armsnap::snapshot::Loaded;
 use armsnap::tfile::{Block, File};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -156,34 +157,35 @@ impl Listing {
 }
 /// The listings of each core, in the order of its buffers and sources.
 pub fn listings(path: &Path, loaded: &Loaded, ends: bool) -> BTreeMap<usize, Vec<Listing>> {
-    let sources = topology::sources(loaded);
-    let trace = loaded.snapshot.trace.as_ref().unwrap();
+    let (capture, _) = Capture::open(loaded);
+    let sources: Vec<_> = capture
+        .buffers
+        .iter()
+        .flat_map(|buffer| buffer.sources.iter().map(move |source| (buffer, source)))
+        .collect();
     let mut listings: Vec<Listing> = sources.iter().map(|_| Listing::default()).collect();
     listings.iter_mut().for_each(Listing::cut);
     let place = |line: &Value| {
-        let same = |s: &topology::TraceSource| {
-            line["source"] == *s.name && line["buffer"] == *trace.buffers[s.buffer].name
-        };
-        sources.iter().position(same).unwrap()
+        let mut all = sources.iter();
+        all.position(|(b, s)| line["source"] == *s.name && line["buffer"] == *b.name)
+            .unwrap()
     };
     for line in listing(path, "instructions") {
         let place = place(&line);
-        let core = sources[place].core.unwrap_or(usize::MAX);
+        let core = sources[place].1.core.unwrap_or(usize::MAX);
         listings[place].line(core, &line);
     }
     if ends {
         for line in listing(path, "elements") {
             let place = place(&line);
-            let single = sources[place].protocol == topology::Protocol::Etmv3;
+            let single = sources[place].1.protocol == Protocol::Etmv3;
             listings[place].element(&line, single);
         }
         let told = listings.iter_mut().filter(|listing| listing.ranges > 0);
         told.for_each(Listing::end);
     }
-    let mut sources: Vec<_> = sources.iter().zip(listings).collect();
-    sources.sort_by_key(|(source, _)| trace.buffers[source.buffer].place.line);
     let mut cores: BTreeMap<usize, Vec<Listing>> = BTreeMap::new();
-    for (source, listing) in sources {
+    for ((_, source), listing) in sources.into_iter().zip(listings) {
         if let Some(core) = source.core {
             cores.entry(core).or_default().push(listing);
         }
@@ -217,7 +219,7 @@ pub fn frames(file: &File<'_>) -> Vec<Visit> {
     let addresses: BTreeMap<u16, u64> = (1..=description.tracepoints.len() as u16)
         .map(|number| (number, address(number)))
         .collect();
-    let name = topology::Protocol::Etmv3.name().bytes();
+    let name = Protocol::Etmv3.name().bytes();
     let protocol: String = name.map(|byte| format!("{byte:02x}")).collect();
     let mut fields = description.status.iter().flat_map(|status| &status.other);
     let single = fields.any(|(_, value)| *value == protocol);

@@ -1,16 +1,14 @@
 //! The trace of a snapshot as instructions, read by the library and by the reference decoder.
 
 use super::{Beside, Code, Each};
-use armsnap::decode::{
-    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, Visitor,
-};
+use armsnap::capture::{Capture, Visitor};
+use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::Isa;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::read::OpenOptions;
-use armsnap::snapshot::topology;
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -23,10 +21,10 @@ pub type Take<'a> = dyn FnMut(u64, Isa) -> bool + 'a;
 pub fn cores(snapshot: &Path) -> Vec<(String, u8)> {
     let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
     let mut cores = Vec::new();
-    for source in topology::sources(&loaded) {
-        let setup = Setup::of(&loaded, &source, &mut Vec::new()).unwrap();
+    let (capture, _) = Capture::open(&loaded);
+    for source in capture.buffers.iter().flat_map(|buffer| &buffer.sources) {
         let core = &loaded.snapshot.devices[source.core.expect("a core")];
-        cores.push((core.name.clone(), setup.trace_id().0));
+        cores.push((core.name.clone(), source.trace_id.0));
     }
     cores
 }
@@ -37,24 +35,19 @@ pub fn by_library(snapshot: &Path, core: &str, code: &Code, take: &mut Take) -> 
     let devices = &loaded.snapshot.devices;
     let device = devices.iter().position(|d| d.name == core).expect("a core");
     let memory = CoreMemory::new(&loaded, &devices[device]);
-    let buffers = Buffers::of(&loaded, &Options::default()).unwrap();
-    assert_eq!(buffers.faults, Vec::<String>::new());
+    let (capture, notes) = Capture::open(&loaded);
+    assert_eq!(notes, []);
     let mut beside = Beside::default();
-    for sources in &buffers.buffers {
-        let mine = sources.sources.iter().find(|s| s.core == Some(device));
-        let Some(source) = mine else {
-            continue;
-        };
-        let mut notes = Vec::new();
-        let setup = Setup::of(&loaded, source, &mut notes).unwrap();
-        assert_eq!(notes, Vec::<String>::new());
+    for (buffer, source) in capture.following(&loaded.snapshot, device).0 {
         let make = Make {
             image: Image(Some(&memory)),
             code,
             take,
         };
-        let mut decoders = [(setup.trace_id(), setup.visit(make))];
-        let Ok(()) = sources.decode(&mut decoders, 1 << 20, |_, _| Ok::<(), Infallible>(()));
+        let mut decoders = [(source.trace_id, source.config.visit(make))];
+        let Ok(()) = decode_buffer(buffer, &mut decoders, 1 << 20, |_, _| {
+            Ok::<(), Infallible>(())
+        });
         let said = decoders[0].1.output();
         beside.gaps.append(&mut said.gaps);
         beside.marks.append(&mut said.marks);

@@ -1,16 +1,13 @@
 //! The continuous decode of a snapshot's core trace, to compare histories with.
 
-use armsnap::decode::{
-    Buffers, Decoding, ElementStage, Flowing, Image, Options, Setup, Source, SourceSinks, Sources,
-    Visitor,
-};
+use armsnap::capture::{Capture, Visitor};
+use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, SourceSinks, decode_buffer};
 use armsnap::element::{Exception, Mark};
 use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::memory::CoreMemory;
-use armsnap::snapshot::topology::TraceSource;
 use armsnap::timeline::{Entry, Gap};
 
 /// Entries of a whole trace, as the flow makes them.
@@ -92,29 +89,12 @@ impl<'a> Visitor for Make<'a> {
     }
 }
 
-/// All buffers of a core with the source that follows it.
-pub fn sources_of(loaded: &Loaded, core: usize) -> Vec<(Sources, TraceSource)> {
-    let Ok(buffers) = Buffers::of(loaded, &Options::default()) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for sources in buffers.buffers {
-        let source = sources
-            .sources
-            .iter()
-            .find(|source| source.core == Some(core) && source.protocol.needs_core());
-        if let Some(source) = source.cloned() {
-            found.push((sources, source));
-        }
-    }
-    found
-}
-
 /// The whole trace of a core.
 pub fn continuous(loaded: &Loaded, core: usize, memory: &CoreMemory) -> Vec<(u64, Entry)> {
     let mut entries = Vec::new();
-    for (index, (sources, source)) in sources_of(loaded, core).into_iter().enumerate() {
-        let setup = Setup::of(loaded, &source, &mut Vec::new()).unwrap();
+    let (capture, _) = Capture::open(loaded);
+    let (sources, _) = capture.following(&loaded.snapshot, core);
+    for (index, (buffer, source)) in sources.into_iter().enumerate() {
         let mut sink = Continuous {
             open: true,
             ..Continuous::default()
@@ -126,10 +106,8 @@ pub fn continuous(loaded: &Loaded, core: usize, memory: &CoreMemory) -> Vec<(u64
             image: Image(Some(memory)),
             sink,
         };
-        let mut decoders = [(setup.trace_id(), setup.visit(make))];
-        sources
-            .decode(&mut decoders, 256 << 10, |_, _| Ok::<(), ()>(()))
-            .unwrap();
+        let mut decoders = [(source.trace_id, source.config.visit(make))];
+        decode_buffer(buffer, &mut decoders, 256 << 10, |_, _| Ok::<(), ()>(())).unwrap();
         entries.append(&mut decoders[0].1.output().entries);
     }
     entries

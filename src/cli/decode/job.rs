@@ -5,9 +5,8 @@
 //! thread alone would have written them.
 
 use super::{Format, Level, programs::Programs};
-use armsnap::decode::{
-    Core, Decoding, ElementStage, Flowing, Image, Profile, Setup, Source, Sources, Visitor,
-};
+use armsnap::capture::{CaptureBuffer, CaptureSource, Core, Profile, Visitor};
+use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::TraceId;
@@ -22,7 +21,6 @@ use armsnap::report::listing::text::TextLines;
 use armsnap::report::listing::text_buffer::TextBuffer;
 use armsnap::report::listing::{Counts, Lines, Listed};
 use armsnap::report::symbols::Symbols;
-use armsnap::snapshot::topology::{Protocol, TraceSource};
 use armsnap::snapshot::{Loaded, map};
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -122,89 +120,36 @@ pub struct Job<'a> {
     pub jobs: usize,
 }
 
-/// A source that can be decoded.
-pub struct Prepared<'a> {
-    source: &'a TraceSource,
-    setup: Setup,
-    id: TraceId,
-}
-
-impl<'a> Job<'a> {
-    /// The sources of a buffer that can be decoded. What is assumed or left out goes to `notes`.
-    pub fn prepare(&self, sources: &'a Sources, notes: &mut Vec<String>) -> Vec<Prepared<'a>> {
-        let mut out: Vec<Prepared> = Vec::new();
-        for source in &sources.sources {
-            let device = &self.loaded.snapshot.devices[source.device];
-            let mut left_out = |why: &str| {
-                notes.push(format!(
-                    "{}: {}: {why}: it is left out",
-                    device.place, source.name
-                ));
-            };
-            let stream = source.stream.unwrap_or(0);
-            // ETMv4 has its data trace in stream 1 (snapshot format, 3.3.4).
-            if stream > 0 && matches!(source.protocol, Protocol::Etmv4 | Protocol::Ete) {
-                left_out("its data trace cannot be decoded");
-                continue;
-            }
-            let setup = match Setup::of(self.loaded, source, notes) {
-                Ok(setup) => setup,
-                Err(why) => {
-                    notes.push(why);
-                    continue;
-                }
-            };
-            let id = TraceId(setup.trace_id().0.wrapping_add(stream as u8) & 0x7F);
-            let followed = matches!(self.level, Level::Elements | Level::Instructions);
-            if followed && source.core.is_none() && source.protocol.needs_core() {
-                notes.push(format!(
-                    "{}: {}: no core is given for it: its code is not known",
-                    device.place, source.name
-                ));
-            }
-            if let Some(other) = out.iter().find(|other| other.id == id) {
-                notes.push(format!(
-                    "{}: {}: {} has its trace ID {:#04x} in the same buffer: it is left out",
-                    device.place, source.name, other.source.name, id.0
-                ));
-                continue;
-            }
-            out.push(Prepared { source, setup, id });
-        }
-        out
-    }
-
-    /// Decodes the buffer of `sources`; `progress` is told the bytes of it that are done.
+impl Job<'_> {
+    /// Decodes a buffer; `progress` gets the bytes of it that are done.
     pub fn decode(
         &self,
-        sources: &Sources,
-        prepared: &[Prepared],
+        buffer: &CaptureBuffer,
         out: &mut impl Write,
         progress: impl FnMut(u64),
     ) -> Result<Decoded, Stopped> {
-        match (prepared.len(), self.jobs) {
+        match (buffer.sources.len(), self.jobs) {
             (0, _) => Ok(Decoded::default()),
-            (_, 1) => self.on_one(sources, prepared, out, progress),
-            _ => self.on_several(sources, prepared, out, progress),
+            (_, 1) => self.on_one(buffer, out, progress),
+            _ => self.on_several(buffer, out, progress),
         }
     }
 
     fn on_one(
         &self,
-        sources: &Sources,
-        prepared: &[Prepared],
+        buffer: &CaptureBuffer,
         out: &mut impl Write,
         mut progress: impl FnMut(u64),
     ) -> Result<Decoded, Stopped> {
         let mut done = 0;
-        self.group(sources, prepared, |index, text| {
+        self.group(buffer, &buffer.sources, |index, text| {
             if let Some(text) = text {
                 out.write_all(text.bytes())?;
                 text.clear();
             }
             if index == Some(0) {
                 done += self.piece() as u64;
-                progress(done.min(sources.bytes()));
+                progress(done.min(buffer.bytes()));
             }
             Ok(())
         })
@@ -214,16 +159,16 @@ impl<'a> Job<'a> {
     /// that is to be written then, if any.
     fn group(
         &self,
-        sources: &Sources,
-        prepared: &[Prepared],
+        buffer: &CaptureBuffer,
+        sources: &[CaptureSource],
         mut send: impl FnMut(Option<usize>, Option<&mut TextBuffer>) -> Result<(), Stopped>,
     ) -> Result<Decoded, Stopped> {
         let mut decoders = Vec::new();
-        for one in prepared {
-            let decoder = self.decoder(sources, one).map_err(Stopped::Maker)?;
-            decoders.push((one.id, decoder));
+        for source in sources {
+            let decoder = self.decoder(buffer, source).map_err(Stopped::Maker)?;
+            decoders.push((source.trace_id, decoder));
         }
-        sources.decode(&mut decoders, self.piece(), |index, listed| {
+        decode_buffer(buffer, &mut decoders, self.piece(), |index, listed| {
             if map::is_cut() {
                 map::whole()?;
             }
@@ -243,16 +188,15 @@ impl<'a> Job<'a> {
 
     fn on_several(
         &self,
-        sources: &Sources,
-        prepared: &[Prepared],
+        buffer: &CaptureBuffer,
         out: &mut impl Write,
         mut progress: impl FnMut(u64),
     ) -> Result<Decoded, Stopped> {
-        let size = prepared.len().div_ceil(self.jobs);
+        let size = buffer.sources.len().div_ceil(self.jobs);
         thread::scope(|scope| {
             let mut pages = Vec::new();
             let mut workers = Vec::new();
-            for group in prepared.chunks(size) {
+            for group in buffer.sources.chunks(size) {
                 // Written pages come back, so that their memory is used again.
                 let (written, empty) = channel();
                 let (senders, receivers): (Vec<SyncSender<_>>, Vec<_>) =
@@ -263,7 +207,7 @@ impl<'a> Job<'a> {
                 }));
                 workers.push(scope.spawn(move || {
                     let mut last = 0;
-                    self.group(sources, group, |index, text| {
+                    self.group(buffer, group, |index, text| {
                         let index = index.unwrap_or_else(|| {
                             last += 1;
                             last - 1
@@ -276,7 +220,7 @@ impl<'a> Job<'a> {
                 }));
             }
             let written = write_in_order(&pages, out, |pieces| {
-                progress((pieces * self.piece() as u64).min(sources.bytes()));
+                progress((pieces * self.piece() as u64).min(buffer.bytes()));
             });
             // Whoever still sends ends here.
             drop(pages);
@@ -305,38 +249,40 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn decoder<'b>(&'b self, sources: &Sources, one: &Prepared<'b>) -> Result<Decoder<'b>, String> {
+    fn decoder<'b>(
+        &'b self,
+        buffer: &CaptureBuffer,
+        source: &CaptureSource,
+    ) -> Result<Decoder<'b>, String> {
         // An unformatted buffer has no IDs. Its elements carry the one that the trace unit was
         // given, as the reference does.
-        let shown = match (sources.frames, self.level) {
+        let shown = match (buffer.frames, self.level) {
             (None, Level::Packets) => TraceId(0),
-            _ => one.id,
+            _ => source.trace_id,
         };
-        let trace = self.loaded.snapshot.trace.as_ref();
-        let buffer = trace.map_or("", |trace| &trace.buffers[sources.buffer].name);
-        let symbols = one.source.core.and_then(|core| self.programs.symbols(core));
+        let symbols = source.core.and_then(|core| self.programs.symbols(core));
         match self.format {
             Format::Jsonl => {
-                let lines = JsonLines::new(&one.source.name, buffer, shown);
-                self.make(one, symbols, lines)
+                let lines = JsonLines::new(&source.name, &buffer.name, shown);
+                self.make(source, symbols, lines)
             }
-            Format::Text => self.make(one, symbols, TextLines::new(shown, symbols)),
-            Format::None => self.make(one, symbols, NoLines::default()),
+            Format::Text => self.make(source, symbols, TextLines::new(shown, symbols)),
+            Format::None => self.make(source, symbols, NoLines::default()),
         }
     }
 
     fn make<'b, L: Lines + 'b>(
         &'b self,
-        one: &Prepared<'b>,
+        source: &CaptureSource,
         symbols: Option<&'b Symbols>,
         lines: L,
     ) -> Result<Decoder<'b>, String> {
-        let core = one.source.core;
+        let core = source.core;
         let devices = &self.loaded.snapshot.devices;
-        one.setup.visit(Make {
+        source.config.visit(Make {
             level: self.level,
             lines,
-            counts_cycles: one.setup.counts_cycles(),
+            counts_cycles: source.config.counts_cycles(),
             m_profile: core.is_some_and(|core| Core::of(&devices[core]).profile == Profile::M),
             image: Image(core.and_then(|core| self.programs.memory(core))),
             symbols,

@@ -2,7 +2,7 @@
 
 use super::super::Failure;
 use armsnap::arch::{Architecture, RegisterFile, state};
-use armsnap::decode::Buffers;
+use armsnap::capture::Capture;
 use armsnap::report::symbols::Symbols;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::elf::{Elf, Machine};
@@ -37,18 +37,18 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The memory of each core that is traced into `buffers`, by the index of its device, and
+    /// The memory of each core that is traced in `capture`, by the index of its device, and
     /// the programs. What is assumed or odd comes with it, one line each.
     pub fn of(
         loaded: &Loaded,
-        buffers: &Buffers,
+        capture: &Capture,
         wanted: &Wanted,
     ) -> Result<(Self, Vec<String>), Failure> {
         let named = wanted.named.iter().map(|path| Elf::open(path));
         let named: Vec<Elf> = named
             .collect::<Result<_, _>>()
             .map_err(|error| Failure::Input(error.to_string()))?;
-        let sources = buffers.buffers.iter().flat_map(|buffer| &buffer.sources);
+        let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
         let mut cores: BTreeMap<usize, Core> = sources
             .filter_map(|source| source.core)
             .map(|index| (index, core(loaded, index)))

@@ -20,7 +20,7 @@ use crate::arch::Architecture;
 use crate::element::Context;
 use crate::quantity::{ExceptionLevel, Isa, Security};
 use crate::snapshot::model::Device;
-use crate::{decode, etmv4};
+use crate::{capture, etmv4};
 use image::Image;
 use numbers::Numbers;
 use std::ffi::OsString;
@@ -134,7 +134,7 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     let tree = emulator.remote.monitor("info qom-tree");
     let kind = kind(&tree.unwrap_or_default(), architecture);
     let mut session = Session {
-        core: decode::Core::of(&Device {
+        core: capture::Core::of(&Device {
             kind: kind.clone(),
             ..Device::default()
         })

@@ -236,10 +236,11 @@ fn family(value: u64) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{field, set};
-    use super::super::{Architecture, Field, describe};
+    use super::super::{Field, describe};
+    use crate::capture::TraceArchitecture;
 
     fn read(version: (u8, u8), name: &str, value: u64) -> Vec<Field> {
-        let architecture = Architecture::Etm {
+        let architecture = TraceArchitecture::Etm {
             major: version.0,
             minor: version.1,
         };

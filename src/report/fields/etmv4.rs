@@ -122,7 +122,7 @@ const ENABLES: &[&str] = &[
     "implemented, enabled",
 ];
 
-/// Device Architecture Register (DDI 0601: TRCDEVARCH).
+/// Device TraceArchitecture Register (DDI 0601: TRCDEVARCH).
 const DEVICE_ARCHITECTURE: &[Row] = &[
     rule(31, 21, "ARCHITECT", architect),
     switch(
@@ -156,14 +156,15 @@ fn architect(value: u64) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{field, set};
-    use super::super::{Architecture, Field, describe};
+    use super::super::{Field, describe};
+    use crate::capture::TraceArchitecture;
 
     fn etm(name: &str, value: u64) -> Vec<Field> {
-        describe(Architecture::Etmv4 { minor: 0 }, name, value).unwrap()
+        describe(TraceArchitecture::Etmv4 { minor: 0 }, name, value).unwrap()
     }
 
     fn ete(minor: u8, name: &str, value: u64) -> Vec<Field> {
-        describe(Architecture::Ete { major: 1, minor }, name, value).unwrap()
+        describe(TraceArchitecture::Ete { major: 1, minor }, name, value).unwrap()
     }
 
     #[test]

@@ -243,14 +243,15 @@ const CONDITIONAL_SPECIAL: &[Row] = &[rule(31, 0, "NUMCONDSPC", common::number).
 #[cfg(test)]
 mod tests {
     use super::super::tests::{field, set};
-    use super::super::{Architecture, Field, describe};
+    use super::super::{Field, describe};
+    use crate::capture::TraceArchitecture;
 
     fn etm(name: &str, value: u64) -> Vec<Field> {
-        describe(Architecture::Etmv4 { minor: 2 }, name, value).unwrap()
+        describe(TraceArchitecture::Etmv4 { minor: 2 }, name, value).unwrap()
     }
 
     fn ete(minor: u8, name: &str, value: u64) -> Vec<Field> {
-        describe(Architecture::Ete { major: 1, minor }, name, value).unwrap()
+        describe(TraceArchitecture::Ete { major: 1, minor }, name, value).unwrap()
     }
 
     #[test]

@@ -55,22 +55,23 @@ const CONTROL: &[Row] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::super::describe;
     use super::super::tests::{field, set};
-    use super::super::{Architecture, describe};
+    use crate::capture::TraceArchitecture;
 
     #[test]
     fn the_control_register_by_its_three_names() {
         for name in ["CONTROL_REGISTER", "ITM_CTRL", "ITMTCR", "itmtcr"] {
-            let fields = describe(Architecture::Itm, name, 0x0020_0006).unwrap();
+            let fields = describe(TraceArchitecture::Itm, name, 0x0020_0006).unwrap();
             assert_eq!(set(&fields), ["TraceBusID", "SYNCENA", "TSENA"], "{name}");
             assert_eq!(field(&fields, "ITMENA").1, "the ITM is off");
         }
-        assert!(describe(Architecture::Itm, "ITM_LAR", 0).is_none());
+        assert!(describe(TraceArchitecture::Itm, "ITM_LAR", 0).is_none());
     }
 
     #[test]
     fn every_field() {
-        let fields = describe(Architecture::Itm, "ITMTCR", 0x00FF_0F3F).unwrap();
+        let fields = describe(TraceArchitecture::Itm, "ITMTCR", 0x00FF_0F3F).unwrap();
         assert!(fields.iter().all(|field| field.name != "reserved"));
         assert_eq!(field(&fields, "GTSFREQ").0, 3);
         assert_eq!(field(&fields, "TSPrescale").1, "divided by 64");

@@ -9,7 +9,6 @@ use std::fmt;
 
 use serde::Serialize;
 
-mod architecture;
 mod common;
 mod etm;
 mod etmv3;
@@ -19,7 +18,7 @@ mod itm;
 mod ptm;
 mod stm;
 
-pub use architecture::Architecture;
+use crate::capture::TraceArchitecture;
 
 /// A field of a register, read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -226,18 +225,18 @@ fn row_in_words(row: &Row, value: u64) -> Option<Field> {
 
 /// The fields of a trace configuration register, or `None` where its name is not known for
 /// the architecture. Names compare without case; `value` may have more than 32 bits.
-pub fn describe(architecture: Architecture, name: &str, value: u64) -> Option<Vec<Field>> {
+pub fn describe(architecture: TraceArchitecture, name: &str, value: u64) -> Option<Vec<Field>> {
     let name = name.to_ascii_uppercase();
     let (rows, version): (&[Row], u8) = match architecture {
-        Architecture::Etm { .. } => (etmv3::TABLES.rows(&name)?, architecture.version()),
-        Architecture::Pft { .. } => (ptm::TABLES.rows(&name)?, architecture.version()),
-        Architecture::Etmv4 { .. } | Architecture::Ete { .. } => {
+        TraceArchitecture::Etm { .. } => (etmv3::TABLES.rows(&name)?, architecture.version()),
+        TraceArchitecture::Pft { .. } => (ptm::TABLES.rows(&name)?, architecture.version()),
+        TraceArchitecture::Etmv4 { .. } | TraceArchitecture::Ete { .. } => {
             let table = etmv4::rows(&name).or_else(|| etmv4_id::rows(&name))?;
             (table, architecture.version())
         }
-        Architecture::Stm => (stm::rows(&name)?, 0),
-        Architecture::Itm => (itm::rows(&name)?, 0),
-        Architecture::Unknown => return None,
+        TraceArchitecture::Stm => (stm::rows(&name)?, 0),
+        TraceArchitecture::Itm => (itm::rows(&name)?, 0),
+        TraceArchitecture::Unknown => return None,
     };
     Some(read(rows, version, value))
 }
@@ -301,13 +300,13 @@ pub(crate) mod tests {
     #[test]
     fn no_register_value_panics() {
         let architectures = [
-            Architecture::Etm { major: 1, minor: 0 },
-            Architecture::Etm { major: 3, minor: 5 },
-            Architecture::Pft { major: 1, minor: 1 },
-            Architecture::Etmv4 { minor: 6 },
-            Architecture::Ete { major: 1, minor: 3 },
-            Architecture::Stm,
-            Architecture::Itm,
+            TraceArchitecture::Etm { major: 1, minor: 0 },
+            TraceArchitecture::Etm { major: 3, minor: 5 },
+            TraceArchitecture::Pft { major: 1, minor: 1 },
+            TraceArchitecture::Etmv4 { minor: 6 },
+            TraceArchitecture::Ete { major: 1, minor: 3 },
+            TraceArchitecture::Stm,
+            TraceArchitecture::Itm,
         ];
         let mut names: Vec<String> = (0..14).map(|n| format!("TRCIDR{n}")).collect();
         let others = "ETMCR ETMCCER ETMIDR ETMTRACEIDR TRCCONFIGR TRCTRACEIDR TRCAUTHSTATUS \

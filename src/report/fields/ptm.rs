@@ -84,10 +84,11 @@ const ID: &[Row] = &[
 #[cfg(test)]
 mod tests {
     use super::super::tests::{field, set};
-    use super::super::{Architecture, Field, describe};
+    use super::super::{Field, describe};
+    use crate::capture::TraceArchitecture;
 
     fn read(minor: u8, name: &str, value: u64) -> Vec<Field> {
-        describe(Architecture::Pft { major: 1, minor }, name, value).unwrap()
+        describe(TraceArchitecture::Pft { major: 1, minor }, name, value).unwrap()
     }
 
     // ETMCR of the Cortex-A15s in TC2, and of tc2-ptm-rstk-t32.

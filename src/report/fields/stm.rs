@@ -38,15 +38,16 @@ const CONTROL: &[Row] = &[
 
 #[cfg(test)]
 mod tests {
+    use super::super::describe;
     use super::super::tests::{field, set};
-    use super::super::{Architecture, describe};
+    use crate::capture::TraceArchitecture;
 
     #[test]
     fn stmtcsr_of_real_captures() {
-        let fields = describe(Architecture::Stm, "STMTCSR", 0x00A0_0007).unwrap();
+        let fields = describe(TraceArchitecture::Stm, "STMTCSR", 0x00A0_0007).unwrap();
         assert_eq!(set(&fields), ["BUSY", "TRACEID", "SYNCEN", "TSEN", "EN"]);
         assert_eq!(field(&fields, "TRACEID"), (0x20, "0x20".into()));
-        let fields = describe(Architecture::Stm, "stmtcsr", 0x00A0_0005).unwrap();
+        let fields = describe(TraceArchitecture::Stm, "stmtcsr", 0x00A0_0005).unwrap();
         assert_eq!(set(&fields), ["BUSY", "TRACEID", "SYNCEN", "EN"]);
         assert_eq!(field(&fields, "COMPEN").1, "data are not compressed");
     }

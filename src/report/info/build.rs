@@ -5,12 +5,13 @@ use super::{
     SourceBufferInfo, SourceInfo, SpaceInfo, core, memory, source,
 };
 use crate::arch::{Architecture, RegisterFile, state};
+use crate::capture::{Capture, CaptureSource, TraceArchitecture, registers};
+use crate::check::placeholder;
 use crate::snapshot::Loaded;
-use crate::snapshot::check::placeholder;
 use crate::snapshot::memory::{CoreMemory, Space};
-use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Snapshot, Trace};
+use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Note, Snapshot, Trace};
 use crate::snapshot::program::Program;
-use crate::snapshot::topology::{self, TraceSource};
+use crate::snapshot::topology::{self, PlacedSource};
 
 impl Info {
     /// What a loaded snapshot holds.
@@ -187,40 +188,48 @@ fn format(format: &BufferFormat) -> &str {
 /// say.
 fn sources(loaded: &Loaded, notes: &mut Vec<String>) -> Vec<SourceInfo> {
     let model = &loaded.snapshot;
-    let placed = topology::sources(loaded);
+    let placed = topology::sources(model);
+    let (capture, assumed) = Capture::open(loaded);
+    notes.extend(assumed.iter().map(Note::to_string));
+    let captured: Vec<_> = capture
+        .buffers
+        .iter()
+        .flat_map(|buffer| &buffer.sources)
+        .collect();
     // A device of another class is a source where the metadata say so.
     let all = model.devices.iter().enumerate().filter(|(index, device)| {
         device.class == DeviceClass::TraceSource || placed.iter().any(|p| p.device == *index)
     });
     let mut sources = Vec::new();
     for (index, device) in all {
-        let placed: Vec<&TraceSource> = placed.iter().filter(|p| p.device == index).collect();
-        let protocol = source::architecture(device);
-        let registers = source::registers(device, protocol);
-        notes.extend(source::alarms(device, &registers));
+        let placed: Vec<&PlacedSource> = placed.iter().filter(|p| p.device == index).collect();
+        let protocol = TraceArchitecture::of(device);
+        let described = source::registers(device, protocol);
+        notes.extend(source::alarms(device, &described));
         sources.push(SourceInfo {
             name: device.name.clone(),
             kind: device.kind.clone(),
             protocol,
-            trace_id: source::trace_id(&registers),
-            cores: cores_of(model, index, &placed),
+            trace_id: registers::trace_id(device).map(|id| u64::from(id.0)),
+            cores: cores_of(model, index, &captured),
             buffers: buffers_of(model.trace.as_ref(), &placed),
-            other_registers: device.registers.len() - registers.len(),
-            registers,
+            other_registers: device.registers.len() - described.len(),
+            registers: described,
         });
     }
     sources
 }
 
 /// Names of the cores that a source traces: those written, else the one that is assumed.
-fn cores_of(model: &Snapshot, source: usize, placed: &[&TraceSource]) -> Vec<String> {
+fn cores_of(model: &Snapshot, source: usize, captured: &[&CaptureSource]) -> Vec<String> {
     let written = model.trace.iter().flat_map(|trace| &trace.core_sources);
     let written = written.filter(|line| model.source_written(&line.source) == Some(source));
     let mut cores: Vec<usize> = written
         .filter_map(|line| model.device_named(&line.core))
         .collect();
     if cores.is_empty() {
-        cores = placed.iter().filter_map(|source| source.core).collect();
+        let captured = captured.iter().filter(|captured| captured.device == source);
+        cores = captured.filter_map(|captured| captured.core).collect();
     }
     cores.sort_unstable();
     cores.dedup();
@@ -228,7 +237,7 @@ fn cores_of(model: &Snapshot, source: usize, placed: &[&TraceSource]) -> Vec<Str
     devices.map(|device| device.name.clone()).collect()
 }
 
-fn buffers_of(trace: Option<&Trace>, placed: &[&TraceSource]) -> Vec<SourceBufferInfo> {
+fn buffers_of(trace: Option<&Trace>, placed: &[&PlacedSource]) -> Vec<SourceBufferInfo> {
     let buffers = placed.iter().filter_map(|source| {
         Some(SourceBufferInfo {
             buffer: trace?.buffers.get(source.buffer)?.name.clone(),

@@ -11,7 +11,8 @@ pub mod text;
 
 use serde::Serialize;
 
-use super::fields::{Architecture, Field};
+use super::fields::Field;
+use crate::capture::TraceArchitecture;
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -189,7 +190,7 @@ pub struct SourceInfo {
     #[serde(rename = "type")]
     pub kind: String,
     /// The trace architecture with its version.
-    pub protocol: Architecture,
+    pub protocol: TraceArchitecture,
     /// The trace ID, if a register has it.
     pub trace_id: Option<u64>,
     /// The cores that it traces.

@@ -1,22 +1,15 @@
 //! A trace source's configuration registers in words.
 
 use super::{Hex, SourceRegisterInfo};
-use crate::report::fields::{self, Architecture};
-use crate::snapshot::component;
+use crate::capture::{TraceArchitecture, registers as component};
+use crate::report::fields;
 use crate::snapshot::model::{Device, Register};
 
-/// The trace architecture of a source: by its ID registers, else by its type.
-pub(super) fn architecture(device: &Device) -> Architecture {
-    let value = |name: &str| {
-        let mut known = component::known_registers(device);
-        let (_, register) = known.find(|(known, _)| *known == name)?;
-        register.value.as_u64()
-    };
-    Architecture::of(&device.kind, value)
-}
-
 /// The configuration registers that are known, those that control first.
-pub(super) fn registers(device: &Device, architecture: Architecture) -> Vec<SourceRegisterInfo> {
+pub(super) fn registers(
+    device: &Device,
+    architecture: TraceArchitecture,
+) -> Vec<SourceRegisterInfo> {
     let known = device.registers.iter().filter_map(|register| {
         let value = register.value.as_u64()?;
         let (by_id, fields) = match fields::describe(architecture, &register.name, value) {
@@ -58,13 +51,6 @@ fn rank(name: &str) -> (u8, u32) {
             _ => (0, 0),
         },
     }
-}
-
-/// The trace ID that the registers give.
-pub(super) fn trace_id(registers: &[SourceRegisterInfo]) -> Option<u64> {
-    let mut fields = registers.iter().flat_map(|register| &register.fields);
-    let id = fields.find(|field| matches!(field.name, "trace ID" | "TRACEID" | "TraceBusID"))?;
-    Some(id.value)
 }
 
 /// What the registers say against the specification, for the notes.
@@ -110,7 +96,7 @@ mod tests {
             "trcconfigr",
         ];
         let device = device("ETM4.2", &names.map(|name| (name, 1)));
-        let registers = registers(&device, architecture(&device));
+        let registers = registers(&device, TraceArchitecture::of(&device));
         let names: Vec<_> = registers.iter().map(|r| r.name.as_str()).collect();
         assert_eq!(names, ["trcconfigr", "TRCTRACEIDR", "TRCIDR2", "TRCIDR10"]);
         assert_eq!(registers[0].value.to_string(), "0x00000001");
@@ -121,35 +107,38 @@ mod tests {
         // An ID in words; another as an offset in bytes; and one that a name contradicts.
         let mut stm = device("STM", &[("REG_A", 0x0013_0001), ("REG_B", 1)]);
         stm.registers[0].id = Some(0x3A0);
-        let described = registers(&stm, architecture(&stm));
+        let described = registers(&stm, TraceArchitecture::of(&stm));
         assert_eq!(described.len(), 1);
         assert_eq!(
             (described[0].name.as_str(), described[0].by_id),
             ("REG_A", Some("STMTCSR"))
         );
-        assert_eq!(trace_id(&described), Some(0x13));
+        assert_eq!(
+            component::trace_id(&stm),
+            Some(crate::quantity::TraceId(0x13))
+        );
 
         let mut itm = device("ITM", &[("TCR", 0x0001_0001)]);
         itm.registers[0].id = Some(0xE80);
-        let described = registers(&itm, architecture(&itm));
+        let described = registers(&itm, TraceArchitecture::of(&itm));
         assert_eq!(described[0].by_id, Some("CONTROL_REGISTER"));
 
         let mut etm = device("ETM4", &[("TRCIDR1", 0x4100_F423), ("other", 2), ("x", 3)]);
         etm.registers[1].id = Some(0x79);
         etm.registers[2].id = Some(0x78);
-        let described = registers(&etm, architecture(&etm));
+        let described = registers(&etm, TraceArchitecture::of(&etm));
         let names: Vec<_> = described.iter().map(|r| (&*r.name, r.by_id)).collect();
         assert_eq!(names, [("x", Some("TRCIDR0")), ("TRCIDR1", None)]);
 
         let mut ptm = device("PTM", &[("id", 0x411C_F312)]);
         ptm.registers[0].id = Some(0x79);
-        assert_eq!(architecture(&ptm).to_string(), "PFTv1.1");
+        assert_eq!(TraceArchitecture::of(&ptm).to_string(), "PFTv1.1");
     }
 
     #[test]
     fn a_prohibited_value_is_an_alarm() {
         let device = device("ETM3.5", &[("ETMCR", 0x0004_0080)]);
-        let registers = registers(&device, architecture(&device));
+        let registers = registers(&device, TraceArchitecture::of(&device));
         let alarms = alarms(&device, &registers);
         assert_eq!(alarms.len(), 1);
         assert!(alarms[0].starts_with("source: ETMCR 0x00040080: PROHIBITED"));

@@ -1,9 +1,9 @@
 //! The trace metadata (3.3) and the registers that decoding needs (4.2).
 
 use super::{Checker, Need};
-use crate::snapshot::component;
+use crate::capture::{Capture, LeftOut, Protocol, Reason, registers};
 use crate::snapshot::model::{Buffer, BufferFormat, Device, DeviceClass, Trace};
-use crate::snapshot::topology::{Protocol, resolve};
+use crate::snapshot::topology;
 use std::collections::{HashMap, HashSet};
 
 /// The section that lists the registers that decoding needs; the specification is older than ETE.
@@ -14,20 +14,8 @@ const fn section(protocol: Protocol) -> &'static str {
         Protocol::Etmv4 => "4.2.3",
         Protocol::Itm => "4.2.4",
         Protocol::Stm => "4.2.5",
-        Protocol::Ete | Protocol::Unknown => "",
+        Protocol::Ete => "",
     }
-}
-
-/// The trace ID that a source is set to.
-fn trace_id(device: &Device) -> Option<u64> {
-    component::known_registers(device).find_map(|(name, register)| {
-        let value = register.value.as_u64()?;
-        match name {
-            "ETMTRACEIDR" | "TRCTRACEIDR" => Some(value & 0x7F),
-            "CONTROL_REGISTER" | "STMTCSR" => Some(value >> 16 & 0x7F),
-            _ => None,
-        }
-    })
 }
 
 impl Checker<'_> {
@@ -54,12 +42,14 @@ impl Checker<'_> {
     }
 
     fn source(&mut self, source: &Device) {
-        let protocol = Protocol::of(source);
-        if protocol == Protocol::Unknown && !source.kind.is_empty() {
-            let text = format!("{}: unknown trace protocol {}", source.name, source.kind);
-            self.advice(&source.place, "3.2.1", text);
-        }
-        let registers = component::registers(protocol).iter();
+        let Some(protocol) = Protocol::of(source) else {
+            if !source.kind.is_empty() {
+                let text = format!("{}: unknown trace protocol {}", source.name, source.kind);
+                self.advice(&source.place, "3.2.1", text);
+            }
+            return;
+        };
+        let registers = registers::registers(protocol).iter();
         let mut unread = Vec::new();
         for known in registers.filter(|known| known.is_needed(protocol)) {
             if known.of(source).is_none() {
@@ -227,7 +217,7 @@ impl Checker<'_> {
     /// What the sources of a buffer, taken together, show.
     fn joins(&mut self, trace: &Trace) {
         let snapshot = self.snapshot;
-        let (sources, _) = resolve(snapshot);
+        let sources = topology::sources(snapshot);
         let joined: HashSet<usize> = sources.iter().map(|source| source.device).collect();
         let explicit: HashSet<usize> = trace
             .core_sources
@@ -241,48 +231,50 @@ impl Checker<'_> {
             if !joined.contains(&index) {
                 let text = format!("{} is in no trace buffer", device.name);
                 self.advice(&device.place, "3.3.4", text);
-            } else if Protocol::of(device).needs_core() && !explicit.contains(&index) {
+            } else if Protocol::of(device).is_some_and(Protocol::needs_core)
+                && !explicit.contains(&index)
+            {
                 let text = format!("no core is given for {}", device.name);
                 self.wrong(Need::RequiredForTrace, &trace.place, "3.3.3", text);
             }
         }
-        let mut ids: HashMap<(usize, u64), usize> = HashMap::new();
-        let mut lone: HashMap<usize, usize> = HashMap::new();
-        for source in &sources {
-            let (device, buffer) = (&snapshot.devices[source.device], source.buffer);
-            let format = &trace.buffers[buffer].format;
-            if *format == BufferFormat::SourceData {
-                let first = *lone.entry(buffer).or_insert(source.device);
-                if first != source.device {
-                    let text = format!(
-                        "{} and {} are in [{}], which is of one source only",
-                        snapshot.devices[first].name, device.name, trace.buffers[buffer].id
-                    );
-                    self.wrong(
-                        Need::RequiredForTrace,
-                        &trace.buffers[buffer].place,
-                        "3.3.2",
-                        text,
-                    );
+        let (capture, _) = Capture::open(self.loaded);
+        for buffer in &capture.buffers {
+            for source in &buffer.sources {
+                let device = &snapshot.devices[source.device];
+                let id = source.trace_id;
+                if buffer.frames.is_some()
+                    && registers::trace_id(device).is_some()
+                    && (id.0 == 0 || id.0 >= 0x70)
+                {
+                    let text = format!("{}: trace ID {:#x} is reserved", device.name, id.0);
+                    self.advice(&device.place, "4.2", text);
                 }
-                continue;
             }
-            let Some(id) = trace_id(device) else {
-                continue;
-            };
-            let id = id.wrapping_add(u64::from(source.stream.unwrap_or(0))) & 0x7F;
-            if id == 0 || id >= 0x70 {
-                let text = format!("{}: trace ID {id:#x} is reserved", device.name);
-                self.advice(&device.place, "4.2", text);
+            for left in &buffer.left_out {
+                self.left_out(trace, buffer.index, left);
             }
-            let first = *ids.entry((buffer, id)).or_insert(source.device);
-            if first != source.device {
+        }
+    }
+
+    fn left_out(&mut self, trace: &Trace, buffer: usize, left: &LeftOut) {
+        let (device, buffer) = (&self.snapshot.devices[left.device], &trace.buffers[buffer]);
+        match &left.reason {
+            Reason::DuplicateId { id, first } if registers::trace_id(device).is_some() => {
                 let text = format!(
-                    "{}: trace ID {id:#x} is that of {} in the same buffer",
-                    device.name, snapshot.devices[first].name
+                    "{}: trace ID {:#x} is that of {first} in the same buffer",
+                    device.name, id.0
                 );
                 self.wrong(Need::RequiredForTrace, &device.place, "4.2", text);
             }
+            Reason::Unformatted { decoded } => {
+                let text = format!(
+                    "{decoded} and {} are in [{}], which is of one source only",
+                    device.name, buffer.id
+                );
+                self.wrong(Need::RequiredForTrace, &buffer.place, "3.3.2", text);
+            }
+            _ => {}
         }
     }
 }

@@ -1,11 +1,13 @@
 //! Which trace architecture a trace source has, from its device type and its ID registers.
 
+use super::{Protocol, registers};
+use crate::snapshot::model::Device;
 use serde::{Serialize, Serializer};
 use std::fmt;
 
 /// A trace architecture with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Architecture {
+pub enum TraceArchitecture {
     /// ETMv1 to ETMv3 (ARM IHI 0014Q).
     Etm {
         /// 1 to 3.
@@ -40,9 +42,9 @@ pub enum Architecture {
     Unknown,
 }
 
-impl Architecture {
+impl TraceArchitecture {
     /// From a device's `type` (`ETM3.5`, `PFT1.1`, `PTM1.0`, `ETM4`, `ETE`, any case). Where the
-    /// type gives no version: ETMv3.0, PFTv1.0, ETMv4.0, ETEv1.0.
+    /// type gives no version: PFTv1.0, ETMv4.0, ETEv1.0; of an ETM without one, nothing is known.
     pub fn from_type(kind: &str) -> Self {
         let kind = kind.trim().to_ascii_uppercase();
         let digits = kind.find(|c: char| c.is_ascii_digit());
@@ -54,7 +56,6 @@ impl Architecture {
         match (family, major) {
             ("ETM", Some(4)) => Self::Etmv4 { minor },
             ("ETM", Some(major @ 1..=3)) => Self::Etm { major, minor },
-            ("ETM", None) => Self::Etm { major: 3, minor: 0 },
             ("PFT" | "PTM", None | Some(1)) => Self::Pft { major: 1, minor },
             ("ETE", None | Some(1)) => Self::Ete { major: 1, minor },
             ("STM", _) => Self::Stm,
@@ -64,10 +65,11 @@ impl Architecture {
     }
 
     /// From ETMIDR bits `[11:8]` and `[7:4]` (IHI 0014Q 3.5.40, IHI 0035B 3.16.28): a major
-    /// field of 0 to 2 is ETMv1 to ETMv3, of 3 PFTv1.
+    /// field of 0 to 2 is ETMv1 to ETMv3, of 3 PFTv1. 0 is no ID: nobody implemented it.
     pub fn from_etmidr(etmidr: u64) -> Self {
         let minor = (etmidr >> 4 & 0xF) as u8;
         match (etmidr >> 8 & 0xF) as u8 {
+            _ if etmidr == 0 => Self::Unknown,
             3 => Self::Pft { major: 1, minor },
             major @ 0..=2 => Self::Etm {
                 major: major + 1,
@@ -101,27 +103,53 @@ impl Architecture {
 
     /// The architecture of a trace source: the ID registers decide, the device's type where they
     /// are missing or say nothing.
-    pub fn of(kind: &str, register: impl Fn(&str) -> Option<u64>) -> Self {
-        let by_type = Self::from_type(kind);
-        let by_register = match by_type {
-            Self::Stm | Self::Itm => return by_type,
-            Self::Ete { .. } => register("TRCDEVARCH").map(Self::from_trcdevarch),
-            Self::Etmv4 { .. } => register("TRCIDR1").map(Self::from_trcidr1),
-            Self::Etm { .. } | Self::Pft { .. } => register("ETMIDR").map(Self::from_etmidr),
-            Self::Unknown => register("TRCDEVARCH")
-                .map(Self::from_trcdevarch)
-                .or_else(|| register("TRCIDR1").map(Self::from_trcidr1))
-                .or_else(|| register("ETMIDR").map(Self::from_etmidr)),
-        };
-        match by_register {
-            None | Some(Self::Unknown) => by_type,
-            Some(found) => found,
+    pub fn of(device: &Device) -> Self {
+        Self::of_values(&device.kind, |name| {
+            let id = registers::id_of(name)?;
+            device.component_register(&[name], id)?.value.as_u64()
+        })
+    }
+
+    /// The protocol that a trace unit of this architecture speaks.
+    pub const fn protocol(self) -> Option<Protocol> {
+        match self {
+            Self::Etm { .. } => Some(Protocol::Etmv3),
+            Self::Pft { .. } => Some(Protocol::Ptm),
+            Self::Etmv4 { .. } => Some(Protocol::Etmv4),
+            Self::Ete { .. } => Some(Protocol::Ete),
+            Self::Stm => Some(Protocol::Stm),
+            Self::Itm => Some(Protocol::Itm),
+            Self::Unknown => None,
         }
+    }
+
+    fn of_values(kind: &str, register: impl Fn(&str) -> Option<u64>) -> Self {
+        let by_type = Self::from_type(kind);
+        let trcdevarch = || register("TRCDEVARCH").map(Self::from_trcdevarch);
+        let trcidr1 = || register("TRCIDR1").map(Self::from_trcidr1);
+        let etmidr = || register("ETMIDR").map(Self::from_etmidr);
+        let says = |found: &Self| *found != Self::Unknown;
+        let by_register = match by_type {
+            Self::Stm | Self::Itm => None,
+            Self::Ete { .. } => trcdevarch().filter(says),
+            Self::Etmv4 { .. } => trcdevarch().filter(says).or_else(trcidr1).filter(says),
+            Self::Etm { .. } | Self::Pft { .. } => etmidr().filter(says),
+            Self::Unknown => trcdevarch()
+                .filter(says)
+                .or_else(trcidr1)
+                .filter(says)
+                .or_else(etmidr)
+                .filter(says)
+                // An ETM of no version, of which only its settings were saved.
+                .or_else(|| register("TRCCONFIGR").map(|_| Self::Etmv4 { minor: 0 }))
+                .or_else(|| register("ETMCR").map(|_| Self::Etm { major: 3, minor: 0 })),
+        };
+        by_register.unwrap_or(by_type)
     }
 
     /// `major << 4 | minor`, by which the tables know which fields exist; ETE's come after
     /// ETMv4's, as `5 << 4 | minor` (TRCDEVARCH.ARCHVER is 5 for ETEv1).
-    pub(super) fn version(self) -> u8 {
+    pub(crate) fn version(self) -> u8 {
         match self {
             Self::Etm { major, minor } | Self::Pft { major, minor } => major << 4 | minor,
             Self::Etmv4 { minor } => 0x40 | minor,
@@ -131,7 +159,7 @@ impl Architecture {
     }
 }
 
-impl fmt::Display for Architecture {
+impl fmt::Display for TraceArchitecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Etm { major, minor } => write!(f, "ETMv{major}.{minor}"),
@@ -145,7 +173,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-impl Serialize for Architecture {
+impl Serialize for TraceArchitecture {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -170,24 +198,35 @@ mod tests {
             ("stm2", "STM"),
             ("ITM", "ITM"),
             ("ETM9.9", "unknown"),
+            ("ETM", "unknown"),
             ("ETM3.999999", "ETMv3.0"),
             ("", "unknown"),
             ("Cortex-A9", "unknown"),
         ] {
-            assert_eq!(Architecture::from_type(kind).to_string(), name, "{kind}");
+            assert_eq!(
+                TraceArchitecture::from_type(kind).to_string(),
+                name,
+                "{kind}"
+            );
         }
     }
 
     #[test]
     fn the_id_registers_decide() {
         let of = |kind, name, value| {
-            Architecture::of(kind, |wanted| (wanted == name).then_some(value)).to_string()
+            TraceArchitecture::of_values(kind, |wanted| (wanted == name).then_some(value))
+                .to_string()
         };
         assert_eq!(of("ETM3.0", "ETMIDR", 0x410C_F250), "ETMv3.5");
         assert_eq!(of("ETM3.5", "ETMIDR", 0x4100_1220), "ETMv3.2");
         assert_eq!(of("PTM", "ETMIDR", 0x411C_F312), "PFTv1.1");
         assert_eq!(of("ETM3.5", "ETMIDR", 0x411C_F301), "PFTv1.0");
         assert_eq!(of("ETM3.5", "ETMIDR", 0xF00), "ETMv3.5");
+        assert_eq!(of("PTM", "ETMIDR", 0), "PFTv1.0");
+        assert_eq!(of("ETM", "ETMIDR", 0x411C_F312), "PFTv1.1");
+        assert_eq!(of("ETM", "ETMCR", 0), "ETMv3.0");
+        assert_eq!(of("etm", "TRCCONFIGR", 0), "ETMv4.0");
+        assert_eq!(of("ETM4", "TRCDEVARCH", 0x4771_5A13), "ETEv1.1");
         assert_eq!(of("ETM4", "TRCIDR1", 0x4200_F440), "ETMv4.4");
         assert_eq!(of("ETE", "TRCDEVARCH", 0x4773_5A13), "ETEv1.3");
         assert_eq!(of("ETE", "TRCIDR1", 0x4100_FFF0), "ETEv1.0");

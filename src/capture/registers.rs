@@ -3,8 +3,9 @@
 //!
 //! Knows where registers are, not what their bits mean.
 
-use super::model::{Device, Register};
-use super::topology::Protocol;
+use super::Protocol;
+use crate::quantity::TraceId;
+use crate::snapshot::model::{Device, Register};
 
 /// A register of a trace component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +92,6 @@ pub const fn registers(protocol: Protocol) -> &'static [Known] {
         Protocol::Etmv4 | Protocol::Ete => ETM4,
         Protocol::Itm => ITM,
         Protocol::Stm => STM,
-        Protocol::Unknown => &[],
     }
 }
 
@@ -130,6 +130,18 @@ fn has_keys(device: &Device) -> bool {
 /// The registers of a trace source that are known here, each with the specification's name for
 /// it. Those that the file does not name so are there by their ID.
 pub fn known_registers(device: &Device) -> impl Iterator<Item = (&'static str, &Register)> {
-    let known = registers(Protocol::of(device)).iter();
+    let known = Protocol::of(device).map_or(&[][..], registers).iter();
     known.filter_map(|known| Some((known.names[0], known.of(device)?)))
+}
+
+/// The trace ID that a source's registers give; `None` if the register is missing.
+pub fn trace_id(device: &Device) -> Option<TraceId> {
+    known_registers(device).find_map(|(name, register)| {
+        let value = register.value.as_u64()?;
+        match name {
+            "ETMTRACEIDR" | "TRCTRACEIDR" => Some(TraceId((value & 0x7F) as u8)),
+            "CONTROL_REGISTER" | "STMTCSR" => Some(TraceId((value >> 16 & 0x7F) as u8)),
+            _ => None,
+        }
+    })
 }

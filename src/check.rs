@@ -10,8 +10,8 @@ mod trace;
 
 pub use cores::placeholder;
 
-use super::model::{Place, Severity, Snapshot};
-use super::read::Loaded;
+use crate::snapshot::Loaded;
+use crate::snapshot::model::{Place, Severity, Snapshot};
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 use std::collections::HashMap;

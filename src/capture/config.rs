@@ -1,18 +1,15 @@
-//! From a trace source of a snapshot to its decoders.
+//! How a trace source was set up: its registers as the configuration of its protocol's decoders.
 
-use super::core::Core;
+use super::{Core, Protocol, registers};
 use crate::flow::{FlowConfig, Waypoints};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::TraceId;
-use crate::snapshot::Loaded;
-use crate::snapshot::component;
-use crate::snapshot::model::Device;
-use crate::snapshot::topology::{Protocol, TraceSource};
+use crate::snapshot::model::{Device, Note, Severity};
 use crate::{etm, etmv3, etmv4, itm, ptm, stm};
 
 /// How a trace source was set up.
 #[derive(Clone, Debug)]
-pub enum Setup {
+pub enum Config {
     /// ETMv3.
     Etmv3(etmv3::Config),
     /// PTM.
@@ -37,10 +34,22 @@ pub trait Visitor {
         E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static;
 }
 
+fn missing(device: &Device, name: &str, assumed: impl std::fmt::LowerHex) -> Note {
+    Note {
+        place: device.place.clone(),
+        severity: Severity::Warning,
+        section: "4.2",
+        text: format!(
+            "{}: register {name} is missing: {assumed:#x} is assumed",
+            device.name
+        ),
+    }
+}
+
 /// The registers that ETMv3 and PTM need: names, ID, and the value if it is not given.
 struct Needed<'a> {
     device: &'a Device,
-    notes: &'a mut Vec<String>,
+    notes: &'a mut Vec<Note>,
 }
 
 impl Needed<'_> {
@@ -49,10 +58,7 @@ impl Needed<'_> {
             // Registers of CoreSight components have 32 bits.
             Some(register) => register.value.as_u64().unwrap_or(0) as u32,
             None => {
-                self.notes.push(format!(
-                    "{}: {}: register {} is missing: {assumed:#x} is assumed",
-                    self.device.place, self.device.name, names[0]
-                ));
+                self.notes.push(missing(self.device, names[0], assumed));
                 assumed
             }
         }
@@ -68,20 +74,11 @@ impl Needed<'_> {
     }
 }
 
-impl Setup {
-    /// The setup of `source`, or why it has none. What is assumed goes to `notes`.
-    pub fn of(
-        loaded: &Loaded,
-        source: &TraceSource,
-        notes: &mut Vec<String>,
-    ) -> Result<Self, String> {
-        let devices = &loaded.snapshot.devices;
-        let device = &devices[source.device];
-        let core = source
-            .core
-            .map_or_else(Core::default, |core| Core::of(&devices[core]));
+impl Config {
+    /// Reads the registers of a source that traces `core`. What is assumed goes to `notes`.
+    pub fn read(device: &Device, protocol: Protocol, core: Core, notes: &mut Vec<Note>) -> Self {
         let mut needed = Needed { device, notes };
-        Ok(match source.protocol {
+        match protocol {
             Protocol::Etmv3 => {
                 let registers = needed.macrocell(etmv3::Config::DEFAULT_ETMIDR);
                 Self::Etmv3(etmv3::Config::new(registers, core.into()))
@@ -90,29 +87,21 @@ impl Setup {
                 needed.macrocell(ptm::Config::DEFAULT_ETMIDR),
             )),
             Protocol::Etmv4 | Protocol::Ete => {
-                let protocol = if source.protocol == Protocol::Ete {
+                let protocol = if protocol == Protocol::Ete {
                     etmv4::Protocol::Ete
                 } else {
                     etmv4::Protocol::Etmv4
                 };
-                let registers = etmv4::Registers::read(|name| {
-                    let register = match component::id_of(name) {
+                let values = etmv4::Registers::read(|name| {
+                    let register = match registers::id_of(name) {
                         Some(id) => device.component_register(&[name], id),
                         None => device.register(name),
                     };
                     register?.value.as_u64()
                 });
-                for (name, assumed) in registers.assumed(protocol) {
-                    needed.notes.push(format!(
-                        "{}: {}: register {name} is missing: {assumed:#x} is assumed",
-                        device.place, device.name
-                    ));
-                }
-                Self::Etmv4(Box::new(etmv4::Config::new(
-                    &registers,
-                    protocol,
-                    core.into(),
-                )))
+                let assumed = values.assumed(protocol);
+                notes.extend(assumed.map(|(name, assumed)| missing(device, name, assumed)));
+                Self::Etmv4(Box::new(etmv4::Config::new(&values, protocol, core.into())))
             }
             Protocol::Itm => Self::Itm(itm::Config::new(needed.get(
                 &["ITMTCR", "CONTROL_REGISTER", "ITM_CTRL", "ITM_TCR"],
@@ -120,16 +109,10 @@ impl Setup {
                 0,
             ))),
             Protocol::Stm => Self::Stm(stm::Config::new(needed.get(&["STMTCSR"], 0x3a0, 0))),
-            Protocol::Unknown => {
-                return Err(format!(
-                    "{}: {}: trace of type {:?} cannot be decoded",
-                    device.place, device.name, device.kind
-                ));
-            }
-        })
+        }
     }
 
-    /// The trace ID that the registers tell.
+    /// The trace ID in the registers.
     pub fn trace_id(&self) -> TraceId {
         match self {
             Self::Etmv3(config) => config.trace_id,

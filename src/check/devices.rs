@@ -1,7 +1,7 @@
 //! Device files: `[device]`, register keys, dumps (3.2).
 
 use super::{Checker, Need};
-use crate::snapshot::component;
+use crate::capture::registers;
 use crate::snapshot::elf::Segment;
 use crate::snapshot::memory::Space;
 use crate::snapshot::model::{Device, DeviceClass, Place, TRACE_FRAME, TRACE_FRAME_KEY};
@@ -79,7 +79,7 @@ impl Checker<'_> {
             let Some(id) = register.id.filter(|_| component) else {
                 continue;
             };
-            let known = component::id_of(name);
+            let known = registers::id_of(name);
             let looks_like_bytes = id > LAST_ID || known.is_some_and(|k| k != id && k * 4 == id);
             if looks_like_bytes {
                 let text = format!(

@@ -1,0 +1,79 @@
+//! Sources that are in a buffer and cannot be decoded.
+
+use crate::quantity::TraceId;
+use crate::snapshot::model::{Note, Severity, Snapshot};
+
+/// A source of a buffer that is not decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Index of its device in the snapshot.
+    pub device: usize,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a source is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It is the data trace of an ETMv4 (section 3.3.4).
+    DataTrace,
+    /// Neither its type nor its ID registers name a protocol.
+    UnknownProtocol {
+        /// Its type.
+        kind: String,
+    },
+    /// Another source before it in the buffer has its trace ID.
+    DuplicateId {
+        /// The trace ID.
+        id: TraceId,
+        /// The name of the other source.
+        first: String,
+    },
+    /// The buffer is not formatted and so holds one source.
+    Unformatted {
+        /// The name of the one that is decoded.
+        decoded: String,
+    },
+}
+
+impl LeftOut {
+    /// As a note for the user.
+    pub fn note(&self, snapshot: &Snapshot) -> Note {
+        let device = &snapshot.devices[self.device];
+        let name = &device.name;
+        let (severity, section, text) = match &self.reason {
+            Reason::DataTrace => (
+                Severity::Warning,
+                "3.3.4",
+                format!("{name}: its data trace cannot be decoded: it is left out"),
+            ),
+            Reason::UnknownProtocol { kind } => (
+                Severity::Warning,
+                "3.2.1",
+                format!("{name}: trace of type {kind:?} cannot be decoded"),
+            ),
+            Reason::DuplicateId { id, first } => (
+                Severity::Warning,
+                "4.2",
+                format!(
+                    "{name}: {first} has its trace ID {:#04x} in the same buffer: it is left out",
+                    id.0
+                ),
+            ),
+            Reason::Unformatted { decoded } => (
+                Severity::Warning,
+                "3.3.2",
+                format!(
+                    "{name}: its buffer is unformatted, so it holds one source: {decoded} is decoded"
+                ),
+            ),
+        };
+        Note {
+            place: device.place.clone(),
+            severity,
+            section,
+            text,
+        }
+    }
+}

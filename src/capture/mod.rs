@@ -1,0 +1,337 @@
+//! The trace that a snapshot holds: its buffers, and in each the sources with their trace ID,
+//! protocol, configuration and core.
+//!
+//! The only place that reads a trace source's `type`, ID registers and `(stream:N)`. Everything
+//! that lists, checks, decodes or follows trace begins with [`Capture::open`], so that all see the
+//! same sources. Opens files; decodes nothing.
+
+mod architecture;
+mod buffer;
+mod config;
+mod core;
+mod left_out;
+mod protocol;
+pub mod registers;
+
+pub use architecture::TraceArchitecture;
+pub use buffer::CaptureBuffer;
+pub use config::{Config, Visitor};
+pub use core::{Core, Profile};
+pub use left_out::{LeftOut, Reason};
+pub use protocol::Protocol;
+
+use crate::formatter::FrameKind;
+use crate::quantity::TraceId;
+use crate::snapshot::Loaded;
+use crate::snapshot::model::{BufferFormat, Note, Place, Severity, Snapshot, Trace};
+use crate::snapshot::topology;
+use std::collections::HashMap;
+
+/// Which buffers and sources of a snapshot are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Names of the sources; all if empty.
+    pub sources: Vec<String>,
+    /// Names of the buffers; all if empty.
+    pub buffers: Vec<String>,
+}
+
+/// Why a selection cannot be met.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SelectionError {
+    /// The snapshot has no trace.
+    #[error("the snapshot has no trace")]
+    NoTrace,
+    /// A name that the snapshot does not have.
+    #[error("no trace {what} {name:?}; there are: {}", if known.is_empty() { "none" } else { known })]
+    Unknown {
+        /// `source` or `buffer`.
+        what: &'static str,
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+}
+
+/// One trace source in one buffer, with everything that decoding it needs but the bytes.
+#[derive(Clone, Debug)]
+pub struct CaptureSource {
+    /// Index of its device in the snapshot.
+    pub device: usize,
+    /// The device's name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// How it was set up.
+    pub config: Config,
+    /// The trace ID of its bytes: that of its registers plus its stream (section 3.3.4).
+    pub trace_id: TraceId,
+    /// Index of the core that it traces.
+    pub core: Option<usize>,
+}
+
+impl CaptureSource {
+    /// Whether its trace is the program flow of the core with index `core`.
+    pub fn follows(&self, core: usize) -> bool {
+        self.core == Some(core) && self.protocol.needs_core()
+    }
+}
+
+/// A snapshot's trace.
+#[derive(Clone, Debug, Default)]
+pub struct Capture {
+    /// In the order of their sections in the trace metadata.
+    pub buffers: Vec<CaptureBuffer>,
+}
+
+impl Capture {
+    /// The trace of a snapshot, and what was assumed or left out. Without trace there are no
+    /// buffers. A note of [`Severity::Error`] stands for a buffer that cannot be decoded.
+    pub fn open(loaded: &Loaded) -> (Self, Vec<Note>) {
+        Self::select(loaded, &Selection::default()).unwrap_or_default()
+    }
+
+    /// [`Self::open`] for some buffers and sources; the notes are about these.
+    ///
+    /// # Errors
+    ///
+    /// If the snapshot has no trace, or none of a name that is selected.
+    pub fn select(
+        loaded: &Loaded,
+        selection: &Selection,
+    ) -> Result<(Self, Vec<Note>), SelectionError> {
+        let snapshot = &loaded.snapshot;
+        let Some(trace) = &snapshot.trace else {
+            return Err(SelectionError::NoTrace);
+        };
+        let placed = topology::sources(snapshot);
+        let name = |device: usize| &*snapshot.devices[device].name;
+        let buffers: Vec<&str> = trace.buffers.iter().map(|b| &*b.name).collect();
+        let mut sources: Vec<&str> = placed.iter().map(|s| name(s.device)).collect();
+        sources.dedup();
+        known("buffer", &selection.buffers, &buffers)?;
+        known("source", &selection.sources, &sources)?;
+        let mut opening = Opening {
+            loaded,
+            trace,
+            configs: HashMap::new(),
+            notes: Vec::new(),
+        };
+        let mut by_buffer = vec![Vec::new(); trace.buffers.len()];
+        for source in placed {
+            if selects(&selection.sources, name(source.device)) {
+                by_buffer[source.buffer].push(source);
+            }
+        }
+        // The reference takes buffers in the order of their sections, not of `buffers=`.
+        let mut order: Vec<_> = by_buffer.into_iter().enumerate().collect();
+        order.sort_by_key(|(index, _)| trace.buffers[*index].place.line);
+        let chosen = order
+            .into_iter()
+            .filter(|(index, _)| selects(&selection.buffers, &trace.buffers[*index].name));
+        let buffers = chosen
+            .filter_map(|(index, placed)| opening.buffer(index, &placed))
+            .collect();
+        Ok((Self { buffers }, opening.notes))
+    }
+
+    /// The sources that follow a core, one a buffer, in order; and what is left out for it.
+    pub fn following(
+        &self,
+        snapshot: &Snapshot,
+        core: usize,
+    ) -> (Vec<(&CaptureBuffer, &CaptureSource)>, Vec<Note>) {
+        let (mut found, mut notes) = (Vec::new(), Vec::new());
+        for buffer in &self.buffers {
+            let mut sources = buffer.sources.iter().filter(|s| s.follows(core));
+            let Some(first) = sources.next() else {
+                continue;
+            };
+            notes.extend(sources.map(|other| Note {
+                place: snapshot.devices[other.device].place.clone(),
+                severity: Severity::Warning,
+                section: "",
+                text: format!(
+                    "{}: two trace sources follow it in one buffer: the history is that of {}, {} \
+                     is left out",
+                    snapshot.devices[core].name, first.name, other.name
+                ),
+            }));
+            found.push((buffer, first));
+        }
+        (found, notes)
+    }
+}
+
+fn selects(names: &[String], name: &str) -> bool {
+    names.is_empty() || names.iter().any(|n| n == name)
+}
+
+fn known(what: &'static str, wanted: &[String], names: &[&str]) -> Result<(), SelectionError> {
+    match wanted.iter().find(|name| !names.contains(&&***name)) {
+        None => Ok(()),
+        Some(name) => Err(SelectionError::Unknown {
+            what,
+            name: name.clone(),
+            known: names.join(", "),
+        }),
+    }
+}
+
+/// A capture that is being opened.
+struct Opening<'a> {
+    loaded: &'a Loaded,
+    trace: &'a Trace,
+    /// By device: its protocol, core and configuration. A source may be in many buffers.
+    configs: HashMap<usize, Option<(Protocol, Option<usize>, Config)>>,
+    notes: Vec<Note>,
+}
+
+impl Opening<'_> {
+    fn note(&mut self, place: &Place, severity: Severity, section: &'static str, text: String) {
+        self.notes.push(Note {
+            place: place.clone(),
+            severity,
+            section,
+            text,
+        });
+    }
+
+    /// A buffer with its files; `None` if they cannot be read.
+    fn buffer(&mut self, index: usize, placed: &[topology::PlacedSource]) -> Option<CaptureBuffer> {
+        let buffer = &self.trace.buffers[index];
+        let frames = match &buffer.format {
+            BufferFormat::Coresight => Some(FrameKind::Memory),
+            BufferFormat::DstreamCoresight => Some(FrameKind::Dstream),
+            BufferFormat::SourceData => None,
+            BufferFormat::Other(_) | BufferFormat::Missing => {
+                let text = format!(
+                    "buffer {}: its format is not known, it is left out",
+                    buffer.name
+                );
+                self.note(&buffer.place, Severity::Error, "3.3.2", text);
+                return None;
+            }
+        };
+        let parts = match topology::buffer_parts(self.loaded, index) {
+            Ok(parts) => parts,
+            Err(error) => {
+                self.note(&error.place, Severity::Error, "3.3.2", error.text);
+                return None;
+            }
+        };
+        let mut out = CaptureBuffer {
+            index,
+            name: buffer.name.clone(),
+            parts,
+            frames,
+            sources: Vec::new(),
+            left_out: Vec::new(),
+        };
+        let devices = &self.loaded.snapshot.devices;
+        // Without a formatter there is one source: the one that is named like the buffer, or the
+        // first.
+        let lone = placed
+            .iter()
+            .position(|source| devices[source.device].name == buffer.name);
+        let lone = frames.is_none().then_some(lone.unwrap_or(0));
+        let mut ids: HashMap<TraceId, String> = HashMap::new();
+        for (at, source) in placed.iter().enumerate() {
+            let reason = match lone.filter(|&lone| lone != at) {
+                Some(lone) => Err(Reason::Unformatted {
+                    decoded: devices[placed[lone].device].name.clone(),
+                }),
+                None => self.source(source),
+            };
+            let source = reason.and_then(|found| match ids.get(&found.trace_id) {
+                Some(first) => Err(Reason::DuplicateId {
+                    id: found.trace_id,
+                    first: first.clone(),
+                }),
+                None => Ok(found),
+            });
+            match source {
+                Ok(source) => {
+                    ids.insert(source.trace_id, source.name.clone());
+                    out.sources.push(source);
+                }
+                Err(reason) => out.left_out.push(LeftOut {
+                    device: placed[at].device,
+                    reason,
+                }),
+            }
+        }
+        let left_out = out.left_out.iter();
+        self.notes
+            .extend(left_out.map(|left| left.note(&self.loaded.snapshot)));
+        Some(out)
+    }
+
+    fn source(&mut self, placed: &topology::PlacedSource) -> Result<CaptureSource, Reason> {
+        let device = &self.loaded.snapshot.devices[placed.device];
+        let known = match self.configs.get(&placed.device) {
+            Some(known) => known.clone(),
+            None => {
+                let known = self.configure(placed);
+                self.configs.insert(placed.device, known.clone());
+                known
+            }
+        };
+        let Some((protocol, core, config)) = known else {
+            return Err(Reason::UnknownProtocol {
+                kind: device.kind.clone(),
+            });
+        };
+        let stream = placed.stream.unwrap_or(0);
+        // ETMv4 has its data trace in stream 1 (snapshot format, 3.3.4).
+        if stream > 0 && matches!(protocol, Protocol::Etmv4 | Protocol::Ete) {
+            return Err(Reason::DataTrace);
+        }
+        Ok(CaptureSource {
+            device: placed.device,
+            name: device.name.clone(),
+            protocol,
+            trace_id: TraceId(config.trace_id().0.wrapping_add(stream as u8) & 0x7F),
+            config,
+            core,
+        })
+    }
+
+    /// What the device of a source says; `None` if its protocol is not known.
+    fn configure(
+        &mut self,
+        placed: &topology::PlacedSource,
+    ) -> Option<(Protocol, Option<usize>, Config)> {
+        let snapshot = &self.loaded.snapshot;
+        let device = &snapshot.devices[placed.device];
+        let protocol = Protocol::of(device)?;
+        let by_type = TraceArchitecture::from_type(&device.kind).protocol();
+        if let Some(by_type) = by_type.filter(|by_type| *by_type != protocol) {
+            let text = format!(
+                "{}: its type says {}, its ID registers say {}, which is taken",
+                device.name,
+                by_type.name(),
+                protocol.name()
+            );
+            self.note(&device.place, Severity::Warning, "3.2.1", text);
+        }
+        let mut core = placed.core;
+        if let Some(only) = topology::only_core(snapshot)
+            && placed.core.is_none()
+            && !placed.core_written
+            && protocol.needs_core()
+        {
+            let text = format!(
+                "{}: no core is given for it: taken to trace {}, the only one",
+                device.name, snapshot.devices[only].name
+            );
+            self.note(&self.trace.place.clone(), Severity::Warning, "3.3.3", text);
+            core = Some(only);
+        }
+        let traced = core.map_or_else(Core::default, |core| Core::of(&snapshot.devices[core]));
+        let config = Config::read(device, protocol, traced, &mut self.notes);
+        Some((protocol, core, config))
+    }
+}
