@@ -39,8 +39,16 @@ fn ete<'a>(idr0: &'a str, code: &'a [(u64, &'a [u32])]) -> (String, &'a [(u64, &
 impl Traced<'_> {
     /// Each element of `trace` in a word or two, without the `no_sync` at the start.
     fn elements(&self, trace: &[u8]) -> Vec<String> {
+        let mut elements = self.listed(&[trace]);
+        assert_eq!(elements.remove(0), "no_sync start");
+        assert_eq!(elements.pop().as_deref(), Some("end"));
+        elements
+    }
+
+    /// Each element of the buffers.
+    fn listed(&self, buffers: &[&[u8]]) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
-        self.write(directory.path(), trace);
+        self.write(directory.path(), buffers);
         let output = Command::new(env!("CARGO_BIN_EXE_armsnap"))
             .args(["decode", "--format", "jsonl"])
             .arg(directory.path())
@@ -48,13 +56,10 @@ impl Traced<'_> {
             .unwrap();
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
-        let mut elements: Vec<String> = text.lines().map(short).collect();
-        assert_eq!(elements.remove(0), "no_sync start");
-        assert_eq!(elements.pop().as_deref(), Some("end"));
-        elements
+        text.lines().map(short).collect()
     }
 
-    fn write(&self, directory: &Path, trace: &[u8]) {
+    fn write(&self, directory: &Path, buffers: &[&[u8]]) {
         let write = |name: &str, content: &[u8]| fs::write(directory.join(name), content).unwrap();
         let mut core = "[device]\nname=cpu\nclass=core\ntype=ARMv9-A\n".to_owned();
         for (index, (address, words)) in self.code.iter().enumerate() {
@@ -69,17 +74,28 @@ impl Traced<'_> {
         );
         write("cpu.ini", core.as_bytes());
         write("source.ini", source.as_bytes());
-        write(
-            "trace.ini",
-            b"[trace_buffers]\nbuffers=b\n[b]\nname=B\nfile=trace.bin\nformat=source_data\n\
-              [core_trace_sources]\ncpu=source\n[source_buffers]\nsource=B\n",
+        let mut sections = String::new();
+        for (index, trace) in buffers.iter().enumerate() {
+            let file = format!("trace{index}.bin");
+            sections += &format!("[b{index}]\nname=B{index}\nfile={file}\nformat=source_data\n");
+            write(&file, trace);
+        }
+        let list = |letter: char| -> String {
+            let names = (0..buffers.len()).map(|index| format!("{letter}{index}"));
+            names.collect::<Vec<_>>().join(",")
+        };
+        let trace = format!(
+            "[trace_buffers]\nbuffers={}\n{sections}[core_trace_sources]\ncpu=source\n\
+             [source_buffers]\nsource={}\n",
+            list('b'),
+            list('B'),
         );
+        write("trace.ini", trace.as_bytes());
         write(
             "snapshot.ini",
             b"[snapshot]\nversion=1.0\n[device_list]\na=cpu.ini\nb=source.ini\n\
               [trace]\nmetadata=trace.ini\n",
         );
-        write("trace.bin", trace);
     }
 }
 
@@ -179,6 +195,28 @@ fn overflow_and_discard_are_reported_at_the_end_of_a_buffer() {
         ];
         assert_eq!(ete_elements(COMMTRANS_0, &code, &trace), want);
     }
+}
+
+#[test]
+fn an_overflow_is_reported_between_two_buffers() {
+    let code: [(u64, &[u32]); 1] = [(0x1000, &[STOP])];
+    let (registers, code) = ete(COMMTRANS_0, &code);
+    let traced = Traced {
+        kind: "ETE",
+        registers: &registers,
+        code,
+    };
+    let first = [&BEGIN[..], &AT_1000, &[0xf7, 0x00, 0x05]].concat();
+    let second = [&BEGIN[..], &AT_1000, &[0xf7]].concat();
+    let begin = ["trace_on begin_or_filter", "EL1", "0x1000-0x1004 branch E"];
+    let want = [
+        &["no_sync start"][..],
+        &begin,
+        &["no_sync overflow", "end", "no_sync start"],
+        &begin,
+        &["end"],
+    ];
+    assert_eq!(traced.listed(&[&first, &second]), want.concat());
 }
 
 #[test]

@@ -213,7 +213,9 @@ impl Elements {
             | Packet::ConditionalResult(_)
             | Packet::NumberedDataSyncMarker(_)
             | Packet::UnnumberedDataSyncMarker(_) => {}
-            Packet::NotSync | Packet::Incomplete | Packet::Reserved { .. } | Packet::Bad { .. } => {
+            // The trace ends here, or bytes are lost, which comes next.
+            Packet::Incomplete => {}
+            Packet::NotSync | Packet::Reserved { .. } | Packet::Bad { .. } => {
                 return self.bad(at, out);
             }
             Packet::Discard => return self.discard(at, NoSyncReason::Discard, out),
@@ -352,6 +354,12 @@ impl Elements {
     /// Gives out the oldest `count` P0 elements and what lies before them.
     fn commit(&mut self, count: u32, out: &mut impl ElementSink) -> Result<(), Contradiction> {
         if u64::from(count) > self.queue.p0() {
+            // Which P0 elements are missing is not known. All else that waits is committed.
+            while let Some(entry) = self.queue.pop() {
+                if entry.held.p0() == 0 {
+                    self.give(entry, out)?;
+                }
+            }
             return Err(Contradiction);
         }
         let mut left = count;

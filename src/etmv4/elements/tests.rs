@@ -412,21 +412,33 @@ fn after_begin_deep(bytes: &[u8]) -> Vec<String> {
 
 #[test]
 fn impossible_commits_and_cancels_leave_what_is_not_speculative() {
-    // Commit 2 of 1; cancel 2 of 1; a cycle count that commits 2 of 1.
-    for (packet, cycles) in [
-        (&[0x2d, 0x02][..], None),
-        (&[0x2e, 0x02], None),
-        (&[0x0e, 0x02, 0x05], Some("cycles 5")),
+    // Commit 2 of 1; a cycle count that commits 2 of 1; cancel 2 of 1: what follows the atom is
+    // committed, or cancelled.
+    for (packet, more) in [
+        (&[0x2d, 0x02][..], &["context EL0"][..]),
+        (&[0x0e, 0x02, 0x05], &["context EL0", "cycles 5"]),
+        (&[0x2e, 0x02], &[]),
     ] {
-        let bytes = [&[0x71, 0x04, 0xf7, 0x72][..], packet, &[0xf7]].concat();
+        let waits = [0x71, 0x04, 0xf7, 0x72, 0x81, 0x30];
+        let bytes = [&waits[..], packet, &[0xf7]].concat();
         let mut want = vec!["event 1", "on begin_or_filter", "event 2"];
-        want.extend(cycles);
+        want.extend(more);
         want.push("no_sync bad_packet");
         assert_eq!(after_begin_deep(&bytes), want, "{packet:x?}");
     }
     // A mispredict without an atom.
     let all = after_begin_deep(&[0x71, 0x04, 0x30, 0xf7]);
     assert_eq!(all, ["event 1", "on begin_or_filter", "no_sync bad_packet"]);
+}
+
+#[test]
+fn a_packet_that_the_end_cuts_drops_nothing() {
+    // Event, timestamp, the first bytes of an address.
+    let bytes = [0xf7, 0x71, 0x02, 0x05, 0x9a, 0x00];
+    assert_eq!(
+        after_begin(PLAIN, &INFO, &bytes),
+        ["E", "event 1", "time 0x5"]
+    );
 }
 
 #[test]
