@@ -47,7 +47,8 @@ def show_move():
         # Before GDB 11.
         gdb.execute("flushregs", to_string=True)
     forget_memory()
-    for command in ("frame", "display"):
+    # `frame` shows the same; this also tells the TUI and front ends of another place.
+    for command in ("up 0", "display"):
         try:
             gdb.execute(command)
         except gdb.error as error:
@@ -151,9 +152,10 @@ Usage: armsnap goto POSITION|begin|end|time T|cycle N
 
 class Find(Told):
     """Go to the next visit of a function or an address, or to the one before.
-Usage: armsnap find FUNCTION|ADDRESS [back]
+Usage: armsnap find LOCATION [back]
 
-ADDRESS is an expression, also as *ADDRESS; of a function it is the first instruction."""
+LOCATION is what `break` takes: a function, FILE:LINE, *ADDRESS; or the expression of an
+address. Of a function it is the first instruction."""
 
     def complete(self, text, word):
         return gdb.COMPLETE_SYMBOL
@@ -165,7 +167,8 @@ ADDRESS is an expression, also as *ADDRESS; of a function it is the first instru
             what, back = argument.strip(), ""
         if not what:
             raise gdb.GdbError("expected a function or an address, and maybe back")
-        found = monitor(f"find {code_address(what)} {back}")
+        wanted = ",".join(map(hex, sorted(code_addresses(what))))
+        found = monitor(f"find {wanted} {back}")
         goes = re.search(r"; monitor goto ([0-9/+-]+) goes there", found)
         if not goes:
             gdb.write(printable(found))
@@ -173,15 +176,25 @@ ADDRESS is an expression, also as *ADDRESS; of a function it is the first instru
         go(goes[1])
 
 
-def code_address(what):
-    """The address that an expression means; what is none the server may know by its symbols."""
+def code_addresses(what):
+    """The addresses that a location means, as `break` has it, or else an expression."""
+    where = None
+    if not what.startswith("*"):
+        try:
+            rest, places = gdb.decode_line(what)
+            # Something behind it, as in `f + 4`: an expression.
+            found = {place.pc for place in places or () if place.pc}
+            if found and not rest:
+                return found
+        except gdb.error as error:
+            where = error
     try:
         value = gdb.parse_and_eval(what.lstrip("*"))
         if value.type.strip_typedefs().code == gdb.TYPE_CODE_FUNC:
             value = value.address
-        return hex(int(value) % (1 << 64))
-    except gdb.error:
-        return what
+        return {int(value) % (1 << 64)}
+    except gdb.error as error:
+        raise gdb.GdbError(printable(str(where or error)))
 
 
 for command in (Info, Where, History, Calls, Exceptions, Memory, Goto, Find):

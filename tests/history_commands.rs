@@ -162,7 +162,7 @@ fn what_is_not_there_moves_nothing() {
         ],
     );
     for wanted in [
-        "\"nothing\" is neither an address nor a function",
+        "Function \"nothing\" not defined.",
         "expected a function or an address, and maybe back",
         "expected POSITION, begin, end, time T or cycle N",
         "cpu_0 does not execute 0x",
@@ -240,7 +240,7 @@ fn the_source_tree_has_all_commands() {
             "armsnap goto begin\n",
             "armsnap memory final\n",
             "armsnap find deep\n",
-            "Usage: armsnap find FUNCTION|ADDRESS [back]",
+            "Usage: armsnap find LOCATION [back]",
         ],
     );
 }

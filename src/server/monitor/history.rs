@@ -381,10 +381,12 @@ pub(super) fn find(
         return "expected an address or a function, and maybe back\n".to_owned();
     }
     let symbols = target.symbols();
-    let addresses = match number(what.strip_prefix('*').unwrap_or(what)) {
-        Some(address) => [address].into(),
-        None => symbols.addresses(what),
-    };
+    // GDB's `armsnap find` names all places of a location, with commas between them.
+    let places: Option<_> = what
+        .split(',')
+        .map(|place| number(place.strip_prefix('*').unwrap_or(place)))
+        .collect();
+    let addresses = places.unwrap_or_else(|| symbols.addresses(what));
     if addresses.is_empty() {
         return format!("{what:?} is neither an address nor a function of the program\n");
     }

@@ -1,0 +1,130 @@
+//! What GDB's own commands and displays make of a recording: locations as `break` has them,
+//! traces saved in CTF, and places of which the TUI is told.
+
+mod gdb;
+
+use std::path::Path;
+use std::process::Command;
+
+use gdb::{armsnap, need_gdb, run, session, testdata, text};
+
+/// A program, recorded to its end.
+fn recording(directory: &Path, source: &str, options: &[&str]) -> std::path::PathBuf {
+    std::fs::write(directory.join("file.c"), source).unwrap();
+    let status = Command::new("aarch64-linux-gnu-gcc")
+        .args(["-g", "-O0", "-static", "-o", "program", "file.c"])
+        .args(options)
+        .current_dir(directory)
+        .status()
+        .expect("aarch64-linux-gnu-gcc is not installed: install gcc-aarch64-linux-gnu");
+    assert!(status.success());
+    let recorded = directory.join("recorded");
+    let mut record = armsnap();
+    record.arg("record").arg("-o").arg(&recorded);
+    let output = run(record.arg("--").arg(directory.join("program")));
+    assert!(output.status.success(), "{}", text(&output));
+    recorded
+}
+
+#[test]
+fn find_takes_what_break_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    // A function with a name of C++.
+    let source = "#include <stdlib.h>\n\
+                  int area(int s) __asm__(\"_ZNK2Sq4areaEv\");\n\
+                  __attribute__((noinline)) int area(int s) { return s * s; }\n\
+                  volatile int sink;\n\
+                  int main(void) {\n  sink = area(3);\n  sink = area(4);\n  abort();\n}\n";
+    let recorded = recording(directory.path(), source, &[]);
+    for (location, wanted) in [
+        ("Sq::area", "(s=<unavailable>) at file.c:3\n"),
+        ("Sq::area() const", "(s=<unavailable>) at file.c:3\n"),
+        ("file.c:7", "main () at file.c:7\n"),
+        ("7", "main () at file.c:7\n"),
+        ("*main", "main () at file.c:5\n"),
+        ("&main", "main () at file.c:5\n"),
+        ("*main + 4", " in main () at file.c:5\n"),
+        ("nosuch", "Function \"nosuch\" not defined.\n"),
+        ("nosuch.c:3", "No source file named nosuch.c.\n"),
+    ] {
+        let find = format!("armsnap find {location} back");
+        let shown = session(&recorded, &[], &[&find]);
+        assert!(shown.contains(wanted), "{location}: {shown}");
+    }
+    // Of several places the nearest.
+    let shown = session(&recorded, &[], &["echo at:", "output (long)&main"]);
+    let (_, address) = shown.split_once("at:").expect(&shown);
+    let digits: String = address.chars().take_while(char::is_ascii_digit).collect();
+    let address: u64 = digits.parse().expect(&shown);
+    let find = format!("monitor find 0,{address:#x},8 back");
+    let shown = session(&recorded, &[], &[&find]);
+    assert!(shown.contains("<main>; monitor goto"), "{shown}");
+}
+
+#[test]
+fn a_trace_saved_in_ctf_is_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    // Its memory is more than the server makes of the buffer at once.
+    let source = "volatile char all[200000] = {1};\n\
+                  void _start(void) {\n  for (int i = 0; i < 200; i++)\n    all[i * 1000] = i;\n\
+                  *(volatile int *)8 = 0;\n}\n";
+    let recorded = recording(directory.path(), source, &["-nostdlib", "-ffreestanding"]);
+    let (ctf, tf) = (directory.path().join("ctf"), directory.path().join("tf"));
+    let saved = session(
+        &recorded,
+        &[],
+        &[
+            &format!("tsave -ctf {}", ctf.display()),
+            &format!("tsave {}", tf.display()),
+        ],
+    );
+    assert!(std::fs::metadata(&tf).unwrap().len() > 200_000, "{saved}");
+    let look = |target: &str, path: &Path| {
+        need_gdb();
+        let mut gdb = Command::new("gdb-multiarch");
+        gdb.args(["-nx", "-batch"]).arg(recorded.join("program"));
+        gdb.args(["-ex", &format!("target {target} {}", path.display())]);
+        for frame in ["0", "5", "100"] {
+            gdb.args([
+                "-ex",
+                &format!("tfind {frame}"),
+                "-ex",
+                "echo at:",
+                "-ex",
+                "output $pc",
+            ]);
+        }
+        let shown = text(&run(&mut gdb));
+        let places = shown
+            .split("at:")
+            .skip(1)
+            .map(|rest| rest.lines().next().unwrap().to_owned());
+        let places: Vec<String> = places.collect();
+        assert!(
+            places.iter().all(|place| place.contains("0x")),
+            "{saved}{shown}"
+        );
+        places
+    };
+    let places = look("ctf", &ctf);
+    assert_eq!(places.len(), 3, "{places:?}");
+    assert_eq!(places, look("tfile", &tf));
+}
+
+#[test]
+fn front_ends_are_told_of_moves() {
+    need_gdb();
+    // The TUI's status line follows what MI tells front ends: that the user selected a frame.
+    let mut gdb = armsnap();
+    gdb.arg("gdb").arg(testdata("recorded/etmv4"));
+    gdb.args(["--", "-nx", "-i=mi3", "-ex", "armsnap find price_tree back"]);
+    gdb.args(["-ex", "armsnap goto begin", "-ex", "quit"]);
+    let shown = text(&run(&mut gdb));
+    let selected = shown
+        .lines()
+        .filter(|line| line.starts_with("=thread-selected"));
+    let selected: Vec<&str> = selected.collect();
+    assert_eq!(selected.len(), 2, "{shown}");
+    assert!(selected[0].contains("func=\"price_tree\""), "{shown}");
+    assert!(selected[1].contains("func=\"_start\""), "{shown}");
+}
