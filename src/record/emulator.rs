@@ -9,7 +9,7 @@ use super::protocol::{MOST_CORES, TraceOptions};
 use super::remote::{self, Endpoint, Remote};
 use super::stop::{self, Reason};
 use super::store::Store;
-use super::stream::{self, StoppedCore};
+use super::stream::{self, CoreState, StoppedCore};
 use super::tracing::{self, Recording, Settings, Summary, Told};
 use super::{state, witness};
 use crate::encode::Place;
@@ -284,6 +284,7 @@ impl Emulator {
         find: impl Fn(usize, &str) -> Option<&'a StoppedCore>,
     ) -> Result<Vec<Halted>, Error> {
         let mut cores = Vec::new();
+        let mut cut = 0;
         for (index, thread) in self.remote.threads()?.into_iter().enumerate() {
             self.remote.select(&thread)?;
             let mut registers = state::registers(&mut self.remote)?;
@@ -292,8 +293,14 @@ impl Emulator {
                 // The emulator brings it up to date at jumps only.
                 stop::set_pc(&mut registers, pc);
             }
+            let place = stop::place(&registers, self.remote.target().architecture);
+            if let (Some(CoreState::Cut(_)), Some(place)) = (told.map(|told| told.state), place) {
+                // What they hold now is not what they held there.
+                registers = vec![stop::pc_alone(place)];
+                cut += 1;
+            }
             cores.push(Halted {
-                place: stop::place(&registers, self.remote.target().architecture),
+                place,
                 thread,
                 core: Core {
                     name: String::new(),
@@ -302,6 +309,12 @@ impl Emulator {
                     number: told.map(|told| told.core),
                 },
             });
+        }
+        if cut > 0 {
+            self.notes.push(format!(
+                "{cut} threads were running while the program exited: of their registers only PC \
+                 is known"
+            ));
         }
         Ok(cores)
     }

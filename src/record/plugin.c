@@ -11,13 +11,17 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -56,6 +60,7 @@ void qemu_plugin_register_vcpu_syscall_cb(
              uint64_t, uint64_t, uint64_t));
 void qemu_plugin_register_vcpu_syscall_ret_cb(
     qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned, int64_t, int64_t));
+void qemu_plugin_uninstall(qemu_plugin_id_t, void (*)(qemu_plugin_id_t));
 void qemu_plugin_register_atexit_cb(
     qemu_plugin_id_t, void (*)(qemu_plugin_id_t, void *), void *);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
@@ -71,10 +76,10 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands: stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD };
 enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
-enum { NOTE = 1, FREEZE, RESUME, FLUSH, GO };
-enum { RUNNING, IN_SYSCALL, FROZEN };
+enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
+enum { RUNNING, IN_SYSCALL, FROZEN, CUT };
 
 #define MOST_CORES 4096
 #define WORDS (32u << 10)
@@ -89,6 +94,8 @@ struct chunk {
 struct block {
     uint32_t id, count;
     uint64_t pc;
+    uint64_t last;      /* its last instruction */
+    uint32_t last_size;
 };
 
 struct vcpu {
@@ -96,8 +103,10 @@ struct vcpu {
     uint32_t count;     /* words filled */
     uint32_t expected;  /* instructions of the last block */
     uint64_t progress;  /* of these, begun */
-    uint64_t pc;        /* where it is frozen */
+    uint64_t pc;        /* where it is frozen, or cut */
+    struct block *block; /* the last one */
     int state, live;
+    int cut;            /* what it executes is not recorded any more */
     uint32_t *words;
 };
 
@@ -124,8 +133,11 @@ static int64_t guest_base;
 static int have_guest_base;
 static int out = -1;
 static volatile int dead;
-static volatile int freezing;
-static volatile int may_go;
+static volatile int halting; /* bits: */
+enum { FREEZING = 1, EXITING = 2 };
+static struct vcpu *exiting; /* what ends the program */
+static volatile int may_leave;
+static int child; /* a fork of the process that is recorded */
 static int stores; /* stores are told */
 static volatile int held; /* at the limit of instructions */
 
@@ -194,13 +206,22 @@ static inline void room(struct vcpu *v)
         flush(v);
 }
 
-static void freeze(struct vcpu *v, uint64_t pc)
+/* Holds a core at the begin of a block. Returns whether it is cut. */
+static int halt(struct vcpu *v, uint64_t pc)
 {
-    v->pc = pc;
+    if (!v->cut) {
+        v->pc = pc;
+        if (halting & EXITING) {
+            room(v);
+            settle(v);
+            v->cut = 1;
+        }
+    }
     __atomic_store_n(&v->state, FROZEN, __ATOMIC_SEQ_CST);
-    while (freezing && !dead)
+    while (halting & FREEZING && !dead)
         usleep(500);
     __atomic_store_n(&v->state, RUNNING, __ATOMIC_SEQ_CST);
+    return v->cut;
 }
 
 static void count_towards_limit(struct vcpu *v, struct block *block)
@@ -287,8 +308,8 @@ static void block_executed(unsigned vcpu, void *data)
 {
     struct block *block = data;
     struct vcpu *v = vcpus[vcpu];
-    if (__builtin_expect(freezing, 0))
-        freeze(v, block->pc);
+    if (__builtin_expect(halting, 0) && halt(v, block->pc))
+        return;
     if (__builtin_expect(v != current, 0)) {
         if (v->tid == 0)
             v->tid = syscall(SYS_gettid);
@@ -306,6 +327,7 @@ static void block_executed(unsigned vcpu, void *data)
     room(v);
     settle(v);
     v->expected = block->count;
+    v->block = block;
     v->words[v->count++] = block->id;
     if (__builtin_expect(limit != UINT64_MAX, 0))
         count_towards_limit(v, block);
@@ -363,7 +385,10 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         free(block);
         return;
     }
+    struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
     block->pc = address;
+    block->last = qemu_plugin_insn_vaddr(last);
+    block->last_size = qemu_plugin_insn_size(last);
     if (!have_guest_base && !in_system) {
         void *host = qemu_plugin_insn_haddr(qemu_plugin_tb_get_insn(tb, 0));
         guest_base = (int64_t)((uintptr_t)host - address);
@@ -437,15 +462,11 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
         }
         one_thread = 0;
     }
-    int second = !in_system && v->core == 1;
     /* The memory of a core that has ended is kept: its thread may still be on its way out. */
     vcpus[index] = v;
     if (index >= vcpu_count)
         vcpu_count = index + 1;
     pthread_mutex_unlock(&out_lock);
-    /* Whoever set traps for a program of one thread removes them first. */
-    for (unsigned waited = 0; second && !may_go && !dead && waited < 20000; waited++)
-        usleep(500);
 }
 
 static void vcpu_ended(qemu_plugin_id_t id, unsigned index)
@@ -466,7 +487,7 @@ static void flush_all(void)
 {
     for (unsigned i = 0; i < vcpu_count; i++)
         if (vcpus[i] && vcpus[i]->live) {
-            if (!one_thread || vcpus[i] == current) {
+            if (!vcpus[i]->cut && (!one_thread || vcpus[i] == current)) {
                 room(vcpus[i]);
                 settle(vcpus[i]);
             }
@@ -479,6 +500,9 @@ static void flush_all(void)
 
 static void process_ends(qemu_plugin_id_t id, void *data)
 {
+    /* Once the program was seen to exit, its end is where it is held. */
+    if (exiting)
+        return;
     flush_all();
     pthread_mutex_lock(&out_lock);
     put_chunk(END, UINT32_MAX, 0, NULL, 0);
@@ -510,6 +534,73 @@ static void note_mask(struct vcpu *v)
     pthread_mutex_unlock(&out_lock);
 }
 
+static unsigned live_count(void)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < vcpu_count; i++)
+        count += vcpus[i] && vcpus[i]->live;
+    return count;
+}
+
+/*
+ * From now on exit_group fails on this thread of the host with an error that no system call gives
+ * to programs, but that makes the emulator try the guest's call again.
+ */
+static void refuse_exit(void)
+{
+    enum { RESTART = 512 };
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | RESTART),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { sizeof code / sizeof *code, code };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        fprintf(stderr, "cannot hold the program at its exit: %s\n", strerror(errno));
+}
+
+/*
+ * The program is about to exit. The emulator's GDB server cannot be asked inside of a system call,
+ * so the call is made to fail as one that a signal interrupts and that is made again; before that
+ * the signal stops the program at the call. Where the program blocks signals, the trap does that
+ * meanwhile stands in place of the call. Other threads are recorded as far as the end of the block
+ * that they execute.
+ */
+static void exit_begins(struct vcpu *v, uint64_t status, int group)
+{
+    struct { uint64_t address; uint32_t size, status; } told;
+    struct vcpu *none = NULL;
+    if (!__atomic_compare_exchange_n(&exiting, &none, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+        /* Another thread came first; or it was not stopped, and nothing is left to be done. */
+        while (none != v && !dead)
+            usleep(500);
+        return;
+    }
+    __atomic_fetch_or(&halting, EXITING, __ATOMIC_SEQ_CST);
+    room(v);
+    /* All but the call itself was executed. */
+    if (v->expected > 0)
+        v->words[v->count++] = LEFT | (v->expected - 1);
+    v->expected = 0;
+    v->cut = 1;
+    v->pc = told.address = v->block->last;
+    told.size = v->block->last_size;
+    told.status = status;
+    flush(v);
+    pthread_mutex_lock(&out_lock);
+    put_chunk(EXIT, v->core, v->tid, &told, sizeof told);
+    pthread_mutex_unlock(&out_lock);
+    while (!may_leave && !dead)
+        usleep(500);
+    if (dead)
+        return;
+    if (group)
+        refuse_exit();
+    /* One that the emulator never blocks. */
+    syscall(SYS_tgkill, getpid(), v->tid, SIGSEGV);
+}
+
 static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, uint64_t a1,
                            uint64_t a2, uint64_t a3, uint64_t a4, uint64_t a5, uint64_t a6,
                            uint64_t a7, uint64_t a8)
@@ -525,22 +616,47 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
         note_mask(vcpus[vcpu]);
     }
     __atomic_store_n(&vcpus[vcpu]->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
+    int group = number == (is_arm ? 248 : 94);
+    if (!child && (group || (number == (is_arm ? 1 : 93) && live_count() == 1)))
+        exit_begins(vcpus[vcpu], a1, group);
 }
 
 static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result)
 {
     __atomic_store_n(&vcpus[vcpu]->state, RUNNING, __ATOMIC_SEQ_CST);
+    if (child == 1) {
+        /* Translates everything anew, without us and without traps. */
+        child = 2;
+        qemu_plugin_uninstall(id, NULL);
+    }
 }
 
 static int all_still(uint32_t except)
 {
     for (unsigned i = 0; i < vcpu_count; i++) {
         struct vcpu *v = vcpus[i];
-        if (v && v->live && v->tid != 0 && v->tid != except
+        if (v && v->live && v->tid != 0 && v->tid != except && !v->cut
             && __atomic_load_n(&v->state, __ATOMIC_SEQ_CST) == RUNNING)
             return 0;
     }
     return 1;
+}
+
+/* Traps in the program, and the code in whose place they stand. */
+#define MOST_TRAPS 16
+static struct { uint64_t address; uint32_t code, size; } traps[MOST_TRAPS];
+
+static void note_trap(uint64_t address, uint32_t code, uint32_t size)
+{
+    unsigned place = 0;
+    while (place < MOST_TRAPS - 1 && traps[place].size > 0)
+        place++;
+    for (unsigned i = 0; i < MOST_TRAPS; i++)
+        if (traps[i].size > 0 && traps[i].address == address)
+            place = i;
+    traps[place].address = address;
+    traps[place].code = code;
+    traps[place].size = size;
 }
 
 /* Tells where each core stands. */
@@ -555,7 +671,7 @@ static void report(uint32_t still)
             continue;
         rows[count].core = v->core;
         rows[count].tid = v->tid;
-        rows[count].state = v->state;
+        rows[count].state = v->cut && v != exiting ? CUT : v->state;
         rows[count].index = i;
         rows[count].pc = v->pc;
         count++;
@@ -584,8 +700,7 @@ static void obey(const struct command *command)
         }
         break;
     case FREEZE:
-        freezing = 1;
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        __atomic_fetch_or(&halting, FREEZING, __ATOMIC_SEQ_CST);
         still = all_still(command->tid);
         for (uint32_t waited = 0; !still && waited < command->wait_ms; waited++) {
             usleep(1000);
@@ -596,11 +711,14 @@ static void obey(const struct command *command)
         report(still);
         break;
     case RESUME:
-        freezing = 0;
+        __atomic_fetch_and(&halting, ~FREEZING, __ATOMIC_SEQ_CST);
         held = 0;
         break;
-    case GO:
-        may_go = 1;
+    case LEAVE:
+        may_leave = 1;
+        break;
+    case TRAP:
+        note_trap(command->value, command->tid, command->a);
         break;
     case FLUSH:
         flush_all();
@@ -616,18 +734,32 @@ static void *listen_to_commands(void *unused)
         obey(&command);
     /* Nobody reads on: a program is not held up any more; a machine would run for ever. */
     dead = 1;
-    freezing = 0;
+    halting = 0;
     if (in_system)
         _exit(1);
     return NULL;
 }
 
-/* A forked child is another program: it is not traced. */
+/* A forked child is another program: it is not traced, and its memory has no traps. */
 static void forked(void)
 {
+    child = 1;
     dead = 1;
-    freezing = 0;
+    halting = 0;
     close(out);
+    int memory = open("/proc/self/mem", O_WRONLY | O_CLOEXEC);
+    for (unsigned i = 0; memory >= 0 && i < MOST_TRAPS; i++)
+        if (traps[i].size > 0
+            && pwrite(memory, &traps[i].code, traps[i].size, traps[i].address + guest_base) < 0)
+            fprintf(stderr, "a trap stays in a forked process: %s\n", strerror(errno));
+    close(memory);
+}
+
+static void has_forked(void)
+{
+    pthread_mutex_lock(&out_lock);
+    put_chunk(CHILD, 0, 0, NULL, 0);
+    pthread_mutex_unlock(&out_lock);
 }
 
 static int connect_to(const char *path)
@@ -677,7 +809,7 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
     if (failed)
         return -1;
     pthread_detach(thread);
-    pthread_atfork(NULL, NULL, forked);
+    pthread_atfork(NULL, has_forked, forked);
     qemu_plugin_register_vcpu_init_cb(id, vcpu_began);
     qemu_plugin_register_vcpu_exit_cb(id, vcpu_ended);
     qemu_plugin_register_vcpu_tb_trans_cb(id, block_translated);

@@ -1,8 +1,8 @@
-//! Where traps go in a Linux program: at the calls by which it may end.
+//! Programs for the emulator and their libraries: where they are loaded, their symbols and their
+//! instruction sets.
 //!
-//! Knows ELF files and code, not the process that runs it.
+//! Knows ELF files, not the process that runs them.
 
-use super::traps::{self, Call};
 use crate::quantity::Isa;
 use crate::snapshot::map::{self, Mapped};
 use object::read::elf::ElfFile;
@@ -34,8 +34,7 @@ pub struct Program {
 struct Segment {
     address: u64,
     offset: u64,
-    bytes: Vec<u8>,
-    executable: bool,
+    length: u64,
 }
 
 impl Program {
@@ -73,15 +72,10 @@ impl Program {
             });
         let segments = file
             .segments()
-            .filter_map(|segment| {
-                let executable = matches!(segment.flags(),
-                    object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & elf::PF_X.0 != 0);
-                Some(Segment {
-                    address: segment.address(),
-                    offset: segment.file_range().0,
-                    bytes: segment.data().ok()?.to_vec(),
-                    executable,
-                })
+            .map(|segment| Segment {
+                address: segment.address(),
+                offset: segment.file_range().0,
+                length: segment.file_range().1,
             })
             .collect();
         let mut marks = Vec::new();
@@ -161,44 +155,11 @@ impl Program {
     pub fn moved(&self, offset: u64, address: u64) -> Option<u64> {
         const PAGE: u64 = 0xfff;
         let segment = self.segments.iter().find(|segment| {
-            let end = segment.offset + segment.bytes.len() as u64;
+            let end = segment.offset.saturating_add(segment.length);
             offset & !PAGE >= segment.offset & !PAGE && offset < end
         })?;
         let own = segment.address.wrapping_sub(segment.offset);
         Some(address.wrapping_sub(offset).wrapping_sub(own))
-    }
-
-    /// Calls by which the program may end: address, instruction set, kind.
-    pub fn calls(&self) -> Vec<(u64, Isa, Call)> {
-        let mut found = Vec::new();
-        for segment in self.segments.iter().filter(|segment| segment.executable) {
-            if self.is_64bit {
-                let calls = traps::calls(Isa::A64, segment.address, &segment.bytes);
-                found.extend(calls.into_iter().map(|(at, call)| (at, Isa::A64, call)));
-            } else if self.marks.iter().any(|mark| mark.1.is_some()) {
-                self.marked_calls(segment, &mut found);
-            } else {
-                unmarked_calls(segment, &mut found);
-            }
-        }
-        found
-    }
-
-    fn marked_calls(&self, segment: &Segment, found: &mut Vec<(u64, Isa, Call)>) {
-        let end = segment.address + segment.bytes.len() as u64;
-        for (index, &(from, isa)) in self.marks.iter().enumerate() {
-            let to = self
-                .marks
-                .get(index + 1)
-                .map_or(end, |next| next.0.min(end));
-            let (Some(isa), true) = (isa, from >= segment.address && from < to) else {
-                continue;
-            };
-            let range = (from - segment.address) as usize..(to - segment.address) as usize;
-            let code = segment.bytes.get(range).unwrap_or_default();
-            let calls = traps::calls(isa, from, code);
-            found.extend(calls.into_iter().map(|(at, call)| (at, isa, call)));
-        }
     }
 }
 
@@ -207,13 +168,4 @@ fn soname<E: read::elf::FileHeader<Endian = Endianness>>(file: &ElfFile<'_, E>) 
     let entry = table.iter().find(|entry| entry.tag == elf::DT_SONAME)?;
     let name = table.string(entry).ok()?;
     Some(String::from_utf8_lossy(name).into_owned())
-}
-
-/// Without marks a call is only believed where its number stands before it.
-fn unmarked_calls(segment: &Segment, found: &mut Vec<(u64, Isa, Call)>) {
-    for isa in [Isa::A32, Isa::T32] {
-        let calls = traps::calls(isa, segment.address, &segment.bytes);
-        let certain = calls.into_iter().filter(|call| call.1 != Call::Unknown);
-        found.extend(certain.map(|(at, call)| (at, isa, call)));
-    }
 }

@@ -41,7 +41,7 @@ impl fmt::Display for Reason {
 /// Where a core is frozen, of which the emulator does not tell.
 pub(super) fn frozen_pc(core: &StoppedCore) -> Option<u64> {
     match core.state {
-        CoreState::Frozen(pc) => Some(pc),
+        CoreState::Frozen(pc) | CoreState::Cut(pc) => Some(pc),
         CoreState::Running | CoreState::SystemCall => None,
     }
 }

@@ -9,13 +9,15 @@
 //! | 1 blocks | translated blocks, each: `u32` id, `u32` count of instructions, `u32` bytes of text, `u64` address, the size of each instruction (`u8`), the bytes of all of them, text: lines of the emulator's disassembly of the first instructions, where A32 and T32 could be confused |
 //! | 2 events | `u32` events of the core; extra is the host's thread ID |
 //! | 3 begin | the core begins; extra is the emulator's index of it |
-//! | 4 stopped | answers a command; core is 0 if a core was still running. A row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen), `u32` the emulator's index, `u64` where it is frozen |
+//! | 4 stopped | answers a command; core is 0 if a core was still running. A row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen, 3 cut), `u32` the emulator's index, `u64` where it is frozen or cut |
 //! | 5 end | the core ends; with core `0xffff_ffff` the program does |
 //! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
 //! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
 //! | 8 mask | the program changes which signals a thread takes, or returns from a handler; extra is the host's thread ID |
 //! | 9 limit | as many instructions began as were asked for; a core of a system waits for command 3 |
 //! | 10 store | an instruction stored to memory; extra is the number of bytes; `u64` address |
+//! | 11 exit | the core, a thread of a Linux program, is about to make the system call with which the program exits; it waits for command 5; extra is the host's thread ID; `u64` address of the call, `u32` its bytes, `u32` the status. Other threads are cut: nothing is told any more of what they execute |
+//! | 12 child | the program has forked: the child is not told |
 //!
 //! An event is
 //! - below `0x8000_0000`: the block of this id began to be executed. It is defined earlier in the
@@ -28,8 +30,10 @@
 //! The other way go commands of six `u32`: kind, thread ID, a number, milliseconds to wait,
 //! `u64` a value. 1 note: put an exception event (number, value) behind what the thread executed;
 //! it must be stopped. 2 freeze: stop all threads but this one, which is stopped already, and
-//! flush. 3 resume. 4 flush what all cores executed: nothing may run. 5 go: the second thread of a
-//! Linux program waits for this before it begins. 2 and 4 are answered by a chunk of kind 4.
+//! flush. 3 resume. 4 flush what all cores executed: nothing may run. 5 leave: the thread that exits
+//! goes on; the signal SIGSEGV or a trap at the call stops it there again. 6 trap: code (the thread
+//! ID's place) of so many bytes (the number; 0: none any more) was replaced by a trap at an address
+//! (the value); forked children get it back. 2 and 4 are answered by a chunk of kind 4.
 //!
 //! Several cores that one host thread executes in turn are told in the order in which they were
 //! executed; the order of events on different threads is not known.
@@ -64,8 +68,17 @@ pub enum Command {
     Resume,
     /// Sends everything that is held back. Nothing may run.
     Flush,
-    /// The second thread of a Linux program may begin; it waits for this.
-    Go,
+    /// The thread that ends the program may go on.
+    Leave,
+    /// A trap was set, or taken away.
+    Trap {
+        /// Where.
+        address: u64,
+        /// The code that was there, four bytes at most; nothing if the trap is gone.
+        code: u32,
+        /// The bytes of this code.
+        bytes: u32,
+    },
 }
 
 impl Command {
@@ -80,7 +93,12 @@ impl Command {
             Self::Freeze { thread, wait_ms } => ([2, thread, 0, wait_ms], 0),
             Self::Resume => ([3, 0, 0, 0], 0),
             Self::Flush => ([4, 0, 0, 0], 0),
-            Self::Go => ([5, 0, 0, 0], 0),
+            Self::Leave => ([5, 0, 0, 0], 0),
+            Self::Trap {
+                address,
+                code,
+                bytes,
+            } => ([6, code, bytes, 0], address),
         };
         let mut out = [0; 24];
         for (place, word) in out.chunks_exact_mut(4).zip(words) {
@@ -131,6 +149,8 @@ pub enum CoreState {
     SystemCall,
     /// Held before the instruction at this address.
     Frozen(u64),
+    /// It went on from this address while the program exited, which is not recorded.
+    Cut(u64),
 }
 
 /// A core while the program is stopped.
@@ -153,6 +173,19 @@ pub struct Stopped {
     pub still: bool,
     /// The cores that have not ended.
     pub cores: Vec<StoppedCore>,
+}
+
+/// A Linux program is about to exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// The host's ID of the thread that makes the call.
+    pub thread: u32,
+    /// The address of the call.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u32,
+    /// The status with which the program exits.
+    pub status: u32,
 }
 
 /// Takes what the plugin tells, in order.
@@ -178,6 +211,10 @@ pub trait Sink {
     fn limit(&mut self) {}
     /// An instruction stored so many bytes.
     fn store(&mut self, _address: u64, _bytes: u32) {}
+    /// The program is about to exit.
+    fn exit(&mut self, _exit: Exit) {}
+    /// The program has forked.
+    fn child(&mut self) {}
     /// A core ends.
     fn end(&mut self, core: u32) -> io::Result<()>;
     /// The program ends.
@@ -282,6 +319,7 @@ impl<'a> Fields<'a> {
             state: match state {
                 0 => CoreState::Running,
                 1 => CoreState::SystemCall,
+                3 => CoreState::Cut(address),
                 _ => CoreState::Frozen(address),
             },
         })
@@ -341,6 +379,13 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
             8 => sink.mask(extra),
             9 => sink.limit(),
             10 => sink.store(fields.u64()?, extra),
+            11 => sink.exit(Exit {
+                thread: extra,
+                address: fields.u64()?,
+                bytes: fields.u32()?,
+                status: fields.u32()?,
+            }),
+            12 => sink.child(),
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }
@@ -378,6 +423,12 @@ mod tests {
         fn mask(&mut self, thread: u32) {
             self.0.push(format!("mask {thread}"));
         }
+        fn exit(&mut self, exit: Exit) {
+            self.0.push(format!("{exit:?}"));
+        }
+        fn child(&mut self) {
+            self.0.push("child".to_owned());
+        }
         fn end(&mut self, core: u32) -> io::Result<()> {
             self.0.push(format!("end {core}"));
             Ok(())
@@ -405,6 +456,8 @@ mod tests {
             (chunk(4, 1, 0, &[0, 77, 2, 5, 0x1000, 0]), 1),
             (chunk(6, 0, 11, &[8, 0, 4, 0]), 1),
             (chunk(8, 0, 77, &[]), 1),
+            (chunk(11, 0, 77, &[0x1000, 0, 2, 3]), 1),
+            (chunk(12, 0, 0, &[]), 1),
             (chunk(5, 0, 0, &[]), 1),
         ];
         let all: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.0.clone()).collect();
@@ -437,6 +490,7 @@ mod tests {
             chunk(2, 0, 0, &[0xc000_0000, 1]),
             chunk(1, 0, 0, &[0, 1000, 0, 0, 0]),
             chunk(6, 0, 0, &[1]),
+            chunk(11, 0, 77, &[0x1000, 0, 2]),
             [1, 0, u32::MAX, 0].map(u32::to_le_bytes).concat(),
         ] {
             assert!(told(&bytes).is_err(), "{bytes:?}");

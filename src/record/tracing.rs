@@ -6,7 +6,7 @@ use super::blocks::{Block, BlockTable, Sets};
 use super::flow::{Flow, Steps};
 use super::protocol::{self, Protocol, TraceOptions};
 use super::store::Store;
-use super::stream::{Definition, Events, Sink, Stopped};
+use super::stream::{Definition, Events, Exit, Sink, Stopped};
 use super::system::System;
 use super::system::join::Join;
 use super::versions::Versions;
@@ -56,10 +56,14 @@ pub enum Told {
     },
     /// The thread changed which signals it takes.
     Mask(u32),
-    /// A Linux program is about to have a second thread, which waits for [`Command::Go`].
-    ///
-    /// [`Command::Go`]: super::stream::Command::Go
+    /// A Linux program has a second thread.
     Threads,
+    /// A Linux program is about to exit; its thread waits for [`Command::Leave`].
+    ///
+    /// [`Command::Leave`]: super::stream::Command::Leave
+    Exit(Exit),
+    /// A Linux program has forked.
+    Child,
 }
 
 /// How exceptions are told in the protocol that is written.
@@ -447,6 +451,14 @@ where
 
     fn store(&mut self, address: u64, bytes: u32) {
         let _ = self.told.send(Told::Store { address, bytes });
+    }
+
+    fn exit(&mut self, exit: Exit) {
+        let _ = self.told.send(Told::Exit(exit));
+    }
+
+    fn child(&mut self) {
+        let _ = self.told.send(Told::Child);
     }
 
     fn limit(&mut self) {

@@ -1,7 +1,7 @@
 //! Linux programs under qemu-user: started, stopped, and their state read.
 //!
 //! The emulator's GDB server tells of each signal before it is delivered. At the exit the process
-//! is gone before anybody could ask, so that traps stand at the calls that may end it.
+//! would be gone before anybody could ask, so that the plugin holds it at that system call.
 
 mod memory;
 mod run;

@@ -6,12 +6,11 @@ use super::{Error, Session, Watch};
 use crate::encode::Place;
 use crate::quantity::Isa;
 use crate::record::plugin::tell;
-use crate::record::remote::Stop;
+use crate::record::remote::{self, Stop};
 use crate::record::signals;
 use crate::record::stop::Reason;
-use crate::record::stream::{Command, Stopped, StoppedCore};
+use crate::record::stream::{Command, Exit, Stopped, StoppedCore};
 use crate::record::tracing::Told;
-use crate::record::traps::Call;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
@@ -41,8 +40,10 @@ enum Effect {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) traps: BTreeMap<u64, Trap>,
-    /// There was more than one thread.
-    pub(super) threads: bool,
+    /// It is about to exit.
+    pub(super) exit: Option<Exit>,
+    /// Processes that it started.
+    pub(super) children: u64,
     /// Looks at each instruction.
     pub(super) steps: Option<Steps>,
     /// Where there were traps.
@@ -114,8 +115,15 @@ impl Run {
     fn wait(&mut self, session: &mut Session, watch: &mut Watch<'_>) -> Result<Stop, Error> {
         let mut asked: Option<Instant> = None;
         loop {
-            if let Some(stop) = session.emulator.remote.wait(GLANCE)? {
-                return Ok(stop);
+            match session.emulator.remote.wait(GLANCE) {
+                // The emulator says so before the call, which it is made to try again.
+                Ok(Some(Stop::Exited(_))) if self.exit.is_some() => {}
+                Ok(Some(stop)) => return Ok(stop),
+                Ok(None) => {}
+                Err(remote::Error::Lost(_)) if self.exit.is_some() => {
+                    return Err(session.gone("it could not be held at its exit"));
+                }
+                Err(error) => return Err(error.into()),
             }
             loop {
                 match session.emulator.told.try_recv() {
@@ -162,7 +170,6 @@ impl Run {
             }
             Told::Mask(of) => self.blocked.retain(|blocked| blocked.0 != of),
             Told::Threads => {
-                // Threads would trap at the same time, for which the GDB server has no words.
                 if self.steps.is_some() {
                     return Err(Error::Failed(
                         "--witness-registers: the program has several threads: only those of one \
@@ -170,26 +177,19 @@ impl Run {
                             .to_owned(),
                     ));
                 }
-                self.threads = true;
-                let others = self.traps.iter();
-                let others = others.filter(|(_, trap)| self.only_alone(trap.why));
-                let others: Vec<u64> = others.map(|(address, _)| *address).collect();
-                for address in others {
-                    self.remove(session, address)?;
-                }
-                tell(&session.emulator.plugin, &Command::Go)?;
             }
+            Told::Exit(exit) => {
+                self.exit = Some(exit);
+                self.trap_exit(session, exit)?;
+                tell(&session.emulator.plugin, &Command::Leave)?;
+            }
+            Told::Child => self.children += 1,
             Told::Stopped {
                 stopped,
                 instructions,
             } => return Ok(Some((stopped, instructions))),
         }
         Ok(None)
-    }
-
-    /// Whether such a trap is for programs of one thread: others pass the calls of each other.
-    pub(super) fn only_alone(&self, why: Why) -> bool {
-        matches!(why, Why::Call(Call::Exit | Call::Unknown))
     }
 
     /// The program stopped. Lets it run on unless this is the end.
@@ -202,10 +202,16 @@ impl Run {
     ) -> Result<Option<Ended>, Error> {
         const INTERRUPT: u8 = 2;
         let here = session.here()?;
+        if let Some(exit) = self.exit
+            && (exit.thread, exit.address) == (thread, here.address.0)
+        {
+            let reason = Reason::Exit(exit.status.into());
+            return self.end(session, thread, reason).map(Some);
+        }
         if signal == TRAP
             && let Some(trap) = self.traps.get(&here.address.0).cloned()
         {
-            return self.trapped(session, thread, here, &trap, watch);
+            return self.trapped(session, thread, here, &trap);
         }
         if signal == TRAP && self.removed.contains(&here.address.0) {
             // The thread was on its way into a trap when that was removed.
@@ -328,7 +334,6 @@ impl Run {
         thread: u32,
         here: Place,
         trap: &Trap,
-        watch: &mut Watch<'_>,
     ) -> Result<Option<Ended>, Error> {
         let address = here.address.0;
         match trap.why {
@@ -339,7 +344,6 @@ impl Run {
             }
             Why::Entry => {
                 self.remove(session, address)?;
-                self.trap_calls(session)?;
                 if let Some((text, place)) = self.until.clone() {
                     if place == here {
                         return self.end(session, thread, Reason::Until(text)).map(Some);
@@ -350,27 +354,8 @@ impl Run {
                 }
                 self.go(session, thread)?;
             }
-            Why::Call(_) => {
-                let (call, first) = session.call(here.isa)?;
-                if call == Some(Call::ExitGroup) || call == Some(Call::Exit) && !self.threads {
-                    return self.end(session, thread, Reason::Exit(first)).map(Some);
-                }
-                self.remove(session, address)?;
-                session.emulator.remote.step(&format!("{thread:x}"))?;
-                let stop = self.wait(session, watch)?;
-                self.set(session, here, trap.why)?;
-                match stop {
-                    Stop::Signal { signal: TRAP, .. } => {
-                        self.stepped(session)?;
-                        self.go(session, thread)?;
-                    }
-                    Stop::Signal { signal, thread } => {
-                        let thread = session.thread(thread)?;
-                        return self.stopped(session, signal, thread, watch);
-                    }
-                    other => return Err(session.gone(&format!("{other:?}"))),
-                }
-            }
+            // Where the program exits: seen before.
+            Why::Exit => self.go(session, thread)?,
         }
         Ok(None)
     }
@@ -387,26 +372,11 @@ impl Run {
         for _ in executed..limit {
             let before = session.here()?;
             if let Some(trap) = self.traps.get(&before.address.0).cloned() {
-                match trap.why {
-                    // These are passed over here.
-                    Why::Entry => {
-                        self.remove(session, before.address.0)?;
-                        self.trap_calls(session)?;
-                    }
-                    Why::Call(_) if session.call(before.isa)?.0.is_none() => {
-                        self.remove(session, before.address.0)?;
-                    }
-                    _ => return self.trapped(session, thread, before, &trap, watch),
+                if trap.why != Why::Entry {
+                    return self.trapped(session, thread, before, &trap);
                 }
-                session.emulator.remote.step(&format!("{thread:x}"))?;
-                let stop = self.wait(session, watch)?;
-                if let Why::Call(_) = trap.why {
-                    self.set(session, before, trap.why)?;
-                }
-                if !matches!(stop, Stop::Signal { signal: 5, .. }) {
-                    return Err(session.gone(&format!("{stop:?}")));
-                }
-                continue;
+                // It is passed over here.
+                self.remove(session, before.address.0)?;
             }
             session.emulator.remote.step(&format!("{thread:x}"))?;
             match self.wait(session, watch)? {
@@ -459,6 +429,12 @@ impl Run {
                 "not all threads could be held: their registers may be of another moment"
                     .to_owned(),
             );
+        }
+        if self.children > 0 {
+            session.emulator.notes.push(format!(
+                "{} processes that the program started are not recorded",
+                self.children
+            ));
         }
         let addresses: Vec<u64> = self.traps.keys().copied().collect();
         for address in addresses {

@@ -7,7 +7,6 @@ use crate::record::process;
 use crate::record::remote::number_of;
 use crate::record::sites::Program;
 use crate::record::stop;
-use crate::record::traps::{self, Call};
 use crate::snapshot::map::Mapped;
 use std::collections::BTreeSet;
 use std::io;
@@ -18,8 +17,6 @@ pub(super) struct Image {
     pub path: PathBuf,
     pub bytes: Mapped,
     pub program: Program,
-    /// How far it was moved.
-    pub moved: u64,
 }
 
 impl Session {
@@ -69,18 +66,6 @@ impl Session {
         })
     }
 
-    /// What the system call that the thread stands at will do, and its first argument.
-    pub(super) fn call(&mut self, isa: Isa) -> Result<(Option<Call>, u64), Error> {
-        let (number, first) = if isa == Isa::A64 {
-            ("x8", "x0")
-        } else {
-            ("r7", "r0")
-        };
-        let number = self.emulator.remote.value(number)?;
-        let first = self.emulator.remote.value(first)?.unwrap_or(0);
-        Ok((number.and_then(|number| traps::call_of(isa, number)), first))
-    }
-
     /// The address of the program's first instruction (getauxval(3), AT_ENTRY).
     pub(super) fn entry(&mut self) -> Result<u64, Error> {
         const ENTRY: u64 = 9;
@@ -112,14 +97,11 @@ impl Session {
             let Ok((program, bytes)) = Program::open(&path) else {
                 continue;
             };
-            let start = mapping.start.wrapping_sub(self.base);
-            let moved = program.moved(mapping.offset, start);
-            if let (true, Some(moved)) = (program.is_64bit == self.program.is_64bit, moved) {
+            if program.is_64bit == self.program.is_64bit {
                 images.push(Image {
                     path,
                     bytes,
                     program,
-                    moved,
                 });
             }
         }

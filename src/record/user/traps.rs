@@ -1,12 +1,14 @@
-//! Traps in the program: where it may end, and where it should stop.
+//! Traps in the program: where it should stop, and at its exit.
 
 use super::run::{Run, not_there};
 use super::steps::Steps;
 use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
-use crate::record::remote;
-use crate::record::traps::{self, Call};
+use crate::record::plugin::tell;
+use crate::record::remote::{self, number_of};
+use crate::record::stream::{Command, Exit};
+use crate::record::traps;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a trap is where it is.
@@ -16,8 +18,8 @@ pub(super) enum Why {
     Entry,
     /// The place that was asked for.
     Until,
-    /// A system call that may end it.
-    Call(Call),
+    /// The system call with which it exits.
+    Exit,
 }
 #[derive(Clone, Debug)]
 pub(super) struct Trap {
@@ -39,7 +41,8 @@ impl Run {
         let mut run = Self {
             traps: BTreeMap::new(),
             removed: BTreeSet::new(),
-            threads: false,
+            exit: None,
+            children: 0,
             steps: match request.registers.take() {
                 Some(file) => Some(Steps::new(file, session)?),
                 None => None,
@@ -49,8 +52,7 @@ impl Run {
             handlers: BTreeMap::new(),
             blocked: BTreeSet::new(),
         };
-        run.trap_calls(session)?;
-        if session.program.interpreter.is_some() {
+        if run.until.is_some() && session.program.interpreter.is_some() {
             let isa = match (session.program.is_64bit, session.program.entry & 1) {
                 (true, _) => Isa::A64,
                 (false, 1) => Isa::T32,
@@ -83,9 +85,6 @@ impl Run {
         why: Why,
     ) -> Result<bool, Error> {
         let address = place.address.0;
-        if self.threads && self.only_alone(why) {
-            return Ok(false);
-        }
         if let Some(there) = self.traps.get_mut(&address) {
             // What was asked for is more than what we look for by ourselves.
             if why == Why::Until {
@@ -98,7 +97,17 @@ impl Run {
             Some(memory) => {
                 let mut bytes = vec![0; code.len()];
                 let at = address.wrapping_add(session.base);
-                if memory.read(at, &mut bytes) < bytes.len() || memory.write(at, code).is_err() {
+                if memory.read(at, &mut bytes) < bytes.len() {
+                    return Ok(false);
+                }
+                let note = |bytes: &[u8]| Command::Trap {
+                    address,
+                    code: number_of(bytes) as u32,
+                    bytes: bytes.len() as u32,
+                };
+                tell(&session.emulator.plugin, &note(&bytes))?;
+                if memory.write(at, code).is_err() {
+                    tell(&session.emulator.plugin, &note(&[]))?;
                     return Ok(false);
                 }
                 Some(bytes)
@@ -133,6 +142,12 @@ impl Run {
         match (&trap.original, &session.memory) {
             (Some(bytes), Some(memory)) => {
                 memory.write(address.wrapping_add(session.base), bytes)?;
+                let gone = Command::Trap {
+                    address,
+                    code: 0,
+                    bytes: 0,
+                };
+                tell(&session.emulator.plugin, &gone)?;
             }
             _ => {
                 let length = traps::trap(trap.isa).len() as u8;
@@ -142,23 +157,17 @@ impl Run {
         Ok(Some(trap))
     }
 
-    /// Traps at the calls of the program and of the libraries that are loaded.
-    pub(super) fn trap_calls(&mut self, session: &mut Session) -> Result<(), Error> {
-        let mut sites = Vec::new();
-        for image in session.images()? {
-            sites.extend(
-                image
-                    .program
-                    .calls()
-                    .into_iter()
-                    .map(|(address, isa, call)| {
-                        let address = Address(address.wrapping_add(image.moved));
-                        (Place { address, isa }, call)
-                    }),
-            );
-        }
-        for (place, call) in sites {
-            self.set(session, place, Why::Call(call))?;
+    /// A trap at the call with which the program exits, while its thread waits in that call.
+    pub(super) fn trap_exit(&mut self, session: &mut Session, exit: Exit) -> Result<(), Error> {
+        let isa = match (session.program.is_64bit, exit.bytes) {
+            (true, _) => Isa::A64,
+            (false, 2) => Isa::T32,
+            (false, _) => Isa::A32,
+        };
+        let address = Address(exit.address);
+        // Breakpoints of the emulator cannot be set while it runs; a signal stops the program too.
+        if session.memory.is_some() {
+            self.set(session, Place { address, isa }, Why::Exit)?;
         }
         Ok(())
     }
