@@ -134,6 +134,25 @@ impl Config {
         }
     }
 
+    /// Whether the trace unit was set to leave out return addresses that it predicts; `None` where
+    /// its protocol has no such setting.
+    pub fn return_stack(&self) -> Option<bool> {
+        match self {
+            Self::Ptm(config) => Some(config.return_stack),
+            Self::Etmv4(config) => Some(config.return_stack),
+            Self::Etmv3(_) | Self::Itm(_) | Self::Stm(_) => None,
+        }
+    }
+
+    /// The bit that says so (PFT IHI 0035 ETMCR, ETMv4 IHI 0064 TRCCONFIGR.RS).
+    pub fn return_stack_bit(&self) -> Option<&'static str> {
+        match self {
+            Self::Ptm(_) => Some("bit 29 of ETMCR"),
+            Self::Etmv4(_) => Some("bit 12 of TRCCONFIGR"),
+            Self::Etmv3(_) | Self::Itm(_) | Self::Stm(_) => None,
+        }
+    }
+
     /// Whether the trace unit was set to count cycles.
     pub fn counts_cycles(&self) -> bool {
         match self {

@@ -6,6 +6,7 @@ mod programs;
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, tell};
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Selection, SelectionError};
+use armsnap::decode::silence;
 use armsnap::report::listing::Counts;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::model::Severity;
@@ -149,9 +150,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         format: arguments.format,
         jobs,
     };
+    // Which of them were asked for does not make the others unknown.
+    let whole = Selection {
+        sources: Vec::new(),
+        ..selection
+    };
+    let (all, _) = Capture::select(&loaded, &whole).unwrap_or_default();
     let mut stats = Stats::default();
     let mut progress = Progress::new(capture.buffers.iter().map(CaptureBuffer::bytes).sum());
-    for buffer in &capture.buffers {
+    for (buffer, whole) in capture.buffers.iter().zip(&all.buffers) {
         let (wall, cpu) = (Instant::now(), cpu_time());
         let decoded = job.decode(buffer, &mut out, |bytes| {
             progress.at(stats.bytes + bytes);
@@ -162,6 +169,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         })?;
         stats.wall += wall.elapsed();
         stats.cpu += cpu_time().saturating_sub(cpu);
+        tell(&decoded.notes);
+        tell(&silence(&loaded, whole, decoded.totals.as_ref()));
         stats.packets += decoded.packets;
         stats.counts += decoded.counts;
         if !buffer.sources.is_empty() {

@@ -49,7 +49,7 @@ pub fn decode(
         };
         let mut decoders = [(source.trace_id, decoder)];
         let mut pieces = 0;
-        let Ok(()) = decode_buffer(buffer, &mut decoders, PIECE, |_, _| {
+        let Ok(_) = decode_buffer(buffer, &mut decoders, PIECE, |_, _| {
             pieces += PIECE as u64;
             progress((begin + pieces).min(done), total);
             Ok::<(), Infallible>(())

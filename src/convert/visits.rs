@@ -299,8 +299,10 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
         }
     }
 
-    fn gap(&mut self, _: BufferOffset, _: Gap) {
-        self.cut();
+    fn gap(&mut self, _: BufferOffset, gap: Gap) {
+        if !matches!(gap, Gap::TargetNotTraced { .. }) {
+            self.cut();
+        }
     }
 
     fn mark(&mut self, _: BufferOffset, mark: &Mark) {

@@ -1,5 +1,6 @@
 //! A trace buffer, piece by piece through the decoders of its sources.
 
+use super::silence::Totals;
 use super::source::Decoding;
 use crate::capture::CaptureBuffer;
 use crate::formatter::{Deformatter, Demux};
@@ -11,13 +12,13 @@ const RELEASED: usize = 4 << 20;
 
 /// Decodes a buffer in pieces of up to `piece` bytes. `decoders` belong to trace IDs; of
 /// several with one ID the first counts. After each piece and each source `laid_up` is
-/// called with the index of the decoder.
+/// called with the index of the decoder. Gives the bytes of each trace ID.
 pub fn decode_buffer<O: ?Sized, X>(
     buffer: &CaptureBuffer,
     decoders: &mut [(TraceId, Box<dyn Decoding<O> + '_>)],
     piece: usize,
     mut laid_up: impl FnMut(usize, &mut O) -> Result<(), X>,
-) -> Result<(), X> {
+) -> Result<Totals, X> {
     let ids: Vec<_> = decoders.iter().map(|(id, _)| *id).collect();
     let mut demux = Demux::only(&ids);
     let mut deformatter = buffer.frames.map(Deformatter::new);
@@ -58,5 +59,5 @@ pub fn decode_buffer<O: ?Sized, X>(
             }
         }
     }
-    Ok(())
+    Ok(demux.totals())
 }

@@ -5,8 +5,10 @@
 
 mod buffer;
 mod image;
+mod silence;
 mod source;
 
 pub use buffer::decode_buffer;
 pub use image::Image;
+pub use silence::{Totals, silence};
 pub use source::{Decoding, ElementStage, Flowing, Source, SourceSinks};

@@ -159,7 +159,9 @@ impl<C: CodeImage> Flow<C> {
         let cycles = |index: u8| u32::from(cycles[usize::from(index > 0)]);
         self.q = None;
         for index in begin..atoms.count {
-            self.settle(at, sink);
+            if self.current == AWAIT {
+                self.current = self.pop_for_atom(at, sink);
+            }
             if self.current == NOWHERE {
                 self.release(sink);
                 let rest = (index..atoms.count).map(cycles).sum();
@@ -192,7 +194,7 @@ impl<C: CodeImage> Flow<C> {
                     return NOWHERE;
                 }
                 AWAIT => {
-                    current = self.pop(at, sink);
+                    current = self.pop_for_atom(at, sink);
                     continue;
                 }
                 _ => {}

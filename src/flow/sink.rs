@@ -98,6 +98,13 @@ pub enum Gap {
     /// The trace says to take a return address that was never stacked: trace is lost, or
     /// the image is not the code that ran.
     ReturnStackEmpty,
+    /// An atom follows an indirect branch whose target the trace does not tell, though the trace
+    /// unit leaves none out. Listings and histories pass over it, as the reference does: it is told
+    /// once for a source.
+    TargetNotTraced {
+        /// The first address behind the branch.
+        behind: Address,
+    },
     /// The trace tells of an address that a straight line from `from` does not reach: the image
     /// is not the code that ran, or the trace is damaged.
     NotReached {

@@ -93,6 +93,18 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
+    /// [`Self::pop`] for an atom: one comes behind a branch only where the target is known.
+    pub(super) fn pop_for_atom(&mut self, at: BufferOffset, sink: &mut impl FlowSink) -> u32 {
+        let next = self.pop(at, sink);
+        if !self.config.return_stack
+            && let Some(stuck) = self.stuck
+        {
+            let behind = stuck.address;
+            self.gap(at, Gap::TargetNotTraced { behind }, sink);
+        }
+        next
+    }
+
     /// Execution was followed up to a branch whose target is not known.
     pub(super) fn after_branch(&self) -> Option<Stuck> {
         Some(Stuck {

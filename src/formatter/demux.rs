@@ -367,6 +367,11 @@ impl Demux {
         &mut self.streams[usize::from(id.0 & 0x7f)]
     }
 
+    /// How many bytes came so far, by ID.
+    pub fn totals(&self) -> [u64; 128] {
+        std::array::from_fn(|id| self.streams[id].total)
+    }
+
     /// The IDs that had any bytes so far, ascending.
     pub fn ids(&self) -> impl Iterator<Item = TraceId> + '_ {
         (0..128u8)

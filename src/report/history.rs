@@ -25,6 +25,9 @@ pub fn gap(gap: &Gap) -> String {
              not what ran"
                 .to_owned()
         }
+        Gap::Flow(flow::Gap::TargetNotTraced { behind }) => {
+            format!("the trace does not tell where the branch before {behind} led")
+        }
         Gap::Flow(flow::Gap::NotReached { from, to }) => format!(
             "the trace tells of {to}, which the code at {from} does not lead to: the code is not \
              what ran, or the trace is damaged"

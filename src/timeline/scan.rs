@@ -225,7 +225,10 @@ impl FlowSink for Scan<'_> {
         self.known.exception = Some(*exception);
     }
 
-    fn gap(&mut self, _: BufferOffset, _: FlowGap) {
+    fn gap(&mut self, _: BufferOffset, gap: FlowGap) {
+        if matches!(gap, FlowGap::TargetNotTraced { .. }) {
+            return;
+        }
         self.known.pass(true);
         self.gap_here();
     }

@@ -488,7 +488,10 @@ impl FlowSink for Muted<'_> {
         self.known.exception = Some(*exception);
     }
 
-    fn gap(&mut self, _: BufferOffset, _: Gap) {
+    fn gap(&mut self, _: BufferOffset, gap: Gap) {
+        if matches!(gap, Gap::TargetNotTraced { .. }) {
+            return;
+        }
         self.decide(true);
     }
 

@@ -45,7 +45,7 @@ pub fn by_library(snapshot: &Path, core: &str, code: &Code, take: &mut Take) -> 
             take,
         };
         let mut decoders = [(source.trace_id, source.config.visit(make))];
-        let Ok(()) = decode_buffer(buffer, &mut decoders, 1 << 20, |_, _| {
+        let Ok(_) = decode_buffer(buffer, &mut decoders, 1 << 20, |_, _| {
             Ok::<(), Infallible>(())
         });
         let said = decoders[0].1.output();

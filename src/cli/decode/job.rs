@@ -6,7 +6,7 @@
 
 use super::{Format, Level, programs::Programs};
 use armsnap::capture::{CaptureBuffer, CaptureSource, Core, Profile, Visitor};
-use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
+use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, Totals, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::TraceId;
@@ -19,7 +19,7 @@ use armsnap::report::listing::nothing::NoLines;
 use armsnap::report::listing::packets::PacketListing;
 use armsnap::report::listing::text::TextLines;
 use armsnap::report::listing::text_buffer::TextBuffer;
-use armsnap::report::listing::{Counts, Lines, Listed};
+use armsnap::report::listing::{Counts, Lines, Listed, Unfollowed};
 use armsnap::report::symbols::Symbols;
 use armsnap::snapshot::{Loaded, map};
 use std::io::{self, Write};
@@ -84,12 +84,16 @@ impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
 }
 
 /// What was decoded.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Decoded {
     /// Packets.
     pub packets: u64,
     /// Lines and what they count.
     pub counts: Counts,
+    /// Bytes by trace ID; none where nothing was decoded.
+    pub totals: Option<Totals>,
+    /// What to tell the user, one line each.
+    pub notes: Vec<String>,
 }
 
 /// Why decoding stopped.
@@ -168,7 +172,7 @@ impl Job<'_> {
             let decoder = self.decoder(buffer, source).map_err(Stopped::Maker)?;
             decoders.push((source.trace_id, decoder));
         }
-        decode_buffer(buffer, &mut decoders, self.piece(), |index, listed| {
+        let totals = decode_buffer(buffer, &mut decoders, self.piece(), |index, listed| {
             if map::is_cut() {
                 map::whole()?;
             }
@@ -176,11 +180,18 @@ impl Job<'_> {
             let full = text.len() >= PAGE;
             send(Some(index), full.then_some(text))
         })?;
-        let mut decoded = Decoded::default();
-        for (_, decoder) in &mut decoders {
+        let mut decoded = Decoded {
+            totals: Some(totals),
+            ..Decoded::default()
+        };
+        for ((_, decoder), source) in decoders.iter_mut().zip(sources) {
             decoded.packets += decoder.packets();
             let listed = decoder.output();
             decoded.counts += listed.counts();
+            let unfollowed = listed.unfollowed();
+            decoded
+                .notes
+                .extend(unfollowed.map(|u| self.unfollowed(source, &u)));
             send(None, Some(listed.text()))?;
         }
         Ok(decoded)
@@ -231,6 +242,9 @@ impl Job<'_> {
                     Ok(Ok(part)) => {
                         decoded.packets += part.packets;
                         decoded.counts += part.counts;
+                        // The same of every group.
+                        decoded.totals = part.totals;
+                        decoded.notes.extend(part.notes);
                     }
                     Ok(Err(why)) => stopped = stopped.or(Some(why)),
                     Err(panic) => std::panic::resume_unwind(panic),
@@ -240,6 +254,43 @@ impl Job<'_> {
             written?;
             stopped.map_or(Ok(decoded), Err)
         })
+    }
+
+    /// What the trace of a source lacks to be followed.
+    fn unfollowed(&self, source: &CaptureSource, unfollowed: &Unfollowed) -> String {
+        let device = &self.loaded.snapshot.devices[source.device];
+        let more = match unfollowed.times - 1 {
+            0 => String::new(),
+            more => format!(" and at {more} more places"),
+        };
+        let branch = match unfollowed.branch {
+            Some(end) => format!("an indirect branch, the instruction before {end},"),
+            None => "an indirect branch".to_owned(),
+        };
+        let (stack, switch) = (
+            source.config.return_stack(),
+            source.config.return_stack_bit(),
+        );
+        let what = match (stack, switch) {
+            (Some(true), Some(bit)) => format!(
+                "and no return address is stacked: trace is lost, the code is not what ran, or the \
+                 return stack was off, though {bit} says that it was on"
+            ),
+            (_, Some(bit)) => format!(
+                "so that nothing is followed up to the next address: the return stack was on, though \
+                 {bit} says that it was off, or trace is lost, or the code is not what ran"
+            ),
+            (_, None) => {
+                "so that nothing is followed up to the next address: trace is lost, or the \
+                          code is not what ran"
+                    .to_owned()
+            }
+        };
+        format!(
+            "{}: {}: at offset {:#x}{more} trace goes on behind {branch} whose target it does not \
+             tell, {what}",
+            device.place, source.name, unfollowed.first.0
+        )
     }
 
     fn piece(&self) -> usize {

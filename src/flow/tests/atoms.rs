@@ -153,7 +153,7 @@ fn instruction_atoms_count_instructions() {
     let none = FlowConfig::default();
     let out = run(none, code(), &[address(0x1008), timed, timed, flush]);
     assert_eq!(out[0], "1008-100c 1 indirect E cycles 9");
-    assert_eq!(out[1..3], ["Cycles(1)", "Cycles(10)"]);
+    assert_eq!(out[1..4], ["no target 100c", "Cycles(1)", "Cycles(10)"]);
     // The unit is in the element.
     let out = run(
         STACK,

@@ -262,5 +262,5 @@ fn a_q_element_after_an_unknown_target_begins_where_execution_was_followed_to() 
     // An atom at the unknown target changes nothing.
     let elements = [address(0x2000), atoms("EN"), q, address(0x1004)];
     let out = run(FlowConfig::default(), calls(), &elements);
-    assert_eq!(out[1..], ["q 2008 1004 Some(1)"]);
+    assert_eq!(out[1..], ["no target 2008", "q 2008 1004 Some(1)"]);
 }

@@ -47,7 +47,14 @@ fn without_a_return_stack_atoms_wait_for_an_address() {
         calls(),
         &[address(0x2000), atoms("EEE"), address(0x1000), atoms("E")],
     );
-    assert_eq!(out, ["2000-2008 2 indirect E", "1000-1004 1 branch E"]);
+    assert_eq!(
+        out,
+        [
+            "2000-2008 2 indirect E",
+            "no target 2008",
+            "1000-1004 1 branch E"
+        ]
+    );
 }
 
 #[test]

@@ -195,6 +195,16 @@ impl<'a> Twin<'a> {
         };
     }
 
+    /// An atom needs to know where it is.
+    fn settle_for_atom(&mut self, at: BufferOffset) {
+        let awaits = self.here == Where::Await;
+        self.settle(at);
+        if awaits && !self.config.return_stack {
+            let behind = Address(self.left);
+            self.emit(at, Out::Gap(Gap::TargetNotTraced { behind }));
+        }
+    }
+
     fn stop(&mut self, at: BufferOffset, gap: Gap) {
         if let Gap::MemoryMissing(address) = gap {
             self.stuck = Some((address.0, true));
@@ -231,7 +241,7 @@ impl<'a> Twin<'a> {
     }
 
     fn atom(&mut self, at: BufferOffset, single: bool, taken: bool, cycles: Option<u32>) {
-        self.settle(at);
+        self.settle_for_atom(at);
         let Where::At(from) = self.here else {
             self.release();
             return;
@@ -351,7 +361,7 @@ impl<'a> Twin<'a> {
                 cycles[0] = first.into();
                 for index in 0..atoms.count {
                     let own = cycles[usize::from(index)];
-                    self.settle(at);
+                    self.settle_for_atom(at);
                     if self.here == Where::Nowhere {
                         let rest = cycles[index.into()..].iter().sum();
                         self.emit(at, Out::Mark(Mark::Cycles(rest)));

@@ -1,7 +1,7 @@
 //! Elements as lines: what was executed, and everything beside it.
 
 use super::text_buffer::TextBuffer;
-use super::{Counts, Lines, Listed};
+use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::SourceSinks;
 use crate::element::{Element, ElementSink, Exception, Mark};
 use crate::flow::{BlockId, Blocks, FlowSink, Gap, QRange, Range};
@@ -12,6 +12,7 @@ use crate::quantity::BufferOffset;
 pub struct ElementListing<L> {
     lines: L,
     counts: Counts,
+    unfollowed: Option<Unfollowed>,
 }
 
 impl<L: Lines> ElementListing<L> {
@@ -20,6 +21,7 @@ impl<L: Lines> ElementListing<L> {
         Self {
             lines,
             counts: Counts::default(),
+            unfollowed: None,
         }
     }
 }
@@ -54,6 +56,10 @@ impl<L: Lines> FlowSink for ElementListing<L> {
     }
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        Unfollowed::count(&mut self.unfollowed, at, gap);
+        if matches!(gap, Gap::TargetNotTraced { .. }) {
+            return;
+        }
         self.counts.elements += 1;
         self.lines.gap(at, gap);
     }
@@ -81,6 +87,10 @@ impl<L: Lines> Listed for ElementListing<L> {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn unfollowed(&self) -> Option<Unfollowed> {
+        self.unfollowed
     }
 }
 

@@ -1,7 +1,7 @@
 //! Executed instructions, one line each, with the elements between them.
 
 use super::text_buffer::TextBuffer;
-use super::{Counts, Lines, Listed};
+use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::SourceSinks;
 use crate::element::{Exception, Mark};
 use crate::flow::{CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes};
@@ -34,6 +34,7 @@ pub struct Instruction {
 pub struct InstructionListing<'a, L, C> {
     lines: L,
     counts: Counts,
+    unfollowed: Option<Unfollowed>,
     code: C,
     view: View,
     symbols: Option<&'a Symbols>,
@@ -53,6 +54,7 @@ impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
         Self {
             lines,
             counts: Counts::default(),
+            unfollowed: None,
             code,
             view,
             symbols,
@@ -110,6 +112,10 @@ impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
     }
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        Unfollowed::count(&mut self.unfollowed, at, gap);
+        if matches!(gap, Gap::TargetNotTraced { .. }) {
+            return;
+        }
         self.counts.elements += 1;
         self.lines.gap(at, gap);
     }
@@ -130,6 +136,10 @@ impl<L: Lines, C> Listed for InstructionListing<'_, L, C> {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn unfollowed(&self) -> Option<Unfollowed> {
+        self.unfollowed
     }
 }
 

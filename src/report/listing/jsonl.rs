@@ -318,6 +318,8 @@ impl Lines for JsonLines {
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
         match gap {
+            // The reference lists nothing; a note tells of it.
+            Gap::TargetNotTraced { .. } => return,
             Gap::MemoryMissing(address) => {
                 self.begin(at, "memory_missing");
                 self.hex("address", address.0);

@@ -15,7 +15,7 @@ pub mod text_buffer;
 use crate::element::{Atoms, Exception, Mark};
 use crate::flow::{BlockId, Blocks, Gap, QRange, Range};
 use crate::protocol::Describe;
-use crate::quantity::BufferOffset;
+use crate::quantity::{Address, BufferOffset};
 use instructions::Instruction;
 use text_buffer::TextBuffer;
 
@@ -26,6 +26,41 @@ pub trait Listed {
 
     /// What was listed, in numbers.
     fn counts(&self) -> Counts;
+
+    /// Where an indirect branch could not be followed.
+    fn unfollowed(&self) -> Option<Unfollowed> {
+        None
+    }
+}
+
+/// Indirect branches behind which the trace goes on without a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfollowed {
+    /// How often.
+    pub times: u64,
+    /// Where in the buffer first.
+    pub first: BufferOffset,
+    /// The first address behind that branch, if it is known.
+    pub branch: Option<Address>,
+}
+
+impl Unfollowed {
+    /// Counts a gap that is one.
+    fn count(counted: &mut Option<Self>, at: BufferOffset, gap: Gap) {
+        let branch = match gap {
+            Gap::TargetNotTraced { behind } => Some(behind),
+            Gap::ReturnStackEmpty => None,
+            Gap::MemoryMissing(_) | Gap::NotFollowed { .. } | Gap::NotReached { .. } => {
+                return;
+            }
+        };
+        let first = Self {
+            times: 0,
+            first: at,
+            branch,
+        };
+        counted.get_or_insert(first).times += 1;
+    }
 }
 
 /// Numbers of what was listed.

@@ -359,6 +359,8 @@ impl Lines for TextLines<'_> {
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
         match gap {
+            // The reference lists nothing; a note tells of it.
+            Gap::TargetNotTraced { .. } => return,
             Gap::MemoryMissing(address) => {
                 self.begin(at, "memory_missing");
                 self.what();

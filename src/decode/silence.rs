@@ -1,0 +1,404 @@
+//! Why little or nothing is decoded of a buffer, and what to try: one note for each cause.
+//!
+//! Looks at the begin of a buffer, once with the format that is written and, where that gives
+//! nothing sound, with the others. Changes nothing of what is decoded.
+
+use crate::capture::{CaptureBuffer, CaptureSource, Visitor};
+use crate::flow::FlowConfig;
+use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
+use crate::protocol::{Describe, ElementDecoder, PacketDecoder};
+use crate::quantity::{BufferOffset, TraceId};
+use crate::snapshot::Loaded;
+
+/// Bytes of every buffer that are looked at.
+const FIRST: u64 = 64 << 10;
+/// Bytes that are looked at where those tell nothing.
+const MOST: u64 = 4 << 20;
+/// Most IDs or sources that a note names.
+const NAMED: usize = 8;
+/// No system has more trace sources in one buffer than a few.
+const MANY: usize = 32;
+
+/// Bytes by trace ID.
+pub type Totals = [u64; 128];
+
+/// How some bytes read as the trace of a source.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    /// Where packets begin to be known.
+    synchronised: Option<BufferOffset>,
+    packets: u64,
+    /// Bytes from there on, and those of them that are no packets.
+    bytes: u64,
+    bad: u64,
+}
+
+impl Reading {
+    /// It may be what it is taken for.
+    fn is_possible(&self) -> bool {
+        self.synchronised.is_some() && self.bad * 8 <= self.bytes
+    }
+
+    /// It is hardly anything else.
+    fn is_sound(&self) -> bool {
+        let enough = self.packets >= 4 || self.synchronised == Some(BufferOffset(0));
+        self.synchronised.is_some() && enough && self.bad * 32 <= self.bytes
+    }
+}
+
+/// Reads the payload of an ID.
+struct Read<'a>(&'a mut Demux, TraceId);
+
+impl Visitor for Read<'_> {
+    type Output = Reading;
+
+    fn visit<D, E>(self, mut packets: D, _: E, _: Option<FlowConfig>) -> Reading
+    where
+        D: PacketDecoder + Clone + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
+    {
+        let Self(demux, id) = self;
+        let mut reading = Reading::default();
+        let stream = demux.stream_mut(id);
+        stream.packets(&mut packets, false, |at, packet, bytes| {
+            let bad = matches!(
+                packet.name(),
+                "not_sync" | "bad" | "bad_sequence" | "reserved"
+            );
+            if reading.synchronised.is_none() {
+                if bad {
+                    return;
+                }
+                reading.synchronised = Some(at);
+            }
+            reading.packets += u64::from(!bad);
+            reading.bytes += bytes.len() as u64;
+            reading.bad += if bad { bytes.len() as u64 } else { 0 };
+        });
+        reading
+    }
+}
+
+/// How a buffer reads that is not in the format that is written.
+const NOTHING: &str = "nothing in it synchronises";
+
+/// The formats of buffers.
+const FORMATS: [(Option<FrameKind>, &str); 3] = [
+    (Some(FrameKind::Memory), "coresight"),
+    (None, "source_data"),
+    (Some(FrameKind::Dstream), "dstream_coresight"),
+];
+
+/// What the first `most` bytes of a buffer are, taken apart as `frames` say. Without frames they are
+/// those of `id`.
+fn taken_apart(buffer: &CaptureBuffer, frames: Option<FrameKind>, id: TraceId, most: u64) -> Demux {
+    let mut demux = Demux::new();
+    let mut deformatter = frames.map(Deformatter::new);
+    let mut at = 0;
+    for part in &buffer.parts {
+        let length = usize::try_from(most - at).unwrap_or(usize::MAX);
+        let bytes = &part[..part.len().min(length)];
+        match &mut deformatter {
+            Some(deformatter) => deformatter.feed(BufferOffset(at), bytes, false, &mut demux),
+            None => demux.unformatted(id, BufferOffset(at), bytes),
+        }
+        at += bytes.len() as u64;
+    }
+    demux
+}
+
+/// The bytes of each ID in a whole buffer.
+fn totals_of(buffer: &CaptureBuffer) -> Totals {
+    let mut demux = Demux::only(&[]);
+    if let Some(kind) = buffer.frames {
+        let mut deformatter = Deformatter::new(kind);
+        let mut at = 0;
+        for part in &buffer.parts {
+            deformatter.feed(BufferOffset(at), part, false, &mut demux);
+            at += part.len() as u64;
+        }
+    }
+    demux.totals()
+}
+
+/// What is silent in a buffer with all its sources. `totals` are the bytes of each ID, where it was
+/// decoded.
+pub fn silence(loaded: &Loaded, buffer: &CaptureBuffer, totals: Option<&Totals>) -> Vec<String> {
+    let written = loaded.snapshot.trace.as_ref();
+    let Some(written) = written.and_then(|trace| trace.buffers.get(buffer.index)) else {
+        return Vec::new();
+    };
+    let note = |text: String| format!("{}: buffer {}: {text}", written.place, written.name);
+    if buffer.bytes() == 0 {
+        return vec![note(format!(
+            "{} has no bytes: nothing was captured, or another file was meant",
+            written.files.join(", ")
+        ))];
+    }
+    let counted;
+    let totals = match totals {
+        Some(totals) => totals,
+        None => {
+            counted = totals_of(buffer);
+            &counted
+        }
+    };
+    let look = Look { buffer, totals };
+    look.notes().into_iter().map(note).collect()
+}
+
+fn named(source: &CaptureSource) -> String {
+    format!("{} ({:#04x})", source.name, source.trace_id.0)
+}
+
+/// A buffer, its sources, and what is in it.
+struct Look<'a> {
+    buffer: &'a CaptureBuffer,
+    totals: &'a Totals,
+}
+
+/// A source that seems not to be read as it should be.
+struct Silent<'a> {
+    known: &'a CaptureSource,
+    /// It does not synchronise anywhere.
+    never: bool,
+}
+
+impl Look<'_> {
+    fn notes(&self) -> Vec<String> {
+        if self.buffer.frames.is_none() {
+            return self.unformatted().into_iter().collect();
+        }
+        let unclaimed = self.unclaimed();
+        let mut silent = self.silent(FIRST);
+        if !silent.is_empty() {
+            silent = self.silent(MOST);
+        }
+        let with_bytes = self
+            .buffer
+            .sources
+            .iter()
+            .filter(|known| self.bytes(known.trace_id) > 0);
+        if silent.len() == with_bytes.count() {
+            if self.guess(&unclaimed).is_none()
+                && let Some(other) = self.other_format(NOTHING)
+            {
+                return vec![other];
+            }
+            if unclaimed.is_empty() && silent.is_empty() && !self.buffer.sources.is_empty() {
+                return vec![self.nothing()];
+            }
+        }
+        let mut notes = Vec::new();
+        if unclaimed.len() > self.buffer.left_out.len() {
+            notes.push(self.no_source(&unclaimed));
+        }
+        let never = silent.iter().filter(|silent| silent.never);
+        let never: Vec<&CaptureSource> = never.map(|silent| silent.known).collect();
+        if !never.is_empty() {
+            notes.push(not_synchronised(&never));
+        }
+        notes
+    }
+
+    fn bytes(&self, id: TraceId) -> u64 {
+        self.totals[usize::from(id.0 & 0x7F)]
+    }
+
+    /// IDs that have bytes and no source.
+    fn unclaimed(&self) -> Vec<TraceId> {
+        let ids = (0..128).map(TraceId);
+        let claimed = |id: TraceId| self.buffer.sources.iter().any(|known| known.trace_id == id);
+        let special = |id: TraceId| id.0 == ID_NULL || id.0 == ID_TRIGGER || is_reserved(id.0);
+        ids.filter(|&id| self.bytes(id) > 0 && !special(id) && !claimed(id))
+            .collect()
+    }
+
+    /// The sources that have bytes, but nothing sound in the first `most` of the buffer.
+    fn silent(&self, most: u64) -> Vec<Silent<'_>> {
+        let mut demux = taken_apart(self.buffer, self.buffer.frames, TraceId(0), most);
+        let with_bytes = self
+            .buffer
+            .sources
+            .iter()
+            .filter(|known| self.bytes(known.trace_id) > 0);
+        let mut silent = Vec::new();
+        for known in with_bytes {
+            let whole = demux.stream(known.trace_id).total() == self.bytes(known.trace_id);
+            let reading = known.config.visit(Read(&mut demux, known.trace_id));
+            if !reading.is_possible() {
+                silent.push(Silent {
+                    known,
+                    never: whole && reading.synchronised.is_none(),
+                });
+            }
+        }
+        silent
+    }
+
+    /// An ID without source whose trace reads as that of a source.
+    fn guess(&self, unclaimed: &[TraceId]) -> Option<(TraceId, &CaptureSource)> {
+        let taken = taken_apart(self.buffer, self.buffer.frames, TraceId(0), MOST);
+        unclaimed.iter().find_map(|&id| {
+            let fits = |known: &&CaptureSource| {
+                let mut demux = taken.clone();
+                known.config.visit(Read(&mut demux, id)).is_sound()
+            };
+            Some((id, self.protocols().find(fits)?))
+        })
+    }
+
+    /// One source of each protocol.
+    fn protocols(&self) -> impl Iterator<Item = &CaptureSource> {
+        let of = |known: &CaptureSource| known.protocol;
+        let first = move |(at, known): &(usize, &CaptureSource)| {
+            let mut before = self.buffer.sources[..*at].iter();
+            !before.any(|before| of(before) == of(known))
+        };
+        self.buffer
+            .sources
+            .iter()
+            .enumerate()
+            .filter(first)
+            .map(|(_, known)| known)
+    }
+
+    /// That the buffer reads well in another format, and in its own as `how` says.
+    fn other_format(&self, how: &str) -> Option<String> {
+        for frames in FORMATS.map(|(frames, _)| frames) {
+            if frames == self.buffer.frames {
+                continue;
+            }
+            let taken = taken_apart(self.buffer, frames, TraceId(1), MOST);
+            for known in self.protocols() {
+                // The source's own ID comes first.
+                let mut ids: Vec<TraceId> = taken.ids().collect();
+                ids.sort_by_key(|&id| id != known.trace_id);
+                for id in ids {
+                    let reading = known.config.visit(Read(&mut taken.clone(), id));
+                    if reading.is_sound() {
+                        return self.in_format(frames, known, id, &reading, how);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// That the buffer, which can be read as the bytes of a source, is frames with its ID and
+    /// nothing else: then synchronisation points may lie in one frame by chance.
+    fn rather_frames(&self, known: &CaptureSource) -> Option<String> {
+        for frames in [FrameKind::Memory, FrameKind::Dstream].map(Some) {
+            let mut taken = taken_apart(self.buffer, frames, TraceId(1), FIRST);
+            let all: u64 = taken.totals()[1..].iter().sum();
+            let own = taken.stream(known.trace_id).total();
+            let reading = known.config.visit(Read(&mut taken, known.trace_id));
+            if reading.is_sound() && reading.bad == 0 && own * 8 >= all * 7 {
+                return self.in_format(frames, known, known.trace_id, &reading, "it is not sound");
+            }
+        }
+        None
+    }
+
+    fn in_format(
+        &self,
+        frames: Option<FrameKind>,
+        known: &CaptureSource,
+        id: TraceId,
+        reading: &Reading,
+        how: &str,
+    ) -> Option<String> {
+        let name = |wanted| Some(FORMATS.iter().find(|(frames, _)| *frames == wanted)?.1);
+        let (written, format) = (name(self.buffer.frames)?, name(frames)?);
+        let what = match frames {
+            Some(_) => format!("trace ID {:#04x}", id.0),
+            None => "it".to_owned(),
+        };
+        Some(format!(
+            "read as {written}, {how}; read as {format}, {what} is sound ({} of {}, from offset {:#x} \
+             on): try format={format}",
+            known.protocol.name(),
+            known.name,
+            reading.synchronised?.0
+        ))
+    }
+
+    fn unformatted(&self) -> Option<String> {
+        let Some(known) = self.buffer.sources.first() else {
+            return (self.buffer.left_out.is_empty()).then(|| {
+                "no trace source is said to be in it: [source_buffers] names one for each buffer"
+                    .to_owned()
+            });
+        };
+        let mut reading = Reading::default();
+        for most in [FIRST, MOST] {
+            let mut demux = taken_apart(self.buffer, None, TraceId(1), most);
+            reading = known.config.visit(Read(&mut demux, TraceId(1)));
+            if reading.is_possible() {
+                let perfect = reading.bad == 0 && reading.synchronised == Some(BufferOffset(0));
+                return (!perfect).then(|| self.rather_frames(known)).flatten();
+            }
+        }
+        let never = reading.synchronised.is_none() && self.buffer.bytes() <= MOST;
+        let none = || never.then(|| not_synchronised(&[known]));
+        self.other_format(NOTHING).or_else(none)
+    }
+
+    fn no_source(&self, unclaimed: &[TraceId]) -> String {
+        let ids = unclaimed.iter();
+        let ids = ids.map(|&id| format!("{:#04x} ({} bytes)", id.0, self.bytes(id)));
+        let claimed = match &self.buffer.sources[..] {
+            [] => "it has no source".to_owned(),
+            known => format!("its sources are {}", list(known.iter().map(named))),
+        };
+        let guess = self
+            .guess(unclaimed)
+            .map_or_else(String::new, |(id, known)| {
+                format!(
+                    "; {:#04x} reads as {}, as that of {}",
+                    id.0,
+                    known.protocol.name(),
+                    known.name
+                )
+            });
+        let many = match unclaimed.len() > MANY {
+            true => ", more than systems have: a part of it may hold no frames",
+            false => "",
+        };
+        format!(
+            "trace IDs of no source are left out: {}{many}; {claimed}{guess}: look at [source_buffers] \
+             and at the registers that hold the sources' trace IDs",
+            list(ids)
+        )
+    }
+
+    fn nothing(&self) -> String {
+        format!(
+            "none of its {} bytes is of a source: it holds padding, or no whole frame. Tracing may \
+             have been off; its sources are {}",
+            self.buffer.bytes(),
+            list(self.buffer.sources.iter().map(named))
+        )
+    }
+}
+
+fn not_synchronised(silent: &[&CaptureSource]) -> String {
+    format!(
+        "nothing is decoded of {}: there is no synchronisation point in its trace. The buffer may hold \
+         less than lies between two of them, or trace of another kind",
+        list(silent.iter().map(|known| {
+            let protocol = known.protocol.name();
+            format!("{}, {protocol}", named(known))
+        }))
+    )
+}
+
+/// The first of some names, and how many more there are.
+fn list(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(NAMED);
+    let names: Vec<String> = names.take(NAMED).collect();
+    match more {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
+}
