@@ -101,6 +101,7 @@ impl Elements {
     /// A packet contradicts the trace before it, or is no packet. What waits and cannot be
     /// cancelled any more was traced before it, and is given out.
     #[cold]
+    #[inline(never)]
     fn bad(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         self.give_certain(out);
         self.lose();

@@ -83,7 +83,8 @@ pub struct QRange {
     pub instructions: Option<u32>,
 }
 
-/// Why the flow cannot be followed until the next address in the trace.
+/// Why the flow cannot be followed until the next address in the trace, be it of a target or (ETE)
+/// of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
     /// The trace ran into code that the image does not hold.
