@@ -58,6 +58,7 @@
 //! | [`convert`] | snapshots ⇄ trace files |
 //! | [`record`] | programs in an emulator → snapshots with trace |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
+//! | [`leftovers`] | what is on disk only until work is done |
 //! | [`stop`] | work that is not wanted any more ends |
 //! | [`xml`] | XML documents from outside, within bounds |
 
@@ -74,6 +75,7 @@ pub mod etmv4;
 pub mod flow;
 pub mod formatter;
 pub mod itm;
+pub mod leftovers;
 pub mod protocol;
 pub mod ptm;
 pub mod quantity;

@@ -1,7 +1,7 @@
 //! `armsnap convert`: snapshot → trace file, trace file → snapshot.
 
 use super::arch::Arch;
-use super::output::Output;
+use super::output::{Output, not_named};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, say};
 use armsnap::convert::target::Told;
@@ -11,6 +11,7 @@ use armsnap::convert::window::Bound;
 use armsnap::convert::{self, snapshot, with_trace};
 use armsnap::quantity::{Address, BufferOffset};
 use armsnap::snapshot::elf::Elf;
+use armsnap::snapshot::write::WriteError;
 use armsnap::text;
 use armsnap::tfile::MAGIC;
 use clap::{Args, ValueEnum};
@@ -218,6 +219,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
             }
             None => arguments.output.clone(),
         };
+        not_named(&path, &loaded)?;
         let output = Output::new(Some(&path), arguments.force)?;
         outputs.push((*part, path, output));
     }
@@ -326,7 +328,7 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     found
         .write(&arguments.output, arguments.force, &mut told)
         .map_err(|error| match error {
-            convert::Error::Write(exists @ armsnap::snapshot::write::WriteError::Exists(_)) => {
+            convert::Error::Write(exists @ (WriteError::Exists(_) | WriteError::InTheWay(_))) => {
                 Failure::Usage(exists.to_string())
             }
             error => error.into(),

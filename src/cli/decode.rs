@@ -130,6 +130,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Level::Instructions => arguments.format != Format::None,
         },
     };
+    if let Some(path) = &arguments.output {
+        super::output::not_named(path, &loaded)?;
+    }
     let out = super::output::Output::new(arguments.output.as_deref(), arguments.force)?;
     let form = match arguments.format {
         Format::Jsonl => Form::Json,

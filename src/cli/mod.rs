@@ -155,9 +155,36 @@ fn parse() -> Arguments {
     })
 }
 
+/// Ctrl-C, termination and hanging up end the program as they would anyway, without leaving
+/// files that are not whole.
+fn clean_up_on_signals() -> io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    // What was ignored stays ignored (`nohup`).
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let heeded = |signal: &i32| ignored.unwrap_or(0) >> (signal - 1) & 1 == 0;
+    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(heeded);
+    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            armsnap::leftovers::remove_all();
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}
+
 /// Runs the subcommand that the arguments name.
 pub fn run() -> ExitCode {
-    let done = match parse().command {
+    let command = parse().command;
+    if matches!(command, Command::Decode(_) | Command::Convert(_))
+        && let Err(error) = clean_up_on_signals()
+    {
+        say(&error);
+        return ExitCode::FAILURE;
+    }
+    let done = match command {
         Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

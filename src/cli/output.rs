@@ -1,9 +1,12 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
 use super::Failure;
-use armsnap::snapshot::map;
+use armsnap::leftovers::Leftover;
+use armsnap::snapshot::model::Place;
+use armsnap::snapshot::{Loaded, map, paths};
 use std::fs::File;
 use std::io::{self, StdoutLock, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The destination of results.
@@ -15,7 +18,7 @@ pub enum Output {
         /// What is written.
         file: File,
         /// Its name until it is whole.
-        temporary: TemporaryFile,
+        temporary: Leftover,
         /// Its name then.
         path: PathBuf,
         /// Whether a file of that name is overwritten.
@@ -29,16 +32,53 @@ fn exists(path: &Path) -> Failure {
     Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
 }
 
-/// Removes the file unless it was renamed.
-pub struct TemporaryFile(Option<PathBuf>);
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // Nothing is left to do if it is gone already.
-            let _ = std::fs::remove_file(path);
-        }
+/// Input is not written over: it would be cut while it is read, or lost.
+fn not_input(path: &Path) -> Result<(), Failure> {
+    if map::is_open(path) {
+        return Err(is_input(path));
     }
+    Ok(())
+}
+
+/// Refuses a file that a snapshot names, though it may not have been looked at yet.
+pub fn not_named(path: &Path, loaded: &Loaded) -> Result<(), Failure> {
+    let same = |written: &str| {
+        // Of a file outside as well: it is the user's who allowed it.
+        let file = paths::resolve(&loaded.root, written, true).ok()?.metadata();
+        let (file, output) = (file.ok()?, path.metadata().ok()?);
+        Some((file.dev(), file.ino()) == (output.dev(), output.ino()))
+    };
+    let devices = &loaded.snapshot.devices;
+    let dumps = devices.iter().flat_map(|device| &device.dumps);
+    let dumps = dumps.flat_map(|dump| beside(&dump.place, &dump.file));
+    let trace = loaded.snapshot.trace.iter();
+    let buffers = trace.flat_map(|trace| &trace.buffers);
+    let buffers = buffers.flat_map(|buffer| {
+        let files = buffer.files.iter();
+        files.flat_map(|file| beside(&buffer.place, file))
+    });
+    // Programs and what else armsnap records.
+    let others = loaded.snapshot.other_sections.iter();
+    let others = others.flat_map(|section| &section.entries);
+    let others = others.map(|(_, value)| value.clone());
+    let mut files = dumps.chain(buffers).chain(others);
+    match path.exists() && files.any(|file| same(&file) == Some(true)) {
+        true => Err(is_input(path)),
+        false => Ok(()),
+    }
+}
+
+/// Where a file may be that an .ini file names.
+fn beside(place: &Place, written: &str) -> [String; 2] {
+    let beside = place.file.with_file_name(written);
+    [written.to_owned(), beside.to_string_lossy().into_owned()]
+}
+
+fn is_input(path: &Path) -> Failure {
+    Failure::Usage(format!(
+        "{} is input: it is not overwritten",
+        path.display()
+    ))
 }
 
 impl Output {
@@ -56,7 +96,7 @@ impl Output {
                 })?));
             }
             Ok(_) if !force => return Err(exists(path)),
-            _ => {}
+            _ => not_input(path)?,
         }
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.part", std::process::id()));
@@ -66,7 +106,7 @@ impl Output {
         })?;
         Ok(Self::File {
             file,
-            temporary: TemporaryFile(Some(temporary)),
+            temporary: Leftover::new(temporary),
             path: path.to_owned(),
             force,
         })
@@ -89,9 +129,8 @@ impl Output {
                 if !force && path.symlink_metadata().is_ok() {
                     return Err(exists(&path));
                 }
-                if let Some(written) = temporary.0.take() {
-                    std::fs::rename(written, path)?;
-                }
+                not_input(&path)?;
+                temporary.rename(&path)?;
             }
         }
         Ok(())

@@ -119,7 +119,9 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Usage(text) => Self::Usage(text),
-            Error::Write(exists @ WriteError::Exists(_)) => Self::Usage(exists.to_string()),
+            Error::Write(exists @ (WriteError::Exists(_) | WriteError::InTheWay(_))) => {
+                Self::Usage(exists.to_string())
+            }
             Error::Io(error) => Self::Io(error),
             error => Self::Input(error.to_string()),
         }
@@ -182,11 +184,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     let program = PathBuf::from(program);
     let output = arguments.output(&program);
-    may_write(&output, arguments.force)?;
+    // What is in the way is said before the program runs, not behind it.
+    write::may_write(&output, arguments.force).map_err(Error::from)?;
     let witness = Beside::of(arguments.witness.as_deref(), arguments.force)?;
     let registers = Beside::of(arguments.witness_registers.as_deref(), arguments.force)?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
     let mut counter = Counter::new("instructions");
@@ -250,25 +254,6 @@ fn tell(recorded: &Recorded, output: &Path) {
         recorded.reason,
         recorded.at.address
     ));
-}
-
-/// Says what is in the way before the program runs, not behind it.
-fn may_write(output: &Path, force: bool) -> Result<(), Failure> {
-    let mut inside = match output.read_dir() {
-        Ok(inside) => inside,
-        Err(_) if output.symlink_metadata().is_ok() => {
-            return Err(Failure::Usage(
-                WriteError::NotASnapshot(output.to_owned()).to_string(),
-            ));
-        }
-        Err(_) => return Ok(()),
-    };
-    if inside.next().is_some() && !force {
-        return Err(Failure::Usage(
-            WriteError::Exists(output.to_owned()).to_string(),
-        ));
-    }
-    Ok(())
 }
 
 fn exists(path: &Path) -> Failure {

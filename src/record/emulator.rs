@@ -14,6 +14,7 @@ use super::tracing::{self, Recording, Settings, Summary, Told};
 use super::{state, witness};
 use crate::encode::Place;
 use crate::etmv4;
+use crate::leftovers::Private;
 use crate::snapshot::changed::Changed;
 use crate::snapshot::map::{self, Mapped};
 use crate::snapshot::write::WriteError;
@@ -29,7 +30,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 /// Why there is no recording.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +99,7 @@ pub struct Recorded {
     /// What the user should know.
     pub notes: Vec<String>,
     /// Holds what `files` are mapped from.
-    _directory: TempDir,
+    _directory: Private,
 }
 
 /// How long the emulator may take to start.
@@ -110,13 +110,13 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// An emulator that is to be started.
 pub(super) struct Launch {
-    directory: TempDir,
+    directory: Private,
     plugin: Plugin,
 }
 
 impl Launch {
     pub fn new() -> Result<Self, Error> {
-        let directory = tempfile::Builder::new().prefix("armsnap-").tempdir()?;
+        let directory = Private::new()?;
         let plugin = Plugin::new(directory.path())?;
         Ok(Self { directory, plugin })
     }
@@ -200,7 +200,7 @@ pub(super) struct Emulator {
     tell: Option<Sender<Told>>,
     pub progress: Arc<AtomicU64>,
     pub notes: Vec<String>,
-    pub directory: TempDir,
+    pub directory: Private,
 }
 
 /// A core as it stands at the end.

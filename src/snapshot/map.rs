@@ -124,6 +124,16 @@ pub fn cut_file() -> Option<String> {
     mappings.cut.clone()
 }
 
+/// Whether a file is mapped, under whatever name: it is input, and must not be written over.
+pub fn is_open(path: &Path) -> bool {
+    let Ok(data) = path.metadata() else {
+        return false;
+    };
+    let same = |known: &Known| (known.device, known.inode) == (data.dev(), data.ino());
+    let mappings = mappings();
+    mappings.open.iter().flat_map(HashMap::values).any(same)
+}
+
 /// An error if a mapped file was cut.
 pub fn whole() -> io::Result<()> {
     cut_file().map_or(Ok(()), |why| Err(io::Error::other(why)))

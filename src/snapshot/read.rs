@@ -285,7 +285,8 @@ impl Reader<'_> {
             Some(list) => {
                 let mut files = HashMap::new();
                 for entry in list {
-                    let file = paths::normal(&entry.value);
+                    // Those outside have no normal path: each is what it is written as.
+                    let file = paths::normal(&entry.value).unwrap_or(entry.value.clone());
                     let first = *files.entry(file).or_insert(entry.line);
                     if first != entry.line {
                         let text = format!("{} again, first in line {first}", entry.value);

@@ -5,12 +5,15 @@
 //! appears whole or not at all.
 
 use super::changed;
+mod replaced;
+
 use super::files::{Files, InMemory};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::map::{self, Mapped};
 use super::model::*;
 use super::paths;
 use super::read::{Loaded, beside};
+use crate::leftovers::Leftover;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -43,6 +46,12 @@ pub enum WriteError {
     /// What is there is not a snapshot, so not even force replaces it.
     #[error("{}: exists and is not a snapshot", .0.display())]
     NotASnapshot(PathBuf),
+    /// The snapshot that is there would take a file with it that is not its own, or is input.
+    #[error(
+        "{}: is input, or no part of the snapshot that is to be replaced: it would be lost",
+        .0.display()
+    )]
+    InTheWay(PathBuf),
     /// The file system refused.
     #[error("{}: {error}", .path.display())]
     Io {
@@ -96,23 +105,25 @@ pub fn write_files(
     let replaced = replaced(dir, force)?;
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let temporary = sibling(dir, parent)?;
+    let mut temporary = sibling(dir, parent)?;
     let total = files.values().map(|bytes| bytes.len() as u64).sum();
     let mut written = 0;
     let mut told = |bytes: usize| {
         written += bytes as u64;
         progress(written, total);
     };
-    let done = files
-        .iter()
-        .try_for_each(|(name, bytes)| put(&temporary.join(name), bytes, &mut told))
-        .and_then(|()| map::whole().map_err(at(dir)))
-        .and_then(|()| appear(&temporary, dir, parent, replaced));
-    if done.is_err() {
-        // Nothing of the failed work stays; the first error is the one to tell.
-        let _ = fs::remove_dir_all(&temporary);
+    for (name, bytes) in files {
+        put(&temporary.path().join(name), bytes, &mut told)?;
     }
-    done
+    map::whole().map_err(at(dir))?;
+    appear(&mut temporary, dir, parent, replaced)
+}
+
+/// Whether a snapshot may be written there, before the work for it is done.
+pub fn may_write(dir: &Path, force: bool) -> Result<(), WriteError> {
+    replaced(dir, force)?;
+    let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
+    sibling(dir, parent.unwrap_or(Path::new("."))).map(|_| ())
 }
 
 /// Whether `dir` is there and may be replaced.
@@ -128,20 +139,23 @@ fn replaced(dir: &Path, force: bool) -> Result<bool, WriteError> {
         return Ok(true);
     }
     match (force, dir.join("snapshot.ini").is_file()) {
-        (true, true) => Ok(true),
+        (true, true) => match replaced::in_the_way(dir).map_err(at(dir))? {
+            Some(file) => Err(WriteError::InTheWay(file)),
+            None => Ok(true),
+        },
         (true, false) => Err(WriteError::NotASnapshot(dir.to_owned())),
         (false, _) => Err(WriteError::Exists(dir.to_owned())),
     }
 }
 
 /// Makes a new directory beside `dir`, so that a rename brings it there.
-fn sibling(dir: &Path, parent: &Path) -> Result<PathBuf, WriteError> {
+fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
     const TRIES: u32 = 1000;
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     for number in 0..TRIES {
         let path = parent.join(format!(".{name}.{}.{number}", std::process::id()));
         match fs::create_dir(&path) {
-            Ok(()) => return Ok(path),
+            Ok(()) => return Ok(Leftover::new(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(at(&path)(error)),
         }
@@ -150,14 +164,23 @@ fn sibling(dir: &Path, parent: &Path) -> Result<PathBuf, WriteError> {
 }
 
 /// Renames `temporary` to `dir`. What was there goes away only after that.
-fn appear(temporary: &Path, dir: &Path, parent: &Path, replaced: bool) -> Result<(), WriteError> {
+fn appear(
+    temporary: &mut Leftover,
+    dir: &Path,
+    parent: &Path,
+    replaced: bool,
+) -> Result<(), WriteError> {
     if !replaced {
-        return fs::rename(temporary, dir).map_err(at(dir));
+        return temporary.rename(dir).map_err(at(dir));
     }
-    let old = sibling(dir, parent)?;
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let mut old = tempfile::Builder::new();
+    let old = old.prefix(&format!(".{name}.")).tempdir_in(parent);
+    // Until the new one is there, the old one must not go.
+    let old = old.map_err(at(parent))?.keep();
     let moved = old.join("old");
     fs::rename(dir, &moved).map_err(at(dir))?;
-    if let Err(error) = fs::rename(temporary, dir) {
+    if let Err(error) = temporary.rename(dir) {
         // Put back what was there.
         let _ = fs::rename(&moved, dir);
         let _ = fs::remove_dir(&old);

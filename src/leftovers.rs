@@ -1,0 +1,190 @@
+//! What is on disk only until work is done: files under temporary names, and the private
+//! directories of recordings.
+//!
+//! It goes when the work ends in any way, a signal included ([`remove_all`]). What a process
+//! leaves that was killed, the next one removes where that is certain: a private directory holds a
+//! file that its owner has locked as long as it lives.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tempfile::TempDir;
+
+/// How the private directories begin.
+const PREFIX: &str = "armsnap-";
+/// The file in them that is locked.
+const LOCK: &str = "armsnap.lock";
+/// Most entries of the temporary folder that are looked at.
+const MOST: usize = 10_000;
+
+/// A file or directory that is removed when this is dropped.
+#[derive(Debug)]
+pub struct Leftover(Option<PathBuf>);
+
+fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static ALL: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn remove(path: &Path) {
+    // Nothing is left to do if it is gone already.
+    let _ = match path.symlink_metadata() {
+        Ok(data) if data.is_dir() => fs::remove_dir_all(path),
+        _ => fs::remove_file(path),
+    };
+}
+
+impl Leftover {
+    /// Of what was just made there.
+    pub fn new(path: PathBuf) -> Self {
+        all().insert(path.clone());
+        Self(Some(path))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// Gives it its name for good; nothing is removed any more if that works.
+    pub fn rename(&mut self, to: &Path) -> io::Result<()> {
+        // A signal now finds it under one of its names: the new one is not to go.
+        let mut all = all();
+        fs::rename(self.path(), to)?;
+        if let Some(path) = self.0.take() {
+            all.remove(&path);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            remove(&path);
+            all().remove(&path);
+        }
+    }
+}
+
+/// Removes all there is, because the process ends.
+pub fn remove_all() {
+    for path in std::mem::take(&mut *all()) {
+        remove(&path);
+    }
+}
+
+/// A private directory, and the lock that says that its owner lives.
+#[derive(Debug)]
+pub struct Private {
+    directory: TempDir,
+    _lock: File,
+}
+
+impl Private {
+    /// Makes one in the temporary folder, and removes those of owners that do not live any more.
+    pub fn new() -> io::Result<Self> {
+        let folder = std::env::temp_dir();
+        clean(&folder);
+        Self::within(&folder)
+    }
+
+    fn within(folder: &Path) -> io::Result<Self> {
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(folder)?;
+        // Under another name first: nobody else may lock it before we do.
+        let new = directory.path().join("lock");
+        let lock = File::create_new(&new)?;
+        lock.lock()?;
+        fs::rename(new, directory.path().join(LOCK))?;
+        Ok(Self {
+            directory,
+            _lock: lock,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// Removes the private directories in a folder whose owners do not live any more.
+fn clean(folder: &Path) {
+    let own = rustix::process::getuid().as_raw();
+    for entry in fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .take(MOST)
+        .flatten()
+    {
+        let named = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let path = entry.path();
+        // Of a symbolic link this is the link itself.
+        let data = path.symlink_metadata();
+        if named && data.is_ok_and(|data| data.is_dir() && data.uid() == own) && is_dead(&path) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_dead(directory: &Path) -> bool {
+    let lock = directory.join(LOCK);
+    let is_file = lock.symlink_metadata().is_ok_and(|data| data.is_file());
+    is_file && File::open(lock).is_ok_and(|lock| lock.try_lock().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_ours_and_dead_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let lives = Private::within(folder.path()).unwrap();
+        let dead = Private::within(folder.path()).unwrap();
+        // As if it had been killed.
+        let Private { directory, _lock } = dead;
+        let dead = directory.keep();
+        drop(_lock);
+        for (name, lock) in [
+            ("armsnap-begun", "lock"),
+            ("armsnap-notes", "x"),
+            ("other", LOCK),
+        ] {
+            fs::create_dir(at(name)).unwrap();
+            fs::write(at(name).join(lock), "").unwrap();
+        }
+        std::os::unix::fs::symlink(at("other"), at("armsnap-link")).unwrap();
+        fs::write(at("armsnap-file"), "").unwrap();
+        clean(folder.path());
+        assert!(!dead.exists());
+        assert!(lives.path().exists());
+        for name in [
+            "armsnap-begun",
+            "armsnap-notes",
+            "other",
+            "armsnap-link",
+            "armsnap-file",
+        ] {
+            assert!(at(name).exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn leftovers_go_and_what_is_renamed_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a"), "").unwrap();
+        fs::write(at("b"), "").unwrap();
+        let a = Leftover::new(at("a"));
+        let mut b = Leftover::new(at("b"));
+        b.rename(&at("c")).unwrap();
+        drop((a, b));
+        assert!(!at("a").exists() && !at("b").exists() && at("c").exists());
+    }
+}

@@ -1,0 +1,63 @@
+//! What a directory holds that a snapshot is to replace: nothing goes that is not the snapshot's
+//! own, and nothing that is read at the moment.
+
+use crate::snapshot::{ini, map, paths};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The first file in a snapshot's directory that the snapshot does not name, or that is input.
+pub(super) fn in_the_way(dir: &Path) -> io::Result<Option<PathBuf>> {
+    let named = named(dir);
+    let mut directories = vec![dir.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let path = entry.path();
+            let within = path.strip_prefix(dir).unwrap_or(&path);
+            if entry.file_type()?.is_dir() {
+                directories.push(path);
+            } else if !named.contains(within) || map::is_open(&path) {
+                return Ok(Some(path));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The files that the .ini files of a snapshot name, beginning with snapshot.ini: whatever stands
+/// behind any key and is the path of a file.
+fn named(dir: &Path) -> BTreeSet<PathBuf> {
+    let mut named = BTreeSet::from([PathBuf::from("snapshot.ini")]);
+    let mut unread: Vec<PathBuf> = named.iter().cloned().collect();
+    while let Some(file) = unread.pop() {
+        let Ok(bytes) = fs::read(dir.join(&file)) else {
+            continue;
+        };
+        let beside = file.parent().and_then(Path::to_str).unwrap_or("");
+        let (document, _) = ini::parse(&bytes);
+        let entries = document
+            .sections
+            .iter()
+            .flat_map(|section| &section.entries);
+        let values = entries.flat_map(|entry| {
+            let parts = entry.value.split(',').map(str::trim);
+            parts.chain([entry.value.as_str()])
+        });
+        for value in values.filter(|value| !value.is_empty()) {
+            let below = (!beside.is_empty()).then(|| format!("{beside}/{value}"));
+            for written in below.into_iter().chain([value.to_owned()]) {
+                let Some(path) = paths::normal(&written).map(PathBuf::from) else {
+                    continue;
+                };
+                if dir.join(&path).is_file() && named.insert(path.clone()) {
+                    let ini = path.extension();
+                    let is_ini = ini.is_some_and(|ini| ini.eq_ignore_ascii_case("ini"));
+                    unread.extend(is_ini.then_some(path));
+                }
+            }
+        }
+    }
+    named
+}
