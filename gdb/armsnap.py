@@ -108,7 +108,7 @@ Attach()
 
 # In a source tree the other files lie beside this one; `armsnap gdb-commands` prints all as one,
 # up to this line of this file.
-for other in ("registers.py", "memory.py", "save.py", "history.py", "past.py"):
+for other in ("registers.py", "memory.py", "save.py", "history.py", "past.py", "quiet.py"):
     other = os.path.join(os.path.dirname(globals().get("__file__", "")), other)
     if "__file__" in globals() and os.path.isfile(other):
         with open(other, encoding="utf-8") as source:

@@ -71,7 +71,7 @@ fn each_architecture_has_an_endpoint() {
         let (command, value) = register.split_once(" = ").unwrap();
         let text = attach(&server.addresses[index], &["info threads", command]);
         assert!(text.contains(&format!("$1 = {value}\n")), "{text}");
-        assert_eq!(text.matches("Thread ").count(), cores, "{text}");
+        assert_eq!(text.matches("    Thread ").count(), cores, "{text}");
     }
 }
 

@@ -215,7 +215,7 @@ fn breakpoints_stop_both_ways_at_each_visit() {
         commands.extend(std::iter::repeat_n("reverse-continue", visits + 1));
         commands.extend(std::iter::repeat_n("continue", visits + 1));
         let text = session(&snapshot, &[], &commands);
-        let stops = text.matches("\nBreakpoint 3, ").count();
+        let stops = text.matches("\nBreakpoint 1, ").count();
         assert_eq!(stops, 2 * visits, "{text}");
         assert_eq!(text.matches("SIGLOST").count(), 1, "{text}");
         assert_eq!(ends_of_history(&text), 1, "{text}");

@@ -182,7 +182,7 @@ fn each_visit_of_a_breakpoint_is_a_stop_both_ways() {
                 commands.extend(std::iter::repeat_n("continue", visits + 1));
                 let text = session(&recorded.snapshot(), &[], &commands);
                 assert_eq!(
-                    text.matches("\nBreakpoint 3, ").count(),
+                    text.matches("\nBreakpoint 1, ").count(),
                     2 * visits,
                     "{text}"
                 );

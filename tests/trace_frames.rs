@@ -283,11 +283,10 @@ fn the_run_its_tracepoints_and_its_end() {
     let Some(snapshot) = shared(ACK) else { return };
     let run = decoded(&snapshot, 0);
     let visits = run.visits().len();
-    let text = session(
-        &snapshot,
-        &[],
-        &["tstatus", "info tracepoints", "monitor trace"],
-    );
+    // `armsnap gdb` lets GDB have no tracepoints.
+    let server = gdb::Server::start(&snapshot, &[], 1);
+    let commands = ["tstatus", "info tracepoints", "monitor trace"];
+    let text = gdb::attach(&server.addresses[0], &commands);
     for wanted in [
         "Trace stopped by a tstop command (snapshot)".to_owned(),
         format!("Collected {} trace frames", run.frames()),

@@ -41,6 +41,33 @@ pub fn current_space(registers: &RegisterFile) -> CurrentSpace {
     }
 }
 
+/// What the address space does not tell of the state: that a core runs a program unprivileged (EL0
+/// sees the space of EL1), and the mode of an M-profile core (Arm ARM DDI 0487, C5.2.19; DDI 0406,
+/// B1.3.1; DDI 0553, B3.2). `None` elsewhere, and where it is not known.
+pub fn mode(registers: &RegisterFile) -> Option<&'static str> {
+    match registers.architecture() {
+        Architecture::AArch64 => {
+            let cpsr = registers.value("cpsr");
+            let level = cpsr.or_else(|| registers.value("CurrentEL"))?;
+            (level >> 2 & 3 == 0).then(|| match security(registers).0 {
+                Security::Secure => "EL0S",
+                _ => "EL0",
+            })
+        }
+        Architecture::AArch32 => {
+            (registers.value("cpsr")? & 0x1f == 0x10).then(|| match security(registers).0 {
+                Security::Secure => "EL0S",
+                _ => "EL0",
+            })
+        }
+        // IPSR, the exception number: bits 8 to 0 of xPSR.
+        Architecture::MProfile => Some(match registers.value("xpsr")? & 0x1ff {
+            0 => "Thread mode",
+            _ => "Handler mode",
+        }),
+    }
+}
+
 fn security(registers: &RegisterFile) -> (Security, String) {
     // SCR_EL3.NS, SCR.NS: bit 0; with RME, SCR_EL3.NSE: bit 62 (Arm ARM DDI 0487, D19.2;
     // DDI 0406, B4.1.129).
@@ -109,6 +136,10 @@ mod tests {
     use crate::snapshot::model::{Device, Register, RegisterValue};
 
     fn space(architecture: Architecture, registers: &[(&str, u32)]) -> Space {
+        current_space(&file(architecture, registers)).space
+    }
+
+    fn file(architecture: Architecture, registers: &[(&str, u32)]) -> RegisterFile {
         let device = Device {
             registers: registers
                 .iter()
@@ -120,7 +151,27 @@ mod tests {
                 .collect(),
             ..Device::default()
         };
-        current_space(&RegisterFile::read(&device, architecture)).space
+        RegisterFile::read(&device, architecture)
+    }
+
+    #[test]
+    fn unprivileged_programs_and_modes() {
+        use Architecture::{AArch32, AArch64, MProfile};
+        for (architecture, registers, wanted) in [
+            (AArch64, &[("CPSR", 0x6000_0000)][..], Some("EL0")),
+            (AArch64, &[("CPSR", 0), ("SCR_EL3", 0x530)], Some("EL0S")),
+            (AArch64, &[("CurrentEL", 0)], Some("EL0")),
+            (AArch64, &[("CPSR", 0x3c5)], None),
+            (AArch64, &[], None),
+            (AArch32, &[("CPSR", 0x6000_0030)], Some("EL0")),
+            (AArch32, &[("CPSR", 0x1d3)], None),
+            (MProfile, &[("xPSR", 0x0100_0000)], Some("Thread mode")),
+            (MProfile, &[("xPSR", 0x0100_000b)], Some("Handler mode")),
+            (MProfile, &[], None),
+        ] {
+            let found = mode(&file(architecture, registers));
+            assert_eq!(found, wanted, "{registers:?}");
+        }
     }
 
     #[test]

@@ -46,13 +46,14 @@ pub struct Arguments {
 }
 
 /// GDB's own side: what `armsnap gdb` gives it.
-const COMMANDS: [&str; 6] = [
+const COMMANDS: [&str; 7] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
     include_str!("../../gdb/save.py"),
     include_str!("../../gdb/history.py"),
     include_str!("../../gdb/past.py"),
+    include_str!("../../gdb/quiet.py"),
 ];
 
 /// Where the first file begins to look for the others.
@@ -133,7 +134,8 @@ fn gdb_arguments(
         out.push("set trust-readonly-sections on".into());
     }
     out.push("-ex".into());
-    out.push(target_command(server, arguments)?);
+    let python = arguments.gdb == DEFAULT_GDB || support::has_python(&arguments.gdb);
+    out.push(target_command(server, arguments, python)?);
     for program in programs {
         let mut command = OsString::from("with confirm off -- add-symbol-file ");
         command.push(gdb_quote(program.elf.path.as_os_str()));
@@ -166,8 +168,9 @@ fn python_command(server: &Path) -> OsString {
     .into()
 }
 
-/// `target remote | armsnap serve --stdio …`, for the shell that GDB starts.
-fn target_command(server: &Path, arguments: &Arguments) -> Result<OsString, Failure> {
+/// `target remote | armsnap serve --stdio …`, for the shell that GDB starts; with Python by
+/// commands of our own, which keep GDB quiet.
+fn target_command(server: &Path, arguments: &Arguments, python: bool) -> Result<OsString, Failure> {
     let selection = &arguments.selection;
     let mut words: Vec<OsString> = vec![server.into(), "serve".into(), "--stdio".into()];
     for name in &selection.core {
@@ -194,9 +197,14 @@ fn target_command(server: &Path, arguments: &Arguments) -> Result<OsString, Fail
     if arguments.snapshot.no_shared_memory {
         words.push("--no-shared-memory".into());
     }
+    let mut command = OsString::new();
+    if python {
+        command.push("armsnap quietly --own-tdump ");
+        words.push("--no-tracepoints".into());
+    }
     words.push("--".into());
     words.push(arguments.snapshot.snapshot.clone().into());
-    let mut command = OsString::from("target remote | exec");
+    command.push("target remote | exec");
     for word in &words {
         if word.as_bytes().contains(&b'\n') {
             return Err(Failure::Usage(

@@ -144,6 +144,10 @@ pub struct Arguments {
     /// Speak the remote protocol on standard input and output.
     #[arg(long)]
     pub stdio: bool,
+    /// Tell clients of no tracepoints when they connect: these take numbers of breakpoints. GDB's
+    /// `tdump` wants them.
+    #[arg(long)]
+    pub no_tracepoints: bool,
     /// What is served.
     #[command(flatten)]
     pub selection: Selection,
@@ -151,7 +155,10 @@ pub struct Arguments {
 
 /// Runs `serve`; returns when standard input ends, or never.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    let endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
+    let mut endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
+    for endpoint in &mut endpoints {
+        endpoint.tells_tracepoints = !arguments.no_tracepoints;
+    }
     if arguments.stdio {
         let endpoint = only(endpoints)?;
         print_notes(std::slice::from_ref(&endpoint));
@@ -245,7 +252,7 @@ fn with_suffix(path: &Path, endpoint: &Endpoint) -> PathBuf {
 
 fn print_notes(endpoints: &[Endpoint]) {
     let mut notes: Vec<String> = Vec::new();
-    for note in endpoints.iter().flat_map(Endpoint::notes) {
+    for note in endpoints.iter().flat_map(Endpoint::remarks) {
         // What concerns the whole snapshot is in each endpoint.
         if !notes.contains(&note) {
             notes.push(note);

@@ -125,8 +125,8 @@ impl Core {
             "" => self.detected.architecture.name(),
             kind => kind,
         };
-        match self.space.name {
-            Some(space) => format!("{kind} {space}"),
+        match state::mode(&self.registers).or(self.space.name) {
+            Some(state) => format!("{kind} {state}"),
             None => kind.to_owned(),
         }
     }
@@ -216,6 +216,8 @@ pub struct Endpoint {
     pub further: Vec<Arc<Program>>,
     /// How history is offered.
     pub history: HistoryMode,
+    /// Clients are told of tracepoints when they connect.
+    pub tells_tracepoints: bool,
     /// The snapshot.
     pub(super) loaded: Loaded,
     /// The finished trace runs of its cores.
@@ -255,6 +257,19 @@ impl Endpoint {
 
     /// What is to be known before anything is believed: assumptions, disagreements, faults.
     pub fn notes(&self) -> Vec<String> {
+        self.notes_of(|_| true)
+    }
+
+    /// The same without what is as it should be: programs that agree with the dumps.
+    pub fn remarks(&self) -> Vec<String> {
+        let has_dumps = self.cores.iter().any(|core| !core.dumps.is_empty());
+        self.notes_of(|program| {
+            let compared = &program.comparison;
+            compared.differing > 0 || compared.compared == 0 && has_dumps
+        })
+    }
+
+    fn notes_of(&self, wanted: impl Fn(&Program) -> bool) -> Vec<String> {
         let mut notes = self.faults.clone();
         for core in &self.cores {
             if core.detected.assumed {
@@ -268,7 +283,11 @@ impl Endpoint {
             let own = core.registers.notes().iter().chain(&core.notes);
             notes.extend(own.map(|note| format!("{}: {note}", core.name)));
         }
-        notes.extend(self.programs().flat_map(Program::notes));
+        notes.extend(
+            self.programs()
+                .filter(|program| wanted(program))
+                .flat_map(Program::notes),
+        );
         notes.extend(self.further.iter().map(|program| {
             let path = program.elf.path.display();
             format!("clients are told of one program; for this one type: add-symbol-file {path}")
@@ -381,6 +400,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             program: programs.next(),
             further: programs.collect(),
             history: options.history,
+            tells_tracepoints: true,
             loaded: loaded.clone(),
             traces,
             cores,

@@ -189,6 +189,7 @@ fn tracepoints(target: &SnapshotTarget) -> Vec<String> {
     };
     let list = match view.connected.then(|| frames(target)) {
         Some(Ok(frames)) => frames.tracepoints(),
+        _ if !view.connected && !endpoint.tells_tracepoints => Vec::new(),
         _ => traces.list(endpoint, view.chosen),
     };
     let mut lines = Vec::new();

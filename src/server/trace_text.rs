@@ -1,5 +1,5 @@
 //! Texts of a trace file as a client may have them: GDB prints them, and evaluates what
-//! tracepoints collect at `tdump`.
+//! tracepoints collect at `tdump`, and where they lie when it connects.
 
 use crate::arch::names;
 use crate::text::{is_plain, one_line};
@@ -29,6 +29,8 @@ pub(super) fn tracepoint(mut tracepoint: Tracepoint) -> Tracepoint {
     let sources = &mut tracepoint.sources;
     sources.retain(|source| source.text.chars().all(is_plain) && !calls_gdb(&source.text));
     sources.retain(|source| names::safe(&source.kind) == source.kind);
+    // A place that is computed; GDB has the address, too.
+    sources.retain(|source| source.kind != "at" || !source.text.contains(['*', '$', '(']));
     let tracepoint_parts = [
         &mut tracepoint.options,
         &mut tracepoint.actions,
@@ -41,11 +43,14 @@ pub(super) fn tracepoint(mut tracepoint: Tracepoint) -> Tracepoint {
     tracepoint
 }
 
-/// Whether an expression has `$name (`.
+/// Whether an expression has `$name (`, or uses one of GDB's own functions in another way: their
+/// names begin with `$_`, as those of two values do (GDB manual, "Tracepoint Action Lists").
 fn calls_gdb(text: &str) -> bool {
-    text.split('$').skip(1).any(|rest| {
-        let rest = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
-        rest.trim_start().starts_with('(')
+    text.split('$').skip(1).any(|word| {
+        let rest = word.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        let name = &word[..word.len() - rest.len()];
+        let own = name.starts_with('_') && !matches!(name, "_ret" | "_sdata");
+        own || rest.trim_start().starts_with('(')
     })
 }
 
@@ -60,10 +65,16 @@ mod tests {
             kind: "cmd".to_owned(),
             text: text.to_owned(),
         };
-        let harmless = ["collect $regs,x", "collect f->a[$x0 + 1] ,(int)$pc", "end"];
+        let harmless = [
+            "collect $regs,x",
+            "collect f->a[$x0 + 1] ,(int)$pc",
+            "collect $_ret",
+            "end",
+        ];
         let hostile = [
             "collect $_shell(\"ls\")",
             "collect 1+$_gdb_setting (\"x\")",
+            "collect ($_shell)(\"ls\")",
             "collect x\x1b[2J",
         ];
         let read = Tracepoint {

@@ -196,9 +196,12 @@ impl<'a> File<'a> {
                 } else {
                     (size, "hex, as GDB writes it")
                 };
-                self.notes.push(format!(
-                    "R is read as {form}: {chosen} bytes a register block"
-                ));
+                // The blocks of the frames leave no doubt that GDB wrote it.
+                if other <= misfits {
+                    self.notes.push(format!(
+                        "R is read as {form}: {chosen} bytes a register block"
+                    ));
+                }
                 chosen
             }
             (Some((_, size)), _) | (None, Some((_, size))) => size,

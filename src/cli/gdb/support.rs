@@ -4,7 +4,7 @@
 use super::Failure;
 use armsnap::arch::Architecture;
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{self, Read};
 use std::process::{Command, Stdio};
 
 /// More than any GDB answers.
@@ -17,28 +17,11 @@ pub fn check(gdb: &OsStr, architecture: Architecture) -> Result<(), Failure> {
         Architecture::AArch64 => "aarch64",
         Architecture::AArch32 | Architecture::MProfile => "arm",
     };
-    let asked = format!("complete set architecture {wanted}");
-    let child = Command::new(gdb)
-        .args(["-nx", "-batch", "-ex", &asked])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = child else {
+    let Some(answer) = ask(gdb, &format!("complete set architecture {wanted}"))? else {
         return Ok(());
     };
-    let mut answer = Vec::new();
-    if let Some(out) = child.stdout.take() {
-        out.take(ANSWER).read_to_end(&mut answer)?;
-    }
-    // It may have more to say.
-    let _ = child.kill();
-    child.wait()?;
     let known = format!("set architecture {wanted}");
-    if String::from_utf8_lossy(&answer)
-        .lines()
-        .any(|line| line.trim_end() == known)
-    {
+    if answer.lines().any(|line| line.trim_end() == known) {
         return Ok(());
     }
     Err(Failure::Input(format!(
@@ -47,4 +30,31 @@ pub fn check(gdb: &OsStr, architecture: Architecture) -> Result<(), Failure> {
         gdb.to_string_lossy(),
         architecture.name()
     )))
+}
+
+/// Whether it has Python: that of a toolchain may not.
+pub fn has_python(gdb: &OsStr) -> bool {
+    let answer = ask(gdb, "python print(6 * 7)").ok().flatten();
+    answer.is_some_and(|answer| answer.starts_with("42"))
+}
+
+/// What it prints for a command; `None` where it cannot be started.
+fn ask(gdb: &OsStr, command: &str) -> io::Result<Option<String>> {
+    let child = Command::new(gdb)
+        .args(["-nx", "-batch", "-ex", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = child else {
+        return Ok(None);
+    };
+    let mut answer = Vec::new();
+    if let Some(out) = child.stdout.take() {
+        out.take(ANSWER).read_to_end(&mut answer)?;
+    }
+    // It may have more to say.
+    let _ = child.kill();
+    child.wait()?;
+    Ok(Some(String::from_utf8_lossy(&answer).into_owned()))
 }

@@ -1,0 +1,105 @@
+"""`armsnap gdb` begins quietly, and `tdump` needs no tracepoints.
+
+Follows memory.py.
+"""
+
+import re
+
+import gdb
+
+# What GDB remarks when it connects: of the server's tracepoints, one for each, and of a program,
+# which a snapshot need not have.
+REMARKS = re.compile(
+    r"(Tracepoint \d+ at .*"
+    r"|Created tracepoint \d+ for target's tracepoint \d+ at .*"
+    r"|warning: No executable has been specified and target does not support"
+    r"|determining executable automatically\.  Try using the \"file\" command\.)\n?"
+)
+# Ranges of memory that `tdump` names.
+RANGES = 16
+# Registers of a core beside the program counter.
+OTHERS = re.compile(r"[rx]\d+|sp|lr|[cx]psr")
+OWN_TDUMP = "--own-tdump "
+
+
+class Quietly(gdb.Command):
+    """Run a command that connects, without GDB's remarks on tracepoints and programs.
+Usage: armsnap quietly [--own-tdump] COMMAND
+
+With --own-tdump `tdump` is armsnap's own from now on, which needs no tracepoints."""
+
+    def __init__(self):
+        super().__init__("armsnap quietly", gdb.COMMAND_SUPPORT, gdb.COMPLETE_COMMAND)
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        if argument.startswith(OWN_TDUMP):
+            argument = argument[len(OWN_TDUMP) :]
+            TraceFrame()
+        # As a whole: what is printed while GDB connects comes in pieces of lines.
+        text = gdb.execute(argument, from_tty, True)
+        for line in text.splitlines(True):
+            if not REMARKS.fullmatch(line):
+                gdb.write(line)
+
+
+class TraceFrame(gdb.Command):
+    """Print everything collected in the current trace frame.
+Usage: tdump
+
+armsnap's own: GDB's wants the tracepoint in its list of breakpoints."""
+
+    def __init__(self):
+        super().__init__("tdump", gdb.COMMAND_DATA)
+
+    def invoke(self, argument, from_tty):
+        if argument.strip():
+            raise gdb.GdbError("tdump takes no argument")
+        number, tracepoint = (number_of(name) for name in ("$trace_frame", "$tracepoint"))
+        if number is None or number < 0:
+            raise gdb.GdbError("No current trace frame.")
+        gdb.write(f"Data collected at tracepoint {tracepoint}, trace frame {number}:\n")
+        show_registers()
+        for name in variables():
+            gdb.write(f"{name} = {gdb.parse_and_eval(name)}\n")
+        ranges = list(trace_frame_ranges())
+        for start, end in ranges[:RANGES]:
+            gdb.write(f"memory {start:#x}-{end - 1:#x}\n")
+        if len(ranges) > RANGES:
+            gdb.write(f"and {len(ranges) - RANGES} more ranges of memory\n")
+
+
+def number_of(name):
+    """A convenience variable as a number; None where it is void."""
+    try:
+        return int(gdb.parse_and_eval(name))
+    except (gdb.error, ValueError):
+        return None
+
+
+def is_known(frame, name):
+    """Whether a register was collected."""
+    try:
+        return "<unavailable>" not in str(frame.read_register(name))
+    except (gdb.error, ValueError):
+        return False
+
+
+def show_registers():
+    """Those that were collected; often the program counter alone."""
+    frame = gdb.selected_frame()
+    for register in frame.architecture().registers():
+        if OTHERS.fullmatch(register.name) and is_known(frame, register.name):
+            gdb.execute("info registers")
+            return
+    if is_known(frame, "pc"):
+        gdb.write(f"$pc = {frame.read_register('pc')}\n")
+
+
+def variables():
+    """The names of trace state variables."""
+    table = gdb.execute("info tvariables", to_string=True)
+    return re.findall(r"^(\$[A-Za-z_]\w*)\s", table, re.MULTILINE | re.ASCII)
+
+
+Quietly()
