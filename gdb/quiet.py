@@ -37,7 +37,10 @@ With --own-tdump `tdump` is armsnap's own from now on, which needs no tracepoint
             argument = argument[len(OWN_TDUMP) :]
             TraceFrame()
         # As a whole: what is printed while GDB connects comes in pieces of lines.
-        text = gdb.execute(argument, from_tty, True)
+        try:
+            text = gdb.execute(argument, from_tty, True)
+        except gdb.error as error:
+            raise gdb.GdbError(str(error))
         for line in text.splitlines(True):
             if not REMARKS.fullmatch(line):
                 gdb.write(line)
