@@ -16,6 +16,10 @@ STACK = 64 << 10
 # No stack is larger, nor deeper.
 MAX_STACK = 8 << 20
 MAX_FRAMES = 10000
+# What is read before a program counter or a return address, and behind it.
+CODE = 4 << 10
+# Callers whose code is read.
+CALLERS = 256
 # What is read at once; and where only parts of that can be read, what memory comes in.
 CHUNK = 64 << 10
 PAGE = 4 << 10
@@ -80,8 +84,10 @@ def addresses(pattern, text):
     return found
 
 
-def known_ranges():
-    """The memory that GDB knows of: of its target, and of the sections of its files."""
+def known_ranges(largest):
+    """The memory that GDB knows of: of its target, and of the sections of its files.
+
+    Regions that are larger than `largest` are named and left out."""
     files = ask("info files")
     mapping = r"^\s*0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+0x[0-9a-f]+\s+(?!.*(?:/dev/|---p|\[v))"
     found = addresses(r"^\s*0x([0-9a-f]+) - 0x([0-9a-f]+) is ", files)
@@ -96,11 +102,13 @@ def known_ranges():
         found |= addresses(r"^\s*\d+\s+\S+\s+0x([0-9a-f]+)\s+0x([0-9a-f]+)\s", ask("info mem"))
     ranges = []
     for start, end in sorted(found):
-        if end - start <= LARGEST:
+        if end - start <= largest:
             ranges.append((start, end))
         else:
             size = size_text(end - start)
             print(f"left out: {start:#x}-{end - 1:#x} ({size}); --memory names parts of it")
+    if not found:
+        print("left out: memory without stacks and code, of which GDB knows nothing; --memory names it")
     return merged(ranges)
 
 
@@ -131,6 +139,29 @@ def stack_range(frame):
         return []
     limit = 1 << (8 * gdb.lookup_type("long").pointer().sizeof)
     return [(low, min(high + STACK, limit))] if low else []
+
+
+def code_ranges(frame):
+    """The code around the program counter, the link register, and the callers."""
+    places = []
+    for name in ("lr", "x30"):
+        try:
+            places.append(int(frame.read_register(name)))
+        except (AttributeError, gdb.error, ValueError):
+            pass
+    try:
+        for _ in range(CALLERS):
+            if frame is None:
+                break
+            places.append(frame.pc())
+            frame = frame.older()
+    except gdb.error:
+        pass
+    limit = 1 << (8 * gdb.lookup_type("long").pointer().sizeof)
+    places = [place % limit for place in places]
+    # There an M-profile core has no code, but values that mean the return from an exception.
+    places = [place for place in places if limit > 1 << 32 or place < 0xE0000000]
+    return [(max(place - CODE, 0), min(place + CODE, limit)) for place in places if place]
 
 
 def readable(inferior, start, size):
@@ -186,6 +217,7 @@ class Dumps:
     def __init__(self, directory, inferior, total):
         self.directory, self.inferior, self.total = directory, inferior, total
         self.looked_at = self.saved = 0
+        self.missing = []
         self.told = time.monotonic()
 
     def read(self, ranges, name):
@@ -218,10 +250,19 @@ class Dumps:
                 at += size
                 self.looked_at += size
                 self.tell()
+            self.missing += without([(start, end)], [(at, at + size) for at, size in dumps])
         finally:
             if file:
                 file.close()
         return dumps
+
+    def left_out(self):
+        """What cannot be read, for people; nothing where all can."""
+        ranges = merged(self.missing)
+        size = sum(end - start for start, end in ranges)
+        named = [f"{start:#x}-{end - 1:#x}" for start, end in ranges[:3]]
+        named += ["..."] if len(ranges) > 3 else []
+        return f"left out: {size_text(size)} that cannot be read, at {', '.join(named)}" if size else ""
 
     def tell(self):
         """Progress, every two seconds."""

@@ -103,17 +103,20 @@ class Arguments(argparse.ArgumentParser):
 
 class Save(gdb.Command):
     """Save what GDB is attached to as a snapshot.
-Usage: armsnap save DIR [--memory START,LENGTH]... [--force]
+Usage: armsnap save DIR [--memory START,LENGTH]... [--memory SIZE] [--force]
 
 DIR      the directory to make; it appears whole or not at all
---memory save this memory, and no other; expressions, as in
+--memory START,LENGTH: save this memory, the stacks and the code that runs, and
+         no other; expressions, as in
          --memory 0x20000000,0x8000 --memory &buffer,sizeof(buffer)
+         SIZE: save regions of memory up to this size, and not up to 64 MiB
 --force  replace a snapshot that is there
 
 Each thread becomes a core with the registers that are known. Without
 --memory the memory that GDB knows of is saved: what the target tells of its
-memory, a core file's memory, the sections of the program, and the stacks.
-What cannot be read is left out. The program is copied.
+memory, a core file's memory, the sections of the program. The stacks and the
+code around each PC and return address are saved in any case. What is left out
+is said. The program and its libraries are copied; trace is not.
 `armsnap gdb DIR` then shows the same."""
 
     def __init__(self):
@@ -131,10 +134,12 @@ What cannot be read is left out. The program is copied.
         self.dont_repeat()
         arguments = Arguments("save")
         arguments.add_argument("DIR")
-        arguments.add_argument("--memory", metavar="START,LENGTH", action="append")
+        arguments.add_argument("--memory", metavar="START,LENGTH|SIZE", action="append")
         arguments.add_argument("--force", action="store_true")
         given = arguments.parse_args(gdb.string_to_argv(argument))
-        asked = [asked_range(text) for text in given.memory or []]
+        memory = given.memory or []
+        asked = [asked_range(text) for text in memory if "," in text]
+        largest = max([number(text) for text in memory if "," not in text], default=LARGEST)
         thread = gdb.selected_thread()
         if thread is None:
             raise gdb.GdbError(
@@ -153,7 +158,7 @@ What cannot be read is left out. The program is copied.
         try:
             os.mkdir(temporary)
             try:
-                print(printable(f"{given.DIR}: {save(temporary, thread, asked)}"))
+                print(printable(f"{given.DIR}: {save(temporary, thread, asked, largest)}"))
                 may_replace(directory, given.force)
                 appear(temporary, directory)
             finally:
@@ -168,9 +173,7 @@ What cannot be read is left out. The program is copied.
 
 def asked_range(text):
     """`START,LENGTH` as a range; the last comma divides."""
-    start, comma, length = text.rpartition(",")
-    if not comma:
-        raise gdb.GdbError(f"--memory: expected START,LENGTH, found {text}")
+    start, _, length = text.rpartition(",")
     start, length = number(start), number(length)
     if length == 0 or start + length > 1 << 64:
         raise gdb.GdbError(f"--memory {text}: no such range of memory")
@@ -206,13 +209,13 @@ def appear(temporary, directory):
     shutil.rmtree(old)
 
 
-def save(directory, selected, asked):
+def save(directory, selected, asked, largest):
     """Writes the files of a snapshot; answers what is in it."""
     inferior = gdb.selected_inferior()
     threads = sorted(inferior.threads(), key=lambda thread: thread.num)
     if any(thread.is_running() for thread in threads):
         raise gdb.GdbError("threads run: `interrupt -a` stops them")
-    cores, stacks, used = [], [], {"snapshot"}
+    cores, stacks, code, used = [], [], [], {"snapshot"}
     for thread in threads:
         thread.switch()
         frame = newest_frame()
@@ -225,22 +228,31 @@ def save(directory, selected, asked):
         used.add(name.lower())
         kind = core_type(thread, inferior.architecture().name(), known)
         cores.append((thread, name, kind, known))
-        stacks.append([] if asked else stack_range(frame))
+        stacks.append(stack_range(frame))
+        code += code_ranges(frame)
     selected.switch()
     m_profile = any(name == "xPSR" for _, _, _, known in cores for name, _, _ in known)
+    more = merged(code)
     if asked:
         ranges = merged(asked)
     elif int(gdb.convenience_variable("trace_frame") or -1) >= 0:
-        ranges = merged(trace_frame_ranges()) or known_ranges()
+        ranges, more = merged(trace_frame_ranges()) or known_ranges(largest), []
     else:
-        ranges = merged(known_ranges() + (SYSTEM_CONTROL if m_profile else []))
-    if not asked and ask("info auxv"):
+        ranges = merged(known_ranges(largest) + (SYSTEM_CONTROL if m_profile else []))
+    if ask("info auxv"):
         # A process: its threads share one memory.
-        ranges = merged(ranges + [stack for own in stacks for stack in own])
-    stacks = [list(without(own, ranges)) for own in stacks]
-    total = sum(end - start for own in stacks + [ranges] for start, end in own)
+        more = merged(more + [stack for own in stacks for stack in own])
+    more = list(without(more, ranges))
+    taken = merged(ranges + more)
+    stacks = [list(without(own, taken)) for own in stacks]
+    total = sum(end - start for own in stacks + [taken] for start, end in own)
     dumps = Dumps(directory, inferior, total)
     shared = dumps.read(ranges, "memory")
+    if asked and not dumps.saved:
+        raise gdb.GdbError("none of this memory can be read")
+    left_out = dumps.left_out()
+    # Around code and stacks much need not be there.
+    shared += dumps.read(more, "memory")
     for (thread, name, kind, known), own in zip(cores, stacks):
         thread.switch()
         with open(os.path.join(directory, f"{name}.ini"), "x", encoding="utf-8") as file:
@@ -249,8 +261,6 @@ def save(directory, selected, asked):
                 size = "" if bits == 32 else f"(size:{bits})"
                 file.write(f"{register}{size}={value:#0{2 + bits // 4}x}\n")
             file.write(dumps.read(own, f"stack_{thread.num}") + shared)
-    if asked and not dumps.saved:
-        raise gdb.GdbError("none of this memory can be read")
     copied, why_not = copy_program(directory)
     offset = load_offset(os.path.join(directory, copied)) if copied else 0
     with open(os.path.join(directory, "snapshot.ini"), "x", encoding="utf-8") as file:
@@ -259,12 +269,55 @@ def save(directory, selected, asked):
         for index, (_, name, _, _) in enumerate(cores):
             file.write(f"device{index}={name}.ini\n")
         if copied:
-            file.write(f"\n[program]\nfile={copied}\noffset={offset:#x}\n")
+            # What could be read of what it writes to is in the dumps; the rest is not known.
+            file.write(f"\n[program]\nfile={copied}\noffset={offset:#x}\nmemory=read-only\n")
+    copied_libraries = copy_libraries(directory)
     if not all(thread.is_valid() for thread in threads):
         raise gdb.GdbError("the target went away")
     count = "1 core" if len(cores) == 1 else f"{len(cores)} cores"
     copied = f"program {copied}" if copied else f"no program: {why_not}"
+    if copied_libraries:
+        copied += f", {copied_libraries}"
+    for line in filter(None, (left_out, trace_left_out())):
+        print(line)
     return f"{count}, {size_text(dumps.saved)} of memory, {copied}"
+
+
+def copy_libraries(directory):
+    """Copies the libraries of the program, to where `armsnap gdb` looks for them; says how many."""
+    count, missing = 0, []
+    for objfile in gdb.objfiles():
+        name = objfile.filename
+        # Debug information apart from its file, and the system's own library have none to copy.
+        if not name or objfile.owner or name == program() or name.startswith("system-supplied"):
+            continue
+        local = name[len("target:") :] if name.startswith("target:") else name
+        base = os.path.basename(local)
+        os.makedirs(os.path.join(directory, "libraries"), exist_ok=True)
+        to = os.path.join(directory, "libraries", base)
+        if not base or safe_name(base) != base.replace("+", "_") or os.path.exists(to):
+            missing.append(on_one_line(local))
+            continue
+        try:
+            if name.startswith("target:") and not os.path.isfile(local):
+                if fetch(local, to):
+                    raise OSError
+            else:
+                shutil.copyfile(local, to)
+            count += 1
+        except OSError:
+            missing.append(on_one_line(local))
+    if missing:
+        print(f"left out: {', '.join(missing)}: cannot be copied")
+    return "" if not count else "1 library" if count == 1 else f"{count} libraries"
+
+
+def trace_left_out():
+    """That there is a trace, which GDB cannot copy."""
+    status = re.search(r'received: "T[01];(?!tnotrun)', ask("maintenance packet qTStatus"))
+    if status:
+        return "left out: the trace, which stays in what is served; `tsave FILE` keeps its frames"
+    return ""
 
 
 Save()

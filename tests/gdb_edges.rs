@@ -3,16 +3,16 @@
 
 mod gdb;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gdb::{armsnap, need_gdb, run, session, testdata, text};
 
 /// A program, recorded to its end.
-fn recording(directory: &Path, source: &str, options: &[&str]) -> std::path::PathBuf {
+fn recording(directory: &Path, source: &str, options: &[&str]) -> PathBuf {
     std::fs::write(directory.join("file.c"), source).unwrap();
     let status = Command::new("aarch64-linux-gnu-gcc")
-        .args(["-g", "-O0", "-static", "-o", "program", "file.c"])
+        .args(["-g", "-O0", "-o", "program", "file.c"])
         .args(options)
         .current_dir(directory)
         .status()
@@ -35,7 +35,7 @@ fn find_takes_what_break_takes() {
                   __attribute__((noinline)) int area(int s) { return s * s; }\n\
                   volatile int sink;\n\
                   int main(void) {\n  sink = area(3);\n  sink = area(4);\n  abort();\n}\n";
-    let recorded = recording(directory.path(), source, &[]);
+    let recorded = recording(directory.path(), source, &["-static"]);
     for (location, wanted) in [
         ("Sq::area", "(s=<unavailable>) at file.c:3\n"),
         ("Sq::area() const", "(s=<unavailable>) at file.c:3\n"),
@@ -68,7 +68,11 @@ fn a_trace_saved_in_ctf_is_whole() {
     let source = "volatile char all[200000] = {1};\n\
                   void _start(void) {\n  for (int i = 0; i < 200; i++)\n    all[i * 1000] = i;\n\
                   *(volatile int *)8 = 0;\n}\n";
-    let recorded = recording(directory.path(), source, &["-nostdlib", "-ffreestanding"]);
+    let recorded = recording(
+        directory.path(),
+        source,
+        &["-static", "-nostdlib", "-ffreestanding"],
+    );
     let (ctf, tf) = (directory.path().join("ctf"), directory.path().join("tf"));
     let saved = session(
         &recorded,
@@ -127,4 +131,56 @@ fn front_ends_are_told_of_moves() {
     assert_eq!(selected.len(), 2, "{shown}");
     assert!(selected[0].contains("func=\"price_tree\""), "{shown}");
     assert!(selected[1].contains("func=\"_start\""), "{shown}");
+}
+
+#[test]
+fn what_is_not_known_of_the_past_stays_unknown() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nvolatile int value = 4711;\nconst int constant = 815;\n\
+                  int main(void) {\n  value = 1;\n  abort();\n}\n";
+    let recorded = recording(directory.path(), source, &["-static"]);
+    let saved = directory.path().join("saved");
+    let looks = ["print value", "print constant", "print $pc"];
+    let save = format!("armsnap save {}", saved.display());
+    let before = session(
+        &recorded,
+        &[],
+        &[&["armsnap find main back"], &looks[..], &[&save]].concat(),
+    );
+    let after = session(&saved, &[], &looks);
+    for shown in [&before, &after] {
+        assert!(shown.contains("Cannot access memory"), "{shown}");
+        assert!(
+            shown.contains("= 815\n") && shown.contains("<main>\n"),
+            "{shown}"
+        );
+    }
+    // It is the snapshot that says so: without that the program's initial value would be shown.
+    let list = saved.join("snapshot.ini");
+    let text = std::fs::read_to_string(&list).unwrap();
+    assert!(text.contains("\nmemory=read-only\n"), "{text}");
+    std::fs::write(&list, text.replace("memory=read-only\n", "")).unwrap();
+    assert!(session(&saved, &[], &looks).contains("= 4711\n"));
+    assert!(
+        before.contains("left out: the trace, which stays"),
+        "{before}"
+    );
+    assert!(before.contains(" that cannot be read, at 0x"), "{before}");
+}
+
+#[test]
+fn a_saved_recording_keeps_its_libraries() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nint main(void) {\n  abort();\n}\n";
+    let recorded = recording(directory.path(), source, &[]);
+    let saved = directory.path().join("saved");
+    let save = format!("armsnap save {}", saved.display());
+    let before = session(&recorded, &[], &["backtrace", &save]);
+    assert!(before.contains(" 2 libraries\n"), "{before}");
+    let after = session(&saved, &[], &["backtrace", "info sharedlibrary"]);
+    assert!(
+        after.contains("in abort () from ") && after.contains("saved/libraries/libc.so.6"),
+        "{after}"
+    );
+    assert!(after.contains("in main () at file.c:3"), "{after}");
 }

@@ -464,29 +464,73 @@ fn what_is_not_known_is_left_out() {
 }
 
 #[test]
-fn memory_that_is_asked_for_and_no_other() {
+fn memory_that_is_asked_for_with_stacks_and_code() {
     let directory = tempfile::tempdir().unwrap();
     let saved = directory.path().join("saved");
     let save = format!(
         "armsnap save '{}' --memory &book,sizeof(book) --memory=0x400ffff0,32",
         saved.display()
     );
-    let text = session(&testdata("virt-a57"), &[], &[&save, "print sizeof(book)"]);
-    let files = entries(&saved);
-    let memory: Vec<&str> = files
-        .iter()
-        .map(String::as_str)
-        .filter(|name| name.ends_with(".bin"))
-        .collect();
-    // Nothing is below 0x40100000: that part is left out.
-    assert_eq!(
-        memory,
-        ["memory_40100000.bin", "memory_40101028.bin"],
-        "{text}"
+    let text = session(
+        &testdata("virt-a57"),
+        &[],
+        &[&save, "print sizeof(book)", "backtrace"],
     );
+    // Stacks, and the code of all callers, come in any case.
+    let again = session(&saved, &[], &["backtrace"]);
+    let (_, frames) = text.split_once("\n#0 ").unwrap();
+    let frames: Vec<&str> = frames
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .collect();
+    assert_eq!(frames.len(), 7, "{text}");
+    assert!(frames.iter().all(|frame| again.contains(frame)), "{again}");
+    let files = entries(&saved);
+    // Nothing is below 0x40100000: that part is left out.
+    let memory = ["memory_40100000.bin", "memory_40101028.bin"];
+    for name in memory {
+        assert!(files.iter().any(|file| file == name), "{files:?}");
+    }
+    let wanted = "left out: 16 bytes that cannot be read, at 0x400ffff0-0x400fffff\n";
+    assert!(text.contains(wanted), "{text}");
     let size = |name: &str| std::fs::metadata(saved.join(name)).unwrap().len();
     assert_eq!(size(memory[0]), 16);
     assert!(text.contains(&format!("= {}\n", size(memory[1]))), "{text}");
+}
+
+#[test]
+fn a_board_without_a_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = testdata("mps2-m4").join("program.elf");
+    let machine = "-M mps2-an386 -nographic -monitor none -serial none -S -kernel";
+    let mut arguments: Vec<&str> = machine.split(' ').collect();
+    arguments.push(program.to_str().unwrap());
+    let emulator = Emulator::start(
+        "qemu-system-arm",
+        "qemu-system-arm",
+        &arguments,
+        directory.path(),
+    );
+    let saved = directory.path().join("saved");
+    let look = looks(
+        &[1],
+        &["r0", "sp", "lr", "pc"].map(str::to_owned),
+        &["x/8i $pc", "x/4xw $lr & ~1", "x/4xw $sp"],
+    );
+    let mut commands = vec![
+        format!("target remote {}", emulator.socket.display()),
+        "break *0x4c".to_owned(),
+        "continue".to_owned(),
+    ];
+    commands.extend(look.clone());
+    commands.push(format!("armsnap save {}", saved.display()));
+    let live = plain_gdb(directory.path(), &[], &commands);
+    assert!(
+        live.contains("left out: memory without stacks and code"),
+        "{live}"
+    );
+    assert!(live.contains("no program: GDB knows no program"), "{live}");
+    snapshot_shows(&saved, &live, &look);
 }
 
 #[test]
@@ -502,10 +546,6 @@ fn nothing_is_made_of_mistakes() {
         (
             format!("armsnap save {} --all", at("new")),
             "unrecognized arguments: --all",
-        ),
-        (
-            format!("armsnap save {} --memory 16", at("new")),
-            "expected START,LENGTH, found 16",
         ),
         (
             format!("armsnap save {} --memory 0,0", at("new")),
@@ -596,7 +636,7 @@ fn help_and_completion() {
     for wanted in [
         "armsnap save -- Save what GDB is attached to as a snapshot.",
         "armsnap attach -- Open a snapshot.",
-        "Usage: armsnap save DIR [--memory START,LENGTH]... [--force]",
+        "Usage: armsnap save DIR [--memory START,LENGTH]... [--memory SIZE] [--force]",
         "\narmsnap save\n",
         "\narmsnap save x --force\n",
         "/mps2-m4/snapshot.ini\n",

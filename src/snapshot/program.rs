@@ -70,7 +70,10 @@ impl Program {
             let path =
                 plain.then(|| paths::resolve(&loaded.root, &recorded.file, false).ok())??;
             let elf = Elf::open(&path).ok().filter(|elf| elf.machine == machine)?;
-            Some(Self::new(elf.moved(recorded.offset), memories, false))
+            let mut elf = elf.moved(recorded.offset);
+            elf.segments
+                .retain(|segment| !(recorded.read_only && segment.writable));
+            Some(Self::new(elf, memories, false))
         });
         recorded.or_else(|| Self::find(&loaded.root, machine, memories))
     }
@@ -154,6 +157,8 @@ pub struct Recorded {
     pub file: String,
     /// `offset`: how far behind the addresses of the file it was loaded.
     pub offset: u64,
+    /// `memory=read-only`: what is known of what it writes to is in the dumps, and nothing else is.
+    pub read_only: bool,
 }
 
 impl Recorded {
@@ -173,6 +178,7 @@ impl Recorded {
         Some(Self {
             file: value("file")?.to_owned(),
             offset,
+            read_only: value("memory") == Some("read-only"),
         })
     }
 }
