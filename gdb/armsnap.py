@@ -79,10 +79,10 @@ What GDB was attached to before is left, and its program forgotten.
     def invoke(self, argument, from_tty):
         self.dont_repeat()
         words = gdb.string_to_argv(argument)
-        if not words:
-            raise gdb.GdbError("expected a snapshot or a trace file")
         allow_scripts = "--allow-scripts" in words
         words = [os.path.expanduser(word) for word in words if word != "--allow-scripts"]
+        if not words:
+            raise gdb.GdbError("expected a snapshot or a trace file")
         if not os.path.exists(words[0]):
             raise gdb.GdbError(f"{words[0]}: no such file or directory")
         server = gdb.parameter("armsnap-program")
@@ -98,6 +98,8 @@ What GDB was attached to before is left, and its program forgotten.
             ask("disconnect")
         if not allow_scripts:
             gdb.execute("set auto-load off")
+        # GDB's own has not what it needs here.
+        CoreFile()
         command = " ".join(shlex.quote(word) for word in words)
         gdb.execute(f"target remote | exec {command}", from_tty)
 
@@ -108,7 +110,8 @@ Attach()
 
 # In a source tree the other files lie beside this one; `armsnap gdb-commands` prints all as one,
 # up to this line of this file.
-for other in ("registers.py", "memory.py", "save.py", "history.py", "past.py", "quiet.py"):
+OTHERS = ("registers.py", "memory.py", "save.py", "core.py", "history.py", "past.py", "quiet.py")
+for other in OTHERS:
     other = os.path.join(os.path.dirname(globals().get("__file__", "")), other)
     if "__file__" in globals() and os.path.isfile(other):
         with open(other, encoding="utf-8") as source:

@@ -184,3 +184,79 @@ fn a_saved_recording_keeps_its_libraries() {
     );
     assert!(after.contains("in main () at file.c:3"), "{after}");
 }
+
+/// What GDB shows of the core file that it made of a snapshot, and of the snapshot.
+fn core_file(snapshot: &Path, program: Option<&str>) -> (String, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let core = directory.path().join("made.core");
+    let generate = format!("generate-core-file {}", core.display());
+    let before = session(
+        snapshot,
+        &[],
+        &[&generate, "echo at:\\n", "thread apply all -q backtrace"],
+    );
+    let mut gdb = Command::new("gdb-multiarch");
+    gdb.args(["-nx", "-batch"]);
+    let libraries = snapshot.join("libraries");
+    gdb.args([
+        "-ex",
+        &format!("set solib-search-path {}", libraries.display()),
+    ]);
+    // Of glibc's threads it has the kernel's numbers, which are not those of snapshots.
+    gdb.args(["-ex", "set libthread-db-search-path /nowhere"]);
+    if let Some(program) = program {
+        gdb.args(["-ex", &format!("file {}", snapshot.join(program).display())]);
+    }
+    gdb.args(["-ex", &format!("core-file {}", core.display())]);
+    gdb.args(["-ex", "echo at:\\n", "-ex", "thread apply all -q backtrace"]);
+    let after = text(&run(&mut gdb));
+    let frames = |text: &str| -> String {
+        let (_, shown) = text.split_once("at:\n").expect(text);
+        let frames = shown.lines().filter(|line| line.starts_with('#'));
+        frames.map(|line| format!("{line}\n")).collect()
+    };
+    (frames(&before), frames(&after))
+}
+
+#[test]
+fn core_files_show_what_snapshots_show() {
+    for (name, program, last) in [
+        ("mps2-m4", "program.elf", "#7  0x0000017e in main ()"),
+        (
+            "virt-a57",
+            "program.elf",
+            "#7  0x00000000401007ac in main ()",
+        ),
+        (
+            "recorded/ptm",
+            "cores-a15-bare-a15.elf",
+            "#1  0x4008015e in count (core=0)",
+        ),
+    ] {
+        let (before, after) = core_file(&testdata(name), Some(program));
+        assert!(before.contains(last), "{before}");
+        assert_eq!(before, after);
+    }
+    // With libraries, at an address of the system's choice; and without any program.
+    let directory = tempfile::tempdir().unwrap();
+    let source = "#include <stdlib.h>\nint main(void) {\n  abort();\n}\n";
+    let recorded = recording(directory.path(), source, &["-fPIE", "-pie"]);
+    let (before, after) = core_file(&recorded, Some("program"));
+    assert!(before.contains("in main () at file.c:3"), "{before}");
+    assert_eq!(before, after);
+    let bare = directory.path().join("bare");
+    std::fs::create_dir(&bare).unwrap();
+    for entry in std::fs::read_dir(testdata("virt-a57")).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        if entry.file_type().unwrap().is_file() && name != "program.elf" {
+            std::fs::copy(entry.path(), bare.join(name)).unwrap();
+        }
+    }
+    let (before, after) = core_file(&bare, None);
+    assert!(
+        before.contains("#0  0x00000000401004fc in ?? ()"),
+        "{before}"
+    );
+    assert_eq!(before, after);
+}

@@ -46,11 +46,12 @@ pub struct Arguments {
 }
 
 /// GDB's own side: what `armsnap gdb` gives it.
-const COMMANDS: [&str; 7] = [
+const COMMANDS: [&str; 8] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
     include_str!("../../gdb/save.py"),
+    include_str!("../../gdb/core.py"),
     include_str!("../../gdb/history.py"),
     include_str!("../../gdb/past.py"),
     include_str!("../../gdb/quiet.py"),

@@ -1,0 +1,164 @@
+"""`generate-core-file` on a snapshot: what is known of it becomes a core file.
+
+GDB's own calls a function of the program to find the heap, which a snapshot cannot run, and has
+none for a system of which it knows no kernel. Follows save.py.
+"""
+
+import os
+import re
+import shutil
+import struct
+import tempfile
+
+import gdb
+
+# Of ELF: types of notes; a file and its segments (System V ABI, chapters 4 and 5).
+NT_PRSTATUS, NT_FPREGSET, NT_AUXV, NT_ARM_VFP = 1, 2, 6, 0x400
+# Of the auxiliary vector: where the program was entered, from which GDB knows where it lies.
+AT_ENTRY = 9
+ET_CORE, PT_LOAD, PT_NOTE = 4, 1, 4
+# As many segments as the header can count.
+MAX_SEGMENTS = 0xFFFE
+SIGTRAP = 5
+
+
+class CoreFile(gdb.Command):
+    """Save a core file of the snapshot.
+Usage: generate-core-file [FILE]
+
+FILE is core.1 if not said. Registers and memory are those that `armsnap save`
+saves. A core file cannot tell that a register is not known: such ones are 0 in
+it, and named here."""
+
+    def __init__(self):
+        super().__init__("generate-core-file", gdb.COMMAND_FILES, gdb.COMPLETE_FILENAME)
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        words = gdb.string_to_argv(argument)
+        path = os.path.expanduser(words[0]) if words else "core.1"
+        selected = gdb.selected_thread()
+        if selected is None:
+            raise gdb.GdbError("nothing is there to be saved")
+        try:
+            write_core(path, selected)
+        except OSError as error:
+            raise gdb.GdbError(f"{path}: {error.strerror}")
+        finally:
+            if selected.is_valid():
+                selected.switch()
+        print(f"Saved corefile {path}")
+
+
+def write_core(path, selected):
+    """Writes notes of all threads, the selected one first, and the memory."""
+    inferior = gdb.selected_inferior()
+    wide = inferior.architecture().name().startswith("aarch64")
+    threads = sorted(inferior.threads(), key=lambda thread: (thread.num != selected.num, thread.num))
+    notes, ranges = b"", known_ranges(LARGEST)
+    for thread in threads:
+        thread.switch()
+        frame = newest_frame()
+        known = {name.lower(): value for name, _, value in registers(inferior.architecture(), frame)}
+        if "pc" not in known:
+            raise gdb.GdbError(f"thread {thread.num}: its program counter is not known")
+        notes += thread_notes(thread.num, known, wide)
+        ranges += stack_range(frame) + code_ranges(frame)
+        ranges += SYSTEM_CONTROL if "xpsr" in known else []
+    selected.switch()
+    notes += entry_note(wide)
+    segments = []
+    with tempfile.TemporaryFile() as memory:
+        for start, end in merged(ranges):
+            for at in range(start, end, CHUNK):
+                for address, data in readable(inferior, at, min(CHUNK, end - at)):
+                    memory.write(data)
+                    if segments and sum(segments[-1]) == address:
+                        segments[-1] = (segments[-1][0], segments[-1][1] + len(data))
+                    else:
+                        segments.append((address, len(data)))
+        if len(segments) > MAX_SEGMENTS:
+            raise gdb.GdbError(f"{len(segments)} pieces of memory: no core file has so many")
+        memory.seek(0)
+        temporary = f"{path}.{os.getpid()}.part"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(head(wide, notes, segments))
+                file.write(notes)
+                shutil.copyfileobj(memory, file)
+            os.replace(temporary, path)
+        finally:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+
+
+def thread_notes(number, known, wide):
+    """The registers of a thread as Linux has them in core files of its architecture."""
+    unknown = []
+
+    def value(name, size):
+        if name not in known:
+            unknown.append(name)
+        return known.get(name, 0).to_bytes(size, "little")
+
+    if wide:
+        names = [f"x{n}" for n in range(31)] + ["sp", "pc", "cpsr"]
+        # elf_prstatus: the signal, the thread, and the registers behind 112 bytes.
+        status = struct.pack("<12xh18xi76x", SIGTRAP, number)
+        status += b"".join(value(name, 8) for name in names) + bytes(8)
+        state = b"".join(known.get(f"v{n}", 0).to_bytes(16, "little") for n in range(32))
+        state += struct.pack("<II8x", known.get("fpsr", 0), known.get("fpcr", 0))
+        notes = note(b"CORE", NT_PRSTATUS, status) + note(b"CORE", NT_FPREGSET, state)
+    else:
+        names = [f"r{n}" for n in range(13)] + ["sp", "lr", "pc"]
+        names.append("xpsr" if "xpsr" in known else "cpsr")
+        status = struct.pack("<12xh10xi44x", SIGTRAP, number)
+        status += b"".join(value(name, 4) for name in names) + bytes(8)
+        state = b"".join(known.get(f"d{n}", 0).to_bytes(8, "little") for n in range(32))
+        state += struct.pack("<I", known.get("fpscr", 0))
+        notes = note(b"CORE", NT_PRSTATUS, status) + note(b"LINUX", NT_ARM_VFP, state)
+    if unknown:
+        print(f"thread {number}: not known, and 0 in the core file: {', '.join(unknown)}")
+    return notes
+
+
+def entry_note(wide):
+    """The auxiliary vector, as far as it is known."""
+    shown = re.search(r"^\s*Entry point: 0x([0-9a-f]+)", ask("info files"), re.MULTILINE)
+    vector = (AT_ENTRY, int(shown[1], 16), 0, 0) if shown else ()
+    data = struct.pack(f"<{len(vector)}{'Q' if wide else 'I'}", *vector)
+    return note(b"CORE", NT_AUXV, data) if shown else b""
+
+
+def note(owner, kind, data):
+    """A note: name and contents begin at multiples of 4."""
+    name = owner + b"\0"
+    name += bytes(-len(name) % 4)
+    return struct.pack("<III", len(owner) + 1, len(data), kind) + name + data + bytes(-len(data) % 4)
+
+
+def head(wide, notes, segments):
+    """The ELF header and the program headers: the notes lie behind them, and then the memory."""
+    file, program = ("<HHIQQQIHHHHHH", "<IIQQQQQQ") if wide else ("<HHIIIIIHHHHHH", "<IIIIIIII")
+    size = 16 + struct.calcsize(file)
+    entry, count = struct.calcsize(program), len(segments) + 1
+    at = size + count * entry
+    out = b"\x7fELF" + bytes([2 if wide else 1, 1, 1]) + bytes(9)
+    machine = 183 if wide else 40
+    out += struct.pack(file, ET_CORE, machine, 1, 0, size, 0, 0, size, entry, count, 0, 0, 0)
+
+    def segment(kind, flags, address, length):
+        nonlocal at
+        where = (at, address, 0, length, length if kind == PT_LOAD else 0)
+        at += length
+        if wide:
+            return struct.pack(program, kind, flags, *where, 1)
+        return struct.pack(program, kind, *where, flags, 1)
+
+    out += segment(PT_NOTE, 0, 0, len(notes))
+    return out + b"".join(segment(PT_LOAD, 7, start, length) for start, length in segments)
+
+
+# Only where `armsnap gdb` started this GDB: elsewhere GDB's own is right for its target.
+if "ARMSNAP" in globals():
+    CoreFile()
