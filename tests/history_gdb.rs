@@ -183,7 +183,7 @@ fn monitor_goes_and_finds() {
         "call (number 2), returns to 0x9ef60, goes on at 0x39200",
         "cpu_0 from the begin of history to 0+90740\n",
         "\n* 0+90694        0x9daf0\n* 0+90712          -- call: 0x39200\n> 0+90740  in 2 open calls",
-        "$3 = 0xffffffc000081000",
+        "$3 = 0xa10c0",
         "cpu_0: the trace has no 0+90751",
         "cpu_0: the trace has no time 5",
         "\"nowhere\" is no position",
@@ -252,22 +252,59 @@ fn gdbs_own_branch_trace() {
         "p/x $pc",
     ];
     let text = session(&snapshot, &["--history=btrace"], &commands);
-    // The last gap is that between the end of the trace and the halted pc.
+    // There is no halted state: the trace leads to where GDB stands, without a gap.
     let recorded = format!(
-        "Recorded {} instructions in 194 functions ({} gaps)",
-        wanted.len() + 1,
-        gaps + 1
+        "Recorded {} instructions in 193 functions ({gaps} gaps)",
+        wanted.len()
     );
     for wanted in [
         recorded.as_str(),
         "90750\t   0x000000000009dc04:\tbr\tx2",
-        "inst 90124,90750",
+        "inst 90124,90751",
         "$1 = 0x9dc04",
         "$2 = <unavailable>",
         "=> 0xa10c8:\tret",
         "$3 = 0x3c1c0",
-        "$4 = 0xffffffc000081000",
+        "$4 = 0xa10c0",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+/// Captures whose registers are placeholders: there is a trace and no halted state.
+#[test]
+fn a_trace_without_a_state_is_opened_at_its_end() {
+    for (name, core) in [(ACK, "cpu_0"), ("juno_r1_1", "cpu_0"), ("TC2", "cpu_0")] {
+        let Some(snapshot) = shared(name) else { return };
+        let core = format!("--core={core}");
+        let commands = [
+            "p/x $pc",
+            "info registers sp",
+            "monitor where",
+            "reverse-stepi",
+            "stepi",
+            "stepi",
+            "p/x $pc",
+        ];
+        let text = session(&snapshot, &[&core], &commands);
+        let shown: Vec<&str> = text.lines().filter(|line| line.starts_with('$')).collect();
+        assert_eq!(shown.len(), 2, "{text}");
+        let value = |line: &str| line.split(" = ").nth(1).map(str::to_owned);
+        assert_eq!(value(shown[0]), value(shown[1]), "{text}");
+        for placeholder in ["0xffffffc000081000", "0xc0008000"] {
+            assert!(!shown[0].ends_with(placeholder), "{text}");
+        }
+        assert!(text.contains("<unavailable>"), "{text}");
+        assert!(!text.contains("the core halted at"), "{text}");
+        assert_eq!(
+            text.matches("note: cpu_0: there is no halted state")
+                .count(),
+            1,
+            "{text}"
+        );
+        assert!(
+            text.contains("the end of the trace (the halted state is not in"),
+            "{text}"
+        );
     }
 }

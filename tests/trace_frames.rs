@@ -272,7 +272,13 @@ fn the_ordinary_session_is_as_before() {
         let shown = |text: &String| text.split("---").nth(1).unwrap().to_owned();
         let first = shown(&answers[0]);
         assert!(first.contains("#0") && first.contains("pc  "), "{first}");
-        for answer in &answers[1..] {
+        // A core without state rests at the end of its trace; the frame has what the snapshot says.
+        let state = if name == ACK {
+            &answers[2..]
+        } else {
+            &answers[1..]
+        };
+        for answer in state {
             assert_eq!(shown(answer), first, "{name}");
         }
     }
@@ -308,8 +314,8 @@ fn a_move_is_one_of_the_core() {
         &["tfind 2", "tfind none", "continue", "p/x $pc"],
     );
     assert_eq!(gdb::ends_of_history(&text), 1, "{text}");
-    let pc = decoded(&snapshot, 0).pc(0).unwrap();
-    assert!(text.contains(&format!("= {pc}")), "{text}");
+    // There is no halted state: the end is that of the trace.
+    assert!(text.contains("= 0xa10c0"), "{text}");
 }
 
 /// Tracepoint, variables and memory.

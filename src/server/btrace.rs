@@ -90,13 +90,15 @@ fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
 
 /// The blocks up to a position, newest first.
 fn write(target: &mut SnapshotTarget, thread: Tid, position: Position) -> Option<String> {
-    let halted = target.core(thread)?.registers.pc();
+    let rests = target.positions.rests(thread);
+    let end = target.positions.end_of_trace(thread);
+    let halted = end.map(|end| end.0).or(target.core(thread)?.registers.pc());
     let history = target.positions.history(thread)?;
     let here = history.place(position)?;
     let mut text = String::from("<btrace version=\"1.0\">\n");
     // The newest block ends at the program counter, which is not executed yet.
     let (mut last, agrees) = match (here.kind, here.pc()) {
-        (PlaceKind::Halted, _) => (None, history.end_agrees() == EndAgrees::Yes),
+        (PlaceKind::Halted, _) => (None, rests || history.end_agrees() == EndAgrees::Yes),
         (_, pc) => (pc, true),
     };
     if let Some(pc) = halted.filter(|_| here.kind == PlaceKind::Halted) {

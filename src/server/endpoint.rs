@@ -110,6 +110,8 @@ pub struct Core {
     pub space: CurrentSpace,
     /// Its memory: dumps, and behind them the program.
     pub memory: Arc<CoreMemory>,
+    /// Its registers are placeholders and it has a history: it rests at the end of its trace.
+    pub(super) rests: bool,
     /// Its place in the device list.
     pub(super) device: usize,
     /// Its dumps in words, for the user.
@@ -383,6 +385,11 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         let code = code.map(|program| program.elf.clone()).collect();
         let mut programs = programs.into_iter().map(Arc::new);
         let traces = Traces::of(loaded, &places, code);
+        if options.history != HistoryMode::None {
+            for traced in traces.iter().flat_map(Traces::cores) {
+                rest(&loaded.snapshot, &mut cores[traced]);
+            }
+        }
         let mut xml = description.xml();
         let history = traces.is_some() && options.history != HistoryMode::None;
         let isa_register = (history && architecture == Architecture::AArch32)
@@ -407,6 +414,19 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
         }
     });
     Ok(endpoints.collect())
+}
+
+/// Lets a core that has trace and no state rest at the end of its trace.
+fn rest(snapshot: &Snapshot, core: &mut Core) {
+    if check::placeholder(snapshot, core.device).is_none() {
+        return;
+    }
+    core.rests = true;
+    core.notes.push(
+        "there is no halted state: it is at the end of its trace, where no register but the pc is \
+         known"
+            .to_owned(),
+    );
 }
 
 /// How many general registers come before the first that some core does not know; all, if the
@@ -485,6 +505,7 @@ fn core(loaded: &Loaded, index: usize) -> Core {
         ));
     }
     Core {
+        rests: false,
         name: device.name.clone(),
         kind: device.kind.clone(),
         cluster: cluster.map(|cluster| cluster.name.clone()),

@@ -52,6 +52,10 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
         return Answer::Reply(reply);
     }
     let general = target.selection.read();
+    // What only greets needs no position.
+    if !packet.starts_with(b"q") && !packet.starts_with(b"Q") && !packet.starts_with(b"v") {
+        target.positions.rest();
+    }
     match packet {
         b"QStartNoAckMode" => Answer::NoAckMode,
         [b'H', operation, thread @ ..] => match select(target, *operation, thread) {

@@ -4,6 +4,7 @@
 //! opened when they are first asked for. Knows no packets.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use gdbstub::common::Tid;
 
@@ -14,6 +15,8 @@ use crate::flow;
 use crate::quantity::{Address, Isa};
 use crate::timeline::{Direction, Gap, History, Place, PlaceKind, Position, Timeline, TracedCore};
 
+/// How long a client waits for what it did not ask for: GDB gives most replies two seconds.
+const PATIENCE: Duration = Duration::from_millis(800);
 /// Most gaps in a row that are passed to find where execution goes on.
 const GAPS: usize = 1000;
 
@@ -33,6 +36,10 @@ pub(super) struct Positions {
     timeline: Option<Timeline>,
     /// By core; `None` is the halted state.
     past: Vec<Option<Past>>,
+    /// By core: where the trace ends of those that rest there, and in which instruction set.
+    ends: Vec<Option<(Address, Option<Isa>)>>,
+    /// These are known.
+    rested: bool,
 }
 
 impl Positions {
@@ -40,6 +47,8 @@ impl Positions {
     pub fn new(endpoint: Arc<Endpoint>) -> Self {
         Self {
             past: vec![None; endpoint.cores.len()],
+            ends: vec![None; endpoint.cores.len()],
+            rested: !endpoint.cores.iter().any(|core| core.rests),
             timeline: None,
             endpoint,
         }
@@ -72,6 +81,42 @@ impl Positions {
     pub fn come_back(&mut self, past: Vec<Option<Past>>) {
         self.past = past;
         self.timeline = None;
+    }
+
+    /// Finds where the traces end of cores that rest there. A client does not wait for one that takes
+    /// long to decode: that is tried again later.
+    pub fn rest(&mut self) {
+        if self.rested {
+            return;
+        }
+        let until = Instant::now() + PATIENCE;
+        self.rested = true;
+        for number in 0..self.ends.len() {
+            let core = &self.endpoint.cores[number];
+            let (rests, device) = (core.rests, core.device);
+            if !rests || self.ends[number].is_some() {
+                continue;
+            }
+            let Some(history) = self.timeline().history(device) else {
+                continue;
+            };
+            if history.reach_end(&mut || Instant::now() < until) {
+                self.ends[number] = history.trace_end();
+            } else {
+                self.rested = false;
+            }
+        }
+    }
+
+    /// Where the trace of a core ends that has no halted state.
+    pub fn end_of_trace(&self, thread: Tid) -> Option<Address> {
+        self.ends.get(thread.get() - 1)?.map(|(pc, _)| pc)
+    }
+
+    /// Whether a core has a trace and no halted state.
+    pub fn rests(&self, thread: Tid) -> bool {
+        let core = self.endpoint.cores.get(thread.get() - 1);
+        core.is_some_and(|core| core.rests)
     }
 
     /// What is to be known of the histories before they are believed.
@@ -125,6 +170,9 @@ impl Positions {
     pub fn isa(&self, thread: Tid) -> Option<Isa> {
         let core = self.endpoint.cores.get(thread.get() - 1)?;
         let Some(past) = self.past(thread) else {
+            if core.rests {
+                return self.ends.get(thread.get() - 1)?.and_then(|(_, isa)| isa);
+            }
             let thumb = core.registers.value("cpsr")? >> 5 & 1 == 1;
             return Some(match core.detected.architecture {
                 Architecture::AArch64 => Isa::A64,
@@ -224,10 +272,17 @@ impl Positions {
     /// the past that is every register but the program counter.
     pub fn register(&self, thread: Tid, register: &RegisterDescription) -> Option<Bytes> {
         let core = self.endpoint.cores.get(thread.get() - 1)?;
-        let Some(past) = self.past(thread) else {
-            return Some(core.register(register));
+        let pc = match self.past(thread) {
+            Some(past) => past.pc,
+            // Before the end is known, clients need some program counter.
+            None if core.rests && register.name == "pc" => match self.end_of_trace(thread) {
+                Some(end) => Some(end),
+                None => return Some(core.register(register)),
+            },
+            None if core.rests => None,
+            None => return Some(core.register(register)),
         };
-        Some(match past.pc.filter(|_| register.name == "pc") {
+        Some(match pc.filter(|_| register.name == "pc") {
             Some(pc) => {
                 let bytes = pc.0.to_le_bytes().into_iter();
                 let bytes = bytes.chain(std::iter::repeat(0)).map(Some);

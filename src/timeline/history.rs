@@ -10,6 +10,9 @@ use super::track::{PartKey, Placed, Start, Track};
 use crate::flow::LastKind;
 use crate::quantity::{Address, BufferOffset, Isa};
 
+/// Places at the end of a trace in which its last instruction is looked for.
+const LOOKED_AT: usize = 1000;
+
 /// The trace of a core in one buffer.
 pub(super) struct Session {
     /// Index of the buffer in the snapshot's metadata.
@@ -113,6 +116,25 @@ impl History {
             session,
             placed: self.sessions[session].track.last(),
         }
+    }
+
+    /// Where execution goes on after all that was traced, and in which instruction set, as far as the
+    /// trace tells; else the last instruction that it tells of.
+    pub fn trace_end(&mut self) -> Option<(Address, Option<Isa>)> {
+        let session = self.sessions.len() - 1;
+        let ended = self.sessions[session].track.end();
+        let next = ended.ahead.map(|range| (range.start, Some(range.isa)));
+        if let Some(next) = next.or_else(|| Some((ended.returns_to?, None))) {
+            return Some(next);
+        }
+        let mut at = self.end();
+        for _ in 0..LOOKED_AT {
+            at = self.step(at, Direction::Backward)?;
+            if let PlaceKind::Instruction { pc, isa, .. } = self.place(at)?.kind {
+                return Some((pc, Some(isa)));
+            }
+        }
+        None
     }
 
     /// Whether the trace leads to where the core halted.

@@ -50,6 +50,7 @@ pub use position::{Direction, NoPosition, Position};
 
 use crate::arch::{Architecture, RegisterFile};
 use crate::capture::{Capture, CaptureBuffer, CaptureSource};
+use crate::check;
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
 use crate::snapshot::memory::CoreMemory;
@@ -219,6 +220,8 @@ fn open_core(
         }
     }
     let registers = RegisterFile::read(device, Architecture::detect(device).architecture);
-    let halted = registers.pc().map(Address);
+    // Placeholders tell of no halted state.
+    let real = check::placeholder(&loaded.snapshot, core.device).is_none();
+    let halted = registers.pc().filter(|_| real).map(Address);
     Some(History::new(core.device, name?, sessions, code, halted))
 }

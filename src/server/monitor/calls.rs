@@ -59,6 +59,7 @@ pub(super) fn run(target: &mut SnapshotTarget, count: &str) -> String {
     }
     let place = history.place(here);
     let pc = target.positions.past(thread).and_then(|past| past.pc);
+    let pc = pc.or_else(|| target.positions.end_of_trace(thread));
     let pc = pc.or_else(|| Some(Address(target.core(thread)?.registers.pc()?)));
     let mut text = if whole {
         format!("{name} from the begin of history to {here}\n")

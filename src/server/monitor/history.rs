@@ -49,8 +49,7 @@ pub(super) fn position(target: &mut SnapshotTarget, goes_on: &mut dyn FnMut() ->
         return String::new();
     };
     let mut text = String::new();
-    let halted = target.positions.past(thread).is_none();
-    let kind = if halted { ", the halted state" } else { "" };
+    let kind = standing(target, thread);
     let _ = writeln!(text, "{name} at {position}{kind}");
     text += &about(target, thread, position, goes_on);
     text += &others(target, thread);
@@ -58,6 +57,18 @@ pub(super) fn position(target: &mut SnapshotTarget, goes_on: &mut dyn FnMut() ->
         let _ = writeln!(text, "  note: {doubt}");
     }
     text
+}
+
+/// Of a core at the end of its history, what that is.
+fn standing(target: &SnapshotTarget, thread: Tid) -> &'static str {
+    match (
+        target.positions.past(thread),
+        target.positions.rests(thread),
+    ) {
+        (Some(_), _) => "",
+        (None, false) => ", the halted state",
+        (None, true) => ", the end of the trace (the halted state is not in the snapshot)",
+    }
 }
 
 /// What is known at a position, a line each.
@@ -145,8 +156,7 @@ fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
             let _ = writeln!(text, "  {name} has no history");
             continue;
         };
-        let halted = target.positions.past(other).is_none();
-        let state = if halted { ", the halted state" } else { "" };
+        let state = standing(target, other);
         let moves = if along.contains(&other) {
             "moves along by timestamps"
         } else {
@@ -172,6 +182,7 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
                     .to_owned(),
             );
         }
+        Some(EndAgrees::Unknown) if target.positions.rests(thread) => {}
         Some(EndAgrees::Unknown) => doubts.push(
             "the trace does not tell where execution went on from its end: it may not be \
              where the core halted"
@@ -281,6 +292,7 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
                 format!("{at:<32}  {instruction}")
             }
             PlaceKind::Gap(gap) => format!("-- gap: {}", words::gap(&gap)),
+            PlaceKind::Halted if target.positions.rests(thread) => "-- end of the trace".to_owned(),
             PlaceKind::Halted => "-- halted".to_owned(),
         };
         let _ = writeln!(text, "{mark} {name:<14}  {}", what.trim_end());
