@@ -15,6 +15,7 @@
 //! Numbers and paths are in hex. Knows no cores and no trace protocols.
 
 use super::Progress;
+use crate::report::info::Taken;
 use crate::snapshot::changed;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::map::Mapped;
@@ -400,36 +401,28 @@ impl Reading<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Memory<'a> {
     pieces: BTreeMap<u64, &'a [u8]>,
+    taken: Taken,
 }
 
 impl<'a> Memory<'a> {
     /// Adds a block; what is there already stays. Gives the pieces of it that were new.
     pub fn add(&mut self, address: u64, bytes: &'a [u8]) -> Vec<(u64, &'a [u8])> {
-        let mut new = Vec::new();
         // A block that would reach beyond the last address ends there.
         let room = usize::try_from(u64::MAX - address)
             .unwrap_or(usize::MAX)
             .saturating_add(1);
         let bytes = &bytes[..bytes.len().min(room)];
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = address + done as u64;
-            let before = self.pieces.range(..=at).next_back();
-            if let Some((&first, piece)) = before
-                && at - first < piece.len() as u64
-            {
-                done += piece.len() - (at - first) as usize;
-                continue;
-            }
-            let next = self.pieces.range(at..).next();
-            let free = next.map_or(usize::MAX, |(&next, _)| {
-                usize::try_from(next - at).unwrap_or(usize::MAX)
-            });
-            let part = &bytes[done..done.saturating_add(free).min(bytes.len())];
-            self.pieces.insert(at, part);
-            new.push((at, part));
-            done += part.len();
-        }
+        let Some(last) = (bytes.len() as u64).checked_sub(1) else {
+            return Vec::new();
+        };
+        // However many pieces it covers: those are one range.
+        let free = self.taken.take(address, address + last);
+        let new = free.into_iter().map(|(first, last)| {
+            let part = (first - address) as usize..=(last - address) as usize;
+            (first, &bytes[part])
+        });
+        let new: Vec<(u64, &'a [u8])> = new.collect();
+        self.pieces.extend(new.iter().copied());
         new
     }
 

@@ -1,11 +1,9 @@
-//! .ini text ⇄ sections and entries, by way of rust-ini.
+//! .ini text ⇄ sections and entries, line by line.
 //!
-//! rust-ini cuts keys at colons, joins lines that end in a backslash or lack a `=`, and does not
-//! tell lines. So each line is looked at first, and the parts that rust-ini would trip over are
-//! guarded: characters with a meaning are replaced, and every key and section carries its line.
-//! What comes back is freed of the guards. Knows nothing of snapshots.
+//! Keys may hold colons, values backslashes and quotes, and each part has its line: no crate for
+//! .ini files leaves all that alone. Knows nothing of snapshots.
 
-use ini::{EscapePolicy, Ini, LineSeparator, ParseOption, WriteOption};
+use std::borrow::Cow;
 
 /// The text of an .ini file, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,69 +43,15 @@ pub struct Odd {
     pub text: String,
 }
 
-/// Begins a guarded character. A private code point; where the text holds it, it is guarded too.
-const GUARD: char = '\u{E000}';
-/// A guarded character is this much higher.
-const LIFT: u32 = 0xE100;
-/// Stands between the line number and the name.
-const MARK: char = '\u{E001}';
-
-/// Whether rust-ini passes `c` through untouched wherever it stands.
-fn is_plain(c: char) -> bool {
-    match c {
-        GUARD | MARK | '\\' | ':' | '=' | '#' | ';' | '[' | ']' | '"' | '\'' => false,
-        ' ' => true,
-        _ => !c.is_control() && !c.is_whitespace(),
-    }
-}
-
-fn guard(text: &str, out: &mut String) {
-    for c in text.chars() {
-        if is_plain(c) {
-            out.push(c);
-        } else {
-            out.push(GUARD);
-            // Guarded code points end at U+E001, so the sum is a character.
-            out.push(char::from_u32(LIFT + u32::from(c)).unwrap_or(GUARD));
-        }
-    }
-}
-
-fn unguard(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c != GUARD {
-            out.push(c);
-        } else if let Some(c) = chars
-            .next()
-            .and_then(|c| char::from_u32(u32::from(c).wrapping_sub(LIFT)))
-        {
-            out.push(c);
-        }
-    }
-    out
-}
-
-/// `line`, the mark and the guarded name.
-fn marked(line: u32, name: &str) -> String {
-    let mut out = line.to_string();
-    out.push(MARK);
-    guard(name, &mut out);
-    out
-}
-
-fn unmarked(text: &str) -> (u32, String) {
-    let (line, name) = text.split_once(MARK).unwrap_or(("0", text));
-    (line.parse().unwrap_or(0), unguard(name))
-}
-
 /// The text of a file: UTF-8 with or without byte-order mark, or else Latin-1.
-fn text_of(bytes: &[u8]) -> (String, bool) {
+fn text_of(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
-        Ok(text) => (text.to_owned(), false),
-        Err(_) => (bytes.iter().map(|&b| char::from(b)).collect(), true),
+        Ok(text) => (text.into(), false),
+        Err(_) => {
+            let text: String = bytes.iter().map(|&b| char::from(b)).collect();
+            (text.into(), true)
+        }
     }
 }
 
@@ -139,8 +83,7 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
             text: "not UTF-8: read as Latin-1".into(),
         });
     }
-    let mut guarded = String::with_capacity(text.len() + text.len() / 2);
-    let mut in_section = false;
+    let mut sections: Vec<Section> = Vec::new();
     for (index, line) in text.split('\n').enumerate() {
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let line = trim(line.strip_suffix('\r').unwrap_or(line));
@@ -154,59 +97,29 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
                 odd.push(Odd { line: number, text });
                 header
             });
-            guarded.push('[');
-            guarded.push_str(&marked(number, trim(name)));
-            guarded.push_str("]\n");
-            in_section = true;
+            sections.push(Section {
+                name: trim(name).to_owned(),
+                line: number,
+                entries: Vec::new(),
+            });
             continue;
         }
-        let problem = match line.split_once('=') {
-            None => "expected key=value, found",
-            Some(("", _)) => "expected a key before the =, found",
-            Some(_) if !in_section => "ignored, no section before it:",
-            Some((key, value)) => {
-                guarded.push_str(&marked(number, trim(key)));
-                guarded.push('=');
-                guard(trim(without_comment(value)), &mut guarded);
-                guarded.push('\n');
+        let problem = match (line.split_once('='), sections.last_mut()) {
+            (None, _) => "expected key=value, found",
+            (Some(("", _)), _) => "expected a key before the =, found",
+            (Some(_), None) => "ignored, no section before it:",
+            (Some((key, value)), Some(section)) => {
+                section.entries.push(Entry {
+                    key: trim(key).to_owned(),
+                    value: trim(without_comment(value)).to_owned(),
+                    line: number,
+                });
                 continue;
             }
         };
         let text = format!("{problem} {}", quote(line));
         odd.push(Odd { line: number, text });
     }
-    let options = ParseOption {
-        enabled_quote: false,
-        enabled_escape: false,
-        ..ParseOption::default()
-    };
-    let ini = Ini::load_from_str_opt(&guarded, options).unwrap_or_else(|error| {
-        odd.push(Odd {
-            line: 1,
-            text: format!("cannot be read: {}", error.msg),
-        });
-        Ini::new()
-    });
-    let sections = ini
-        .iter()
-        .filter_map(|(name, properties)| Some((name?, properties)))
-        .map(|(name, properties)| {
-            let (line, name) = unmarked(name);
-            let entries = properties.iter().map(|(key, value)| {
-                let (line, key) = unmarked(key);
-                Entry {
-                    key,
-                    value: unguard(value),
-                    line,
-                }
-            });
-            Section {
-                name,
-                line,
-                entries: entries.collect(),
-            }
-        })
-        .collect();
     (Document { sections }, odd)
 }
 
@@ -231,15 +144,15 @@ pub fn quote(text: &str) -> String {
 
 /// Writes a document. The error is the text that an .ini file cannot hold.
 pub fn write(document: &Document) -> Result<Vec<u8>, String> {
-    let mut ini = Ini::new();
-    for (index, section) in document.sections.iter().enumerate() {
+    let mut out = String::new();
+    for section in &document.sections {
         if !fits(&section.name, &[']']) {
             return Err(section.name.clone());
         }
-        // The number keeps sections of one name apart and in their order.
-        let number = u32::try_from(index).unwrap_or(u32::MAX);
-        let name = marked(number, &section.name);
-        let properties = ini.entry(Some(name)).or_insert_with(Default::default);
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.extend(["[", &section.name, "]\n"]);
         for entry in &section.entries {
             let bad_key = entry.key.is_empty() || entry.key.starts_with('[');
             if bad_key || !fits(&entry.key, &['=']) {
@@ -248,27 +161,10 @@ pub fn write(document: &Document) -> Result<Vec<u8>, String> {
             if !fits(&entry.value, &[]) {
                 return Err(entry.value.clone());
             }
-            let mut key = String::new();
-            guard(&entry.key, &mut key);
-            let mut value = String::new();
-            guard(&entry.value, &mut value);
-            properties.append(key, value);
+            out.extend([&entry.key, "=", &entry.value, "\n"]);
         }
     }
-    let mut out = Vec::new();
-    let options = WriteOption {
-        escape_policy: EscapePolicy::Nothing,
-        line_separator: LineSeparator::CR,
-        kv_separator: "=",
-    };
-    ini.write_to_opt(&mut out, options)
-        .map_err(|error| error.to_string())?;
-    let text = String::from_utf8(out).map_err(|error| error.to_string())?;
-    let lines = text.lines().map(|line| match line.strip_prefix('[') {
-        Some(header) => format!("[{}\n", unmarked(header).1),
-        None => unguard(line) + "\n",
-    });
-    Ok(lines.collect::<String>().into_bytes())
+    Ok(out.into_bytes())
 }
 
 /// Whether `text` comes back from a file as it is.

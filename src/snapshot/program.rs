@@ -18,6 +18,10 @@ use crate::text;
 
 /// Most bytes of a program that are compared with dumps.
 const COMPARED: u64 = 4 << 20;
+/// Looks at memory that any comparison may take.
+const FEW_LOOKUPS: usize = 1 << 16;
+/// Most gaps between dumps that are told one by one.
+const MAX_GAPS: usize = 64;
 /// Most files of a snapshot's directory that are looked at.
 const MAX_FILES: usize = 4096;
 /// How deep directories are looked into.
@@ -40,9 +44,15 @@ pub struct Program {
 impl Program {
     /// A program, compared with the memory that it has most in common with.
     pub fn new(elf: Elf, memories: &[Seen], named: bool) -> Self {
+        let mut left = lookups(memories);
+        Self::compared(elf, memories, named, &mut left)
+    }
+
+    /// The same, with so many looks at memory as are `left`.
+    fn compared(elf: Elf, memories: &[Seen], named: bool, left: &mut usize) -> Self {
         let compared = memories
             .iter()
-            .map(|(memory, space)| compare(&elf, memory, *space));
+            .map(|(memory, space)| compare(&elf, memory, *space, left));
         let best = compared.max_by_key(|result| result.compared);
         Self {
             comparison: best.unwrap_or_default(),
@@ -51,11 +61,17 @@ impl Program {
         }
     }
 
-    /// The ELF file below a directory, dump files included, that agrees with memory best.
-    pub fn find(directory: &Path, machine: Machine, memories: &[Seen]) -> Option<Self> {
-        let found = candidates(directory).into_iter().filter_map(|path| {
-            let elf = Elf::open(&path).ok().filter(|elf| elf.machine == machine)?;
-            let program = Self::new(elf, memories, false);
+    /// The ELF file of a snapshot's directory, dump files included, that agrees with memory best.
+    fn find(loaded: &Loaded, machine: Machine, memories: &[Seen]) -> Option<Self> {
+        // For all candidates together: many files beside many dumps must not be compared each with
+        // each.
+        let mut left = lookups(memories);
+        let elfs = loaded
+            .elf_files()
+            .iter()
+            .filter(|elf| elf.machine == machine);
+        let found = elfs.filter_map(|elf| {
+            let program = Self::compared(elf.clone(), memories, false, &mut left);
             program.comparison.matches().then_some(program)
         });
         // Of two that agree as well, the one with more in it has the debug information.
@@ -75,7 +91,7 @@ impl Program {
                 .retain(|segment| !(recorded.read_only && segment.writable));
             Some(Self::new(elf, memories, false))
         });
-        recorded.or_else(|| Self::find(&loaded.root, machine, memories))
+        recorded.or_else(|| Self::find(loaded, machine, memories))
     }
 
     /// The programs of cores of one machine: those that the user named, or else that of the
@@ -105,8 +121,11 @@ impl Program {
     pub fn add_to(&self, memory: &mut CoreMemory, space: Space) -> Vec<String> {
         let path = self.elf.path.display();
         let mut notes = Vec::new();
+        let mut left = lookups(&[(memory, space)]);
         for segment in &self.elf.segments {
-            notes.extend(gaps(memory, space, segment).into_iter().map(|gap| {
+            let room = MAX_GAPS - notes.len();
+            let gaps = gaps(memory, space, segment, &mut left).take(room);
+            notes.extend(gaps.map(|gap| {
                 format!(
                     "no dump has {:#x}-{:#x}: read from {path}{}",
                     gap.start,
@@ -118,6 +137,11 @@ impl Program {
                     }
                 )
             }));
+        }
+        if notes.len() == MAX_GAPS || left == 0 {
+            notes.push(format!(
+                "where no dump has more of it: read from {path} too"
+            ));
         }
         for segment in &self.elf.segments {
             let bytes = self.elf.mapped(segment);
@@ -183,9 +207,19 @@ impl Recorded {
     }
 }
 
-/// Compares a program with memory.
-pub fn compare(elf: &Elf, memory: &CoreMemory, space: Space) -> Comparison {
+/// How often memory is looked at on behalf of programs: once for each piece of it, and some more.
+fn lookups(memories: &[Seen]) -> usize {
+    let regions = memories.iter().map(|(memory, _)| memory.regions().len());
+    FEW_LOOKUPS + 4 * regions.sum::<usize>()
+}
+
+/// Compares a program with memory, with so many looks at memory as are `left`.
+fn compare(elf: &Elf, memory: &CoreMemory, space: Space, left: &mut usize) -> Comparison {
     elf.compare(COMPARED, |address| {
+        if *left == 0 {
+            return Err(u64::MAX);
+        }
+        *left -= 1;
         let known = memory.slice(Address(address), space);
         if known.is_empty() {
             let next = memory.next(Address(address), space);
@@ -196,22 +230,34 @@ pub fn compare(elf: &Elf, memory: &CoreMemory, space: Space) -> Comparison {
     })
 }
 
-/// The addresses of a segment that memory lacks.
-fn gaps(memory: &CoreMemory, space: Space, segment: &Segment) -> Vec<Range<u64>> {
-    let mut gaps = Vec::new();
+/// The addresses of a segment that memory lacks, as far as looks at memory are `left`.
+fn gaps<'a>(
+    memory: &'a CoreMemory,
+    space: Space,
+    segment: &'a Segment,
+    left: &'a mut usize,
+) -> impl Iterator<Item = Range<u64>> + 'a {
     let mut at = segment.address;
-    while at < segment.end() {
-        let known = memory.slice(Address(at), space).len() as u64;
-        if known > 0 {
-            at = at.saturating_add(known);
-            continue;
+    std::iter::from_fn(move || {
+        while at < segment.end() && *left > 0 {
+            *left -= 1;
+            let known = memory.slice(Address(at), space).len() as u64;
+            if known > 0 {
+                at = at.saturating_add(known);
+                continue;
+            }
+            let next = memory.next(Address(at), space);
+            let end = next.map_or(segment.end(), |next| next.0.min(segment.end()));
+            return Some(std::mem::replace(&mut at, end)..end);
         }
-        let next = memory.next(Address(at), space);
-        let end = next.map_or(segment.end(), |next| next.0.min(segment.end()));
-        gaps.push(at..end);
-        at = end;
-    }
-    gaps
+        None
+    })
+}
+
+/// The ELF files below a directory.
+pub(super) fn elf_files(directory: &Path) -> Vec<Elf> {
+    let found = candidates(directory).into_iter();
+    found.filter_map(|path| Elf::open(&path).ok()).collect()
 }
 
 /// ELF files below a directory, in the order of their paths.

@@ -7,12 +7,14 @@ mod device;
 mod trace;
 
 use super::changed::Changed;
+use super::elf::Elf;
 use super::elf_dump::{self, ElfDump};
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::map::Mapped;
 use super::model::{Cluster, Device, Dump, Note, OtherSection, Place, Severity, Snapshot};
 use super::paths::{self, PathError};
+use super::program;
 use super::shared::Pools;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -55,6 +57,7 @@ pub struct Loaded {
     elf_dumps: Arc<HashMap<Place, ElfDump>>,
     pub(super) no_shared_memory: bool,
     pools: Arc<OnceLock<Pools>>,
+    elf_files: Arc<OnceLock<Vec<Elf>>>,
 }
 
 /// Larger .ini files are not read: no snapshot has them, and a sparse file may claim any length.
@@ -107,6 +110,7 @@ impl Loaded {
             elf_dumps: Arc::new(elf_dumps),
             no_shared_memory: false,
             pools: Arc::default(),
+            elf_files: Arc::default(),
         };
         let (changed, note) = Changed::of_snapshot(&loaded);
         loaded.changed = Arc::new(changed);
@@ -120,6 +124,12 @@ impl Loaded {
     }
 
     /// The memory of all cores, by architecture; `None` where cores do not share it.
+    /// The ELF files in its directory, looked for once.
+    pub(super) fn elf_files(&self) -> &[Elf] {
+        self.elf_files
+            .get_or_init(|| program::elf_files(&self.root))
+    }
+
     pub(super) fn pools(&self) -> Option<&Pools> {
         let pools = || self.pools.get_or_init(|| Pools::of(self));
         (!self.no_shared_memory).then(pools)

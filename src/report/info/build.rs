@@ -12,6 +12,7 @@ use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Note, Snapshot, Trace};
 use crate::snapshot::program::Program;
 use crate::snapshot::topology::{self, PlacedSource};
+use std::collections::{HashMap, HashSet};
 
 impl Info {
     /// What a loaded snapshot holds.
@@ -22,7 +23,15 @@ impl Info {
         let spaces = of_class(model, &DeviceClass::MemorySpace);
         let mut notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
         let sources = sources(loaded, &mut notes);
-        let cores = cores.map(|(index, _)| core_info(loaded, index, &mut notes));
+        let clusters_of = clusters_of(model);
+        let mut told = notes.iter().cloned().collect();
+        let cores = cores.map(|(index, device)| {
+            let cluster = clusters_of.get(&device.name.to_ascii_lowercase());
+            let (core, about) = core_info(loaded, index, cluster.copied());
+            let new = about.into_iter().filter(|note| insert(&mut told, note));
+            notes.extend(new);
+            core
+        });
         let cores = cores.collect();
         Self {
             version: model.version.clone(),
@@ -95,27 +104,36 @@ fn clusters(model: &Snapshot) -> Vec<ClusterInfo> {
     clusters.collect()
 }
 
-/// A core; `notes` gets how the program in the snapshot agrees with its dumps.
-fn core_info(loaded: &Loaded, index: usize, notes: &mut Vec<String>) -> CoreInfo {
+/// Adds a note to those that were told; answers whether it is new.
+fn insert(told: &mut HashSet<String>, note: &str) -> bool {
+    !told.contains(note) && told.insert(note.to_owned())
+}
+
+/// The first cluster of each device, by its name in small letters.
+fn clusters_of(model: &Snapshot) -> HashMap<String, &str> {
+    let mut of = HashMap::new();
+    for cluster in &model.clusters {
+        for device in &cluster.devices {
+            of.entry(device.to_ascii_lowercase())
+                .or_insert(&*cluster.name);
+        }
+    }
+    of
+}
+
+/// A core, and notes: how the program in the snapshot agrees with its dumps.
+fn core_info(loaded: &Loaded, index: usize, cluster: Option<&str>) -> (CoreInfo, Vec<String>) {
     let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
     let file = RegisterFile::read(device, detected.architecture);
     let space = state::current_space(&file);
-    let cluster = loaded.snapshot.clusters.iter().find(|cluster| {
-        let mut names = cluster.devices.iter();
-        names.any(|name| name.eq_ignore_ascii_case(&device.name))
-    });
-    for note in program_notes(loaded, index, &file, space.space) {
-        if !notes.contains(&note) {
-            notes.push(note);
-        }
-    }
-    CoreInfo {
+    let notes = program_notes(loaded, index, &file, space.space);
+    let core = CoreInfo {
         name: device.name.clone(),
         kind: device.kind.clone(),
         architecture: detected.architecture.name(),
         architecture_from: detected.from,
-        cluster: cluster.map(|cluster| cluster.name.clone()),
+        cluster: cluster.map(str::to_owned),
         registers: core::count(device, detected.architecture),
         pc: core::value(&file, "pc"),
         sp: core::value(&file, "sp"),
@@ -127,7 +145,8 @@ fn core_info(loaded: &Loaded, index: usize, notes: &mut Vec<String>) -> CoreInfo
         },
         memory: memory::regions(loaded, device),
         notes: file.notes().to_vec(),
-    }
+    };
+    (core, notes)
 }
 
 /// The program that lies in the snapshot, where it differs from a core's dumps, and whose memory

@@ -109,12 +109,12 @@ fn join(pieces: &[Piece<'_>]) -> Vec<RegionInfo> {
 
 /// The addresses of a space that some dump has filled: first address, last address; neither
 /// overlapping nor touching.
-#[derive(Default)]
-struct Taken(BTreeMap<u64, u64>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken(BTreeMap<u64, u64>);
 
 impl Taken {
     /// Takes `first..=last`; gives the parts that nobody had.
-    fn take(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
+    pub(crate) fn take(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
         // What overlaps or touches becomes one with the new range.
         let mut union = (first, last);
         let reach = last.saturating_add(1);

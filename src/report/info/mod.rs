@@ -9,6 +9,8 @@ mod memory;
 mod source;
 pub mod text;
 
+pub(crate) use memory::Taken;
+
 use serde::Serialize;
 
 use super::fields::Field;

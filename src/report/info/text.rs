@@ -1,6 +1,7 @@
 //! [`Info`] as text for people: the cores first, then memory, trace, the rest; what is alike is
 //! said once.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write};
 
 use super::{
@@ -64,11 +65,13 @@ fn heading(out: &mut impl Write, count: usize, one: &str) -> fmt::Result {
     writeln!(out, "\n{}", plural(count, one))
 }
 
-/// Neighbours and others that `alike` holds to be the same, in order of the first of each.
-fn groups<T>(items: &[T], alike: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
+/// Neighbours and others with the same `key`, in order of the first of each.
+fn groups<T>(items: &[T], key: impl Fn(&T) -> String) -> Vec<Vec<&T>> {
     let mut groups: Vec<Vec<&T>> = Vec::new();
+    let mut known = HashMap::new();
     for item in items {
-        match groups.iter_mut().find(|group| alike(group[0], item)) {
+        let group = *known.entry(key(item)).or_insert(groups.len());
+        match groups.get_mut(group) {
             Some(group) => group.push(item),
             None => groups.push(vec![item]),
         }
@@ -78,13 +81,17 @@ fn groups<T>(items: &[T], alike: impl Fn(&T, &T) -> bool) -> Vec<Vec<&T>> {
 
 fn cores(info: &Info, out: &mut impl Write) -> fmt::Result {
     heading(out, info.cores.len(), "core")?;
-    let alike = |a: &CoreInfo, b: &CoreInfo| {
-        *a == CoreInfo {
-            name: a.name.clone(),
-            ..b.clone()
-        }
+    let but_for_the_name = |core: &CoreInfo| {
+        let name = String::new();
+        format!(
+            "{:?}",
+            CoreInfo {
+                name,
+                ..core.clone()
+            }
+        )
     };
-    for group in groups(&info.cores, alike) {
+    for group in groups(&info.cores, but_for_the_name) {
         let names: Vec<&str> = group.iter().map(|core| core.name.as_str()).collect();
         core(&names.join(", "), group[0], out)?;
     }
@@ -240,16 +247,13 @@ fn buffers(info: &Info, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Sources with the same registers, but for the trace ID.
-fn configured_alike(a: &SourceInfo, b: &SourceInfo) -> bool {
-    let registers = |source: &SourceInfo| -> Vec<SourceRegisterInfo> {
-        let registers = source.registers.iter();
-        registers
-            .filter(|register| !is_trace_id(register))
-            .cloned()
-            .collect()
-    };
-    a.protocol == b.protocol && registers(a) == registers(b)
+/// What sources have in common that are told of together: all registers but the trace ID.
+fn configuration(source: &SourceInfo) -> String {
+    let registers = source.registers.iter();
+    let registers: Vec<_> = registers
+        .filter(|register| !is_trace_id(register))
+        .collect();
+    format!("{:?} {registers:?}", source.protocol)
 }
 
 /// Whether a register holds the trace ID and nothing else, which the head line has already.
@@ -262,7 +266,7 @@ fn sources(info: &Info, out: &mut impl Write) -> fmt::Result {
         return Ok(());
     }
     heading(out, info.sources.len(), "trace source")?;
-    for group in groups(&info.sources, configured_alike) {
+    for group in groups(&info.sources, configuration) {
         let rows: Vec<[String; 5]> = group.iter().map(|source| source_row(source)).collect();
         aligned(&rows, "  ", out)?;
         for register in group[0].registers.iter().filter(|r| !is_trace_id(r)) {
