@@ -167,8 +167,14 @@ address. Of a function it is the first instruction."""
             what, back = argument.strip(), ""
         if not what:
             raise gdb.GdbError("expected a function or an address, and maybe back")
-        wanted = ",".join(map(hex, sorted(code_addresses(what))))
-        found = monitor(f"find {wanted} {back}")
+        try:
+            wanted = ",".join(map(hex, sorted(code_addresses(what))))
+            found = monitor(f"find {wanted} {back}")
+        except gdb.GdbError:
+            # The server knows a name that GDB does not read, as that of a Rust function in C.
+            found = monitor(f"find {what} {back}")
+            if "is neither an address nor a function" in found:
+                raise
         goes = re.search(r"; monitor goto ([0-9/+-]+) goes there", found)
         if not goes:
             gdb.write(printable(found))
