@@ -175,7 +175,7 @@ fn a_thread_that_runs_while_another_exits() {
             pthread_t other;
             pthread_create(&other, 0, work, 0);
             while (count < 100)
-                ;
+                sched_yield();
             _exit(4);
         }
     "#;

@@ -297,3 +297,27 @@ fn a_function_that_a_library_calls_is_found_where_it_was_loaded() {
     assert!(told.contains("ld-linux-aarch64.so.1"), "{told}");
     assert!(!guest.directory.path().join("none").exists());
 }
+
+#[test]
+fn a_recording_ends_in_a_library() {
+    for architecture in ["aarch64", "arm"] {
+        let Some(guest) = guest(architecture) else {
+            return;
+        };
+        for (number, (until, count)) in [("each", "1"), ("shelf.c:8", "3")].iter().enumerate() {
+            let name = format!("until{number}");
+            let run = record(&guest, &name, &["--until", until, "--count", count], &[]);
+            let said = String::from_utf8_lossy(&run.stderr).into_owned();
+            assert!(said.contains(&format!("stopped at {until}")), "{said}");
+            let lines = of_snapshot(&guest, &name);
+            assert!(lines[0].contains("each ("), "{lines:?}");
+        }
+        // Its resolver ran before the program began, and its implementation has no such name.
+        let run = record(&guest, "indirect", &["--until", "memcpy"], &[]);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        if architecture == "aarch64" {
+            assert_eq!(run.status.code(), Some(2), "{said}");
+            assert!(said.contains("(IFUNC)"), "{said}");
+        }
+    }
+}

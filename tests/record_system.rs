@@ -463,3 +463,26 @@ fn a_recording_that_the_user_ends() {
         }
     }
 }
+
+/// At a function for the third time, which two cores may reach, and at a line.
+#[test]
+fn a_recording_ends_where_it_is_told_to() {
+    if !installed(&EMULATORS) {
+        return;
+    }
+    let image = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/virt-a57/program.elf");
+    for (until, wanted) in [
+        (
+            "price_tree --count 3",
+            "stopped at price_tree for the 3. time, PC 0x40100608",
+        ),
+        ("src/main.c:36", "stopped at src/main.c:36, PC 0x401004f4"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = format!("--system virt --smp 2 --ram 16M --until {until}");
+        let options: Vec<String> = options.split(' ').map(str::to_owned).collect();
+        let run = record_image(&image, &directory.path().join("out"), &options);
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(told.contains(wanted), "{told}");
+    }
+}

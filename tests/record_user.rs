@@ -4,6 +4,7 @@
 mod record_support;
 
 use record_support::{Guest, assemble, build, decoded, installed, live, logged, places, record};
+use std::path::Path;
 use std::process::Command;
 
 /// A loop with calls, a table of jumps and recursion, without libraries.
@@ -248,6 +249,50 @@ fn a_recording_ends_where_it_is_told_to() {
         );
         assert_eq!(addresses, executed[..first]);
     }
+    // For the n-th time, by its line, and where options need no `--`.
+    let third = executed
+        .iter()
+        .enumerate()
+        .filter(|(_, a)| **a == fib)
+        .nth(2)
+        .unwrap()
+        .0;
+    let line = 1 + A64
+        .lines()
+        .position(|line| line.starts_with("fib:"))
+        .unwrap();
+    for (name, place) in [
+        ("third", "fib".to_owned()),
+        ("line", format!("program.s:{line}")),
+    ] {
+        let (said, addresses) = told(&guest, name, &["--until", &place, "--count", "3"], &[]);
+        let wanted = format!("stopped at {place} for the 3. time, PC {fib:#x}");
+        assert!(said.contains(&wanted), "{said}");
+        assert_eq!(addresses, executed[..third]);
+        let decoded = decoded(&guest.directory.path().join(name));
+        let decoded: Vec<u64> = decoded["ETMV4_0"].iter().map(|p| p.address.0).collect();
+        assert_eq!(decoded, addresses);
+    }
+    let steps = (third + 1).to_string();
+    let options = ["--until", "fib", "--count", "9", "--instructions", &steps];
+    let (said, addresses) = told(&guest, "both", &options, &[]);
+    assert!(
+        said.contains(&format!("after {steps} instructions")),
+        "{said}"
+    );
+    assert_eq!(addresses, executed[..=third]);
+    let (path, elsewhere) = (guest.directory.path(), tempfile::tempdir().unwrap());
+    let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+        .args(["record", "-o", "in-path", "program", "--until", "ignored"])
+        .env(
+            "PATH",
+            std::env::join_paths([path, Path::new("/usr/bin")]).unwrap(),
+        )
+        .current_dir(elsewhere.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(said.contains("about to exit with status 7"), "{said}");
     for count in [1, 10, 1500, 3000] {
         let name = format!("after-{count}");
         let number = count.to_string();
@@ -394,6 +439,8 @@ fn what_cannot_be_recorded_is_said_and_leaves_nothing() {
     };
     check(&["--protocol", "ptm"], 2, "use etmv4");
     check(&["--until", "nowhere"], 2, "no symbol of this name");
+    check(&["--until", "program.s:9999"], 2, "no code of this line");
+    check(&["--count", "2"], 2, "--until");
     check(&["--until", "0x10"], 2, "no memory is there");
     check(&["--witness", "/nowhere/at/all"], 1, "/nowhere/at/all");
     let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::progress::Counter;
 use armsnap::record::protocol::{Protocol, TraceOptions};
+use armsnap::record::until::Until;
 use armsnap::record::{Error, Options, Reason, Recorded, Watch, system, user};
 use armsnap::snapshot::write::{self, WriteError};
 use clap::{Args, ValueEnum};
@@ -16,9 +17,13 @@ use tempfile::NamedTempFile;
 /// Run a program in an emulator, and save how it ends as a snapshot with trace
 #[derive(Args)]
 pub struct Arguments {
-    /// The program for Linux on AArch64 or Arm, and its arguments; with --system a bare-metal
-    /// image
-    #[arg(last = true, required = true, value_name = "PROGRAM [ARGUMENTS]")]
+    /// The program for Linux on AArch64 or Arm, here or in PATH, and its arguments; with --system
+    /// a bare-metal image. Options stand before it
+    #[arg(
+        trailing_var_arg = true,
+        required = true,
+        value_name = "PROGRAM [ARGUMENTS]"
+    )]
     program: Vec<OsString>,
 
     /// The snapshot's directory [default: the program's name with .snapshot]
@@ -57,9 +62,15 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     last: Option<u64>,
 
-    /// Stop at this function of the program, or at this address
-    #[arg(long, value_name = "FUNCTION|ADDRESS")]
+    /// Stop at this function of the program or its libraries, at this source line, or at this
+    /// address
+    #[arg(long, value_name = "FUNCTION|FILE:LINE|ADDRESS")]
     until: Option<String>,
+
+    /// With --until: stop when it comes there for the N-th time
+    #[arg(long, value_name = "N", requires = "until", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
 
     /// Stop after N instructions
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -160,7 +171,10 @@ impl Arguments {
     fn options(&self, witness: Option<std::fs::File>) -> Options {
         Options {
             trace: self.trace(),
-            until: self.until.clone(),
+            until: self.until.clone().map(|text| Until {
+                text,
+                count: self.count,
+            }),
             instructions: self.instructions,
             witness,
             memory: self.memory,
@@ -177,12 +191,23 @@ impl Arguments {
     }
 }
 
+/// The program: as it is named, or if there is none of a name without a directory, from PATH.
+fn found(program: &Path) -> PathBuf {
+    let alone = program.components().count() == 1 && !program.exists();
+    let path = std::env::var_os("PATH")
+        .filter(|_| alone)
+        .unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|directory| directory.join(program));
+    let place = places.find(|place| place.is_file());
+    place.unwrap_or_else(|| program.to_owned())
+}
+
 /// Records a program.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Some((program, rest)) = arguments.program.split_first() else {
-        return Err(Failure::Usage("expected a program behind --".to_owned()));
+        return Err(Failure::Usage("expected a program".to_owned()));
     };
-    let program = PathBuf::from(program);
+    let program = found(Path::new(program));
     let output = arguments.output(&program);
     // What is in the way is said before the program runs, not behind it.
     write::may_write(&output, arguments.force).map_err(Error::from)?;

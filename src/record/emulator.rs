@@ -11,6 +11,7 @@ use super::stop::{self, Reason};
 use super::store::Store;
 use super::stream::{self, CoreState, StoppedCore};
 use super::tracing::{self, Recording, Settings, Summary, Told};
+use super::until::Until;
 use super::{state, witness};
 use crate::encode::Place;
 use crate::etmv4;
@@ -65,8 +66,8 @@ impl Error {
 pub struct Options {
     /// What is traced.
     pub trace: TraceOptions,
-    /// Stop at this function or address.
-    pub until: Option<String>,
+    /// Stop there.
+    pub until: Option<Until>,
     /// Stop after so many instructions.
     pub instructions: Option<u64>,
     /// Where the witness goes.

@@ -29,6 +29,7 @@ pub mod system;
 pub mod tracing;
 mod transport;
 pub mod traps;
+pub mod until;
 pub mod user;
 pub mod versions;
 pub mod witness;

@@ -26,7 +26,8 @@ pub struct Program {
     segments: Vec<Segment>,
     /// Where code of an instruction set (or data: `None`) begins, by address.
     marks: Vec<(u64, Option<Isa>)>,
-    symbols: Vec<(String, u64)>,
+    /// With whether they only lead to a function (STT_GNU_IFUNC).
+    symbols: Vec<(String, u64, bool)>,
 }
 
 /// A part of the file that is loaded.
@@ -91,8 +92,12 @@ impl Program {
                     _ => continue,
                 },
                 _ => {
-                    if symbol.is_definition() || symbol.kind() == object::SymbolKind::Label {
-                        symbols.push((name.to_owned(), symbol.address()));
+                    let indirect = matches!(symbol.flags(),
+                        object::SymbolFlags::Elf { st_info, .. }
+                            if st_info.st_type() == elf::STT_GNU_IFUNC);
+                    let defined = symbol.is_definition() || indirect && !symbol.is_undefined();
+                    if defined || symbol.kind() == object::SymbolKind::Label {
+                        symbols.push((name.to_owned(), symbol.address(), indirect));
                     }
                     continue;
                 }
@@ -121,23 +126,14 @@ impl Program {
         Ok((Self::read(&bytes)?, bytes))
     }
 
-    /// The address that the user means by a number, or by the name of a symbol of the program,
-    /// which was moved by `moved`. Bit 0 is set if it is T32.
-    pub fn address(&self, text: &str, moved: u64) -> Option<u64> {
-        let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => text.parse().ok(),
-        };
-        number.or_else(|| Some(self.symbol(text)?.wrapping_add(moved)))
-    }
-
-    /// The address of a symbol, before the program is moved; bit 0 is set if it is T32.
-    fn symbol(&self, name: &str) -> Option<u64> {
+    /// The address of a symbol, before the program is moved, and whether there is only what finds
+    /// the function (IFUNC). Bit 0 is set if it is T32.
+    pub fn symbol(&self, name: &str) -> Option<(u64, bool)> {
         let mut symbols = self.symbols.iter();
-        let address = symbols.find(|symbol| symbol.0 == name)?.1;
+        let (_, address, indirect) = symbols.find(|symbol| symbol.0 == name)?;
         Some(match self.isa(address & !1) {
-            Some(Isa::T32) => address | 1,
-            _ => address,
+            Some(Isa::T32) => (address | 1, *indirect),
+            _ => (*address, *indirect),
         })
     }
 

@@ -3,8 +3,10 @@
 use crate::quantity::Isa;
 use crate::record::Error;
 use crate::record::sites::Program;
+use crate::record::until::Until;
 use crate::snapshot::map::Mapped;
 use object::{Object, ObjectSegment};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -60,14 +62,14 @@ impl Image {
         }
     }
 
-    /// The address of a function, or the number that the text is.
-    pub fn address(&self, text: &str) -> Option<u64> {
-        let address = self.program.address(text, 0)?;
-        Some(if self.is_64bit() {
-            address
-        } else {
-            address & !1
-        })
+    /// The places that the user means. Fails with the reason if there is none.
+    pub fn until(&self, until: &Until) -> Result<Vec<u64>, String> {
+        let found = match until.number() {
+            Some(address) => BTreeSet::from([address]),
+            None => until.addresses(&self.program, &self.bytes)?,
+        };
+        let bit = u64::from(!self.is_64bit());
+        Ok(found.into_iter().map(|address| address & !bit).collect())
     }
 
     /// The bytes of a breakpoint at an address.

@@ -8,6 +8,7 @@ use crate::record::remote::{Stop, number_of};
 use crate::record::stream::{Command, StoppedCore};
 use crate::record::tracing::Told;
 use crate::record::{Error, Reason, Watch};
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,8 @@ pub(super) struct Ended {
     /// The core that ended it, as the GDB server names it.
     pub thread: String,
     pub cores: Vec<StoppedCore>,
-    /// Where a breakpoint stands that was asked for.
-    until: Option<u64>,
+    /// Where breakpoints stand that were asked for.
+    until: Vec<u64>,
     /// An exception has not returned, and the return would tell where it was taken.
     pub waits: bool,
 }
@@ -33,8 +34,11 @@ pub(super) fn learn(session: &mut Session, image: &Image, ended: &Ended) -> Resu
     if !ended.waits {
         return Ok(());
     }
-    let until = ended.until.iter();
-    for &address in until.chain(image.calls().iter().map(|call| &call.0)) {
+    for &address in ended
+        .until
+        .iter()
+        .chain(image.calls().iter().map(|call| &call.0))
+    {
         let kind = image.breakpoint_kind(address);
         // One address may have been asked for twice.
         let _ = session.emulator.remote.remove_breakpoint(address, kind);
@@ -67,31 +71,27 @@ pub(super) fn to_the_end(
     image: &Image,
     watch: &mut Watch<'_>,
 ) -> Result<Ended, Error> {
-    let until = match &request.options.until {
-        None => None,
-        Some(text) => {
-            let address = image.address(text);
-            let address = address.ok_or_else(|| {
-                Error::Usage(format!(
-                    "--until {text}: {} has no such function, and it is no address",
-                    request.image.display()
-                ))
-            })?;
-            session
-                .emulator
-                .remote
-                .insert_breakpoint(address, image.breakpoint_kind(address))?;
-            Some((text.clone(), address))
-        }
-    };
-    for (address, _) in image.calls() {
-        if until.as_ref().is_none_or(|until| until.1 != *address) {
-            session
-                .emulator
-                .remote
-                .insert_breakpoint(*address, image.breakpoint_kind(*address))?;
+    let mut until = Vec::new();
+    if let Some(wanted) = &request.options.until {
+        until = image
+            .until(wanted)
+            .map_err(|error| Error::Usage(format!("--until {error}")))?;
+        if until.is_empty() {
+            return Err(Error::Usage(format!(
+                "--until {}: {} has no such function and no code of such a line, and it is no \
+                 address",
+                wanted.text,
+                request.image.display()
+            )));
         }
     }
+    let mut places = BTreeSet::from_iter(until.iter().copied());
+    places.extend(image.calls().iter().map(|call| call.0));
+    for &address in &places {
+        let kind = image.breakpoint_kind(address);
+        session.emulator.remote.insert_breakpoint(address, kind)?;
+    }
+    let mut reached = 0;
     let mut asked = None;
     session.emulator.remote.resume()?;
     loop {
@@ -129,10 +129,11 @@ pub(super) fn to_the_end(
         let thread = session.emulator.stopped_thread(thread)?;
         let reason = match (signal, asked.take()) {
             // GDB's numbers: SIGINT, SIGTRAP; SIGQUIT for a machine that shut down.
-            (5, asked) => match place(session, image, &until, &thread)? {
+            (5, asked) => match place(session, image, request, &until, &mut reached, &thread)? {
                 Some(reason) => Some(reason),
                 None => {
-                    // A call that is no exit is executed, then all goes on.
+                    // A call that is no exit, or a place that was not reached often enough, is
+                    // executed, then all goes on.
                     session.emulator.remote.step(&thread)?;
                     session.emulator.remote.wait(REST)?;
                     if asked.is_none() {
@@ -150,26 +151,38 @@ pub(super) fn to_the_end(
                 reason,
                 thread,
                 cores,
-                until: until.map(|until| until.1),
+                until,
                 waits,
             });
         }
     }
 }
 
-/// Why the recording ends where this core stands, if it does.
+/// Why the recording ends where this core stands, if it does. `reached`: how often a core came to
+/// where it should stop.
 fn place(
     session: &mut Session,
     image: &Image,
-    until: &Option<(String, u64)>,
+    request: &Request,
+    until: &[u64],
+    reached: &mut u64,
     thread: &str,
 ) -> Result<Option<Reason>, Error> {
     session.emulator.remote.select(thread)?;
     let pc = session.emulator.remote.value("pc")?.unwrap_or_default();
-    if let Some((text, address)) = until
-        && *address == pc
+    if let Some(wanted) = request
+        .options
+        .until
+        .as_ref()
+        .filter(|_| until.contains(&pc))
     {
-        return Ok(Some(Reason::Until(text.clone())));
+        *reached += 1;
+        if *reached >= wanted.count {
+            return Ok(Some(Reason::Until(wanted.to_string())));
+        }
+        if image.calls().iter().all(|call| call.0 != pc) {
+            return Ok(None);
+        }
     }
     if image.calls().iter().all(|call| call.0 != pc) {
         return Ok(Some(Reason::Interrupted));

@@ -11,6 +11,7 @@ use crate::record::signals;
 use crate::record::stop::Reason;
 use crate::record::stream::{Command, Exit, Stopped, StoppedCore};
 use crate::record::tracing::Told;
+use crate::record::until::Until;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
@@ -48,7 +49,9 @@ pub(super) struct Run {
     pub(super) steps: Option<Steps>,
     /// Where there were traps.
     pub(super) removed: BTreeSet<u64>,
-    pub(super) until: Option<(String, Place)>,
+    pub(super) until: Option<Until>,
+    /// How often it came there.
+    pub(super) reached: u64,
     pub(super) instructions: Option<u64>,
     /// What handles signals: an address, 0 (default) or 1 (ignored), and flags.
     pub(super) handlers: BTreeMap<u32, (u64, u64)>,
@@ -76,11 +79,13 @@ impl Run {
         session: &mut Session,
         watch: &mut Watch<'_>,
     ) -> Result<Ended, Error> {
-        if let Some((text, place)) = self.until.clone()
-            && session.here()? == place
+        let here = session.here()?;
+        let trap = self.traps.get(&here.address.0);
+        if trap.is_some_and(|trap| trap.why == Why::Until)
+            && let Some(reason) = self.reached_until()
         {
             let thread = session.thread(None)?;
-            return self.end(session, thread, Reason::Until(text));
+            return self.end(session, thread, reason);
         }
         if self.steps.is_some() {
             let thread = session.thread(None)?;
@@ -211,7 +216,7 @@ impl Run {
         if signal == TRAP
             && let Some(trap) = self.traps.get(&here.address.0).cloned()
         {
-            return self.trapped(session, thread, here, &trap);
+            return self.trapped(session, thread, here, &trap, watch);
         }
         if signal == TRAP && self.removed.contains(&here.address.0) {
             // The thread was on its way into a trap when that was removed.
@@ -334,30 +339,63 @@ impl Run {
         thread: u32,
         here: Place,
         trap: &Trap,
+        watch: &mut Watch<'_>,
     ) -> Result<Option<Ended>, Error> {
-        let address = here.address.0;
         match trap.why {
             Why::Until => {
-                let text = self.until.as_ref().map(|until| until.0.clone());
-                let reason = Reason::Until(text.unwrap_or_default());
-                return self.end(session, thread, reason).map(Some);
-            }
-            Why::Entry => {
-                self.remove(session, address)?;
-                if let Some((text, place)) = self.until.clone() {
-                    if place == here {
-                        return self.end(session, thread, Reason::Until(text)).map(Some);
-                    }
-                    if !self.set(session, place, Why::Until)? {
-                        return Err(not_there(&text));
-                    }
+                if let Some(reason) = self.reached_until() {
+                    return self.end(session, thread, reason).map(Some);
                 }
+            }
+            Why::Entry => {}
+            // Where the program exits: seen before.
+            Why::Exit => {
+                self.go(session, thread)?;
+                return Ok(None);
+            }
+        }
+        match self.pass(session, thread, here, trap.why, watch)? {
+            Stop::Signal { signal: TRAP, .. } => {
+                self.stepped(session)?;
                 self.go(session, thread)?;
             }
-            // Where the program exits: seen before.
-            Why::Exit => self.go(session, thread)?,
+            Stop::Signal { signal, thread } => {
+                let thread = session.thread(thread)?;
+                return self.stopped(session, signal, thread, watch);
+            }
+            other => return Err(session.gone(&format!("{other:?}"))),
         }
         Ok(None)
+    }
+
+    /// The program came to where it should stop; why it ends there, if that was often enough.
+    fn reached_until(&mut self) -> Option<Reason> {
+        self.reached += 1;
+        let until = self.until.as_ref()?;
+        (self.reached >= until.count).then(|| Reason::Until(until.to_string()))
+    }
+
+    /// Executes the instruction in whose place a trap stands. At the program's first one the
+    /// libraries are there.
+    fn pass(
+        &mut self,
+        session: &mut Session,
+        thread: u32,
+        here: Place,
+        why: Why,
+        watch: &mut Watch<'_>,
+    ) -> Result<Stop, Error> {
+        self.remove(session, here.address.0)?;
+        if why == Why::Entry {
+            self.set_until(session, true)?;
+            self.remove(session, here.address.0)?;
+        }
+        session.emulator.remote.step(&format!("{thread:x}"))?;
+        let stop = self.wait(session, watch)?;
+        if why != Why::Entry {
+            self.set(session, here, why)?;
+        }
+        Ok(stop)
     }
 
     /// One instruction after the other, until as many were executed as were asked for.
@@ -372,11 +410,22 @@ impl Run {
         for _ in executed..limit {
             let before = session.here()?;
             if let Some(trap) = self.traps.get(&before.address.0).cloned() {
-                if trap.why != Why::Entry {
-                    return self.trapped(session, thread, before, &trap);
+                if trap.why == Why::Exit {
+                    return self.trapped(session, thread, before, &trap, watch);
                 }
-                // It is passed over here.
-                self.remove(session, before.address.0)?;
+                if trap.why == Why::Until
+                    && let Some(reason) = self.reached_until()
+                {
+                    return self.end(session, thread, reason).map(Some);
+                }
+                match self.pass(session, thread, before, trap.why, watch)? {
+                    Stop::Signal { signal: TRAP, .. } => continue,
+                    Stop::Signal { signal, thread } => {
+                        let thread = session.thread(thread)?;
+                        return self.stopped(session, signal, thread, watch);
+                    }
+                    other => return Err(session.gone(&format!("{other:?}"))),
+                }
             }
             session.emulator.remote.step(&format!("{thread:x}"))?;
             match self.wait(session, watch)? {
@@ -450,10 +499,4 @@ impl Run {
             cores: stopped.cores,
         })
     }
-}
-
-pub(super) fn not_there(text: &str) -> Error {
-    Error::Usage(format!(
-        "--until {text}: no memory is there when the program begins"
-    ))
 }

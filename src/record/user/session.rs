@@ -7,6 +7,7 @@ use crate::record::process;
 use crate::record::remote::number_of;
 use crate::record::sites::Program;
 use crate::record::stop;
+use crate::record::until::Until;
 use crate::snapshot::map::Mapped;
 use std::collections::BTreeSet;
 use std::io;
@@ -17,6 +18,8 @@ pub(super) struct Image {
     pub path: PathBuf,
     pub bytes: Mapped,
     pub program: Program,
+    /// How far it was moved.
+    pub moved: u64,
 }
 
 impl Session {
@@ -97,11 +100,14 @@ impl Session {
             let Ok((program, bytes)) = Program::open(&path) else {
                 continue;
             };
-            if program.is_64bit == self.program.is_64bit {
+            let start = mapping.start.wrapping_sub(self.base);
+            let moved = program.moved(mapping.offset, start);
+            if let (true, Some(moved)) = (program.is_64bit == self.program.is_64bit, moved) {
                 images.push(Image {
                     path,
                     bytes,
                     program,
+                    moved,
                 });
             }
         }
@@ -124,25 +130,48 @@ impl Session {
         base.ok_or_else(|| Error::of_file(&path, "the emulator did not map it"))
     }
 
-    /// The place that the user means.
-    pub(super) fn until(&self, text: &str) -> Result<Place, Error> {
-        let address = self.program.address(text, self.moved).ok_or_else(|| {
-            Error::Usage(format!(
-                "--until {text}: expected an address or a function of the program: it has no \
-                 symbol of this name"
-            ))
-        })?;
-        let isa = match self.program.isa((address & !1).wrapping_sub(self.moved)) {
+    /// The places that the user means: those in the program, and where that has none those in its
+    /// libraries, as far as they are loaded.
+    pub(super) fn until(&self, until: &Until) -> Result<Vec<Place>, Error> {
+        if let Some(address) = until.number() {
+            return Ok(vec![self.place(&self.program, address, self.moved)]);
+        }
+        let images = self.images()?;
+        let own =
+            |image: &&Image| image.moved == self.moved && image.program.entry == self.program.entry;
+        let (own, libraries): (Vec<&Image>, Vec<&Image>) = images.iter().partition(own);
+        for images in [own, libraries] {
+            let mut places = Vec::new();
+            for Image {
+                program,
+                bytes,
+                moved,
+                ..
+            } in images
+            {
+                let found = until.addresses(program, bytes);
+                let found = found.map_err(|error| Error::Usage(format!("--until {error}")))?;
+                let found = found
+                    .into_iter()
+                    .map(|address| address.wrapping_add(*moved));
+                places.extend(found.map(|address| self.place(program, address, *moved)));
+            }
+            if !places.is_empty() {
+                return Ok(places);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    fn place(&self, program: &Program, address: u64, moved: u64) -> Place {
+        let isa = match program.isa((address & !1).wrapping_sub(moved)) {
             _ if self.program.is_64bit => Isa::A64,
             _ if address & 1 == 1 => Isa::T32,
             Some(isa) => isa,
             None => Isa::A32,
         };
-        let address = Address(if self.program.is_64bit {
-            address
-        } else {
-            address & !1
-        });
-        Ok(Place { address, isa })
+        let bit = u64::from(!self.program.is_64bit);
+        let address = Address(address & !bit);
+        Place { address, isa }
     }
 }

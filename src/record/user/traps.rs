@@ -1,6 +1,6 @@
 //! Traps in the program: where it should stop, and at its exit.
 
-use super::run::{Run, not_there};
+use super::run::Run;
 use super::steps::Steps;
 use super::{Error, Request, Session};
 use crate::encode::Place;
@@ -34,10 +34,6 @@ impl Run {
         let entry = session.entry()?;
         session.moved = entry.wrapping_sub(session.program.entry & !1);
         session.base = session.find_base(request)?;
-        let until = match &request.options.until {
-            Some(text) => Some((text.clone(), session.until(text)?)),
-            None => None,
-        };
         let mut run = Self {
             traps: BTreeMap::new(),
             removed: BTreeSet::new(),
@@ -47,7 +43,8 @@ impl Run {
                 Some(file) => Some(Steps::new(file, session)?),
                 None => None,
             },
-            until,
+            until: request.options.until.clone(),
+            reached: 0,
             instructions: request.options.instructions,
             handlers: BTreeMap::new(),
             blocked: BTreeSet::new(),
@@ -64,17 +61,37 @@ impl Run {
             };
             run.set(session, place, Why::Entry)?;
         }
-        if let Some((text, place)) = run.until.clone() {
-            let here = session.here()?;
-            if place != here && !run.set(session, place, Why::Until)? && run.is_static(session) {
-                return Err(not_there(&text));
-            }
-        }
+        let dynamic = session.program.interpreter.is_some();
+        run.set_until(session, !dynamic)?;
         Ok(run)
     }
 
-    fn is_static(&self, session: &Session) -> bool {
-        session.program.interpreter.is_none()
+    /// Traps where the recording should stop. Fails if there is no such place, and `all` is loaded.
+    pub(super) fn set_until(&mut self, session: &mut Session, all: bool) -> Result<(), Error> {
+        let Some(until) = self.until.clone() else {
+            return Ok(());
+        };
+        let places = session.until(&until)?;
+        let mut set = false;
+        for place in &places {
+            set |= self.set(session, *place, Why::Until)?;
+        }
+        if set || !all {
+            return Ok(());
+        }
+        Err(Error::Usage(if places.is_empty() {
+            format!(
+                "--until {}: expected an address, or a function or FILE:LINE of the program or of \
+                 the libraries that it begins with: there is no symbol of this name, and no code \
+                 of this line",
+                until.text
+            )
+        } else {
+            format!(
+                "--until {}: no memory is there when the program begins",
+                until.text
+            )
+        }))
     }
 
     /// Puts a trap to a place; false if there is no memory.
