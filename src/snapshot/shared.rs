@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(read(&first, 0x2000, Space::El1N), [1; 16]);
         assert_eq!(
             first.next(Address(0x1000), Space::El1N),
-            Some(Address(0x1008))
+            Some(Address(0x1010))
         );
         // Of two others the first in the list is taken, and only up to the core's own memory.
         let second = memory(&loaded, 1);
