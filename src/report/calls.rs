@@ -4,9 +4,8 @@
 //! those within it. Exceptions nest like calls. Knows no symbols: what a function is, the caller
 //! says.
 
-use crate::flow::{self, Last, LastKind, Range};
 use crate::quantity::Address;
-use crate::timeline::{Entry, Event, Gap, Position};
+use crate::timeline::{Event, Gap, How, Position, Taken, Transition, Transitions};
 use std::collections::VecDeque;
 
 /// What happened.
@@ -64,6 +63,8 @@ struct Frame {
     line: Line,
     /// Where it returns to; not known for some exceptions.
     returns_to: Option<Address>,
+    /// A signal's handler: it returns to code that asks the kernel to go on where it was.
+    signal: bool,
 }
 
 /// The calls up to a position.
@@ -74,10 +75,7 @@ pub struct Calls {
     left_out: u64,
     open: Vec<Frame>,
     base: i64,
-    /// The straight line that was executed last, not yet followed.
-    pending: Option<Range>,
-    gap: Option<Gap>,
-    exception: Option<(&'static str, Option<Address>)>,
+    transitions: Transitions,
 }
 
 impl Calls {
@@ -89,79 +87,63 @@ impl Calls {
             left_out: 0,
             open: Vec::new(),
             base: 0,
-            pending: None,
-            gap: None,
-            exception: None,
+            transitions: Transitions::default(),
         }
     }
 
     /// Takes the next event, in the order of history. `function` gives the begin of the function
     /// that an address lies in.
     pub fn event(&mut self, event: &Event, function: impl Fn(Address) -> Option<Address>) {
-        match event.entry {
-            Entry::Run { range, .. } => {
-                self.goes_on(event.position, range.start, function);
-                self.pending = Some(range);
-            }
-            Entry::Gap(gap) => {
-                // Execution was there, though it cannot be followed.
-                if let Gap::Flow(
-                    flow::Gap::MemoryMissing(address) | flow::Gap::NotFollowed { address, .. },
-                ) = gap
-                {
-                    self.goes_on(event.position, address, function);
+        let Some(Transition { position, to, how }) = self.transitions.event(event) else {
+            return;
+        };
+        match how {
+            How::Resumed { gap, taken } => {
+                if !self.return_to(to) {
+                    self.resume(position, to, gap, taken);
                 }
-                self.pending = None;
-                self.exception = None;
-                self.gap = Some(gap);
             }
-            Entry::Exception(exception) => {
-                // A call or return that led to an instruction which was not executed any more.
-                if let Some(address) = exception.return_address {
-                    self.goes_on(event.position, address, function);
+            How::Took(taken) => self.take(position, to, taken, false),
+            How::Called { returns_to } => {
+                self.enter(
+                    position,
+                    What::Call { function: to },
+                    Some(returns_to),
+                    false,
+                );
+            }
+            How::Returned => self.returned(position, to),
+            How::Jumped { from, indirect } => {
+                if !(indirect && self.return_to(to)) {
+                    let begins = function(to) == Some(to);
+                    if begins && function(from) != Some(to) {
+                        let what = What::Jump { function: to };
+                        self.push(position, self.depth() - 1, what);
+                    }
                 }
-                self.pending = None;
-                self.exception = Some((exception.name, exception.return_address));
             }
-            Entry::Mark(_) | Entry::Halted => {}
         }
     }
 
-    /// Execution goes on at an address.
-    fn goes_on(
+    /// Goes on behind a gap where no open call returns to.
+    fn resume(&mut self, position: Position, to: Address, gap: Gap, taken: Option<Taken>) {
+        match taken {
+            // What took the exception has returned.
+            Some((_, Some(returns_to))) if returns_to == to => {}
+            Some(taken) => self.take(position, to, taken, true),
+            None => self.forget(position, What::Gap { gap, to }),
+        }
+    }
+
+    fn take(
         &mut self,
         position: Position,
-        to: Address,
-        function: impl Fn(Address) -> Option<Address>,
+        handler: Address,
+        (name, returns_to): Taken,
+        signal: bool,
     ) {
-        if let Some(gap) = self.gap.take() {
-            if !self.return_to(to) {
-                self.forget(position, What::Gap { gap, to });
-            }
-        } else if let Some((name, returns_to)) = self.exception.take() {
-            let what = What::Exception { name, handler: to };
-            self.enter(position, what, returns_to);
-        } else if let Some(range) = self.pending.take() {
-            let Last {
-                kind,
-                taken,
-                link,
-                returns,
-                ..
-            } = range.last;
-            let branch = taken && matches!(kind, LastKind::Branch | LastKind::Indirect);
-            if branch && link {
-                self.enter(position, What::Call { function: to }, Some(range.end));
-            } else if branch && returns {
-                self.returned(position, to);
-            } else if branch && !(kind == LastKind::Indirect && self.return_to(to)) {
-                let begins = function(to) == Some(to);
-                if begins && function(range.start) != Some(to) {
-                    let what = What::Jump { function: to };
-                    self.push(position, self.depth() - 1, what);
-                }
-            }
-        }
+        let what = What::Exception { name, handler };
+        self.enter(position, what, returns_to, signal);
     }
 
     fn depth(&self) -> i64 {
@@ -182,9 +164,13 @@ impl Calls {
         line
     }
 
-    fn enter(&mut self, position: Position, what: What, returns_to: Option<Address>) {
+    fn enter(&mut self, position: Position, what: What, returns_to: Option<Address>, signal: bool) {
         let line = self.push(position, self.depth(), what);
-        self.open.push(Frame { line, returns_to });
+        self.open.push(Frame {
+            line,
+            returns_to,
+            signal,
+        });
     }
 
     /// Ends the innermost call that returns to an address, and those within it.
@@ -205,6 +191,8 @@ impl Calls {
         let unknown = |frame: &Frame| frame.returns_to.is_none();
         if let Some(found) = self.open.iter().rposition(unknown) {
             self.open.truncate(found);
+        } else if self.open.last().is_some_and(|frame| frame.signal) {
+            // To the code that ends it.
         } else if self.open.is_empty() {
             self.base = self.base.saturating_sub(1);
             self.push(position, self.base, What::Return { to });
@@ -238,8 +226,10 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::Exception;
-    use crate::quantity::{BufferOffset, Isa};
+    use crate::element::{Context, Exception, Mark, TraceOnReason};
+    use crate::flow::{self, Last, LastKind, Range};
+    use crate::quantity::{BufferOffset, ExceptionLevel, Isa};
+    use crate::timeline::Entry;
 
     const CALL: Last = Last {
         kind: LastKind::Branch,
@@ -433,5 +423,45 @@ mod tests {
             run(0x7000, 0x7004, JUMP),
         ];
         tells(&entries, &wanted, 0);
+    }
+    /// Linux, where only the program is traced: a system call, then a signal and its return.
+    #[test]
+    fn what_the_kernel_did_in_between_is_no_loss() {
+        let off = || Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter));
+        let program = Context {
+            isa: Isa::A64,
+            el: Some(ExceptionLevel(0)),
+            security: None,
+            is_64bit: None,
+            vmid: None,
+            context_id: None,
+        };
+        let entries = [
+            Entry::Mark(Mark::Context(program)),
+            run(0x1000, 0x1008, CALL),
+            run(0x2000, 0x2004, JUMP),
+            irq(0x2004),
+            off(),
+            run(0x2004, 0x2008, JUMP),
+            irq(0x2008),
+            off(),
+            run(0x8000, 0x8008, CALL),
+            run(0x9000, 0x9004, RETURN),
+            run(0x8008, 0x800c, RETURN),
+            // The code that asks the kernel to go on.
+            run(0xa000, 0xa004, JUMP),
+            irq(0xa004),
+            off(),
+            run(0x2008, 0x200c, JUMP),
+        ];
+        let taken = What::Exception {
+            name: "IRQ",
+            handler: Address(0x8000),
+        };
+        tells(
+            &entries,
+            &[(0, call(0x2000)), (1, taken), (2, call(0x9000))],
+            1,
+        );
     }
 }

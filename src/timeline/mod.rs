@@ -31,6 +31,7 @@ mod entries;
 mod entry;
 mod history;
 mod kept;
+mod open_calls;
 mod part;
 mod position;
 mod scan;
@@ -38,6 +39,7 @@ mod search;
 mod segments;
 mod trace;
 mod track;
+mod transitions;
 mod worker;
 
 #[cfg(test)]
@@ -46,7 +48,9 @@ mod tests;
 pub use entries::Entries;
 pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, Place, PlaceKind};
 pub use history::History;
+pub use open_calls::{OpenCall, OpenCalls, Outside};
 pub use position::{Direction, NoPosition, Position};
+pub use transitions::{How, Taken, Transition, Transitions};
 
 use crate::arch::{Architecture, RegisterFile};
 use crate::capture::{Capture, CaptureBuffer, CaptureSource};

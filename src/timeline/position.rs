@@ -19,6 +19,21 @@ pub struct Position {
     pub(super) index: u64,
 }
 
+impl Position {
+    /// Its place in the order of a core's positions, as 60 bits: that of another one unless a buffer
+    /// has 2^34 places without a synchronisation point, or the core has more than 127 buffers, or
+    /// one of 32 GiB.
+    pub fn rank(self) -> u64 {
+        const INDEX: u32 = 34;
+        const SEGMENT: u32 = 19;
+        let field = |value: u64, bits: u32| value.min((1 << bits) - 1);
+        let session = field(self.session.into(), 7);
+        // No two segments begin in the same 64 KiB.
+        let segment = field(self.segment >> 16, SEGMENT);
+        session << (SEGMENT + INDEX) | segment << INDEX | field(self.index, INDEX)
+    }
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.session > 0 {

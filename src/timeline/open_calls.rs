@@ -1,0 +1,384 @@
+//! The calls that have not returned at a position.
+//!
+//! A history is looked at in stretches of so many places, backward from the position, as far as is
+//! asked for. Of each stretch is kept what it left open and to where it returned beyond its begin; of
+//! the last ones also how that changed within. What a call is does not depend on where one looks
+//! from: it is named by its first place.
+
+use super::history::History;
+use super::position::{Direction, Position};
+use super::transitions::{How, Transition, Transitions};
+use crate::quantity::Address;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Places of a stretch.
+const STRETCH: u64 = 1 << 20;
+/// Stretches before a position that are looked at.
+const MOST: usize = 64;
+/// Stretches whose changes are kept.
+const WHOLE: usize = 4;
+/// Most calls that are kept of all stretches' ends.
+const KEPT: usize = 1 << 20;
+
+/// A call that has not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenCall {
+    /// Its first place.
+    pub entry: Position,
+    /// The first instruction.
+    pub function: Address,
+    /// Where it returns to; not known for some exceptions.
+    pub returns_to: Option<Address>,
+    /// It was no call: an exception was taken, and this is the handler.
+    pub exception: bool,
+}
+
+/// What is known of callers beyond those that are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// There are more.
+    More,
+    /// Nothing: history begins, or what was open got lost in a gap, or it was too long ago.
+    Unknown,
+}
+
+/// The innermost open call of a stretch, or the state at its begin after so many returns beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Call(u32),
+    Before(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    call: OpenCall,
+    outer: At,
+    /// A signal's handler: it returns to code that asks the kernel to go on where it was.
+    signal: bool,
+}
+
+/// A part of a history, which begins at a multiple of [`STRETCH`].
+#[derive(Debug)]
+struct Stretch {
+    nodes: Vec<Node>,
+    /// From which place on what is open.
+    changes: Vec<(Position, At)>,
+    end: At,
+    /// To where was returned beyond its begin, in order.
+    returns: Vec<Address>,
+    begin: Position,
+    /// The last place before it.
+    before: Option<Position>,
+}
+
+/// The open calls of one core's history, as far as they were asked for.
+#[derive(Debug, Default)]
+pub struct OpenCalls {
+    /// By begin; the one used last is the last.
+    whole: Vec<Arc<Stretch>>,
+    ends: HashMap<Position, Arc<Stretch>>,
+    /// Calls in `ends`.
+    kept: usize,
+}
+
+impl OpenCalls {
+    /// At most `count` open calls at a position, innermost first, after the first `skip` of them; as
+    /// long as `goes_on` says so.
+    pub fn at(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        skip: usize,
+        count: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> (Vec<OpenCall>, Outside) {
+        let mut calls = Vec::new();
+        let mut skip = skip;
+        let mut stretch = self.whole(history, begin(position));
+        let next = stretch.changes.partition_point(|(at, _)| *at <= position);
+        let mut at = match next.checked_sub(1) {
+            Some(last) => stretch.changes[last].1,
+            None => At::Before(0),
+        };
+        let mut pending = VecDeque::new();
+        for _ in 0..MOST {
+            let before = loop {
+                match (stretch.apply(&mut at, &mut pending), at) {
+                    (_, At::Before(returns)) => break returns,
+                    (_, At::Call(number)) => {
+                        let node = stretch.nodes[number as usize];
+                        if skip > 0 {
+                            skip -= 1;
+                        } else if calls.len() == count {
+                            return (calls, Outside::More);
+                        } else {
+                            calls.push(node.call);
+                        }
+                        at = node.outer;
+                    }
+                }
+            };
+            for to in stretch.returns[..before as usize].iter().rev() {
+                pending.push_front(*to);
+            }
+            let Some(last) = stretch.before.filter(|_| goes_on()) else {
+                break;
+            };
+            stretch = self.end(history, begin(last));
+            at = stretch.end;
+        }
+        (calls, Outside::Unknown)
+    }
+
+    /// A stretch with its changes.
+    fn whole(&mut self, history: &mut History, begin: Position) -> Arc<Stretch> {
+        let found = self.whole.iter().position(|stretch| stretch.begin == begin);
+        let stretch = match found {
+            Some(found) => self.whole.remove(found),
+            None => Arc::new(Stretch::of(history, begin)),
+        };
+        if self.whole.len() == WHOLE {
+            self.whole.remove(0);
+        }
+        self.whole.push(Arc::clone(&stretch));
+        stretch
+    }
+
+    /// A stretch as it ended.
+    fn end(&mut self, history: &mut History, begin: Position) -> Arc<Stretch> {
+        if let Some(end) = self.ends.get(&begin) {
+            return Arc::clone(end);
+        }
+        let whole = self.whole.iter().find(|stretch| stretch.begin == begin);
+        let end = match whole {
+            Some(stretch) => stretch.ended(),
+            None => Stretch::of(history, begin).ended(),
+        };
+        self.kept = self.kept.saturating_add(end.size());
+        if self.kept > KEPT {
+            self.ends.clear();
+            self.kept = end.size();
+        }
+        let end = Arc::new(end);
+        self.ends.insert(begin, Arc::clone(&end));
+        end
+    }
+}
+
+/// Where the stretch of a position begins.
+fn begin(position: Position) -> Position {
+    Position {
+        index: position.index - position.index % STRETCH,
+        ..position
+    }
+}
+
+impl Stretch {
+    fn of(history: &mut History, begin: Position) -> Self {
+        let before = history.step(begin, Direction::Backward);
+        let mut builder = Builder::default();
+        let from = before.unwrap_or(begin);
+        let context = history.place(from).and_then(|place| place.context);
+        let mut transitions = Transitions::in_context(context.as_ref());
+        // How execution came to the first place is told by what lies before.
+        for event in history.entries(from, Direction::Forward) {
+            if event.position > begin && self::begin(event.position) != begin {
+                break;
+            }
+            if let Some(transition) = transitions.event(&event) {
+                builder.take(transition);
+            }
+        }
+        Self {
+            end: builder.innermost(),
+            nodes: builder.nodes,
+            changes: builder.changes,
+            returns: builder.returns,
+            begin,
+            before,
+        }
+    }
+
+    /// Returns to where was returned later, in order; those that no call here wants are left, and
+    /// have closed all that was open here.
+    fn apply(&self, at: &mut At, pending: &mut VecDeque<Address>) {
+        while let Some(to) = pending.front() {
+            let mut unknown = None;
+            let mut here = *at;
+            loop {
+                let At::Call(number) = here else {
+                    break;
+                };
+                let node = &self.nodes[number as usize];
+                if node.call.returns_to == Some(*to) {
+                    break;
+                }
+                if node.call.returns_to.is_none() {
+                    unknown = unknown.or(Some(node.outer));
+                }
+                here = node.outer;
+            }
+            *at = match (here, unknown) {
+                (At::Call(number), _) => self.nodes[number as usize].outer,
+                (At::Before(_), Some(outer)) => outer,
+                (before, None) => {
+                    *at = before;
+                    return;
+                }
+            };
+            pending.pop_front();
+        }
+    }
+
+    /// What is kept of it: the calls that it left open, and its returns.
+    fn ended(&self) -> Self {
+        let mut open = Vec::new();
+        let mut at = self.end;
+        while let At::Call(number) = at {
+            let node = self.nodes[number as usize];
+            open.push(node.call);
+            at = node.outer;
+        }
+        let mut nodes: Vec<Node> = Vec::with_capacity(open.len());
+        for call in open.into_iter().rev() {
+            let signal = false;
+            nodes.push(Node {
+                call,
+                outer: at,
+                signal,
+            });
+            at = At::Call(nodes.len() as u32 - 1);
+        }
+        Self {
+            nodes,
+            changes: Vec::new(),
+            end: at,
+            returns: self.returns.clone(),
+            begin: self.begin,
+            before: self.before,
+        }
+    }
+
+    fn size(&self) -> usize {
+        self.nodes.len() + self.returns.len() + 1
+    }
+}
+
+/// What is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Call,
+    Exception,
+    Signal,
+}
+
+/// Puts a stretch together.
+#[derive(Debug, Default)]
+struct Builder {
+    nodes: Vec<Node>,
+    changes: Vec<(Position, At)>,
+    returns: Vec<Address>,
+    /// The open calls, outermost first.
+    open: Vec<u32>,
+    /// Which of them return to an address, outermost first.
+    expected: HashMap<Option<Address>, Vec<usize>>,
+}
+
+impl Builder {
+    fn innermost(&self) -> At {
+        let before = At::Before(self.returns.len() as u32);
+        self.open.last().map_or(before, |last| At::Call(*last))
+    }
+
+    fn handles_signal(&self) -> bool {
+        let last = self.open.last();
+        last.is_some_and(|last| self.nodes[*last as usize].signal)
+    }
+
+    fn take(&mut self, Transition { position, to, how }: Transition) {
+        match how {
+            How::Called { returns_to } => {
+                self.enter(position, to, Some(returns_to), Kind::Call);
+            }
+            How::Took((_, returns_to)) => self.enter(position, to, returns_to, Kind::Exception),
+            How::Returned => {
+                if !self.close(Some(to)) && !self.close(None) {
+                    if self.handles_signal() {
+                        return;
+                    }
+                    self.leave(to);
+                }
+            }
+            How::Jumped { indirect, .. } => {
+                if !(indirect && self.close(Some(to))) {
+                    return;
+                }
+            }
+            How::Resumed { taken, .. } => {
+                if !self.close(Some(to)) {
+                    match taken {
+                        Some((_, Some(returns_to))) if returns_to == to => return,
+                        Some((_, returns_to)) => {
+                            self.enter(position, to, returns_to, Kind::Signal);
+                        }
+                        None => self.leave(to),
+                    }
+                }
+            }
+        }
+        self.changes.push((position, self.innermost()));
+    }
+
+    fn enter(
+        &mut self,
+        entry: Position,
+        function: Address,
+        returns_to: Option<Address>,
+        kind: Kind,
+    ) {
+        let call = OpenCall {
+            entry,
+            function,
+            returns_to,
+            exception: kind != Kind::Call,
+        };
+        let outer = self.innermost();
+        let depth = self.open.len();
+        self.expected.entry(returns_to).or_default().push(depth);
+        self.open.push(self.nodes.len() as u32);
+        self.nodes.push(Node {
+            call,
+            outer,
+            signal: kind == Kind::Signal,
+        });
+    }
+
+    /// Ends the innermost call that returns to an address, and those within it.
+    fn close(&mut self, to: Option<Address>) -> bool {
+        let depths = self.expected.get(&to);
+        let Some(&depth) = depths.and_then(|depths| depths.last()) else {
+            return false;
+        };
+        self.close_down_to(depth);
+        true
+    }
+
+    fn close_down_to(&mut self, depth: usize) {
+        for number in self.open.drain(depth..) {
+            let returns_to = self.nodes[number as usize].call.returns_to;
+            if let Some(depths) = self.expected.get_mut(&returns_to) {
+                depths.pop();
+                if depths.is_empty() {
+                    self.expected.remove(&returns_to);
+                }
+            }
+        }
+    }
+
+    /// A return to where no call of this stretch wants to return.
+    fn leave(&mut self, to: Address) {
+        self.close_down_to(0);
+        self.returns.push(to);
+    }
+}
