@@ -47,6 +47,7 @@ def show_move():
         # Before GDB 11.
         gdb.execute("flushregs", to_string=True)
     forget_memory()
+    Returned.mind()
     # `frame` shows the same; this also tells the TUI and front ends of another place.
     for command in ("up 0", "display"):
         try:

@@ -58,12 +58,14 @@ fn in_order(text: &str, wanted: &[&str]) {
 #[test]
 fn gdb_shows_where_it_went() {
     let (_directory, saved) = recorded();
-    let enters = "deep (node=<unavailable>, depth=<unavailable>) at deep.c:3\n3\t__attribute__";
+    let enters = "deep (node=..., depth=...) at deep.c:3\n3\t__attribute__";
     let text = session(
         &saved,
         &[],
         &[
+            "set print frame-arguments none",
             "armsnap find deep back",
+            "backtrace",
             "echo <1>\\n",
             "armsnap goto begin",
             "print $pc == _start",
@@ -86,6 +88,11 @@ fn gdb_shows_where_it_went() {
             "cpu_0 at ",
             "#0  ",
             enters,
+            "#0  deep (",
+            "#1  0x",
+            " in deep (node=..., depth=...) at deep.c:6\n",
+            "#6  0x",
+            " in _start () at deep.c:13\n",
             "<1>",
             "cpu_0 at ",
             "#0  _start () at deep.c:8\n8\tvoid _start(void) {",

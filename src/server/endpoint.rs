@@ -577,7 +577,7 @@ pub(super) fn threads_xml(cores: &[Core]) -> String {
 }
 
 /// Text in XML; what XML cannot hold becomes `?`.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

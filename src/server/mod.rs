@@ -11,12 +11,14 @@
 
 mod breakpoints;
 mod btrace;
+mod callers;
 pub mod endpoint;
 mod execution;
 mod files;
 pub mod framing;
 mod inbox;
 mod isa_register;
+mod libraries;
 pub mod listen;
 pub mod memory;
 mod monitor;

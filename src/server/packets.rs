@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 
 use super::breakpoints::Refusal;
 use super::btrace;
+use super::callers;
 use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
 use super::framing::{
     MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet, write_runs,
 };
 use super::isa_register;
+use super::libraries;
 use super::resume::{self, Other, Resume, thread_id};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
@@ -133,10 +135,15 @@ fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> 
     } else if let Some(rest) = after("qXfer:threads:read:") {
         target.selection.lists();
         Some(transfer(target.endpoint.threads_xml.as_bytes(), rest))
+    } else if let Some(rest) = after("qXfer:libraries-svr4:read:") {
+        let libraries = target.libraries()?;
+        Some(transfer(libraries.as_bytes(), rest))
     } else if let Some(rest) = after("qThreadStopInfo") {
         Some(thread_stop(target, rest))
     } else {
-        after("qMemoryRegionInfo:").map(|rest| region(target, rest))
+        after(callers::PACKET)
+            .map(|rest| callers::answer(target, rest))
+            .or_else(|| after("qMemoryRegionInfo:").map(|rest| region(target, rest)))
     }
 }
 
@@ -178,6 +185,9 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
         }
     }
     features.push_str(";swbreak+;hwbreak+;qXfer:threads:read+");
+    if endpoint.programs().next().is_some() {
+        features.push_str(libraries::FEATURE);
+    }
     match endpoint.history {
         HistoryMode::Replay => features.push_str(";ReverseStep+;ReverseContinue+"),
         HistoryMode::Btrace => features.push_str(btrace::FEATURES),

@@ -18,7 +18,7 @@ use crate::timeline::{Direction, Gap, History, Place, PlaceKind, Position, Timel
 /// How long a client waits for what it did not ask for: GDB gives most replies two seconds.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// Most gaps in a row that are passed to find where execution goes on.
-const GAPS: usize = 1000;
+pub(super) const GAPS: usize = 1000;
 
 /// A past position of a core.
 #[derive(Clone, Copy, Debug)]

@@ -22,8 +22,10 @@ use gdbstub::target::{Target, TargetError, TargetResult};
 
 use super::breakpoints::Breakpoints;
 use super::btrace;
+use super::callers::Callers;
 use super::endpoint::{Core, Endpoint};
 use super::files::Files;
+use super::libraries as library_list;
 use super::memory::Look;
 use super::past_memory::{Mode, PastMemory};
 use super::patience::Alive;
@@ -93,9 +95,12 @@ pub struct SnapshotTarget {
     /// The branch trace that the client fetches.
     pub(super) btrace: Option<btrace::Document>,
     symbols: OnceCell<Arc<Symbols>>,
+    libraries: OnceCell<Option<Arc<str>>>,
     pub(super) files: Files,
     /// The client's place among trace frames.
     pub(super) trace: View,
+    /// The callers of where the cores stand.
+    pub(super) callers: Callers,
     /// Keeps the client waiting for an answer that takes its time.
     pub(super) alive: Option<Alive>,
 }
@@ -110,10 +115,12 @@ impl SnapshotTarget {
             past_memory: PastMemory::default(),
             btrace: None,
             symbols: OnceCell::new(),
+            libraries: OnceCell::new(),
             selection: Selection::default(),
             alone: None,
             breakpoints: Breakpoints::default(),
             trace: View::default(),
+            callers: Callers::default(),
             alive: None,
         }
     }
@@ -151,6 +158,12 @@ impl SnapshotTarget {
             Arc::new(symbols)
         });
         Arc::clone(made)
+    }
+
+    /// The program's shared libraries, as a document.
+    pub(super) fn libraries(&self) -> Option<Arc<str>> {
+        let made = || library_list::document(&self.endpoint).map(Arc::from);
+        self.libraries.get_or_init(made).clone()
     }
 }
 

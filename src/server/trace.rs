@@ -22,7 +22,7 @@ pub(super) struct View {
     /// Which of the cores with trace.
     chosen: usize,
     /// The selected frame; `None` for the state at which the snapshot was taken.
-    frame: Option<usize>,
+    pub(super) frame: Option<usize>,
     /// The client has taken the list of tracepoints, as GDB does when it connects. A client that
     /// takes it again is about to save the trace.
     connected: bool,

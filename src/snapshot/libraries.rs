@@ -28,10 +28,7 @@ const MAX_PATH: usize = 4096;
 /// is not in the snapshot, or is another than in memory, is left out.
 pub fn of_program(loaded: &Loaded, program: &Elf, memory: Seen) -> Vec<Elf> {
     let (mut found, mut names) = (Vec::new(), BTreeSet::new());
-    let Some(words) = Words::of(program, memory) else {
-        return found;
-    };
-    for (name, offset) in words.link_map().unwrap_or_default() {
+    for Entry { name, offset, .. } in LinkMap::of(program, memory).unwrap_or_default().entries {
         let name = name.rsplit('/').next().unwrap_or_default();
         let file = format!("{LIBRARIES}/{name}");
         if name.is_empty() || !names.insert(file.clone()) {
@@ -50,6 +47,35 @@ pub fn of_program(loaded: &Loaded, program: &Elf, memory: Seen) -> Vec<Elf> {
         }
     }
     found
+}
+
+/// An object in the list of the dynamic linker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where its `struct link_map` lies.
+    pub address: u64,
+    /// How far behind the addresses of its file it was loaded.
+    pub offset: u64,
+    /// Its path; empty for the program.
+    pub name: String,
+    /// Its dynamic section.
+    pub dynamic: u64,
+}
+
+/// The list of the dynamic linker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkMap {
+    /// Where its `struct r_debug` lies.
+    pub debug: u64,
+    /// The program, and the libraries.
+    pub entries: Vec<Entry>,
+}
+
+impl LinkMap {
+    /// The list of a program in `memory`; `None` where it has none.
+    pub fn of(program: &Elf, memory: Seen) -> Option<Self> {
+        Words::of(program, memory)?.link_map()
+    }
 }
 
 /// Memory as words of a program.
@@ -100,8 +126,7 @@ impl<'m> Words<'m> {
         String::from_utf8(bytes).ok()
     }
 
-    /// The names of libraries, and how far each was moved.
-    fn link_map(&self) -> Option<Vec<(String, u64)>> {
+    fn link_map(&self) -> Option<LinkMap> {
         let pairs = (0..MAX_ENTRIES).map(|entry| {
             let tag = self.word(self.dynamic, 2 * entry)?;
             Some((tag, self.word(self.dynamic, 2 * entry + 1)?))
@@ -111,23 +136,29 @@ impl<'m> Words<'m> {
         let (_, debug) = pairs.find(|(tag, _)| *tag == DT_DEBUG.0.cast_unsigned())?;
         // r_version, r_map.
         let mut entry = self.word(debug, 1)?;
-        let mut found = Vec::new();
+        let mut entries = Vec::new();
         for _ in 0..MAX_LIBRARIES {
             // l_addr, l_name, l_ld, l_next.
-            let (Some(offset), Some(name), Some(next)) = (
+            let (Some(offset), Some(name), Some(dynamic), Some(next)) = (
                 self.word(entry, 0),
                 self.word(entry, 1),
+                self.word(entry, 2),
                 self.word(entry, 3),
             ) else {
                 break;
             };
-            found.extend(self.text(name).map(|name| (name, offset)));
+            entries.extend(self.text(name).map(|name| Entry {
+                address: entry,
+                offset,
+                name,
+                dynamic,
+            }));
             if next == 0 {
                 break;
             }
             entry = next;
         }
-        Some(found)
+        Some(LinkMap { debug, entries })
     }
 }
 

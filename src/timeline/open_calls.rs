@@ -206,10 +206,7 @@ impl Stretch {
         while let Some(to) = pending.front() {
             let mut unknown = None;
             let mut here = *at;
-            loop {
-                let At::Call(number) = here else {
-                    break;
-                };
+            while let At::Call(number) = here {
                 let node = &self.nodes[number as usize];
                 if node.call.returns_to == Some(*to) {
                     break;

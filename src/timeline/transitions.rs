@@ -65,9 +65,10 @@ pub struct Transitions {
 impl Transitions {
     /// Begins where this is the state of the core.
     pub fn in_context(context: Option<&Context>) -> Self {
-        let mut new = Self::default();
-        new.program = context.is_some_and(is_program);
-        new
+        Self {
+            program: context.is_some_and(is_program),
+            ..Self::default()
+        }
     }
 
     /// Takes the next event, in the order of history.

@@ -1,0 +1,44 @@
+//! The shared libraries of a program, as its dynamic linker listed them when it halted.
+//!
+//! Without this GDB reads the list from the program's memory, which is not known at past positions.
+//! A statically linked program of glibc has such a list too, with a breakpoint address in the
+//! program itself: GDB would take all of its code for the dynamic linker's, and not stop in it.
+
+use std::fmt::Write as _;
+
+use super::endpoint::{Endpoint, escape};
+use crate::snapshot::libraries::LinkMap;
+
+/// What is said in the reply to `qSupported`.
+pub(super) const FEATURE: &str = ";qXfer:libraries-svr4:read+";
+
+/// The list as GDB wants it (GDB manual, "Library List Format for SVR4 Targets"); `None` where no
+/// program is known.
+pub(super) fn document(endpoint: &Endpoint) -> Option<String> {
+    let core = endpoint.cores.first()?;
+    endpoint.programs().next()?;
+    let memory = (&*core.memory, core.space.space);
+    let list = endpoint
+        .programs()
+        .find_map(|program| LinkMap::of(&program.elf, memory));
+    let LinkMap { debug, entries } = list.unwrap_or_default();
+    let mut text = "<library-list-svr4 version=\"1.0\"".to_owned();
+    let mut entries = entries.into_iter();
+    if let Some(program) = entries.next() {
+        let _ = write!(text, " main-lm=\"{:#x}\"", program.address);
+    }
+    text.push_str(">\n");
+    for library in entries.filter(|library| !library.name.is_empty()) {
+        // GDB tells namespaces of the linker apart by the last of these.
+        let _ = writeln!(
+            text,
+            "<library name=\"{}\" lm=\"{:#x}\" l_addr=\"{:#x}\" l_ld=\"{:#x}\" lmid=\"{debug:#x}\"/>",
+            escape(&library.name),
+            library.address,
+            library.offset,
+            library.dynamic
+        );
+    }
+    text.push_str("</library-list-svr4>\n");
+    Some(text)
+}

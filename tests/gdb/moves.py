@@ -1,0 +1,81 @@
+"""Makes moves from many places of one run, and says where each ends.
+
+The run is that of `record full`, which knows every value, or a history of armsnap's, where nothing
+but the program counter is known. MOVES names a file with a line `PLACE MOVE` for each, in which a
+place counts instructions since `main` began.
+"""
+
+import os
+import re
+
+import gdb
+
+
+class Full:
+    """GDB's own recording, which began at `main`."""
+
+    def goto(self, place):
+        try:
+            gdb.execute(f"record goto {place}", to_string=True)
+        except gdb.error as error:
+            if "Already at target insn" not in str(error):
+                raise
+
+    def place(self):
+        told = gdb.execute("info record", to_string=True)
+        here = re.search(r"Current instruction number is (\d+)", told)
+        return int(here[1]) if here else "end"
+
+
+class Trace:
+    """armsnap's history."""
+
+    def __init__(self):
+        gdb.execute("armsnap goto begin", to_string=True)
+        gdb.execute("armsnap find main", to_string=True)
+        self.main = self.where()
+
+    def where(self):
+        told = gdb.execute("armsnap where", to_string=True)
+        return int(re.search(r" at 0\+(\d+)", told)[1])
+
+    def goto(self, place):
+        gdb.execute(f"armsnap goto 0+{self.main + place}", to_string=True)
+
+    def place(self):
+        told = gdb.execute("armsnap where", to_string=True)
+        return "end" if "halted state" in told else self.where() - self.main
+
+
+def functions():
+    """The functions of the stack, innermost first."""
+    names, frame = [], gdb.newest_frame()
+    while frame is not None:
+        names.append(frame.name() or "?")
+        frame = frame.older()
+    return " ".join(names)
+
+
+def told(run, place, move):
+    """What a move does at a place."""
+    run.goto(place)
+    begin = f"{gdb.newest_frame().pc():#x}"
+    first, _, rest = move.partition(";")
+    try:
+        shown = gdb.execute(first, to_string=True)
+        if rest:
+            shown += gdb.execute(rest, to_string=True)
+    except gdb.error as error:
+        return f"{begin} error: {error}"
+    if " history" in shown:
+        return f"{begin} end"
+    if first == "bt":
+        return f"{begin} {functions()}"
+    return f"{begin} {run.place()} {gdb.newest_frame().pc():#x} {functions()}"
+
+
+run = Full() if os.environ["RUN"] == "full" else Trace()
+with open(os.environ["MOVES"], encoding="ascii") as moves:
+    for line in moves:
+        place, move = line.rstrip("\n").split(" ", 1)
+        print(f"@{line.rstrip()}@{told(run, int(place), move)}")
