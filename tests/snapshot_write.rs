@@ -269,10 +269,13 @@ fn nothing_is_overwritten_without_force() {
         loaded.snapshot.devices[0].name.clone()
     };
     assert_eq!(name(), "a");
-    std::fs::write(dir.join("stale"), "").unwrap();
+    std::fs::write(dir.join("mine"), "").unwrap();
+    let refused = write(&core("b"), &blobs(), &dir, true);
+    assert!(matches!(refused, Err(WriteError::InTheWay(file)) if file == dir.join("mine")));
+    assert_eq!(name(), "a");
+    std::fs::remove_file(dir.join("mine")).unwrap();
     write(&core("b"), &blobs(), &dir, true).unwrap();
     assert_eq!(name(), "b");
-    assert!(!dir.join("stale").exists());
 
     let home = parent.path().join("home");
     std::fs::create_dir(&home).unwrap();
