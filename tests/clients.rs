@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use armsnap::server::framing::write_packet;
+use armsnap::remote_protocol::framing::write_packet;
 use armsnap::server::{Options, Session, endpoints};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;

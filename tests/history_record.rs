@@ -11,8 +11,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use armsnap::remote_protocol::framing::write_packet;
 use armsnap::server::Options;
-use armsnap::server::framing::write_packet;
 use gdb::{Server, session};
 use history_support::in_gdb::{self, Shown, to_the_end, walk as walk_in_gdb, walks};
 use history_support::{Client, Step, Stop, same};
@@ -367,9 +367,9 @@ fn the_other_core_is_where_it_was_at_that_time() {
 fn calls_of(recorded: &Recorded) -> Vec<(usize, String)> {
     let functions = recorded.functions();
     let bytes = recorded.elf();
-    let elf = armsnap::snapshot::elf::Elf::open(&recorded.program.elf).unwrap();
+    let elf = armsnap::program::elf::Elf::open(&recorded.program.elf).unwrap();
     let word = |pc: u64| {
-        let inside = |segment: &&armsnap::snapshot::elf::Segment| {
+        let inside = |segment: &&armsnap::program::elf::Segment| {
             (segment.address..segment.end()).contains(&pc)
         };
         let segment = elf.segments.iter().find(inside).unwrap();

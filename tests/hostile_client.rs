@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use armsnap::server::framing::{MAX_PACKET, write_packet};
+use armsnap::remote_protocol::framing::{MAX_PACKET, write_packet};
 use armsnap::server::{Endpoint, Options, Session, endpoints};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;

@@ -3,7 +3,7 @@
 //! The type of a core is its product name or its architecture, in any case
 //! (Debug and Trace Snapshot File Format 0.2, section 3.2.1).
 
-use crate::snapshot::elf::Machine;
+use crate::program::elf::Machine;
 use crate::snapshot::model::Device;
 
 /// What decides the register set of a core.

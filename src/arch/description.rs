@@ -3,12 +3,12 @@
 //!
 //! The registers that a debugger requires of an architecture come first and keep their usual
 //! numbers. Two kinds of features of our own follow: parts of registers of which no more than
-//! the part is known, and every further register, grouped by [`Area`].
+//! the part is known, and every further register, grouped by [`RegisterGroup`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::area::Area;
+use super::group::RegisterGroup;
 use super::registers::{RegisterFile, RegisterView};
 use super::views::{self, View};
 use super::{Architecture, aarch32, aarch64};
@@ -265,10 +265,13 @@ fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32
         }
     }
     let mut features = Vec::new();
-    for area in Area::ALL {
+    for area in RegisterGroup::ALL {
         let mut types = BTreeMap::new();
         let mut registers = Vec::new();
-        for (key, name) in order.iter().filter(|(_, name)| Area::of(name) == area) {
+        for (key, name) in order
+            .iter()
+            .filter(|(_, name)| RegisterGroup::of(name) == area)
+        {
             let bytes = sizes.get(key).copied().unwrap_or(4);
             registers.push(RegisterDescription {
                 name: unique_identifier(name, names),

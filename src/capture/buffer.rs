@@ -2,7 +2,7 @@
 
 use super::{CaptureSource, LeftOut};
 use crate::formatter::FrameKind;
-use crate::snapshot::map::Mapped;
+use crate::mapped::Mapped;
 
 /// One trace buffer and the sources in it.
 #[derive(Clone, Debug)]

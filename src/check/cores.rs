@@ -3,8 +3,8 @@
 use super::{Checker, Need};
 use crate::arch::architecture::has_both_states;
 use crate::arch::{Architecture, RegisterFile, state, views};
+use crate::program::elf::Machine;
 use crate::quantity::Address;
-use crate::snapshot::elf::Machine;
 use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::model::{Device, DeviceClass, Dump, Place, Snapshot};
 use crate::snapshot::program::{Program, Seen};

@@ -2,7 +2,7 @@
 
 use super::{Checker, Need};
 use crate::capture::registers;
-use crate::snapshot::elf::Segment;
+use crate::program::elf::Segment;
 use crate::snapshot::memory::Space;
 use crate::snapshot::model::{Device, DeviceClass, Place, TRACE_FRAME, TRACE_FRAME_KEY};
 use crate::snapshot::registers::LAST_ID;

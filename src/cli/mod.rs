@@ -15,8 +15,9 @@ mod quote;
 mod record;
 mod serve;
 
+use armsnap::mapped;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{self, Loaded, OpenOptions, map};
+use armsnap::snapshot::{self, Loaded, OpenOptions};
 use armsnap::text::{self, Form, PlainStream};
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
@@ -195,7 +196,7 @@ pub fn run() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
     };
     // What was told of a file that shrank meanwhile is not to be believed.
-    match done.and_then(|status| Ok(map::whole().map(|()| status)?)) {
+    match done.and_then(|status| Ok(mapped::whole().map(|()| status)?)) {
         Ok(status) => status,
         // Who reads our output has seen enough (`armsnap … | head`).
         Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,

@@ -2,8 +2,9 @@
 
 use super::Failure;
 use armsnap::leftovers::Leftover;
+use armsnap::mapped;
 use armsnap::snapshot::model::Place;
-use armsnap::snapshot::{Loaded, map, paths};
+use armsnap::snapshot::{Loaded, paths};
 use std::fs::File;
 use std::io::{self, StdoutLock, Write};
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +35,7 @@ fn exists(path: &Path) -> Failure {
 
 /// Input is not written over: it would be cut while it is read, or lost.
 fn not_input(path: &Path) -> Result<(), Failure> {
-    if map::is_open(path) {
+    if mapped::is_open(path) {
         return Err(is_input(path));
     }
     Ok(())
@@ -114,7 +115,7 @@ impl Output {
 
     /// Everything is written.
     pub fn finish(self) -> Result<(), Failure> {
-        map::whole()?;
+        mapped::whole()?;
         match self {
             Self::Standard(mut out) => out.flush()?,
             Self::Device(mut file) => file.flush()?,

@@ -17,11 +17,11 @@ use super::convert::is_trace_file;
 use super::quote::shell_quote;
 use super::{Failure, SnapshotArguments, say};
 use armsnap::convert::map_trace_file;
+use armsnap::mapped::Mapped;
 use armsnap::server::listen::{Listener, serve_stdio};
 use armsnap::server::{
     Endpoint, EndpointError, HistoryMode, Options, endpoints, trace_file_endpoint,
 };
-use armsnap::snapshot::map::Mapped;
 use armsnap::text;
 
 /// Most notes that are printed; `monitor info` shows all.

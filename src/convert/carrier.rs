@@ -15,15 +15,15 @@
 //! Numbers and paths are in hex. Knows no cores and no trace protocols.
 
 use super::Progress;
+use crate::mapped::Mapped;
+use crate::remote_protocol::hex;
 use crate::report::info::Taken;
 use crate::snapshot::changed;
 use crate::snapshot::files::InMemory;
-use crate::snapshot::map::Mapped;
 use crate::snapshot::model::Snapshot;
 use crate::snapshot::read::beside;
 use crate::snapshot::write::{self, WriteError};
 use crate::snapshot::{Loaded, paths};
-use crate::tfile::hex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};

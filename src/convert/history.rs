@@ -10,8 +10,8 @@ use super::window::Window;
 use crate::capture::{CaptureBuffer, CaptureSource, Visitor};
 use crate::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
 use crate::flow::{Flow, FlowConfig};
+use crate::program::symbols::Symbols;
 use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::report::symbols::Symbols;
 use crate::snapshot::memory::CoreMemory;
 use std::convert::Infallible;
 

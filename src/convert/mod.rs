@@ -20,7 +20,7 @@ pub mod ways;
 pub mod window;
 pub mod with_trace;
 
-use crate::snapshot::map::{self, Mapped};
+use crate::mapped::{self, Mapped};
 use crate::snapshot::write::WriteError;
 use crate::tfile;
 use std::io;
@@ -49,7 +49,7 @@ pub enum Error {
 /// Maps a trace file. Of one with large frames only the pages that are looked at are read.
 /// What is no trace file is mapped too: reading it says why.
 pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
-    let bytes = map::map(path)?;
+    let bytes = mapped::map(path)?;
     bytes.read_ahead(false);
     let sparse = tfile::File::open(&bytes, None).is_ok_and(|file| file.is_sparse());
     bytes.read_ahead(!sparse);

@@ -7,14 +7,15 @@ use super::carrier::{Carried, FIELD, Memory};
 use super::target::{Target, Told};
 use super::{Error, Progress};
 use crate::arch::Architecture;
+use crate::mapped::Mapped;
+use crate::remote_protocol::hex;
 use crate::snapshot::files::InMemory;
-use crate::snapshot::map::Mapped;
 use crate::snapshot::model::{
     Device, DeviceClass, Dump, OtherSection, Register, RegisterValue, Snapshot, TRACE_FRAME,
     TRACE_FRAME_KEY,
 };
 use crate::snapshot::write;
-use crate::tfile::{Block, ByteOrder, File, TraceFrame, hex};
+use crate::tfile::{Block, ByteOrder, File, TraceFrame};
 use std::path::Path;
 
 /// What to make of a trace file.

@@ -9,7 +9,8 @@ use crate::arch::Architecture;
 use crate::capture::Protocol;
 use crate::encode::Place;
 use crate::quantity::{Address, ExceptionLevel, Isa};
-use crate::tfile::{Block, ByteOrder, File, TraceFrame, hex};
+use crate::remote_protocol::hex;
+use crate::tfile::{Block, ByteOrder, File, TraceFrame};
 use std::collections::{HashMap, HashSet};
 
 /// What a trace frame tells. What is `None` is not known.

@@ -9,7 +9,7 @@
 
 use super::safe_description::register_names;
 use crate::arch::Architecture;
-use crate::snapshot::elf::{Elf, Machine};
+use crate::program::elf::{Elf, Machine};
 use crate::tfile::ByteOrder;
 use crate::xml;
 use roxmltree::Node;

@@ -10,14 +10,15 @@ use super::window::{Bound, Limits, Window};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
 use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
+use crate::program::elf::Elf;
+use crate::program::symbols::Symbols;
 use crate::quantity::{Address, Isa};
-use crate::report::symbols::Symbols;
+use crate::remote_protocol::hex;
 use crate::snapshot::Loaded;
-use crate::snapshot::elf::Elf;
 use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::model::Note;
 use crate::tfile::{
-    self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer, hex,
+    self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer,
 };
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};

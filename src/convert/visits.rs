@@ -11,8 +11,8 @@ use crate::flow::{
     BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, LastKind, QRange, Range, View,
     instruction_bytes, next,
 };
+use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, Isa};
-use crate::report::symbols::Symbols;
 
 /// Which executed instructions are taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,10 +11,10 @@ use crate::capture::Core;
 use crate::decode::Image;
 use crate::element::Context;
 use crate::etmv4::TraceUnitOptions;
+use crate::mapped::Mapped;
+use crate::program::elf::Elf;
 use crate::quantity::{Address, ExceptionLevel};
-use crate::snapshot::elf::Elf;
 use crate::snapshot::files::InMemory;
-use crate::snapshot::map::Mapped;
 use crate::snapshot::memory::{CoreMemory, Space};
 use crate::snapshot::model::{
     Buffer, BufferFormat, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,

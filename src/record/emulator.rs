@@ -16,8 +16,8 @@ use super::{state, witness};
 use crate::encode::Place;
 use crate::etmv4;
 use crate::leftovers::Private;
+use crate::mapped::{self, Mapped};
 use crate::snapshot::changed::Changed;
-use crate::snapshot::map::{self, Mapped};
 use crate::snapshot::write::WriteError;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -349,7 +349,7 @@ impl Emulator {
         for (index, core) in layout.cores.iter_mut().enumerate() {
             core.name = format!("{}_{index}", ending.name);
         }
-        layout.trace = Some(map::map(&self.directory.path().join("trace.bin"))?);
+        layout.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
         layout.changed = summary.versions.changed(layout.halves());
         let files = layout.files(&ending.trace, ending.etm, &summary)?;
         self.notes

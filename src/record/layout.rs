@@ -5,9 +5,9 @@
 use super::protocol::TraceOptions;
 use super::tracing::Summary;
 use crate::etmv4;
+use crate::mapped::Mapped;
 use crate::snapshot::changed::{self, Changed};
 use crate::snapshot::libraries::LIBRARIES;
-use crate::snapshot::map::Mapped;
 use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
     Snapshot, SourceBuffers, Trace,

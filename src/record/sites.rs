@@ -3,8 +3,8 @@
 //!
 //! Knows ELF files, not the process that runs them.
 
+use crate::mapped::{self, Mapped};
 use crate::quantity::Isa;
-use crate::snapshot::map::{self, Mapped};
 use object::read::elf::ElfFile;
 use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use object::{elf, read};
@@ -119,7 +119,7 @@ impl Program {
 
     /// Maps and reads the file of a program. Fails with the reason.
     pub fn open(path: &Path) -> Result<(Self, Mapped), String> {
-        let bytes = map::map(path).map_err(|error| error.to_string())?;
+        let bytes = mapped::map(path).map_err(|error| error.to_string())?;
         if !bytes.starts_with(b"\x7fELF") {
             return Err("expected an ELF file".to_owned());
         }

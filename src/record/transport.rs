@@ -2,7 +2,7 @@
 //!
 //! Knows framing and acknowledgements, not what packets mean.
 
-use crate::server::framing::{Framer, Incoming, write_packet};
+use crate::remote_protocol::framing::{Framer, Incoming, write_packet};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -239,7 +239,7 @@ fn expand(payload: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::framing::{write_binary, write_hex_runs};
+    use crate::remote_protocol::framing::{write_binary, write_hex_runs};
 
     #[test]
     fn runs_and_escapes_are_undone() {

@@ -3,7 +3,7 @@
 //! Knows ELF files and their debug information, not the program that runs.
 
 use super::sites::Program;
-use crate::report::symbols::Symbols;
+use crate::program::symbols::Symbols;
 use object::{Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,9 +2,9 @@
 //!
 //! Knows no debugger: where a text is shown is up to others.
 
-use super::symbols::Symbols;
 use crate::element::{Context, Exception, NoSyncReason, TraceOnReason};
 use crate::flow;
+use crate::program::symbols::Symbols;
 use crate::quantity::Address;
 use crate::timeline::Gap;
 

@@ -1,11 +1,8 @@
 //! What people and programs read: listings and exports.
 
 pub mod calls;
-pub mod disassembly;
 pub mod fields;
 pub mod history;
 pub mod info;
 pub mod listing;
-pub mod names;
 pub mod psr;
-pub mod symbols;

@@ -10,11 +10,11 @@ use std::ops::Range;
 use gdbstub::common::Tid;
 
 use super::breakpoints::Kind;
-use super::framing::{hex_text, write_hex, write_packet};
 use super::isa_register;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
 use crate::quantity::Address;
+use crate::remote_protocol::framing::{hex_text, write_hex, write_packet};
 use crate::report::history as words;
 use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PlaceKind, Position};
 

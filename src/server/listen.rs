@@ -21,7 +21,7 @@ use rustix::net::Shutdown;
 
 use super::endpoint::Endpoint;
 use super::inbox::Inbox;
-use super::patience::SIGN;
+use super::keepalive::SIGN;
 use super::session::{End, Session};
 use crate::stop;
 

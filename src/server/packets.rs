@@ -7,15 +7,15 @@ use super::btrace;
 use super::callers;
 use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
-use super::framing::{
-    MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet, write_runs,
-};
 use super::isa_register;
 use super::libraries;
 use super::resume::{self, Other, Resume, thread_id};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
-use super::trace;
+use super::tracepoints;
+use crate::remote_protocol::framing::{
+    MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet, write_runs,
+};
 
 /// What is to be done with a packet.
 pub(super) enum Answer {
@@ -47,7 +47,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     let reply = |reply: &[u8]| Answer::Reply(reply.to_vec());
     let or_malformed =
         |reply: Option<Vec<u8>>| Answer::Reply(reply.unwrap_or_else(|| MALFORMED.to_vec()));
-    if let Some(reply) = trace::answer(target, packet) {
+    if let Some(reply) = tracepoints::answer(target, packet) {
         return Answer::Reply(reply);
     }
     if let Some(reply) = btrace::answer(target, packet) {

@@ -4,7 +4,7 @@
 
 use gdbstub::common::Tid;
 
-use super::framing::parse_hex;
+use crate::remote_protocol::framing::parse_hex;
 use crate::timeline::Direction;
 
 /// How far a core moves.

@@ -14,12 +14,12 @@ use gdbstub::stub::state_machine::GdbStubStateMachine;
 
 use super::endpoint::Endpoint;
 use super::execution;
-use super::framing::{Framer, Incoming, MAX_PACKET, hex_text, write_packet};
+use super::keepalive::Alive;
 use super::monitor;
 use super::packets::{self, Answer};
-use super::patience::Alive;
 use super::target::SnapshotTarget;
-use crate::snapshot::map;
+use crate::mapped;
+use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, hex_text, write_packet};
 use crate::stop::{self, Stopped};
 
 /// The reply to a packet that cannot be understood.
@@ -136,7 +136,7 @@ impl Session {
         self.acknowledges
     }
 
-    /// `alive` sends [`SIGN`](super::patience::SIGN) while the client waits.
+    /// `alive` sends [`SIGN`](super::keepalive::SIGN) while the client waits.
     pub(super) fn with_signs(mut self, alive: Alive) -> Self {
         self.alive = Some(alive);
         self
@@ -209,11 +209,11 @@ impl Session {
     /// A file of the snapshot that is not whole any more. Whole pages that are missing are noticed
     /// at once, the rest when the files are looked at.
     fn cut_file(&mut self) -> Option<String> {
-        if !map::is_cut() && self.looked.elapsed() < LOOK {
+        if !mapped::is_cut() && self.looked.elapsed() < LOOK {
             return None;
         }
         self.looked = Instant::now();
-        let cut = map::cut_file()?;
+        let cut = mapped::cut_file()?;
         Some(format!("{cut}: what comes of it is not known any more\n"))
     }
 

@@ -24,16 +24,16 @@ use super::breakpoints::Breakpoints;
 use super::btrace;
 use super::callers::Callers;
 use super::endpoint::{Core, Endpoint};
-use super::files::Files;
+use super::host_io::Files;
+use super::keepalive::Alive;
 use super::libraries as library_list;
 use super::memory::Look;
 use super::past_memory::{Mode, PastMemory};
-use super::patience::Alive;
 use super::positions::Positions;
 use super::selection::Selection;
-use super::trace::View;
+use super::tracepoints::View;
 use crate::arch::Architecture;
-use crate::report::symbols::Symbols;
+use crate::program::symbols::Symbols;
 use crate::snapshot::libraries;
 
 /// `EFAULT`: no memory is known at that address.

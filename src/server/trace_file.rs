@@ -10,10 +10,10 @@ use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, Detected, TargetDescription};
 use crate::convert::safe_description::rewritten;
 use crate::convert::target::{Target, Told};
+use crate::mapped::Mapped;
+use crate::program::elf::Elf;
 use crate::snapshot::Loaded;
-use crate::snapshot::elf::Elf;
 use crate::snapshot::files::InMemory;
-use crate::snapshot::map::Mapped;
 use crate::stop;
 use crate::tfile::{
     Block, ByteOrder, File, SourceString, Status, TraceFrame, Tracepoint, Variable,

@@ -14,9 +14,9 @@ use crate::arch::registers::Bytes;
 use crate::capture::{Capture, CaptureBuffer};
 use crate::convert::state::{fitting, seen};
 use crate::convert::trace_run::{self, TraceRun};
+use crate::program::elf::Elf;
 use crate::quantity::{Address, Isa};
 use crate::snapshot::Loaded;
-use crate::snapshot::elf::Elf;
 use crate::tfile::{ByteOrder, SourceString, Status, Tracepoint, Variable, Writer};
 
 /// Trace up to this size, in bytes, is decoded in less time than GDB waits for a reply, which is

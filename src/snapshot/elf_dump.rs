@@ -10,12 +10,12 @@ use object::{Object, ObjectKind, ObjectSection};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::elf::{Elf, Machine, Segment};
 use super::files::Files;
 use super::ini::quote;
-use super::map::Mapped;
 use super::model::{Dump, Note, Place, Severity, Snapshot};
 use super::read::beside;
+use crate::mapped::Mapped;
+use crate::program::elf::{Elf, Machine, Segment};
 
 /// How every ELF file begins.
 const MAGIC: &[u8] = b"\x7fELF";
@@ -207,8 +207,8 @@ fn word(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::elf::tests::small_elf;
     use super::*;
+    use crate::program::elf::tests::small_elf;
     use crate::quantity::Address;
     use crate::snapshot::Loaded;
     use crate::snapshot::files::InMemory;

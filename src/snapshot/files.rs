@@ -2,8 +2,8 @@
 //!
 //! Knows no formats.
 
-use super::map::{self, Mapped};
 use super::paths::{self, PathError};
+use crate::mapped::{self, Mapped};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
@@ -60,7 +60,7 @@ impl Files for Directory {
         if let Some(bytes) = opened.get(&path) {
             return Ok(bytes.clone());
         }
-        let bytes = map::map(&path)?;
+        let bytes = mapped::map(&path)?;
         opened.insert(path, bytes.clone());
         Ok(bytes)
     }

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use object::elf::{DT_DEBUG, DT_NULL, PT_DYNAMIC};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 
-use super::elf::Elf;
 use super::program::{Program, Seen};
 use super::{Loaded, paths};
+use crate::program::elf::Elf;
 use crate::quantity::Address;
 
 /// The directory of libraries in a snapshot, in which GDB looks for them too.

@@ -16,10 +16,10 @@
 
 use super::changed::Changed;
 use super::files::Files;
-use super::map::Mapped;
 use super::model::Device;
 use super::read::{Loaded, beside};
 use super::shared::Others;
+use crate::mapped::Mapped;
 use crate::quantity::{Address, ExceptionLevel, Security};
 use std::collections::BTreeSet;
 use std::fmt;

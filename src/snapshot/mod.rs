@@ -3,16 +3,13 @@
 //! Knows nothing of trace protocols or debuggers.
 
 pub mod changed;
-pub mod elf;
 pub mod elf_dump;
 pub mod files;
 pub mod ini;
 pub mod libraries;
-pub mod map;
 pub mod memory;
 pub mod model;
 pub mod paths;
-mod profile;
 pub mod program;
 pub mod read;
 pub mod registers;

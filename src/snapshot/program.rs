@@ -9,10 +9,10 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use super::memory::{CoreMemory, Space};
 use super::model::Snapshot;
 use super::{Loaded, paths};
+use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use crate::quantity::Address;
 use crate::text;
 
@@ -305,9 +305,9 @@ fn begins_as_elf(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::elf::tests::small_elf;
     use super::super::{Loaded, OpenOptions};
     use super::*;
+    use crate::program::elf::tests::small_elf;
 
     /// A snapshot with a dump at an address, and a program of which it is a part.
     fn snapshot(section: &str, code_at: u64) -> (tempfile::TempDir, Loaded) {

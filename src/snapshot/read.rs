@@ -7,15 +7,15 @@ mod device;
 mod trace;
 
 use super::changed::Changed;
-use super::elf::Elf;
 use super::elf_dump::{self, ElfDump};
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
-use super::map::Mapped;
 use super::model::{Cluster, Device, Dump, Note, OtherSection, Place, Severity, Snapshot};
 use super::paths::{self, PathError};
 use super::program;
 use super::shared::Pools;
+use crate::mapped::Mapped;
+use crate::program::elf::Elf;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

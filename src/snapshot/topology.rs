@@ -4,10 +4,10 @@
 //! Names are compared exactly and then ignoring case, as the specification's own example needs
 //! (3.3.5). Knows no trace protocols: [`crate::capture`] does.
 
-use super::map::Mapped;
 use super::model::{Device, DeviceClass, Note, Place, Severity, Snapshot, Trace};
 use super::paths::PathError;
 use super::read::{Error, Loaded};
+use crate::mapped::Mapped;
 use std::collections::{HashMap, HashSet};
 
 /// A trace source in one trace buffer, as the metadata place it.

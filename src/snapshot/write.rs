@@ -9,11 +9,11 @@ mod replaced;
 
 use super::files::{Files, InMemory};
 use super::ini::{self, Document, Entry, Section, quote};
-use super::map::{self, Mapped};
 use super::model::*;
 use super::paths;
 use super::read::{Loaded, beside};
 use crate::leftovers::Leftover;
+use crate::mapped::{self, Mapped};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -115,7 +115,7 @@ pub fn write_files(
     for (name, bytes) in files {
         put(&temporary.path().join(name), bytes, &mut told)?;
     }
-    map::whole().map_err(at(dir))?;
+    mapped::whole().map_err(at(dir))?;
     appear(&mut temporary, dir, parent, replaced)
 }
 

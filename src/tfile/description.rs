@@ -1,8 +1,8 @@
 //! The description section: lines of text ⇄ what they say.
 
-use super::hex;
 use super::tracepoint::{self, Tracepoint};
 use super::{LINE_LIMIT, TRACEPOINT_LIMIT};
+use crate::remote_protocol::hex;
 use std::collections::HashMap;
 
 /// What the description says.

@@ -7,8 +7,7 @@
 //! [`File`] reads, [`Writer`] writes. Nothing here knows snapshots or trace protocols.
 
 mod description;
-pub(crate) mod hex;
-mod read;
+pub(crate) mod read;
 mod tracepoint;
 mod write;
 

@@ -1,6 +1,6 @@
 //! `tp` lines: the definition of a tracepoint, as replies to `qTfP` and `qTsP` give it.
 
-use super::hex;
+use crate::remote_protocol::hex;
 use std::collections::HashMap;
 
 /// A tracepoint at one location.

@@ -6,8 +6,8 @@
 
 use crate::capture::CaptureBuffer;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
+use crate::mapped::{self, Mapped};
 use crate::quantity::{BufferOffset, TraceId};
-use crate::snapshot::map::{self, Mapped};
 use crate::stop::{self, Stop};
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
@@ -280,7 +280,7 @@ impl Trace {
     /// Takes the next piece to `demux`; says whether it was the last one.
     pub fn take(&self, feed: &mut Feed, demux: &mut Demux) -> bool {
         stop::check();
-        if map::is_cut() {
+        if mapped::is_cut() {
             stop::end();
         }
         let piece = PIECE.min(self.chunk);

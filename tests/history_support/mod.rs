@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use armsnap::server::framing::write_packet;
+use armsnap::remote_protocol::framing::write_packet;
 use armsnap::server::{Endpoint, Meanwhile, Options, Session, endpoints};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;

@@ -8,9 +8,11 @@ use super::{Format, Level, programs::Programs};
 use armsnap::capture::{CaptureBuffer, CaptureSource, Core, Profile, Visitor};
 use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, Totals, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
+use armsnap::mapped;
+use armsnap::program::disassembly::Disassembler;
+use armsnap::program::symbols::Symbols;
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::TraceId;
-use armsnap::report::disassembly::Disassembler;
 use armsnap::report::listing::branches::Branches;
 use armsnap::report::listing::elements::ElementListing;
 use armsnap::report::listing::instructions::InstructionListing;
@@ -20,8 +22,7 @@ use armsnap::report::listing::packets::PacketListing;
 use armsnap::report::listing::text::TextLines;
 use armsnap::report::listing::text_buffer::TextBuffer;
 use armsnap::report::listing::{Counts, Lines, Listed, Unfollowed};
-use armsnap::report::symbols::Symbols;
-use armsnap::snapshot::{Loaded, map};
+use armsnap::snapshot::Loaded;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -173,8 +174,8 @@ impl Job<'_> {
             decoders.push((source.trace_id, decoder));
         }
         let totals = decode_buffer(buffer, &mut decoders, self.piece(), |index, listed| {
-            if map::is_cut() {
-                map::whole()?;
+            if mapped::is_cut() {
+                mapped::whole()?;
             }
             let text = listed.text();
             let full = text.len() >= PAGE;

@@ -3,9 +3,9 @@
 use super::super::Failure;
 use armsnap::arch::{Architecture, RegisterFile, state};
 use armsnap::capture::Capture;
-use armsnap::report::symbols::Symbols;
+use armsnap::program::elf::{Elf, Machine};
+use armsnap::program::symbols::Symbols;
 use armsnap::snapshot::Loaded;
-use armsnap::snapshot::elf::{Elf, Machine};
 use armsnap::snapshot::libraries;
 use armsnap::snapshot::memory::{CoreMemory, Space};
 use armsnap::snapshot::program::{Program, Seen};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::arch::Architecture;
-use crate::server::framing::{Framer, Incoming, write_packet};
+use crate::remote_protocol::framing::{Framer, Incoming, write_packet};
 use crate::server::{Options, Session, endpoints};
 use crate::snapshot::OpenOptions;
 use crate::snapshot::model::{RegisterValue, Snapshot};

@@ -1,10 +1,10 @@
 //! The image that a machine runs: where it is loaded, and its semihosting calls.
 
+use crate::mapped::Mapped;
 use crate::quantity::Isa;
 use crate::record::Error;
 use crate::record::sites::Program;
 use crate::record::until::Until;
-use crate::snapshot::map::Mapped;
 use object::{Object, ObjectSegment};
 use std::collections::BTreeSet;
 use std::ops::Range;

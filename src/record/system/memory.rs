@@ -6,9 +6,9 @@
 use super::Session;
 use super::image::Image;
 use crate::arch::Architecture;
+use crate::mapped;
 use crate::record::Error;
 use crate::record::layout::{Region, fit};
-use crate::snapshot::map;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -139,7 +139,7 @@ fn region(
         path.display()
     );
     let said = session.emulator.remote.monitor(&command)?;
-    let bytes = match map::map(&path) {
+    let bytes = match mapped::map(&path) {
         Ok(bytes) if said.trim().is_empty() => bytes,
         _ => {
             session.emulator.notes.push(format!(

@@ -4,9 +4,9 @@
 //! program's are the program's.
 
 use super::{Emulator, Error, Session};
+use crate::mapped;
 use crate::record::layout::{Region, fit};
 use crate::record::process;
-use crate::snapshot::map;
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -120,6 +120,6 @@ fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
     drop(file);
     Ok(Region {
         address: range.start,
-        bytes: map::map(&path)?,
+        bytes: mapped::map(&path)?,
     })
 }

@@ -2,13 +2,13 @@
 
 use super::{Error, Request, Session};
 use crate::encode::Place;
+use crate::mapped::Mapped;
 use crate::quantity::{Address, Isa};
 use crate::record::process;
 use crate::record::remote::number_of;
 use crate::record::sites::Program;
 use crate::record::stop;
 use crate::record::until::Until;
-use crate::snapshot::map::Mapped;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;

@@ -5,9 +5,9 @@ use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::SourceSinks;
 use crate::element::{Exception, Mark};
 use crate::flow::{CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes};
+use crate::program::disassembly::Disassembler;
+use crate::program::symbols::{SourceLine, Symbols};
 use crate::quantity::{Address, BufferOffset, Isa};
-use crate::report::disassembly::Disassembler;
-use crate::report::symbols::{SourceLine, Symbols};
 use std::collections::HashMap;
 
 /// How many instructions are remembered with their text. Beyond it all are forgotten.

@@ -9,9 +9,9 @@ use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
 use crate::flow::{Gap, LastKind, QRange, Range};
+use crate::program::symbols::Symbols;
 use crate::protocol::{Describe, Field};
 use crate::quantity::{BufferOffset, Isa, TraceId};
-use crate::report::symbols::Symbols;
 
 const ID: usize = 11;
 const KIND: usize = 15;

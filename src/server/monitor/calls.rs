@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::history::{core, number};
+use crate::program::symbols::Symbols;
 use crate::quantity::Address;
 use crate::report::calls::{Calls, Line, What};
 use crate::report::history as words;
-use crate::report::symbols::Symbols;
 use crate::server::target::SnapshotTarget;
 use crate::timeline::Direction;
 

@@ -7,8 +7,8 @@ use gdbstub::common::Tid;
 use super::STOPPED;
 use crate::arch::{Architecture, branch};
 use crate::element::Exception;
+use crate::program::disassembly::Disassembler;
 use crate::quantity::{Address, Isa};
-use crate::report::disassembly::Disassembler;
 use crate::report::history as words;
 use crate::server::target::SnapshotTarget;
 use crate::timeline::{

@@ -67,7 +67,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, goes_on: &mut dyn FnMut() 
         "memory" => memory::run(target, rest),
         "registers" => registers::list(&target.endpoint, core, rest),
         "space" => space::run(target, rest),
-        "trace" => super::trace::monitor(target, rest),
+        "trace" => super::tracepoints::monitor(target, rest),
         _ => format!("no command {name:?}\n{HELP}"),
     }
 }

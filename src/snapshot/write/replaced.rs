@@ -1,7 +1,8 @@
 //! What a directory holds that a snapshot is to replace: nothing goes that is not the snapshot's
 //! own, and nothing that is read at the moment.
 
-use crate::snapshot::{ini, map, paths};
+use crate::mapped;
+use crate::snapshot::{ini, paths};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -18,7 +19,7 @@ pub(super) fn in_the_way(dir: &Path) -> io::Result<Option<PathBuf>> {
             let within = path.strip_prefix(dir).unwrap_or(&path);
             if entry.file_type()?.is_dir() {
                 directories.push(path);
-            } else if !named.contains(within) || map::is_open(&path) {
+            } else if !named.contains(within) || mapped::is_open(&path) {
                 return Ok(Some(path));
             }
         }

@@ -6,15 +6,15 @@
 
 use std::fmt::Write as _;
 
-use super::framing::{MAX_PACKET, parse_hex, write_hex};
 use super::isa_register;
+use super::keepalive::patiently;
 use super::packets::{NO_MEMORY, known_or_not, pair, transfer};
-use super::patience::patiently;
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
 use super::trace_buffer::Reading;
 use super::trace_runs::{FIRST, TraceFrames, Wanted};
 use super::trace_text;
+use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex};
 
 /// A client's place among trace frames.
 #[derive(Debug, Default)]

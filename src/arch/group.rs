@@ -2,7 +2,7 @@
 
 /// An area; its name is a register group in GDB (`info registers timers`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Area {
+pub enum RegisterGroup {
     /// Copies of general and status registers by mode or exception level.
     Banked,
     /// Debug and trace control.
@@ -17,7 +17,7 @@ pub enum Area {
     System,
 }
 
-impl Area {
+impl RegisterGroup {
     /// All areas, in the order in which they are shown.
     pub const ALL: [Self; 6] = [
         Self::Banked,
@@ -81,21 +81,21 @@ mod tests {
     #[test]
     fn areas_of_real_names() {
         for (name, wanted) in [
-            ("SP_EL1", Area::Banked),
-            ("R8_FIQ", Area::Banked),
-            ("SPSR_EL3", Area::Banked),
-            ("N_CNTP_CTL", Area::Timers),
-            ("CNTFRQ_EL0", Area::Timers),
-            ("PMCCNTR_EL0", Area::PerformanceMonitors),
-            ("S_ICC_SRE_EL1", Area::InterruptController),
-            ("DBGBVR0_EL1", Area::Debug),
-            ("MDSCR_EL1", Area::Debug),
-            ("SCTLR_EL1", Area::System),
-            ("S_TTBR0", Area::System),
-            ("SCR", Area::System),
-            ("RVBAR_EL3", Area::System),
+            ("SP_EL1", RegisterGroup::Banked),
+            ("R8_FIQ", RegisterGroup::Banked),
+            ("SPSR_EL3", RegisterGroup::Banked),
+            ("N_CNTP_CTL", RegisterGroup::Timers),
+            ("CNTFRQ_EL0", RegisterGroup::Timers),
+            ("PMCCNTR_EL0", RegisterGroup::PerformanceMonitors),
+            ("S_ICC_SRE_EL1", RegisterGroup::InterruptController),
+            ("DBGBVR0_EL1", RegisterGroup::Debug),
+            ("MDSCR_EL1", RegisterGroup::Debug),
+            ("SCTLR_EL1", RegisterGroup::System),
+            ("S_TTBR0", RegisterGroup::System),
+            ("SCR", RegisterGroup::System),
+            ("RVBAR_EL3", RegisterGroup::System),
         ] {
-            assert_eq!(Area::of(name), wanted, "{name}");
+            assert_eq!(RegisterGroup::of(name), wanted, "{name}");
         }
     }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSegment};
 
-use super::map::{self, Mapped};
 use super::profile;
+use crate::mapped::{self, Mapped};
 
 /// Most differing ranges that a comparison lists; all are counted.
 const MAX_RANGES: usize = 16;
@@ -87,7 +87,7 @@ impl Elf {
     /// Maps and reads an ELF file.
     pub fn open(path: &Path) -> Result<Self, ElfError> {
         let absolute = path.canonicalize().map_err(|error| io_error(path, error))?;
-        let bytes = map::map(&absolute).map_err(|error| io_error(path, error))?;
+        let bytes = mapped::map(&absolute).map_err(|error| io_error(path, error))?;
         Self::read(absolute, bytes).map_err(|error| match error {
             ElfError::Malformed { reason, .. } => ElfError::Malformed {
                 path: path.to_owned(),
