@@ -1,12 +1,41 @@
 //! What every trace protocol offers: bytes → packets, packets → elements.
 //!
-//! Each protocol implements the same three traits in files of the same names. Nothing here
-//! knows memory, buffers or output formats.
+//! The folders of the protocols are parallel. Each of [`etmv3`](crate::etmv3),
+//! [`ptm`](crate::ptm), [`etmv4`](crate::etmv4), [`itm`](crate::itm) and [`stm`](crate::stm)
+//! exports these types; its modules are private:
+//!
+//! | item | purpose |
+//! | --- | --- |
+//! | `Registers` | values of the trace unit's registers |
+//! | `Config::read(&Registers, Core)` | their meaning; `Config::trace_id()` is the [`TraceId`](crate::quantity::TraceId) |
+//! | `Decoder::new(&Config)` | a [`PacketDecoder`]: bytes → packets |
+//! | `Packet` | one packet; it implements [`Describe`] |
+//! | `Elements::new(&Config)` | an [`ElementDecoder`]: packets → elements |
+//!
+//! The program flow protocols also have a `TraceUnit`, which traces a program, and an `Encoder`
+//! of packets. `Config` and [`Core`] are parameters everywhere, also where nothing depends on
+//! them: [`crate::capture::Config`] then treats all protocols in the same way.
+//!
+//! They differ where the protocols do:
+//!
+//! - ETMv3 and PTM compress an address against the packet before: their decoders keep the last
+//!   address, and packets carry whole ones. In ETMv4 and ETE an address refers to one of the last
+//!   three that a trace unit sent, and it may be undone with the speculative execution that it
+//!   belongs to (IHI 0064, cancel and mispredict packets): packets carry the bits that were traced, and
+//!   `etmv4::Elements` resolves them.
+//! - ETE is not a folder of its own: it has the packets of ETMv4. [`crate::etmv4::Registers`]
+//!   are read for one of the two.
+//! - [`crate::etm`] is what ETMv3 and PTM share.
+//!
+//! Nothing here knows memory, buffers or output formats.
 
 use crate::element::ElementSink;
 use crate::quantity::BufferOffset;
 
+mod core;
 pub(crate) mod number;
+
+pub use core::{Core, Profile};
 
 /// Splits the bytes of one trace source into packets.
 ///

@@ -39,6 +39,18 @@ pub struct TraceId(pub u8);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExceptionLevel(pub u8);
 
+/// A profile of the Arm architecture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Profile {
+    /// Application.
+    #[default]
+    A,
+    /// Real-time.
+    R,
+    /// Microcontroller.
+    M,
+}
+
 /// An instruction set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isa {

@@ -5,7 +5,7 @@ mod stream_support;
 use std::sync::OnceLock;
 
 use armsnap::formatter::FrameKind;
-use armsnap::protocol::PacketDecoder;
+use armsnap::protocol::{Core, PacketDecoder};
 use armsnap::quantity::TraceId;
 use armsnap::{itm, stm};
 use proptest::prelude::*;
@@ -43,6 +43,14 @@ fn by_hand(script: &str) -> Vec<u8> {
         .collect()
 }
 
+fn stm_config() -> stm::Config {
+    stm::Config::read(&stm::Registers::default(), Core::default())
+}
+
+fn itm_config() -> itm::Config {
+    itm::Config::read(&itm::Registers::default(), Core::default())
+}
+
 /// Every byte is in exactly one packet, however the bytes come.
 fn check<P: PacketDecoder + Clone>(packets: P, bytes: &[u8], piece: usize) {
     let whole = list_in_pieces(bytes, packets.clone(), bytes.len());
@@ -59,13 +67,14 @@ fn check<P: PacketDecoder + Clone>(packets: P, bytes: &[u8], piece: usize) {
 }
 
 fn check_both(bytes: &[u8], piece: usize) {
-    check(stm::Decoder::new(), bytes, piece);
-    check(itm::Decoder::new(), bytes, piece);
-    let listed = list_raw(bytes, stm::Decoder::new(), stm::Elements::new());
+    let (stm, itm) = (stm_config(), itm_config());
+    check(stm::Decoder::new(&stm), bytes, piece);
+    check(itm::Decoder::new(&itm), bytes, piece);
+    let listed = list_raw(bytes, stm::Decoder::new(&stm), stm::Elements::new(&stm));
     let elements: usize = listed.iter().map(|packet| packet.elements.len()).sum();
     assert!(elements <= 2 * bytes.len() + 1);
-    let elements = itm::Elements::new(itm::Config::default());
-    list_raw(bytes, itm::Decoder::new(), elements);
+    let elements = itm::Elements::new(&itm);
+    list_raw(bytes, itm::Decoder::new(&itm), elements);
 }
 
 /// Nibbles and bytes of which synchronisation is made are frequent.
@@ -146,7 +155,8 @@ proptest! {
             bytes.extend_from_slice(tail);
             bytes.extend_from_slice(&[0x0f, 0x0f, 0x30, 0xef]);
         }
-        let listed = list_raw(&bytes, stm::Decoder::new(), stm::Elements::new());
+        let stm = stm_config();
+        let listed = list_raw(&bytes, stm::Decoder::new(&stm), stm::Elements::new(&stm));
         let names: Vec<&str> = listed.iter().map(|packet| packet.name).collect();
         let end = &names[names.len().saturating_sub(4)..];
         let wanted: &[&str] = if half {

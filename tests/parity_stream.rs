@@ -3,6 +3,7 @@
 mod stream_support;
 
 use armsnap::formatter::FrameKind;
+use armsnap::protocol::Core;
 use armsnap::quantity::TraceId;
 use armsnap::{itm, stm};
 use stream_support::{assert_parity, deformat, list, list_raw, shared};
@@ -15,7 +16,9 @@ fn stm_capture(snapshot: &str, file: &str, tail: &[&str]) {
     let bytes = std::fs::read(shared.join("snapshots").join(snapshot).join(file)).expect("capture");
     for piece in [bytes.len(), 1000, 7] {
         let mut demux = deformat(FrameKind::Memory, &bytes, piece);
-        let mut listed = list(&mut demux, STM, stm::Decoder::new(), stm::Elements::new());
+        let config = stm::Config::read(&stm::Registers::default(), Core::default());
+        let (packets, elements) = (stm::Decoder::new(&config), stm::Elements::new(&config));
+        let mut listed = list(&mut demux, STM, packets, elements);
         let end = listed.split_off(listed.len() - tail.len());
         assert_eq!(
             end.iter().map(|packet| packet.name).collect::<Vec<_>>(),
@@ -42,8 +45,12 @@ fn itm_only_raw() {
     let Some(shared) = shared() else { return };
     let path = shared.join("snapshots/itm_only_raw/itm_testdata.bin");
     let bytes = std::fs::read(path).expect("capture");
-    let config = itm::Config::new(0);
-    let mut listed = list_raw(&bytes, itm::Decoder::new(), itm::Elements::new(config));
+    let config = itm::Config::read(&itm::Registers::default(), Core::default());
+    let mut listed = list_raw(
+        &bytes,
+        itm::Decoder::new(&config),
+        itm::Elements::new(&config),
+    );
     // The reference shows the last byte of these packets without its flags, wrapped (0x40) and
     // clock changed (0x20); the file has them.
     let mut flagged = 0;

@@ -10,7 +10,7 @@ use armsnap::element::{Context, Mark};
 use armsnap::encode::{Place, TraceUnit, Tracer};
 use armsnap::etm::Registers;
 use armsnap::flow::{Flow, FlowConfig, FlowDriver, Waypoints};
-use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
+use armsnap::protocol::{Core, Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::{Address, BufferOffset, ExceptionLevel, Security};
 use armsnap::{etmv3, etmv4, ptm};
 use program_support::{Beside, Code, Each, Program, all, same, wait};
@@ -306,12 +306,13 @@ fn ptm_leads_through_what_the_emulator_ran() {
         let code = program.code();
         for executed in logged(program) {
             for (etmcr, sync) in LEGACY {
-                let config = ptm::Config::new(Registers {
+                let registers = Registers {
                     etmcr,
                     etmccer: 0x34c0_1ac2,
                     etmidr: 0x411c_f312,
                     etmtraceidr: 0x10,
-                });
+                };
+                let config = ptm::Config::read(&registers, Core::default());
                 let extras = Extras {
                     cycles: config.cycle_accurate,
                     timestamps: etmcr >> 28 & 1 == 1,
@@ -328,7 +329,7 @@ fn ptm_leads_through_what_the_emulator_ran() {
                     return_stack: config.return_stack,
                     ..FlowConfig::default()
                 };
-                let (packets, elements) = (ptm::Decoder::new(config), ptm::Elements::new());
+                let (packets, elements) = (ptm::Decoder::new(&config), ptm::Elements::new(&config));
                 let kind = |packet: &ptm::Packet| packet.name().to_owned();
                 let said = decoded(packets, elements, flow, &code, &bytes, kind);
                 let what = format!("{} ETMCR {etmcr:#x}", program.name);
@@ -344,15 +345,13 @@ fn etmv3_leads_through_what_the_emulator_ran() {
         let code = program.code();
         for executed in logged(program) {
             for (etmcr, sync) in LEGACY {
-                let config = etmv3::Config::new(
-                    Registers {
-                        etmcr,
-                        etmccer: 0x3440_08f2,
-                        etmidr: 0x410c_f250,
-                        etmtraceidr: 0x10,
-                    },
-                    etmv3::Profile::ApplicationOrRealTime,
-                );
+                let registers = Registers {
+                    etmcr,
+                    etmccer: 0x3440_08f2,
+                    etmidr: 0x410c_f250,
+                    etmtraceidr: 0x10,
+                };
+                let config = etmv3::Config::read(&registers, Core::default());
                 let extras = Extras {
                     cycles: config.cycle_accurate,
                     timestamps: etmcr >> 28 & 1 == 1,
@@ -362,7 +361,7 @@ fn etmv3_leads_through_what_the_emulator_ran() {
                 let unit = etmv3::TraceUnit::new(config);
                 let (bytes, _) = traced(unit, &code, &executed, extras, sync);
                 let (packets, elements) =
-                    (etmv3::Decoder::new(config), etmv3::Elements::new(config));
+                    (etmv3::Decoder::new(&config), etmv3::Elements::new(&config));
                 let kind = |packet: &etmv3::Packet| packet.name().to_owned();
                 let flow = FlowConfig::default();
                 let said = decoded(packets, elements, flow, &code, &bytes, kind);

@@ -9,7 +9,11 @@ fuzz_target!(|bytes: &[u8]| {
     let bytes = bytes.to_vec().into();
     for frame in [None, Some(0), Some(1)] {
         for merge in [false, true] {
-            let options = Options { frame, merge };
+            let options = Options {
+                frame,
+                merge,
+                ..Options::default()
+            };
             match read(&bytes, "x.tf", &options, &mut Vec::new()) {
                 Ok(Found::Carried(carried)) => {
                     assert!(frame.is_none() && !merge);

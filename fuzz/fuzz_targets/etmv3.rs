@@ -1,7 +1,7 @@
 #![no_main]
 
-use armsnap::etm::Registers;
-use armsnap::etmv3::{Config, Decoder, Elements, Profile};
+use armsnap::etmv3::{Config, Decoder, Elements, Registers};
+use armsnap::protocol::Core;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,11 +15,11 @@ fuzz_target!(|bytes: &[u8]| {
         etmidr,
         etmtraceidr,
     };
-    let profile = if etmtraceidr & 0x80 == 0 {
-        Profile::ApplicationOrRealTime
+    let core = if etmtraceidr & 0x80 == 0 {
+        Core::default()
     } else {
-        Profile::Microcontroller
+        Core::microcontroller(7)
     };
-    let config = Config::new(registers, profile);
-    armsnap_fuzz::decode(Decoder::new(config), Elements::new(config), bytes);
+    let config = Config::read(&registers, core);
+    armsnap_fuzz::decode(Decoder::new(&config), Elements::new(&config), bytes);
 });

@@ -1,7 +1,7 @@
 #![no_main]
 
-use armsnap::etm::Registers;
-use armsnap::ptm::{Config, Decoder, Elements};
+use armsnap::protocol::Core;
+use armsnap::ptm::{Config, Decoder, Elements, Registers};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -9,11 +9,12 @@ fuzz_target!(|bytes: &[u8]| {
     else {
         return;
     };
-    let config = Config::new(Registers {
+    let registers = Registers {
         etmcr,
         etmccer,
         etmidr,
         etmtraceidr,
-    });
-    armsnap_fuzz::decode(Decoder::new(config), Elements::new(), bytes);
+    };
+    let config = Config::read(&registers, Core::default());
+    armsnap_fuzz::decode(Decoder::new(&config), Elements::new(&config), bytes);
 });

@@ -1,8 +1,8 @@
 //! What all fuzz targets check of a protocol's decoders.
 
 use armsnap::element::{Element, ElementSink};
-use armsnap::etmv4::{Config, Core, Decoder, Elements, Profile, Protocol, Registers};
-use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
+use armsnap::etmv4::{Config, Decoder, Elements, Protocol, Registers};
+use armsnap::protocol::{Core, Describe, ElementDecoder, PacketDecoder, Profile};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::files::InMemory;
@@ -75,7 +75,7 @@ pub fn registers<const N: usize>(bytes: &[u8]) -> Option<([u32; N], &[u8])> {
 pub fn etmv4(protocol: Protocol, bytes: &[u8]) -> Option<(Config, &[u8])> {
     let (&core, bytes) = bytes.split_first()?;
     let ([configr, idr0, idr1, idr2, idr8, devarch], bytes) = registers(bytes)?;
-    let values = Registers::read(|name| {
+    let values = Registers::read(protocol, |name| {
         Some(u64::from(match name {
             "TRCCONFIGR" => configr,
             "TRCIDR0" => idr0,
@@ -88,9 +88,9 @@ pub fn etmv4(protocol: Protocol, bytes: &[u8]) -> Option<(Config, &[u8])> {
     });
     let core = Core {
         profile: [Profile::A, Profile::R, Profile::M][usize::from(core) % 3],
-        architecture: 7 + core % 3,
+        version: 7 + core % 3,
     };
-    Some((Config::new(&values, protocol, core), bytes))
+    Some((Config::read(&values, core), bytes))
 }
 
 /// Decodes ETMv4 or ETE trace.

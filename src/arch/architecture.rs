@@ -1,8 +1,6 @@
-//! Which architecture a core has: from its `type`, or from its registers where that says nothing.
-//!
-//! The type of a core is its product name or its architecture, in any case
-//! (Debug and Trace Snapshot File Format 0.2, section 3.2.1).
+//! Which architecture a core has: from its `type`, or from its registers if that is not known.
 
+use super::CoreType;
 use crate::program::elf::Machine;
 use crate::snapshot::model::Device;
 
@@ -55,20 +53,6 @@ pub struct Detected {
     pub assumed: bool,
 }
 
-/// What the type of a core leaves open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FromType {
-    Known(Architecture),
-    /// ARMv8 and later with both execution states.
-    Either,
-    Unknown,
-}
-
-/// Whether cores of a type have both execution states (ARMv8-A and later).
-pub fn has_both_states(kind: &str) -> bool {
-    matches!(classify(kind), FromType::Either)
-}
-
 impl Architecture {
     /// The architecture of a core device.
     pub fn detect(device: &Device) -> Detected {
@@ -78,13 +62,13 @@ impl Architecture {
             from,
             assumed: false,
         };
-        match classify(&device.kind) {
-            FromType::Known(architecture) => known(architecture, kind()),
-            FromType::Either => match execution_state(device) {
+        match CoreType::parse(&device.kind) {
+            Some(found) if !found.both_states => known(found.architecture, kind()),
+            Some(found) => match execution_state(device) {
                 Some((architecture, from)) => known(architecture, format!("{}, {from}", kind())),
-                None => known(Self::AArch64, kind()),
+                None => known(found.architecture, kind()),
             },
-            FromType::Unknown => match from_registers(device) {
+            None => match from_registers(device) {
                 Some((architecture, from)) => known(architecture, from),
                 None => Detected {
                     architecture: Self::AArch64,
@@ -94,80 +78,6 @@ impl Architecture {
             },
         }
     }
-}
-
-/// Letters and digits of a type, lower case: `ARM Cortex-A57` and `cortex_a57` are one.
-fn normalised(kind: &str) -> String {
-    kind.chars()
-        .filter(char::is_ascii_alphanumeric)
-        .map(|c| c.to_ascii_lowercase())
-        .collect()
-}
-
-fn classify(kind: &str) -> FromType {
-    use Architecture::{AArch32, AArch64, MProfile};
-    let all = normalised(kind);
-    let name = all.strip_prefix("arm").filter(|rest| {
-        ["cortex", "neoverse", "aa64", "aa32", "v"]
-            .iter()
-            .any(|next| rest.starts_with(next))
-    });
-    let name = name.unwrap_or(&all);
-    let number = |prefix: &str| -> Option<u32> {
-        let digits = name.strip_prefix(prefix)?;
-        let end = digits
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(digits.len());
-        digits.get(..end)?.parse().ok()
-    };
-    if name.starts_with("cortexm") || ["sc000", "sc300", "starmc1"].contains(&name) {
-        return FromType::Known(MProfile);
-    }
-    if let Some(number) = number("cortexr") {
-        return if number == 82 {
-            FromType::Either
-        } else {
-            FromType::Known(AArch32)
-        };
-    }
-    if let Some(number) = number("cortexa") {
-        return match number {
-            5 | 7 | 8 | 9 | 12 | 15 | 17 | 32 => FromType::Known(AArch32),
-            _ => FromType::Either,
-        };
-    }
-    if ["cortexx", "neoverse", "foundationv8", "fvpbaseaemv8"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-    {
-        return FromType::Either;
-    }
-    if ["aa64", "aarch64", "arm64"].contains(&name) {
-        return FromType::Known(AArch64);
-    }
-    if ["aa32", "aarch32", "arm32"].contains(&name) {
-        return FromType::Known(AArch32);
-    }
-    if let Some(version) = number("v") {
-        let profile = name
-            .trim_start_matches(|c: char| c == 'v' || c.is_ascii_digit())
-            .trim_end_matches(|c: char| c.is_ascii_digit());
-        return match (version, profile) {
-            (_, "m" | "em" | "mbaseline" | "mmainline" | "mbase" | "mmain") => {
-                FromType::Known(MProfile)
-            }
-            (8 | 9 | 80..=99, _) => FromType::Either,
-            _ => FromType::Known(AArch32),
-        };
-    }
-    // The classic cores: ARM7TDMI, ARM926EJ-S, ARM1136JF-S, ARM1176JZF-S.
-    if let Some(7..=1199) = number("arm") {
-        return FromType::Known(AArch32);
-    }
-    if ["scorpion", "krait", "xscale", "strongarm"].contains(&name) {
-        return FromType::Known(AArch32);
-    }
-    FromType::Unknown
 }
 
 /// The execution state of an ARMv8 core that has both.

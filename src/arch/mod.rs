@@ -8,6 +8,7 @@ pub mod aarch32;
 pub mod aarch64;
 pub mod architecture;
 pub mod branch;
+pub mod core_type;
 pub mod description;
 pub mod group;
 pub mod names;
@@ -17,5 +18,6 @@ pub mod t32;
 pub mod views;
 
 pub use architecture::{Architecture, Detected};
+pub use core_type::CoreType;
 pub use description::{Feature, RegisterDescription, TargetDescription};
 pub use registers::{RegisterFile, RegisterView};

@@ -1,8 +1,8 @@
 //! How a trace source was set up: its registers as the configuration of its protocol's decoders.
 
-use super::{Core, Protocol, registers};
+use super::{Protocol, registers};
 use crate::flow::{FlowConfig, Waypoints};
-use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::protocol::{Core, ElementDecoder, PacketDecoder};
 use crate::quantity::TraceId;
 use crate::snapshot::model::{Device, Note, Severity};
 use crate::{etm, etmv3, etmv4, itm, ptm, stm};
@@ -81,43 +81,47 @@ impl Config {
         match protocol {
             Protocol::Etmv3 => {
                 let registers = needed.macrocell(etmv3::Config::DEFAULT_ETMIDR);
-                Self::Etmv3(etmv3::Config::new(registers, core.into()))
+                Self::Etmv3(etmv3::Config::read(&registers, core))
             }
-            Protocol::Ptm => Self::Ptm(ptm::Config::new(
-                needed.macrocell(ptm::Config::DEFAULT_ETMIDR),
-            )),
+            Protocol::Ptm => {
+                let registers = needed.macrocell(ptm::Config::DEFAULT_ETMIDR);
+                Self::Ptm(ptm::Config::read(&registers, core))
+            }
             Protocol::Etmv4 | Protocol::Ete => {
                 let protocol = if protocol == Protocol::Ete {
                     etmv4::Protocol::Ete
                 } else {
                     etmv4::Protocol::Etmv4
                 };
-                let values = etmv4::Registers::read(|name| {
+                let values = etmv4::Registers::read(protocol, |name| {
                     let register = match registers::id_of(name) {
                         Some(id) => device.component_register(&[name], id),
                         None => device.register(name),
                     };
                     register?.value.as_u64()
                 });
-                let assumed = values.assumed(protocol);
+                let assumed = values.assumed();
                 notes.extend(assumed.map(|(name, assumed)| missing(device, name, assumed)));
-                Self::Etmv4(Box::new(etmv4::Config::new(&values, protocol, core.into())))
+                Self::Etmv4(Box::new(etmv4::Config::read(&values, core)))
             }
-            Protocol::Itm => Self::Itm(itm::Config::new(needed.get(
-                &["ITMTCR", "CONTROL_REGISTER", "ITM_CTRL", "ITM_TCR"],
-                0x3a0,
-                0,
-            ))),
-            Protocol::Stm => Self::Stm(stm::Config::new(needed.get(&["STMTCSR"], 0x3a0, 0))),
+            Protocol::Itm => {
+                let names = ["ITMTCR", "CONTROL_REGISTER", "ITM_CTRL", "ITM_TCR"];
+                let tcr = needed.get(&names, 0x3a0, 0);
+                Self::Itm(itm::Config::read(&itm::Registers { tcr }, core))
+            }
+            Protocol::Stm => {
+                let tcsr = needed.get(&["STMTCSR"], 0x3a0, 0);
+                Self::Stm(stm::Config::read(&stm::Registers { tcsr }, core))
+            }
         }
     }
 
     /// The trace ID in the registers.
     pub fn trace_id(&self) -> TraceId {
         match self {
-            Self::Etmv3(config) => config.trace_id,
-            Self::Ptm(config) => config.trace_id,
-            Self::Etmv4(config) => TraceId(config.trace_id),
+            Self::Etmv3(config) => config.trace_id(),
+            Self::Ptm(config) => config.trace_id(),
+            Self::Etmv4(config) => config.trace_id(),
             Self::Itm(config) => config.trace_id(),
             Self::Stm(config) => config.trace_id(),
         }
@@ -167,13 +171,13 @@ impl Config {
     pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
         match self {
             Self::Etmv3(config) => visitor.visit(
-                etmv3::Decoder::new(*config),
-                etmv3::Elements::new(*config),
+                etmv3::Decoder::new(config),
+                etmv3::Elements::new(config),
                 Some(FlowConfig::default()),
             ),
             Self::Ptm(config) => visitor.visit(
-                ptm::Decoder::new(*config),
-                ptm::Elements::new(),
+                ptm::Decoder::new(config),
+                ptm::Elements::new(config),
                 Some(FlowConfig {
                     waypoints: Waypoints {
                         barriers: config.barriers_are_waypoints,
@@ -197,9 +201,11 @@ impl Config {
                 }),
             ),
             Self::Itm(config) => {
-                visitor.visit(itm::Decoder::new(), itm::Elements::new(*config), None)
+                visitor.visit(itm::Decoder::new(config), itm::Elements::new(config), None)
             }
-            Self::Stm(_) => visitor.visit(stm::Decoder::new(), stm::Elements::new(), None),
+            Self::Stm(config) => {
+                visitor.visit(stm::Decoder::new(config), stm::Elements::new(config), None)
+            }
         }
     }
 }

@@ -16,11 +16,12 @@ pub mod registers;
 pub use architecture::TraceArchitecture;
 pub use buffer::CaptureBuffer;
 pub use config::{Config, Visitor};
-pub use core::{Core, Profile};
+pub use core::traced_core;
 pub use left_out::{LeftOut, Reason};
 pub use protocol::Protocol;
 
 use crate::formatter::FrameKind;
+use crate::protocol::Core;
 use crate::quantity::TraceId;
 use crate::snapshot::Loaded;
 use crate::snapshot::model::{BufferFormat, Note, Place, Severity, Snapshot, Trace};
@@ -330,7 +331,7 @@ impl Opening<'_> {
             self.note(&self.trace.place.clone(), Severity::Warning, "3.3.3", text);
             core = Some(only);
         }
-        let traced = core.map_or_else(Core::default, |core| Core::of(&snapshot.devices[core]));
+        let traced = core.map_or_else(Core::default, |core| traced_core(&snapshot.devices[core]));
         let config = Config::read(device, protocol, traced, &mut self.notes);
         Some((protocol, core, config))
     }

@@ -1,8 +1,7 @@
 //! The registers of cores that a debugger needs (4.1), and those that say nothing.
 
 use super::{Checker, Need};
-use crate::arch::architecture::has_both_states;
-use crate::arch::{Architecture, RegisterFile, state, views};
+use crate::arch::{Architecture, CoreType, RegisterFile, state, views};
 use crate::program::elf::Machine;
 use crate::quantity::Address;
 use crate::snapshot::memory::{CoreMemory, Space};
@@ -29,7 +28,7 @@ fn pc_place(core: &Device) -> Place {
 /// The section that says what a core must have.
 pub(super) fn section(core: &Device, architecture: Architecture) -> &'static str {
     match architecture {
-        Architecture::AArch32 if has_both_states(&core.kind) => "4.1.2.2",
+        Architecture::AArch32 if CoreType::of(core).both_states => "4.1.2.2",
         Architecture::AArch32 => "4.1.1",
         Architecture::AArch64 => "4.1.2.1",
         Architecture::MProfile => "4.1.3",

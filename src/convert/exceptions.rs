@@ -1,7 +1,7 @@
 //! Exceptions numbered as in one trace protocol → as in ETMv4.
 
 use crate::capture::Protocol;
-use crate::etmv4::Profile;
+use crate::quantity::Profile;
 
 /// The number that ETMv4 has for exception `number` of a protocol, if it has one that means the
 /// same (ETMv4 IHI 0064, "Exception packet", TYPE; ETMv3 IHI 0014, PFT IHI 0035, both "Exception

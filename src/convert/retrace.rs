@@ -11,9 +11,9 @@ use crate::arch::branch::{Instruction, Kind};
 use crate::capture::Protocol;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{Place, TAIL_CHAIN, Tracer};
-use crate::etmv4::{self, Profile, TraceUnitOptions};
+use crate::etmv4::{self, TraceUnitOptions};
 use crate::flow::{CodeImage, ContextKey, View};
-use crate::quantity::{Address, Isa};
+use crate::quantity::{Address, Isa, Profile};
 use std::collections::HashSet;
 
 /// Bytes of trace between synchronisations.

@@ -7,7 +7,7 @@ use super::target::Target;
 use super::told::Told;
 use super::{Error, Progress};
 use crate::arch::{Architecture, RegisterFile};
-use crate::capture::Core;
+use crate::capture::traced_core;
 use crate::decode::Image;
 use crate::element::Context;
 use crate::etmv4::TraceUnitOptions;
@@ -193,7 +193,7 @@ fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
 /// A trace unit that traces what any frame tells.
 fn trace_unit(any: &Told, device: &Device) -> TraceUnitOptions {
     TraceUnitOptions {
-        core: Core::of(device).into(),
+        core: traced_core(device),
         cycles: any.cycles.map(|_| 1),
         timestamps: any.timestamp.is_some(),
         context_ids: any.state.context_id.is_some(),

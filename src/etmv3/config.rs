@@ -2,27 +2,17 @@
 
 use crate::etm::Registers;
 use crate::etm::config::{AddressEncoding, TimestampEncoding};
+use crate::protocol::Core;
 use crate::quantity::TraceId;
-
-/// What the exception numbers mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
-    /// ARMv4 to ARMv6, ARMv7-A, ARMv7-R.
-    #[default]
-    ApplicationOrRealTime,
-    /// ARMv7-M.
-    Microcontroller,
-}
 
 /// The configuration of one ETMv3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// CoreSight trace ID.
-    pub trace_id: TraceId,
+    trace_id: TraceId,
     /// X of ETMv3.X.
     pub minor_version: u8,
-    /// The profile of the core.
-    pub profile: Profile,
+    /// The traced core; its profile decides what exception numbers mean.
+    pub core: Core,
     /// Instructions are traced; not so in data-only mode.
     pub instructions: bool,
     /// Data values are traced.
@@ -49,13 +39,14 @@ impl Config {
     /// ETMIDR where it is not known: ETMv3.4 with the original encoding of branches.
     pub const DEFAULT_ETMIDR: u32 = 0x4100_f240;
 
-    /// From the values of the registers (ARM IHI 0014Q 3.5).
-    pub const fn new(registers: Registers, profile: Profile) -> Self {
+    /// The meaning of the registers of a trace unit of `core` (ARM IHI 0014Q 3.5: ETMCR,
+    /// ETMCCER, ETMIDR, ETMTRACEIDR).
+    pub const fn read(registers: &Registers, core: Core) -> Self {
         let minor_version = registers.minor_version();
         Self {
             trace_id: registers.trace_id(),
             minor_version,
-            profile,
+            core,
             instructions: !registers.data_only(),
             data_values: registers.data_values(),
             data_addresses: registers.data_addresses(),
@@ -68,6 +59,11 @@ impl Config {
             // Reserved before ETMv3.5.
             virtualization: minor_version >= 5 && registers.extension(26),
         }
+    }
+
+    /// The CoreSight trace ID of its bytes.
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace_id
     }
 
     /// How the address bytes of branches end.
@@ -97,8 +93,8 @@ mod tests {
             etmidr: 0x410c_f250,
             etmtraceidr: 0x10,
         };
-        let config = Config::new(registers, Profile::ApplicationOrRealTime);
-        assert_eq!(config.trace_id, TraceId(0x10));
+        let config = Config::read(&registers, Core::default());
+        assert_eq!(config.trace_id(), TraceId(0x10));
         assert_eq!(config.minor_version, 5);
         assert!(config.cycle_accurate && config.instructions && config.virtualization);
         assert!(!config.alternative_branches && !config.data());
@@ -119,10 +115,10 @@ mod tests {
             etmidr: 0x4110_f230,
             etmtraceidr: 1,
         };
-        let config = Config::new(registers, Profile::Microcontroller);
+        let config = Config::read(&registers, Core::microcontroller(7));
         assert!(!config.alternative_branches && !config.instructions && !config.timestamp.wide);
         assert!(config.data_values && config.data_addresses);
         registers.etmidr = 0x4110_f240;
-        assert!(Config::new(registers, Profile::Microcontroller).alternative_branches);
+        assert!(Config::read(&registers, Core::microcontroller(7)).alternative_branches);
     }
 }

@@ -3,7 +3,7 @@
 //! Remembers what packets leave out: the instruction and data addresses and the instruction set
 //! of the packet before, the upper bits of the timestamp.
 
-use super::config::{Config, Profile};
+use super::config::Config;
 use super::packet::{Branch, DataAddress, DataValue, ISync, Information, Packet, Place, Timing};
 use crate::element::Atoms;
 use crate::etm::decode::{
@@ -124,9 +124,9 @@ const P_HEADERS: [[Option<(u16, u8, Timing)>; 64]; 2] = {
 
 impl Decoder {
     /// A decoder at the begin of a trace.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self {
-            config,
+            config: *config,
             sync: Synchronisation::default(),
             addresses: Addresses::default(),
             data_address: 0,
@@ -195,7 +195,7 @@ impl Decoder {
             told.resume = second & 0xf;
             return Some((told, 2));
         }
-        if self.config.profile == Profile::Microcontroller {
+        if self.config.core.is_microcontroller() {
             told.exception |= u16::from(second & 0x1f) << 4;
         }
         told.hyp = Some(second & 0x20 != 0);

@@ -2,7 +2,7 @@
 //!
 //! An exception does not tell where it returns: instructions that abort count as executed.
 
-use super::config::{Config, Profile};
+use super::config::Config;
 use super::packet::{Branch, DataAddress, DataValue, ISync, Packet, Timing};
 use crate::element::{
     Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
@@ -29,9 +29,9 @@ fn address(told: Option<DataAddress>) -> Option<Address> {
 
 impl Elements {
     /// A decoder at the begin of a trace.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self {
-            config,
+            config: *config,
             state: State::Start,
             context: UNKNOWN,
             returning: None,
@@ -96,7 +96,7 @@ impl Elements {
         if cancel {
             let returning = self.returning.take().is_some();
             // ARMv7-M: only the return is cancelled, the instruction was executed (7.5).
-            if !returning || self.config.profile != Profile::Microcontroller {
+            if !returning || !self.config.core.is_microcontroller() {
                 out.element(at, Element::CancelInstruction);
             }
         } else {
@@ -112,7 +112,7 @@ impl Elements {
                     at,
                     Element::Exception(Exception {
                         number: told.exception,
-                        name: told.exception_name(self.config.profile),
+                        name: told.exception_name(self.config.core.profile),
                         return_address: None,
                     }),
                 );

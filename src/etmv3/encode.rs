@@ -4,7 +4,7 @@
 //! that the two cannot share a mistake. Remembers what a decoder knows; knows no elements and no
 //! program. Packets of the data trace are not written.
 
-use super::config::{Config, Profile};
+use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timing};
 use crate::element::Atoms;
 use crate::etm::config::AddressEncoding;
@@ -96,10 +96,8 @@ impl Encoder<Config> {
     fn information(&self, told: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
         let non_secure = told.non_secure.ok_or(Unencodable)?;
         let (second, third) = (told.hyp.is_some(), told.resume > 0);
-        let limit = match self.config.profile {
-            Profile::Microcontroller if second => 1 << 9,
-            _ => 1 << 4,
-        };
+        let microcontroller = self.config.core.is_microcontroller();
+        let limit = 1 << if microcontroller && second { 9 } else { 4 };
         require(told.exception < limit && told.resume < 16)?;
         let more = second || third;
         let number = told.exception;

@@ -2,18 +2,20 @@
 //!
 //! Atoms count instructions. Knows no memory: which instructions they are is the flow's part.
 
-pub mod config;
-pub mod decode;
-pub mod elements;
+mod config;
+mod decode;
+mod elements;
 mod encode;
-pub mod packet;
+mod packet;
 mod trace_unit;
 
 pub use crate::etm::Registers;
-pub use config::{Config, Profile};
+pub use config::Config;
 pub use decode::Decoder;
 pub use elements::Elements;
-pub use packet::Packet;
+pub use packet::{
+    Branch, DataAddress, DataValue, ISync, Information, Packet, PartAddress, Place, Timing,
+};
 
 /// Writes the packets of one ETMv3.
 pub type Encoder = crate::etm::Encoder<Config>;

@@ -1,11 +1,11 @@
 //! The packets of ETMv3 (ARM IHI 0014Q 7.2, table 7.1).
 
-use super::config::Profile;
 use crate::element::{Atoms, TraceOnReason};
 pub use crate::etm::packet::PartAddress;
 use crate::etm::packet::{SyncPacket, exception_name, i_sync_fields};
 use crate::protocol::{Describe, Field};
 use crate::quantity::Isa;
+use crate::quantity::Profile;
 
 /// One packet. Addresses are whole: the bits that a packet leaves out are those of the address
 /// before it.
@@ -175,10 +175,10 @@ impl Information {
     pub const fn exception_name(&self, profile: Profile) -> &'static str {
         match (self.deprecated, profile) {
             (true, _) => deprecated_exception_name(self.exception),
-            (false, Profile::ApplicationOrRealTime) => {
+            (false, Profile::A | Profile::R) => {
                 exception_name(self.exception, "Jazelle or ThumbEE")
             }
-            (false, Profile::Microcontroller) => microcontroller_exception_name(self.exception),
+            (false, Profile::M) => microcontroller_exception_name(self.exception),
         }
     }
 }

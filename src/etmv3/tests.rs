@@ -3,38 +3,34 @@
 use super::*;
 use crate::element::{Atoms, Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::etm::tests::{A_SYNC, address, any_bytes_are_packets, traces};
-use crate::protocol;
 use crate::protocol::tests::{flipped, packets, packets_in_pieces};
+use crate::protocol::{self, Core};
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 use proptest::prelude::*;
 
 fn config(etmcr: u32) -> Config {
-    Config::new(
-        Registers {
-            etmcr,
-            etmccer: 0x3440_08f2,
-            etmidr: 0x410c_f250,
-            etmtraceidr: 0x10,
-        },
-        Profile::ApplicationOrRealTime,
-    )
+    let registers = Registers {
+        etmcr,
+        etmccer: 0x3440_08f2,
+        etmidr: 0x410c_f250,
+        etmtraceidr: 0x10,
+    };
+    Config::read(&registers, Core::default())
 }
 
 fn cortex_m(etmcr: u32) -> Config {
-    Config::new(
-        Registers {
-            etmcr,
-            etmccer: 0x0040_0000,
-            etmidr: 0x4114_f240,
-            etmtraceidr: 1,
-        },
-        Profile::Microcontroller,
-    )
+    let registers = Registers {
+        etmcr,
+        etmccer: 0x0040_0000,
+        etmidr: 0x4114_f240,
+        etmtraceidr: 1,
+    };
+    Config::read(&registers, Core::microcontroller(7))
 }
 
 /// All elements of `bytes` but the end.
 fn all_elements(config: Config, bytes: &[u8]) -> Vec<Element> {
-    let (mut decoder, mut elements) = (Decoder::new(config), Elements::new(config));
+    let (mut decoder, mut elements) = (Decoder::new(&config), Elements::new(&config));
     let out = protocol::tests::elements(&mut decoder, &mut elements, bytes);
     let mut out: Vec<Element> = out.into_iter().map(|(_, element)| element).collect();
     assert_eq!(out.pop(), Some(Element::Mark(Mark::End)));
@@ -217,7 +213,7 @@ fn data_only_mode_has_no_addresses_of_instructions() {
     let config = config(0x0010_0004);
     let mut bytes = A_SYNC.to_vec();
     bytes.extend([0x08, 0x21, 0x06, 0x55]);
-    let got = packets(&mut Decoder::new(config), &bytes);
+    let got = packets(&mut Decoder::new(&config), &bytes);
     assert!(matches!(
         got[1],
         (6, Packet::ISync(packet::ISync { place: None, .. }), 2)
@@ -281,7 +277,7 @@ proptest! {
         bytes in flipped(traces(with_sync(&[]), HEADERS), 3),
         config in configs(),
     ) {
-        any_bytes_are_packets(Decoder::new(config), Elements::new(config), &bytes, 17);
+        any_bytes_are_packets(Decoder::new(&config), Elements::new(&config), &bytes, 17);
     }
 
     #[test]
@@ -290,8 +286,8 @@ proptest! {
         config in configs(),
         size in 1usize..9,
     ) {
-        let whole = packets(&mut Decoder::new(config), &bytes);
-        let pieces = packets_in_pieces(&mut Decoder::new(config), &bytes, size);
+        let whole = packets(&mut Decoder::new(&config), &bytes);
+        let pieces = packets_in_pieces(&mut Decoder::new(&config), &bytes, size);
         prop_assert_eq!(pieces, whole);
     }
 }

@@ -1,6 +1,6 @@
 //! What an ETMv3 writes of a program (ARM IHI 0014Q, chapters 4 and 7). Knows no code.
 
-use super::config::{Config, Profile};
+use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Place as SyncPlace, Timing};
 use crate::element::Atoms;
 use crate::encode::{Options, Place, Taken, Waypoint};
@@ -158,7 +158,7 @@ impl Tracing for Config {
     /// IHI 0014Q 7.3.5. Armv7-M has no number for it, and needs none: each instruction has an
     /// atom.
     fn debug_halt(&self) -> Option<u16> {
-        (self.profile == Profile::ApplicationOrRealTime).then_some(1)
+        (!self.core.is_microcontroller()).then_some(1)
     }
 
     fn timestamp(_: &mut TraceUnit<Self>, value: u64) -> Packet {

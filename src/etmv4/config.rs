@@ -3,36 +3,8 @@
 //! Knows the registers' fields (ARM IHI 0064H, chapter 7; ARM DDI 0487, chapter D19) and nothing
 //! of snapshots: the caller looks registers up by name.
 
-/// The architecture profile of the traced core.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Profile {
-    /// Application.
-    #[default]
-    A,
-    /// Real-time.
-    R,
-    /// Microcontroller.
-    M,
-}
-
-/// The traced core, as far as it changes the meaning of packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Core {
-    /// Its profile.
-    pub profile: Profile,
-    /// The number of its architecture: 7 for Armv7, 8 for Armv8…
-    pub architecture: u8,
-}
-
-impl Default for Core {
-    /// An Armv8-A core.
-    fn default() -> Self {
-        Self {
-            profile: Profile::A,
-            architecture: 8,
-        }
-    }
-}
+use crate::protocol::{Core, Profile};
+use crate::quantity::TraceId;
 
 /// The two protocols that share these packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,8 +44,8 @@ pub enum Conditional {
     All,
 }
 
-/// The registers that are read, with the values a real trace unit (Cortex-A57) has where a
-/// snapshot does not tell.
+/// The registers that are read, each with the value used where it is missing: that of the trace
+/// unit of a Cortex-A57.
 const REGISTERS: [(&str, u32); 12] = [
     ("TRCCONFIGR", 0x0000_00c1),
     ("TRCTRACEIDR", 0),
@@ -95,18 +67,19 @@ const NEEDED: [&str; 4] = ["TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2"];
 /// The values of the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registers {
+    protocol: Protocol,
     values: [u32; REGISTERS.len()],
     given: u16,
 }
 
 impl Registers {
-    /// Looks every register up by its name. A register that is not there has the value that it
-    /// has in a Cortex-A57; see [`assumed`](Self::assumed).
-    pub fn read(mut find: impl FnMut(&str) -> Option<u64>) -> Self {
+    /// Looks up the registers of a trace unit of `protocol` by name. A missing register gets the
+    /// value that it has in a Cortex-A57; see [`assumed`](Self::assumed).
+    pub fn read(protocol: Protocol, mut find: impl FnMut(&str) -> Option<u64>) -> Self {
         let mut values = [0; REGISTERS.len()];
         let mut given = 0;
         for (index, &(name, assumed)) in REGISTERS.iter().enumerate() {
-            // Trace unit registers have 32 bits; whatever stands above them is not theirs.
+            // Trace unit registers have 32 bits; higher bits of the value are ignored.
             values[index] = match find(name) {
                 Some(value) => {
                     given |= 1 << index;
@@ -115,12 +88,16 @@ impl Registers {
                 None => assumed,
             };
         }
-        Self { values, given }
+        Self {
+            protocol,
+            values,
+            given,
+        }
     }
 
-    /// The names and assumed values of registers that matter for `protocol` and are not given.
-    pub fn assumed(&self, protocol: Protocol) -> impl Iterator<Item = (&'static str, u32)> {
-        let given = self.given;
+    /// The names and assumed values of registers that decoding depends on and that are missing.
+    pub fn assumed(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        let (protocol, given) = (self.protocol, self.given);
         REGISTERS
             .iter()
             .enumerate()
@@ -150,8 +127,7 @@ pub struct Config {
     pub version: Version,
     /// The traced core.
     pub core: Core,
-    /// Trace ID (TRCTRACEIDR.TRACEID).
-    pub trace_id: u8,
+    trace_id: TraceId,
     /// Instruction addresses have 64 bits (TRCIDR2.IASIZE).
     pub addresses_64bit: bool,
     /// Size of a VMID in bytes: 0, 1, 2, 4 (TRCIDR2.VMIDSIZE).
@@ -195,8 +171,9 @@ const fn bits(value: u32, low: u32, width: u32) -> u32 {
 }
 
 impl Config {
-    /// The meaning of `registers`.
-    pub fn new(registers: &Registers, protocol: Protocol, core: Core) -> Self {
+    /// The meaning of the registers of a trace unit of `core`.
+    pub fn read(registers: &Registers, core: Core) -> Self {
+        let protocol = registers.protocol;
         let configr = registers.get("TRCCONFIGR");
         let idr0 = registers.get("TRCIDR0");
         let idr2 = registers.get("TRCIDR2");
@@ -230,7 +207,7 @@ impl Config {
             protocol,
             version,
             core,
-            trace_id: bits(registers.get("TRCTRACEIDR"), 0, 7) as u8,
+            trace_id: TraceId(bits(registers.get("TRCTRACEIDR"), 0, 7) as u8),
             addresses_64bit: bits(idr2, 0, 5) == 8,
             vmid_bytes,
             context_id_bytes: if bits(idr2, 5, 5) == 4 { 4 } else { 0 },
@@ -251,6 +228,11 @@ impl Config {
         }
     }
 
+    /// The CoreSight trace ID of its bytes (TRCTRACEIDR.TRACEID).
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace_id
+    }
+
     /// ETE, not ETMv4.
     pub fn is_ete(&self) -> bool {
         self.version.major >= 5
@@ -258,13 +240,13 @@ impl Config {
 
     /// Exception returns are P0 elements (Armv7-M).
     pub fn exception_returns_are_p0(&self) -> bool {
-        self.core.profile == Profile::M && self.core.architecture == 7
+        self.core.profile == Profile::M && self.core.version == 7
     }
 
     /// Function return packets exist (Armv8-M).
     pub fn function_returns(&self) -> bool {
         self.core.profile == Profile::M
-            && self.core.architecture >= 8
+            && self.core.version >= 8
             && self.version >= Version::new(4, 2)
     }
 }

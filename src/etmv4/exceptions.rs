@@ -1,7 +1,7 @@
 //! The names of exceptions as ETMv4 and ETE number them (IHI 0064, "Exception packet", TYPE;
 //! DDI 0487, part D).
 
-use super::config::Profile;
+use crate::protocol::Profile;
 
 /// The name of exception `number` of a core of this profile.
 pub(crate) const fn name(profile: Profile, number: u16) -> &'static str {

@@ -15,7 +15,7 @@ mod payload;
 mod speculation;
 mod trace_unit;
 
-pub use config::{Conditional, Config, Core, Profile, Protocol, Registers, Version};
+pub use config::{Conditional, Config, Protocol, Registers, Version};
 pub use decode::Decoder;
 pub use elements::Elements;
 pub use encode::{Encoder, pack_atoms};

@@ -3,7 +3,7 @@
 //!
 //! Everything is traced after it was executed, so that nothing is speculative. Knows no code.
 
-use super::config::{Config, Core, Profile, Protocol, Registers};
+use super::config::{Config, Protocol, Registers};
 use super::encode::{Encoder, pack_atoms};
 use super::packet::{
     AddressBits, ContextInfo, ExceptionAddress, InstructionSet, Packet, TraceInfo,
@@ -11,6 +11,7 @@ use super::packet::{
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
 use crate::encode::{Options, Place, Taken, Waypoint};
 use crate::flow::Waypoints;
+use crate::protocol::{Core, Profile};
 use crate::quantity::{Isa, Security};
 
 /// Entries of the return stack.
@@ -93,7 +94,7 @@ impl TraceUnitOptions {
             let register = registers.iter().find(|register| register.0 == name)?;
             Some(register.1.into())
         };
-        Config::new(&Registers::read(find), Protocol::Etmv4, self.core)
+        Config::read(&Registers::read(Protocol::Etmv4, find), self.core)
     }
 }
 

@@ -1,36 +1,43 @@
-//! What the registers of an ITM tell about its trace.
+//! How an ITM was set up: values of its registers → what the decoders must know.
 
+use crate::protocol::Core;
 use crate::quantity::TraceId;
 
-/// The configuration of an ITM.
+/// The values of the registers that the decoders need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Config {
+pub struct Registers {
     /// ITM_TCR, Trace Control Register (0xE80).
     pub tcr: u32,
 }
 
+/// The configuration of one ITM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    trace_id: TraceId,
+    /// Clock cycles per tick of local timestamps: 1, 4, 16 or 64.
+    pub prescaler: u32,
+}
+
 impl Config {
-    /// From the value of ITM_TCR.
-    pub const fn new(tcr: u32) -> Self {
-        Self { tcr }
+    /// The meaning of the registers of an ITM (ARM DDI 0403E, ITM_TCR).
+    /// Nothing depends on the core: only M-profile cores have an ITM.
+    pub const fn read(registers: &Registers, _core: Core) -> Self {
+        let tcr = registers.tcr;
+        Self {
+            // TraceBusID, bits 22:16.
+            trace_id: TraceId((tcr >> 16 & 0x7f) as u8),
+            // TSPrescale, bits 9:8, where the clock is that of the trace port (SWOENA, bit 4).
+            prescaler: match (tcr >> 4 & 1, tcr >> 8 & 3) {
+                (0, _) | (_, 0) => 1,
+                (_, 1) => 4,
+                (_, 2) => 16,
+                (_, _) => 64,
+            },
+        }
     }
 
-    /// ITM_TCR.TraceBusID, bits 22:16.
-    pub const fn trace_id(self) -> TraceId {
-        TraceId((self.tcr >> 16 & 0x7f) as u8)
-    }
-
-    /// Clock cycles per tick of local timestamps: ITM_TCR.TSPrescale, bits 9:8, where the
-    /// clock is that of the trace port (SWOENA, bit 4).
-    pub const fn prescaler(self) -> u32 {
-        if self.tcr >> 4 & 1 == 0 {
-            return 1;
-        }
-        match self.tcr >> 8 & 3 {
-            0 => 1,
-            1 => 4,
-            2 => 16,
-            _ => 64,
-        }
+    /// The CoreSight trace ID of its bytes.
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace_id
     }
 }

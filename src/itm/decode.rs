@@ -1,5 +1,6 @@
 //! Bytes → packets of ITM and DWT.
 
+use super::config::Config;
 use super::packet::Packet;
 use crate::element::TimestampRelation;
 use crate::protocol::PacketDecoder;
@@ -59,7 +60,7 @@ fn continued(bytes: &[u8], most: usize) -> Continued {
 
 impl Decoder {
     /// At the begin of the trace, which may be anywhere in a packet.
-    pub const fn new() -> Self {
+    pub const fn new(_config: &Config) -> Self {
         Self { sync: Sync::No }
     }
 

@@ -32,9 +32,9 @@ struct State {
 
 impl Elements {
     /// At the begin of the trace.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self {
-            prescaler: config.prescaler(),
+            prescaler: config.prescaler,
             ..Self::default()
         }
     }

@@ -2,13 +2,13 @@
 
 use crate::etm::Registers;
 use crate::etm::config::TimestampEncoding;
+use crate::protocol::Core;
 use crate::quantity::TraceId;
 
 /// The configuration of one PTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// CoreSight trace ID.
-    pub trace_id: TraceId,
+    trace_id: TraceId,
     /// X of PFTv1.X.
     pub minor_version: u8,
     /// Bytes of a context ID: 0, 1, 2 or 4.
@@ -29,8 +29,9 @@ impl Config {
     /// ETMIDR where it is not known: PFTv1.1.
     pub const DEFAULT_ETMIDR: u32 = 0x4100_f310;
 
-    /// From the values of the registers (ARM IHI 0035B 3.16).
-    pub const fn new(registers: Registers) -> Self {
+    /// The meaning of the registers of a trace unit (ARM IHI 0035B 3.16: ETMCR, ETMCCER,
+    /// ETMIDR, ETMTRACEIDR). Nothing depends on the core: a PTM traces ARMv7-A and ARMv7-R.
+    pub const fn read(registers: &Registers, _core: Core) -> Self {
         Self {
             trace_id: registers.trace_id(),
             minor_version: registers.minor_version(),
@@ -42,6 +43,11 @@ impl Config {
             barriers_are_waypoints: registers.extension(24),
         }
     }
+
+    /// The CoreSight trace ID of its bytes.
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace_id
+    }
 }
 
 #[cfg(test)]
@@ -50,13 +56,14 @@ mod tests {
 
     #[test]
     fn a_cortex_a15_with_its_return_stack() {
-        let config = Config::new(Registers {
+        let registers = Registers {
             etmcr: 0x2000_0400,
             etmccer: 0x34c0_1ac2,
             etmidr: 0x411c_f312,
             etmtraceidr: 2,
-        });
-        assert_eq!(config.trace_id, TraceId(2));
+        };
+        let config = Config::read(&registers, Core::default());
+        assert_eq!(config.trace_id(), TraceId(2));
         assert_eq!(config.minor_version, 1);
         assert!(config.return_stack && !config.cycle_accurate && !config.barriers_are_waypoints);
         assert_eq!(
@@ -76,13 +83,13 @@ mod tests {
             etmidr: 0x411c_f300,
             etmtraceidr: 0x90,
         };
-        let config = Config::new(registers);
+        let config = Config::read(&registers, Core::default());
         assert_eq!(config.timestamp, TimestampEncoding::default());
         assert_eq!(config.context_id_bytes, 4);
-        assert_eq!(config.trace_id, TraceId(0x10));
+        assert_eq!(config.trace_id(), TraceId(0x10));
         registers.etmidr = 0x411c_f310;
         assert_eq!(
-            Config::new(registers).timestamp,
+            Config::read(&registers, Core::default()).timestamp,
             TimestampEncoding {
                 wide: true,
                 gray: true

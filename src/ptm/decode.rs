@@ -67,9 +67,9 @@ fn cycle_count(bytes: &[u8]) -> Option<(u32, usize)> {
 
 impl Decoder {
     /// A decoder at the begin of a trace.
-    pub fn new(config: Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         Self {
-            config,
+            config: *config,
             sync: Synchronisation::default(),
             addresses: Addresses::default(),
             timestamps: Timestamps::default(),

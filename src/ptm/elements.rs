@@ -3,6 +3,7 @@
 //! A branch address packet without an exception implies an E atom before it (ARM IHI 0035B
 //! 4.5.4). What an exception returns to is where the waypoint before it led: the flow's part.
 
+use super::config::Config;
 use super::packet::{Branch, ISync, Packet, exception_name};
 use crate::element::{
     Atoms, Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason,
@@ -22,15 +23,9 @@ pub struct Elements {
     context: Context,
 }
 
-impl Default for Elements {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Elements {
     /// A decoder at the begin of a trace.
-    pub fn new() -> Self {
+    pub fn new(_config: &Config) -> Self {
         Self {
             state: State::Start,
             restart: true,

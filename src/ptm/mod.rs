@@ -3,18 +3,18 @@
 //! Atoms count waypoints. Knows no memory: where the waypoints are, and the return stack, are
 //! the flow's part.
 
-pub mod config;
-pub mod decode;
-pub mod elements;
+mod config;
+mod decode;
+mod elements;
 mod encode;
-pub mod packet;
+mod packet;
 mod trace_unit;
 
 pub use crate::etm::Registers;
 pub use config::Config;
 pub use decode::Decoder;
 pub use elements::Elements;
-pub use packet::Packet;
+pub use packet::{Branch, ISync, Information, Packet, PartAddress, Timestamp};
 
 /// Writes the packets of one PTM.
 pub type Encoder = crate::etm::Encoder<Config>;

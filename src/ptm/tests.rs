@@ -4,21 +4,22 @@ use super::*;
 use crate::element::{Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::etm::tests::{A_SYNC, address, any_bytes_are_packets, traces};
 use crate::protocol::tests::{flipped, packets, packets_in_pieces};
-use crate::protocol::{self, ElementDecoder, PacketDecoder};
+use crate::protocol::{self, Core, ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, ExceptionLevel, Isa, Security};
 use proptest::prelude::*;
 
 fn config(etmcr: u32) -> Config {
-    Config::new(Registers {
+    let registers = Registers {
         etmcr,
         etmccer: 0x34c0_1ac2,
         etmidr: 0x411c_f312,
         etmtraceidr: 2,
-    })
+    };
+    Config::read(&registers, Core::default())
 }
 
 fn elements(config: Config, bytes: &[u8]) -> Vec<Element> {
-    let (mut decoder, mut elements) = (Decoder::new(config), Elements::new());
+    let (mut decoder, mut elements) = (Decoder::new(&config), Elements::new(&config));
     let out = protocol::tests::elements(&mut decoder, &mut elements, bytes);
     out.into_iter().map(|(_, element)| element).collect()
 }
@@ -127,8 +128,9 @@ fn decoding_resumes_at_the_next_a_sync_after_a_bad_header() {
 
 #[test]
 fn lost_bytes_break_the_trace_even_before_an_a_sync() {
-    let mut decoder = Decoder::new(config(0));
-    let mut elements = Elements::new();
+    let config = config(0);
+    let mut decoder = Decoder::new(&config);
+    let mut elements = Elements::new(&config);
     let mut out: Vec<(BufferOffset, Element)> = Vec::new();
     let bytes = with_sync(&[]);
     for pass in 0..2 {
@@ -167,7 +169,7 @@ proptest! {
         bytes in flipped(traces(with_sync(&[]), HEADERS), 3),
         config in configs(),
     ) {
-        any_bytes_are_packets(Decoder::new(config), Elements::new(), &bytes, 4);
+        any_bytes_are_packets(Decoder::new(&config), Elements::new(&config), &bytes, 4);
     }
 
     #[test]
@@ -176,8 +178,8 @@ proptest! {
         config in configs(),
         size in 1usize..9,
     ) {
-        let whole = packets(&mut Decoder::new(config), &bytes);
-        let pieces = packets_in_pieces(&mut Decoder::new(config), &bytes, size);
+        let whole = packets(&mut Decoder::new(&config), &bytes);
+        let pieces = packets_in_pieces(&mut Decoder::new(&config), &bytes, size);
         prop_assert_eq!(pieces, whole);
     }
 }

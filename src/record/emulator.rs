@@ -14,7 +14,6 @@ use super::tracing::{self, Recording, Settings, Summary, Told};
 use super::until::Until;
 use super::{state, witness};
 use crate::encode::Place;
-use crate::etmv4;
 use crate::leftovers::Private;
 use crate::mapped::{self, Mapped};
 use crate::snapshot::changed::Changed;
@@ -226,7 +225,7 @@ pub(super) struct Ending<'a> {
     /// What cores are called: `cores`, `threads`.
     pub unit: &'static str,
     pub trace: TraceOptions,
-    pub etm: etmv4::Core,
+    pub etm: crate::protocol::Core,
     /// Description, memory, and program.
     pub layout: Layout,
 }

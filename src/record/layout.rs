@@ -4,8 +4,8 @@
 
 use super::protocol::TraceOptions;
 use super::tracing::Summary;
-use crate::etmv4;
 use crate::mapped::Mapped;
+use crate::protocol;
 use crate::snapshot::changed::{self, Changed};
 use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::model::{
@@ -105,7 +105,7 @@ impl Layout {
     pub fn files(
         &self,
         options: &TraceOptions,
-        etm: etmv4::Core,
+        etm: protocol::Core,
         summary: &Summary,
     ) -> Result<BTreeMap<String, Mapped>, WriteError> {
         let snapshot = self.snapshot(options, etm, summary);
@@ -162,7 +162,7 @@ impl Layout {
         }
     }
 
-    fn snapshot(&self, options: &TraceOptions, etm: etmv4::Core, summary: &Summary) -> Snapshot {
+    fn snapshot(&self, options: &TraceOptions, etm: protocol::Core, summary: &Summary) -> Snapshot {
         let dumps: Vec<Dump> = self.memory.iter().enumerate().map(dump).collect();
         let mut devices: Vec<Device> = Vec::new();
         let add = |mut device: Device, file: String, devices: &mut Vec<Device>| {

@@ -3,6 +3,7 @@
 //! Knows trace units and what a snapshot says of them; no packets, and no emulators.
 
 use crate::etm::Registers;
+use crate::protocol::Core;
 use crate::quantity::TraceId;
 use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use crate::{etmv3, etmv4, ptm};
@@ -77,7 +78,7 @@ pub fn trace_id(core: u32) -> Option<TraceId> {
 
 impl TraceOptions {
     /// An ETMv4 of a core.
-    pub fn etmv4(&self, id: TraceId, core: etmv4::Core) -> etmv4::TraceUnitOptions {
+    pub fn etmv4(&self, id: TraceId, core: Core) -> etmv4::TraceUnitOptions {
         etmv4::TraceUnitOptions {
             trace_id: id.0,
             core,
@@ -121,7 +122,7 @@ impl TraceOptions {
 
     /// The trace source of a core, as a snapshot has it, without key and file.
     /// `versions`: there are context IDs in the trace.
-    pub fn device(&self, id: TraceId, core: etmv4::Core, name: String, versions: bool) -> Device {
+    pub fn device(&self, id: TraceId, core: Core, name: String, versions: bool) -> Device {
         let legacy = |registers: Registers| {
             vec![
                 ("ETMCR", registers.etmcr),
@@ -160,16 +161,16 @@ impl TraceOptions {
 
     /// The PTM itself.
     pub fn ptm_unit(&self, id: TraceId) -> ptm::TraceUnit {
-        ptm::TraceUnit::new(ptm::Config::new(self.ptm(id)))
+        ptm::TraceUnit::new(ptm::Config::read(&self.ptm(id), Core::default()))
     }
 
     /// The ETMv3 itself.
-    pub fn etmv3_unit(&self, id: TraceId, profile: etmv3::Profile) -> etmv3::TraceUnit {
-        etmv3::TraceUnit::new(etmv3::Config::new(self.etmv3(id), profile))
+    pub fn etmv3_unit(&self, id: TraceId, core: Core) -> etmv3::TraceUnit {
+        etmv3::TraceUnit::new(etmv3::Config::read(&self.etmv3(id), core))
     }
 
     /// The ETMv4 itself.
-    pub fn etmv4_unit(&self, id: TraceId, core: etmv4::Core) -> etmv4::TraceUnit {
+    pub fn etmv4_unit(&self, id: TraceId, core: Core) -> etmv4::TraceUnit {
         etmv4::TraceUnit::new(self.etmv4(id, core))
     }
 }

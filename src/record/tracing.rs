@@ -15,6 +15,7 @@ use crate::arch::branch::Kind;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{Place, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
+use crate::protocol::{Core, Profile};
 use crate::quantity::{ExceptionLevel, Isa, TraceId};
 use std::collections::BTreeMap;
 use std::io;
@@ -534,26 +535,22 @@ pub fn recording(
         Exceptions::Signals => core_of(settings.sets),
         Exceptions::System(system) => system.core,
     };
-    let profile = match settings.sets {
-        Sets::T32 => crate::etmv3::Profile::Microcontroller,
-        Sets::A64 | Sets::A32AndT32 => crate::etmv3::Profile::ApplicationOrRealTime,
-    };
     let parts = (settings, store, witness, told, progress);
     match trace.protocol {
         Protocol::Etmv4 => tracing(parts, move |id| trace.etmv4_unit(id, core)),
         Protocol::Ptm => tracing(parts, move |id| trace.ptm_unit(id)),
-        Protocol::Etmv3 => tracing(parts, move |id| trace.etmv3_unit(id, profile)),
+        Protocol::Etmv3 => tracing(parts, move |id| trace.etmv3_unit(id, core)),
     }
 }
 
 /// What an ETMv4 must know of its core.
-pub fn core_of(sets: Sets) -> crate::etmv4::Core {
-    crate::etmv4::Core {
+pub fn core_of(sets: Sets) -> Core {
+    Core {
         profile: match sets {
-            Sets::T32 => crate::etmv4::Profile::M,
-            Sets::A64 | Sets::A32AndT32 => crate::etmv4::Profile::A,
+            Sets::T32 => Profile::M,
+            Sets::A64 | Sets::A32AndT32 => Profile::A,
         },
-        architecture: 8,
+        version: 8,
     }
 }
 

@@ -1,22 +1,32 @@
-//! What the registers of an STM tell about its trace.
+//! How an STM was set up: values of its registers → what the decoders must know.
 
+use crate::protocol::Core;
 use crate::quantity::TraceId;
 
-/// The configuration of an STM (Arm CoreSight STM-500 TRM, "Programmers model").
+/// The values of the registers that the decoders need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Config {
+pub struct Registers {
     /// STMTCSR, Trace Control and Status Register (0xE80).
     pub tcsr: u32,
 }
 
+/// The configuration of one STM. Its packets describe themselves: only the trace ID is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    trace_id: TraceId,
+}
+
 impl Config {
-    /// From the value of STMTCSR.
-    pub const fn new(tcsr: u32) -> Self {
-        Self { tcsr }
+    /// The meaning of the registers of an STM (ARM IHI 0054, STMTCSR). Nothing depends on a core: an STM traces none.
+    pub const fn read(registers: &Registers, _core: Core) -> Self {
+        Self {
+            // TRACEID, bits 22:16.
+            trace_id: TraceId((registers.tcsr >> 16 & 0x7f) as u8),
+        }
     }
 
-    /// STMTCSR.TRACEID, bits 22:16.
-    pub const fn trace_id(self) -> TraceId {
-        TraceId((self.tcsr >> 16 & 0x7f) as u8)
+    /// The CoreSight trace ID of its bytes.
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace_id
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes → packets of STPv2.
 
+use super::config::Config;
 use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
 use crate::protocol::PacketDecoder;
 
@@ -23,12 +24,6 @@ pub struct Decoder {
     pending: Option<u8>,
     /// How many nibbles F the last packet ends with.
     ones: usize,
-}
-
-impl Default for Decoder {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -277,7 +272,11 @@ impl Found {
 
 impl Decoder {
     /// At the begin of the trace, which may be anywhere in a packet.
-    pub const fn new() -> Self {
+    pub const fn new(_config: &Config) -> Self {
+        Self::unsynchronised()
+    }
+
+    const fn unsynchronised() -> Self {
         Self {
             synced: false,
             pending: None,
@@ -550,6 +549,6 @@ impl PacketDecoder for Decoder {
     }
 
     fn lost(&mut self) {
-        *self = Self::new();
+        *self = Self::unsynchronised();
     }
 }

@@ -1,5 +1,6 @@
 //! Packets → elements of an STM.
 
+use super::config::Config;
 use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
 use crate::element::{ElementSink, Mark, NoSyncReason, Stm};
 use crate::protocol::ElementDecoder;
@@ -20,7 +21,7 @@ pub struct Elements {
 
 impl Elements {
     /// At the begin of the trace.
-    pub fn new() -> Self {
+    pub fn new(_config: &Config) -> Self {
         Self::default()
     }
 

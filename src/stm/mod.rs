@@ -9,7 +9,10 @@ mod decode;
 mod elements;
 mod packet;
 
-pub use config::Config;
+pub use config::{Config, Registers};
 pub use decode::Decoder;
 pub use elements::Elements;
 pub use packet::{Packet, PacketKind, Timestamp, TimestampType};
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use crate::encode::TraceUnit;
 use crate::encode::tests::{Mix, Program, Sets};
 use crate::etmv4::TraceUnitOptions;
 use crate::formatter::encode::Encoder;
+use crate::protocol::Core;
 use crate::quantity::TraceId;
 use crate::snapshot::files::InMemory;
 use crate::{etm, etmv3, etmv4, ptm};
@@ -340,7 +341,7 @@ proptest! {
             etmtraceidr: 2,
         };
         let program = Program::random(seed, Mix::all(Sets::AArch32), 4000);
-        let unit = ptm::TraceUnit::new(ptm::Config::new(registers));
+        let unit = ptm::TraceUnit::new(ptm::Config::read(&registers, Core::default()));
         let source = legacy(&program, ("Cortex-A15", "PFT1.1"), registers, unit, sync_bytes);
         let loaded = snapshot(&program, &source, layout, 1);
         check(&loaded, &program, 1, &options(part.0, part.1));
@@ -362,7 +363,7 @@ proptest! {
         };
         let mut program = Program::random(seed, Mix::all(Sets::AArch32), 4000);
         program.most_cycles = 0x3f;
-        let config = etmv3::Config::new(registers, etmv3::Profile::ApplicationOrRealTime);
+        let config = etmv3::Config::read(&registers, Core::default());
         let unit = etmv3::TraceUnit::new(config);
         let source = legacy(&program, ("Cortex-A7", "ETM3.5"), registers, unit, sync_bytes);
         let loaded = snapshot(&program, &source, layout, 1);

@@ -12,7 +12,7 @@ use armsnap::flow::{
     Flow, FlowConfig, FlowDriver, FlowSink, Gap, Pieces, QRange, Range, Waypoints,
 };
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
-use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::protocol::{Core, ElementDecoder, PacketDecoder};
 use armsnap::quantity::{Address, BufferOffset, TraceId};
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::read::OpenOptions;
@@ -125,7 +125,7 @@ where
 
 /// Follows the bytes of a PTM.
 pub fn ptm<S: FlowSink>(registers: Registers, bytes: &[u8], code: Pieces, sink: S) -> S {
-    let config = ptm::Config::new(registers);
+    let config = ptm::Config::read(&registers, Core::default());
     let flow = FlowConfig {
         waypoints: Waypoints {
             barriers: config.barriers_are_waypoints,
@@ -134,17 +134,24 @@ pub fn ptm<S: FlowSink>(registers: Registers, bytes: &[u8], code: Pieces, sink: 
         return_stack: config.return_stack,
         ..FlowConfig::default()
     };
-    let elements = ptm::Elements::new();
-    follow(ptm::Decoder::new(config), elements, bytes, flow, code, sink)
+    let elements = ptm::Elements::new(&config);
+    follow(
+        ptm::Decoder::new(&config),
+        elements,
+        bytes,
+        flow,
+        code,
+        sink,
+    )
 }
 
 /// Follows the bytes of an ETMv3 of a core that is no Cortex-M.
 pub fn etmv3<S: FlowSink>(registers: Registers, bytes: &[u8], code: Pieces, sink: S) -> S {
-    let config = etmv3::Config::new(registers, etmv3::Profile::ApplicationOrRealTime);
+    let config = etmv3::Config::read(&registers, Core::default());
     let flow = FlowConfig::default();
-    let elements = etmv3::Elements::new(config);
+    let elements = etmv3::Elements::new(&config);
     follow(
-        etmv3::Decoder::new(config),
+        etmv3::Decoder::new(&config),
         elements,
         bytes,
         flow,

@@ -5,7 +5,7 @@
 //! thread alone would have written them.
 
 use super::{Format, Level, programs::Programs};
-use armsnap::capture::{CaptureBuffer, CaptureSource, Core, Profile, Visitor};
+use armsnap::capture::{CaptureBuffer, CaptureSource, Visitor, traced_core};
 use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, Totals, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::mapped;
@@ -335,7 +335,7 @@ impl Job<'_> {
             level: self.level,
             lines,
             counts_cycles: source.config.counts_cycles(),
-            m_profile: core.is_some_and(|core| Core::of(&devices[core]).profile == Profile::M),
+            m_profile: core.is_some_and(|core| traced_core(&devices[core]).is_microcontroller()),
             image: Image(core.and_then(|core| self.programs.memory(core))),
             symbols,
         })

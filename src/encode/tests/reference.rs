@@ -10,6 +10,7 @@ use super::programs::Step;
 use super::*;
 use crate::etm::Registers;
 use crate::formatter;
+use crate::protocol::Core;
 use crate::quantity::TraceId;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::model::{
@@ -221,15 +222,12 @@ fn the_reference_reads_our_etmv4() {
 fn the_reference_reads_our_etmv4_of_microcontrollers() {
     for seed in 0..8 {
         let bit = |n: u64| seed >> n & 1 == 1;
-        let (core, architecture) = match bit(0) {
+        let (core, version) = match bit(0) {
             true => ("ARMv8-M", 8),
             false => ("ARMv7-M", 7),
         };
         let options = etmv4::TraceUnitOptions {
-            core: etmv4::Core {
-                profile: etmv4::Profile::M,
-                architecture,
-            },
+            core: Core::microcontroller(version),
             cycles: bit(1).then_some(8),
             timestamps: bit(1),
             return_stack: bit(2),
@@ -261,7 +259,7 @@ fn the_reference_reads_our_etmv4_of_microcontrollers() {
 fn the_reference_reads_our_etmv3_of_microcontrollers() {
     for (seed, etmcr) in (1..).zip([0, 0x1000, 0, 0x1000]) {
         let (registers, named) = legacy(etmcr, 0x1854_1800, 0x4114_f250);
-        let config = etmv3::Config::new(registers, etmv3::Profile::Microcontroller);
+        let config = etmv3::Config::read(&registers, Core::microcontroller(7));
         let mix = Mix {
             contexts: false,
             ..Mix::all(Sets::Microcontroller)
@@ -299,7 +297,7 @@ fn legacy(etmcr: u32, etmccer: u32, etmidr: u32) -> (Registers, [(&'static str, 
 fn the_reference_reads_our_ptm() {
     for (seed, etmcr) in (1..).zip([0, 0x1000, 0xc000, 0x2000_0000, 0x2000_d000, 0x100]) {
         let (registers, named) = legacy(etmcr, 0x34c0_1ac2, 0x411c_f312);
-        let config = ptm::Config::new(registers);
+        let config = ptm::Config::read(&registers, Core::default());
         let program = Program::random(
             0x2468_ace1 * seed,
             Mix {
@@ -322,8 +320,7 @@ fn the_reference_reads_our_etmv3() {
     for (seed, etmcr) in (1..).zip([0, 0x1000, 0xc000, 0xd100]) {
         for etmidr in [0x410c_f250, 0x411c_f250] {
             let (registers, named) = legacy(etmcr, 0x3440_08f2, etmidr);
-            let profile = etmv3::Profile::ApplicationOrRealTime;
-            let config = etmv3::Config::new(registers, profile);
+            let config = etmv3::Config::read(&registers, Core::default());
             let mut program = Program::random(
                 0x1357_9bdf * seed,
                 Mix {

@@ -2,18 +2,18 @@ use super::*;
 use crate::element::TraceOnReason;
 use crate::etm;
 use crate::etm::tests::{Choice, Numbers, numbers};
-use crate::etmv3::packet::Place;
-use crate::etmv3::{Decoder, Registers};
+use crate::etmv3::{Decoder, Place, Registers};
+use crate::protocol::Core;
 use proptest::prelude::*;
 
-fn config(etmcr: u32, etmccer: u32, etmidr: u32, profile: Profile) -> Config {
+fn config(etmcr: u32, etmccer: u32, etmidr: u32, core: Core) -> Config {
     let registers = Registers {
         etmcr,
         etmccer,
         etmidr,
         etmtraceidr: 2,
     };
-    Config::new(registers, profile)
+    Config::read(&registers, core)
 }
 
 /// The packet that random numbers make, if there is such a one.
@@ -60,7 +60,7 @@ fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
         }),
         5..=8 => {
             let hyp = choice.flag(4).then_some(choice.flag(5));
-            let micro = config.profile == Profile::Microcontroller;
+            let micro = config.core.is_microcontroller();
             let most = if hyp.is_some() && micro { 512 } else { 16 };
             Packet::Branch(Branch {
                 address: choice.part(true),
@@ -114,21 +114,20 @@ proptest! {
         etmidr in prop::sample::select(vec![0x410c_f250_u32, 0x411c_f250, 0x4110_f240]),
         micro in any::<bool>(),
     ) {
-        let profile = if micro {
-            Profile::Microcontroller
+        let core = if micro {
+            Core::microcontroller(7)
         } else {
-            Profile::ApplicationOrRealTime
+            Core::default()
         };
-        let config = config(etmcr, etmccer, etmidr, profile);
-        etm::tests::what_is_written_is_read(config, Decoder::new(config), &numbers, packet);
+        let config = config(etmcr, etmccer, etmidr, core);
+        etm::tests::what_is_written_is_read(config, Decoder::new(&config), &numbers, packet);
     }
 }
 
 /// By hand from the tables and figures of IHI 0014Q, chapter 7.
 #[test]
 fn bytes_by_hand() {
-    let application = Profile::ApplicationOrRealTime;
-    let mut encoder = Encoder::new(config(0x8000, 0x3440_08f2, 0x410c_f250, application));
+    let mut encoder = Encoder::new(config(0x8000, 0x3440_08f2, 0x410c_f250, Core::default()));
     let mut check = |packet: Packet, want: &[u8]| {
         let mut out = Vec::new();
         encoder.packet(&packet, &mut out).unwrap();

@@ -3,6 +3,7 @@ use crate::element::Mark;
 use crate::encode::tests::{Mix, Program, Sets, leads_through};
 use crate::etmv3::{self, Decoder, Elements, Registers};
 use crate::flow::FlowConfig;
+use crate::protocol::Core;
 use proptest::prelude::*;
 
 proptest! {
@@ -20,16 +21,16 @@ proptest! {
         sync_bytes in prop::sample::select(vec![0_usize, 30, 100, 1000]),
     ) {
         let registers = Registers { etmcr, etmccer, etmidr, etmtraceidr: 2 };
-        let (profile, sets) = match micro {
-            true => (Profile::Microcontroller, Sets::Microcontroller),
-            false => (Profile::ApplicationOrRealTime, Sets::AArch32),
+        let (core, sets) = match micro {
+            true => (Core::microcontroller(7), Sets::Microcontroller),
+            false => (Core::default(), Sets::AArch32),
         };
-        let config = Config::new(registers, profile);
+        let config = Config::read(&registers, core);
         let mut program = Program::random(seed, Mix::all(sets), 600);
         // A cycle takes an eighth of a byte at least.
         program.most_cycles = 0x3f;
         let bytes = program.trace(etmv3::TraceUnit::new(config), sync_bytes);
-        let decoders = || (Decoder::new(config), Elements::new(config));
+        let decoders = || (Decoder::new(&config), Elements::new(&config));
         let marks = leads_through(&program, &bytes, sync_bytes, FlowConfig::default(), decoders);
         if micro {
             let returns = marks.iter().filter(|m| **m == Mark::ExceptionReturn);

@@ -1,7 +1,7 @@
 use super::*;
-use crate::etmv4::{Core, Profile, Protocol, Registers};
+use crate::etmv4::{Protocol, Registers};
 use crate::protocol::tests::{Located, end_to_end, flipped, packets_in_pieces};
-use crate::protocol::{Describe, Field};
+use crate::protocol::{Core, Describe, Field, Profile};
 use proptest::prelude::*;
 
 /// A packet of a listing: where, its bytes, its name and fields.
@@ -29,7 +29,7 @@ pub fn config(words: &str) -> Config {
     };
     let core = Core {
         profile,
-        architecture: core[1..].parse().unwrap(),
+        version: core[1..].parse().unwrap(),
     };
     let registers: Vec<(&str, u64)> = words
         .map(|word| {
@@ -42,7 +42,7 @@ pub fn config(words: &str) -> Config {
         })
         .collect();
     let find = |name: &str| registers.iter().find(|r| r.0 == name).map(|r| r.1);
-    Config::new(&Registers::read(find), protocol, core)
+    Config::read(&Registers::read(protocol, find), core)
 }
 
 fn scripts(text: &str) -> Vec<Script> {

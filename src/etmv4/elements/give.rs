@@ -2,12 +2,12 @@
 //!
 //! Knows the instruction set that addresses mean, by the last context that was given out.
 
-use super::super::config::Profile;
 use super::super::exceptions;
 use super::super::packet::{ContextInfo, InstructionSet};
 use super::super::speculation::{Entry, Held};
 use super::{Contradiction, Elements};
 use crate::element::{Context, Element, ElementSink, Exception, Mark, TraceOnReason, Transaction};
+use crate::protocol::Profile;
 use crate::quantity::{Address, BufferOffset, Isa};
 
 /// The return address of a tail-chained or late exception in Armv7-M and Armv8-M: none

@@ -35,14 +35,14 @@ proptest! {
         sets in prop::sample::select(
             vec![Sets::AArch64, Sets::AArch32, Sets::Both, Sets::Microcontroller],
         ),
-        architecture in 7u8..9,
+        version in 7u8..9,
         switches in any::<[bool; 6]>(),
         cycles in prop::option::of(1u32..300),
         sync_bytes in prop::sample::select(vec![0usize, 30, 100, 1000]),
     ) {
         let mut options = options(switches, cycles);
         if sets == Sets::Microcontroller {
-            options.core = Core { profile: Profile::M, architecture };
+            options.core = Core::microcontroller(version);
         }
         let program = Program::random(seed, Mix::all(sets), 600);
         let bytes = program.trace(TraceUnit::new(options), sync_bytes);

@@ -2,16 +2,18 @@ use super::*;
 use crate::element::TraceOnReason;
 use crate::etm;
 use crate::etm::tests::{Choice, Numbers, numbers};
+use crate::protocol::Core;
 use crate::ptm::{Decoder, Registers};
 use proptest::prelude::*;
 
 fn config(etmcr: u32, etmccer: u32) -> Config {
-    Config::new(Registers {
+    let registers = Registers {
         etmcr,
         etmccer,
         etmidr: 0x411c_f312,
         etmtraceidr: 2,
-    })
+    };
+    Config::read(&registers, Core::default())
 }
 
 /// The packet that random numbers make.
@@ -89,7 +91,7 @@ proptest! {
         etmccer in prop::sample::select(vec![0_u32, 0x34c0_1ac2, 0x20c0_18ea, 0x10c0_18ea]),
     ) {
         let config = config(etmcr, etmccer);
-        etm::tests::what_is_written_is_read(config, Decoder::new(config), &numbers, packet);
+        etm::tests::what_is_written_is_read(config, Decoder::new(&config), &numbers, packet);
     }
 }
 

@@ -20,7 +20,7 @@ use crate::arch::Architecture;
 use crate::element::Context;
 use crate::quantity::{ExceptionLevel, Isa, Security};
 use crate::snapshot::model::Device;
-use crate::{capture, etmv4};
+use crate::{capture, protocol};
 use image::Image;
 use numbers::Numbers;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub struct System {
     /// Their numbers.
     pub numbers: Numbers,
     /// The cores, as far as an ETMv4 knows them.
-    pub core: etmv4::Core,
+    pub core: protocol::Core,
 }
 
 /// A recording to be made.
@@ -62,7 +62,7 @@ struct Session {
     architecture: Architecture,
     /// The type of the cores (`Cortex-A57`).
     kind: String,
-    core: etmv4::Core,
+    core: protocol::Core,
 }
 
 /// Records an image.
@@ -134,11 +134,10 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     let tree = emulator.remote.monitor("info qom-tree");
     let kind = kind(&tree.unwrap_or_default(), architecture);
     let mut session = Session {
-        core: capture::Core::of(&Device {
+        core: capture::traced_core(&Device {
             kind: kind.clone(),
             ..Device::default()
-        })
-        .into(),
+        }),
         kind,
         architecture,
         emulator,
@@ -212,7 +211,7 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
     };
     // Only a machine with EL3 is secure when it starts, and a Cortex-M of Armv8-M.
     let secure = level == Some(ExceptionLevel(3))
-        || session.architecture == Architecture::MProfile && session.core.architecture >= 8;
+        || session.architecture == Architecture::MProfile && session.core.version >= 8;
     Ok(Settings {
         sets,
         context: Context {

@@ -91,6 +91,7 @@ impl Numbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quantity::Profile;
     use crate::{etmv3, etmv4};
 
     #[test]
@@ -111,9 +112,9 @@ mod tests {
             (15, "SysTick"),
         ] {
             let etmv4 = numbers(Protocol::Etmv4).of_microcontroller(number);
-            assert_eq!(etmv4::exceptions::name(etmv4::Profile::M, etmv4), name);
+            assert_eq!(etmv4::exceptions::name(Profile::M, etmv4), name);
             let etmv3 = numbers(Protocol::Etmv3).of_microcontroller(number);
-            let told = etmv3::packet::Information {
+            let told = etmv3::Information {
                 exception: etmv3,
                 deprecated: false,
                 cancel: false,
@@ -121,8 +122,7 @@ mod tests {
                 hyp: None,
                 resume: 0,
             };
-            let profile = etmv3::Profile::Microcontroller;
-            assert_eq!(told.exception_name(profile), name);
+            assert_eq!(told.exception_name(Profile::M), name);
         }
         for (interrupt, etmv4, etmv3) in [(0, 16, 8), (7, 23, 7), (8, 0x208, 24), (100, 0x264, 116)]
         {
