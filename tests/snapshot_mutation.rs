@@ -1,6 +1,8 @@
 //! Damaged .ini files never make the reader, the memory, the joins, the check or the writer
 //! panic, and every message has its place.
 
+mod mutation_support;
+
 use armsnap::check::check;
 use armsnap::quantity::Address;
 use armsnap::snapshot::Loaded;
@@ -8,6 +10,7 @@ use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::{CoreMemory, Space};
 use armsnap::snapshot::topology::{buffer_parts, sources};
 use armsnap::snapshot::write::{canonical, texts};
+use mutation_support::{Dice, mutate};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,102 +52,6 @@ const RICH: &[(&str, &str)] = &[
     ("code.bin", "0123456789abcdef"),
     ("sub/data.bin", "zyxwvutsrqponmlk"),
 ];
-
-/// Pieces that hurt: separators, limits, paths, odd characters.
-const PIECES: &[&[u8]] = &[
-    b"=",
-    b":",
-    b"[",
-    b"]",
-    b"(",
-    b")",
-    b",",
-    b";",
-    b"#",
-    b"\\",
-    b"\n",
-    b"\r",
-    b"\0",
-    b" ",
-    b"@",
-    b"0x",
-    b"-1",
-    b"0xFFFFFFFFFFFFFFFF",
-    b"18446744073709551616",
-    b"99999999999999999999999999999",
-    b"..",
-    b"/",
-    b"C:\\",
-    b"../../../etc/passwd",
-    b"(size:4294967295)",
-    b"(size:0)",
-    b"(id:)",
-    b"(stream:99999999999)",
-    b"\xEF\xBB\xBF",
-    b"\xFF\xFE",
-    b"\xEE\x80\x80",
-    b"\xEE\x80\x81",
-    b"\"",
-    b"'",
-    b"[device]\n",
-    b"[regs]\n",
-    b"[dump]\n",
-    b"[trace_buffers]\n",
-    b"[device_list]\n",
-    b"dump",
-    b"snapshot.ini",
-    b"trace.ini",
-    b"length=0\n",
-    b"offset=0xFFFFFFFFFFFFFFFF\n",
-    b"space=P\n",
-    "ü\u{2028}".as_bytes(),
-];
-
-/// xorshift64*: the same mutations every time.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
-        high as usize % end.max(1)
-    }
-}
-
-fn mutate(text: &mut Vec<u8>, dice: &mut Dice) {
-    let at = dice.below(text.len() + 1);
-    let end = (at + dice.below(20)).min(text.len());
-    match dice.below(7) {
-        0 if at < text.len() => text[at] ^= 1 << dice.below(8),
-        1 => drop(text.drain(at..end)),
-        2 => {
-            let piece = PIECES[dice.below(PIECES.len())];
-            text.splice(at..at, piece.iter().copied());
-        }
-        3 => {
-            let piece = PIECES[dice.below(PIECES.len())];
-            text.splice(at..end, piece.iter().copied());
-        }
-        4 => {
-            let mut lines: Vec<Vec<u8>> = text.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
-            let (a, b) = (dice.below(lines.len()), dice.below(lines.len()));
-            match dice.below(3) {
-                0 => lines.swap(a, b),
-                1 => lines.insert(a, lines[b].clone()),
-                _ => drop(lines.remove(a)),
-            }
-            *text = lines.join(&b'\n');
-        }
-        5 => text.truncate(at),
-        _ => {
-            let copy = text[at..end].to_vec();
-            let to = dice.below(text.len() + 1);
-            text.splice(to..to, copy);
-        }
-    }
-}
 
 /// Everything that reads a loaded snapshot. Gives the number of findings.
 fn use_all(files: InMemory, write: bool) -> usize {

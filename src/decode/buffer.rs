@@ -38,7 +38,11 @@ pub fn decode_buffer<O: ?Sized, X>(
             let last = offset + bytes.len() as u64 == total;
             match &mut deformatter {
                 Some(d) => d.feed(BufferOffset(offset), bytes, last, &mut demux),
-                None => demux.unformatted(ids[0], BufferOffset(offset), bytes),
+                None => {
+                    if let Some(&only) = ids.first() {
+                        demux.unformatted(only, BufferOffset(offset), bytes);
+                    }
+                }
             }
             offset += bytes.len() as u64;
             for (index, (id, decoder)) in decoders.iter_mut().enumerate() {

@@ -1,0 +1,281 @@
+//! Everything that armsnap does with a snapshot, in one process: `info`, `check`, `decode` at all
+//! levels, walks in history, `convert`, and a client of `serve`.
+//!
+//! Shared by the fuzz targets and by the tests of mutated snapshots. Nothing comes out: whatever
+//! panics, overflows or does not end is found by who calls it.
+
+use armsnap::capture::{Capture, Core, Profile, Visitor};
+use armsnap::check::check;
+use armsnap::convert::snapshot::{Found, Options as ReadOptions, read};
+use armsnap::convert::{trace_file, with_trace};
+use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
+use armsnap::flow::{Flow, FlowConfig};
+use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::quantity::TraceId;
+use armsnap::report::disassembly::Disassembler;
+use armsnap::report::info::{Info, text::Text};
+use armsnap::report::listing::Listed;
+use armsnap::report::listing::branches::Branches;
+use armsnap::report::listing::elements::ElementListing;
+use armsnap::report::listing::instructions::InstructionListing;
+use armsnap::report::listing::jsonl::JsonLines;
+use armsnap::report::listing::packets::PacketListing;
+use armsnap::report::listing::text::TextLines;
+use armsnap::server::framing::write_packet;
+use armsnap::server::{Meanwhile, Session, endpoints};
+use armsnap::snapshot::Loaded;
+use armsnap::snapshot::files::InMemory;
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::DeviceClass;
+use armsnap::snapshot::write::texts;
+use armsnap::timeline::{Direction, Timeline, TracedCore};
+use std::sync::Arc;
+
+/// The most bytes of trace that a snapshot is exercised with beyond `check`.
+const MOST_TRACE: usize = 1 << 20;
+
+/// Steps in each history.
+const STEPS: usize = 50;
+
+/// Does everything with the snapshot in `files`; answers whether there was one.
+pub fn snapshot(files: InMemory) -> bool {
+    let Ok(loaded) = Loaded::from_files(Arc::new(files), "snapshot.ini") else {
+        return false;
+    };
+    for finding in check(&loaded) {
+        assert!(finding.place.line > 0, "{finding}");
+    }
+    let info = Info::new(&loaded);
+    let told = Text(&info).to_string();
+    assert!(!told.is_empty());
+    if let Ok(files) = texts(&loaded.snapshot) {
+        assert!(Loaded::from_files(Arc::new(InMemory(files)), "snapshot.ini").is_ok());
+    }
+    let (capture, _) = Capture::open(&loaded);
+    let parts = capture.buffers.iter().flat_map(|buffer| &buffer.parts);
+    if parts.map(|part| part.len()).sum::<usize>() > MOST_TRACE {
+        return true;
+    }
+    for level in 0..4 {
+        decode(&loaded, &capture, level);
+    }
+    walk(&loaded);
+    convert(&loaded);
+    serve(&loaded);
+    true
+}
+
+/// Makes the decoder of a level.
+struct Make<'a, L> {
+    level: usize,
+    lines: L,
+    image: Image<'a>,
+    m_profile: bool,
+    counts_cycles: bool,
+}
+
+impl<'a, L: armsnap::report::listing::Lines + 'a> Visitor for Make<'a, L> {
+    type Output = Option<Box<dyn Decoding<dyn Listed + 'a> + 'a>>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        Some(match (self.level, flow) {
+            (0, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
+            (1, _) => {
+                let branches = Branches::new(self.lines, self.counts_cycles);
+                Box::new(Source::new(packets, ElementStage::new(elements, branches)))
+            }
+            (2, Some(flow)) => {
+                let flow = Flow::new(flow, self.image);
+                let sink = Flowing::new(flow, ElementListing::new(self.lines));
+                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+            }
+            (3, Some(flow)) => {
+                let disassembler = Disassembler::new(self.m_profile).ok()?;
+                let listing = InstructionListing::new(self.lines, self.image, None, disassembler);
+                let sink = Flowing::new(Flow::new(flow, self.image), listing);
+                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+            }
+            (_, None) => {
+                let listing = ElementListing::new(self.lines);
+                Box::new(Source::new(packets, ElementStage::new(elements, listing)))
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn decode(loaded: &Loaded, capture: &Capture, level: usize) {
+    let devices = &loaded.snapshot.devices;
+    let memories = devices.iter().map(|device| CoreMemory::new(loaded, device));
+    let memories: Vec<CoreMemory> = memories.collect();
+    for buffer in &capture.buffers {
+        let mut decoders = Vec::new();
+        for (number, source) in buffer.sources.iter().enumerate() {
+            let image = Image(source.core.map(|core| &memories[core]));
+            let core = source.core.map(|core| Core::of(&devices[core]));
+            let m_profile = core.is_some_and(|core| core.profile == Profile::M);
+            let (id, counts_cycles) = (source.trace_id, source.config.counts_cycles());
+            let decoder = if number % 2 == 0 {
+                source.config.visit(Make {
+                    level,
+                    lines: JsonLines::new(&source.name, &buffer.name, id),
+                    image,
+                    m_profile,
+                    counts_cycles,
+                })
+            } else {
+                source.config.visit(Make {
+                    level,
+                    lines: TextLines::new(TraceId(0), None),
+                    image,
+                    m_profile,
+                    counts_cycles,
+                })
+            };
+            decoders.extend(decoder.map(|decoder| (id, decoder)));
+        }
+        let done = decode_buffer(buffer, &mut decoders, 4096, |_, listed| {
+            listed.text().clear();
+            Ok::<(), ()>(())
+        });
+        assert!(done.is_ok());
+    }
+}
+
+/// To the begin, forward and back again a few steps in each history.
+fn walk(loaded: &Loaded) {
+    let cores = loaded.snapshot.devices.iter().enumerate();
+    let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
+    let cores: Vec<TracedCore> = cores
+        .map(|(device, core)| TracedCore {
+            device,
+            memory: Arc::new(CoreMemory::new(loaded, core)),
+        })
+        .collect();
+    let mut timeline = Timeline::open(loaded, &cores);
+    for core in &cores {
+        let Some(history) = timeline.history(core.device) else {
+            continue;
+        };
+        for (mut here, direction) in [
+            (history.begin(), Direction::Forward),
+            (history.end(), Direction::Backward),
+        ] {
+            history.end_agrees();
+            for _ in 0..STEPS {
+                assert!(history.place(here).is_some());
+                match history.step(here, direction) {
+                    Some(next) => here = next,
+                    None => break,
+                }
+            }
+        }
+    }
+}
+
+/// To a trace file and back.
+fn convert(loaded: &Loaded) {
+    let options = trace_file::Options::default();
+    let Ok(parts) = trace_file::parts(loaded, &options) else {
+        return;
+    };
+    for part in parts {
+        let mut notes = Vec::new();
+        let written = trace_file::write(
+            loaded,
+            part,
+            &options,
+            Vec::new(),
+            &mut notes,
+            &mut |_, _| {},
+        );
+        if let Ok(bytes) = written {
+            trace_file_back(bytes);
+        }
+    }
+}
+
+/// A trace file becomes a snapshot, in all ways.
+pub fn trace_file_back(bytes: Vec<u8>) {
+    let bytes = bytes.into();
+    for (frame, merge) in [(None, false), (Some(0), false), (None, true)] {
+        let options = ReadOptions {
+            frame,
+            merge,
+            ..ReadOptions::default()
+        };
+        if let Ok(Found::Made(snapshot, dumps)) = read(&bytes, "x.tf", &options, &mut Vec::new()) {
+            texts(&snapshot).unwrap();
+            let files = snapshot.devices[0].dumps.iter().map(|dump| &dump.file);
+            assert!(files.into_iter().all(|file| dumps.0.contains_key(file)));
+        }
+    }
+    let options = ReadOptions::default();
+    let mut told = |_, _| {};
+    let traced = with_trace::read(&bytes, "x.tf", &options, &[], &mut Vec::new(), &mut told);
+    if let Ok(Found::Made(snapshot, _)) = traced {
+        assert!(snapshot.trace.is_some());
+    }
+}
+
+/// What a client asks: registers, memory, moves, and the monitor's commands.
+fn serve(loaded: &Loaded) {
+    let Ok(endpoints) = endpoints(loaded, &armsnap::server::Options::default()) else {
+        return;
+    };
+    for endpoint in endpoints {
+        let mut session = Session::new(Arc::new(endpoint));
+        let mut ask = |packet: &str| {
+            let (mut bytes, mut out) = (Vec::new(), Vec::new());
+            write_packet(packet.as_bytes(), &mut bytes);
+            for byte in bytes {
+                let _ = session.push_while(byte, &mut out, &mut || Meanwhile::Waits);
+            }
+        };
+        for packet in [
+            "QStartNoAckMode",
+            "qSupported:multiprocess+;ReverseStep+;ReverseContinue+",
+            "?",
+            "qfThreadInfo",
+            "qXfer:features:read:target.xml:0,ffff",
+            "qXfer:threads:read::0,ffff",
+            "qXfer:memory-map:read::0,ffff",
+            "Hg1",
+            "g",
+            "m0,40",
+            "m1000,40",
+            "bs",
+            "g",
+            "Z0,1000,4",
+            "bc",
+            "m1000,40",
+            "s",
+            "c",
+            "QTFrame:0",
+            "g",
+            "QTFrame:ffffffff",
+        ] {
+            ask(packet);
+        }
+        for command in [
+            "info",
+            "where",
+            "history",
+            "calls",
+            "exceptions",
+            "space",
+            "goto begin",
+            "where",
+            "history",
+            "find 0x1000",
+            "memory final",
+        ] {
+            let digits: String = command.bytes().map(|byte| format!("{byte:02x}")).collect();
+            ask(&format!("qRcmd,{digits}"));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Random changes of files, the same each time.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+/// Pieces that hurt: separators, limits, paths, odd characters.
+const PIECES: &[&[u8]] = &[
+    b"=",
+    b":",
+    b"[",
+    b"]",
+    b"(",
+    b")",
+    b",",
+    b";",
+    b"#",
+    b"\\",
+    b"\n",
+    b"\r",
+    b"\0",
+    b" ",
+    b"@",
+    b"0x",
+    b"-1",
+    b"0xFFFFFFFFFFFFFFFF",
+    b"18446744073709551616",
+    b"99999999999999999999999999999",
+    b"..",
+    b"/",
+    b"C:\\",
+    b"../../../etc/passwd",
+    b"(size:4294967295)",
+    b"(size:0)",
+    b"(id:)",
+    b"(stream:99999999999)",
+    b"\xEF\xBB\xBF",
+    b"\xFF\xFE",
+    b"\xEE\x80\x80",
+    b"\xEE\x80\x81",
+    b"\"",
+    b"'",
+    b"[device]\n",
+    b"[regs]\n",
+    b"[dump]\n",
+    b"[trace_buffers]\n",
+    b"[device_list]\n",
+    b"dump",
+    b"snapshot.ini",
+    b"trace.ini",
+    b"length=0\n",
+    b"offset=0xFFFFFFFFFFFFFFFF\n",
+    b"space=P\n",
+    "ü\u{2028}".as_bytes(),
+];
+
+/// xorshift64*: the same mutations every time.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// A number below `end`, or 0.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let high = self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33;
+        high as usize % end.max(1)
+    }
+}
+
+/// Changes a text in one place.
+pub fn mutate(text: &mut Vec<u8>, dice: &mut Dice) {
+    let at = dice.below(text.len() + 1);
+    let end = (at + dice.below(20)).min(text.len());
+    match dice.below(7) {
+        0 if at < text.len() => text[at] ^= 1 << dice.below(8),
+        1 => drop(text.drain(at..end)),
+        2 => {
+            let piece = PIECES[dice.below(PIECES.len())];
+            text.splice(at..at, piece.iter().copied());
+        }
+        3 => {
+            let piece = PIECES[dice.below(PIECES.len())];
+            text.splice(at..end, piece.iter().copied());
+        }
+        4 => {
+            let mut lines: Vec<Vec<u8>> = text.split(|&b| b == b'\n').map(<[u8]>::to_vec).collect();
+            let (a, b) = (dice.below(lines.len()), dice.below(lines.len()));
+            match dice.below(3) {
+                0 => lines.swap(a, b),
+                1 => lines.insert(a, lines[b].clone()),
+                _ => drop(lines.remove(a)),
+            }
+            *text = lines.join(&b'\n');
+        }
+        5 => text.truncate(at),
+        _ => {
+            let copy = text[at..end].to_vec();
+            let to = dice.below(text.len() + 1);
+            text.splice(to..to, copy);
+        }
+    }
+}
+
+/// Changes bytes in one place.
+pub fn mutate_bytes(bytes: &mut Vec<u8>, dice: &mut Dice) {
+    let at = dice.below(bytes.len() + 1);
+    let end = (at + dice.below(64)).min(bytes.len());
+    match dice.below(7) {
+        0 if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
+        1 => drop(bytes.drain(at..end)),
+        2 => {
+            let byte = [0x00, 0xff, 0x80, 0x7f][dice.below(4)];
+            bytes.splice(at..at, std::iter::repeat_n(byte, dice.below(40)));
+        }
+        3 => bytes[at..end].fill_with(|| dice.below(256) as u8),
+        4 => bytes.truncate(at),
+        _ => {
+            let copy = bytes[at..end].to_vec();
+            let to = dice.below(bytes.len() + 1);
+            bytes.splice(to..to, copy);
+        }
+    }
+}
