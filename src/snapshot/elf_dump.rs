@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use super::files::Files;
 use super::ini::quote;
 use super::model::{Dump, Note, Place, Severity, Snapshot};
+use super::program::Recorded;
 use super::read::beside;
 use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine, Segment};
@@ -65,6 +66,10 @@ pub(super) fn find(
     notes: &mut Vec<Note>,
 ) -> HashMap<Place, ElfDump> {
     let (mut found, mut left) = (HashMap::new(), MOST_HEADERS);
+    // Whoever made it took memory: the page that a small program's file fills looks like the file.
+    if Recorded::of(snapshot).is_some() {
+        return found;
+    }
     // A file of many dumps is looked at once.
     let mut others = HashSet::new();
     let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
