@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::progress::Counter;
-use armsnap::record::protocol::{Protocol, TraceOptions};
+use armsnap::record::protocol::{Protocol, Timestamps, TraceOptions};
 use armsnap::record::until::Until;
 use armsnap::record::{Error, Options, Reason, Recorded, Watch, system, user};
 use armsnap::snapshot::write::{self, WriteError};
@@ -50,9 +50,14 @@ pub struct Arguments {
     #[arg(long)]
     cycles: bool,
 
-    /// Trace timestamps: how many instructions were executed
+    /// Trace timestamps: how many instructions were executed. Without it programs have them from
+    /// their second thread on
     #[arg(long)]
     timestamps: bool,
+
+    /// No timestamps, whatever the number of threads
+    #[arg(long, conflicts_with = "timestamps")]
+    no_timestamps: bool,
 
     /// Bytes of trace after which a decoder can begin anew; 0: never
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
@@ -162,7 +167,11 @@ impl Arguments {
             branch_broadcast: self.branch_broadcast,
             return_stack: self.return_stack,
             cycles: self.cycles,
-            timestamps: self.timestamps,
+            timestamps: match (self.timestamps, self.no_timestamps) {
+                (true, _) => Timestamps::Always,
+                (false, true) => Timestamps::Never,
+                (false, false) => Timestamps::default(),
+            },
             sync,
             last: self.last,
         }

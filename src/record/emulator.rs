@@ -348,6 +348,8 @@ impl Emulator {
         for (index, core) in layout.cores.iter_mut().enumerate() {
             core.name = format!("{}_{index}", ending.name);
         }
+        let names = layout.cores[before..].iter().map(|core| core.name.clone());
+        layout.recording.ended = names.collect();
         layout.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
         layout.changed = summary.versions.changed(layout.halves());
         let files = layout.files(&ending.trace, ending.etm, &summary)?;

@@ -34,6 +34,9 @@ pub trait Steps {
         self.exception(core, number, TAIL_CHAIN)
     }
 
+    /// What follows was executed at this time, by a clock that all threads share.
+    fn time(&mut self, _core: u32, _time: u64) {}
+
     /// The core is in this exception level from here on.
     fn level(&mut self, _core: u32, _level: ExceptionLevel) {}
 }
@@ -116,6 +119,7 @@ impl Flow {
                     pending.begun = Some(begun);
                 }
             }
+            Event::Time(time) => steps.time(core, time),
             Event::Exception { number, address } => {
                 let mut return_to = Place {
                     address: Address(address & !1),

@@ -2,7 +2,7 @@
 //!
 //! Knows the snapshot format; not where the state came from.
 
-use super::protocol::TraceOptions;
+use super::protocol::{Timestamps, TraceOptions};
 use super::tracing::Summary;
 use crate::mapped::Mapped;
 use crate::protocol;
@@ -12,6 +12,7 @@ use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
     Snapshot, SourceBuffers, Trace,
 };
+use crate::snapshot::recording::Recording;
 use crate::snapshot::write::{self, WriteError};
 use object::{Object, ObjectSegment};
 use std::collections::BTreeMap;
@@ -95,6 +96,8 @@ pub struct Layout {
     pub trace: Option<Mapped>,
     /// Code that changed while the trace was made.
     pub changed: Changed,
+    /// What is recorded.
+    pub recording: Recording,
 }
 
 const BUFFER: &str = "ETB_0";
@@ -108,7 +111,14 @@ impl Layout {
         etm: protocol::Core,
         summary: &Summary,
     ) -> Result<BTreeMap<String, Mapped>, WriteError> {
-        let snapshot = self.snapshot(options, etm, summary);
+        let options = TraceOptions {
+            timestamps: match summary.timestamps {
+                true => Timestamps::Always,
+                false => Timestamps::Never,
+            },
+            ..*options
+        };
+        let snapshot = self.snapshot(&options, etm, summary);
         let mut files = write::texts(&snapshot)?;
         for region in &self.memory {
             files.insert(file_of(region), region.bytes.clone());
@@ -231,6 +241,7 @@ impl Layout {
                 .iter()
                 .map(program_section)
                 .chain((!self.changed.is_empty()).then(changed_section))
+                .chain(self.recording.section())
                 .collect(),
             ..Snapshot::default()
         }

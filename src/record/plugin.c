@@ -77,7 +77,7 @@ EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands: stream.rs. */
 enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD };
-enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u };
+enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT };
 
@@ -107,6 +107,8 @@ struct vcpu {
     struct block *block; /* the last one */
     int state, live;
     int cut;            /* what it executes is not recorded any more */
+    uint32_t untimed;   /* instructions since its last time */
+    int called;         /* it made a system call since then */
     uint32_t *words;
 };
 
@@ -139,6 +141,7 @@ static struct vcpu *exiting; /* what ends the program */
 static volatile int may_leave;
 static int child; /* a fork of the process that is recorded */
 static int stores; /* stores are told */
+static uint64_t clock_now; /* instructions of all threads, as far as they were counted */
 static volatile int held; /* at the limit of instructions */
 
 static void put(const void *bytes, size_t length)
@@ -304,6 +307,24 @@ static void put_log(struct vcpu *v)
     pthread_mutex_unlock(&out_lock);
 }
 
+/*
+ * Threads tell the time: each adds what it executed to the common clock. What one does after a
+ * system call of another that it waited for has a later time, because calls are told too.
+ */
+#define TIME_EVERY 1024
+static inline void tell_time(struct vcpu *v, uint32_t count)
+{
+    v->untimed += count;
+    if (v->untimed < TIME_EVERY && !v->called)
+        return;
+    uint64_t now = __atomic_fetch_add(&clock_now, v->untimed, __ATOMIC_SEQ_CST);
+    v->words[v->count++] = TIME;
+    v->words[v->count++] = (uint32_t)now;
+    v->words[v->count++] = (uint32_t)(now >> 32);
+    v->untimed = 0;
+    v->called = 0;
+}
+
 static void block_executed(unsigned vcpu, void *data)
 {
     struct block *block = data;
@@ -329,6 +350,8 @@ static void block_executed(unsigned vcpu, void *data)
     v->expected = block->count;
     v->block = block;
     v->words[v->count++] = block->id;
+    if (!one_thread)
+        tell_time(v, block->count);
     if (__builtin_expect(limit != UINT64_MAX, 0))
         count_towards_limit(v, block);
 }
@@ -451,7 +474,11 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
     }
     v->words = words;
     v->live = 1;
+    v->called = 1;
     pthread_mutex_lock(&out_lock);
+    /* What the first thread executed comes before the second one begins. */
+    if (!in_system && cores == 1 && current)
+        flush_locked(current);
     v->core = cores++;
     put_chunk(BEGIN, v->core, index, NULL, 0);
     /* QEMU translates everything anew before a second thread runs. */
@@ -615,10 +642,17 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
     } else if (number == 135 || number == 139) {
         note_mask(vcpus[vcpu]);
     }
-    __atomic_store_n(&vcpus[vcpu]->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
+    struct vcpu *v = vcpus[vcpu];
+    if (!one_thread) {
+        /* Before anybody that waits for it goes on. */
+        __atomic_fetch_add(&clock_now, v->untimed, __ATOMIC_SEQ_CST);
+        v->untimed = 0;
+        v->called = 1;
+    }
+    __atomic_store_n(&v->state, IN_SYSCALL, __ATOMIC_SEQ_CST);
     int group = number == (is_arm ? 248 : 94);
     if (!child && (group || (number == (is_arm ? 1 : 93) && live_count() == 1)))
-        exit_begins(vcpus[vcpu], a1, group);
+        exit_begins(v, a1, group);
 }
 
 static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, int64_t result)

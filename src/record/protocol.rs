@@ -31,6 +31,18 @@ impl Protocol {
     }
 }
 
+/// When there are timestamps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timestamps {
+    /// Never.
+    Never,
+    /// From the moment when a Linux program has several threads, so that they move together.
+    #[default]
+    OfThreads,
+    /// Always.
+    Always,
+}
+
 /// What is traced, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceOptions {
@@ -43,7 +55,7 @@ pub struct TraceOptions {
     /// Cycles are counted: one for each instruction, as the emulator knows no others.
     pub cycles: bool,
     /// Timestamps: the instructions executed by all cores so far.
-    pub timestamps: bool,
+    pub timestamps: Timestamps,
     /// Bytes of trace after which a decoder can begin anew; 0: never.
     pub sync: usize,
     /// Keep the last bytes of each core's trace only.
@@ -57,7 +69,7 @@ impl Default for TraceOptions {
             branch_broadcast: false,
             return_stack: false,
             cycles: false,
-            timestamps: false,
+            timestamps: Timestamps::default(),
             sync: 4096,
             last: None,
         }
@@ -77,13 +89,18 @@ pub fn trace_id(core: u32) -> Option<TraceId> {
 }
 
 impl TraceOptions {
+    /// There may be timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps != Timestamps::Never
+    }
+
     /// An ETMv4 of a core.
     pub fn etmv4(&self, id: TraceId, core: Core) -> etmv4::TraceUnitOptions {
         etmv4::TraceUnitOptions {
             trace_id: id.0,
             core,
             cycles: self.cycles.then_some(4),
-            timestamps: self.timestamps,
+            timestamps: self.has_timestamps(),
             return_stack: self.return_stack,
             branch_broadcast: self.branch_broadcast,
             // Of code that changed: none before.
@@ -97,7 +114,7 @@ impl TraceOptions {
     fn control(&self) -> u32 {
         u32::from(self.branch_broadcast) << 8
             | u32::from(self.cycles) << 12
-            | u32::from(self.timestamps) << 28
+            | u32::from(self.has_timestamps()) << 28
     }
 
     /// A PTM of a core, PFTv1.1: with return stack and 64-bit timestamps in natural binary.

@@ -26,6 +26,10 @@
 //! - `0xc000_0000`: three more words: an exception was taken: its number (of the one who sent
 //!   the command: a signal, or an exception of the core), and where execution would have gone on
 //!   (low, high).
+//! - `0xe000_0000`: two more words (low, high): the time at which the block before began to be
+//!   executed. Threads of a Linux program tell it behind system calls and now and then: the
+//!   instructions that all of them executed since there was more than one, as far as they were
+//!   told by then.
 //!
 //! The other way go commands of six `u32`: kind, thread ID, a number, milliseconds to wait,
 //! `u64` a value. 1 note: put an exception event (number, value) behind what the thread executed;
@@ -138,6 +142,8 @@ pub enum Event {
         /// Where execution would have gone on.
         address: u64,
     },
+    /// The last block began to be executed at this time.
+    Time(u64),
 }
 
 /// What a core does while the program is stopped.
@@ -252,6 +258,10 @@ impl Iterator for Events<'_> {
         }
         if word < 0xc000_0000 {
             return Some(Ok(Event::Left(word & 0x3fff_ffff)));
+        }
+        if word == 0xe000_0000 {
+            let time = (|| Some(u64::from(self.word()?) | u64::from(self.word()?) << 32))();
+            return Some(time.map(Event::Time).ok_or_else(|| bad("half of an event")));
         }
         let exception = (|| {
             let number = self.word()?;

@@ -4,7 +4,7 @@
 
 use super::blocks::{Block, BlockTable, Sets};
 use super::flow::{Flow, Steps};
-use super::protocol::{self, Protocol, TraceOptions};
+use super::protocol::{self, Protocol, Timestamps, TraceOptions};
 use super::store::Store;
 use super::stream::{Definition, Events, Exit, Sink, Stopped};
 use super::system::System;
@@ -123,6 +123,9 @@ struct Lines<U> {
     bytes: Vec<u8>,
     beginnings: Vec<usize>,
     versions: Versions,
+    /// When a Linux program had a second thread: instructions executed so far. From there on the
+    /// threads tell the time.
+    threads: Option<u64>,
 }
 
 /// Blocks of one straight line, beyond which it is not kept together where code changes.
@@ -223,7 +226,9 @@ impl<U: TraceUnit> Steps for Lines<U> {
         if self.versions.matter() {
             self.choose(core, block, count);
         }
-        let (now, timestamps) = (self.instructions, self.settings.trace.timestamps);
+        let timestamps =
+            self.settings.trace.timestamps == Timestamps::Always && self.threads.is_none();
+        let now = self.instructions;
         if let Some(trace) = self.core(core) {
             let executed = &block.instructions[..count.min(block.instructions.len())];
             trace.tracer.run_decoded(block.start, executed);
@@ -280,6 +285,16 @@ impl<U: TraceUnit> Steps for Lines<U> {
         }
     }
 
+    fn time(&mut self, core: u32, time: u64) {
+        if let Some(begin) = self.threads
+            && self.settings.trace.has_timestamps()
+            && let Some(trace) = self.core(core)
+        {
+            let now = Mark::Timestamp(begin.saturating_add(time));
+            trace.tracer.mark(now);
+        }
+    }
+
     fn level(&mut self, core: u32, level: ExceptionLevel) {
         if let Some(trace) = self.core(core) {
             trace.context.el = Some(level);
@@ -322,6 +337,8 @@ pub struct Summary {
     pub gaps: u64,
     /// What was executed where, and in which versions.
     pub versions: Versions,
+    /// There are timestamps in the trace.
+    pub timestamps: bool,
 }
 
 struct Tracing<U, F> {
@@ -349,6 +366,10 @@ where
         self.flow.begin(core)?;
         if let Some(join) = &mut self.join {
             join.begin(core, index);
+        }
+        if core == 1 && self.join.is_none() {
+            let pending = self.flow.pending(&self.blocks);
+            self.lines.threads = Some(self.lines.instructions + pending);
         }
         if core == 1 {
             // Nobody waits for it after the recording was given up.
@@ -517,6 +538,9 @@ where
         if let Some(witness) = self.lines.witness {
             witness.finish()?;
         }
+        let trace = &self.lines.settings.trace;
+        let threads = self.lines.threads.is_some() && trace.has_timestamps();
+        summary.timestamps = trace.timestamps == Timestamps::Always || threads;
         summary.versions = self.lines.versions;
         Ok(summary)
     }
@@ -591,6 +615,7 @@ where
             bytes: Vec::new(),
             beginnings: Vec::new(),
             versions,
+            threads: None,
         },
         make,
         told,

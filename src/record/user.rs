@@ -19,6 +19,7 @@ use super::tracing::{self, Exceptions, Settings};
 use crate::element::Context;
 use crate::mapped::Mapped;
 use crate::quantity::{ExceptionLevel, Isa, Security};
+use crate::snapshot::recording::Recording;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -212,6 +213,10 @@ fn finish(
         libraries: libraries.collect(),
         memory: memory::read(&mut session, request.options.memory)?,
         program: Some((name.to_string_lossy().into_owned(), bytes, session.moved)),
+        recording: Recording {
+            linux_program: true,
+            ..Recording::default()
+        },
         ..Layout::default()
     };
     session.emulator.finish(Ending {

@@ -12,6 +12,7 @@ pub mod model;
 pub mod paths;
 pub mod program;
 pub mod read;
+pub mod recording;
 pub mod registers;
 pub mod shared;
 pub mod topology;

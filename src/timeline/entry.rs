@@ -170,6 +170,8 @@ pub enum EndAgrees {
         /// The halted pc.
         halted: Address,
     },
+    /// The thread ended: there is no more than its trace.
+    Ended,
     /// The trace does not tell where execution went on, or the halted pc is not known.
     Unknown,
 }

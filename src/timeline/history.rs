@@ -29,6 +29,8 @@ pub struct History {
     pub(super) sessions: Vec<Session>,
     code: Code,
     halted: Option<Address>,
+    /// It is of a thread that ended.
+    ended: bool,
 }
 
 /// A part of one of the tracks.
@@ -64,7 +66,7 @@ impl History {
         source: String,
         sessions: Vec<Session>,
         code: Code,
-        halted: Option<Address>,
+        (halted, ended): (Option<Address>, bool),
     ) -> Self {
         Self {
             device,
@@ -72,6 +74,7 @@ impl History {
             sessions,
             code,
             halted,
+            ended,
         }
     }
 
@@ -140,6 +143,9 @@ impl History {
     /// Whether the trace leads to where the core halted.
     pub fn end_agrees(&mut self) -> EndAgrees {
         let session = self.sessions.len() - 1;
+        if self.ended {
+            return EndAgrees::Ended;
+        }
         let halted = self.halted;
         self.sessions[session].track.end().agrees(halted)
     }

@@ -59,6 +59,7 @@ use crate::quantity::Address;
 use crate::snapshot::Loaded;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::Note;
+use crate::snapshot::recording::Recording;
 use code::Code;
 use history::Session;
 use std::collections::HashMap;
@@ -200,6 +201,7 @@ fn open_core(
     tracks: usize,
 ) -> Option<History> {
     let device = loaded.snapshot.devices.get(core.device)?;
+    let recording = Recording::of(&loaded.snapshot);
     let code = Code(Arc::clone(&core.memory));
     let mut sessions = Vec::new();
     let mut name = None;
@@ -212,6 +214,7 @@ fn open_core(
             code: code.clone(),
             begins: sessions.is_empty(),
             counts_cycles: source.config.counts_cycles(),
+            alone: recording.linux_program,
             limits: Limits {
                 part_bytes: options.part_bytes.max(1),
                 part_places: options.part_instructions.max(1),
@@ -227,5 +230,6 @@ fn open_core(
     // Placeholders tell of no halted state.
     let real = check::placeholder(&loaded.snapshot, core.device).is_none();
     let halted = registers.pc().filter(|_| real).map(Address);
+    let halted = (halted, recording.has_ended(&device.name));
     Some(History::new(core.device, name?, sessions, code, halted))
 }

@@ -5,7 +5,7 @@
 
 use super::entry::{Entry, Gap};
 use super::worker::Stretch;
-use crate::element::{Context, Exception, Mark};
+use crate::element::{Context, Exception, Mark, TraceOnReason};
 use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
 use crate::quantity::BufferOffset;
 
@@ -20,9 +20,22 @@ pub(super) struct Known {
     pub open: bool,
     /// The exception that was taken after the last place.
     pub exception: Option<Exception>,
+    /// A program is traced without its kernel.
+    pub alone: bool,
 }
 
+/// The number of the exception with which a core enters debug state, in ETMv4, PTM and ETMv3 of
+/// A-profile cores (IHI 0064H 6.4.8 "Exception packet"; IHI 0035B 4.5.4; IHI 0014Q 7.3.5).
+const DEBUG_HALT: u16 = 1;
+
 impl Known {
+    /// Whether tracing begins again where the kernel returned to the program: nothing of the
+    /// program is lost there.
+    fn is_back(&self) -> bool {
+        let taken = self.exception.filter(|_| self.alone && !self.open);
+        taken.is_some_and(|exception| exception.number != DEBUG_HALT)
+    }
+
     /// Takes what a mark tells; says whether it is a gap of its own.
     pub fn mark(&mut self, mark: &Mark) -> Option<Gap> {
         match mark {
@@ -30,6 +43,7 @@ impl Known {
             Mark::Timestamp(time) => self.time = Some(*time),
             Mark::Context(context) => self.context = Some(*context),
             Mark::NoSync(reason) => return self.lose(Gap::NoSync(*reason)),
+            Mark::TraceOn(TraceOnReason::BeginOrFilter) if self.is_back() => {}
             Mark::TraceOn(reason) => return self.lose(Gap::TraceOff(*reason)),
             Mark::ExceptionReturn
             | Mark::Event(_)
@@ -264,6 +278,7 @@ impl Part {
             cycles: last(&self.cycles, number).or(self.before.cycles),
             open: false,
             exception: None,
+            alone: self.before.alone,
         }
     }
 

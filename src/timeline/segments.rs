@@ -65,6 +65,7 @@ pub(super) struct Segments<D, E> {
     /// The first buffer of the core.
     begins: bool,
     counts_cycles: bool,
+    alone: bool,
     limits: Limits,
     /// By chunk, as far as it was looked for.
     cuts: BTreeMap<u64, Option<Cut>>,
@@ -98,6 +99,7 @@ where
         worker: Worker<D, E>,
         begins: bool,
         counts_cycles: bool,
+        alone: bool,
         limits: Limits,
     ) -> Self {
         Self {
@@ -105,6 +107,7 @@ where
             worker,
             begins,
             counts_cycles,
+            alone,
             limits,
             cuts: BTreeMap::new(),
             after: BTreeMap::new(),
@@ -170,6 +173,7 @@ where
     fn known_at_begin(&self, chunk: u64) -> Known {
         Known {
             open: chunk == 0,
+            alone: self.alone,
             ..Known::default()
         }
     }

@@ -131,6 +131,8 @@ pub(super) struct Make {
     pub begins: bool,
     /// The trace unit was set to count cycles.
     pub counts_cycles: bool,
+    /// A program is traced without its kernel.
+    pub alone: bool,
     pub limits: Limits,
 }
 
@@ -156,6 +158,7 @@ impl Visitor for Make {
             worker,
             self.begins,
             self.counts_cycles,
+            self.alone,
             self.limits,
         )))
     }

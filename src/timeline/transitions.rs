@@ -106,6 +106,11 @@ impl Transitions {
                 self.program = is_program(&context);
                 None
             }
+            // Recordings of programs have no gap there.
+            Entry::Mark(Mark::TraceOn(reason)) if self.exception.is_some() => {
+                self.gap.get_or_insert(Gap::TraceOff(reason));
+                None
+            }
             Entry::Mark(_) | Entry::Halted => None,
         }
     }

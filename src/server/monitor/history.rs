@@ -49,7 +49,13 @@ pub(super) fn position(target: &mut SnapshotTarget, goes_on: &mut dyn FnMut() ->
         return String::new();
     };
     let mut text = String::new();
-    let kind = standing(target, thread);
+    let history = target.positions.history(thread);
+    let ended = history.is_some_and(|history| history.end_agrees() == EndAgrees::Ended);
+    let kind = match standing(target, thread) {
+        "" => "",
+        _ if ended => ", where the thread ended",
+        kind => kind,
+    };
     let _ = writeln!(text, "{name} at {position}{kind}");
     text += &about(target, thread, position, goes_on);
     text += &others(target, thread);
@@ -186,6 +192,10 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
         Some(EndAgrees::Unknown) => doubts.push(
             "the trace does not tell where execution went on from its end: it may not be \
              where the core halted"
+                .to_owned(),
+        ),
+        Some(EndAgrees::Ended) => doubts.push(
+            "the thread ended here: it has no state but the place of its last instruction"
                 .to_owned(),
         ),
         Some(EndAgrees::Yes) | None => {}

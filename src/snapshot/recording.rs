@@ -1,0 +1,84 @@
+//! How a recording was made: the section `[recording]` of snapshot.ini, which armsnap writes and
+//! others pass over.
+//!
+//! `of=linux_program` says that the trace covers a Linux program and not the kernel: an exception
+//! leads to where nothing is traced, and where trace goes on the kernel returned to the program.
+//! `ended` lists the cores whose threads had ended before.
+
+use super::model::{OtherSection, Snapshot};
+
+/// The section's name.
+const SECTION: &str = "recording";
+const LINUX_PROGRAM: &str = "linux_program";
+
+/// What is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// A Linux program without its kernel.
+    pub linux_program: bool,
+    /// The names of cores whose threads had ended.
+    pub ended: Vec<String>,
+}
+
+impl Recording {
+    /// What a snapshot says.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let sections = &snapshot.other_sections;
+        let section = sections.iter().find(|section| section.name == SECTION);
+        let entries = section.map_or(&[][..], |section| &section.entries);
+        let value = |name: &str| {
+            let entry = entries.iter().find(|(key, _)| key == name);
+            entry.map_or("", |(_, value)| value.trim())
+        };
+        let ended = value("ended").split(',').map(str::trim);
+        Self {
+            linux_program: value("of") == LINUX_PROGRAM,
+            ended: ended
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
+
+    /// Whether a core's thread had ended.
+    pub fn has_ended(&self, core: &str) -> bool {
+        self.ended.iter().any(|name| name == core)
+    }
+
+    /// As it is written, if there is anything to say.
+    pub fn section(&self) -> Option<OtherSection> {
+        let mut entries = Vec::new();
+        if self.linux_program {
+            entries.push(("of".to_owned(), LINUX_PROGRAM.to_owned()));
+        }
+        if !self.ended.is_empty() {
+            entries.push(("ended".to_owned(), self.ended.join(",")));
+        }
+        (!entries.is_empty()).then(|| OtherSection {
+            name: SECTION.to_owned(),
+            entries,
+            ..OtherSection::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let recording = Recording {
+            linux_program: true,
+            ended: vec!["cpu_1".to_owned(), "cpu_3".to_owned()],
+        };
+        let snapshot = Snapshot {
+            other_sections: recording.section().into_iter().collect(),
+            ..Snapshot::default()
+        };
+        assert_eq!(Recording::of(&snapshot), recording);
+        assert!(recording.has_ended("cpu_3") && !recording.has_ended("cpu_2"));
+        assert_eq!(Recording::of(&Snapshot::default()), Recording::default());
+        assert_eq!(Recording::default().section(), None);
+    }
+}
