@@ -4,15 +4,16 @@
 //! Shared by the fuzz targets and by the tests of mutated snapshots. Nothing comes out: whatever
 //! panics, overflows or does not end is found by who calls it.
 
-use armsnap::capture::{Capture, Core, Profile, Visitor};
+use armsnap::capture::{Capture, Visitor, traced_core};
 use armsnap::check::check;
 use armsnap::convert::snapshot::{Found, Options as ReadOptions, read};
 use armsnap::convert::{trace_file, with_trace};
 use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
+use armsnap::program::disassembly::Disassembler;
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::TraceId;
-use armsnap::report::disassembly::Disassembler;
+use armsnap::remote_protocol::framing::write_packet;
 use armsnap::report::info::{Info, text::Text};
 use armsnap::report::listing::Listed;
 use armsnap::report::listing::branches::Branches;
@@ -21,7 +22,6 @@ use armsnap::report::listing::instructions::InstructionListing;
 use armsnap::report::listing::jsonl::JsonLines;
 use armsnap::report::listing::packets::PacketListing;
 use armsnap::report::listing::text::TextLines;
-use armsnap::server::framing::write_packet;
 use armsnap::server::{Meanwhile, Session, endpoints};
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::files::InMemory;
@@ -116,8 +116,8 @@ fn decode(loaded: &Loaded, capture: &Capture, level: usize) {
         let mut decoders = Vec::new();
         for (number, source) in buffer.sources.iter().enumerate() {
             let image = Image(source.core.map(|core| &memories[core]));
-            let core = source.core.map(|core| Core::of(&devices[core]));
-            let m_profile = core.is_some_and(|core| core.profile == Profile::M);
+            let core = source.core.map(|core| traced_core(&devices[core]));
+            let m_profile = core.is_some_and(|core| core.is_microcontroller());
             let (id, counts_cycles) = (source.trace_id, source.config.counts_cycles());
             let decoder = if number % 2 == 0 {
                 source.config.visit(Make {
