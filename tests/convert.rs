@@ -3,6 +3,7 @@
 mod convert_support;
 mod gdb;
 
+use armsnap::arch::Space;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::visits::Kind;
 use armsnap::convert::window::Bound;
@@ -10,7 +11,7 @@ use armsnap::convert::{Error, state::State};
 use armsnap::quantity::Address;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::files::InMemory;
-use armsnap::snapshot::memory::{CoreMemory, Space};
+use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::write::canonical;
 use armsnap::tfile::{self, Block, File};
 use convert_support::{RECORDED, back, blobs, captures, open, read, same, trace_files, write};

@@ -3,11 +3,12 @@
 
 mod mutation_support;
 
+use armsnap::arch::Space;
 use armsnap::check::check;
 use armsnap::quantity::Address;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::files::InMemory;
-use armsnap::snapshot::memory::{CoreMemory, Space};
+use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::topology::{buffer_parts, sources};
 use armsnap::snapshot::write::{canonical, texts};
 use mutation_support::{Dice, mutate};

@@ -1,8 +1,9 @@
 //! The real snapshots load, and say what their text says.
 
+use armsnap::arch::Space;
 use armsnap::capture::{Capture, CaptureSource, Protocol};
 use armsnap::quantity::Address;
-use armsnap::snapshot::memory::{CoreMemory, Space};
+use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::{DeviceClass, Snapshot};
 use armsnap::snapshot::topology::buffer_parts;
 use armsnap::snapshot::{Loaded, OpenOptions};

@@ -381,7 +381,7 @@ fn files_of_many_lines_are_read() {
     let core = &loaded.snapshot.devices[0];
     let memory = armsnap::snapshot::memory::CoreMemory::new(&loaded, core);
     let from = armsnap::quantity::Address(MANY as u64 - 1);
-    let space = armsnap::snapshot::memory::Space::N;
+    let space = armsnap::arch::Space::N;
     assert_eq!(memory.slice(from, space), *b"x");
     assert!(armsnap::check::check(&loaded).len() >= MANY - 1);
 }

@@ -1,8 +1,6 @@
 //! Which architecture a core has: from its `type`, or from its registers if that is not known.
 
-use super::CoreType;
-use crate::program::elf::Machine;
-use crate::snapshot::model::Device;
+use super::{CoreType, SavedCore};
 
 /// What decides the register set of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +40,17 @@ impl Architecture {
     }
 }
 
+/// The machine that an ELF file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// EM_AARCH64.
+    AArch64,
+    /// EM_ARM: AArch32 and M-profile.
+    Arm,
+    /// Any other.
+    Other,
+}
+
 /// An architecture and what it was taken from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detected {
@@ -55,14 +64,14 @@ pub struct Detected {
 
 impl Architecture {
     /// The architecture of a core device.
-    pub fn detect(device: &Device) -> Detected {
-        let kind = || format!("type {}", device.kind.trim());
+    pub fn detect(device: &impl SavedCore) -> Detected {
+        let kind = || format!("type {}", device.core_type().trim());
         let known = |architecture, from| Detected {
             architecture,
             from,
             assumed: false,
         };
-        match CoreType::parse(&device.kind) {
+        match CoreType::parse(device.core_type()) {
             Some(found) if !found.both_states => known(found.architecture, kind()),
             Some(found) => match execution_state(device) {
                 Some((architecture, from)) => known(architecture, format!("{}, {from}", kind())),
@@ -81,11 +90,10 @@ impl Architecture {
 }
 
 /// The execution state of an ARMv8 core that has both.
-fn execution_state(device: &Device) -> Option<(Architecture, String)> {
+fn execution_state(device: &impl SavedCore) -> Option<(Architecture, String)> {
     let has = |name: &str| {
         device
-            .registers
-            .iter()
+            .saved_registers()
             .any(|register| register.name.eq_ignore_ascii_case(name))
     };
     if ["X0", "X1", "X29", "W0", "CurrentEL", "SPSel", "NZCV"]
@@ -98,14 +106,13 @@ fn execution_state(device: &Device) -> Option<(Architecture, String)> {
         return Some((Architecture::AArch32, "AArch32 registers".to_owned()));
     }
     let low = device
-        .registers
-        .iter()
+        .saved_registers()
         .find(|register| {
             ["CPSR", "PSTATE"]
                 .iter()
                 .any(|name| register.name.eq_ignore_ascii_case(name))
         })
-        .map(|register| register.value.0.first().copied().unwrap_or(0))?;
+        .map(|register| register.value.first().copied().unwrap_or(0))?;
     // PSTATE.nRW, CPSR.M[4] (Arm ARM DDI 0487, C5.2.19): 0 is AArch64.
     Some(if low & 0x10 == 0 {
         (Architecture::AArch64, "CPSR.M[4] = 0".to_owned())
@@ -114,10 +121,10 @@ fn execution_state(device: &Device) -> Option<(Architecture, String)> {
     })
 }
 
-fn from_registers(device: &Device) -> Option<(Architecture, String)> {
+fn from_registers(device: &impl SavedCore) -> Option<(Architecture, String)> {
     let mut a_profile = None;
     let mut wide_pc = false;
-    for register in &device.registers {
+    for register in device.saved_registers() {
         let name = register.name.to_ascii_uppercase();
         match name.as_str() {
             "XPSR" | "MSP" | "PRIMASK" | "BASEPRI" | "FAULTMASK" | "EPSR" | "IPSR" => {
@@ -133,7 +140,7 @@ fn from_registers(device: &Device) -> Option<(Architecture, String)> {
                 return Some((Architecture::AArch64, format!("register {}", register.name)));
             }
             "R0" | "R1" | "R15" | "CPSR" if a_profile.is_none() => {
-                a_profile = Some(register.name.clone());
+                a_profile = Some(register.name.to_owned());
             }
             "PC" if register.size == Some(64) => wide_pc = true,
             _ => {}
@@ -148,7 +155,7 @@ fn from_registers(device: &Device) -> Option<(Architecture, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::model::{Register, RegisterValue};
+    use crate::snapshot::model::{Device, Register, RegisterValue};
 
     fn core(kind: &str, registers: &[(&str, u32, u64)]) -> Device {
         Device {

@@ -13,11 +13,15 @@ pub mod description;
 pub mod group;
 pub mod names;
 pub mod registers;
+pub mod saved;
+pub mod space;
 pub mod state;
 pub mod t32;
 pub mod views;
 
-pub use architecture::{Architecture, Detected};
+pub use architecture::{Architecture, Detected, Machine};
 pub use core_type::CoreType;
 pub use description::{Feature, RegisterDescription, TargetDescription};
 pub use registers::{RegisterFile, RegisterView};
+pub use saved::{SavedCore, SavedRegister};
+pub use space::Space;

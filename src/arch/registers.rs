@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Architecture;
 use super::views::{self, View};
-use crate::snapshot::model::{Device, Register};
+use super::{SavedCore, SavedRegister};
 
 /// The most bytes of one register that are kept: a Z register of SVE at its largest.
 const MAX_BYTES: usize = 256;
@@ -35,7 +35,7 @@ pub struct RegisterFile {
 
 impl RegisterFile {
     /// Reads the registers of a core device.
-    pub fn read(device: &Device, architecture: Architecture) -> Self {
+    pub fn read(device: &impl SavedCore, architecture: Architecture) -> Self {
         let mut file = Self {
             architecture,
             core: BTreeMap::new(),
@@ -43,11 +43,11 @@ impl RegisterFile {
             other_index: BTreeMap::new(),
             notes: Vec::new(),
         };
-        let mut views: Vec<(View, &Register, usize)> = Vec::new();
-        for register in &device.registers {
-            if let Some(view) = views::view_of(architecture, &register.name) {
+        let mut views: Vec<(View, SavedRegister<'_>, usize)> = Vec::new();
+        for register in device.saved_registers() {
+            if let Some(view) = views::view_of(architecture, register.name) {
                 views.push((view, register, 0));
-            } else if let Some([low, high]) = views::halves_of_quad(architecture, &register.name) {
+            } else if let Some([low, high]) = views::halves_of_quad(architecture, register.name) {
                 views.push((low, register, 0));
                 views.push((high, register, 8));
             } else {
@@ -147,9 +147,9 @@ impl RegisterFile {
         }
     }
 
-    fn add_other(&mut self, register: &Register) {
+    fn add_other(&mut self, register: SavedRegister<'_>) {
         let size = (register.size.unwrap_or(32) as usize).div_ceil(8).max(1);
-        let size = size.max(register.value.0.len());
+        let size = size.max(register.value.len());
         if size > MAX_BYTES {
             self.notes.push(format!(
                 "{} has {size} bytes, more than any Arm register: left out",
@@ -163,7 +163,7 @@ impl RegisterFile {
             9..=15 => 16,
             size => size,
         };
-        let mut bytes: Bytes = register.value.0.iter().copied().map(Some).collect();
+        let mut bytes: Bytes = register.value.iter().copied().map(Some).collect();
         bytes.resize(size, Some(0));
         let key = register.name.to_ascii_lowercase();
         match self.other_index.get(&key) {
@@ -177,12 +177,12 @@ impl RegisterFile {
             }
             None => {
                 self.other_index.insert(key, self.others.len());
-                self.others.push((register.name.clone(), bytes));
+                self.others.push((register.name.to_owned(), bytes));
             }
         }
     }
 
-    fn write_view(&mut self, view: &View, register: &Register, from: usize) {
+    fn write_view(&mut self, view: &View, register: SavedRegister<'_>, from: usize) {
         let Some(bits) = views::core_register_bits(self.architecture, &view.register) else {
             return;
         };
@@ -193,7 +193,7 @@ impl RegisterFile {
         let (start, count) = (view.offset as usize / 8, view.bits as usize / 8);
         let mut differs = false;
         for (i, byte) in bytes.iter_mut().skip(start).take(count).enumerate() {
-            let new = register.value.0.get(from + i).copied().unwrap_or(0);
+            let new = register.value.get(from + i).copied().unwrap_or(0);
             differs |= byte.is_some_and(|old| old != new);
             *byte = Some(new);
         }
@@ -275,7 +275,7 @@ impl RegisterFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::model::RegisterValue;
+    use crate::snapshot::model::{Device, Register, RegisterValue};
 
     fn device(registers: &[(&str, Option<u32>, &[u8])]) -> Device {
         Device {

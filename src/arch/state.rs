@@ -1,8 +1,7 @@
 //! The state of a core that decides what an address means: exception level and security.
 
-use super::{Architecture, RegisterFile};
+use super::{Architecture, RegisterFile, Space};
 use crate::quantity::{ExceptionLevel, Security};
-use crate::snapshot::memory::Space;
 
 /// The address space in which a core sees memory now (Debug and Trace Snapshot File Format 0.2,
 /// section 4.1).

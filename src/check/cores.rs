@@ -1,10 +1,10 @@
 //! The registers of cores that a debugger needs (4.1), and those that say nothing.
 
 use super::{Checker, Need};
-use crate::arch::{Architecture, CoreType, RegisterFile, state, views};
+use crate::arch::{Architecture, CoreType, RegisterFile, Space, state, views};
 use crate::program::elf::Machine;
 use crate::quantity::Address;
-use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{Device, DeviceClass, Dump, Place, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 

@@ -1,9 +1,9 @@
 //! Device files: `[device]`, register keys, dumps (3.2).
 
 use super::{Checker, Need};
+use crate::arch::Space;
 use crate::capture::registers;
 use crate::program::elf::Segment;
-use crate::snapshot::memory::Space;
 use crate::snapshot::model::{Device, DeviceClass, Place, TRACE_FRAME, TRACE_FRAME_KEY};
 use crate::snapshot::registers::LAST_ID;
 use std::collections::HashMap;

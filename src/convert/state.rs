@@ -1,10 +1,11 @@
 //! A core's halted state as a trace frame can hold it: registers and memory.
 
+use crate::arch::Space;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
 use crate::quantity::Address;
 use crate::snapshot::Loaded;
-use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::DeviceClass;
 use crate::tfile::{memory_length, memory_size};
 
@@ -49,13 +50,14 @@ impl State {
         let registers = RegisterFile::read(device, architecture);
         let same = |(index, device): &(usize, &crate::snapshot::model::Device)| {
             let described = device.class == DeviceClass::Core && !alone;
-            *index == core || described && Architecture::detect(device).architecture == architecture
+            *index == core
+                || described && Architecture::detect(*device).architecture == architecture
         };
         let cores: Vec<_> = devices.iter().enumerate().filter(same).collect();
         let kinds: Vec<&str> = cores.iter().map(|(_, core)| core.kind.as_str()).collect();
         let files: Vec<RegisterFile> = cores
             .iter()
-            .map(|(_, core)| RegisterFile::read(core, architecture))
+            .map(|(_, core)| RegisterFile::read(*core, architecture))
             .collect();
         let files: Vec<&RegisterFile> = files.iter().collect();
         let description = TargetDescription::new(architecture, &kinds, &files);

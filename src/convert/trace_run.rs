@@ -9,13 +9,14 @@ use super::visits::{Kind, Visit};
 use super::window::{Bound, Limits, Window};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
+use crate::arch::Space;
 use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, Isa};
 use crate::remote_protocol::hex;
 use crate::snapshot::Loaded;
-use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::Note;
 use crate::tfile::{
     self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer,

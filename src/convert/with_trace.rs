@@ -6,6 +6,7 @@ use super::steps::{Step, Steps};
 use super::target::Target;
 use super::told::Told;
 use super::{Error, Progress};
+use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile};
 use crate::capture::traced_core;
 use crate::decode::Image;
@@ -15,7 +16,7 @@ use crate::mapped::Mapped;
 use crate::program::elf::Elf;
 use crate::quantity::{Address, ExceptionLevel};
 use crate::snapshot::files::InMemory;
-use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{
     Buffer, BufferFormat, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,
     SourceBuffers, Trace,

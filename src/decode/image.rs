@@ -1,8 +1,9 @@
 //! A core's memory as the code image that the flow follows.
 
+use crate::arch::Space;
 use crate::flow::{CodeImage, ContextKey, View};
 use crate::quantity::{Address, Security};
-use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::memory::CoreMemory;
 
 /// The memory of a core; without one every address is missing.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSegment};
 
 use super::profile;
+pub use crate::arch::Machine;
 use crate::mapped::{self, Mapped};
 
 /// Most differing ranges that a comparison lists; all are counted.
@@ -33,17 +34,6 @@ pub enum ElfError {
         /// What is wrong.
         reason: String,
     },
-}
-
-/// The machine that an ELF file is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Machine {
-    /// EM_AARCH64.
-    AArch64,
-    /// EM_ARM: AArch32 and M-profile.
-    Arm,
-    /// Any other.
-    Other,
 }
 
 /// A part of an ELF file that is loaded into memory.

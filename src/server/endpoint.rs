@@ -10,13 +10,14 @@ use gdbstub::common::Tid;
 
 use super::isa_register;
 use super::trace_runs::Traces;
+use crate::arch::Space;
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
 use crate::check;
 use crate::program::elf::{Elf, ElfError};
 use crate::snapshot::Loaded;
-use crate::snapshot::memory::{CoreMemory, Origin, Space};
+use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 use crate::text::is_plain;

@@ -5,8 +5,9 @@
 //! are part of a core's memory, behind all dumps.
 
 use super::endpoint::{Core, Endpoint};
+use crate::arch::Space;
 use crate::quantity::Address;
-use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::memory::CoreMemory;
 
 /// Where a session reads memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

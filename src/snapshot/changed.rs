@@ -302,9 +302,10 @@ fn piece<'w>(words: &mut impl Iterator<Item = &'w str>, code: &mut Vec<Code>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::Space;
     use crate::quantity::Address;
     use crate::snapshot::files::InMemory;
-    use crate::snapshot::memory::{CoreMemory, Space};
+    use crate::snapshot::memory::CoreMemory;
     use std::sync::Arc;
 
     const TEXT: &str = "changed 0x1000 0x4\nchanged 0x1004 0x2\nchanged 0x2000 0x2\n\

@@ -213,11 +213,12 @@ fn word(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::Space;
     use crate::program::elf::tests::small_elf;
     use crate::quantity::Address;
     use crate::snapshot::Loaded;
     use crate::snapshot::files::InMemory;
-    use crate::snapshot::memory::{CoreMemory, Space};
+    use crate::snapshot::memory::CoreMemory;
     use std::sync::Arc;
 
     /// A snapshot with one dump.

@@ -173,8 +173,9 @@ fn dynamic<E: FileHeader>(file: &ElfFile<'_, E>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::Space;
     use crate::snapshot::OpenOptions;
-    use crate::snapshot::memory::{CoreMemory, Space};
+    use crate::snapshot::memory::CoreMemory;
     use crate::snapshot::model::Snapshot;
 
     /// An ELF file for AArch64 with a program header of each of these (type, address), and one for

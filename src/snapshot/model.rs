@@ -3,6 +3,7 @@
 //! Knows no files: [`super::read`] makes it, `write` writes it, [`super::check`] judges
 //! it. Sections and words are those of the Debug and Trace Snapshot File Format 0.2.
 
+use crate::arch::{SavedCore, SavedRegister};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -155,6 +156,20 @@ pub struct Register {
     pub value: RegisterValue,
     /// Where.
     pub place: Place,
+}
+
+impl SavedCore for Device {
+    fn core_type(&self) -> &str {
+        &self.kind
+    }
+
+    fn saved_registers(&self) -> impl Iterator<Item = SavedRegister<'_>> {
+        self.registers.iter().map(|register| SavedRegister {
+            name: &register.name,
+            size: register.size,
+            value: &register.value.0,
+        })
+    }
 }
 
 /// A register's value: any number of bytes, least significant first, without leading zeros

@@ -9,9 +9,10 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::memory::{CoreMemory, Space};
+use super::memory::CoreMemory;
 use super::model::Snapshot;
 use super::{Loaded, paths};
+use crate::arch::Space;
 use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use crate::quantity::Address;
 use crate::text;

@@ -5,10 +5,11 @@
 //! one virtual address, so what is given this way is told, and can be switched off
 //! ([`super::OpenOptions::no_shared_memory`]). Address spaces are kept apart as within a core.
 
-use super::memory::{CoreMemory, Space};
+use super::memory::CoreMemory;
 use super::model::{DeviceClass, Snapshot};
 use super::read::Loaded;
 use crate::arch::Architecture;
+use crate::arch::Space;
 use crate::quantity::Address;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,13 +1,14 @@
 //! The programs of the traced cores: code where no dump is, and names for people.
 
 use super::super::Failure;
+use armsnap::arch::Space;
 use armsnap::arch::{Architecture, RegisterFile, state};
 use armsnap::capture::Capture;
 use armsnap::program::elf::{Elf, Machine};
 use armsnap::program::symbols::Symbols;
 use armsnap::snapshot::Loaded;
 use armsnap::snapshot::libraries;
-use armsnap::snapshot::memory::{CoreMemory, Space};
+use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::program::{Program, Seen};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -4,11 +4,12 @@ use super::{
     BufferInfo, ClusterInfo, CoreInfo, DeviceInfo, FileInfo, Info, MemorySpaceInfo,
     SourceBufferInfo, SourceInfo, SpaceInfo, core, memory, source,
 };
+use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::capture::{Capture, CaptureSource, TraceArchitecture, registers};
 use crate::check::placeholder;
 use crate::snapshot::Loaded;
-use crate::snapshot::memory::{CoreMemory, Space};
+use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Note, Snapshot, Trace};
 use crate::snapshot::program::Program;
 use crate::snapshot::topology::{self, PlacedSource};

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{Hex, RegionInfo};
+use crate::arch::Space;
 use crate::snapshot::Loaded;
-use crate::snapshot::memory::{CoreMemory, Origin, Space};
+use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Device, Dump};
 
 /// What is at some addresses of a space.

@@ -1,0 +1,21 @@
+//! The registers of a core as somebody saved them, wherever they come from.
+
+/// A register as it was saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedRegister<'a> {
+    /// Its name, as written.
+    pub name: &'a str,
+    /// Its size in bits, if it was written; 32 otherwise.
+    pub size: Option<u32>,
+    /// Its value, least significant byte first.
+    pub value: &'a [u8],
+}
+
+/// A core with saved registers.
+pub trait SavedCore {
+    /// Its type: a product name or an architecture (`Cortex-A57`, `ARMv7-M`).
+    fn core_type(&self) -> &str;
+
+    /// Its registers, in the order in which they were written.
+    fn saved_registers(&self) -> impl Iterator<Item = SavedRegister<'_>>;
+}
