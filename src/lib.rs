@@ -1,13 +1,13 @@
 //! Saved Arm systems in GDB: snapshots served, CoreSight trace decoded.
 //!
 //! ```text
-//! snapshot directory → model → deformatter → packets → elements → blocks → timeline
-//!                                                                           ├→ server (GDB, LLDB)
-//!                                                                           ├→ tfile
-//!                                                                           └→ reports
-//!
-//! and back: trace file → model → snapshot directory
+//! snapshot ─→ capture ─→ formatter ─→ packets ─→ elements ─→ flow ┬→ timeline ─→ server (GDB, LLDB)
+//!                                                                 ├→ convert ⇄ tfile
+//!                                                                 └→ report
+//! record: an emulated program ─→ encode ─→ trace units ─→ snapshot
 //! ```
+//!
+//! `docs/architecture.md` follows a byte along this line; `tests/layers.rs` holds the imports to it.
 //!
 //! From a directory to what a core is about to execute:
 //!
@@ -37,6 +37,9 @@
 //! | --- | --- |
 //! | [`quantity`] | addresses, offsets, trace IDs, instruction sets |
 //! | [`text`] | text from outside, made harmless for terminals |
+//! | [`remote_protocol`] | GDB's remote protocol: framing and hex |
+//! | [`mapped`] | files mapped into memory, safe against being cut |
+//! | [`program`] | ELF files, symbols, source lines, disassembly |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`element`] | what packets mean: the elements that all protocols share |
@@ -58,8 +61,8 @@
 //! | [`convert`] | snapshots ⇄ trace files |
 //! | [`record`] | programs in an emulator → snapshots with trace |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
-//! | [`leftovers`] | what is on disk only until work is done |
-//! | [`stop`] | work that is not wanted any more ends |
+//! | [`leftovers`] | temporary files: removed on interruption, or by the next run |
+//! | [`stop`] | cancelling work that nobody waits for any more |
 //! | [`xml`] | XML documents from outside, within bounds |
 
 pub mod arch;

@@ -4,8 +4,8 @@
 //! File Format 0.2, section 3.2.1). The only place that knows such names.
 
 use super::Architecture;
+use super::SavedCore;
 use crate::quantity::Profile;
-use crate::snapshot::model::Device;
 
 /// What is known of a core by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +117,8 @@ impl CoreType {
 
     /// The type of a core device. If its `type` is not known, its registers give the architecture,
     /// and the rest is that of most cores of this architecture.
-    pub fn of(device: &Device) -> Self {
-        Self::parse(&device.kind).unwrap_or_else(|| {
+    pub fn of(device: &impl SavedCore) -> Self {
+        Self::parse(device.core_type()).unwrap_or_else(|| {
             let architecture = Architecture::detect(device).architecture;
             let (profile, version) = match architecture {
                 Architecture::AArch64 => (Profile::A, 8),
@@ -199,6 +199,7 @@ mod tests {
 
     #[test]
     fn registers_decide_for_an_unknown_type() {
+        use crate::snapshot::model::Device;
         let of = |name: &str| {
             CoreType::of(&Device {
                 kind: "core".to_owned(),

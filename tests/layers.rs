@@ -1,0 +1,286 @@
+//! The imports between the rooms of `src/` point one way: docs/architecture.md draws them.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Each room may import from the rooms above it in this list that it names.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("quantity", &[]),
+    ("text", &[]),
+    ("xml", &[]),
+    ("stop", &[]),
+    ("leftovers", &[]),
+    ("remote_protocol", &[]),
+    ("mapped", &[]),
+    ("element", &["quantity"]),
+    ("protocol", &["element", "quantity"]),
+    ("formatter", &["protocol", "quantity"]),
+    ("arch", &["quantity"]),
+    ("program", &["arch", "mapped", "quantity", "text"]),
+    ("flow", &["arch", "element", "quantity"]),
+    ("encode", &["arch", "element", "flow", "quantity"]),
+    ("etm", &["element", "encode", "protocol", "quantity"]),
+    (
+        "etmv3",
+        &["element", "encode", "etm", "protocol", "quantity"],
+    ),
+    (
+        "ptm",
+        &["element", "encode", "etm", "flow", "protocol", "quantity"],
+    ),
+    (
+        "etmv4",
+        &["element", "encode", "flow", "protocol", "quantity"],
+    ),
+    ("itm", &["element", "protocol", "quantity"]),
+    ("stm", &["element", "protocol", "quantity"]),
+    (
+        "snapshot",
+        &["arch", "leftovers", "mapped", "program", "quantity", "text"],
+    ),
+    (
+        "capture",
+        &[
+            "arch",
+            "etm",
+            "etmv3",
+            "etmv4",
+            "flow",
+            "formatter",
+            "itm",
+            "mapped",
+            "protocol",
+            "ptm",
+            "quantity",
+            "snapshot",
+            "stm",
+        ],
+    ),
+    (
+        "check",
+        &["arch", "capture", "program", "quantity", "snapshot"],
+    ),
+    (
+        "decode",
+        &[
+            "arch",
+            "capture",
+            "element",
+            "flow",
+            "formatter",
+            "protocol",
+            "quantity",
+            "snapshot",
+            "stop",
+        ],
+    ),
+    (
+        "timeline",
+        &[
+            "capture",
+            "decode",
+            "element",
+            "flow",
+            "formatter",
+            "mapped",
+            "protocol",
+            "quantity",
+            "snapshot",
+            "stop",
+        ],
+    ),
+    (
+        "report",
+        &[
+            "arch", "capture", "check", "decode", "element", "flow", "program", "protocol",
+            "quantity", "snapshot", "text", "timeline",
+        ],
+    ),
+    ("tfile", &["remote_protocol", "stop"]),
+    (
+        "convert",
+        &[
+            "arch",
+            "capture",
+            "decode",
+            "element",
+            "encode",
+            "etmv4",
+            "flow",
+            "mapped",
+            "program",
+            "protocol",
+            "quantity",
+            "remote_protocol",
+            "report",
+            "snapshot",
+            "tfile",
+            "xml",
+        ],
+    ),
+    (
+        "server",
+        &[
+            "arch",
+            "capture",
+            "check",
+            "convert",
+            "element",
+            "flow",
+            "mapped",
+            "program",
+            "quantity",
+            "remote_protocol",
+            "report",
+            "snapshot",
+            "stop",
+            "text",
+            "tfile",
+            "timeline",
+        ],
+    ),
+    (
+        "record",
+        &[
+            "arch",
+            "capture",
+            "convert",
+            "element",
+            "encode",
+            "etm",
+            "etmv3",
+            "etmv4",
+            "flow",
+            "formatter",
+            "leftovers",
+            "mapped",
+            "program",
+            "protocol",
+            "ptm",
+            "quantity",
+            "remote_protocol",
+            "snapshot",
+            "xml",
+        ],
+    ),
+];
+
+/// The room of a file: its folder in `src/`, or its own name there.
+fn room(file: &Path) -> String {
+    let first = file.components().next().unwrap().as_os_str();
+    let first = first.to_str().unwrap();
+    first.strip_suffix(".rs").unwrap_or(first).to_owned()
+}
+
+fn files(directory: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if path.is_dir() {
+            if name != "tests" {
+                files(&path, out);
+            }
+        } else if name.ends_with(".rs") && !name.contains("tests") {
+            out.push(path);
+        }
+    }
+}
+
+/// The rooms that a file's code names after `crate::`. Its tests may look anywhere.
+fn imports(text: &str) -> BTreeSet<String> {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+    let code: Vec<&str> = code
+        .lines()
+        .map(|line| line.split("//").next().unwrap())
+        .collect();
+    let code = code.join("\n");
+    let name = |text: &str| -> String {
+        let word = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_';
+        text.trim_start().chars().take_while(word).collect()
+    };
+    let mut found = BTreeSet::new();
+    for rest in code.split("crate::").skip(1) {
+        let Some(group) = rest.strip_prefix('{') else {
+            found.insert(name(rest));
+            continue;
+        };
+        let (mut depth, mut item) = (0, String::new());
+        for c in group.chars() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth == 0 => break,
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    found.insert(name(&item));
+                    item.clear();
+                    continue;
+                }
+                _ => {}
+            }
+            item.push(c);
+        }
+        found.insert(name(&item));
+    }
+    found
+}
+
+#[test]
+fn imports_point_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    files(&root, &mut paths);
+    let rooms: BTreeSet<String> = paths
+        .iter()
+        .map(|path| room(path.strip_prefix(&root).unwrap()))
+        .collect();
+    let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
+    for path in &paths {
+        let file = path.strip_prefix(&root).unwrap();
+        let from = room(file);
+        if ["cli", "lib", "main"].contains(&from.as_str()) {
+            continue;
+        }
+        let allowed = ALLOWED.iter().find(|(room, _)| *room == from);
+        let (_, allowed) = allowed.unwrap_or_else(|| panic!("{from} is not in the list"));
+        for to in imports(&std::fs::read_to_string(path).unwrap()) {
+            if to == from || !rooms.contains(&to) {
+                continue;
+            }
+            if !allowed.contains(&to.as_str()) {
+                wrong.push(format!("{} imports from {to}", file.display()));
+            }
+            used.insert((from.clone(), to));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "against the direction:\n{}",
+        wrong.join("\n")
+    );
+    for (from, allowed) in ALLOWED {
+        for to in *allowed {
+            let edge = ((*from).to_owned(), (*to).to_owned());
+            assert!(
+                used.contains(&edge),
+                "nothing in {from} imports from {to}: strike it"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_list_has_an_order() {
+    for (index, (room, allowed)) in ALLOWED.iter().enumerate() {
+        for to in *allowed {
+            let above = ALLOWED[..index].iter().any(|(before, _)| before == to);
+            assert!(above, "{room} comes before {to}");
+        }
+    }
+}
+
+#[test]
+fn imports_of_every_form_are_seen() {
+    let text = "use crate::{a, b::c, d::{e, f}};\nuse crate::g::h;\nfn x() { crate::i::j() } // crate::k\n";
+    let found: Vec<String> = imports(text).into_iter().collect();
+    assert_eq!(found, ["a", "b", "d", "g", "i"]);
+}
