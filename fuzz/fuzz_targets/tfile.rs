@@ -1,9 +1,12 @@
+//! Trace files, raw and of a right form: read, written again, and made snapshots of.
 #![no_main]
 
 use armsnap::tfile::{Block, ByteOrder, File, Writer};
+use armsnap_fuzz::build::{Choices, trace_file};
+use armsnap_fuzz::exercise::trace_file_back;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+fn there_and_back(bytes: &[u8]) {
     let Ok(file) = File::open(bytes, None) else {
         return;
     };
@@ -36,4 +39,18 @@ fuzz_target!(|bytes: &[u8]| {
     let again = writer.finish().unwrap();
     let again = File::open(&again, Some(ByteOrder::Little)).unwrap();
     assert_eq!(again.count(), written);
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut choices = Choices(bytes);
+    let made;
+    let bytes = match choices.below(4) {
+        0 => choices.0,
+        _ => {
+            made = trace_file(&mut choices);
+            &made
+        }
+    };
+    there_and_back(bytes);
+    trace_file_back(bytes.to_vec());
 });

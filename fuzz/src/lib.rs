@@ -1,4 +1,7 @@
-//! What all fuzz targets check of a protocol's decoders.
+//! What all fuzz targets check of a protocol's decoders, and the files that they are given.
+
+pub mod build;
+pub mod exercise;
 
 use armsnap::element::{Element, ElementSink};
 use armsnap::etmv4::{Config, Decoder, Elements, Protocol, Registers};
