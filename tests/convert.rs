@@ -4,9 +4,9 @@ mod convert_support;
 mod gdb;
 
 use armsnap::arch::Space;
+use armsnap::convert::executed::Kind;
+use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
-use armsnap::convert::visits::Kind;
-use armsnap::convert::window::Bound;
 use armsnap::convert::{Error, state::State};
 use armsnap::quantity::Address;
 use armsnap::snapshot::Loaded;
@@ -72,10 +72,10 @@ fn the_first_frame_is_the_halted_state() {
     for path in captures().into_iter().chain(own()) {
         let loaded = open(&path);
         let options = Options::default();
-        let parts = trace_file::parts(&loaded, &options).unwrap();
-        for (part, bytes) in parts.iter().zip(trace_files(&loaded, &options)) {
+        let runs = trace_file::core_runs(&loaded, &options).unwrap();
+        for (core_run, bytes) in runs.iter().zip(trace_files(&loaded, &options)) {
             let file = File::open(&bytes, None).unwrap();
-            let Some(core) = part.core else {
+            let Some(core) = core_run.core else {
                 // GDB warns of a file without frames.
                 assert_eq!(file.count(), 1);
                 assert!(file.frame(0).unwrap().unwrap().data().is_empty());
@@ -187,15 +187,17 @@ fn more_addresses_than_numbers_are_refused_not_written_wrong() {
         from: Some(Bound::Address(Address(1))),
         ..Options::default()
     };
-    let part = trace_file::parts(&loaded, &none).unwrap()[0];
-    let error = write(&loaded, part, &none).unwrap_err();
+    let core_run = trace_file::core_runs(&loaded, &none).unwrap()[0];
+    let error = write(&loaded, core_run, &none).unwrap_err();
     assert!(matches!(error, Error::Usage(_)));
     assert!(error.to_string().contains("none of "), "{error}");
     let other = Options {
         core: Some("nobody".to_owned()),
         ..Options::default()
     };
-    let error = trace_file::parts(&loaded, &other).unwrap_err().to_string();
+    let error = trace_file::core_runs(&loaded, &other)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("Cortex-A15_0"), "{error}");
 }
 
@@ -259,11 +261,11 @@ fn dumps_of_gigabytes_are_cut_to_what_a_frame_can_have() {
     }
     let loaded = open(directory.path());
     let options = Options::default();
-    let parts = trace_file::parts(&loaded, &options).unwrap();
+    let runs = trace_file::core_runs(&loaded, &options).unwrap();
     let mut notes = Vec::new();
     let written = trace_file::write(
         &loaded,
-        parts[0],
+        runs[0],
         &options,
         Head::default(),
         &mut notes,

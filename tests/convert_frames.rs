@@ -4,13 +4,13 @@ mod convert_support;
 mod gdb;
 
 use armsnap::tfile::File;
-use convert_support::frames::{Visit, frames, listed, listings};
+use convert_support::frames::{FrameInstruction, frames, listed, listings};
 use convert_support::{convert, open};
 use gdb::shared;
 use std::path::Path;
 
 /// The frames of one core.
-fn converted(path: &Path, core: &str, options: &[&str]) -> Vec<Visit> {
+fn converted(path: &Path, core: &str, options: &[&str]) -> Vec<FrameInstruction> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("out.tf");
     convert(&[&["--core", core], options].concat(), [path, &file]);
@@ -48,9 +48,11 @@ fn frames_are_the_instructions_that_decode_lists() {
             let found = converted(&path, core, &options);
             // No path is known of a Q element, but its first instruction is.
             let q = name == "q_elem";
-            let found: Vec<Visit> = if q {
+            let found: Vec<FrameInstruction> = if q {
                 let mut wanted = wanted.iter().peekable();
-                let same = |visit: &Visit| wanted.next_if(|w| *w == visit).is_some();
+                let same = |instruction: &FrameInstruction| {
+                    wanted.next_if(|w| *w == instruction).is_some()
+                };
                 found.into_iter().filter(same).collect()
             } else {
                 found
@@ -86,15 +88,15 @@ fn waypoints_end_the_ranges_that_decode_lists() {
         for (core, listings) in listings(&path, &loaded, true) {
             let wanted = listings
                 .iter()
-                .flat_map(|listing| listing.ends.iter().map(|&end| &listing.visits[end]));
+                .flat_map(|listing| listing.ends.iter().map(|&end| &listing.instructions[end]));
             let wanted: Vec<(u64, i64)> = wanted
-                .map(|visit| (visit.pc, visit.variables["offset"]))
+                .map(|instruction| (instruction.pc, instruction.variables["offset"]))
                 .collect();
             let core = &loaded.snapshot.devices[core].name;
             let found = converted(&path, core, &[]);
             let found: Vec<(u64, i64)> = found
                 .iter()
-                .map(|visit| (visit.pc, visit.variables["offset"]))
+                .map(|instruction| (instruction.pc, instruction.variables["offset"]))
                 .collect();
             assert_eq!(found.len(), wanted.len(), "{name} {core}");
             assert!(found == wanted, "{name} {core}");

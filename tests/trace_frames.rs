@@ -86,8 +86,8 @@ fn places(snapshot: &Path, moves: &[Vec<String>]) -> Vec<String> {
 /// The same from the decoder.
 fn place(run: &TraceRun, frame: usize) -> String {
     let pc = run.pc(frame).unwrap().0;
-    let visit = run.visit(frame).unwrap();
-    format!("{frame} 2 {pc:#x} {}", visit.offset.0)
+    let instruction = run.instruction(frame).unwrap();
+    format!("{frame} 2 {pc:#x} {}", instruction.offset.0)
 }
 
 fn numbers_find_the_decoders_frames(name: &str) {
@@ -196,8 +196,8 @@ fn what_is_not_there_is_not_found() {
 fn a_frame_of_the_trace_has_pc_code_and_variables() {
     let Some(snapshot) = shared(TC2) else { return };
     let run = decoded(&snapshot, 0);
-    let visit = run.visit(3).unwrap();
-    let pc = visit.pc.0;
+    let instruction = run.instruction(3).unwrap();
+    let pc = instruction.pc.0;
     let text = session(
         &snapshot,
         &[],
@@ -213,12 +213,12 @@ fn a_frame_of_the_trace_has_pc_code_and_variables() {
             "info tvariables",
         ],
     );
-    let half = u16::from_le_bytes([visit.code[0], visit.code[1]]);
+    let half = u16::from_le_bytes([instruction.code[0], instruction.code[1]]);
     for wanted in [
         format!("= {pc:#x}"),
         format!(":\t{half:#06x}"),
         "Data collected at tracepoint 2, trace frame 3".to_owned(),
-        format!("$offset = {}", visit.offset.0),
+        format!("$offset = {}", instruction.offset.0),
         "$cycles = void".to_owned(),
     ] {
         assert!(text.contains(&wanted), "{wanted}: {text}");
@@ -229,7 +229,9 @@ fn a_frame_of_the_trace_has_pc_code_and_variables() {
         .find(|line| line.starts_with("$offset  "))
         .unwrap();
     assert!(
-        offset.trim_end().ends_with(&format!(" {}", visit.offset.0)),
+        offset
+            .trim_end()
+            .ends_with(&format!(" {}", instruction.offset.0)),
         "{text}"
     );
 }
@@ -288,7 +290,7 @@ fn the_ordinary_session_is_as_before() {
 fn the_run_its_tracepoints_and_its_end() {
     let Some(snapshot) = shared(ACK) else { return };
     let run = decoded(&snapshot, 0);
-    let visits = run.visits().len();
+    let instructions = run.instructions().len();
     // `armsnap gdb` lets GDB have no tracepoints.
     let server = gdb::Server::start(&snapshot, &[], 1);
     let commands = ["tstatus", "info tracepoints", "monitor trace"];
@@ -297,7 +299,7 @@ fn the_run_its_tracepoints_and_its_end() {
         "Trace stopped by a tstop command (snapshot)".to_owned(),
         format!("Collected {} trace frames", run.frames()),
         "tracepoint already hit 1 time\n".to_owned(),
-        format!("tracepoint already hit {visits} times"),
+        format!("tracepoint already hit {instructions} times"),
         format!("trace of cpu_0: {} trace frames", run.frames()),
     ] {
         assert!(text.contains(&wanted), "{wanted}: {text}");
@@ -432,10 +434,10 @@ fn a_trace_file_is_served(name: &str, core: &str) {
     convert(&["--core", core], [&snapshot, &file]);
     let place = |frame: usize| {
         let pc = run.pc(frame).unwrap().0;
-        let (tracepoint, visit) = (run.tracepoint(frame), run.visit(frame).unwrap());
+        let (tracepoint, instruction) = (run.tracepoint(frame), run.instruction(frame).unwrap());
         // GDB is told of so many tracepoints, or else of one.
         assert!(run.description().tracepoints.len() <= 1000);
-        format!("{frame} {tracepoint} {pc:#x} {}", visit.offset.0)
+        format!("{frame} {tracepoint} {pc:#x} {}", instruction.offset.0)
     };
     let last = run.frames() - 1;
     // A frame whose address comes again, in the middle or before.
@@ -492,10 +494,10 @@ fn registers_and_memory_of_a_trace_file_are_those_of_its_frames() {
     let lists = [state, in_frame];
     let of_file = answers(&file, &[], &lists);
     assert_eq!(of_file, answers(&snapshot, &[], &lists));
-    let visit = run.visit(7).unwrap();
+    let instruction = run.instruction(7).unwrap();
     let commands = ["tfind 7", "p/x $pc", "p $sp", "p $r0", "x/xw 0x80040000"];
     let text = session(&file, &[], &commands);
-    assert!(text.contains(&format!("= {}", visit.pc)), "{text}");
+    assert!(text.contains(&format!("= {}", instruction.pc)), "{text}");
     assert_eq!(text.matches("<unavailable>").count(), 3, "{text}");
 }
 

@@ -180,14 +180,14 @@ fn walk(loaded: &Loaded) {
 /// To a trace file and back.
 fn convert(loaded: &Loaded) {
     let options = trace_file::Options::default();
-    let Ok(parts) = trace_file::parts(loaded, &options) else {
+    let Ok(runs) = trace_file::core_runs(loaded, &options) else {
         return;
     };
-    for part in parts {
+    for run in runs {
         let mut notes = Vec::new();
         let written = trace_file::write(
             loaded,
-            part,
+            run,
             &options,
             Vec::new(),
             &mut notes,

@@ -4,10 +4,10 @@ use super::arch::Arch;
 use super::output::{Output, not_named};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, say};
-use armsnap::convert::target::Told;
+use armsnap::convert::executed::Kind;
+use armsnap::convert::kept::Bound;
+use armsnap::convert::target::ChosenArchitecture;
 use armsnap::convert::trace_file::{self, Options};
-use armsnap::convert::visits::Kind;
-use armsnap::convert::window::Bound;
 use armsnap::convert::{self, snapshot, with_trace};
 use armsnap::program::elf::Elf;
 use armsnap::quantity::{Address, BufferOffset};
@@ -203,10 +203,10 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         frames_nevertheless: arguments.frames.is_some(),
         elfs: elfs.map_err(|error| Failure::Input(error.to_string()))?,
     };
-    let parts = trace_file::parts(&loaded, &options)?;
+    let runs = trace_file::core_runs(&loaded, &options)?;
     let mut outputs: Vec<(_, PathBuf, _)> = Vec::new();
-    for part in &parts {
-        let path = match part.core.filter(|_| parts.len() > 1) {
+    for core_run in &runs {
+        let path = match core_run.core.filter(|_| runs.len() > 1) {
             Some(core) => {
                 let name = &loaded.snapshot.devices[core].name;
                 let path = with_core(&arguments.output, name);
@@ -221,16 +221,16 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         };
         not_named(&path, &loaded)?;
         let output = Output::new(Some(&path), arguments.force)?;
-        outputs.push((*part, path, output));
+        outputs.push((*core_run, path, output));
     }
     let mut notes = Vec::new();
     let mut written = Vec::new();
     let mut progress = Progress::new(0);
-    for (part, path, output) in outputs {
+    for (core_run, path, output) in outputs {
         let out = BufWriter::with_capacity(1 << 20, output);
         let mut out = trace_file::write(
             &loaded,
-            part,
+            core_run,
             &options,
             out,
             &mut notes,
@@ -247,7 +247,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
     // Of several files none appears before all are whole.
     for (path, output) in written {
         output.finish()?;
-        if parts.len() > 1 {
+        if runs.len() > 1 {
             say(text::one_line(&path.display().to_string()));
         }
     }
@@ -296,7 +296,8 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     let options = snapshot::Options {
         frame: arguments.frame,
         merge: arguments.merge,
-        told: Told::of(arguments.arch.map(Arch::architecture), &elfs).map_err(Failure::Input)?,
+        chosen: ChosenArchitecture::of(arguments.arch.map(Arch::architecture), &elfs)
+            .map_err(Failure::Input)?,
     };
     let mut notes = Vec::new();
     let name = arguments.input.file_name().unwrap_or_default();

@@ -67,34 +67,34 @@ struct InMemoryAt {
 
 /// A snapshot's files, and where in memory parts of them are.
 #[derive(Clone, Debug, Default)]
-pub struct Cargo {
+pub struct CarriedFiles {
     carried: Carried,
     dumps: BTreeMap<String, Vec<InMemoryAt>>,
 }
 
-impl Cargo {
+impl CarriedFiles {
     /// The files of a snapshot that its .ini files name, those as they stand. What is missing,
     /// or lies outside of the snapshot, goes to `notes`.
     pub fn whole(loaded: &Loaded, notes: &mut Vec<String>) -> Self {
         let snapshot = &loaded.snapshot;
-        let mut cargo = Self::default();
-        cargo.carried.entry = paths::normal(&loaded.entry).unwrap_or_default();
+        let mut carried_files = Self::default();
+        carried_files.carried.entry = paths::normal(&loaded.entry).unwrap_or_default();
         let top = Path::new("");
-        cargo.add(loaded, top, &loaded.entry, notes);
+        carried_files.add(loaded, top, &loaded.entry, notes);
         for device in &snapshot.devices {
             // The old form has its one device in the file at the head.
             if device.place.file != Path::new(&loaded.entry) {
-                cargo.add(loaded, top, &device.file, notes);
+                carried_files.add(loaded, top, &device.file, notes);
             }
         }
-        cargo.dumps(loaded, notes);
+        carried_files.dumps(loaded, notes);
         if let Some(trace) = &snapshot.trace {
-            cargo.add(loaded, top, &trace.file, notes);
+            carried_files.add(loaded, top, &trace.file, notes);
             for file in trace.buffers.iter().flat_map(|buffer| &buffer.files) {
-                cargo.add(loaded, &trace.place.file, file, notes);
+                carried_files.add(loaded, &trace.place.file, file, notes);
             }
         }
-        cargo
+        carried_files
     }
 
     /// The same without the trace: its .ini files are written anew.
@@ -103,15 +103,15 @@ impl Cargo {
             trace: None,
             ..loaded.snapshot.clone()
         };
-        let mut cargo = Self::default();
-        cargo.carried.entry = "snapshot.ini".to_owned();
+        let mut carried_files = Self::default();
+        carried_files.carried.entry = "snapshot.ini".to_owned();
         let texts = write::texts(&state)?;
-        cargo.carried.files = texts
+        carried_files.carried.files = texts
             .into_iter()
             .map(|(path, b)| (path, Bytes(b)))
             .collect();
-        cargo.dumps(loaded, notes);
-        Ok(cargo)
+        carried_files.dumps(loaded, notes);
+        Ok(carried_files)
     }
 
     /// The dumps, and the code that changed.

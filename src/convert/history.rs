@@ -4,9 +4,9 @@
 //! both ways; walking its entries alone takes as long as this does to make all visits.
 
 use super::Progress;
+use super::executed::{InstructionCollector, Kind};
+use super::kept::KeptInstructions;
 use super::trace_run;
-use super::visits::{Kind, Visits};
-use super::window::Window;
 use crate::capture::{CaptureBuffer, CaptureSource, Visitor};
 use crate::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
 use crate::flow::{Flow, FlowConfig};
@@ -30,9 +30,9 @@ pub fn decode(
     symbols: Option<&Symbols>,
     options: &trace_run::Options,
     progress: Progress<'_>,
-) -> Result<Window, String> {
+) -> Result<KeptInstructions, String> {
     let limits = options.limits();
-    let mut window = Window::new(limits);
+    let mut kept = KeptInstructions::new(limits);
     let total = sources.iter().map(|(buffer, _)| buffer.bytes()).sum();
     let mut done = 0;
     for (buffer, source) in sources {
@@ -42,7 +42,7 @@ pub fn decode(
             kind: options.frames,
             image: Image(Some(memory)),
             symbols,
-            window,
+            kept,
         }) else {
             // Only protocols that follow no core have no flow.
             return Err(format!("{}: its trace follows no core", source.name));
@@ -55,20 +55,20 @@ pub fn decode(
             Ok::<(), Infallible>(())
         });
         let [(_, mut decoder)] = decoders;
-        window = std::mem::replace(decoder.output(), Window::new(limits));
+        kept = std::mem::replace(decoder.output(), KeptInstructions::new(limits));
     }
-    Ok(window)
+    Ok(kept)
 }
 
 struct Make<'a> {
     kind: Kind,
     image: Image<'a>,
     symbols: Option<&'a Symbols>,
-    window: Window,
+    kept: KeptInstructions,
 }
 
 impl<'a> Visitor for Make<'a> {
-    type Output = Option<Box<dyn Decoding<Window> + 'a>>;
+    type Output = Option<Box<dyn Decoding<KeptInstructions> + 'a>>;
 
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
@@ -80,8 +80,8 @@ impl<'a> Visitor for Make<'a> {
             ..flow?
         };
         let flow = Flow::new(config, self.image);
-        let visits = Visits::new(self.kind, self.image, self.symbols, self.window);
-        let sink = Flowing::new(flow, visits);
+        let collector = InstructionCollector::new(self.kind, self.image, self.symbols, self.kept);
+        let sink = Flowing::new(flow, collector);
         Some(Box::new(Source::new(
             packets,
             ElementStage::new(elements, sink),

@@ -4,20 +4,20 @@
 //! `docs/trace-files.md` says what goes where. Knows no command line.
 
 pub mod carrier;
+pub mod code_paths;
 pub mod exceptions;
+pub mod executed;
+pub mod frame_values;
 pub mod history;
+pub mod kept;
 pub mod retrace;
 pub mod safe_description;
 pub mod snapshot;
 pub mod state;
 pub mod steps;
 pub mod target;
-pub mod told;
 pub mod trace_file;
 pub mod trace_run;
-pub mod visits;
-pub mod ways;
-pub mod window;
 pub mod with_trace;
 
 use crate::mapped::{self, Mapped};

@@ -3,10 +3,10 @@
 //! What lies between two frames is traced where the file or the code tells it, and is a gap
 //! everywhere else. Knows no files.
 
+use super::code_paths::{CodePaths, Line, next};
 use super::exceptions;
+use super::frame_values::FrameValues;
 use super::steps::Step;
-use super::told::Told;
-use super::ways::{Line, Ways, next};
 use crate::arch::branch::{Instruction, Kind};
 use crate::capture::Protocol;
 use crate::element::{Context, Mark, TraceOnReason};
@@ -26,7 +26,7 @@ const LONGEST_LINE: u64 = 1 << 20;
 const MOST: u64 = 1 << 36;
 
 /// What the trace is made with.
-pub struct Setup {
+pub struct RetraceOptions {
     /// The trace unit.
     pub unit: TraceUnitOptions,
     /// How exceptions are numbered in the frames.
@@ -56,7 +56,7 @@ pub struct Retraced {
 
 /// The instruction that was executed last.
 #[derive(Clone, Copy)]
-struct Last {
+struct PreviousInstruction {
     place: Place,
     instruction: Instruction,
     /// What the frame says of it.
@@ -66,12 +66,12 @@ struct Last {
 /// Makes trace of steps.
 pub struct Retracer<C> {
     tracer: Tracer<etmv4::TraceUnit, C>,
-    ways: Ways<C>,
+    paths: CodePaths<C>,
     code: C,
-    setup: Setup,
+    options: RetraceOptions,
     context: Option<Context>,
     view: View,
-    last: Option<Last>,
+    previous: Option<PreviousInstruction>,
     cycles: Option<u64>,
     timestamp: Option<u64>,
     left: u64,
@@ -80,16 +80,16 @@ pub struct Retracer<C> {
 
 impl<C: CodeImage + Clone> Retracer<C> {
     /// With the code that was executed.
-    pub fn new(setup: Setup, code: C) -> Self {
-        let unit = etmv4::TraceUnit::new(setup.unit);
+    pub fn new(options: RetraceOptions, code: C) -> Self {
+        let unit = etmv4::TraceUnit::new(options.unit);
         Self {
             tracer: Tracer::new(unit, code.clone(), SYNC_BYTES),
-            ways: Ways::new(code.clone(), setup.watched.clone()),
+            paths: CodePaths::new(code.clone(), options.watched.clone()),
             view: code.view(&ContextKey::default()),
             code,
-            setup,
+            options,
             context: None,
-            last: None,
+            previous: None,
             cycles: None,
             timestamp: None,
             left: MOST,
@@ -98,32 +98,36 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// The next frame.
-    pub fn step(&mut self, Step { place, told }: &Step) {
+    pub fn step(&mut self, Step { place, values }: &Step) {
         let Some(place) = *place else {
             self.cut();
             self.out.lost += 1;
             return;
         };
-        let mut connected = !told.gap && self.last.is_some();
-        if connected && told.line.is_some() && told.exception.is_some() {
+        let mut connected = !values.gap && self.previous.is_some();
+        if connected && values.line.is_some() && values.exception.is_some() {
             // The core's state changes behind it.
-            connected = self.exception(told);
+            connected = self.exception(values);
         }
-        self.state(told, place.isa);
-        let Some(instruction) = self.ways.instruction(self.view, place) else {
+        self.state(values, place.isa);
+        let Some(instruction) = self.paths.instruction(self.view, place) else {
             self.cut();
             self.out.lost += 1;
             return;
         };
-        let here = Last {
+        let here = PreviousInstruction {
             place,
             instruction,
-            taken: told.taken,
+            taken: values.taken,
         };
-        if told.line.is_none() && told.exception.is_some() && self.is_only_return(told, place) {
+        if values.line.is_none() && values.exception.is_some() && self.is_only_return(values, place)
+        {
             return;
         }
-        match told.line.filter(|&line| self.is_line(line, place.address)) {
+        match values
+            .line
+            .filter(|&line| self.is_line(line, place.address))
+        {
             Some(line) => {
                 if !connected {
                     self.cut();
@@ -135,16 +139,18 @@ impl<C: CodeImage + Clone> Retracer<C> {
                 self.run(start, next(place, instruction.bytes).address);
             }
             None => {
-                let last = self.last.filter(|_| connected && told.exception.is_none());
+                let last = self
+                    .previous
+                    .filter(|_| connected && values.exception.is_none());
                 if !last.is_some_and(|last| self.follow(last, place)) {
                     self.cut();
                 }
                 self.run(place, next(place, instruction.bytes).address);
             }
         }
-        self.last = Some(here);
+        self.previous = Some(here);
         self.out.traced += 1;
-        if let Some(cycles) = told.cycles {
+        if let Some(cycles) = values.cycles {
             let before = self.cycles.replace(cycles).unwrap_or(0);
             let passed = cycles.saturating_sub(before);
             self.tracer
@@ -164,18 +170,18 @@ impl<C: CodeImage + Clone> Retracer<C> {
             }
         }
         self.tracer.take(&mut self.out.trace);
-        self.out.exhausted = self.ways.is_exhausted() || self.left == 0;
+        self.out.exhausted = self.paths.is_exhausted() || self.left == 0;
         self.out
     }
 
     /// The core's state and the time, where they changed.
-    fn state(&mut self, told: &Told, isa: Isa) {
+    fn state(&mut self, values: &FrameValues, isa: Isa) {
         let context = Context {
             isa,
-            el: told.state.el.or(self.setup.context.el),
-            security: told.state.security.or(self.setup.context.security),
+            el: values.state.el.or(self.options.context.el),
+            security: values.state.security.or(self.options.context.security),
             is_64bit: Some(isa == Isa::A64),
-            ..told.state
+            ..values.state
         };
         let known = |context: Context| Context {
             isa: Isa::default(),
@@ -186,8 +192,11 @@ impl<C: CodeImage + Clone> Retracer<C> {
             self.view = self.code.view(&ContextKey::from(&context));
             self.tracer.context(context);
         }
-        if let Some(timestamp) = told.timestamp.filter(|_| told.timestamp != self.timestamp) {
-            self.timestamp = told.timestamp;
+        if let Some(timestamp) = values
+            .timestamp
+            .filter(|_| values.timestamp != self.timestamp)
+        {
+            self.timestamp = values.timestamp;
             self.tracer.mark(Mark::Timestamp(timestamp));
         }
     }
@@ -215,7 +224,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
 
     /// What follows is not connected.
     fn cut(&mut self) {
-        if let Some(last) = self.last.take() {
+        if let Some(last) = self.previous.take() {
             self.out.gaps += 1;
             if let Some(taken) = last.taken {
                 self.tracer.outcome(taken);
@@ -225,7 +234,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Lines behind the instruction at their begin, which was traced.
-    fn run_rest(&mut self, last: Last, lines: &[Line]) {
+    fn run_rest(&mut self, last: PreviousInstruction, lines: &[Line]) {
         for (index, line) in lines.iter().enumerate() {
             let mut start = line.start;
             if index == 0 {
@@ -238,8 +247,8 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Goes the only way from one instruction to another, if there is one.
-    fn follow(&mut self, last: Last, to: Place) -> bool {
-        match self.ways.between(self.view, last.place, to) {
+    fn follow(&mut self, last: PreviousInstruction, to: Place) -> bool {
+        match self.paths.between(self.view, last.place, to) {
             Some(lines) => {
                 self.run_rest(last, &lines);
                 true
@@ -250,7 +259,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
 
     /// Whether the last instruction itself leads to a place.
     fn leads_to(&mut self, to: Place) -> bool {
-        let Some(last) = self.last else {
+        let Some(last) = self.previous else {
             return false;
         };
         let falls = next(last.place, last.instruction.bytes) == to;
@@ -268,20 +277,22 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// An exception was taken. `false`: how the program came there is not known.
-    fn exception(&mut self, told: &Told) -> bool {
-        let (Some(number), Some(last)) = (self.number(told), self.last) else {
+    fn exception(&mut self, values: &FrameValues) -> bool {
+        let (Some(number), Some(last)) = (self.number(values), self.previous) else {
             return false;
         };
         let indirect = last.instruction.kind == Kind::Indirect;
         // ETMv3 tells of no address there.
         let chained = |address| address == TAIL_CHAIN.address;
-        if self.setup.unit.core.profile == Profile::M && told.exception_return.is_none_or(chained) {
+        if self.options.unit.core.profile == Profile::M
+            && values.exception_return.is_none_or(chained)
+        {
             if indirect {
                 self.tracer.tail_chain(number);
             }
             return indirect;
         }
-        let Some(address) = told.exception_return else {
+        let Some(address) = values.exception_return else {
             return false;
         };
         let isa = match last.instruction.kind {
@@ -297,19 +308,19 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// The number of the step's exception in the trace that is made.
-    fn number(&self, told: &Told) -> Option<u16> {
-        let profile = self.setup.unit.core.profile;
-        exceptions::etmv4(self.setup.protocol?, profile, told.exception?)
+    fn number(&self, values: &FrameValues) -> Option<u16> {
+        let profile = self.options.unit.core.profile;
+        exceptions::etmv4(self.options.protocol?, profile, values.exception?)
     }
 
     /// A frame at the return address of an exception tells that it was taken there, not that
     /// the instruction was executed.
-    fn is_only_return(&mut self, told: &Told, place: Place) -> bool {
-        if told.exception_return != Some(place.address) {
+    fn is_only_return(&mut self, values: &FrameValues, place: Place) -> bool {
+        if values.exception_return != Some(place.address) {
             return false;
         }
         self.cut();
-        if let Some(number) = self.number(told) {
+        if let Some(number) = self.number(values) {
             self.tracer.run(place, place.address);
             self.tracer.exception(number, place);
             self.cut();

@@ -4,7 +4,7 @@
 //! snapshot of one core: what was collected in that frame, and nothing else.
 
 use super::carrier::{Carried, FIELD, Memory};
-use super::target::{Target, Told};
+use super::target::{ChosenArchitecture, Target};
 use super::{Error, Progress};
 use crate::arch::Architecture;
 use crate::mapped::Mapped;
@@ -26,7 +26,7 @@ pub struct Options {
     /// Memory of earlier frames fills in.
     pub merge: bool,
     /// The architecture of a file that does not tell it.
-    pub told: Option<Told>,
+    pub chosen: Option<ChosenArchitecture>,
 }
 
 /// A snapshot that came out of a trace file.
@@ -59,17 +59,17 @@ pub fn read(
     options: &Options,
     notes: &mut Vec<String>,
 ) -> Result<Found, Error> {
-    let order = options.told.and_then(|told| told.order);
+    let order = options.chosen.and_then(|chosen| chosen.order);
     let file = File::open(bytes, order).map_err(|error| Error::Input(error.to_string()))?;
     let file = file.releasing(|walked| bytes.release(walked));
     notes.extend_from_slice(file.notes());
     let description = file.description().target.as_deref();
-    let target = Target::of_file(description, options.told.as_ref(), notes).map_err(Error::Input);
+    let target = Target::of_file(description, options.chosen.as_ref(), notes).map_err(Error::Input);
     if options.frame.is_none()
         && !options.merge
         && let Some(carried) = carried(bytes, &file)
     {
-        if options.told.is_some() {
+        if options.chosen.is_some() {
             target?;
         }
         return carried.map(Found::Carried).map_err(|reason| {

@@ -2,8 +2,8 @@
 //!
 //! Knows trace files, no trace and no code.
 
+use super::frame_values::{FrameValues, VARIABLES, Variable, Variables};
 use super::target::Target;
-use super::told::{Told, VARIABLES, Values, Variable};
 use super::trace_run::PROTOCOL;
 use crate::arch::Architecture;
 use crate::capture::Protocol;
@@ -19,7 +19,7 @@ pub struct Step {
     /// The instruction, which was executed.
     pub place: Option<Place>,
     /// What the variables tell, and the level that CPSR tells.
-    pub told: Told,
+    pub values: FrameValues,
 }
 
 /// A register in a register block.
@@ -114,7 +114,7 @@ impl<'f, 'a> Steps<'f, 'a> {
             .flatten()
     }
 
-    fn is_halted(&self, values: &Values) -> bool {
+    fn is_halted(&self, values: &Variables) -> bool {
         self.own && values[Variable::Offset].is_none()
     }
 
@@ -127,8 +127,8 @@ impl<'f, 'a> Steps<'f, 'a> {
         })
     }
 
-    fn values(&self, frame: &TraceFrame<'_>) -> Values {
-        let mut values = Values::default();
+    fn values(&self, frame: &TraceFrame<'_>) -> Variables {
+        let mut values = Variables::default();
         for block in frame.blocks() {
             if let Block::Variable { number, value } = block
                 && let Some(&index) = self.variables.get(&number)
@@ -139,21 +139,21 @@ impl<'f, 'a> Steps<'f, 'a> {
         values
     }
 
-    fn step(&self, frame: &TraceFrame<'_>, values: &Values) -> Step {
+    fn step(&self, frame: &TraceFrame<'_>, variables: &Variables) -> Step {
         let status = self.register(frame, self.status);
         let level = status
             .filter(|status| self.architecture == Architecture::AArch64 && status & 0x10 == 0)
             .map(|status| ExceptionLevel((status >> 2) as u8 & 3));
-        let mut told = Told::of(values);
-        told.state.el = told.state.el.or(level);
+        let mut values = FrameValues::from_variables(variables);
+        values.state.el = values.state.el.or(level);
         Step {
-            place: self.place(frame, values),
-            told,
+            place: self.place(frame, variables),
+            values,
         }
     }
 
     /// The program counter and its instruction set.
-    fn place(&self, frame: &TraceFrame<'_>, values: &Values) -> Option<Place> {
+    fn place(&self, frame: &TraceFrame<'_>, values: &Variables) -> Option<Place> {
         let collected = self.register(frame, self.pc);
         let number = u32::from(frame.tracepoint);
         let address = collected.or_else(|| *self.addresses.get(&number)?)?;

@@ -33,7 +33,7 @@ const LARGEST: usize = 1 << 16;
 
 /// The architecture as the user tells it, beside the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ChosenArchitecture {
     /// The architecture.
     pub architecture: Architecture,
     /// The byte order, if that was told too.
@@ -42,11 +42,11 @@ pub struct Told {
     pub from: &'static str,
 }
 
-impl Told {
+impl ChosenArchitecture {
     /// By the name of an architecture, or else by a program. Fails where programs disagree with
     /// each other or with the name, or are not for Arm.
     pub fn of(named: Option<Architecture>, elfs: &[Elf]) -> Result<Option<Self>, String> {
-        let mut told = named.map(|architecture| Self {
+        let mut chosen = named.map(|architecture| Self {
             architecture,
             order: None,
             from: "--arch",
@@ -65,29 +65,29 @@ impl Told {
                 true => ByteOrder::Little,
                 false => ByteOrder::Big,
             };
-            match &mut told {
+            match &mut chosen {
                 None => {
-                    told = Some(Self {
+                    chosen = Some(Self {
                         architecture,
                         order: Some(order),
                         from: "the program",
                     });
                 }
-                Some(told) if told.architecture.machine() == architecture.machine() => {
-                    told.order.get_or_insert(order);
+                Some(chosen) if chosen.architecture.machine() == architecture.machine() => {
+                    chosen.order.get_or_insert(order);
                 }
-                Some(told) => {
+                Some(chosen) => {
                     return Err(format!(
                         "{} says {}, and {} is for {}",
-                        told.from,
-                        told.architecture.name(),
+                        chosen.from,
+                        chosen.architecture.name(),
                         elf.path.display(),
                         architecture.name()
                     ));
                 }
             }
         }
-        Ok(told)
+        Ok(chosen)
     }
 }
 
@@ -96,12 +96,12 @@ impl Target {
     /// goes to `notes`. Fails with the reason where the architecture is not known, or not Arm's.
     pub fn of_file(
         description: Option<&str>,
-        told: Option<&Told>,
+        chosen: Option<&ChosenArchitecture>,
         notes: &mut Vec<String>,
     ) -> Result<Self, String> {
-        let target = match (description, told) {
-            (Some(text), _) => Self::read_told(text, told)?,
-            (None, Some(told)) => Self::without_description(told.architecture),
+        let target = match (description, chosen) {
+            (Some(text), _) => Self::read_choosing(text, chosen)?,
+            (None, Some(chosen)) => Self::without_description(chosen.architecture),
             (None, None) => {
                 return Err(
                     "it has no target description (tdesc): its architecture is not known; \
@@ -111,8 +111,8 @@ impl Target {
             }
         };
         if target.by_default {
-            let from = match (description, told) {
-                (None, Some(told)) => told.from,
+            let from = match (description, chosen) {
+                (None, Some(chosen)) => chosen.from,
                 _ => "its target description",
             };
             notes.push(format!(
@@ -164,10 +164,10 @@ impl Target {
 
     /// Reads a description. Fails with the reason where it is none of an Arm core.
     pub fn read(text: &str) -> Result<Self, String> {
-        Self::read_told(text, None)
+        Self::read_choosing(text, None)
     }
 
-    fn read_told(text: &str, told: Option<&Told>) -> Result<Self, String> {
+    fn read_choosing(text: &str, chosen: Option<&ChosenArchitecture>) -> Result<Self, String> {
         let document = xml::read(text.trim_start()).map_err(|error| format!("tdesc: {error}"))?;
         let root = document.root_element();
         if let Some(include) = root
@@ -179,7 +179,7 @@ impl Target {
                 "tdesc: includes {href:?}: expected one document without includes"
             ));
         }
-        let architecture = architecture(root, told)?;
+        let architecture = architecture(root, chosen)?;
         let mut registers = Vec::new();
         let mut next = 0;
         let mut names = register_names(root);
@@ -211,7 +211,10 @@ impl Target {
     }
 }
 
-fn architecture(root: Node<'_, '_>, told: Option<&Told>) -> Result<Architecture, String> {
+fn architecture(
+    root: Node<'_, '_>,
+    chosen: Option<&ChosenArchitecture>,
+) -> Result<Architecture, String> {
     let has = |name: &str| {
         let mut features = root.descendants().filter(|n| n.has_tag_name("feature"));
         features.any(|n| n.attribute("name").is_some_and(|n| n.starts_with(name)))
@@ -226,7 +229,7 @@ fn architecture(root: Node<'_, '_>, told: Option<&Told>) -> Result<Architecture,
                 .iter()
                 .any(|m_profile| version.starts_with(m_profile))
         });
-        match told.map(|told| told.architecture) {
+        match chosen.map(|chosen| chosen.architecture) {
             _ if has("org.gnu.gdb.arm.m-profile") || m_profile && !core => Architecture::MProfile,
             Some(Architecture::MProfile) if !core => Architecture::MProfile,
             _ => Architecture::AArch32,
@@ -242,17 +245,17 @@ fn architecture(root: Node<'_, '_>, told: Option<&Told>) -> Result<Architecture,
         }
         None if has("org.gnu.gdb.aarch64.") => Architecture::AArch64,
         None if has("org.gnu.gdb.arm.") => arm(""),
-        None => match told {
-            Some(told) => told.architecture,
+        None => match chosen {
+            Some(chosen) => chosen.architecture,
             None => return Err("tdesc: it names no architecture".to_owned()),
         },
     };
-    match told {
-        Some(told) if told.architecture.machine() != described.machine() => Err(format!(
+    match chosen {
+        Some(chosen) if chosen.architecture.machine() != described.machine() => Err(format!(
             "tdesc: it says {}, and {} says {}",
             described.name(),
-            told.from,
-            told.architecture.name()
+            chosen.from,
+            chosen.architecture.name()
         )),
         _ => Ok(described),
     }

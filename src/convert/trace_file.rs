@@ -3,7 +3,7 @@
 //! Trace frame 0 is the halted state of a core, the others are its decoded trace in order of
 //! time. Behind them the snapshot's files travel along (see [`super::carrier`]).
 
-use super::carrier::{Cargo, FIELD};
+use super::carrier::{CarriedFiles, FIELD};
 pub use super::trace_run::Options;
 use super::trace_run::{NOWHERE, TraceRun, status};
 use super::{Error, Progress};
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 /// A trace file to be: of one core, or of a snapshot that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct CoreRun {
     /// The core's place in the device list.
     pub core: Option<usize>,
     /// It is the only one asked for by name.
@@ -23,7 +23,7 @@ pub struct Part {
 
 /// The trace files that a snapshot becomes: one for each core, or for the one that `options`
 /// name. A snapshot without cores becomes one that only carries it.
-pub fn parts(loaded: &Loaded, options: &Options) -> Result<Vec<Part>, Error> {
+pub fn core_runs(loaded: &Loaded, options: &Options) -> Result<Vec<CoreRun>, Error> {
     let devices = loaded.snapshot.devices.iter().enumerate();
     let cores: Vec<usize> = devices
         .filter(|(_, device)| device.class == DeviceClass::Core)
@@ -31,24 +31,24 @@ pub fn parts(loaded: &Loaded, options: &Options) -> Result<Vec<Part>, Error> {
         .collect();
     let name = |core: usize| loaded.snapshot.devices[core].name.trim();
     let Some(wanted) = &options.core else {
-        let mut parts: Vec<Part> = cores
+        let mut runs: Vec<CoreRun> = cores
             .iter()
-            .map(|&core| Part {
+            .map(|&core| CoreRun {
                 core: Some(core),
                 alone: false,
             })
             .collect();
-        if parts.is_empty() {
-            parts.push(Part {
+        if runs.is_empty() {
+            runs.push(CoreRun {
                 core: None,
                 alone: true,
             });
         }
-        return Ok(parts);
+        return Ok(runs);
     };
     let same = |core: &&usize| name(**core).eq_ignore_ascii_case(wanted.trim());
     match cores.iter().find(same) {
-        Some(&core) => Ok(vec![Part {
+        Some(&core) => Ok(vec![CoreRun {
             core: Some(core),
             alone: true,
         }]),
@@ -62,39 +62,39 @@ pub fn parts(loaded: &Loaded, options: &Options) -> Result<Vec<Part>, Error> {
     }
 }
 
-/// Writes the trace file of `part` to `out`. What the user should know goes to `notes`, and how
+/// Writes the trace file of `core_run` to `out`. What the user should know goes to `notes`, and how
 /// far decoding and then writing is to `progress`.
 pub fn write<W: Write>(
     loaded: &Loaded,
-    part: Part,
+    core_run: CoreRun,
     options: &Options,
     out: W,
     notes: &mut Vec<String>,
     progress: Progress<'_>,
 ) -> Result<W, Error> {
-    let cargo = if options.state_only {
-        Cargo::without_trace(loaded, notes)?
+    let carried_files = if options.state_only {
+        CarriedFiles::without_trace(loaded, notes)?
     } else {
-        Cargo::whole(loaded, notes)
+        CarriedFiles::whole(loaded, notes)
     };
-    match part.core {
+    match core_run.core {
         Some(core) => {
-            let run = TraceRun::of(loaded, core, part.alone, options, notes, progress)?;
-            write_run(&run, &cargo, out, notes, progress)
+            let run = TraceRun::of(loaded, core, core_run.alone, options, notes, progress)?;
+            write_run(&run, &carried_files, out, notes, progress)
         }
         None => {
             notes.push(
                 "no device of class core: the trace file carries the snapshot, and has nothing for GDB"
                     .to_owned(),
             );
-            carry_only(&cargo, out)
+            carry_only(&carried_files, out)
         }
     }
 }
 
 /// A file with one empty trace frame: GDB warns of a file without any.
-fn carry_only<W: Write>(cargo: &Cargo, out: W) -> Result<W, Error> {
-    let loading = cargo.load(&[]);
+fn carry_only<W: Write>(carried_files: &CarriedFiles, out: W) -> Result<W, Error> {
+    let loading = carried_files.load(&[]);
     let description = Description {
         // GDB reads no file without a size.
         register_bytes: 4,
@@ -122,7 +122,7 @@ fn carried(mut status: Status, carrier: usize) -> Status {
 
 fn write_run<W: Write>(
     run: &TraceRun,
-    cargo: &Cargo,
+    carried_files: &CarriedFiles,
     out: W,
     notes: &mut Vec<String>,
     progress: Progress<'_>,
@@ -137,7 +137,7 @@ fn write_run<W: Write>(
             run.name()
         ));
     }
-    let loading = cargo.load(&memory);
+    let loading = carried_files.load(&memory);
     let mut description = run.description();
     description.status = description
         .status

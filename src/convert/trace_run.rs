@@ -3,10 +3,10 @@
 //! Trace frame 0 is the halted state, the others are the decoded trace in order of time. Trace
 //! files and the server both have their frames from here. Knows neither.
 
+use super::executed::{ExecutedInstruction, Kind};
+use super::frame_values::{VARIABLES, Variable, Variables};
+use super::kept::{Bound, KeptInstructions, Limits};
 use super::state::{State, fitting};
-use super::told::{VARIABLES, Values, Variable};
-use super::visits::{Kind, Visit};
-use super::window::{Bound, Limits, Window};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
 use crate::arch::Space;
@@ -89,11 +89,11 @@ pub fn room(registers: usize) -> usize {
     FRAME_LIMIT.saturating_sub(registers + 13 * VARIABLES.len() + 1)
 }
 
-fn values(visit: &Visit, core: usize) -> Values {
-    let mut values = visit.told.values();
+fn values(instruction: &ExecutedInstruction, core: usize) -> Variables {
+    let mut values = instruction.values.variables();
     values[Variable::Core] = Some(core as i64);
-    values[Variable::Offset] = Some(visit.offset.0.cast_signed());
-    values[Variable::Thumb] = match visit.isa {
+    values[Variable::Offset] = Some(instruction.offset.0.cast_signed());
+    values[Variable::Thumb] = match instruction.isa {
         Isa::A32 => Some(0),
         Isa::T32 => Some(1),
         Isa::A64 | Isa::ThumbEe | Isa::Jazelle => None,
@@ -132,7 +132,7 @@ pub struct TraceRun {
     /// Its place in the device list.
     core: usize,
     state: State,
-    window: Window,
+    kept: KeptInstructions,
     kind: Kind,
     /// That of its trace.
     protocol: Option<Protocol>,
@@ -156,7 +156,7 @@ impl TraceRun {
         let name = &loaded.snapshot.devices[core].name;
         notes.extend(state.notes.iter().map(|note| format!("{name}: {note}")));
         notes.extend(register_note(&state).map(|note| format!("{name}: {note}")));
-        let mut window = Window::new(options.limits());
+        let mut kept = KeptInstructions::new(options.limits());
         let (capture, assumed) = Capture::open(loaded);
         let (sources, left_out) = capture.following(&loaded.snapshot, core);
         let protocol = sources.first().map(|(_, source)| source.protocol);
@@ -165,14 +165,14 @@ impl TraceRun {
                 notes.push("the snapshot has no trace".to_owned());
             } else {
                 notes.extend(assumed.iter().chain(&left_out).map(Note::to_string));
-                window = decode(loaded, core, &sources, options, notes, progress)?;
+                kept = decode(loaded, core, &sources, options, notes, progress)?;
             }
         }
         let mut run = Self {
             name: name.clone(),
             core,
             state,
-            window,
+            kept,
             kind: options.frames,
             protocol,
             numbers: HashMap::new(),
@@ -184,14 +184,14 @@ impl TraceRun {
     /// Meets the limit of addresses, and tells what is left out.
     fn choose(&mut self, options: &Options, notes: &mut Vec<String>) -> Result<(), Error> {
         let name = self.name.clone();
-        if let Some(missed) = self.window.missed().filter(|_| self.window.total() > 0) {
+        if let Some(missed) = self.kept.missed().filter(|_| self.kept.total() > 0) {
             let place = match missed {
                 Bound::Address(address) => format!("at {address}"),
                 Bound::Offset(offset) => format!("at or behind offset {:#x}", offset.0),
             };
             return Err(Error::Usage(format!(
                 "{name}: none of {} trace frames is {place}, where the window should {}",
-                self.window.total(),
+                self.kept.total(),
                 if Some(missed) == options.from {
                     "begin"
                 } else {
@@ -207,7 +207,7 @@ impl TraceRun {
                     "{name}: {} trace frames at {addresses} addresses: a trace file has tracepoints for \
                      {MOST_ADDRESSES}: choose a smaller window with --last, --from, --to, or \
                      --frames functions",
-                    self.window.visits().len()
+                    self.kept.instructions().len()
                 )));
             }
             if addresses > ADDRESSES {
@@ -216,10 +216,10 @@ impl TraceRun {
                 ));
             }
         } else if addresses > ADDRESSES {
-            self.window.keep_addresses(ADDRESSES);
+            self.kept.keep_addresses(ADDRESSES);
             self.numbers = self.addresses();
         }
-        let (kept, total) = (self.window.visits().len() as u64, self.window.total());
+        let (kept, total) = (self.kept.instructions().len() as u64, self.kept.total());
         if kept < total && !options.window_chosen() {
             notes.push(format!(
                 "{name}: the last {kept} of {total} trace frames are written (up to {FRAMES}, at up to \
@@ -236,9 +236,9 @@ impl TraceRun {
     /// Distinct addresses, in order of their first visit, with their tracepoints' numbers.
     fn addresses(&self) -> HashMap<Address, u16> {
         let mut numbers = HashMap::new();
-        for visit in self.window.visits() {
+        for instruction in self.kept.instructions() {
             let next = (numbers.len() + 1 + usize::from(HALTED)).min(usize::from(NOWHERE));
-            numbers.entry(visit.pc).or_insert(next as u16);
+            numbers.entry(instruction.pc).or_insert(next as u16);
         }
         numbers
     }
@@ -247,7 +247,7 @@ impl TraceRun {
     /// frames of the trace do not have.
     fn mode_hint(&self) -> Option<&'static str> {
         let a_profile = self.state.description.architecture() == Architecture::AArch32;
-        (a_profile && !self.window.visits().is_empty()).then_some(
+        (a_profile && !self.kept.instructions().is_empty()).then_some(
             "without symbols GDB disassembles frames of the trace after: set arm fallback-mode \
              thumb (or arm), as $thumb says",
         )
@@ -274,43 +274,43 @@ impl TraceRun {
     }
 
     /// Instructions that were executed: trace frames 1 and up, oldest first.
-    pub fn visits(&self) -> &VecDeque<Visit> {
-        self.window.visits()
+    pub fn instructions(&self) -> &VecDeque<ExecutedInstruction> {
+        self.kept.instructions()
     }
 
     /// What of the trace is trace frame `frame`; `None` for the halted state.
-    pub fn visit(&self, frame: usize) -> Option<&Visit> {
-        self.visits().get(frame.checked_sub(1)?)
+    pub fn instruction(&self, frame: usize) -> Option<&ExecutedInstruction> {
+        self.instructions().get(frame.checked_sub(1)?)
     }
 
     /// How many trace frames there are.
     pub fn frames(&self) -> usize {
-        self.visits().len() + 1
+        self.instructions().len() + 1
     }
 
     /// The program counter in a trace frame.
     pub fn pc(&self, frame: usize) -> Option<Address> {
         match frame {
             0 => self.state.pc,
-            _ => self.visit(frame).map(|visit| visit.pc),
+            _ => self.instruction(frame).map(|instruction| instruction.pc),
         }
     }
 
     /// The number of the tracepoint that a trace frame belongs to.
     pub fn tracepoint(&self, frame: usize) -> u16 {
-        let known = match self.visit(frame) {
+        let known = match self.instruction(frame) {
             None => self.state.pc.map(|_| HALTED),
-            Some(visit) => self.numbers.get(&visit.pc).copied(),
+            Some(instruction) => self.numbers.get(&instruction.pc).copied(),
         };
         known.unwrap_or(NOWHERE)
     }
 
     /// The trace state variables that have a value in a trace frame.
     pub fn values(&self, frame: usize) -> impl Iterator<Item = (i32, i64)> + use<> {
-        let values = match self.visit(frame) {
-            Some(visit) => values(visit, self.core),
+        let values = match self.instruction(frame) {
+            Some(instruction) => values(instruction, self.core),
             None => {
-                let mut halted = Values::default();
+                let mut halted = Variables::default();
                 halted[Variable::Core] = Some(self.core as i64);
                 halted
             }
@@ -329,17 +329,17 @@ impl TraceRun {
         writer: &mut Writer<W>,
     ) -> io::Result<()> {
         let mut halted: &[(u64, &[u8])] = &[];
-        match self.visit(frame) {
+        match self.instruction(frame) {
             None => {
                 if !registers.is_empty() {
                     writer.registers(registers)?;
                 }
                 halted = memory;
             }
-            Some(visit) => {
-                let code = visit.code();
+            Some(instruction) => {
+                let code = instruction.code();
                 if !code.is_empty() {
-                    writer.memory(visit.pc.0, code);
+                    writer.memory(instruction.pc.0, code);
                 }
             }
         }
@@ -352,8 +352,8 @@ impl TraceRun {
     /// What a trace file says of it.
     pub fn description(&self) -> Description {
         let numbers = &self.numbers;
-        let frames = self.window.visits().len() as u64 + 1;
-        let created = self.window.total() + 1;
+        let frames = self.kept.instructions().len() as u64 + 1;
+        let created = self.kept.total() + 1;
         let short = !self.state.block.is_empty();
         let register_bytes = if short {
             self.state.block.len() as u32
@@ -387,8 +387,8 @@ impl TraceRun {
     /// What `tdump` shows of a frame of the trace: the variables that any of them has.
     pub fn collected(&self) -> String {
         let mut any = [false; VARIABLES.len()];
-        for visit in self.window.visits() {
-            for (any, value) in any.iter_mut().zip(values(visit, self.core).0) {
+        for instruction in self.kept.instructions() {
+            for (any, value) in any.iter_mut().zip(values(instruction, self.core).0) {
                 *any |= value.is_some();
             }
         }
@@ -399,7 +399,7 @@ impl TraceRun {
 
     /// For GDB's `tstatus`.
     fn summary(&self) -> String {
-        let kept = self.window.visits().len();
+        let kept = self.kept.instructions().len();
         let mut text = format!("frame 0 is {} as saved", self.name);
         if kept > 0 {
             let what = match self.kind {
@@ -410,8 +410,8 @@ impl TraceRun {
             };
             text += &format!("; frames 1 to {kept} are {what} of its trace, oldest first");
         }
-        if (kept as u64) < self.window.total() {
-            text += &format!(" ({kept} of {})", self.window.total());
+        if (kept as u64) < self.kept.total() {
+            text += &format!(" ({kept} of {})", self.kept.total());
         }
         if let Some(hint) = self.mode_hint() {
             text += "; ";
@@ -472,7 +472,7 @@ fn decode(
     options: &Options,
     notes: &mut Vec<String>,
     progress: Progress<'_>,
-) -> Result<Window, Error> {
+) -> Result<KeptInstructions, Error> {
     let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
     let mut symbols = Symbols::default();
     for elf in &options.elfs {
@@ -489,11 +489,11 @@ fn decode(
     }
     memory.share(loaded, core);
     let symbols = (!symbols.is_empty()).then_some(&symbols);
-    let window = history::decode(sources, &memory, symbols, options, progress);
+    let kept = history::decode(sources, &memory, symbols, options, progress);
     let name = &loaded.snapshot.devices[core].name;
     let taken = memory.taken_from_others();
     notes.extend(taken.map(|note| format!("{name}: {note}")));
-    window.map_err(Error::Input)
+    kept.map_err(Error::Input)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Trace file → snapshot with trace: what its frames tell, as the trace of an ETMv4.
 
-use super::retrace::{Retraced, Retracer, Setup};
+use super::frame_values::FrameValues;
+use super::retrace::{RetraceOptions, Retraced, Retracer};
 use super::snapshot::{self, Found};
 use super::steps::{Step, Steps};
 use super::target::Target;
-use super::told::Told;
 use super::{Error, Progress};
 use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile};
@@ -37,13 +37,13 @@ pub fn read(
     progress: Progress<'_>,
 ) -> Result<Found, Error> {
     let found = snapshot::read(bytes, name, options, notes)?;
-    let order = options.told.and_then(|told| told.order);
+    let order = options.chosen.and_then(|chosen| chosen.order);
     let file = File::open(bytes, order).map_err(|error| Error::Input(error.to_string()))?;
     let file = file.releasing(|walked| bytes.release(walked));
     let (loaded, mut files) = open(found)?;
     let text = file.description().target.as_deref();
     // Its notes were told with the snapshot.
-    let target = Target::of_file(text, options.told.as_ref(), &mut Vec::new());
+    let target = Target::of_file(text, options.chosen.as_ref(), &mut Vec::new());
     let target = target.map_err(Error::Input)?;
     let steps = Steps::new(&file, &target);
     let mut snapshot = loaded.snapshot.clone();
@@ -56,13 +56,13 @@ pub fn read(
     add_code(&mut memory, survey.code, elfs);
     let image = Image(Some(&memory));
     let unit = trace_unit(&survey.any, device);
-    let setup = Setup {
+    let retrace_options = RetraceOptions {
         unit,
         protocol: steps.protocol(),
         context: state(device),
         watched: steps.watched(),
     };
-    let mut retracer = Retracer::new(setup, image);
+    let mut retracer = Retracer::new(retrace_options, image);
     let total = file.count() as u64;
     for (frame, step) in steps.iter() {
         progress(frame.number as u64, total);
@@ -109,13 +109,13 @@ fn open(found: Found) -> Result<(Loaded, InMemory), Error> {
 }
 
 /// The core that the frames are of.
-fn core(snapshot: &Snapshot, told: Option<usize>) -> Result<usize, Error> {
+fn core(snapshot: &Snapshot, wanted: Option<usize>) -> Result<usize, Error> {
     let is_core = |index: &usize| {
         let device = snapshot.devices.get(*index);
         device.is_some_and(|device| device.class == DeviceClass::Core)
     };
     let mut cores = (0..snapshot.devices.len()).filter(is_core);
-    match told {
+    match wanted {
         Some(index) if snapshot.devices.len() > 1 => Some(index).filter(is_core),
         _ => cores.next(),
     }
@@ -128,7 +128,7 @@ fn core(snapshot: &Snapshot, told: Option<usize>) -> Result<usize, Error> {
 #[derive(Default)]
 struct Survey {
     /// What any of them tells.
-    any: Told,
+    any: FrameValues,
     /// The code of their instructions, by address.
     code: BTreeMap<u64, Vec<u8>>,
 }
@@ -136,13 +136,13 @@ struct Survey {
 impl Survey {
     fn of(steps: &Steps<'_, '_>) -> Self {
         let mut survey = Self::default();
-        for (frame, Step { place, told }) in steps.iter() {
+        for (frame, Step { place, values }) in steps.iter() {
             let any = &mut survey.any;
-            any.cycles = any.cycles.or(told.cycles);
-            any.timestamp = any.timestamp.or(told.timestamp);
-            any.state.context_id = any.state.context_id.or(told.state.context_id);
-            any.state.vmid = any.state.vmid.or(told.state.vmid);
-            any.state.el = any.state.el.or(told.state.el);
+            any.cycles = any.cycles.or(values.cycles);
+            any.timestamp = any.timestamp.or(values.timestamp);
+            any.state.context_id = any.state.context_id.or(values.state.context_id);
+            any.state.vmid = any.state.vmid.or(values.state.vmid);
+            any.state.el = any.state.el.or(values.state.el);
             let Some(place) = place else { continue };
             for block in frame.blocks() {
                 if let Block::Memory { address, bytes } = block
@@ -192,7 +192,7 @@ fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
 }
 
 /// A trace unit that traces what any frame tells.
-fn trace_unit(any: &Told, device: &Device) -> TraceUnitOptions {
+fn trace_unit(any: &FrameValues, device: &Device) -> TraceUnitOptions {
     TraceUnitOptions {
         core: traced_core(device),
         cycles: any.cycles.map(|_| 1),

@@ -24,7 +24,7 @@ impl Write for Limited {
 
 /// What of a name is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum NameForm {
     Whole,
     WithoutParameters,
 }
@@ -39,10 +39,10 @@ pub fn unversioned(name: &str) -> &str {
 
 /// The name in the source of a mangled one; `None` if it is not mangled.
 pub fn demangled(name: &str) -> Option<String> {
-    part(name, Part::Whole)
+    demangle(name, NameForm::Whole)
 }
 
-fn part(name: &str, part: Part) -> Option<String> {
+fn demangle(name: &str, form: NameForm) -> Option<String> {
     if !name.starts_with("_Z") && !name.starts_with("_R") || name.len() > LONGEST {
         return None;
     }
@@ -52,7 +52,7 @@ fn part(name: &str, part: Part) -> Option<String> {
         write!(out, "{rust:#}").ok()?;
     } else {
         let mut options = cpp_demangle::DemangleOptions::new().no_return_type();
-        if part == Part::WithoutParameters {
+        if form == NameForm::WithoutParameters {
             options = options.no_params();
         }
         let symbol = cpp_demangle::Symbol::new(name).ok()?;
@@ -83,7 +83,7 @@ pub fn matches(wanted: &str, name: &str) -> Option<Match> {
     if same(&demangled(name)?) {
         return Some(Match::Whole);
     }
-    let function = part(name, Part::WithoutParameters)?;
+    let function = demangle(name, NameForm::WithoutParameters)?;
     if same(&function) {
         return Some(Match::Function);
     }

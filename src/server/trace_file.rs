@@ -9,7 +9,7 @@ use super::trace_runs::{TraceFrames, Traces, Wanted};
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, Detected, TargetDescription};
 use crate::convert::safe_description::rewritten;
-use crate::convert::target::{Target, Told};
+use crate::convert::target::{ChosenArchitecture, Target};
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
 use crate::snapshot::Loaded;
@@ -326,16 +326,16 @@ pub fn endpoint(
     let opened: Vec<Elf> = opened
         .collect::<Result<_, _>>()
         .map_err(|error| error.to_string())?;
-    let told = Told::of(architecture, &opened)?;
-    let order = told.and_then(|told| told.order);
+    let chosen = ChosenArchitecture::of(architecture, &opened)?;
+    let order = chosen.and_then(|chosen| chosen.order);
     let file = File::open(bytes, order).map_err(|error| error.to_string())?;
     let file = file.releasing(|walked| bytes.release(walked));
     let text = file.description().target.clone();
-    Target::of_file(text.as_deref(), told.as_ref(), &mut Vec::new())?;
+    Target::of_file(text.as_deref(), chosen.as_ref(), &mut Vec::new())?;
     // As the client reads it.
     let text = text.map(|text| rewritten(&text)).transpose()?;
     let mut notes = Vec::new();
-    let target = Target::of_file(text.as_deref(), told.as_ref(), &mut notes)?;
+    let target = Target::of_file(text.as_deref(), chosen.as_ref(), &mut notes)?;
     let run = FileRun::new(file, &target)?;
     let kind = match target.architecture {
         Architecture::AArch64 => "Cortex-A53",
@@ -373,7 +373,7 @@ pub fn endpoint(
         ));
         core.detected = Detected {
             architecture: target.architecture,
-            from: match (&text, told) {
+            from: match (&text, chosen) {
                 (None, Some(told)) => told.from.to_owned(),
                 _ => "the file's target description".to_owned(),
             },

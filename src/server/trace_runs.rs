@@ -261,8 +261,8 @@ impl CoreRuns {
             let quiet = &mut |_, _| {};
             let run = TraceRun::of(&self.loaded, place, false, &options, &mut notes, quiet);
             let mut hits = HashMap::new();
-            for visit in run.iter().flat_map(TraceRun::visits) {
-                *hits.entry(visit.pc.0).or_default() += 1;
+            for instruction in run.iter().flat_map(TraceRun::instructions) {
+                *hits.entry(instruction.pc.0).or_default() += 1;
             }
             Decoded {
                 hits,
@@ -387,14 +387,16 @@ impl TraceFrames for CoreFrames<'_> {
     }
 
     fn isa(&self, frame: usize) -> Option<Isa> {
-        self.run.visit(frame).map(|visit| visit.isa)
+        self.run
+            .instruction(frame)
+            .map(|instruction| instruction.isa)
     }
 
     fn memory(&self, frame: usize) -> Vec<(u64, &[u8])> {
-        match self.run.visit(frame) {
+        match self.run.instruction(frame) {
             None => seen(&self.core.memory, self.core.space.space),
-            Some(visit) if visit.code().is_empty() => Vec::new(),
-            Some(visit) => vec![(visit.pc.0, visit.code())],
+            Some(instruction) if instruction.code().is_empty() => Vec::new(),
+            Some(instruction) => vec![(instruction.pc.0, instruction.code())],
         }
     }
 
@@ -437,7 +439,7 @@ impl TraceFrames for CoreFrames<'_> {
         let halted = self.pc(0).unwrap_or(0) == address;
         match u16::try_from(tracepoint) {
             Ok(HALTED) => 1,
-            Ok(TRACED) if halted => self.run.visits().len() as u64,
+            Ok(TRACED) if halted => self.run.instructions().len() as u64,
             _ => self.hits.get(&address).copied().unwrap_or(0),
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// A trace frame, as the listing of instructions tells it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Visit {
+pub struct FrameInstruction {
     pub pc: u64,
     /// Code in hex, as the listing writes it.
     pub code: String,
@@ -32,7 +32,7 @@ fn number(value: &Value) -> Option<i64> {
 /// What `decode` lists of one source in one buffer.
 #[derive(Default)]
 pub struct Listing {
-    pub visits: Vec<Visit>,
+    pub instructions: Vec<FrameInstruction>,
     /// Which of them end a straight line.
     pub ends: Vec<usize>,
     /// Instructions of ranges so far, and whether a straight line ends with the last one.
@@ -81,7 +81,7 @@ impl Listing {
                     "A64" => None,
                     isa => variables.insert("thumb", i64::from(isa == "T32")),
                 };
-                self.visits.push(Visit {
+                self.instructions.push(FrameInstruction {
                     pc: number(&line["address"]).unwrap().cast_unsigned(),
                     code: line["bytes"].as_str().unwrap().to_owned(),
                     variables,
@@ -90,7 +90,7 @@ impl Listing {
             }
             "cycles" => {
                 self.count(number(&line["count"]).unwrap());
-                let last = self.visits.last_mut().filter(|_| self.counting);
+                let last = self.instructions.last_mut().filter(|_| self.counting);
                 if let Some(last) = last {
                     last.variables.insert("cycles", self.known["cycles"]);
                 }
@@ -194,18 +194,20 @@ pub fn listings(path: &Path, loaded: &Loaded, ends: bool) -> BTreeMap<usize, Vec
 }
 
 /// The instructions of each core.
-pub fn listed(path: &Path, loaded: &Loaded) -> BTreeMap<usize, Vec<Visit>> {
+pub fn listed(path: &Path, loaded: &Loaded) -> BTreeMap<usize, Vec<FrameInstruction>> {
     let cores = listings(path, loaded, false).into_iter();
     cores
         .map(|(core, listings)| {
-            let visits = listings.into_iter().flat_map(|listing| listing.visits);
-            (core, visits.collect())
+            let instructions = listings
+                .into_iter()
+                .flat_map(|listing| listing.instructions);
+            (core, instructions.collect())
         })
         .collect()
 }
 
 /// The frames behind that of the halted state.
-pub fn frames(file: &File<'_>) -> Vec<Visit> {
+pub fn frames(file: &File<'_>) -> Vec<FrameInstruction> {
     let description = file.description();
     let names: BTreeMap<i32, &'static str> = description
         .variables
@@ -225,16 +227,16 @@ pub fn frames(file: &File<'_>) -> Vec<Visit> {
     let single = fields.any(|(_, value)| *value == protocol);
     let frames = file.frames().skip(1).map(|frame| {
         let frame = frame.unwrap();
-        let mut visit = Visit {
+        let mut instruction = FrameInstruction {
             pc: addresses[&frame.tracepoint],
-            ..Visit::default()
+            ..FrameInstruction::default()
         };
         for block in frame.blocks() {
             match block {
                 Block::Memory { address, bytes } => {
-                    assert_eq!(address, visit.pc);
+                    assert_eq!(address, instruction.pc);
                     for byte in bytes {
-                        write!(visit.code, "{byte:02x}").unwrap();
+                        write!(instruction.code, "{byte:02x}").unwrap();
                     }
                 }
                 // The listing of instructions does not have it.
@@ -242,12 +244,12 @@ pub fn frames(file: &File<'_>) -> Vec<Visit> {
                 Block::Variable { number, .. }
                     if single && names[&number] == "exception_return" => {}
                 Block::Variable { number, value } => {
-                    visit.variables.insert(names[&number], value);
+                    instruction.variables.insert(names[&number], value);
                 }
                 Block::Registers(_) | Block::Unreadable { .. } => panic!("{block:?}"),
             }
         }
-        visit
+        instruction
     });
     frames.collect()
 }

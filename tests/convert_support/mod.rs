@@ -8,7 +8,7 @@ pub mod frames;
 use crate::gdb::{armsnap, run, text};
 use armsnap::convert::Error;
 use armsnap::convert::snapshot::{self, Found};
-use armsnap::convert::trace_file::{self, Options, Part};
+use armsnap::convert::trace_file::{self, CoreRun, Options};
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{Loaded, OpenOptions};
@@ -45,11 +45,11 @@ pub fn open(path: &Path) -> Loaded {
 }
 
 /// A part of a snapshot as a trace file.
-pub fn write(loaded: &Loaded, part: Part, options: &Options) -> Result<Vec<u8>, Error> {
+pub fn write(loaded: &Loaded, core_run: CoreRun, options: &Options) -> Result<Vec<u8>, Error> {
     let mut notes = Vec::new();
     trace_file::write(
         loaded,
-        part,
+        core_run,
         options,
         Vec::new(),
         &mut notes,
@@ -59,9 +59,8 @@ pub fn write(loaded: &Loaded, part: Part, options: &Options) -> Result<Vec<u8>, 
 
 /// The trace files of a snapshot.
 pub fn trace_files(loaded: &Loaded, options: &Options) -> Vec<Vec<u8>> {
-    let parts = trace_file::parts(loaded, options).unwrap().into_iter();
-    parts
-        .map(|part| write(loaded, part, options).unwrap())
+    let runs = trace_file::core_runs(loaded, options).unwrap().into_iter();
+    runs.map(|core_run| write(loaded, core_run, options).unwrap())
         .collect()
 }
 
@@ -69,7 +68,7 @@ pub fn read(bytes: &[u8], frame: Option<usize>, merge: bool) -> Result<Found, Er
     let options = snapshot::Options {
         frame,
         merge,
-        told: None,
+        chosen: None,
     };
     let bytes = bytes.to_vec().into();
     snapshot::read(&bytes, "x.tf", &options, &mut Vec::new())

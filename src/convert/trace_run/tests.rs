@@ -25,20 +25,20 @@ fn loaded() -> Loaded {
 
 /// Visits of `addresses` addresses one after the other, and all of them again.
 fn run(loaded: &Loaded, addresses: u64, options: &Options) -> TraceRun {
-    let mut window = Window::new(options.limits());
+    let mut kept = KeptInstructions::new(options.limits());
     for n in (0..addresses).chain(0..addresses) {
-        window.push(Visit {
+        kept.push(ExecutedInstruction {
             pc: Address(0x1000 + 4 * n),
             isa: Isa::A64,
             offset: BufferOffset(n),
-            ..Visit::default()
+            ..ExecutedInstruction::default()
         });
     }
     TraceRun {
         name: "c".to_owned(),
         core: 0,
         state: State::of(loaded, 0, true),
-        window,
+        kept,
         kind: options.frames,
         protocol: None,
         numbers: HashMap::new(),
@@ -64,11 +64,11 @@ fn frames(run: &mut TraceRun) -> Vec<u64> {
     let frames = file.frames().map(|frame| {
         let frame = frame.unwrap();
         let address = places[&u32::from(frame.tracepoint)];
-        let told = frame.blocks().find_map(|block| match block {
+        let found = frame.blocks().find_map(|block| match block {
             Block::Variable { number: 8, value } => Some(0x1000 + 4 * value as u64),
             _ => None,
         });
-        assert_eq!(told.unwrap_or(0x4000), address);
+        assert_eq!(found.unwrap_or(0x4000), address);
         address
     });
     frames.collect()

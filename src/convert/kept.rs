@@ -1,6 +1,6 @@
 //! Which visits are kept: from a place, to a place, no more than the last so many.
 
-use super::visits::Visit;
+use super::executed::ExecutedInstruction;
 use crate::quantity::{Address, BufferOffset};
 use std::collections::{HashSet, VecDeque};
 
@@ -27,21 +27,21 @@ pub struct Limits {
 
 /// The visits that are kept.
 #[derive(Clone, Debug)]
-pub struct Window {
+pub struct KeptInstructions {
     limits: Limits,
-    visits: VecDeque<Visit>,
+    instructions: VecDeque<ExecutedInstruction>,
     begun: bool,
     ended: bool,
     total: u64,
     latest_kept: bool,
 }
 
-impl Window {
+impl KeptInstructions {
     /// An empty one.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            visits: VecDeque::new(),
+            instructions: VecDeque::new(),
             begun: limits.from.is_none(),
             ended: false,
             total: 0,
@@ -51,47 +51,47 @@ impl Window {
 
     /// Takes the next visit.
     #[inline]
-    pub fn push(&mut self, visit: Visit) {
+    pub fn push(&mut self, instruction: ExecutedInstruction) {
         self.total += 1;
         self.latest_kept = false;
-        if self.ended || !self.begins(&visit) {
+        if self.ended || !self.begins(&instruction) {
             return;
         }
         match self.limits.to {
-            Some(Bound::Offset(to)) if visit.offset > to => {
+            Some(Bound::Offset(to)) if instruction.offset > to => {
                 self.ended = true;
                 return;
             }
-            Some(Bound::Address(to)) => self.ended = visit.pc == to,
+            Some(Bound::Address(to)) => self.ended = instruction.pc == to,
             _ => {}
         }
-        if self.visits.len() >= self.limits.last {
-            self.visits.pop_front();
+        if self.instructions.len() >= self.limits.last {
+            self.instructions.pop_front();
         }
         if self.limits.last > 0 {
-            self.visits.push_back(visit);
+            self.instructions.push_back(instruction);
             self.latest_kept = true;
         }
     }
 
-    fn begins(&mut self, visit: &Visit) -> bool {
+    fn begins(&mut self, instruction: &ExecutedInstruction) -> bool {
         self.begun = self.begun
             || match self.limits.from {
                 None => true,
-                Some(Bound::Address(from)) => visit.pc == from,
-                Some(Bound::Offset(from)) => visit.offset >= from,
+                Some(Bound::Address(from)) => instruction.pc == from,
+                Some(Bound::Offset(from)) => instruction.offset >= from,
             };
         self.begun
     }
 
     /// The visit that was taken last, if it was kept.
-    pub fn latest(&mut self) -> Option<&mut Visit> {
-        self.visits.back_mut().filter(|_| self.latest_kept)
+    pub fn latest(&mut self) -> Option<&mut ExecutedInstruction> {
+        self.instructions.back_mut().filter(|_| self.latest_kept)
     }
 
     /// Those kept, oldest first.
-    pub fn visits(&self) -> &VecDeque<Visit> {
-        &self.visits
+    pub fn instructions(&self) -> &VecDeque<ExecutedInstruction> {
+        &self.instructions
     }
 
     /// How many came.
@@ -111,12 +111,12 @@ impl Window {
     /// Keeps the last visits, as many as lie at `addresses` distinct addresses.
     pub fn keep_addresses(&mut self, addresses: usize) {
         let mut seen = HashSet::new();
-        let fits = |visit: &&Visit| {
-            seen.insert(visit.pc);
+        let fits = |instruction: &&ExecutedInstruction| {
+            seen.insert(instruction.pc);
             seen.len() <= addresses
         };
-        let kept = self.visits.iter().rev().take_while(fits).count();
-        self.visits.drain(..self.visits.len() - kept);
+        let kept = self.instructions.iter().rev().take_while(fits).count();
+        self.instructions.drain(..self.instructions.len() - kept);
     }
 }
 
@@ -124,20 +124,23 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn window(from: Option<Bound>, to: Option<Bound>, last: usize) -> Window {
-        let mut window = Window::new(Limits { from, to, last });
+    fn kept(from: Option<Bound>, to: Option<Bound>, last: usize) -> KeptInstructions {
+        let mut kept = KeptInstructions::new(Limits { from, to, last });
         for (offset, pc) in [8, 1, 2, 3, 2, 1, 9].into_iter().enumerate() {
-            window.push(Visit {
+            kept.push(ExecutedInstruction {
                 pc: Address(pc),
                 offset: BufferOffset(offset as u64 / 2),
-                ..Visit::default()
+                ..ExecutedInstruction::default()
             });
         }
-        window
+        kept
     }
 
-    fn places(window: &Window) -> Vec<u64> {
-        window.visits().iter().map(|visit| visit.pc.0).collect()
+    fn places(kept: &KeptInstructions) -> Vec<u64> {
+        kept.instructions()
+            .iter()
+            .map(|instruction| instruction.pc.0)
+            .collect()
     }
 
     #[test]
@@ -155,29 +158,29 @@ mod tests {
             (offset(7), None, 99, &[]),
             (None, None, 0, &[]),
         ] {
-            let window = window(from, to, last);
-            assert_eq!(places(&window), wanted, "{from:?} {to:?} {last}");
-            assert_eq!(window.total(), 7);
+            let kept = kept(from, to, last);
+            assert_eq!(places(&kept), wanted, "{from:?} {to:?} {last}");
+            assert_eq!(kept.total(), 7);
         }
     }
 
     #[test]
     fn a_bound_that_is_never_met_is_told() {
         let at = |address| Some(Bound::Address(Address(address)));
-        assert_eq!(window(at(7), None, 9).missed(), at(7));
-        assert_eq!(window(at(2), at(8), 9).missed(), at(8));
-        assert_eq!(window(at(2), at(2), 9).missed(), None);
+        assert_eq!(kept(at(7), None, 9).missed(), at(7));
+        assert_eq!(kept(at(2), at(8), 9).missed(), at(8));
+        assert_eq!(kept(at(2), at(2), 9).missed(), None);
         let behind = Some(Bound::Offset(BufferOffset(100)));
-        assert_eq!(window(None, behind, 9).missed(), None);
-        assert_eq!(window(behind, None, 9).missed(), behind);
+        assert_eq!(kept(None, behind, 9).missed(), None);
+        assert_eq!(kept(behind, None, 9).missed(), behind);
     }
 
     #[test]
     fn the_last_visits_of_so_many_addresses() {
         for (addresses, wanted) in [(1, &[9][..]), (3, &[2, 1, 9]), (4, &[1, 2, 3, 2, 1, 9])] {
-            let mut window = window(None, None, 99);
-            window.keep_addresses(addresses);
-            assert_eq!(places(&window), wanted);
+            let mut kept = kept(None, None, 99);
+            kept.keep_addresses(addresses);
+            assert_eq!(places(&kept), wanted);
         }
     }
 }

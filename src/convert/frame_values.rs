@@ -65,9 +65,9 @@ impl Variable {
 
 /// The variables of a trace frame that have a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Values(pub [Option<i64>; VARIABLES.len()]);
+pub struct Variables(pub [Option<i64>; VARIABLES.len()]);
 
-impl Index<Variable> for Values {
+impl Index<Variable> for Variables {
     type Output = Option<i64>;
 
     fn index(&self, variable: Variable) -> &Option<i64> {
@@ -75,7 +75,7 @@ impl Index<Variable> for Values {
     }
 }
 
-impl IndexMut<Variable> for Values {
+impl IndexMut<Variable> for Variables {
     fn index_mut(&mut self, variable: Variable) -> &mut Option<i64> {
         &mut self.0[variable as usize]
     }
@@ -83,7 +83,7 @@ impl IndexMut<Variable> for Values {
 
 /// What is told of an instruction that was executed. What is `None` is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct FrameValues {
     /// Where the straight line began that ends with it. Then nothing but this line was executed
     /// since the instruction told of before, unless there is a gap.
     pub line: Option<Address>,
@@ -104,9 +104,9 @@ pub struct Told {
     pub state: Context,
 }
 
-impl Told {
+impl FrameValues {
     /// Takes the core's state; says whether it changed.
-    pub fn change(&mut self, context: &Context) -> bool {
+    pub fn set_state(&mut self, context: &Context) -> bool {
         let state = Context {
             isa: Isa::default(),
             is_64bit: None,
@@ -116,10 +116,10 @@ impl Told {
     }
 
     /// As variables.
-    pub fn values(&self) -> Values {
+    pub fn variables(&self) -> Variables {
         let number = |value: Option<u64>| value.map(u64::cast_signed);
         let address = |address: Option<Address>| address.map(|address| address.0.cast_signed());
-        let mut values = Values::default();
+        let mut values = Variables::default();
         values[Variable::Line] = address(self.line);
         values[Variable::Gap] = self.gap.then_some(1);
         values[Variable::Exception] = self.exception.map(i64::from);
@@ -140,7 +140,7 @@ impl Told {
     }
 
     /// What variables tell.
-    pub fn of(values: &Values) -> Self {
+    pub fn from_variables(values: &Variables) -> Self {
         let word = |of: Variable| values[of].and_then(|value| u32::try_from(value).ok());
         let number = |of: Variable| values[of].map(i64::cast_unsigned);
         Self {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(VARIABLES[Variable::Taken as usize], "taken");
         assert_eq!(VARIABLES[Variable::Offset as usize], "offset");
         assert_eq!(Variable::Core.number(), 7);
-        let all = Told {
+        let all = FrameValues {
             line: Some(Address(u64::MAX)),
             gap: true,
             exception: Some(14),
@@ -193,15 +193,18 @@ mod tests {
                 ..Context::default()
             },
         };
-        assert_eq!(Told::of(&all.values()), all);
-        let count = all.values().0.iter().flatten().count();
+        assert_eq!(FrameValues::from_variables(&all.variables()), all);
+        let count = all.variables().0.iter().flatten().count();
         assert_eq!(
             count,
             VARIABLES.len() - 3,
             "core, offset and thumb are not told"
         );
-        assert_eq!(Told::of(&Values::default()), Told::default());
-        assert_eq!(Told::default().values(), Values::default());
+        assert_eq!(
+            FrameValues::from_variables(&Variables::default()),
+            FrameValues::default()
+        );
+        assert_eq!(FrameValues::default().variables(), Variables::default());
     }
 
     #[test]
@@ -212,9 +215,9 @@ mod tests {
             is_64bit: Some(isa == Isa::A64),
             ..Context::default()
         };
-        let mut told = Told::default();
-        assert!(told.change(&context(Isa::A32, 0)));
-        assert!(!told.change(&context(Isa::T32, 0)));
-        assert!(told.change(&context(Isa::T32, 1)));
+        let mut values = FrameValues::default();
+        assert!(values.set_state(&context(Isa::A32, 0)));
+        assert!(!values.set_state(&context(Isa::T32, 0)));
+        assert!(values.set_state(&context(Isa::T32, 1)));
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Takes what the flow makes; knows no debugger and no file.
 
-use super::told::Told;
-use super::window::Window;
+use super::frame_values::FrameValues;
+use super::kept::KeptInstructions;
 use crate::decode::SourceSinks;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::{
@@ -34,7 +34,7 @@ pub enum Kind {
 /// An instruction that was executed, or to which an exception returns. What is `None` the trace
 /// has not told so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Visit {
+pub struct ExecutedInstruction {
     /// The instruction.
     pub pc: Address,
     /// Its instruction set.
@@ -46,10 +46,10 @@ pub struct Visit {
     /// The packet that told of it.
     pub offset: BufferOffset,
     /// What else the trace told.
-    pub told: Told,
+    pub values: FrameValues,
 }
 
-impl Visit {
+impl ExecutedInstruction {
     /// The known bytes of its code.
     pub fn code(&self) -> &[u8] {
         &self.code[..usize::from(self.code_bytes).min(self.code.len())]
@@ -65,7 +65,7 @@ struct Place {
 }
 
 /// Collects visits of one trace source.
-pub struct Visits<'a, C> {
+pub struct InstructionCollector<'a, C> {
     kind: Kind,
     code: C,
     view: View,
@@ -73,7 +73,7 @@ pub struct Visits<'a, C> {
     /// The instruction set of the last instruction.
     isa: Isa,
     /// What the next visit starts from.
-    told: Told,
+    values: FrameValues,
     /// The range before ended with a call.
     called: bool,
     /// A function whose first instruction was not executed yet, for an exception came first.
@@ -88,12 +88,12 @@ pub struct Visits<'a, C> {
     reached: (BufferOffset, Address),
     /// Whether the last instruction, a waypoint, was taken.
     taken: Option<bool>,
-    out: Window,
+    out: KeptInstructions,
 }
 
-impl<'a, C: CodeImage> Visits<'a, C> {
+impl<'a, C: CodeImage> InstructionCollector<'a, C> {
     /// Collects to `out` what `code` holds.
-    pub fn new(kind: Kind, code: C, symbols: Option<&'a Symbols>, out: Window) -> Self {
+    pub fn new(kind: Kind, code: C, symbols: Option<&'a Symbols>, out: KeptInstructions) -> Self {
         let view = code.view(&ContextKey::default());
         Self {
             kind,
@@ -101,9 +101,9 @@ impl<'a, C: CodeImage> Visits<'a, C> {
             view,
             symbols,
             isa: Isa::default(),
-            told: Told {
+            values: FrameValues {
                 gap: true,
-                ..Told::default()
+                ..FrameValues::default()
             },
             called: false,
             interrupted: None,
@@ -118,18 +118,21 @@ impl<'a, C: CodeImage> Visits<'a, C> {
 
     fn take(&mut self, at: BufferOffset, pc: Address, isa: Isa, line: Option<Address>) {
         let (code, known) = instruction_bytes(&self.code, self.view, isa, pc);
-        let visit = Visit {
+        let instruction = ExecutedInstruction {
             pc,
             isa,
             code,
             code_bytes: known as u8,
             offset: at,
-            told: Told { line, ..self.told },
+            values: FrameValues {
+                line,
+                ..self.values
+            },
         };
-        self.told.exception = None;
-        self.told.exception_return = None;
-        self.told.gap = false;
-        self.out.push(visit);
+        self.values.exception = None;
+        self.values.exception_return = None;
+        self.values.gap = false;
+        self.out.push(instruction);
     }
 
     /// Whether a function begins at the first instruction of a range.
@@ -147,8 +150,8 @@ impl<'a, C: CodeImage> Visits<'a, C> {
 
     fn count(&mut self, cycles: Option<u32>) {
         if let Some(cycles) = cycles {
-            let before = self.told.cycles.unwrap_or(0);
-            self.told.cycles = Some(before.saturating_add(u64::from(cycles)));
+            let before = self.values.cycles.unwrap_or(0);
+            self.values.cycles = Some(before.saturating_add(u64::from(cycles)));
         }
     }
 
@@ -187,7 +190,7 @@ impl<'a, C: CodeImage> Visits<'a, C> {
                 }
             }
             Kind::Exceptions => {
-                if self.told.exception.is_some() {
+                if self.values.exception.is_some() {
                     self.take(at, range.start, range.isa, None);
                 }
             }
@@ -220,19 +223,19 @@ impl<'a, C: CodeImage> Visits<'a, C> {
     /// What comes next is not connected to what was before.
     fn cut(&mut self) {
         self.end_line();
-        if let Some(visit) = self.out.latest().filter(|_| self.at_waypoint) {
-            visit.told.taken = self.taken;
+        if let Some(instruction) = self.out.latest().filter(|_| self.at_waypoint) {
+            instruction.values.taken = self.taken;
         }
         self.called = false;
         self.interrupted = None;
         self.at_waypoint = false;
-        self.told.exception = None;
-        self.told.exception_return = None;
-        self.told.gap = true;
+        self.values.exception = None;
+        self.values.exception_return = None;
+        self.values.gap = true;
     }
 }
 
-impl<C: CodeImage> FlowSink for Visits<'_, C> {
+impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
     fn block(
         &mut self,
         at: BufferOffset,
@@ -273,7 +276,7 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
             Kind::Waypoints => false,
             Kind::Instructions => range.instructions != Some(0),
             Kind::Functions => self.enters(range.start),
-            Kind::Exceptions => self.told.exception.is_some(),
+            Kind::Exceptions => self.values.exception.is_some(),
         };
         if first {
             let line = (self.kind == Kind::Instructions).then_some(range.start);
@@ -289,8 +292,8 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
         }
         self.called = false;
         self.at_waypoint = false;
-        self.told.exception = Some(exception.number);
-        self.told.exception_return = exception.return_address;
+        self.values.exception = Some(exception.number);
+        self.values.exception_return = exception.return_address;
         if let Some(pc) = exception
             .return_address
             .filter(|_| self.kind == Kind::Exceptions)
@@ -311,11 +314,11 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
                 self.count(Some(*cycles));
                 // The count follows the waypoint that it belongs to (ETMv4, IHI 0064, "Cycle
                 // count packets").
-                if let Some(visit) = self.out.latest().filter(|_| self.at_waypoint) {
-                    visit.told.cycles = self.told.cycles;
+                if let Some(instruction) = self.out.latest().filter(|_| self.at_waypoint) {
+                    instruction.values.cycles = self.values.cycles;
                 }
             }
-            Mark::Timestamp(timestamp) => self.told.timestamp = Some(*timestamp),
+            Mark::Timestamp(timestamp) => self.values.timestamp = Some(*timestamp),
             Mark::Context(context) => self.context(context),
             Mark::NoSync(_) | Mark::TraceOn(_) => self.cut(),
             Mark::ExceptionReturn
@@ -336,30 +339,30 @@ impl<C: CodeImage> FlowSink for Visits<'_, C> {
     }
 }
 
-impl<C: CodeImage> Visits<'_, C> {
+impl<C: CodeImage> InstructionCollector<'_, C> {
     fn context(&mut self, context: &Context) {
-        let mut changed = self.told;
-        if changed.change(context) {
+        let mut changed = self.values;
+        if changed.set_state(context) {
             self.end_line();
-            self.told.state = changed.state;
+            self.values.state = changed.state;
         }
         self.view = self.code.view(&ContextKey::from(context));
     }
 }
 
-impl<C: CodeImage> SourceSinks<Window> for Visits<'_, C> {
+impl<C: CodeImage> SourceSinks<KeptInstructions> for InstructionCollector<'_, C> {
     fn end(&mut self, _: BufferOffset) {
         self.cut();
     }
 
-    fn output(&mut self) -> &mut Window {
+    fn output(&mut self) -> &mut KeptInstructions {
         &mut self.out
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::window::Limits;
+    use super::super::kept::Limits;
     use super::*;
     use crate::element::{Atoms, Element, ElementSink, TraceOnReason};
     use crate::flow::{Flow, FlowConfig, FlowDriver, Pieces};
@@ -379,7 +382,7 @@ mod tests {
         code
     }
 
-    fn visits(kind: Kind, elements: &[Element]) -> Vec<Visit> {
+    fn executed(kind: Kind, elements: &[Element]) -> Vec<ExecutedInstruction> {
         let code = code();
         let limits = Limits {
             from: None,
@@ -388,7 +391,7 @@ mod tests {
         };
         let mut driver = FlowDriver {
             flow: Flow::new(FlowConfig::default(), &code),
-            sink: Visits::new(kind, &code, None, Window::new(limits)),
+            sink: InstructionCollector::new(kind, &code, None, KeptInstructions::new(limits)),
         };
         for (at, element) in elements.iter().enumerate() {
             driver.element(BufferOffset(at as u64), *element);
@@ -396,14 +399,14 @@ mod tests {
         let end = BufferOffset(elements.len() as u64);
         driver.element(end, Element::Mark(Mark::End));
         driver.sink.end(end);
-        driver.sink.out.visits().iter().copied().collect()
+        driver.sink.out.instructions().iter().copied().collect()
     }
 
     fn places(kind: Kind, elements: &[Element]) -> Vec<(u64, Option<u16>)> {
-        let visits = visits(kind, elements);
-        let places = visits
+        let instructions = executed(kind, elements);
+        let places = instructions
             .iter()
-            .map(|visit| (visit.pc.0, visit.told.exception));
+            .map(|instruction| (instruction.pc.0, instruction.values.exception));
         places.collect()
     }
 
@@ -511,16 +514,19 @@ mod tests {
             at(0x1008),
             atoms(1),
         ];
-        let visits = visits(Kind::Waypoints, &story);
-        let told: Vec<_> = visits
+        let instructions = executed(Kind::Waypoints, &story);
+        let values: Vec<_> = instructions
             .iter()
-            .map(|visit| {
-                let (line, el) = (visit.told.line.unwrap(), visit.told.state.el.unwrap());
-                (line.0, visit.pc.0, el.0)
+            .map(|instruction| {
+                let (line, el) = (
+                    instruction.values.line.unwrap(),
+                    instruction.values.state.el.unwrap(),
+                );
+                (line.0, instruction.pc.0, el.0)
             })
             .collect();
         assert_eq!(
-            told,
+            values,
             [
                 (0x1000, 0x1004, 0),
                 (0x1010, 0x1010, 0),
@@ -561,8 +567,11 @@ mod tests {
             TAKEN,
         ];
         let counts = |kind| -> Vec<(u64, Option<u64>)> {
-            let visits = visits(kind, &story);
-            visits.iter().map(|v| (v.pc.0, v.told.cycles)).collect()
+            let instructions = executed(kind, &story);
+            instructions
+                .iter()
+                .map(|i| (i.pc.0, i.values.cycles))
+                .collect()
         };
         assert_eq!(
             counts(Kind::Instructions),
@@ -580,8 +589,8 @@ mod tests {
 
     #[test]
     fn code_travels_with_its_visit() {
-        let visits = visits(Kind::Waypoints, &[at(0x1000), TAKEN]);
-        assert_eq!(visits[0].code_bytes, 4);
-        assert_eq!(visits[0].code, BL.to_le_bytes());
+        let instructions = executed(Kind::Waypoints, &[at(0x1000), TAKEN]);
+        assert_eq!(instructions[0].code_bytes, 4);
+        assert_eq!(instructions[0].code, BL.to_le_bytes());
     }
 }

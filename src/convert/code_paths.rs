@@ -26,7 +26,7 @@ pub struct Line {
 
 /// Finds ways in the code of one core.
 #[derive(Debug)]
-pub struct Ways<C> {
+pub struct CodePaths<C> {
     code: C,
     /// What cannot be passed without being seen.
     watched: HashSet<u64>,
@@ -47,7 +47,7 @@ struct Node {
 /// Stands for the destination in [`Node::next`].
 const GOAL: usize = usize::MAX;
 
-impl<C: CodeImage> Ways<C> {
+impl<C: CodeImage> CodePaths<C> {
     /// Ways in `code` that pass none of the addresses in `watched`.
     pub fn new(code: C, watched: HashSet<u64>) -> Self {
         Self {
@@ -156,7 +156,7 @@ impl<C: CodeImage> Ways<C> {
             nodes[at].next = led;
             at += 1;
         }
-        only_way(&nodes)
+        only_path(&nodes)
     }
 }
 
@@ -169,7 +169,7 @@ pub fn next(here: Place, bytes: u8) -> Place {
 }
 
 /// The lines from the first node to the goal, if there is one way.
-fn only_way(nodes: &[Node]) -> Option<Vec<Line>> {
+fn only_path(nodes: &[Node]) -> Option<Vec<Line>> {
     // Which nodes lead to the goal, from the goal backward.
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut leads = vec![false; nodes.len()];
@@ -191,10 +191,10 @@ fn only_way(nodes: &[Node]) -> Option<Vec<Line>> {
     let mut at = 0;
     loop {
         let node = nodes.get(at)?;
-        let mut ways = node.next.iter().flatten();
-        let mut ways = ways.by_ref().filter(|&&n| n == GOAL || leads[n]);
-        let next = *ways.next()?;
-        if ways.next().is_some() {
+        let mut edges = node.next.iter().flatten();
+        let mut edges = edges.by_ref().filter(|&&n| n == GOAL || leads[n]);
+        let next = *edges.next()?;
+        if edges.next().is_some() {
             return None;
         }
         match lines.last_mut() {
@@ -244,9 +244,9 @@ mod tests {
         let mut pieces = Pieces::default();
         pieces.add(Address(0x1000), bytes);
         let watched = watched.iter().map(|&index| at(index).address.0).collect();
-        let mut ways = Ways::new(pieces, watched);
+        let mut paths = CodePaths::new(pieces, watched);
         let index = |address: Address| (address.0 - 0x1000) / 4;
-        let lines = ways.between(View::default(), at(from), at(to))?;
+        let lines = paths.between(View::default(), at(from), at(to))?;
         let lines = lines.iter();
         Some(
             lines
@@ -319,9 +319,9 @@ mod tests {
             pieces.add(Address(0x1000), bytes);
             pieces
         });
-        let mut ways = Ways::new(Two(code), HashSet::new());
-        assert!(ways.between(View(0), at(0), at(3)).is_some());
-        assert_eq!(ways.between(View(1), at(0), at(3)), None);
+        let mut paths = CodePaths::new(Two(code), HashSet::new());
+        assert!(paths.between(View(0), at(0), at(3)).is_some());
+        assert_eq!(paths.between(View(1), at(0), at(3)), None);
     }
 
     #[test]
@@ -331,12 +331,12 @@ mod tests {
         let halfwords = [0xbf08_u16, 0xe001, 0xbf00, 0xbf00, 0xbf00, 0xe7fe];
         let bytes = halfwords.iter().flat_map(|h| h.to_le_bytes()).collect();
         code.add(Address(0x1000), bytes);
-        let mut ways = Ways::new(code, HashSet::new());
+        let mut paths = CodePaths::new(code, HashSet::new());
         let t32 = |address| Place {
             address: Address(address),
             isa: Isa::T32,
         };
-        let mut way = |to| ways.between(View::default(), t32(0x1002), t32(to));
+        let mut way = |to| paths.between(View::default(), t32(0x1002), t32(to));
         assert_eq!(way(0x1006).unwrap().len(), 1);
         assert_eq!(way(0x100a), None);
     }
