@@ -22,7 +22,7 @@ pub enum TraceArchitecture {
         /// The minor version.
         minor: u8,
     },
-    /// ETMv4 (ARM IHI 0064).
+    /// ETMv4 (ARM IHI 0064H).
     Etmv4 {
         /// The minor version.
         minor: u8,

@@ -22,12 +22,12 @@ pub enum Config {
     Stm(stm::Config),
 }
 
-/// Does something with the decoders of a source, whatever their types.
+/// A function that is generic over the decoders of a source.
 pub trait Visitor {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
-    /// Takes the decoders; `flow` where the source follows a core.
+    /// Takes the decoders; `flow` is `Some` if the source follows a core.
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
         D: PacketDecoder + Clone + Send + Sync + 'static,
@@ -46,7 +46,7 @@ fn missing(device: &Device, name: &str, assumed: impl std::fmt::LowerHex) -> Not
     }
 }
 
-/// The registers that ETMv3 and PTM need: names, ID, and the value if it is not given.
+/// Looks up registers by name or ID, and notes those that are missing.
 struct Needed<'a> {
     device: &'a Device,
     notes: &'a mut Vec<Note>,
@@ -75,7 +75,7 @@ impl Needed<'_> {
 }
 
 impl Config {
-    /// Reads the registers of a source that traces `core`. What is assumed goes to `notes`.
+    /// Reads the registers of a source that traces `core`. Assumed values go to `notes`.
     pub fn read(device: &Device, protocol: Protocol, core: Core, notes: &mut Vec<Note>) -> Self {
         let mut needed = Needed { device, notes };
         match protocol {
@@ -127,9 +127,9 @@ impl Config {
         }
     }
 
-    /// The bytes that no other place of the trace has, where a decoder that knows nothing can
-    /// begin (A-sync: PFT ARM IHI 0035 "Synchronization packets", ETM ARM IHI 0014 7.4,
-    /// ETMv4 IHI 0064); `None` of sources that follow no core.
+    /// The bytes of an alignment synchronisation, at which a decoder without state can start; they
+    /// occur nowhere else in the trace (ARM IHI 0035B 4.5.1, ARM IHI 0014Q 7.10.4, ARM IHI 0064
+    /// A-Sync packet). `None` for sources that follow no core.
     pub fn synchronisation(&self) -> Option<&'static [u8]> {
         match self {
             Self::Etmv3(_) | Self::Ptm(_) => Some(&[0, 0, 0, 0, 0, 0x80]),
@@ -138,8 +138,8 @@ impl Config {
         }
     }
 
-    /// Whether the trace unit was set to leave out return addresses that it predicts; `None` where
-    /// its protocol has no such setting.
+    /// Whether the trace unit was set to omit return addresses that its return stack predicts;
+    /// `None` if its protocol does not have this setting.
     pub fn return_stack(&self) -> Option<bool> {
         match self {
             Self::Ptm(config) => Some(config.return_stack),
@@ -148,7 +148,8 @@ impl Config {
         }
     }
 
-    /// The bit that says so (PFT IHI 0035 ETMCR, ETMv4 IHI 0064 TRCCONFIGR.RS).
+    /// The bit that [`return_stack`](Self::return_stack) reads, for users (ARM IHI 0035B ETMCR, ARM
+    /// IHI 0064 TRCCONFIGR.RS).
     pub fn return_stack_bit(&self) -> Option<&'static str> {
         match self {
             Self::Ptm(_) => Some("bit 29 of ETMCR"),

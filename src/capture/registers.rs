@@ -120,7 +120,8 @@ impl Known {
 }
 
 /// Whether elements of an ETMv4 may have keys: TRCCONFIGR has conditional tracing (COND, bits
-/// 10:8), Q elements (QE, 14:13) or data trace (DA and DV, 17:16) switched on (ARM IHI 0064).
+/// 10:8), Q elements (QE, 14:13) or data trace (DA and DV, 17:16) switched on (ARM IHI 0064,
+/// TRCCONFIGR).
 fn has_keys(device: &Device) -> bool {
     let register = device.component_register(&["TRCCONFIGR"], 0x04);
     let value = register.and_then(|register| register.value.as_u64());

@@ -1,8 +1,7 @@
-//! The registers that tell how a trace macrocell was set up. ETMv3 and PTM share their numbers
-//! and most of their fields; [`crate::etmv3::config`] and [`crate::ptm::config`] say what they
-//! mean.
+//! The registers of a trace macrocell. ETMv3 and PTM share their numbers and most of their fields;
+//! [`crate::etmv3::Config`] and [`crate::ptm::Config`] interpret them.
 //!
-//! ARM IHI 0014Q and ARM IHI 0035B, both chapter 3 "Programmer's Model". Knows no files.
+//! ARM IHI 0014Q and ARM IHI 0035B, both chapter 3 "Programmer's Model".
 
 use crate::quantity::TraceId;
 
@@ -10,10 +9,10 @@ use crate::quantity::TraceId;
 /// only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressEncoding {
-    /// Seven bits in the last of two to four bytes; only behind a fifth byte stands exception
-    /// information.
+    /// Seven bits in the last of two to four bytes; exception information follows only a fifth
+    /// byte.
     Original,
-    /// Bit 6 of the last of two bytes or more says whether exception information follows.
+    /// Bit 6 of the last byte, if there are two or more, is set if exception information follows.
     Alternative,
 }
 
@@ -27,12 +26,12 @@ pub struct TimestampEncoding {
 }
 
 impl TimestampEncoding {
-    /// The most bytes that a value has.
+    /// The maximum length of a value in bytes.
     pub const fn max_bytes(self) -> usize {
         if self.wide { 9 } else { 7 }
     }
 
-    /// The bits of a timestamp that are traced.
+    /// The traced bits of a timestamp.
     pub const fn mask(self) -> u64 {
         if self.wide { u64::MAX } else { (1 << 48) - 1 }
     }
@@ -60,13 +59,13 @@ impl Registers {
         self.etmccer >> bit & 1 == 1
     }
 
-    /// ETMCCER \[29:28\], from ETMv3.5 and PFTv1.1 on; before, timestamps are plain and have 48
+    /// ETMCCER \[29:28\], since ETMv3.5 and PFTv1.1; earlier timestamps are binary and have 48
     /// bits.
     pub(crate) const fn timestamp_encoding(self, from_minor_version: u8) -> TimestampEncoding {
-        let told = self.minor_version() >= from_minor_version;
+        let present = self.minor_version() >= from_minor_version;
         TimestampEncoding {
-            wide: told && self.extension(29),
-            gray: told && self.etmccer != 0 && !self.extension(28),
+            wide: present && self.extension(29),
+            gray: present && self.etmccer != 0 && !self.extension(28),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Bytes → what packets of ETMv3 and PTM have in common.
+//! Bytes → the fields that packets of ETMv3 and PTM share.
 
 mod address;
 mod sync;
@@ -20,7 +20,7 @@ pub(crate) fn little_endian(bytes: &[u8]) -> u32 {
         .fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
-/// The context ID of `size` bytes at `at`, where it is traced, and where it ends.
+/// The context ID of `size` bytes at `at`, `None` if it is not traced, and where it ends.
 #[inline]
 pub(crate) fn context_id(bytes: &[u8], at: usize, size: u8) -> Option<(Option<u32>, usize)> {
     if size == 0 {
@@ -44,7 +44,7 @@ impl SyncInformation {
         self.bit(7)
     }
 
-    /// Why tracing begins; `None`: periodic synchronisation.
+    /// Why tracing starts; `None`: periodic synchronisation.
     pub const fn reason(self) -> Option<TraceOnReason> {
         match self.0 >> 5 & 3 {
             0 => None,
@@ -75,7 +75,7 @@ impl SyncInformation {
     }
 }
 
-/// A whole address without T, its bit 0, and the instruction set that T tells.
+/// A complete address without T, its bit 0, and the instruction set by T.
 #[inline]
 pub(crate) const fn thumb_address(address: u32, alternative: bool) -> (u32, Isa) {
     let isa = match (address & 1 != 0, alternative) {

@@ -1,23 +1,23 @@
-//! What packets of ETMv3 and PTM say of synchronisation and of the state of the core.
+//! Synchronisation and the state of the core, for the elements of ETMv3 and PTM.
 
 use crate::element::{Context, ElementSink, Mark, NoSyncReason};
 use crate::quantity::{BufferOffset, ExceptionLevel, Security};
 
-/// How far decoding has come.
+/// How far synchronisation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nothing was seen.
+    /// No packet was seen.
     Start,
-    /// The next A-sync is waited for.
+    /// Waiting for the next A-sync.
     ASync,
-    /// The next I-sync is waited for.
+    /// Waiting for the next I-sync.
     ISync,
-    /// Everything is known.
+    /// Synchronised.
     Decoding,
 }
 
 impl State {
-    /// Says before the first packet that nothing is known.
+    /// Reports missing synchronisation before the first packet.
     pub fn begin(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         if *self == Self::Start {
             out.mark(at, Mark::NoSync(NoSyncReason::Start));
@@ -25,7 +25,7 @@ impl State {
         }
     }
 
-    /// Takes a loss of bytes; returns whether decoding ends with it.
+    /// Takes a loss of bytes; returns whether it ends synchronisation.
     pub fn lose(&mut self) -> bool {
         let before = *self;
         if before != Self::Start {
@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// What is known of a core before any packet.
+/// The state of a core before any packet.
 pub(crate) const UNKNOWN: Context = Context {
     isa: crate::quantity::Isa::A32,
     el: None,
@@ -45,7 +45,7 @@ pub(crate) const UNKNOWN: Context = Context {
     context_id: None,
 };
 
-/// Takes the state that a packet tells; returns whether it changed.
+/// Takes the state in a packet; returns whether it changed.
 pub(crate) fn update(context: &mut Context, non_secure: Option<bool>, hyp: Option<bool>) -> bool {
     let before = *context;
     if let Some(non_secure) = non_secure {

@@ -1,7 +1,7 @@
 //! Compressed addresses, timestamps and the like → bytes.
 //!
-//! Written from ARM IHI 0014Q 7.3.5, 7.7 and ARM IHI 0035B 4.5.4, 4.5.9, and not from the
-//! decoder. Knows no headers.
+//! Written from ARM IHI 0014Q 7.3.5 (branch packets), 7.7 (timestamps) and ARM IHI 0035B 4.5.4
+//! (branch address packets), 4.5.9 (timestamp packets), and not from the decoder.
 
 use super::config::{AddressEncoding, TimestampEncoding};
 use super::packet::PartAddress;
@@ -11,15 +11,15 @@ use crate::protocol::{Unencodable, Written, require};
 use crate::quantity::Isa;
 use std::fmt::Debug;
 
-/// The configuration of one of the protocols, and how it has packets written.
+/// The configuration of one of the protocols, which writes its packets.
 pub trait Protocol: Copy + Debug {
-    /// Its packets.
+    /// The packets of the protocol.
     type Packet: Debug;
 
     /// How the address bytes of branches end.
     fn address_encoding(&self) -> AddressEncoding;
 
-    /// Appends the bytes of `packet`; some of them or none if it cannot be written.
+    /// Appends the bytes of `packet`. If it cannot be written, some of them may be appended.
     fn write(
         encoder: &mut Encoder<Self>,
         packet: &Self::Packet,
@@ -31,20 +31,23 @@ pub trait Protocol: Copy + Debug {
 #[derive(Clone, Debug)]
 pub struct Encoder<C> {
     pub(crate) config: C,
-    pub(crate) known: Known,
+    pub(crate) decoder: DecoderState,
 }
 
 impl<C: Protocol> Encoder<C> {
-    /// For a source with this configuration.
+    /// An encoder at the start of a trace.
     pub fn new(config: C) -> Self {
         Self {
             config,
-            known: Known::default(),
+            decoder: DecoderState::default(),
         }
     }
 
-    /// Appends the bytes of `packet`; nothing if there are none. Of an address only the bits are
-    /// written that it says are told.
+    /// Appends the bytes of `packet`. Writes only the address bits selected by `bits`.
+    ///
+    /// # Errors
+    ///
+    /// If no trace unit of this configuration writes it; then nothing is appended.
     pub fn packet(&mut self, packet: &C::Packet, out: &mut Vec<u8>) -> Result<(), Unencodable> {
         let begin = out.len();
         let mut next = self.clone();
@@ -56,21 +59,24 @@ impl<C: Protocol> Encoder<C> {
         written
     }
 
-    /// `address` in its shortest form, behind what was written so far. With `information`,
+    /// `address` in its shortest form after the packets written so far. With `information`,
     /// exception information follows.
     pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
         PartAddress {
             value: address,
-            bits: self
-                .known
-                .fewest_bits(address, isa, self.config.address_encoding(), information),
+            bits: self.decoder.fewest_bits(
+                address,
+                isa,
+                self.config.address_encoding(),
+                information,
+            ),
             isa,
         }
     }
 }
 
 impl AddressEncoding {
-    /// How many bits of the address, without those that are always zero, 1 to 4 bytes hold.
+    /// The number of address bits, without those that are always zero, in 1 to 4 bytes.
     const fn capacity(self) -> [u8; 4] {
         match self {
             Self::Original => [6, 13, 20, 27],
@@ -78,7 +84,7 @@ impl AddressEncoding {
         }
     }
 
-    /// Exception information can follow so many bytes.
+    /// Whether exception information can follow an address of `bytes` bytes.
     const fn has_information(self, bytes: usize) -> bool {
         match self {
             Self::Original => bytes == 5,
@@ -87,7 +93,7 @@ impl AddressEncoding {
     }
 }
 
-/// How many low bits of an address are not traced.
+/// The number of low address bits that are not traced.
 pub(crate) const fn unused(isa: Isa) -> u8 {
     match isa {
         Isa::A64 | Isa::A32 => 2,
@@ -96,30 +102,30 @@ pub(crate) const fn unused(isa: Isa) -> u8 {
     }
 }
 
-/// An address can have this instruction set: the bits that are not traced are zero.
+/// Refuses an address whose untraced low bits are not zero.
 pub(crate) fn require_aligned(address: u32, isa: Isa) -> Written {
     require(isa != Isa::A64 && address & ((1 << unused(isa)) - 1) == 0)
 }
 
-/// What the trace told before, as far as a decoder knows it.
+/// The state of a decoder of the trace so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct DecoderState {
     /// The last address, with its instruction set.
     pub place: Option<(u32, Isa)>,
-    /// AltISA as told last: Thumb means ThumbEE.
+    /// The last AltISA bit: Thumb means ThumbEE.
     alternative: bool,
     /// The last timestamp, as traced.
     timestamp: Option<u64>,
 }
 
-impl Known {
-    /// A-sync: a decoder may begin here.
+impl DecoderState {
+    /// Writes an A-sync, at which a decoder can start.
     pub fn a_sync(&mut self, out: &mut Vec<u8>) {
         out.extend([0, 0, 0, 0, 0, 0x80]);
         *self = Self::default();
     }
 
-    /// Only exception information can tell this instruction set: AltISA changes.
+    /// Whether only exception information can carry this instruction set: AltISA changes.
     pub fn needs_information(&self, isa: Isa) -> bool {
         match isa {
             Isa::ThumbEe => !self.alternative,
@@ -128,15 +134,15 @@ impl Known {
         }
     }
 
-    /// Takes a place that was told, with exception information or without.
-    pub fn tell(&mut self, address: u32, isa: Isa, information: bool) {
+    /// Takes a place that was written, with or without exception information.
+    pub fn set(&mut self, address: u32, isa: Isa, information: bool) {
         self.place = Some((address, isa));
         if information {
             self.alternative = isa == Isa::ThumbEe;
         }
     }
 
-    /// The fewest low bits that tell this address.
+    /// The smallest number of low bits that identifies this address.
     fn fewest_bits(
         &self,
         address: u32,
@@ -157,7 +163,7 @@ impl Known {
             .unwrap_or(WHOLE)
     }
 
-    /// A timestamp: the bits up to the highest that changed.
+    /// Writes a timestamp: the bits up to the highest one that changed.
     pub fn timestamp(
         &mut self,
         value: u64,
@@ -185,7 +191,7 @@ impl Known {
     }
 }
 
-/// What the fifth byte of an address tells of the instruction set.
+/// The instruction set as the fifth byte of an address distinguishes it.
 const fn thumb(isa: Isa) -> Isa {
     match isa {
         Isa::ThumbEe => Isa::T32,
@@ -193,7 +199,7 @@ const fn thumb(isa: Isa) -> Isa {
     }
 }
 
-/// The bits of an address that are told; with `information`, exception information follows.
+/// The traced bits of an address; with `information`, exception information follows.
 pub(crate) fn address(
     address: PartAddress,
     encoding: AddressEncoding,
@@ -244,7 +250,7 @@ pub(crate) fn address(
 }
 
 /// The first byte of exception information: C, AltISA, Can, Exc\[3:0\], NS. With `more`, another
-/// one follows.
+/// byte follows.
 pub(crate) fn information(
     more: bool,
     isa: Isa,
@@ -259,7 +265,7 @@ pub(crate) fn information(
         | u8::from(non_secure)
 }
 
-/// The information byte of an I-sync: LSiP, reason, J, NS, AltISA, Hyp, 1. ETMv3 alone has LSiP
+/// The information byte of an I-sync: LSiP, reason, J, NS, AltISA, Hyp, 1. Only ETMv3 has LSiP
 /// and J.
 pub(crate) fn sync_information(
     lsip: bool,
@@ -291,14 +297,14 @@ pub(crate) fn sync_address(address: u32, isa: Isa, out: &mut Vec<u8>) -> Written
     Ok(())
 }
 
-/// A context ID of so many bytes.
+/// A context ID of `bytes` bytes.
 pub(crate) fn context_id(id: u32, bytes: u8, out: &mut Vec<u8>) -> Written {
     require(bytes >= 4 || id >> (8 * bytes) == 0)?;
     out.extend(&id.to_le_bytes()[..bytes.min(4).into()]);
     Ok(())
 }
 
-/// The context ID of an I-sync, where there is one.
+/// The context ID of an I-sync, if it is traced.
 pub(crate) fn sync_context_id(id: Option<u32>, bytes: u8, out: &mut Vec<u8>) -> Written {
     require(id.is_some() == (bytes > 0))?;
     id.map_or(Ok(()), |id| context_id(id, bytes, out))

@@ -1,8 +1,8 @@
-//! What ETMv3 and PTM share: registers, compressed addresses, timestamps, synchronisation, and
-//! what a trace unit tells of the state of its core.
+//! Shared parts of ETMv3 and PTM: registers, compressed addresses, timestamps, synchronisation, and
+//! how a trace unit traces the state of its core.
 //!
-//! PFT (ARM IHI 0035B) took these over from ETMv3 (ARM IHI 0014Q). Knows no headers and no
-//! packet of one of them alone; [`crate::etmv3`] and [`crate::ptm`] do.
+//! PFT (ARM IHI 0035B) took these over from ETMv3 (ARM IHI 0014Q). Headers and packets of
+//! one protocol alone are in [`crate::etmv3`] and [`crate::ptm`].
 
 pub mod config;
 pub(crate) mod decode;

@@ -1,21 +1,21 @@
-//! What packets of ETMv3 and PTM have in common.
+//! The parts that packets of ETMv3 and PTM share.
 
 use crate::element::TraceOnReason;
 use crate::protocol::Field;
 use crate::quantity::Isa;
 
-/// An address and how much of it the packet told.
+/// An address and the number of its bits in the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartAddress {
-    /// The whole address.
+    /// The complete address.
     pub value: u32,
-    /// Its low bits that the packet told, 6 to 32.
+    /// The number of low bits in the packet, 6 to 32.
     pub bits: u8,
     /// The instruction set at the address.
     pub isa: Isa,
 }
 
-/// The packets of a protocol that tell whether it is synchronised.
+/// The packets of a protocol that concern synchronisation.
 pub(crate) trait SyncPacket {
     const NOT_SYNC: Self;
     const A_SYNC: Self;
@@ -24,8 +24,8 @@ pub(crate) trait SyncPacket {
     const INCOMPLETE: Self;
 }
 
-/// The name of an exception of ARMv7-A (ARM IHI 0014Q 7.3.5, ARM IHI 0035B 4.5.4); 5 is not the
-/// same in both.
+/// The name of an exception of ARMv7-A (ARM IHI 0014Q 7.3.5, ARM IHI 0035B 4.5.4, both on exception
+/// information); number 5 differs between them.
 pub(crate) const fn exception_name(number: u16, five: &'static str) -> &'static str {
     match number {
         0 => "None",
@@ -55,7 +55,7 @@ impl PartAddress {
     }
 }
 
-/// The fields of an I-sync behind its address.
+/// The fields of an I-sync after its address.
 pub(crate) fn i_sync_fields(
     reason: Option<TraceOnReason>,
     non_secure: bool,
@@ -74,7 +74,7 @@ pub(crate) fn i_sync_fields(
     cycles_field(cycles, each);
 }
 
-/// The field of a cycle count, where there is one.
+/// The field of a cycle count, if there is one.
 pub(crate) fn cycles_field(cycles: Option<u32>, each: &mut dyn FnMut(&'static str, Field)) {
     if let Some(cycles) = cycles {
         each("cycles", Field::Count(cycles.into()));

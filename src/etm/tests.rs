@@ -1,4 +1,4 @@
-//! What the tests of ETMv3 and PTM share: bytes that look like their trace, random packets.
+//! Shared parts of the tests of ETMv3 and PTM: bytes that look like trace, random packets.
 
 use super::Tracing;
 use super::encode::{self, Encoder};
@@ -20,22 +20,22 @@ pub(crate) fn address(address: u64, isa: Isa) -> Element {
     }
 }
 
-/// Bytes that look like a trace: `begin`, then headers with payloads cut and mixed.
+/// Bytes that look like a trace: `start`, then headers with payloads cut and mixed.
 pub(crate) fn traces(
-    begin: Vec<u8>,
+    start: Vec<u8>,
     headers: &'static [u8],
 ) -> impl Strategy<Value = Vec<u8>> + Clone {
     let piece = prop_oneof![
         4 => prop::collection::vec(any::<u8>(), 0..12),
-        2 => Just(begin),
+        2 => Just(start),
         1 => prop::collection::vec(Just(0u8), 0..40),
         3 => prop::sample::select(headers).prop_map(|header| vec![header]),
     ];
     prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// Any bytes are packets from end to end, none of which waits for many bytes; a packet gives
-/// `most` elements at most.
+/// Checks that any bytes are packets from end to end, that no packet needs many bytes, and that a
+/// packet gives at most `most` elements.
 pub(crate) fn any_bytes_are_packets<D, E>(
     mut decoder: D,
     mut elements: E,
@@ -50,7 +50,7 @@ pub(crate) fn any_bytes_are_packets<D, E>(
     if let Some((_, packet, length)) = found.last() {
         assert!(*length <= 64, "{packet:?} of {length}");
     }
-    // The first one also says that nothing is known.
+    // The first packet also reports missing synchronisation.
     let mut allowed = 1;
     let mut out: Vec<(BufferOffset, Element)> = Vec::new();
     for (at, packet, _) in &found {
@@ -60,27 +60,27 @@ pub(crate) fn any_bytes_are_packets<D, E>(
     }
 }
 
-/// Random numbers of which a packet is made.
+/// Random numbers for one packet.
 pub(crate) type Numbers = (u8, u64, u32);
 
-/// Random numbers, as many as packets are to be written.
+/// Random numbers for the packets of a trace.
 pub(crate) fn numbers() -> impl Strategy<Value = Vec<Numbers>> {
     prop::collection::vec(any::<Numbers>(), 0..60)
 }
 
-/// What a random packet may say behind those written before.
+/// The content of a random packet after those written before.
 pub(crate) struct Choice<'a, C> {
     encoder: &'a Encoder<C>,
     /// Which packet: 0 is A-sync, 1 I-sync.
     pub packet: u8,
     pub value: u64,
     more: u32,
-    /// An address, near the last one.
+    /// An address near the last one.
     pub address: u32,
     pub isa: Isa,
     /// The bits of an address that are traced.
     pub mask: u32,
-    /// A context ID, where it is traced.
+    /// A context ID, if it is traced.
     pub context_id: Option<u32>,
     /// A timestamp.
     pub time: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Choice<'a, C> {
 impl<'a, C: Tracing> Choice<'a, C> {
     pub fn new(encoder: &'a Encoder<C>, sets: [Isa; 4], (packet, value, more): Numbers) -> Self {
         let settings = encoder.config.settings();
-        let (near, before) = encoder.known.place.unwrap_or_default();
+        let (near, before) = encoder.decoder.place.unwrap_or_default();
         let isa = if more & 2 == 0 && packet != 1 {
             before
         } else {
@@ -137,12 +137,12 @@ impl<'a, C: Tracing> Choice<'a, C> {
 
     /// Addresses can be written: there was one before.
     pub fn is_placed(&self) -> bool {
-        self.encoder.known.place.is_some()
+        self.encoder.decoder.place.is_some()
     }
 
     /// Only exception information can tell the instruction set.
     pub fn needs_information(&self) -> bool {
-        self.encoder.known.needs_information(self.isa)
+        self.encoder.decoder.needs_information(self.isa)
     }
 
     /// The address in its shortest form or whole.
@@ -156,8 +156,8 @@ impl<'a, C: Tracing> Choice<'a, C> {
     }
 }
 
-/// Packets made of random numbers, written behind an I-sync, are read.
-pub(crate) fn what_is_written_is_read<C, D>(
+/// Checks that packets made of random numbers, written after an I-sync, are decoded again.
+pub(crate) fn decoding_reverses_encoding<C, D>(
     config: C,
     mut decoder: D,
     numbers: &[Numbers],

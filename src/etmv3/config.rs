@@ -1,4 +1,4 @@
-//! How an ETMv3 was set up: values of its registers → what the decoders must know.
+//! How an ETMv3 was set up: values of its registers → configuration of the decoders.
 
 use crate::etm::Registers;
 use crate::etm::config::{AddressEncoding, TimestampEncoding};
@@ -13,7 +13,7 @@ pub struct Config {
     pub minor_version: u8,
     /// The traced core; its profile decides what exception numbers mean.
     pub core: Core,
-    /// Instructions are traced; not so in data-only mode.
+    /// Instructions are traced; `false` in data-only mode.
     pub instructions: bool,
     /// Data values are traced.
     pub data_values: bool,
@@ -23,11 +23,11 @@ pub struct Config {
     pub coprocessor_transfers: bool,
     /// Bytes of a context ID: 0, 1, 2 or 4.
     pub context_id_bytes: u8,
-    /// Atoms tell cycles.
+    /// Atoms carry cycles.
     pub cycle_accurate: bool,
     /// The alternative encoding of branch addresses.
     pub alternative_branches: bool,
-    /// Direct branches that are taken have a branch packet too.
+    /// Taken direct branches have a branch packet too.
     pub branch_output: bool,
     /// How timestamps are encoded.
     pub timestamp: TimestampEncoding,
@@ -36,7 +36,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// ETMIDR where it is not known: ETMv3.4 with the original encoding of branches.
+    /// The value assumed if ETMIDR is missing: ETMv3.4 with the original encoding of branches.
     pub const DEFAULT_ETMIDR: u32 = 0x4100_f240;
 
     /// The meaning of the registers of a trace unit of `core` (ARM IHI 0014Q 3.5: ETMCR,

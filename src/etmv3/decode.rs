@@ -1,7 +1,7 @@
 //! Bytes → ETMv3 packets (ARM IHI 0014Q chapter 7).
 //!
-//! Remembers what packets leave out: the instruction and data addresses and the instruction set
-//! of the packet before, the upper bits of the timestamp.
+//! Keeps what packets omit: the last instruction and data address, the last instruction set, the
+//! upper bits of the timestamp.
 
 use super::config::Config;
 use super::packet::{Branch, DataAddress, DataValue, ISync, Information, Packet, Place, Timing};
@@ -23,7 +23,7 @@ pub struct Decoder {
     timestamps: Timestamps,
 }
 
-/// A count of 1 to 5 bytes, 7 bits in each, and how many bytes it has.
+/// A count of 1 to 5 bytes, 7 bits in each, and its length in bytes.
 #[inline]
 fn count(bytes: &[u8]) -> Option<(u32, usize)> {
     let mut value = 0;
@@ -36,7 +36,7 @@ fn count(bytes: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// The SS field of a data header: the bytes of the value that follow.
+/// The SS field of a data header: the number of bytes of the value.
 #[inline]
 fn value_bytes(header: u8) -> usize {
     [0, 1, 2, 4][usize::from(header >> 2 & 3)]
@@ -51,7 +51,7 @@ fn value_at(bytes: &[u8], at: usize, size: usize) -> Option<DataValue> {
     })
 }
 
-/// E or N of a bit that is one for N.
+/// The atom in a bit that is 1 for N.
 const fn executed(header: u8, bit: u8) -> u32 {
     (header >> bit & 1 ^ 1) as u32
 }
@@ -105,7 +105,7 @@ const fn timed_p_header(header: u8) -> Option<(Atoms, Timing)> {
     }
 }
 
-/// What all P-headers say, by bits 6:1: plain and cycle-accurate.
+/// The content of all P-headers, by bits 6:1: plain and cycle-accurate.
 const P_HEADERS: [[Option<(u16, u8, Timing)>; 64]; 2] = {
     let mut tables = [[None; 64]; 2];
     let mut index = 0;
@@ -123,7 +123,7 @@ const P_HEADERS: [[Option<(u16, u8, Timing)>; 64]; 2] = {
 };
 
 impl Decoder {
-    /// A decoder at the begin of a trace.
+    /// A decoder at the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -134,7 +134,7 @@ impl Decoder {
         }
     }
 
-    /// Every packet but a P-header.
+    /// Decodes every packet except P-headers.
     #[inline(never)]
     fn any(&mut self, header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
         match header {
@@ -154,8 +154,8 @@ impl Decoder {
         let mut length = address.length;
         let mut information = None;
         if address.more {
-            let (told, used) = self.information(&bytes[length..])?;
-            information = Some(told);
+            let (info, used) = self.information(&bytes[length..])?;
+            information = Some(info);
             self.addresses.alternative = bytes[length] & 0x40 != 0;
             length += used;
         } else if let Some(fifth) = address.fifth.filter(|fifth| fifth & 0x80 != 0) {
@@ -178,7 +178,7 @@ impl Decoder {
     /// One to three exception information bytes (figure 7.2).
     fn information(&self, bytes: &[u8]) -> Option<(Information, usize)> {
         let first = *bytes.first()?;
-        let mut told = Information {
+        let mut info = Information {
             exception: (first >> 1 & 0xf).into(),
             deprecated: false,
             cancel: first & 0x20 != 0,
@@ -187,23 +187,23 @@ impl Decoder {
             resume: 0,
         };
         if first & 0x80 == 0 {
-            return Some((told, 1));
+            return Some((info, 1));
         }
         let second = *bytes.get(1)?;
-        // Bit 6 tells byte 2 from byte 1, which may be left out.
+        // Bit 6 distinguishes byte 2 from byte 1, which may be omitted.
         if second & 0x40 != 0 {
-            told.resume = second & 0xf;
-            return Some((told, 2));
+            info.resume = second & 0xf;
+            return Some((info, 2));
         }
         if self.config.core.is_microcontroller() {
-            told.exception |= u16::from(second & 0x1f) << 4;
+            info.exception |= u16::from(second & 0x1f) << 4;
         }
-        told.hyp = Some(second & 0x20 != 0);
+        info.hyp = Some(second & 0x20 != 0);
         if second & 0x80 == 0 {
-            return Some((told, 2));
+            return Some((info, 2));
         }
-        told.resume = *bytes.get(2)? & 0xf;
-        Some((told, 3))
+        info.resume = *bytes.get(2)? & 0xf;
+        Some((info, 3))
     }
 
     fn i_sync(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
@@ -232,9 +232,9 @@ impl Decoder {
             addresses.set(address, isa);
             let mut next = None;
             if information.lsip() {
-                let told = AddressBytes::new(&bytes[length..], self.config.address_encoding())?;
-                length += told.length;
-                next = Some(addresses.complete(&told).value);
+                let after = AddressBytes::new(&bytes[length..], self.config.address_encoding())?;
+                length += after.length;
+                next = Some(addresses.complete(&after).value);
             }
             self.addresses = addresses;
             place = Some(Place { address, isa, next });
@@ -250,19 +250,20 @@ impl Decoder {
         Some((Packet::ISync(sync), length))
     }
 
-    /// The data address after a header, if `told` and addresses are traced, and where it ends.
+    /// The data address after a header, if it is `present` and addresses are traced, and where it
+    /// ends.
     #[inline]
     fn data_address(
         &mut self,
         bytes: &[u8],
-        told: bool,
+        present: bool,
         value_bytes: usize,
     ) -> Option<(Option<DataAddress>, usize)> {
-        if !told || !self.config.data_addresses {
+        if !present || !self.config.data_addresses {
             return Some((None, 1));
         }
         let (value, used) = count(&bytes[1..])?;
-        // Nothing is remembered before the packet is whole.
+        // The state changes only once the packet is complete.
         if bytes.len() < 1 + used + value_bytes {
             return None;
         }
@@ -293,7 +294,7 @@ impl Decoder {
         Some((Packet::NormalData { address, value }, length))
     }
 
-    /// Headers that begin no branch and no P-header.
+    /// Decodes headers other than branches and P-headers.
     fn other(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = bytes[0];
         match header {
@@ -329,7 +330,7 @@ impl Decoder {
         }
     }
 
-    /// Headers of the data trace.
+    /// Decodes headers of the data trace.
     fn data(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let header = bytes[0];
         match header {

@@ -1,6 +1,6 @@
 //! ETMv3 packets → elements.
 //!
-//! An exception does not tell where it returns: instructions that abort count as executed.
+//! An exception packet contains no return address: instructions that abort count as executed.
 
 use super::config::Config;
 use super::packet::{Branch, DataAddress, DataValue, ISync, Packet, Timing};
@@ -23,12 +23,12 @@ pub struct Elements {
     announced: [Option<Address>; 4],
 }
 
-fn address(told: Option<DataAddress>) -> Option<Address> {
-    told.map(|address| Address(address.value.into()))
+fn address(data: Option<DataAddress>) -> Option<Address> {
+    data.map(|address| Address(address.value.into()))
 }
 
 impl Elements {
-    /// A decoder at the begin of a trace.
+    /// A decoder at the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -45,14 +45,14 @@ impl Elements {
         self.announced = [None; 4];
     }
 
-    /// Nothing cancelled the exception return that was held back.
+    /// Emits the exception return that was held back and not cancelled.
     fn settle(&mut self, out: &mut impl ElementSink) {
         if let Some(at) = self.returning.take() {
             out.mark(at, Mark::ExceptionReturn);
         }
     }
 
-    /// Takes the state that a packet tells; says whether it changed.
+    /// Takes the state in a packet; returns whether it changed.
     fn update(&mut self, non_secure: Option<bool>, hyp: Option<bool>) -> bool {
         let hyp = hyp.filter(|_| self.config.virtualization);
         update(&mut self.context, non_secure, hyp)
@@ -92,7 +92,7 @@ impl Elements {
     }
 
     fn branch(&mut self, at: BufferOffset, branch: &Branch, out: &mut impl ElementSink) {
-        let cancel = branch.information.is_some_and(|told| told.cancel);
+        let cancel = branch.information.is_some_and(|info| info.cancel);
         if cancel {
             let returning = self.returning.take().is_some();
             // ARMv7-M: only the return is cancelled, the instruction was executed (7.5).
@@ -102,17 +102,17 @@ impl Elements {
         } else {
             self.settle(out);
         }
-        if let Some(told) = branch.information {
-            if self.update(told.non_secure, told.hyp) {
+        if let Some(info) = branch.information {
+            if self.update(info.non_secure, info.hyp) {
                 self.context.isa = branch.address.isa;
                 out.mark(at, Mark::Context(self.context));
             }
-            if told.exception != 0 || told.deprecated {
+            if info.exception != 0 || info.deprecated {
                 out.element(
                     at,
                     Element::Exception(Exception {
-                        number: told.exception,
-                        name: told.exception_name(self.config.core.profile),
+                        number: info.exception,
+                        name: info.exception_name(self.config.core.profile),
                         return_address: None,
                     }),
                 );
@@ -136,7 +136,7 @@ impl Elements {
         }
     }
 
-    /// What atoms before the first I-sync tell: only their cycles.
+    /// Takes atoms before the first I-sync: only their cycles count.
     fn early_atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
         match timing {
             Timing::None => {}
@@ -162,7 +162,7 @@ impl Elements {
         );
     }
 
-    /// Every packet before decoding begins.
+    /// Takes every packet before synchronisation.
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         self.state.begin(at, out);
         match (self.state, *packet) {
@@ -186,7 +186,7 @@ impl Elements {
         }
     }
 
-    /// Every packet but atoms while decoding.
+    /// Takes every packet except atoms while decoding.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.state != State::Decoding {
@@ -209,17 +209,22 @@ impl Elements {
                 out.mark(at, Mark::Context(self.context));
             }
             Packet::NormalData {
-                address: told,
+                address: traced,
                 value,
-            } => Self::data(at, address(told), value, out),
-            Packet::OutOfOrderPlaceholder { tag, address: told } => {
-                self.announced[usize::from(tag & 3)] = address(told);
+            } => Self::data(at, address(traced), value, out),
+            Packet::OutOfOrderPlaceholder {
+                tag,
+                address: traced,
+            } => {
+                self.announced[usize::from(tag & 3)] = address(traced);
             }
             Packet::OutOfOrderData { tag, value } => {
                 let address = self.announced[usize::from(tag & 3)].take();
                 Self::data(at, address, Some(value), out);
             }
-            Packet::ValueNotTraced { address: told } => Self::data(at, address(told), None, out),
+            Packet::ValueNotTraced { address: traced } => {
+                Self::data(at, address(traced), None, out)
+            }
             Packet::ExceptionExit => self.returning = Some(at),
             Packet::Timestamp { value, .. } => out.mark(at, Mark::Timestamp(value)),
             Packet::Trigger => out.mark(at, Mark::Trigger),

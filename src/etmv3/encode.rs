@@ -1,8 +1,8 @@
 //! ETMv3 packets of the instruction trace → bytes.
 //!
 //! Written from the packet diagrams of ARM IHI 0014Q, chapter 7, and not from the decoder, so
-//! that the two cannot share a mistake. Remembers what a decoder knows; knows no elements and no
-//! program. Packets of the data trace are not written.
+//! that the two cannot share a mistake. Keeps the state that a decoder has. Packets of the data
+//! trace are not written.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timing};
@@ -28,7 +28,7 @@ impl Protocol for Config {
 impl Encoder<Config> {
     fn write(&mut self, packet: &Packet, out: &mut Vec<u8>) -> Written {
         match *packet {
-            Packet::ASync => self.known.a_sync(out),
+            Packet::ASync => self.decoder.a_sync(out),
             Packet::ISync(ref sync) => self.i_sync(sync, out)?,
             Packet::PHeader { atoms, timing } => {
                 require((timing == Timing::None) != self.config.cycle_accurate)?;
@@ -51,7 +51,7 @@ impl Encoder<Config> {
                 frequency_changed,
             } => {
                 out.push(0b0100_0010 | u8::from(frequency_changed) << 2);
-                self.known.timestamp(value, self.config.timestamp, out)?;
+                self.decoder.timestamp(value, self.config.timestamp, out)?;
             }
             Packet::Trigger => out.push(0b0000_1100),
             Packet::Ignore => out.push(0b0110_0110),
@@ -72,53 +72,54 @@ impl Encoder<Config> {
     fn branch(&mut self, branch: &Branch, out: &mut Vec<u8>) -> Written {
         let PartAddress { value, bits, isa } = branch.address;
         // An I-sync comes first.
-        require(self.known.place.is_some())?;
-        let told = branch.information.filter(|told| !told.deprecated);
+        require(self.decoder.place.is_some())?;
+        let info = branch.information.filter(|info| !info.deprecated);
         let encoding = self.config.address_encoding();
-        encode::address(branch.address, encoding, told.is_some(), out)?;
+        encode::address(branch.address, encoding, info.is_some(), out)?;
         match branch.information {
-            Some(ref told) if told.deprecated => {
+            Some(ref info) if info.deprecated => {
                 // The fifth byte: 1, Can, Exc[2:0], A[31:29].
-                let plain = told.non_secure.is_none() && told.hyp.is_none() && told.resume == 0;
-                require(plain && isa == Isa::A32 && bits == 32 && told.exception < 8)?;
+                let plain = info.non_secure.is_none() && info.hyp.is_none() && info.resume == 0;
+                require(plain && isa == Isa::A32 && bits == 32 && info.exception < 8)?;
                 out.pop();
-                let number = (told.exception as u8) << 3;
-                out.push(0x80 | u8::from(told.cancel) << 6 | number | (value >> 29) as u8);
+                let number = (info.exception as u8) << 3;
+                out.push(0x80 | u8::from(info.cancel) << 6 | number | (value >> 29) as u8);
             }
-            Some(ref told) => self.information(told, isa, out)?,
-            None => require(!self.known.needs_information(isa))?,
+            Some(ref info) => self.information(info, isa, out)?,
+            None => require(!self.decoder.needs_information(isa))?,
         }
-        self.known.tell(value, isa, told.is_some());
+        self.decoder.set(value, isa, info.is_some());
         Ok(())
     }
 
-    /// The first byte. Then, if told: C, 0, Hyp, Exc\[8:4\]; and 0, 1, 0, 0, Resume\[3:0\].
-    fn information(&self, told: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
-        let non_secure = told.non_secure.ok_or(Unencodable)?;
-        let (second, third) = (told.hyp.is_some(), told.resume > 0);
+    /// Exception information: the first byte, then if needed C, 0, Hyp, Exc\[8:4\], and 0, 1, 0, 0,
+    /// Resume\[3:0\].
+    fn information(&self, info: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
+        let non_secure = info.non_secure.ok_or(Unencodable)?;
+        let (second, third) = (info.hyp.is_some(), info.resume > 0);
         let microcontroller = self.config.core.is_microcontroller();
         let limit = 1 << if microcontroller && second { 9 } else { 4 };
-        require(told.exception < limit && told.resume < 16)?;
+        require(info.exception < limit && info.resume < 16)?;
         let more = second || third;
-        let number = told.exception;
+        let number = info.exception;
         out.push(encode::information(
             more,
             isa,
-            told.cancel,
+            info.cancel,
             number,
             non_secure,
         ));
-        if let Some(hyp) = told.hyp {
+        if let Some(hyp) = info.hyp {
             let high = (number >> 4) as u8;
             out.push(u8::from(third) << 7 | u8::from(hyp) << 5 | high);
         }
         if third {
-            out.push(0x40 | told.resume);
+            out.push(0x40 | info.resume);
         }
         Ok(())
     }
 
-    /// Cycles, context ID, information, the address; with LSiP the next address, compressed.
+    /// Cycles, context ID, information, the address; with LSiP also the next address, compressed.
     fn i_sync(&mut self, sync: &ISync, out: &mut Vec<u8>) -> Written {
         let config = self.config;
         match sync.cycles {
@@ -145,17 +146,17 @@ impl Encoder<Config> {
         };
         require(isa != Isa::ThumbEe || config.minor_version >= 3)?;
         encode::sync_address(place.address, isa, out)?;
-        self.known.tell(place.address, isa, true);
+        self.decoder.set(place.address, isa, true);
         if let Some(next) = next {
             let address = self.shortest(next, isa, false);
             encode::address(address, config.address_encoding(), false, out)?;
-            self.known.tell(next, isa, false);
+            self.decoder.set(next, isa, false);
         }
         Ok(())
     }
 }
 
-/// Tables 7.2 and 7.3.
+/// A P-header (ARM IHI 0014Q, tables 7.2 and 7.3).
 fn p_header(atoms: Atoms, timing: Timing) -> Result<u8, Unencodable> {
     let Atoms { bits, count } = atoms;
     require(count <= 16 && bits >> count == 0)?;

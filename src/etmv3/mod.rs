@@ -1,6 +1,6 @@
 //! ETMv3.0 to ETMv3.5 (ARM IHI 0014Q): bytes → packets → elements, and back.
 //!
-//! Atoms count instructions. Knows no memory: which instructions they are is the flow's part.
+//! Atoms count instructions; the flow finds them in the code.
 
 mod config;
 mod decode;

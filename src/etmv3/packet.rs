@@ -7,8 +7,7 @@ use crate::protocol::{Describe, Field};
 use crate::quantity::Isa;
 use crate::quantity::Profile;
 
-/// One packet. Addresses are whole: the bits that a packet leaves out are those of the address
-/// before it.
+/// One packet. Addresses are complete: bits that a packet omits are taken from the address before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// Bytes before the first A-sync, or after bytes that no encoder writes.
@@ -21,7 +20,7 @@ pub enum Packet {
     PHeader {
         /// 0 to 16 atoms.
         atoms: Atoms,
-        /// The cycles among them.
+        /// The cycles between them.
         timing: Timing,
     },
     /// Cycles before the most recent non-periodic I-sync (7.3.4); 0: the counter overflowed.
@@ -39,7 +38,7 @@ pub enum Packet {
         /// The value, if values are traced.
         value: Option<DataValue>,
     },
-    /// Data that were announced by a placeholder (7.4.3).
+    /// Data announced by a placeholder (7.4.3).
     OutOfOrderData {
         /// The tag of the placeholder, 1 to 3.
         tag: u8,
@@ -48,7 +47,7 @@ pub enum Packet {
     },
     /// Data will follow out of order (7.4.3).
     OutOfOrderPlaceholder {
-        /// Names the data, 1 to 3.
+        /// The tag of the data, 1 to 3.
         tag: u8,
         /// Their address, if it is traced.
         address: Option<DataAddress>,
@@ -58,7 +57,7 @@ pub enum Packet {
         /// Its address, if it does not follow the one before.
         address: Option<DataAddress>,
     },
-    /// Data were left out to prevent an overflow (7.4.6).
+    /// Data were suppressed to prevent an overflow (7.4.6).
     DataSuppressed,
     /// The store exclusive failed (7.4.7).
     StoreFailed,
@@ -70,14 +69,14 @@ pub enum Packet {
     Timestamp {
         /// The whole value, in natural binary.
         value: u64,
-        /// The clock frequency changed since the timestamp before.
+        /// The clock frequency changed since the last timestamp.
         frequency_changed: bool,
     },
     /// The trigger event.
     Trigger,
     /// Padding.
     Ignore,
-    /// A header that the specification reserves, or that the configuration rules out.
+    /// A header that is reserved, or impossible with this configuration.
     Reserved,
     /// Bytes that no encoder writes.
     BadSequence,
@@ -90,18 +89,18 @@ pub enum Packet {
 pub enum Timing {
     /// Not traced.
     None,
-    /// One before each atom.
+    /// One cycle before each atom.
     Each,
-    /// As many before the first atom.
+    /// This number of cycles before the first atom.
     Before(u8),
 }
 
 /// Instruction synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ISync {
-    /// Where execution is; `None` in data-only mode.
+    /// The current instruction; `None` in data-only mode.
     pub place: Option<Place>,
-    /// Why tracing begins here; `None`: periodic synchronisation.
+    /// Why tracing starts here; `None`: periodic synchronisation.
     pub reason: Option<TraceOnReason>,
     /// Non-secure state.
     pub non_secure: bool,
@@ -113,7 +112,7 @@ pub struct ISync {
     pub cycles: Option<u32>,
 }
 
-/// Where execution is at an I-sync.
+/// The place of execution at an I-sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The next instruction, or the load or store in progress.
@@ -129,22 +128,22 @@ pub struct Place {
 pub struct Branch {
     /// The target.
     pub address: PartAddress,
-    /// What the exception information tells.
+    /// The exception information.
     pub information: Option<Information>,
 }
 
 /// The exception information of a branch packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Information {
-    /// Number of the exception; 0: none, a branch that changes the state.
+    /// The exception number; 0: a branch that only changes the state.
     pub exception: u16,
-    /// The exception came in the deprecated form, which numbers them otherwise.
+    /// The packet has the deprecated form, with other exception numbers.
     pub deprecated: bool,
-    /// The instruction traced last was not executed.
+    /// The last traced instruction was not executed.
     pub cancel: bool,
     /// Non-secure state; not in the deprecated form.
     pub non_secure: Option<bool>,
-    /// Hyp mode, if there is a byte that tells it.
+    /// Hyp mode, if the packet contains its byte.
     pub hyp: Option<bool>,
     /// ARMv7-M: how an interrupted instruction is resumed.
     pub resume: u8,
@@ -155,13 +154,13 @@ pub struct Information {
 pub struct DataAddress {
     /// The whole address.
     pub value: u32,
-    /// Its low bits that the packet told: 7, 14, 21, 28 or 32.
+    /// The number of low bits in the packet: 7, 14, 21, 28 or 32.
     pub bits: u8,
-    /// Big-endian access (BE-8), told by a fifth byte.
+    /// Big-endian access (BE-8), from a fifth byte.
     pub big_endian: Option<bool>,
 }
 
-/// A data value, without its upper bytes that are zero.
+/// A data value, traced without upper bytes that are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataValue {
     /// The value.
@@ -171,7 +170,7 @@ pub struct DataValue {
 }
 
 impl Information {
-    /// The name of the exception (ARM IHI 0014Q 7.3.5).
+    /// The name of the exception (ARM IHI 0014Q 7.3.5, exception information).
     pub const fn exception_name(&self, profile: Profile) -> &'static str {
         match (self.deprecated, profile) {
             (true, _) => deprecated_exception_name(self.exception),

@@ -1,4 +1,4 @@
-//! Elements of packets made by hand, and what must hold for any bytes.
+//! Elements of packets made by hand, and invariants for any bytes.
 
 use super::*;
 use crate::element::{Atoms, Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
@@ -28,7 +28,7 @@ fn cortex_m(etmcr: u32) -> Config {
     Config::read(&registers, Core::microcontroller(7))
 }
 
-/// All elements of `bytes` but the end.
+/// All elements of `bytes` except the end.
 fn all_elements(config: Config, bytes: &[u8]) -> Vec<Element> {
     let (mut decoder, mut elements) = (Decoder::new(&config), Elements::new(&config));
     let out = protocol::tests::elements(&mut decoder, &mut elements, bytes);
@@ -132,7 +132,7 @@ fn an_exception_may_cancel_the_instruction_before_it() {
 }
 
 #[test]
-fn the_deprecated_fifth_byte_tells_an_exception() {
+fn the_deprecated_fifth_byte_contains_an_exception() {
     let got = elements(config(0), &[0x84, 0x8d, 0x80, 0x80, 0x80, 0xe8]);
     assert_eq!(
         got[5..],

@@ -1,4 +1,4 @@
-//! What an ETMv3 writes of a program (ARM IHI 0014Q, chapters 4 and 7). Knows no code.
+//! The packets that an ETMv3 writes for a program (ARM IHI 0014Q, chapters 4 and 7).
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Place as SyncPlace, Timing};
@@ -48,7 +48,7 @@ impl TraceUnit<Config> {
         }
     }
 
-    /// The first atoms that fill a P-header: E atoms up to an N, or two of any kind.
+    /// Writes the first atoms that fill a P-header: E atoms up to an N, or any two.
     fn write_some(&mut self) {
         let Atoms { bits, count } = self.atoms;
         let passed = bits.trailing_ones().min(15) as u8;
@@ -73,7 +73,7 @@ impl TraceUnit<Config> {
         });
     }
 
-    /// An atom behind the cycles that passed. Those that took one cycle each share a P-header.
+    /// Takes an atom after `cycles`. Atoms that took one cycle each share a P-header.
     fn timed_atom(&mut self, passed: bool, cycles: u32) {
         if cycles == 1 {
             self.hold_atom(passed);
@@ -103,7 +103,7 @@ impl TraceUnit<Config> {
         }
     }
 
-    /// Cycles without an atom.
+    /// Writes cycles without an atom.
     fn write_cycles(&mut self, mut cycles: u32) {
         while cycles > 0 {
             let now = cycles.min(8);
@@ -115,7 +115,7 @@ impl TraceUnit<Config> {
         }
     }
 
-    /// Execution goes on at `to`, by a branch or an exception. `cancel`: instead of an exception
+    /// Execution continues at `to`, by a branch or an exception. `cancel`: instead of an exception
     /// return.
     fn branch(&mut self, to: Place, exception: Option<u16>, cancel: bool) {
         Config::write_atoms(self);
@@ -155,8 +155,8 @@ impl Tracing for Config {
         }
     }
 
-    /// IHI 0014Q 7.3.5. Armv7-M has no number for it, and needs none: each instruction has an
-    /// atom.
+    /// IHI 0014Q 7.3.5, exception information. Armv7-M has no number for it and does not need one:
+    /// each instruction has an atom.
     fn debug_halt(&self) -> Option<u16> {
         (!self.core.is_microcontroller()).then_some(1)
     }
@@ -200,7 +200,7 @@ impl Tracing for Config {
 
     fn exception(unit: &mut TraceUnit<Self>, taken: &Taken) {
         if taken.chained {
-            // 7.5: the return is traced, and then cancelled.
+            // 7.5: the return is traced and then cancelled.
             Self::write_atoms(unit);
             unit.write(&Packet::ExceptionExit);
         }

@@ -1,6 +1,5 @@
-//! The history of traced addresses, which later addresses are compressed against.
-//!
-//! Knows no packets but their addresses (IHI 0064, "Address packets": `address_regs`).
+//! The history of traced addresses that later addresses are compressed against (IHI 0064,
+//! "Address packets": `address_regs`).
 
 use super::packet::{AddressBits, InstructionSet};
 
@@ -10,13 +9,13 @@ pub(super) type Traced = (u64, InstructionSet);
 /// The last three traced addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AddressHistory {
-    /// The newest first.
+    /// Newest first.
     last: [Traced; 3],
 }
 
 impl AddressHistory {
-    /// The address that `bits` mean. 32 bits are the whole address in AArch32, and the low half
-    /// in AArch64.
+    /// The address that `bits` stands for, which becomes the newest. 32 bits are the whole address
+    /// in AArch32 and the low half in AArch64.
     #[inline]
     pub fn resolve(&mut self, bits: AddressBits, is_64bit: bool) -> Traced {
         let traced = match bits {
@@ -34,7 +33,7 @@ impl AddressHistory {
         traced
     }
 
-    /// Takes an address as the newest.
+    /// Makes an address the newest.
     #[inline]
     pub fn push(&mut self, traced: Traced) {
         self.last = [traced, self.last[0], self.last[1]];
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_match_tells_the_instruction_set_too() {
+    fn a_match_restores_the_instruction_set_too() {
         let mut history = AddressHistory::default();
         history.push((0x100, InstructionSet::Is1));
         history.push((0x200, InstructionSet::Is0));

@@ -1,7 +1,7 @@
-//! Register values → what the decoders of ETMv4 and ETE must know of the trace unit.
+//! How an ETMv4 or ETE was set up: values of its registers → configuration of the decoders.
 //!
-//! Knows the registers' fields (ARM IHI 0064H, chapter 7; ARM DDI 0487, chapter D19) and nothing
-//! of snapshots: the caller looks registers up by name.
+//! The fields are those of ARM IHI 0064H, chapter 7, and ARM DDI 0487, chapter D19. The caller
+//! looks registers up by name.
 
 use crate::protocol::{Core, Profile};
 use crate::quantity::TraceId;
@@ -61,7 +61,7 @@ const REGISTERS: [(&str, u32); 12] = [
     ("TRCDEVARCH", 0x4770_5a13),
 ];
 
-/// Registers without which a configuration is partly a guess.
+/// Registers whose absence makes a configuration partly a guess.
 const NEEDED: [&str; 4] = ["TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2"];
 
 /// The values of the registers.
@@ -118,12 +118,12 @@ impl Registers {
     }
 }
 
-/// What the decoders must know of a trace unit.
+/// The configuration of one ETMv4 or ETE trace unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Which protocol.
+    /// Its protocol.
     pub protocol: Protocol,
-    /// Which version of it.
+    /// The version of the protocol.
     pub version: Version,
     /// The traced core.
     pub core: Core,
@@ -140,7 +140,7 @@ pub struct Config {
     pub cycle_counting: bool,
     /// Cycle count packets do not commit (TRCIDR0.COMMOPT).
     pub separate_commits: bool,
-    /// How many P0 elements can be speculative (TRCIDR8.MAXSPEC).
+    /// The maximum number of speculative P0 elements (TRCIDR8.MAXSPEC).
     pub max_speculation: u32,
     /// The return stack is used (TRCCONFIGR.RS).
     pub return_stack: bool,
@@ -156,16 +156,16 @@ pub struct Config {
     pub loads_are_p0: bool,
     /// Stores are P0 elements (TRCCONFIGR.INSTP0).
     pub stores_are_p0: bool,
-    /// Data addresses or values are traced, in a stream of their own (TRCCONFIGR.DA, DV).
+    /// Data addresses or values are traced, in a separate stream (TRCCONFIGR.DA, DV).
     pub data_trace: bool,
     /// The transaction start element is a P0 element (TRCIDR0.COMMTRANS is 0). The TSTART
-    /// instruction before it has its atom in any case.
+    /// instruction before it always has an atom.
     pub transactions_are_p0: bool,
-    /// Timestamps count from the first timestamp marker on (TRCIDR0.TSMARK, from ETE 1.1).
+    /// Timestamps are valid after the first timestamp marker (TRCIDR0.TSMARK, from ETE 1.1).
     pub timestamp_markers: bool,
 }
 
-/// Bits `low` and up, `width` of them.
+/// The `width` bits of `value` from bit `low`.
 const fn bits(value: u32, low: u32, width: u32) -> u32 {
     value >> low & ((1 << width) - 1)
 }
@@ -233,17 +233,17 @@ impl Config {
         self.trace_id
     }
 
-    /// ETE, not ETMv4.
+    /// Whether the protocol is ETE.
     pub fn is_ete(&self) -> bool {
         self.version.major >= 5
     }
 
-    /// Exception returns are P0 elements (Armv7-M).
+    /// Whether exception returns are P0 elements (Armv7-M).
     pub fn exception_returns_are_p0(&self) -> bool {
         self.core.profile == Profile::M && self.core.version == 7
     }
 
-    /// Function return packets exist (Armv8-M).
+    /// Whether function return packets exist (Armv8-M).
     pub fn function_returns(&self) -> bool {
         self.core.profile == Profile::M
             && self.core.version >= 8

@@ -1,6 +1,6 @@
 //! The bytes of one ETMv4 or ETE source → packets.
 //!
-//! Remembers only whether it is synchronised; knows nothing of what packets mean.
+//! The only state is whether the decoder is synchronised; `elements` gives packets a meaning.
 
 use super::config::{Config, Version};
 use super::packet::{
@@ -12,12 +12,12 @@ use crate::element::Atoms;
 use crate::protocol::PacketDecoder;
 use crate::quantity::ExceptionLevel;
 
-/// An alignment synchronisation is 11 bytes of zero and this one (IHI 0064).
+/// An alignment synchronisation is 11 bytes of zero and this one (IHI 0064, A-Sync packet).
 const ASYNC_END: u8 = 0x80;
 const ASYNC_ZEROS: usize = 11;
 const ASYNC_LENGTH: usize = ASYNC_ZEROS + 1;
 
-/// The atom packets, headers 0xC0 to 0xFF (IHI 0064).
+/// The packets of headers 0xC0 to 0xFF (IHI 0064, Atom packets).
 static ATOMS: [(Atoms, u8); 64] = {
     let mut table = [(Atoms { bits: 0, count: 0 }, 0); 64];
     let mut index = 0;
@@ -65,8 +65,8 @@ enum Sync {
 
 /// Splits the bytes of an ETMv4 or ETE source into packets.
 ///
-/// After a packet that no trace unit writes, the bytes that follow are still split, as they most
-/// likely are packets; what they mean is not known before the next alignment synchronisation.
+/// After a packet that no trace unit writes, the bytes that follow are still split, as they are
+/// most likely packets; their meaning is unknown until the next alignment synchronisation.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     config: Config,
@@ -80,7 +80,7 @@ fn atom_packet(header: u8) -> Packet {
 }
 
 impl Decoder {
-    /// At the begin of the trace of a source with this configuration.
+    /// A decoder at the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -88,7 +88,7 @@ impl Decoder {
         }
     }
 
-    /// The packet, which is no atom, that `header` begins.
+    /// The packet of a header that is not an atom packet.
     fn packet(&self, payload: &mut Payload<'_>, header: u8) -> Result<Packet, Stop> {
         let config = &self.config;
         let packet = match header {
@@ -176,8 +176,8 @@ impl Decoder {
         Ok(packet)
     }
 
-    /// IHI 0064. A number of 10 bits, and in ETE a reset and a failed transaction, take a third
-    /// byte.
+    /// IHI 0064, Exception packet. A number of 10 bits takes a third byte, as do a reset and a
+    /// failed transaction in ETE.
     fn exception(&self, payload: &mut Payload<'_>) -> Result<Packet, Stop> {
         const RESET: u16 = 0;
         const TRANSACTION_FAILURE: u16 = 0x18;
@@ -212,7 +212,7 @@ impl Decoder {
         })
     }
 
-    /// IHI 0064. Where TRCIDR0.COMMOPT is set, these packets commit nothing.
+    /// IHI 0064, Cycle Count packets. If TRCIDR0.COMMOPT is set, they commit nothing.
     fn cycle_count(&self, payload: &mut Payload<'_>, header: u8) -> Result<Packet, Stop> {
         let commits = !self.config.separate_commits;
         let (format, commit, count) = match header {
@@ -249,8 +249,8 @@ impl Decoder {
         })
     }
 
-    /// The packets that fill most of a trace beside atoms, from a window that holds the longest
-    /// of them; [`packet`](Self::packet) knows them too.
+    /// The most frequent packets besides atoms, from a window that holds the longest of them;
+    /// [`packet`](Self::packet) decodes them too.
     #[inline]
     fn frequent(&self, header: u8, window: &[u8; 9]) -> Option<(Packet, usize)> {
         Some(match header {
@@ -361,7 +361,7 @@ impl Decoder {
         self.other(header, bytes)
     }
 
-    /// The packet goes on beyond `bytes`, unless it hides an alignment synchronisation.
+    /// The packet continues beyond `bytes`, unless it hides an alignment synchronisation.
     fn cut(&self, bytes: &[u8], header: u8) -> Option<(Packet, usize)> {
         if self.sync == Sync::Doubtful
             && let Hidden::At(place) = hidden_async(bytes, bytes.len())
@@ -403,16 +403,16 @@ impl PacketDecoder for Decoder {
 
 enum Hidden {
     None,
-    /// The bytes end inside what may be one.
+    /// The bytes end inside a possible one.
     Perhaps,
     At(usize),
 }
 
-/// An alignment synchronisation that begins within the packet of `length` bytes, after its header.
+/// An alignment synchronisation that starts inside the packet of `length` bytes, after its header.
 fn hidden_async(bytes: &[u8], length: usize) -> Hidden {
     let mut begin = 1;
     while begin < length {
-        // With more zeros than these it begins behind the packet.
+        // With more zeros than this it starts after the packet.
         let most = length - begin + ASYNC_ZEROS;
         let run = bytes[begin..].iter().take(most);
         let zeros = run.take_while(|&&byte| byte == 0).count();
@@ -430,7 +430,7 @@ fn hidden_async(bytes: &[u8], length: usize) -> Hidden {
     Hidden::None
 }
 
-/// IHI 0064: what begins with a zero.
+/// IHI 0064, Extension packets: A-Sync, Discard, Overflow.
 fn extension(payload: &mut Payload<'_>) -> Result<Packet, Stop> {
     match payload.byte()? {
         0x00 => {
@@ -450,7 +450,8 @@ fn extension(payload: &mut Payload<'_>) -> Result<Packet, Stop> {
     }
 }
 
-/// IHI 0064. PLCTL tells which sections follow; all are continued by bit 7.
+/// IHI 0064, Trace Info packet. PLCTL lists the sections that follow; bit 7 of a byte continues
+/// each field.
 fn trace_info(payload: &mut Payload<'_>) -> Result<TraceInfo, Stop> {
     let sections = payload.field()? as u8 & 0x1f;
     let mut section = |bit: u8| {
@@ -470,7 +471,7 @@ fn trace_info(payload: &mut Payload<'_>) -> Result<TraceInfo, Stop> {
     })
 }
 
-/// IHI 0064: the atoms of mispredict packets and of cancel packets, format 2.
+/// IHI 0064: the atoms of Mispredict packets and of Cancel packets, format 2.
 fn speculative_atoms(header: u8) -> Option<Atoms> {
     match header & 3 {
         1 => Some(Atoms { bits: 1, count: 1 }),
@@ -480,25 +481,25 @@ fn speculative_atoms(header: u8) -> Option<Atoms> {
     }
 }
 
-/// By IHI 0064.
+/// IHI 0064, Conditional Instruction, Conditional Flush and Conditional Result packets.
 fn conditional(payload: &mut Payload<'_>, header: u8) -> Result<Packet, Stop> {
     use ConditionalInstruction as Instruction;
-    use ConditionalResult as Result_;
+    use ConditionalResult as Outcome;
     let packet = match header {
         0x40..=0x42 => Packet::ConditionalInstruction(Instruction::F2 {
             elements: if header & 3 == 2 { 2 } else { 1 },
             new_key: header & 3 != 1,
         }),
         0x43 => Packet::ConditionalFlush,
-        0x44..=0x46 => Packet::ConditionalResult(Result_::F4 { token: header & 3 }),
-        0x48..=0x4a | 0x4c..=0x4e => Packet::ConditionalResult(Result_::F2 {
+        0x44..=0x46 => Packet::ConditionalResult(Outcome::F4 { token: header & 3 }),
+        0x48..=0x4a | 0x4c..=0x4e => Packet::ConditionalResult(Outcome::F2 {
             key_step: if header & 4 == 0 { 1 } else { 2 },
             token: header & 3,
         }),
-        0x50..=0x5f => Packet::ConditionalResult(Result_::F3 {
+        0x50..=0x5f => Packet::ConditionalResult(Outcome::F3 {
             tokens: u16::from(payload.byte()?) | u16::from(header & 0xf) << 8,
         }),
-        0x68..=0x6b => Packet::ConditionalResult(Result_::F1 {
+        0x68..=0x6b => Packet::ConditionalResult(Outcome::F1 {
             first: payload.keyed_result(header & 1 != 0)?,
             second: Some(payload.keyed_result(header & 2 != 0)?),
         }),
@@ -512,7 +513,7 @@ fn conditional(payload: &mut Payload<'_>, header: u8) -> Result<Packet, Stop> {
                 final_same_key: byte & 1 == 1,
             })
         }
-        0x6e | 0x6f => Packet::ConditionalResult(Result_::F1 {
+        0x6e | 0x6f => Packet::ConditionalResult(Outcome::F1 {
             first: payload.keyed_result(header & 1 != 0)?,
             second: None,
         }),
@@ -521,7 +522,7 @@ fn conditional(payload: &mut Payload<'_>, header: u8) -> Result<Packet, Stop> {
     Ok(packet)
 }
 
-/// By IHI 0064.
+/// IHI 0064, Q packet.
 fn q(payload: &mut Payload<'_>, kind: u8) -> Result<Packet, Stop> {
     let address = match kind {
         0x0..=0x2 => Some(AddressBits::Match(kind)),

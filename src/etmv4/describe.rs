@@ -18,7 +18,7 @@ impl InstructionSet {
 }
 
 impl ExceptionAddress {
-    /// What the address after an exception packet means.
+    /// The name for listings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Return => "return",

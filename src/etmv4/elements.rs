@@ -1,7 +1,7 @@
 //! ETMv4 and ETE packets → elements.
 //!
-//! Resolves addresses, timestamps and cycle counts, and speculation: what is given out has
-//! executed. Knows no memory: what the elements lead through is the flow's part.
+//! Resolves addresses, timestamps, cycle counts and speculation: elements are emitted only after
+//! they were executed. Reads no memory: the flow follows the code.
 
 use super::address::AddressHistory;
 use super::config::Config;
@@ -13,62 +13,63 @@ use crate::element::{Atoms, Context, Element, ElementSink, Mark, NoSyncReason, T
 use crate::protocol::ElementDecoder;
 use crate::quantity::BufferOffset;
 
-/// How many entries wait at most. Trace of a real trace unit stays far below: beyond this, the
-/// oldest are committed.
+/// The maximum number of entries held. A real trace unit stays far below it; beyond it, the oldest
+/// are committed.
 const MOST_HELD: usize = 1 << 16;
 
-/// What the trace contradicts itself with: nothing is known until it synchronises again.
+/// The trace contradicts itself: nothing is known until the next synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contradiction;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Waits for an alignment synchronisation.
+    /// Waiting for an alignment synchronisation.
     Async,
-    /// Waits for a trace info packet.
+    /// Waiting for a Trace Info packet.
     TraceInfo,
-    /// Decodes.
+    /// Decoding.
     Decoding,
 }
 
 /// Turns the packets of one ETMv4 or ETE source into elements.
 ///
-/// Elements come out when they are committed. Those that are no P0 elements wait for the next P0
-/// element; what still waits at a discontinuity or at the end is not given out, but for events,
-/// timestamps and the like.
+/// Elements are emitted when they are committed. Elements other than P0 elements wait for the next
+/// P0 element. Elements still held at a discontinuity or at the end are dropped, except events,
+/// timestamps and others that are never speculative.
 #[derive(Clone, Debug)]
 pub struct Elements {
     config: Config,
     state: State,
-    /// Nothing is known, which the next packet reports: at the start, and after a bad packet.
+    /// Synchronisation was lost, and the next packet reports it: at the start, and after a bad
+    /// packet.
     no_sync: Option<(NoSyncReason, Option<BufferOffset>)>,
-    /// A buffer overflowed before the next trace on.
+    /// A buffer overflowed before the next Trace On.
     overflow: bool,
 
     history: AddressHistory,
     /// The instruction set of the last target address.
     is: InstructionSet,
-    /// The last context packet said AArch64.
+    /// The last Context packet reported AArch64.
     sent_64bit: bool,
     timestamp: u64,
     cycle_threshold: u32,
     marker_seen: bool,
 
     queue: Queue,
-    /// How many P0 elements are speculative. An exception or Q element counts once its address
+    /// The number of speculative P0 elements. An exception or Q element counts once its address
     /// was traced.
     speculation: i64,
     /// An exception or Q element waits for its address.
     awaits_address: bool,
 
-    /// No context was given out since synchronisation: atoms mean nothing.
+    /// No context was emitted since synchronisation: atoms have no meaning.
     needs_context: bool,
-    /// The last context that was given out.
+    /// The last context emitted.
     context: Context,
 }
 
 impl Elements {
-    /// At the begin of the trace of a source with this configuration.
+    /// A decoder at the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -89,7 +90,7 @@ impl Elements {
         }
     }
 
-    /// Nothing is known until the trace synchronises again.
+    /// Forgets everything until the next synchronisation.
     fn lose(&mut self) {
         self.state = State::Async;
         self.queue.clear();
@@ -98,8 +99,8 @@ impl Elements {
         self.needs_context = true;
     }
 
-    /// A packet contradicts the trace before it, or is no packet. What waits and cannot be
-    /// cancelled any more was traced before it, and is given out.
+    /// A packet contradicts the trace before it, or its bytes are not a packet. Held elements that
+    /// can no longer be cancelled precede it and are emitted.
     #[cold]
     #[inline(never)]
     fn bad(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
@@ -112,7 +113,7 @@ impl Elements {
         self.context.is_64bit = None;
     }
 
-    /// Packets that are not decoded: which one begins the trace?
+    /// Takes packets before synchronisation.
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if let Some((reason, place)) = self.no_sync.take() {
             out.mark(place.unwrap_or(at), Mark::NoSync(reason));
@@ -130,7 +131,7 @@ impl Elements {
                     self.queue.push(at, Held::TransactionInit);
                 }
             }
-            // ETE may trace events before it.
+            // ETE may trace events before a Trace Info packet.
             (State::TraceInfo, Packet::Event(events)) if self.config.is_ete() => {
                 self.hold(at, Held::Event(events), out);
             }
@@ -138,7 +139,7 @@ impl Elements {
         }
     }
 
-    /// What trace is compressed against begins anew (IHI 0064, "Trace Info packet").
+    /// Resets the state that packets are compressed against (IHI 0064, Trace Info packet).
     fn synchronise(&mut self, info: &TraceInfo) {
         self.history = AddressHistory::default();
         self.timestamp = 0;
@@ -160,7 +161,7 @@ impl Elements {
         self.queue.push(at, held);
     }
 
-    /// A P0 element that needs nothing more.
+    /// Holds a complete P0 element.
     fn hold_p0(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
         self.hold(at, held, out);
         self.speculation += i64::from(held.p0());
@@ -172,8 +173,8 @@ impl Elements {
         }
     }
 
-    /// A target address: of a branch, of the exception or Q element that waits for it, or where
-    /// trace begins. A context with it comes before it.
+    /// Takes a target address: of a branch, of the exception or Q element waiting for it, or of the
+    /// start of trace. A context in the same packet precedes it.
     fn target(
         &mut self,
         at: BufferOffset,
@@ -197,16 +198,16 @@ impl Elements {
         self.hold(at, Held::Context { info, is: self.is }, out);
     }
 
-    /// Every packet but atoms without speculation.
+    /// Takes every packet except atoms without speculation.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.state != State::Decoding {
             return self.wait(at, packet, out);
         }
-        // How many P0 elements the packet commits and cancels, whether the newest atom is wrong.
+        // P0 elements to commit and to cancel, and whether the newest atom is wrong.
         let (mut commit, mut cancel, mut mispredict) = (0, 0, false);
         match *packet {
-            // Conditional instructions and data synchronisation markers do not lead the flow.
+            // Conditional instructions and data synchronisation markers do not steer the flow.
             Packet::Async
             | Packet::Ignore
             | Packet::ConditionalInstruction(_)
@@ -214,7 +215,7 @@ impl Elements {
             | Packet::ConditionalResult(_)
             | Packet::NumberedDataSyncMarker(_)
             | Packet::UnnumberedDataSyncMarker(_) => {}
-            // The trace ends here, or bytes are lost, which comes next.
+            // The trace ends here, or a loss of bytes follows.
             Packet::Incomplete => {}
             Packet::NotSync | Packet::Reserved { .. } | Packet::Bad { .. } => {
                 return self.bad(at, out);
@@ -282,7 +283,7 @@ impl Elements {
             Packet::CycleCount {
                 commit: n, count, ..
             } => {
-                // An unknown count is no time: the running count stands still.
+                // An unknown count adds nothing to the running count.
                 let cycles = count.map_or(0, |n| n.saturating_add(self.cycle_threshold));
                 self.hold(at, Held::Cycles(cycles), out);
                 commit = n.unwrap_or(0);
@@ -317,7 +318,7 @@ impl Elements {
                 mispredict = true;
             }
         }
-        // Deeper speculation than the trace unit can have commits by itself.
+        // Speculation deeper than the trace unit's maximum commits implicitly.
         let beyond = self.speculation - i64::from(self.config.max_speculation);
         if beyond > 0 {
             commit = u32::try_from(beyond).unwrap_or(u32::MAX);
@@ -352,10 +353,10 @@ impl Elements {
         Ok(())
     }
 
-    /// Gives out the oldest `count` P0 elements and what lies before them.
+    /// Emits the oldest `count` P0 elements and everything before them.
     fn commit(&mut self, count: u32, out: &mut impl ElementSink) -> Result<(), Contradiction> {
         if u64::from(count) > self.queue.p0() {
-            // Which P0 elements are missing is not known. All else that waits is committed.
+            // It is unknown which P0 elements are missing. Everything held is committed.
             while let Some(entry) = self.queue.pop() {
                 if entry.held.p0() == 0 {
                     self.give(entry, out)?;
@@ -374,7 +375,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Gives out everything.
+    /// Emits everything.
     fn give_all(&mut self, out: &mut impl ElementSink) -> Result<(), Contradiction> {
         self.speculation = 0;
         while let Some(entry) = self.queue.pop() {
@@ -383,7 +384,7 @@ impl Elements {
         Ok(())
     }
 
-    /// Trace is missing: what was speculative will not be resolved.
+    /// Trace is missing: speculative elements will not be resolved.
     fn discard(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
         while let Some(entry) = self.queue.pop() {
             self.give_mark(entry, out);
@@ -392,8 +393,8 @@ impl Elements {
         out.mark(at, Mark::NoSync(reason));
     }
 
-    /// Gives out what no cancel could take back: everything before the oldest P0 element, and
-    /// of the rest what is never speculative.
+    /// Emits everything that cannot be cancelled: all before the oldest P0 element, and the marks
+    /// after it that are never speculative.
     fn give_certain(&mut self, out: &mut impl ElementSink) {
         let mut speculative = false;
         while let Some(entry) = self.queue.pop() {
@@ -401,13 +402,13 @@ impl Elements {
             if speculative {
                 self.give_mark(entry, out);
             } else {
-                // Only a P0 element can lack what it needs.
+                // Only a P0 element can lack its address.
                 let _ = self.give(entry, out);
             }
         }
     }
 
-    /// The end of the trace: gives out what does not depend on elements still speculative.
+    /// At the end of the trace, emits what does not depend on speculative elements.
     fn give_rest(&mut self, out: &mut impl ElementSink) {
         let certain = self.config.max_speculation == 0 || self.speculation == 0;
         while let Some(entry) = self.queue.pop() {
@@ -436,7 +437,7 @@ impl ElementDecoder for Elements {
             if self.state != State::Decoding || self.config.max_speculation > 0 {
                 return self.other(at, &Packet::Atoms { atoms, format }, out);
             }
-            // Nothing that waits can be cancelled any more.
+            // Nothing held can be cancelled any more.
             if !self.queue.is_empty() && self.give_all(out).is_err() {
                 return self.bad(at, out);
             }
@@ -450,7 +451,7 @@ impl ElementDecoder for Elements {
             && self.queue.is_empty()
             && self.state == State::Decoding
         {
-            // Nothing precedes it that waits or could be cancelled.
+            // Nothing before it is held or could be cancelled.
             let (address, is) = self.history.resolve(bits, self.sent_64bit);
             self.is = is;
             return out.element(at, self.address(address, is));

@@ -1,8 +1,7 @@
 //! ETMv4 packets → bytes.
 //!
 //! Written from the packet diagrams of ARM IHI 0064H, "Instruction trace packets", and not from
-//! the decoder, so that the two cannot share a mistake. Knows no elements and no program. Packets
-//! that only ETE has are not written.
+//! the decoder, so that the two cannot share a mistake. Packets that only ETE has are not written.
 
 use super::config::Config;
 use super::packet::{
@@ -21,12 +20,16 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For a source with this configuration.
+    /// An encoder at the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self { config: *config }
     }
 
-    /// Appends the bytes of `packet`; nothing if there are none.
+    /// Appends the bytes of `packet`.
+    ///
+    /// # Errors
+    ///
+    /// If no trace unit of this configuration writes it; then nothing is appended.
     pub fn packet(&self, packet: &Packet, out: &mut Vec<u8>) -> Written {
         let begin = out.len();
         let written = self.write(packet, out);
@@ -152,7 +155,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// 7 bits a byte; the ninth byte has 8.
+    /// A number with 7 bits a byte; the ninth byte has 8.
     fn timestamp(&self, value: u64, bits: u8, cycles: Option<u32>, out: &mut Vec<u8>) -> Written {
         out.push(0b0000_0010 | u8::from(cycles.is_some()));
         if bits == 64 {
@@ -172,7 +175,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// A cycle count, of at most as many bits as the counter has.
+    /// A cycle count that fits the counter.
     fn count(&self, count: u32, out: &mut Vec<u8>) -> Written {
         require(count >> self.config.cycle_bits.min(20) == 0)?;
         leb128(count, out);
@@ -203,7 +206,7 @@ impl Encoder {
                 let deepest = self.config.max_speculation;
                 let (from_deepest, field) = match commit {
                     1..=16 => (0, commit - 1),
-                    // F: as many less than 15 as the commits are less than the maximum.
+                    // F: 15 less the difference between the maximum and the commits.
                     _ if commit <= deepest && deepest - commit < 16 => (1, 15 + commit - deepest),
                     _ => return Err(Unencodable),
                 };
@@ -324,8 +327,8 @@ impl Encoder {
     }
 }
 
-/// The packet that holds the first of `atoms`, as many of them as any format takes, and how many
-/// those are. `None` if there are no atoms.
+/// The packet that holds most of the first `atoms`, and the number of atoms in it. `None` if there
+/// are no atoms.
 pub fn pack_atoms(atoms: Atoms) -> Option<(Packet, u8)> {
     let first = |count: u8| Atoms {
         bits: atoms.bits & ((1 << count) - 1),
@@ -356,7 +359,7 @@ pub fn pack_atoms(atoms: Atoms) -> Option<(Packet, u8)> {
 fn atom_header(format: u8, atoms: Atoms) -> Result<u8, Unencodable> {
     let Atoms { bits, count } = atoms;
     require((1..=24).contains(&count) && bits >> count == 0)?;
-    // The atoms of formats 4 and 5 as the specification prints them, the oldest on the left.
+    // The atoms of formats 4 and 5 as in the specification, the oldest on the left.
     let is = |text: &str| {
         text.len() == usize::from(count)
             && (0u8..)
@@ -376,7 +379,7 @@ fn atom_header(format: u8, atoms: Atoms) -> Result<u8, Unencodable> {
         (5, 5) if is("NENEN") => 0b1101_0110,
         (5, 5) if is("ENENE") => 0b1101_0111,
         (6, 4..=24) => {
-            // COUNT + 3 atoms E, then one that A tells: 0 is E.
+            // COUNT + 3 atoms E, then the atom in A: 0 is E.
             let last = count - 1;
             require((0..last).all(|i| atoms.is_e(i)))?;
             let a = if atoms.is_e(last) { 0 } else { 0b10_0000 };
@@ -433,7 +436,7 @@ fn exception(
     Ok(())
 }
 
-/// The A field of mispredict packets, and of cancel packets of format 2.
+/// The A field of Mispredict packets and of Cancel packets of format 2.
 fn speculative(atoms: Option<Atoms>) -> Result<u8, Unencodable> {
     Ok(match atoms.map(|atoms| (atoms.count, atoms.bits)) {
         None => 0,
@@ -467,7 +470,7 @@ fn cancel(
     Ok(())
 }
 
-/// Which bits of an address are always zero.
+/// The number of low address bits that are always zero.
 const fn alignment(is: InstructionSet) -> u8 {
     match is {
         InstructionSet::Is0 => 2,
@@ -475,7 +478,7 @@ const fn alignment(is: InstructionSet) -> u8 {
     }
 }
 
-/// A[8:2] and A[16:9], in IS1 A[7:1] and A[15:8].
+/// A short address: A[8:2] and A[16:9], in IS1 A[7:1] and A[15:8].
 fn short(value: u64, bits: u8, is: InstructionSet, out: &mut Vec<u8>) -> Written {
     let unused = alignment(is);
     require(value & ((1 << unused) - 1) == 0 && bits < 32 && value >> bits == 0)?;
@@ -488,7 +491,7 @@ fn short(value: u64, bits: u8, is: InstructionSet, out: &mut Vec<u8>) -> Written
     Ok(())
 }
 
-/// A[8:2], A[15:9], then whole bytes; in IS1 A[7:1], then whole bytes.
+/// A long address: A[8:2], A[15:9], then whole bytes; in IS1 A[7:1], then whole bytes.
 fn long(value: u64, bits: u8, is: InstructionSet, out: &mut Vec<u8>) -> Written {
     let unused = alignment(is);
     require(value & ((1 << unused) - 1) == 0 && (bits == 64 || value >> bits == 0))?;

@@ -1,13 +1,14 @@
-//! The packets of ETMv4 and ETE instruction trace: what their bytes say, and no more.
+//! The packets of ETMv4 and ETE instruction trace: the content of their bytes, and no more.
 //!
-//! Knows nothing of earlier packets: an address is the bits that were sent, a cycle count lacks
-//! the threshold. The packets are described in ARM IHI 0064H, "Instruction trace packets", and for
-//! ETE in ARM DDI 0487, part D.
+//! Nothing here depends on earlier packets: an address is the bits that were traced, a cycle
+//! count lacks the threshold. The packets are described in ARM IHI 0064H, "Instruction trace
+//! packets", and for ETE in ARM DDI 0487, part D.
 
 use crate::element::Atoms;
 use crate::quantity::{ExceptionLevel, Security};
 
-/// The instruction set select of an address: what it means depends on the context (IHI 0064).
+/// The instruction set select of an address; the context decides what it means (IHI 0064,
+/// "Address packets").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InstructionSet {
     /// IS0: A64 or A32, addresses are multiples of 4.
@@ -17,23 +18,23 @@ pub enum InstructionSet {
     Is1,
 }
 
-/// An instruction address, as sent.
+/// An instruction address, as traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressBits {
-    /// The same as an earlier one, 0 to 2 (exact match; 0 is the last).
+    /// The same as an earlier address, 0 to 2 (exact match packet; 0 is the last).
     Match(u8),
-    /// The low `bits` bits; those above are as in the last address.
+    /// The low `bits` bits; the others are the same as in the last address.
     Low {
         /// The bits, in their place.
         value: u64,
-        /// How many: 9 or 17 (8 or 16 in IS1), 32, 64.
+        /// Their number: 9 or 17 (8 or 16 in IS1), 32, 64.
         bits: u8,
         /// Instruction set select.
         is: InstructionSet,
     },
 }
 
-/// The core's context, as sent (IHI 0064).
+/// The core's context, as traced (IHI 0064, Context packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextInfo {
     info: u8,
@@ -81,29 +82,29 @@ impl ContextInfo {
         }
     }
 
-    /// VMID, if sent.
+    /// VMID, if traced.
     pub fn vmid(&self) -> Option<u32> {
         (self.info & Self::VMID != 0).then_some(self.vmid)
     }
 
-    /// Context ID, if sent.
+    /// Context ID, if traced.
     pub fn context_id(&self) -> Option<u32> {
         (self.info & Self::CONTEXT_ID != 0).then_some(self.context_id)
     }
 }
 
-/// A trace info packet (IHI 0064). A section that was not sent is zero.
+/// A Trace Info packet (IHI 0064). A section that is not in the packet is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TraceInfo {
-    /// Which sections were sent, by the bits of PLCTL: INFO, KEY, SPEC, CYCT, WNDW.
+    /// The sections in the packet, by the bits of PLCTL: INFO, KEY, SPEC, CYCT, WNDW.
     pub sections: u8,
     /// INFO: what is traced.
     pub info: u32,
     /// P0_KEY_UPDATE: the key of the next P0 element, for data trace.
     pub p0_key: u32,
-    /// CURR_SPEC_DEPTH: how many speculative P0 elements were traced before.
+    /// CURR_SPEC_DEPTH: the number of speculative P0 elements traced before.
     pub speculation: u32,
-    /// CYC_THRESHOLD: what is subtracted from cycle counts.
+    /// CYC_THRESHOLD: the number subtracted from cycle counts.
     pub cycle_threshold: u32,
     /// Commit window.
     pub window: u32,
@@ -121,19 +122,19 @@ impl TraceInfo {
     }
 }
 
-/// How an exception packet's address is to be read (IHI 0064, Exception packet, E1:E0).
+/// The meaning of the address after an Exception packet (IHI 0064, Exception packet, E1:E0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptionAddress {
     /// A preferred return address follows (01).
     Return,
-    /// What follows is the preferred return address, and the target of the branch before the
-    /// exception as well (10).
+    /// The address that follows is the preferred return address and also the target of the branch
+    /// before the exception (10).
     ReturnAndTarget,
     /// Reserved (00, 11).
     Reserved(u8),
 }
 
-/// A conditional instruction packet (IHI 0064).
+/// A Conditional Instruction packet (IHI 0064).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionalInstruction {
     /// Format 1: one element with this key.
@@ -143,14 +144,14 @@ pub enum ConditionalInstruction {
     },
     /// Format 2.
     F2 {
-        /// How many elements: 1 or 2.
+        /// The number of elements: 1 or 2.
         elements: u8,
         /// Whether the first takes a new key.
         new_key: bool,
     },
     /// Format 3.
     F3 {
-        /// How many elements with new keys.
+        /// The number of elements with new keys.
         elements: u8,
         /// The last one has the same key as the one before.
         final_same_key: bool,
@@ -168,7 +169,7 @@ pub struct KeyedResult {
     pub cancelled: bool,
 }
 
-/// A conditional result packet (IHI 0064).
+/// A Conditional Result packet (IHI 0064).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionalResult {
     /// Format 1: one or two results with keys.
@@ -180,7 +181,7 @@ pub enum ConditionalResult {
     },
     /// Format 2: one result.
     F2 {
-        /// By how much the key advances.
+        /// The step by which the key advances.
         key_step: u8,
         /// Result token.
         token: u8,
@@ -204,7 +205,7 @@ pub enum Packet {
     NotSync,
     /// The trace ends inside this packet.
     Incomplete,
-    /// A header that this trace unit does not write.
+    /// A header that a trace unit of this configuration does not write.
     Reserved {
         /// The header.
         header: u8,
@@ -214,28 +215,28 @@ pub enum Packet {
         /// Its header.
         header: u8,
     },
-    /// Alignment synchronisation (IHI 0064).
+    /// Alignment synchronisation (IHI 0064, A-Sync packet).
     Async,
-    /// Trace was discarded (IHI 0064).
+    /// Trace was discarded (IHI 0064, Discard packet).
     Discard,
-    /// A buffer overflowed (IHI 0064).
+    /// A buffer overflowed (IHI 0064, Overflow packet).
     Overflow,
     /// Trace info.
     TraceInfo(TraceInfo),
-    /// Trace on (IHI 0064).
+    /// Trace on (IHI 0064, Trace On packet).
     TraceOn,
     /// Function return (Armv8-M).
     FunctionReturn,
-    /// Exception (IHI 0064).
+    /// Exception (IHI 0064, Exception packet).
     Exception {
         /// TYPE.
         number: u16,
-        /// What the address packet that follows means.
+        /// The meaning of the address packet that follows.
         address: ExceptionAddress,
         /// A fault is pending (M profile).
         fault_pending: bool,
     },
-    /// Exception return (IHI 0064).
+    /// Exception return (IHI 0064, Exception Return packet).
     ExceptionReturn,
     /// The core was reset (ETE).
     PeReset,
@@ -247,72 +248,72 @@ pub enum Packet {
     TransactionCommit,
     /// Software wrote to the instrumentation register (ETE 1.3).
     Instrumentation {
-        /// At which exception level.
+        /// The exception level of the instruction.
         el: ExceptionLevel,
-        /// What it wrote.
+        /// The value written.
         value: u64,
     },
-    /// Timestamp (IHI 0064).
+    /// Timestamp (IHI 0064, Timestamp packet).
     Timestamp {
         /// The low `bits` bits of the time.
         value: u64,
-        /// How many bits were sent.
+        /// The number of bits traced.
         bits: u8,
         /// Cycles since the last cycle count.
         cycles: Option<u32>,
     },
     /// Where the next timestamp was taken (ETMv4.6, ETE 1.1).
     TimestampMarker,
-    /// Cycle count (IHI 0064).
+    /// Cycle count (IHI 0064, Cycle Count packets).
     CycleCount {
         /// Format, 1 to 3.
         format: u8,
-        /// How many P0 elements it commits.
+        /// The number of P0 elements that it commits.
         commit: Option<u32>,
-        /// Cycles beyond the threshold; none if they are not known.
+        /// Cycles beyond the threshold; `None` if unknown.
         count: Option<u32>,
     },
-    /// Numbered data synchronisation marker (IHI 0064).
+    /// Numbered data synchronisation marker (IHI 0064, Data Synchronization Marker packets).
     NumberedDataSyncMarker(u8),
-    /// Unnumbered data synchronisation marker (IHI 0064).
+    /// Unnumbered data synchronisation marker (IHI 0064, Data Synchronization Marker packets).
     UnnumberedDataSyncMarker(u8),
-    /// The oldest P0 elements are not speculative any more (IHI 0064).
+    /// The oldest P0 elements are no longer speculative (IHI 0064, Commit packet).
     Commit(u32),
-    /// The newest P0 elements did not execute (IHI 0064).
+    /// The newest P0 elements did not execute (IHI 0064, Cancel packets).
     Cancel {
         /// Format, 1 to 3.
         format: u8,
         /// Atoms before.
         atoms: Option<Atoms>,
-        /// How many elements.
+        /// The number of elements.
         count: u32,
-        /// The newest atom left is wrong.
+        /// The newest remaining atom is wrong.
         mispredict: bool,
     },
-    /// The newest atom is wrong (IHI 0064).
+    /// The newest atom is wrong (IHI 0064, Mispredict packet).
     Mispredict {
         /// Atoms before.
         atoms: Option<Atoms>,
     },
     /// Conditional instruction.
     ConditionalInstruction(ConditionalInstruction),
-    /// Conditional flush (IHI 0064).
+    /// Conditional flush (IHI 0064, Conditional Flush packet).
     ConditionalFlush,
     /// Conditional result.
     ConditionalResult(ConditionalResult),
     /// Nothing (ETMv4.3).
     Ignore,
-    /// Events 0 to 3, one bit each (IHI 0064).
+    /// Events 0 to 3, one bit each (IHI 0064, Event packet).
     Event(u8),
-    /// Context; without information it is the same as the last.
+    /// Context; `None`: the same as the last (IHI 0064, Context packet).
     Context(Option<ContextInfo>),
-    /// Target address (IHI 0064).
+    /// Target address (IHI 0064, "Address packets").
     Address(AddressBits),
-    /// Target address with context (IHI 0064).
+    /// Target address with context (IHI 0064, Address with Context packet).
     AddressWithContext {
         /// The low `bits` bits of the address.
         value: u64,
-        /// How many: 32 or 64.
+        /// Their number: 32 or 64.
         bits: u8,
         /// Instruction set select.
         is: InstructionSet,
@@ -321,16 +322,16 @@ pub enum Packet {
     },
     /// Source address (ETE).
     SourceAddress(AddressBits),
-    /// Q (IHI 0064).
+    /// Instructions that the trace only counts (IHI 0064, Q packet).
     Q {
         /// TYPE.
         kind: u8,
-        /// How many instructions ran.
+        /// The number of instructions executed.
         count: Option<u32>,
-        /// Where execution goes on; if not here, in the next packet.
+        /// Where execution continues; if `None`, the next packet contains it.
         address: Option<AddressBits>,
     },
-    /// Atoms (IHI 0064).
+    /// Atoms (IHI 0064, Atom packets).
     Atoms {
         /// Format, 1 to 6.
         format: u8,

@@ -1,11 +1,11 @@
-//! The fields that payloads of ETMv4 and ETE packets are made of.
+//! The fields of the payloads of ETMv4 and ETE packets.
 //!
-//! Knows no headers.
+//! Headers are read in `decode`.
 
 use super::config::Config;
 use super::packet::{AddressBits, ContextInfo, InstructionSet, KeyedResult};
 
-/// Why no packet came out.
+/// Why a payload is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The bytes end inside the packet.
@@ -23,8 +23,8 @@ pub(super) fn select(is1: bool) -> InstructionSet {
     }
 }
 
-/// The address in the 4 or 8 bytes of a long address (IHI 0064): the first has 7 bits, in IS0 the
-/// second as well, and the lowest bits are zero.
+/// The address in the 4 or 8 bytes of a long address (IHI 0064, Long Address packets): 7 bits in
+/// the first byte, and in the second if IS0; the lowest bits are zero.
 #[inline]
 pub(super) fn address(raw: u64, is: InstructionSet) -> u64 {
     let high = raw & !0xffff;
@@ -34,7 +34,7 @@ pub(super) fn address(raw: u64, is: InstructionSet) -> u64 {
     }
 }
 
-/// What follows a header.
+/// The bytes after a header.
 pub(super) struct Payload<'a> {
     bytes: &'a [u8],
     used: usize,
@@ -45,7 +45,7 @@ impl<'a> Payload<'a> {
         Self { bytes, used: 0 }
     }
 
-    /// How many bytes were read.
+    /// The number of bytes read.
     pub fn used(&self) -> usize {
         self.used
     }
@@ -78,7 +78,7 @@ impl<'a> Payload<'a> {
         Ok(value)
     }
 
-    /// 7 bits a byte, bit 7 says that one more follows; at most 5 bytes.
+    /// A number of at most 5 bytes, 7 bits in each; bit 7 is set if another byte follows.
     #[inline]
     pub fn field(&mut self) -> Result<u32, Stop> {
         let mut value = 0;
@@ -92,13 +92,14 @@ impl<'a> Payload<'a> {
         Err(Stop::Bad)
     }
 
-    /// A cycle count: 20 bits at most, so what lies beyond three bytes is not part of it.
+    /// A cycle count: at most 20 bits, so only the first three bytes count.
     #[inline]
     pub fn count(&mut self) -> Result<u32, Stop> {
         Ok(self.field()? & 0x1f_ffff)
     }
 
-    /// A timestamp and how many bits it has: 7 bits a byte, the ninth byte has 8 (IHI 0064).
+    /// A timestamp and its number of bits: 7 bits a byte, 8 in the ninth byte (IHI 0064, Timestamp
+    /// packet).
     #[inline]
     pub fn timestamp(&mut self) -> Result<(u64, u8), Stop> {
         let mut value = 0;
@@ -112,7 +113,7 @@ impl<'a> Payload<'a> {
         Ok((value | u64::from(self.byte()?) << 56, 64))
     }
 
-    /// A short address (IHI 0064).
+    /// A short address (IHI 0064, Short Address packets).
     #[inline]
     pub fn short(&mut self, is: InstructionSet) -> Result<AddressBits, Stop> {
         let shift = match is {
@@ -154,7 +155,7 @@ impl<'a> Payload<'a> {
         })
     }
 
-    /// Context information (IHI 0064).
+    /// Context information (IHI 0064, Context packet).
     pub fn context(&mut self, config: &Config) -> Result<ContextInfo, Stop> {
         let info = self.byte()?;
         let mut id = |flag: u8, bytes: u8| -> Result<Option<u32>, Stop> {
@@ -168,8 +169,8 @@ impl<'a> Payload<'a> {
         Ok(ContextInfo::new(info, vmid, context_id))
     }
 
-    /// A result and its key of a conditional result packet, format 1: 4 bits of result and 3 of
-    /// the key, then 7 bits of the key a byte, at most 6 bytes (IHI 0064).
+    /// A result with its key (IHI 0064, Conditional Result packet, format 1): 4 bits of result and
+    /// 3 of the key, then 7 bits of the key a byte, at most 6 bytes.
     pub fn keyed_result(&mut self, cancelled: bool) -> Result<KeyedResult, Stop> {
         let first = self.byte()?;
         let mut key = u32::from(first >> 4 & 7);

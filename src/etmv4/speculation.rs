@@ -1,8 +1,8 @@
-//! What was traced and is not committed yet.
+//! Entries that were traced and are not yet committed.
 //!
-//! A queue in the order of the trace, from which the oldest P0 elements are committed, the newest
-//! cancelled, and the newest atom corrected (IHI 0064, "Speculation resolution"). Knows no packets
-//! and gives out nothing by itself.
+//! A queue in the order of the trace. Commits take the oldest P0 elements, cancels remove the
+//! newest, mispredicts correct the newest atom (IHI 0064, Commit, Cancel and Mispredict packets).
+//! Emits nothing itself.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use super::packet::{ContextInfo, InstructionSet};
 use crate::element::Atoms;
 use crate::quantity::{BufferOffset, ExceptionLevel};
 
-/// Something that waits for the P0 elements before it, or after it.
+/// An entry that waits for the P0 elements before or after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Held {
-    /// P0 elements that were traced before the trace begins.
+    /// P0 elements that were traced before the start of the trace.
     Unseen(u32),
     /// P0: atoms.
     Atoms(Atoms),
@@ -29,7 +29,7 @@ pub(super) enum Held {
     Q {
         count: Option<u32>,
     },
-    /// P0: the core ran up to this address and branched there.
+    /// P0: the core executed up to this address and branched there.
     Source {
         address: u64,
         is: InstructionSet,
@@ -40,11 +40,11 @@ pub(super) enum Held {
     },
     /// P0.
     FunctionReturn,
-    /// P0 if TRCIDR0.COMMTRANS says so.
+    /// P0 if TRCIDR0.COMMTRANS is 0.
     TransactionStart {
         p0: bool,
     },
-    /// The trace begins within a transaction.
+    /// The trace starts inside a transaction.
     TransactionInit,
     TransactionCommit,
     TransactionFailure,
@@ -65,7 +65,7 @@ pub(super) enum Held {
     Event(u8),
     /// Not speculative.
     Cycles(u32),
-    /// Not speculative; cycles are given out where they are counted.
+    /// Not speculative; cycles are emitted where they are counted.
     Timestamp {
         value: u64,
         cycles: u32,
@@ -80,7 +80,7 @@ pub(super) enum Held {
 }
 
 impl Held {
-    /// How many P0 elements this is.
+    /// The number of P0 elements in it.
     pub fn p0(&self) -> u32 {
         match *self {
             Self::Unseen(count) => count,
@@ -119,7 +119,7 @@ impl Held {
     }
 }
 
-/// Something held, and the place of its packet.
+/// An entry and the offset of its packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Entry {
     pub at: BufferOffset,
@@ -128,21 +128,21 @@ pub(super) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() <= 24);
 
-/// Steps that cancels and mispredicts may take over what is held, for each entry of it. Those of a
-/// real trace unit concern the newest few entries; a corrupt trace could let each of them pass over
-/// everything again.
+/// Steps through the queue that cancels and mispredicts may take, for each entry pushed. In the
+/// trace of a real unit they concern the newest few entries; in a corrupt trace each of them could
+/// scan the whole queue again.
 const STEPS_PER_ENTRY: u64 = 512;
 
 /// The queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
-    /// The oldest first.
+    /// Oldest first.
     entries: VecDeque<Entry>,
-    /// P0 elements in it.
+    /// The number of P0 elements in it.
     p0: u64,
-    /// What outlives a cancel, for a moment; the newest first.
+    /// Entries that survive the cancel in progress, newest first.
     kept: Vec<Entry>,
-    /// Steps that are left.
+    /// Remaining steps.
     steps: u64,
 }
 
@@ -152,7 +152,7 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    /// Whether P0 elements from before the begin of the trace are in it: they are the oldest.
+    /// Whether it contains P0 elements from before the start of the trace: they are the oldest.
     pub fn has_unseen(&self) -> bool {
         if self.p0 == 0 {
             return false;
@@ -165,7 +165,7 @@ impl Queue {
         self.entries.len()
     }
 
-    /// How many P0 elements are held.
+    /// The number of P0 elements held.
     pub fn p0(&self) -> u64 {
         self.p0
     }
@@ -183,12 +183,12 @@ impl Queue {
         self.entries.push_back(Entry { at, held });
     }
 
-    /// The oldest but `index`.
+    /// The entry at `index`, counted from the oldest.
     pub fn peek(&self, index: usize) -> Option<&Entry> {
         self.entries.get(index)
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest entry.
     #[inline]
     pub fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
@@ -196,8 +196,8 @@ impl Queue {
         Some(entry)
     }
 
-    /// Takes up to `most` atoms, or up to `most` unseen elements, from the oldest entry, which is
-    /// one of these. What is left stays.
+    /// Takes up to `most` atoms or unseen elements from the oldest entry, which must be one of
+    /// these. The rest stays.
     pub fn split(&mut self, most: u32) -> Option<Entry> {
         let entry = self.entries.front_mut()?;
         let at = entry.at;
@@ -221,8 +221,8 @@ impl Queue {
         Some(Entry { at, held: taken })
     }
 
-    /// Takes so many steps; `false` if they are not left. Entries that went leave none behind: what
-    /// came before a synchronisation does not matter.
+    /// Uses `count` steps; `false` if fewer remain. The steps of entries that left the queue are
+    /// not kept.
     fn step(&mut self, count: usize) -> bool {
         let most = STEPS_PER_ENTRY * (self.entries.len() + self.kept.len()) as u64;
         let left = self.steps.min(most).checked_sub(count as u64);
@@ -230,8 +230,8 @@ impl Queue {
         left.is_some()
     }
 
-    /// Takes back the newest `count` P0 elements and what belongs to them; `false` if there are
-    /// fewer, or too many steps away.
+    /// Removes the newest `count` P0 elements and the entries that depend on them; `false` if there
+    /// are fewer, or if they are too many steps away.
     #[must_use]
     pub fn cancel(&mut self, count: u32) -> bool {
         let cancelled = self.cancel_newest(count);
@@ -239,7 +239,7 @@ impl Queue {
         cancelled
     }
 
-    /// Moves what outlives the cancel to `kept`.
+    /// Moves entries that survive the cancel to `kept`.
     fn cancel_newest(&mut self, mut count: u32) -> bool {
         if u64::from(count) > self.p0 {
             return false;
@@ -274,8 +274,8 @@ impl Queue {
         true
     }
 
-    /// Corrects the newest atom and forgets the addresses after it, where it did not lead; `false`
-    /// if there is no atom, or too many steps away.
+    /// Inverts the newest atom and removes the addresses after it; `false` if there is no atom, or
+    /// if it is too many steps away.
     #[must_use]
     pub fn mispredict(&mut self) -> bool {
         let mut index = self.entries.len();
@@ -289,7 +289,7 @@ impl Queue {
                     atoms.bits ^= 1 << (atoms.count - 1);
                     return true;
                 }
-                // Before the begin of the trace.
+                // Before the start of the trace.
                 Held::Unseen(_) => return true,
                 Held::Address { .. } => {
                     self.entries.remove(index);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_takes_atoms_and_the_addresses_after_them() {
+    fn a_cancel_removes_atoms_and_the_addresses_after_them() {
         let mut q = queue(&[atoms("EE"), address(4), atoms("EN"), address(8)]);
         assert!(q.cancel(1));
         assert_eq!(left(&mut q), [atoms("EE"), address(4), atoms("E")]);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_leaves_what_is_not_speculative() {
+    fn a_cancel_keeps_marks_that_are_not_speculative() {
         let time = Held::Timestamp {
             value: 1,
             cycles: 0,
@@ -393,13 +393,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mispredict_before_the_begin_of_trace_is_nothing() {
+    fn a_mispredict_before_the_start_of_trace_changes_nothing() {
         assert!(queue(&[Held::Unseen(1)]).mispredict());
         assert!(!queue(&[address(4)]).mispredict());
     }
 
     #[test]
-    fn deep_speculation_is_taken_back_one_by_one() {
+    fn deep_speculation_is_cancelled_one_by_one() {
         let mut q = Queue::default();
         for _ in 0..256 {
             q.push(AT, atoms("E"));
@@ -412,7 +412,7 @@ mod tests {
         assert_eq!(left(&mut q), [Held::Event(1); 256]);
     }
 
-    /// How often `turn` finds its P0 element, which lies below so many events.
+    /// How often `turn` finds its P0 element below `events` events.
     fn turns_over(events: usize, turn: fn(&mut Queue) -> bool) -> usize {
         let mut q = queue(&[Held::Unseen(u32::MAX)]);
         for _ in 0..events {
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_queue_is_not_passed_again_and_again() {
+    fn cancels_do_not_scan_the_whole_queue_each_time() {
         for turn in [|q: &mut Queue| q.cancel(1), Queue::mispredict] {
             for events in [100, 10_000] {
                 let turns = turns_over(events, turn);

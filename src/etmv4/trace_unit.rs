@@ -1,7 +1,7 @@
-//! What an ETMv4 writes of a program: it compresses addresses against those before, holds atoms
-//! back until a packet is full, and says what a decoder needs to begin.
+//! The packets that an ETMv4 writes for a program: addresses compressed against earlier ones,
+//! atoms held back until a packet is full, and synchronisation for decoders to start at.
 //!
-//! Everything is traced after it was executed, so that nothing is speculative. Knows no code.
+//! Everything is traced after it was executed, so nothing is speculative. Reads no code.
 
 use super::config::{Config, Protocol, Registers};
 use super::encode::{Encoder, pack_atoms};
@@ -17,14 +17,14 @@ use crate::quantity::{Isa, Security};
 /// Entries of the return stack.
 const RETURN_STACK: usize = 3;
 
-/// How an ETMv4 is built and set up. [`TraceUnitOptions::registers`] says it in its registers.
+/// How an ETMv4 is built and set up. [`TraceUnitOptions::registers`] has the register values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceUnitOptions {
     /// Trace ID.
     pub trace_id: u8,
     /// The traced core.
     pub core: Core,
-    /// Cycle counts are traced, once this many cycles have passed; 1 at least.
+    /// Cycle counts are traced, each after at least this many cycles (at least 1).
     pub cycles: Option<u32>,
     /// Timestamps are traced.
     pub timestamps: bool,
@@ -87,7 +87,7 @@ impl TraceUnitOptions {
         ]
     }
 
-    /// What a decoder must know of such a trace unit.
+    /// The configuration for a decoder of its trace.
     pub fn config(&self) -> Config {
         let registers = self.registers();
         let find = |name: &str| {
@@ -98,7 +98,7 @@ impl TraceUnitOptions {
     }
 }
 
-/// The addresses traced last, the newest first; compression is relative to them.
+/// The last traced addresses, newest first; addresses are compressed against them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Traced {
     addresses: [(u64, InstructionSet); 3],
@@ -110,7 +110,7 @@ impl Traced {
         self.addresses[0] = (address, is);
     }
 
-    /// The upper half is the one of the last address.
+    /// Whether the upper half is the same as in the last address.
     fn upper_known(&self, address: u64) -> bool {
         address >> 32 == self.addresses[0].0 >> 32
     }
@@ -124,7 +124,7 @@ impl Traced {
             }
         }
         let differs = address ^ self.addresses[0].0;
-        // One byte of address, or two, above the bits that are always zero.
+        // One or two bytes of address above the bits that are always zero.
         let bits = match is {
             InstructionSet::Is0 if differs >> 9 == 0 => 9,
             InstructionSet::Is0 if differs >> 17 == 0 => 17,
@@ -150,10 +150,10 @@ pub struct TraceUnit {
     out: Vec<u8>,
     atoms: Atoms,
     traced: Traced,
-    /// A target to be written, unless an exception there tells it.
+    /// A target to be written unless an exception packet contains it.
     owed: Option<Place>,
     context: Context,
-    /// The context that was written last.
+    /// The last context written.
     sent: Option<ContextInfo>,
     timestamp: u64,
     cycles: u64,
@@ -197,7 +197,7 @@ impl TraceUnit {
         }
     }
 
-    /// Atoms and the target that are held back.
+    /// Writes the atoms and the target that are held back.
     fn write_held(&mut self) {
         self.write_atoms();
         if let Some(place) = self.owed.take() {
@@ -222,7 +222,7 @@ impl TraceUnit {
         )
     }
 
-    /// The address, with the context if it is not the one that was written last.
+    /// Writes the address, with the context if it is not the last one written.
     fn write_address(&mut self, place: Place) {
         let (address, is) = select(place);
         let context = self.context_info(place.isa);
@@ -246,9 +246,8 @@ impl TraceUnit {
         self.traced.note(address, is);
     }
 
-    /// The context, if it changed, behind a waypoint that leads to `place`. A context is one of
-    /// the instruction set of the address before it, so that where this is another one, the
-    /// address is written too.
+    /// Writes the context, if it changed, after a waypoint that leads to `place`. A context packet
+    /// keeps the instruction set of the last address, so if it changed, the address is written too.
     fn write_context(&mut self, place: Place) {
         let context = self.context_info(place.isa);
         if self.sent == Some(context) {
@@ -268,7 +267,7 @@ impl TraceUnit {
         self.traced.addresses[0].1
     }
 
-    /// Cycles, once they reach the threshold.
+    /// Writes cycles once they reach the threshold.
     fn write_cycles(&mut self) {
         const MOST: u64 = 0xfff;
         let Some(threshold) = self.options.cycles else {
@@ -281,7 +280,7 @@ impl TraceUnit {
         self.write_held();
         let beyond = self.cycles - threshold;
         self.cycles = 0;
-        // A counter that overflowed counts no cycles.
+        // After an overflow of the counter the count is unknown.
         let count = (beyond <= MOST).then_some(beyond as u32);
         let format = if count.is_some_and(|count| count < 4) {
             3
@@ -329,7 +328,7 @@ impl crate::encode::TraceUnit for TraceUnit {
     fn context(&mut self, context: &Context, at: Option<Place>) {
         self.write_held();
         self.context = *context;
-        // An address in the middle of a line would hide its begin.
+        // An address in the middle of a line would hide the start of the line.
         if let Some(place) = at.filter(|place| select(*place).1 == self.last_set()) {
             self.write_context(place);
         }
@@ -452,7 +451,7 @@ impl crate::encode::TraceUnit for TraceUnit {
 }
 
 impl TraceUnit {
-    /// A-sync and trace info: what trace is compressed against begins anew.
+    /// Writes A-Sync and Trace Info: compression starts anew.
     fn begin(&mut self) {
         let cycles = self.options.cycles;
         self.write(&Packet::Async);

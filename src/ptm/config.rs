@@ -1,4 +1,4 @@
-//! How a PTM was set up: values of its registers → what the decoders must know.
+//! How a PTM was set up: values of its registers → configuration of the decoders.
 
 use crate::etm::Registers;
 use crate::etm::config::TimestampEncoding;
@@ -19,14 +19,14 @@ pub struct Config {
     pub timestamp: TimestampEncoding,
     /// An E atom on an indirect branch takes its target from the return stack.
     pub return_stack: bool,
-    /// Direct branches that are taken have a branch address packet too.
+    /// Taken direct branches have a branch address packet too.
     pub branch_broadcast: bool,
     /// DMB and DSB are waypoints.
     pub barriers_are_waypoints: bool,
 }
 
 impl Config {
-    /// ETMIDR where it is not known: PFTv1.1.
+    /// The value assumed if ETMIDR is missing: PFTv1.1.
     pub const DEFAULT_ETMIDR: u32 = 0x4100_f310;
 
     /// The meaning of the registers of a trace unit (ARM IHI 0035B 3.16: ETMCR, ETMCCER,

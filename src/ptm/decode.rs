@@ -1,7 +1,6 @@
 //! Bytes → PFT packets (ARM IHI 0035B 4.5).
 //!
-//! Remembers what packets leave out: the address and instruction set of the packet before, the
-//! upper bits of the timestamp.
+//! Keeps what packets omit: the last address and instruction set, the upper bits of the timestamp.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
@@ -22,8 +21,8 @@ pub struct Decoder {
     timestamps: Timestamps,
 }
 
-/// The atoms that a header holds outside cycle-accurate mode: bit 7 is one, the highest one
-/// below it marks their number; N is a one, the oldest is on the left.
+/// The atoms in a header outside cycle-accurate mode: bit 7 is 1, and the highest 1 below it marks
+/// their number; N is 1, the oldest atom has the highest bit.
 const ATOMS: [Atoms; 128] = {
     let mut table = [Atoms { bits: 0, count: 0 }; 128];
     let mut header = 0;
@@ -45,8 +44,8 @@ const ATOMS: [Atoms; 128] = {
     table
 };
 
-/// The cycle count at the begin of `bytes`, and how many bytes it has: 1 to 5. Bits \[5:2\] of
-/// the first are the low ones, bit 6 says whether more follow.
+/// The cycle count at the start of `bytes`, and its length of 1 to 5 bytes. The first byte holds
+/// the low bits in \[5:2\]; its bit 6 is set if more bytes follow.
 #[inline]
 fn cycle_count(bytes: &[u8]) -> Option<(u32, usize)> {
     let first = *bytes.first()?;
@@ -66,7 +65,7 @@ fn cycle_count(bytes: &[u8]) -> Option<(u32, usize)> {
 }
 
 impl Decoder {
-    /// A decoder at the begin of a trace.
+    /// A decoder at the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,

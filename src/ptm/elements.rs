@@ -1,7 +1,8 @@
 //! PFT packets → elements.
 //!
 //! A branch address packet without an exception implies an E atom before it (ARM IHI 0035B
-//! 4.5.4). What an exception returns to is where the waypoint before it led: the flow's part.
+//! 4.5.4, Branch address packet). The return address of an exception is where the waypoint before
+//! it led, which the flow knows.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Packet, exception_name};
@@ -16,15 +17,15 @@ use crate::quantity::{Address, BufferOffset, Isa};
 #[derive(Clone, Debug)]
 pub struct Elements {
     state: State,
-    /// No I-sync was seen since decoding was lost.
+    /// No I-sync was seen since synchronisation was lost.
     restart: bool,
-    /// The instruction set that a packet told last.
+    /// The last instruction set in a packet.
     isa: Option<Isa>,
     context: Context,
 }
 
 impl Elements {
-    /// A decoder at the begin of a trace.
+    /// A decoder at the start of a trace.
     pub fn new(_config: &Config) -> Self {
         Self {
             state: State::Start,
@@ -53,15 +54,15 @@ impl Elements {
         if let Some(cycles) = sync.cycles {
             out.mark(at, Mark::Cycles(cycles));
         }
-        let mut tell = (first || sync.reason.is_some())
+        let mut emit = (first || sync.reason.is_some())
             && (self.isa != Some(sync.isa) || sync.context_id.is_some());
-        tell |= update(&mut self.context, Some(sync.non_secure), Some(sync.hyp));
+        emit |= update(&mut self.context, Some(sync.non_secure), Some(sync.hyp));
         if sync.context_id.is_some() {
-            tell |= self.context.context_id != sync.context_id;
+            emit |= self.context.context_id != sync.context_id;
             self.context.context_id = sync.context_id;
         }
         self.isa = Some(sync.isa);
-        if tell {
+        if emit {
             self.context(at, sync.isa, out);
         }
         out.element(
@@ -119,7 +120,7 @@ impl Elements {
         );
     }
 
-    /// Every packet before decoding begins.
+    /// Takes every packet before synchronisation.
     #[inline(never)]
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         self.state.begin(at, out);
@@ -136,7 +137,7 @@ impl Elements {
         }
     }
 
-    /// Every packet while decoding.
+    /// Takes every packet while decoding.
     #[inline(never)]
     fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         match *packet {

@@ -1,7 +1,7 @@
 //! PFT packets → bytes.
 //!
 //! Written from the packet diagrams of ARM IHI 0035B 4.5, and not from the decoder, so that the
-//! two cannot share a mistake. Remembers what a decoder knows; knows no elements and no program.
+//! two cannot share a mistake. Keeps the state that a decoder has.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, PartAddress, Timestamp};
@@ -30,7 +30,7 @@ impl Encoder<Config> {
             Packet::NotSync | Packet::Reserved | Packet::BadSequence | Packet::Incomplete => {
                 return Err(Unencodable);
             }
-            Packet::ASync => self.known.a_sync(out),
+            Packet::ASync => self.decoder.a_sync(out),
             Packet::ISync(ref sync) => self.i_sync(sync, out)?,
             Packet::Atoms(atoms) => {
                 require(!self.config.cycle_accurate)?;
@@ -38,13 +38,13 @@ impl Encoder<Config> {
             }
             Packet::TimedAtom { taken, cycles } => {
                 require(self.config.cycle_accurate)?;
-                // F: an N atom has a one.
+                // F: 1 for an N atom.
                 cycle_count(0x80 | u8::from(!taken) << 1, cycles, out);
             }
             Packet::Branch(ref branch) => self.branch(branch, out)?,
             Packet::WaypointUpdate { address } => {
                 out.push(0b0111_0010);
-                let alternative = self.known.needs_information(address.isa);
+                let alternative = self.decoder.needs_information(address.isa);
                 // Only a whole address can be followed by AltISA.
                 let information = alternative && address.bits == 32;
                 require(information || !alternative)?;
@@ -69,24 +69,24 @@ impl Encoder<Config> {
     fn address(&mut self, address: PartAddress, information: bool, out: &mut Vec<u8>) -> Written {
         let PartAddress { value, isa, .. } = address;
         // An I-sync comes first.
-        require(isa != Isa::Jazelle && self.known.place.is_some())?;
+        require(isa != Isa::Jazelle && self.decoder.place.is_some())?;
         encode::address(address, AddressEncoding::Alternative, information, out)?;
-        self.known.tell(value, isa, information);
+        self.decoder.set(value, isa, information);
         Ok(())
     }
 
     fn branch(&mut self, branch: &Branch, out: &mut Vec<u8>) -> Written {
         let isa = branch.address.isa;
         let information = branch.information;
-        require(information.is_some() || !self.known.needs_information(isa))?;
+        require(information.is_some() || !self.decoder.needs_information(isa))?;
         self.address(branch.address, information.is_some(), out)?;
-        if let Some(told) = information {
-            exception(&told, isa, out)?;
+        if let Some(info) = information {
+            exception(&info, isa, out)?;
         }
         self.cycles(branch.cycles, self.config.cycle_accurate, out)
     }
 
-    /// The address, information, cycles, context ID.
+    /// An I-sync: the address, information, cycles, context ID.
     fn i_sync(&mut self, sync: &ISync, out: &mut Vec<u8>) -> Written {
         require(sync.isa != Isa::Jazelle)?;
         out.push(0b0000_1000);
@@ -101,19 +101,19 @@ impl Encoder<Config> {
         let counted = self.config.cycle_accurate && sync.reason.is_some();
         self.cycles(sync.cycles, counted, out)?;
         encode::sync_context_id(sync.context_id, self.config.context_id_bytes, out)?;
-        self.known.tell(sync.address, sync.isa, true);
+        self.decoder.set(sync.address, sync.isa, true);
         Ok(())
     }
 
     fn timestamp(&mut self, stamp: &Timestamp, out: &mut Vec<u8>) -> Written {
         // R: the clock frequency changed.
         out.push(0b0100_0010 | u8::from(stamp.frequency_changed) << 2);
-        self.known
+        self.decoder
             .timestamp(stamp.value, self.config.timestamp, out)?;
         self.cycles(stamp.cycles, self.config.cycle_accurate, out)
     }
 
-    /// A cycle count where, and only where, there is one.
+    /// A cycle count, which must be there if and only if it is wanted.
     fn cycles(&self, cycles: Option<u32>, wanted: bool, out: &mut Vec<u8>) -> Written {
         require(cycles.is_some() == wanted)?;
         if let Some(cycles) = cycles {
@@ -123,8 +123,8 @@ impl Encoder<Config> {
     }
 }
 
-/// Bits \[5:2\] of the first byte are the low ones, its bit 6 says that more bytes follow, of 7
-/// bits each. The other bits of the first byte are given.
+/// A cycle count: the low bits in \[5:2\] of the first byte, whose bit 6 is set if more bytes
+/// follow, 7 bits in each. `first` has the other bits of the first byte.
 fn cycle_count(first: u8, cycles: u32, out: &mut Vec<u8>) {
     let rest = cycles >> 4;
     out.push(first | u8::from(rest > 0) << 6 | (cycles as u8 & 0xf) << 2);
@@ -133,26 +133,26 @@ fn cycle_count(first: u8, cycles: u32, out: &mut Vec<u8>) {
     }
 }
 
-/// A one above the atoms says how many they are; N is a one, the oldest is on the left.
+/// An atom header: a 1 above the atoms marks their number; N is 1, the oldest has the highest bit.
 fn atom_header(atoms: Atoms) -> Result<u8, Unencodable> {
     require((1..=5).contains(&atoms.count) && atoms.bits >> atoms.count == 0)?;
     let marked = (0..atoms.count).fold(1, |header, i| header << 1 | u8::from(!atoms.is_e(i)));
     Ok(0x80 | marked << 1)
 }
 
-/// The first byte, without Can; the second: 0, 0, Hyp, Exc\[8:4\].
-fn exception(told: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
-    let number = told.exception;
-    let more = told.hyp.is_some();
+/// Exception information: the first byte, without Can; the second: 0, 0, Hyp, Exc\[8:4\].
+fn exception(info: &Information, isa: Isa, out: &mut Vec<u8>) -> Written {
+    let number = info.exception;
+    let more = info.hyp.is_some();
     require(number < 1 << 9 && (number < 16 || more))?;
     out.push(encode::information(
         more,
         isa,
         false,
         number,
-        told.non_secure,
+        info.non_secure,
     ));
-    if let Some(hyp) = told.hyp {
+    if let Some(hyp) = info.hyp {
         out.push(u8::from(hyp) << 5 | (number >> 4) as u8);
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! PTM: Program Flow Trace 1.0 and 1.1 (ARM IHI 0035B): bytes → packets → elements, and back.
 //!
-//! Atoms count waypoints. Knows no memory: where the waypoints are, and the return stack, are
-//! the flow's part.
+//! Atoms count waypoints; the flow finds them in the code and keeps the return stack.
 
 mod config;
 mod decode;
@@ -18,7 +17,7 @@ pub use packet::{Branch, ISync, Information, Packet, PartAddress, Timestamp};
 
 /// Writes the packets of one PTM.
 pub type Encoder = crate::etm::Encoder<Config>;
-/// Traces one core.
+/// Traces the instructions of one core.
 pub type TraceUnit = crate::etm::TraceUnit<Config>;
 
 #[cfg(test)]

@@ -6,8 +6,7 @@ use crate::etm::packet::{self, SyncPacket, cycles_field, i_sync_fields};
 use crate::protocol::{Describe, Field};
 use crate::quantity::Isa;
 
-/// One packet. Addresses are whole: the bits that a packet leaves out are those of the address
-/// before it.
+/// One packet. Addresses are complete: bits that a packet omits are taken from the address before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// Bytes before the first A-sync, or after bytes that no encoder writes.
@@ -44,9 +43,9 @@ pub enum Packet {
     ExceptionReturn,
     /// Padding (4.5.11).
     Ignore,
-    /// A header that the specification reserves.
+    /// A reserved header.
     Reserved,
-    /// Zeros that begin no A-sync, or an address that tells no instruction set.
+    /// Zeros that are not an A-sync, or an address without instruction set.
     BadSequence,
     /// A packet cut by the end of the trace, or by lost bytes.
     Incomplete,
@@ -59,7 +58,7 @@ pub struct ISync {
     pub address: u32,
     /// Its instruction set.
     pub isa: Isa,
-    /// Why tracing begins here; `None`: periodic synchronisation.
+    /// Why tracing starts here; `None`: periodic synchronisation.
     pub reason: Option<TraceOnReason>,
     /// Non-secure state.
     pub non_secure: bool,
@@ -85,7 +84,7 @@ pub struct Branch {
 /// The exception information bytes of a branch address packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Information {
-    /// Number of the exception; 0: none, a branch that changes the state.
+    /// The exception number; 0: a branch that only changes the state.
     pub exception: u16,
     /// Non-secure state.
     pub non_secure: bool,
@@ -98,7 +97,7 @@ pub struct Information {
 pub struct Timestamp {
     /// The whole value, in natural binary.
     pub value: u64,
-    /// The clock frequency changed since the timestamp before.
+    /// The clock frequency changed since the last timestamp.
     pub frequency_changed: bool,
     /// Cycles since the last count, in cycle-accurate mode.
     pub cycles: Option<u32>,

@@ -1,4 +1,4 @@
-//! Elements of packets made by hand, and what must hold for any bytes.
+//! Elements of packets made by hand, and invariants for any bytes.
 
 use super::*;
 use crate::element::{Context, Element, Exception, Mark, NoSyncReason, TraceOnReason};
@@ -62,7 +62,7 @@ fn i_sync_turns_tracing_on_and_a_branch_implies_an_atom() {
 }
 
 #[test]
-fn a_periodic_i_sync_tells_only_the_address() {
+fn a_periodic_i_sync_gives_only_the_address() {
     let periodic = [0x08, 0x00, 0x10, 0x00, 0x80, 0x01];
     let got = elements(config(0), &with_sync(&periodic));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What a PTM writes of a program (ARM IHI 0035B, chapter 4). Knows no code.
+//! The packets that a PTM writes for a program (ARM IHI 0035B, chapter 4).
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
@@ -8,7 +8,7 @@ use crate::flow::Waypoints;
 
 /// Entries of the return stack.
 const RETURN_STACK: usize = 3;
-/// Atoms of a packet.
+/// The maximum number of atoms in a packet.
 const MOST_ATOMS: u8 = 5;
 
 impl From<Common> for Packet {

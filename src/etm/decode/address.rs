@@ -1,7 +1,8 @@
 //! Compressed instruction addresses of branch packets.
 //!
 //! ARM IHI 0014Q 7.3.5 "Branch Packets" (original and alternative encoding of the address
-//! bytes) and ARM IHI 0035B 4.5.4, which has the alternative one only.
+//! bytes) and ARM IHI 0035B 4.5.4, Branch address packet,
+//! which has only the alternative encoding.
 
 use crate::etm::config::AddressEncoding;
 use crate::etm::packet::PartAddress;
@@ -12,18 +13,18 @@ use crate::quantity::Isa;
 pub(crate) struct AddressBytes {
     /// The bits of the first four bytes.
     value: u32,
-    /// How many those are.
+    /// The number of these bits.
     bits: u8,
     /// The fifth byte.
     pub fifth: Option<u8>,
     /// Exception information follows.
     pub more: bool,
-    /// How many bytes there are.
+    /// The number of bytes.
     pub length: usize,
 }
 
 impl AddressBytes {
-    /// The address bytes at the begin of `bytes`; `None` if they are cut.
+    /// The address bytes at the start of `bytes`; `None` if they are cut.
     #[inline]
     pub fn new(bytes: &[u8], encoding: AddressEncoding) -> Option<Self> {
         let first = *bytes.first()?;
@@ -59,7 +60,7 @@ impl AddressBytes {
         Some(address)
     }
 
-    /// Bits \[5:3\] of the fifth byte tell no instruction set, although it should.
+    /// Bits \[5:3\] of the fifth byte are not an instruction set.
     #[inline]
     pub fn is_malformed(&self) -> bool {
         self.fifth
@@ -67,7 +68,7 @@ impl AddressBytes {
     }
 }
 
-/// The address and instruction set that the packet before told.
+/// The address and instruction set of the last packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Addresses {
     pub address: u32,
@@ -77,7 +78,7 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// A whole address, with the instruction set at it.
+    /// Sets a complete address with its instruction set.
     pub fn set(&mut self, address: u32, isa: Isa) {
         self.address = address;
         self.isa = isa;
@@ -89,7 +90,7 @@ impl Addresses {
     pub fn complete(&mut self, bytes: &AddressBytes) -> PartAddress {
         if let Some(fifth) = bytes.fifth {
             self.isa = match fifth & 0xb0 {
-                // The deprecated form of an exception, to A32 always.
+                // The deprecated form of an exception, always to A32.
                 fifth if fifth & 0x80 != 0 => Isa::A32,
                 fifth if fifth & 0x20 != 0 => Isa::Jazelle,
                 0x10 => Isa::T32,
@@ -113,8 +114,8 @@ impl Addresses {
         }
         let value = value << shift;
         let bits = bits + shift;
-        let told = u32::MAX >> (32 - bits);
-        self.address = self.address & !told | value;
+        let mask = u32::MAX >> (32 - bits);
+        self.address = self.address & !mask | value;
         PartAddress {
             value: self.address,
             bits,

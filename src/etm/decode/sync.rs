@@ -1,29 +1,29 @@
 //! Finding A-sync: five zero bytes or more, then 0x80.
 //!
-//! ARM IHI 0014Q 7.10.4 and ARM IHI 0035B 4.5.1. What is found does not depend on how many
-//! bytes are there beyond it, so that pieces of any size give the same packets.
+//! ARM IHI 0014Q 7.10.4 and ARM IHI 0035B 4.5.1, both on A-sync packets. The result does not
+//! depend on the bytes after it, so pieces of any size give the same packets.
 
 use crate::etm::packet::SyncPacket;
 
-/// Where packets are not known, only the end of a run of so many zeros can begin A-sync.
+/// While unsynchronised, only the end of a run of this many zeros can start an A-sync.
 const MAX_ZEROS: usize = 16;
-/// Zeros of an A-sync at most, so that memory stays bounded.
+/// The maximum number of zeros in an A-sync, which bounds memory.
 const MOST_ZEROS: usize = 1 << 16;
 const ZEROS: usize = 5;
-/// The most bytes in one packet that is not synchronised.
+/// The maximum length of a packet of unsynchronised bytes.
 const MAX_SKIP: usize = 64;
 
-/// What stands where a zero byte is the first one.
+/// The meaning of a run of zeros.
 enum Zeros {
     /// A-sync of this length.
     Sync(usize),
-    /// This many zeros begin no A-sync.
+    /// This many zeros that do not start an A-sync.
     Other(usize),
     /// [`MAX_ZEROS`] or more.
     Many,
 }
 
-/// Looks at the zeros at the begin of `bytes`; `None` if they are cut.
+/// Classifies the zeros at the start of `bytes`; `None` if they are cut.
 #[inline]
 fn zeros(bytes: &[u8]) -> Option<Zeros> {
     let count = bytes
@@ -40,25 +40,25 @@ fn zeros(bytes: &[u8]) -> Option<Zeros> {
     })
 }
 
-/// Whether a decoder knows where packets begin.
+/// Whether a decoder is synchronised with the start of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Synchronisation {
     reached: bool,
 }
 
 impl Synchronisation {
-    /// A-sync was found, and nothing since then that is no packet.
+    /// Whether an A-sync was found and every packet since then was valid.
     #[inline]
     pub fn is_reached(self) -> bool {
         self.reached
     }
 
-    /// Nothing is known until the next A-sync.
+    /// Loses synchronisation until the next A-sync.
     pub fn lose(&mut self) {
         self.reached = false;
     }
 
-    /// Looks for A-sync.
+    /// Searches for an A-sync.
     pub fn search<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
         if bytes.first() == Some(&0) {
             return Some(match zeros(bytes)? {
@@ -79,7 +79,7 @@ impl Synchronisation {
         (!cut).then_some((P::NOT_SYNC, others))
     }
 
-    /// The packet of a header of zero.
+    /// The packet that starts with a zero byte.
     pub fn zeros<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
         match zeros(bytes)? {
             Zeros::Sync(length) => Some((P::A_SYNC, length)),
@@ -99,7 +99,7 @@ impl Synchronisation {
         self.bad_sequence(MAX_ZEROS - ZEROS)
     }
 
-    /// A header that begins no packet.
+    /// A reserved header.
     pub fn reserved<P: SyncPacket>(&mut self) -> Option<(P, usize)> {
         self.lose();
         Some((P::RESERVED, 1))
@@ -111,7 +111,7 @@ impl Synchronisation {
         Some((P::BAD_SEQUENCE, length))
     }
 
-    /// What is left at the end of the trace. Zeros that do not end are no packet that goes on:
+    /// The packet of the rest of the trace. A run of zeros to the end is not an incomplete packet:
     /// most likely the buffer was not filled.
     pub fn rest<P: SyncPacket>(self, bytes: &[u8]) -> P {
         if self.reached && bytes.starts_with(&[0; MAX_ZEROS]) {
@@ -168,7 +168,7 @@ mod tests {
             bytes.push(0x80);
             let sync = Some((Packet::ASync, zeros + 1));
             assert_eq!(reached().zeros(&bytes), sync);
-            // No A-sync: what is left is looked through again.
+            // Not an A-sync: the rest is searched again.
             bytes[zeros] = 0x81;
             let mut sync = reached();
             let bad = if zeros < 16 { zeros } else { 11 };

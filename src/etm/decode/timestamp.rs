@@ -1,11 +1,11 @@
 //! The value of a timestamp packet.
 //!
-//! ARM IHI 0014Q 7.7.4 and ARM IHI 0035B 4.5.9 "Timestamp packet". Knows no headers.
+//! ARM IHI 0014Q 7.7.4 and ARM IHI 0035B 4.5.9 "Timestamp packet".
 
 use crate::etm::config::TimestampEncoding;
 use crate::protocol::number::from_gray;
 
-/// Takes the values in turn: a packet gives only the bits up to the highest that changed.
+/// Completes timestamps: a packet contains only the bits up to the highest one that changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timestamps {
     /// As traced, before Gray decoding.
@@ -13,7 +13,7 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    /// The value at the begin of `bytes`, and how many bytes it has; `None` if it is cut.
+    /// The value at the start of `bytes` and its length in bytes; `None` if it is cut.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], encoding: TimestampEncoding) -> Option<(u64, usize)> {
         let max = encoding.max_bytes();
@@ -27,9 +27,9 @@ impl Timestamps {
             value |= u64::from(kept) << bits;
             bits += width;
             if byte & 0x80 == 0 || i + 1 == max {
-                let told = u64::MAX >> (64 - bits);
-                self.traced = self.traced & !told | value;
-                // ARM IHI 0014Q 7.7.3.
+                let mask = u64::MAX >> (64 - bits);
+                self.traced = self.traced & !mask | value;
+                // Gray code (ARM IHI 0014Q 7.7.3).
                 let value = if encoding.gray {
                     from_gray(self.traced)
                 } else {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_not_told_are_kept() {
+    fn bits_missing_in_the_packet_are_kept() {
         let mut stamps = Timestamps::default();
         let narrow = TimestampEncoding::default();
         assert_eq!(
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn gray_codes_are_undone_over_the_whole_value() {
+    fn gray_codes_are_decoded_over_the_whole_value() {
         let mut stamps = Timestamps::default();
         let gray = TimestampEncoding {
             wide: false,

@@ -16,7 +16,7 @@ fn config(etmcr: u32, etmccer: u32, etmidr: u32, core: Core) -> Config {
     Config::read(&registers, core)
 }
 
-/// The packet that random numbers make, if there is such a one.
+/// A packet made of random numbers, if they give one.
 fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
     let config = encoder.config;
     let sets = [Isa::A32, Isa::T32, Isa::Jazelle, Isa::ThumbEe];
@@ -107,7 +107,7 @@ fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn decoding_reverses_encoding(
         numbers in numbers(),
         etmcr in prop::sample::select(vec![0_u32, 0x1000, 0x4000, 0xc000, 0xd000]),
         etmccer in prop::sample::select(vec![0_u32, 0x3440_08f2, 0x2040_08f2]),
@@ -120,7 +120,7 @@ proptest! {
             Core::default()
         };
         let config = config(etmcr, etmccer, etmidr, core);
-        etm::tests::what_is_written_is_read(config, Decoder::new(&config), &numbers, packet);
+        etm::tests::decoding_reverses_encoding(config, Decoder::new(&config), &numbers, packet);
     }
 }
 
@@ -157,7 +157,7 @@ fn bytes_by_hand() {
     };
     check(branch(0x8000_0504, 8, Isa::A32, None), &[0x03]);
     check(branch(0x8000_4504, 15, Isa::A32, None), &[0x83, 0x45]);
-    let told = Information {
+    let info = Information {
         exception: 14,
         deprecated: false,
         cancel: true,
@@ -166,7 +166,7 @@ fn bytes_by_hand() {
         resume: 0,
     };
     check(
-        branch(0xffff_0018, 32, Isa::A32, Some(told)),
+        branch(0xffff_0018, 32, Isa::A32, Some(info)),
         &[0x8d, 0x80, 0xfe, 0xff, 0x4f, 0xbc, 0x20],
     );
     let irq = Information {

@@ -27,7 +27,7 @@ proptest! {
         };
         let config = Config::read(&registers, core);
         let mut program = Program::random(seed, Mix::all(sets), 600);
-        // A cycle takes an eighth of a byte at least.
+        // A cycle takes at least an eighth of a byte.
         program.most_cycles = 0x3f;
         let bytes = program.trace(etmv3::TraceUnit::new(config), sync_bytes);
         let decoders = || (Decoder::new(&config), Elements::new(&config));

@@ -4,7 +4,7 @@ use crate::protocol::tests::{Located, end_to_end, flipped, packets_in_pieces};
 use crate::protocol::{Core, Describe, Field, Profile};
 use proptest::prelude::*;
 
-/// A packet of a listing: where, its bytes, its name and fields.
+/// A packet of a listing: offset, bytes, name and fields.
 type Line = (usize, Vec<u8>, String);
 
 /// A source of a packet script.
@@ -85,7 +85,7 @@ fn describe(packet: &Packet) -> String {
     text
 }
 
-/// The packets of `bytes`, which come in pieces.
+/// The packets of `bytes`, offered in pieces.
 fn packets(config: &Config, bytes: &[u8], piece: usize) -> Vec<Located<Packet>> {
     packets_in_pieces(&mut Decoder::new(config), bytes, piece)
 }
@@ -127,7 +127,7 @@ fn bytes_one_by_one_give_the_same_packets() {
     for script in scripts(text) {
         let bytes: Vec<u8> = script.lines.iter().flat_map(|l| l.1.clone()).collect();
         let whole = packets(&script.config, &bytes, bytes.len());
-        // What is skipped before synchronisation may be cut anywhere.
+        // Bytes skipped before synchronisation may be cut anywhere.
         let sync = |p: &&Located<Packet>| p.1 != Packet::NotSync;
         let pieces = packets(&script.config, &bytes, 1);
         assert!(pieces.iter().filter(sync).eq(whole.iter().filter(sync)));
@@ -135,7 +135,7 @@ fn bytes_one_by_one_give_the_same_packets() {
 }
 
 #[test]
-fn zeros_after_a_reserved_packet_are_not_waited_for() {
+fn zeros_after_a_reserved_packet_do_not_delay_it() {
     let sync = [&[0; 11][..], &[0x80, 0x01, 0x00]].concat();
     let zeros = [0; 1000];
     let trace = [&sync[..], &[0xb3], &zeros, &sync].concat();
@@ -143,7 +143,7 @@ fn zeros_after_a_reserved_packet_are_not_waited_for() {
     let mut decoder = Decoder::new(&config);
     let mut at = 0;
     while let Some((packet, length)) = decoder.next(&trace[at..]) {
-        // A packet asks for no more bytes than it may have, and an A-sync behind it.
+        // A packet needs at most its own bytes and those of an A-sync after it.
         if at > 15 && at < 900 {
             let again = decoder.clone().next(&trace[at..at + 40]);
             assert_eq!(again, Some((packet, length)), "at {at}");
@@ -156,7 +156,7 @@ fn zeros_after_a_reserved_packet_are_not_waited_for() {
     assert_eq!(at, trace.len() - 2);
 }
 
-/// Configurations that between them know every packet.
+/// Configurations that together have every packet.
 fn configs() -> Vec<Config> {
     let text = [
         include_str!("../../../testdata/packets/etmv4.txt"),
@@ -168,7 +168,7 @@ fn configs() -> Vec<Config> {
         .collect()
 }
 
-/// Trace that is right to begin with: the packets of a script in any order.
+/// Correct trace: the packets of a script in any order.
 fn spliced() -> impl Strategy<Value = Vec<u8>> {
     let text = include_str!("../../../testdata/packets/etmv4.txt");
     let lines: Vec<Vec<u8>> = scripts(text)
@@ -202,7 +202,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         which in any::<prop::sample::Index>(),
     ) {
-        // 40 reserved headers end whatever packet went before.
+        // 40 reserved headers end any packet before them.
         let async_ = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80];
         let trace = [&bytes[..], &[0x87; 40], &async_, &[0x01, 0x00]].concat();
         let place = trace.len() - 14;

@@ -1,6 +1,6 @@
-//! What was committed → elements.
+//! Committed entries of the queue → elements.
 //!
-//! Knows the instruction set that addresses mean, by the last context that was given out.
+//! The last context emitted decides the instruction set of an address.
 
 use super::super::exceptions;
 use super::super::packet::{ContextInfo, InstructionSet};
@@ -10,8 +10,8 @@ use crate::element::{Context, Element, ElementSink, Exception, Mark, TraceOnReas
 use crate::protocol::Profile;
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// The return address of a tail-chained or late exception in Armv7-M and Armv8-M: none
-/// (IHI 0064, "Exceptions in M-profile").
+/// The preferred return address that stands for "none": a tail-chained or late exception in
+/// M-profile (IHI 0064, "Exceptions in M-profile").
 const M_TAIL_CHAIN: u64 = 0xffff_fffe;
 
 impl Elements {
@@ -34,7 +34,7 @@ impl Elements {
         }
     }
 
-    /// Gives out what was committed.
+    /// Emits a committed entry.
     pub(super) fn give(
         &mut self,
         entry: Entry,
@@ -89,13 +89,13 @@ impl Elements {
         Ok(())
     }
 
-    /// Gives out what no cancel takes back.
+    /// Emits an entry that cannot be cancelled.
     pub(super) fn give_mark(&mut self, entry: Entry, out: &mut impl ElementSink) {
         let at = entry.at;
         match entry.held {
             Held::Event(events) => out.mark(at, Mark::Event(events)),
             Held::Cycles(cycles) => out.mark(at, Mark::Cycles(cycles)),
-            // With markers, a timestamp before the first marker belongs to no place.
+            // With markers, a timestamp before the first marker has no place in the trace.
             Held::Timestamp { .. } if self.config.timestamp_markers && !self.marker_seen => {}
             Held::Timestamp { value, cycles } => {
                 out.mark(at, Mark::Timestamp(value));
@@ -143,8 +143,8 @@ impl Elements {
         out.mark(at, Mark::Context(self.context));
     }
 
-    /// What follows an exception or Q element: an address, perhaps with a context before it.
-    /// Where there is none, what follows stays.
+    /// Takes the address that follows an exception or Q element, and the context before it, if any.
+    /// Without an address, the entries that follow stay.
     fn address_of(&mut self) -> Result<(Option<Entry>, u64, InstructionSet), Contradiction> {
         let context = self.queue.peek(0).copied().filter(|entry| {
             let held = entry.held;

@@ -13,7 +13,7 @@ const BEGIN: [u8; 7] = [0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x31];
 /// ETMv4.4 without speculation.
 const PLAIN: &str = "etmv4 A8 TRCCONFIGR=0x1 TRCIDR0=0x08000ea1 TRCIDR1=0x4100f440 \
                      TRCIDR2=0x00001088 TRCIDR8=0";
-/// The same with cycle counts, of which 8 are left out, and speculation of up to 4 elements.
+/// The same with cycle counts, a threshold of 8, and speculation of up to 4 elements.
 const DEEP: &str = "etmv4 A8 TRCCONFIGR=0x11 TRCIDR0=0x08000ea1 TRCIDR1=0x4100f440 \
                     TRCIDR2=0x00001088 TRCIDR8=4";
 /// ETE 1.1 without speculation, with timestamp markers and Q elements.
@@ -60,18 +60,18 @@ fn shorts(config_words: &str, bytes: &[&[u8]]) -> Vec<String> {
     elements.iter().map(|(_, e)| short(e)).collect()
 }
 
-/// The elements after the usual beginning and before the end.
-fn after_begin(config_words: &str, info: &[u8], bytes: &[u8]) -> Vec<String> {
+/// The elements after the usual start and before the end.
+fn after_start(config_words: &str, info: &[u8], bytes: &[u8]) -> Vec<String> {
     let mut all = shorts(config_words, &[&ASYNC, info, &BEGIN, bytes]);
     assert_eq!(all.pop().as_deref(), Some("end"));
-    let begin = [
+    let start = [
         "no_sync start",
         "on begin_or_filter",
         "context EL1",
         "A64 0x1000",
     ];
-    let begun = all.iter().skip(1).take(3).eq(&begin[1..]);
-    assert!(all[0] == begin[0] && (begun || all.len() < 4), "{all:?}");
+    let started = all.iter().skip(1).take(3).eq(&start[1..]);
+    assert!(all[0] == start[0] && (started || all.len() < 4), "{all:?}");
     all.split_off(all.len().min(4))
 }
 
@@ -111,7 +111,7 @@ fn the_context_in_full() {
         &ASYNC[..],
         &INFO,
         &[0x81, 0xf2, 5, 0, 0, 0, 6, 0, 0, 0, 0x9a, 0, 8, 0, 0, 0xf7],
-        // Without identifiers they stay as they are.
+        // Without identifiers the last ones stay.
         &[0x81, 0x08, 0x9b, 0, 8, 0, 0, 0xf7],
     ];
     let contexts: Vec<Context> = decode(&config(words), &trace.concat())
@@ -140,7 +140,7 @@ fn the_context_in_full() {
 }
 
 #[test]
-fn atoms_before_any_context_mean_nothing() {
+fn atoms_before_any_context_are_dropped() {
     let bytes: [&[u8]; 3] = [
         &ASYNC,
         &INFO,
@@ -158,20 +158,20 @@ fn atoms_before_any_context_mean_nothing() {
 }
 
 #[test]
-fn timestamps_are_completed_and_begin_anew_at_trace_info() {
+fn timestamps_are_completed_and_restart_at_trace_info() {
     let bytes = [
         0x02, 0x85, 0x81, 0x01, 0xf7, 0x02, 0x06, 0xf7, 0x01, 0x00, 0x02, 0x07, 0xf7,
     ];
     let want = ["time 0x4085", "E", "time 0x4086", "E", "time 0x7", "E"];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), want);
 }
 
 #[test]
-fn what_is_not_speculative_comes_out_at_the_end() {
+fn marks_that_are_not_speculative_are_emitted_at_the_end() {
     // E; event, timestamp, trace on.
     let want = ["E", "event 2", "time 0x5"];
     let bytes = [0xf7, 0x72, 0x02, 0x05, 0x04];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), want);
 }
 
 #[test]
@@ -182,56 +182,56 @@ fn cycle_counts_have_the_threshold_added() {
         0xf7, 0x12, 0xf7, 0x0e, 0x01, 0x05, 0xf7, 0x0f, 0x01, 0xf7, 0x2d, 0x01,
     ];
     let want = ["E", "cycles 10", "E", "cycles 13", "E", "cycles 0", "E"];
-    assert_eq!(after_begin(DEEP, &info, &bytes), want);
+    assert_eq!(after_start(DEEP, &info, &bytes), want);
 }
 
 #[test]
-fn a_timestamp_brings_its_cycles() {
+fn a_timestamp_carries_its_cycles() {
     let want = ["time 0x5", "cycles 6", "E"];
     let bytes = [0x03, 0x05, 0x06, 0xf7, 0x2d, 0x01];
-    assert_eq!(after_begin(DEEP, &INFO, &bytes), want);
+    assert_eq!(after_start(DEEP, &INFO, &bytes), want);
 }
 
 #[test]
-fn a_commit_gives_out_the_oldest() {
+fn a_commit_emits_the_oldest_elements() {
     // ENE, EE: 5 elements, one more than can be speculative; then commit 2.
     assert_eq!(
-        after_begin(DEEP, &INFO, &[0xfd, 0xdb, 0x2d, 0x02]),
+        after_start(DEEP, &INFO, &[0xfd, 0xdb, 0x2d, 0x02]),
         ["E", "NE"]
     );
 }
 
 #[test]
-fn the_depth_of_speculation_commits_by_itself() {
-    assert_eq!(after_begin(DEEP, &INFO, &[0xff, 0xf7]), [""; 0]);
-    assert_eq!(after_begin(DEEP, &INFO, &[0xff, 0xf7, 0xd8]), ["EE"]);
+fn exceeding_the_speculation_depth_commits() {
+    assert_eq!(after_start(DEEP, &INFO, &[0xff, 0xf7]), [""; 0]);
+    assert_eq!(after_start(DEEP, &INFO, &[0xff, 0xf7, 0xd8]), ["EE"]);
 }
 
 #[test]
-fn a_cancel_takes_back_the_newest() {
+fn a_cancel_removes_the_newest_elements() {
     // EEE, address, N; cancel 2; commit 2.
     let bytes = [0xff, 0x95, 0x05, 0xf6, 0x2e, 0x02, 0x2d, 0x02];
-    assert_eq!(after_begin(DEEP, &INFO, &bytes), ["EE"]);
+    assert_eq!(after_start(DEEP, &INFO, &bytes), ["EE"]);
 }
 
 #[test]
-fn a_mispredict_turns_the_newest_atom() {
+fn a_mispredict_inverts_the_newest_atom() {
     // EE, address; mispredict; N; commit 3.
     let bytes = [0xdb, 0x95, 0x05, 0x30, 0xf6, 0x2d, 0x03];
-    assert_eq!(after_begin(DEEP, &INFO, &bytes), ["EN", "N"]);
+    assert_eq!(after_start(DEEP, &INFO, &bytes), ["EN", "N"]);
     // EE; mispredict with an E before it: EEE becomes EEN.
     assert_eq!(
-        after_begin(DEEP, &INFO, &[0xdb, 0x31, 0x2d, 0x03]),
+        after_start(DEEP, &INFO, &[0xdb, 0x31, 0x2d, 0x03]),
         ["EE", "N"]
     );
-    // Cancel, format 2: EE and N, one cancelled, the one before it turned.
-    assert_eq!(after_begin(DEEP, &INFO, &[0xdb, 0x37, 0x2d, 0x02]), ["EN"]);
-    // Format 3: EE and E, two cancelled, the one left turned.
-    assert_eq!(after_begin(DEEP, &INFO, &[0xdb, 0x39, 0x2d, 0x01]), ["N"]);
+    // Cancel, format 2: EE and N, one cancelled, the one before it inverted.
+    assert_eq!(after_start(DEEP, &INFO, &[0xdb, 0x37, 0x2d, 0x02]), ["EN"]);
+    // Format 3: EE and E, two cancelled, the remaining one inverted.
+    assert_eq!(after_start(DEEP, &INFO, &[0xdb, 0x39, 0x2d, 0x01]), ["N"]);
 }
 
 #[test]
-fn elements_before_the_begin_of_trace_are_committed_silently() {
+fn elements_before_the_start_of_trace_are_committed_silently() {
     let info = [0x01, 0x04, 0x03];
     // 3 unseen; trace on, address; EE is one more than the depth; commit 3.
     let all = shorts(DEEP, &[&ASYNC, &info, &BEGIN, &[0xdb, 0x2d, 0x03]]);
@@ -265,29 +265,29 @@ fn an_exception_takes_its_address_and_context() {
     // E; IRQ with address 0x1010; address of the vector.
     let bytes = [0xf7, 0x06, 0x1d, 0x95, 0x04, 0x95, 0x40, 0xf6];
     let want = ["E", "IRQ 0x1010", "A64 0x1100", "N"];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), want);
     // With context, EL0, and as the target of the branch before it.
     let bytes = [0xf7, 0x06, 0x44, 0x82, 0x04, 0x08, 0x00, 0x00, 0x30, 0xf6];
     let want = ["E", "context EL0", "A64 0x1010", "call 0x1010", "N"];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), want);
     // With the same context.
     let bytes = [0xf7, 0x06, 0x1d, 0x80, 0x95, 0x04, 0xf6];
     let want = ["E", "context EL1", "IRQ 0x1010", "N"];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), want);
 }
 
 #[test]
 fn an_exception_without_address_loses_synchronisation() {
     let bytes = [0xf7, 0x06, 0x1d, 0xf7, 0xf7];
     let want = ["E", "no_sync bad_packet"];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), want);
 }
 
 #[test]
 fn a_tail_chained_exception_has_no_return_address() {
     let words = "etmv4 M8 TRCCONFIGR=0x1 TRCIDR0=0x08000ea1 TRCIDR1=0x4100f421 \
                  TRCIDR2=0x00000004 TRCIDR8=0";
-    let begin = [0x04, 0x81, 0x00, 0x9b, 0x00, 0x10, 0x00, 0x00];
+    let start = [0x04, 0x81, 0x00, 0x9b, 0x00, 0x10, 0x00, 0x00];
     let bytes = [
         0xf7, 0x06, 0x1f, 0x9b, 0x04, 0x10, 0, 0, // SysTick
         0x06, 0x1d, 0x9b, 0x7f, 0xff, 0xff, 0xff, // PendSV
@@ -304,7 +304,7 @@ fn a_tail_chained_exception_has_no_return_address() {
         "N",
         "end",
     ];
-    assert_eq!(shorts(words, &[&ASYNC, &INFO, &begin, &bytes]), want);
+    assert_eq!(shorts(words, &[&ASYNC, &INFO, &start, &bytes]), want);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn overflow_and_discard() {
         "N",
         "no_sync discard",
     ];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes.concat()), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes.concat()), want);
 }
 
 #[test]
@@ -348,18 +348,18 @@ fn overflow_and_discard_are_reported_at_once() {
     }
     // Not twice, and not again at the packets after it.
     let bytes = [&[0xf7, 0x00, 0x05, 0x00, 0x05, 0x71][..], &ASYNC, &[0x04]].concat();
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), ["E", "no_sync overflow"]);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), ["E", "no_sync overflow"]);
 }
 
 #[test]
 fn a_bad_packet_is_reported_at_the_next_one() {
-    assert_eq!(after_begin(PLAIN, &INFO, &[0xf7, 0x08]), ["E"]);
+    assert_eq!(after_start(PLAIN, &INFO, &[0xf7, 0x08]), ["E"]);
     let want = ["E", "no_sync bad_packet"];
-    assert_eq!(after_begin(PLAIN, &INFO, &[0xf7, 0x08, 0xf7]), want);
+    assert_eq!(after_start(PLAIN, &INFO, &[0xf7, 0x08, 0xf7]), want);
 }
 
 #[test]
-fn a_bad_packet_leaves_what_is_not_speculative() {
+fn a_bad_packet_keeps_marks_that_are_not_speculative() {
     // Event, timestamp, trace on, context with address, event; reserved; atoms count again after
     // trace info.
     let bytes = [
@@ -386,13 +386,13 @@ fn a_bad_packet_leaves_what_is_not_speculative() {
         "A64 0x1000",
         "N",
     ];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes.concat()), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes.concat()), want);
 }
 
 #[test]
-fn a_bad_packet_drops_what_may_be_cancelled() {
-    // Event, trace on; E; event, context, timestamp; reserved: the E may never have executed,
-    // and what it led to neither.
+fn a_bad_packet_drops_elements_that_may_be_cancelled() {
+    // Event, trace on; E; event, context, timestamp; reserved: neither the E nor anything after
+    // it is certain to have executed.
     let bytes = [0x71, 0x04, 0xf7, 0x72, 0x81, 0x30, 0x02, 0x05, 0x08, 0x73];
     let want = [
         "event 1",
@@ -402,18 +402,18 @@ fn a_bad_packet_drops_what_may_be_cancelled() {
         "cycles 0",
         "no_sync bad_packet",
     ];
-    assert_eq!(after_begin_deep(&bytes), want);
+    assert_eq!(after_start_deep(&bytes), want);
 }
 
-/// As [`after_begin`], with the usual beginning committed although elements are speculative.
-fn after_begin_deep(bytes: &[u8]) -> Vec<String> {
-    after_begin(DEEP, &INFO, &[&[0xf7, 0x2d, 0x01][..], bytes].concat()).split_off(1)
+/// As [`after_start`], with the usual start committed although elements are speculative.
+fn after_start_deep(bytes: &[u8]) -> Vec<String> {
+    after_start(DEEP, &INFO, &[&[0xf7, 0x2d, 0x01][..], bytes].concat()).split_off(1)
 }
 
 #[test]
-fn impossible_commits_and_cancels_leave_what_is_not_speculative() {
-    // Commit 2 of 1; a cycle count that commits 2 of 1; cancel 2 of 1: what follows the atom is
-    // committed, or cancelled.
+fn impossible_commits_and_cancels_keep_marks_that_are_not_speculative() {
+    // Commit 2 of 1; a cycle count that commits 2 of 1; cancel 2 of 1: entries after the atom are
+    // committed or cancelled.
     for (packet, more) in [
         (&[0x2d, 0x02][..], &["context EL0"][..]),
         (&[0x0e, 0x02, 0x05], &["context EL0", "cycles 5"]),
@@ -424,29 +424,29 @@ fn impossible_commits_and_cancels_leave_what_is_not_speculative() {
         let mut want = vec!["event 1", "on begin_or_filter", "event 2"];
         want.extend(more);
         want.push("no_sync bad_packet");
-        assert_eq!(after_begin_deep(&bytes), want, "{packet:x?}");
+        assert_eq!(after_start_deep(&bytes), want, "{packet:x?}");
     }
     // A mispredict without an atom.
-    let all = after_begin_deep(&[0x71, 0x04, 0x30, 0xf7]);
+    let all = after_start_deep(&[0x71, 0x04, 0x30, 0xf7]);
     assert_eq!(all, ["event 1", "on begin_or_filter", "no_sync bad_packet"]);
 }
 
 #[test]
-fn a_packet_that_the_end_cuts_drops_nothing() {
+fn a_packet_cut_at_the_end_drops_nothing() {
     // Event, timestamp, the first bytes of an address.
     let bytes = [0xf7, 0x71, 0x02, 0x05, 0x9a, 0x00];
     assert_eq!(
-        after_begin(PLAIN, &INFO, &bytes),
+        after_start(PLAIN, &INFO, &bytes),
         ["E", "event 1", "time 0x5"]
     );
 }
 
 #[test]
-fn an_exception_without_address_leaves_what_follows() {
+fn an_exception_without_address_keeps_the_marks_after_it() {
     // E; exception, context, event, atom.
     let bytes = [0xf7, 0x06, 0x1d, 0x81, 0x30, 0x71, 0xf7, 0xf7];
     let want = ["E", "context EL0", "event 1", "no_sync bad_packet"];
-    assert_eq!(after_begin(PLAIN, &INFO, &bytes), want);
+    assert_eq!(after_start(PLAIN, &INFO, &bytes), want);
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn lost_bytes_lose_synchronisation_once() {
 #[test]
 fn exception_returns_are_marks() {
     assert_eq!(
-        after_begin(PLAIN, &INFO, &[0xf7, 0x07, 0xf7]),
+        after_start(PLAIN, &INFO, &[0xf7, 0x07, 0xf7]),
         ["E", "return", "E"]
     );
 }
@@ -491,7 +491,7 @@ fn q_elements_take_their_address() {
         "A64 0x101c",
         "N",
     ];
-    assert_eq!(after_begin(ETE, &INFO, &bytes), want);
+    assert_eq!(after_start(ETE, &INFO, &bytes), want);
 }
 
 #[test]
@@ -529,8 +529,8 @@ fn a_transaction_start_counts_as_p0_where_commtrans_is_0() {
             "ete A9 TRCCONFIGR=0x1 TRCIDR0={idr0} TRCIDR1=0x4100fff0 TRCIDR2=0xd0001088 \
              TRCIDR8=8 TRCDEVARCH=0x47705a13"
         );
-        let begin = [0xf7, 0x2d, 0x01];
-        let all = after_begin(&words, &INFO, &[&begin[..], &bytes].concat());
+        let start = [0xf7, 0x2d, 0x01];
+        let all = after_start(&words, &INFO, &[&start[..], &bytes].concat());
         assert_eq!(all[0], "E");
         assert_eq!(all[1..], *want, "{idr0}");
     }
@@ -540,13 +540,13 @@ fn a_transaction_start_counts_as_p0_where_commtrans_is_0() {
 fn a_reset_has_no_return_address() {
     let bytes = [0xf7, 0x06, 0x00, 0x70, 0x9a, 0, 0, 0, 0, 0xf6];
     let want = ["E", "PE reset", "A64 0x0", "N"];
-    assert_eq!(after_begin(ETE, &INFO, &bytes), want);
+    assert_eq!(after_start(ETE, &INFO, &bytes), want);
 }
 
 #[test]
-fn timestamps_count_from_the_first_marker_on() {
+fn timestamps_count_after_the_first_marker() {
     let bytes = [0x02, 0x05, 0x88, 0x02, 0x06, 0xf7];
-    assert_eq!(after_begin(ETE, &INFO, &bytes), ["marker", "time 0x6", "E"]);
+    assert_eq!(after_start(ETE, &INFO, &bytes), ["marker", "time 0x6", "E"]);
 }
 
 #[test]
@@ -557,15 +557,15 @@ fn events_before_trace_info() {
 }
 
 #[test]
-fn what_waits_is_bounded() {
+fn the_queue_is_bounded() {
     let bytes = [0x71u8; 3 * MOST_HELD];
     for words in [PLAIN, DEEP] {
         let config = config(words);
         let mut elements = Elements::new(&config);
         let mut out = Vec::new();
-        let begin = [&ASYNC[..], &INFO, &BEGIN, &[0xf7]].concat();
+        let start = [&ASYNC[..], &INFO, &BEGIN, &[0xf7]].concat();
         let mut decoder = Decoder::new(&config);
-        let all = [&begin[..], &bytes].concat();
+        let all = [&start[..], &bytes].concat();
         let mut at = 0;
         while let Some((packet, length)) = decoder.next(&all[at..]) {
             elements.packet(BufferOffset(at as u64), &packet, &mut out);
@@ -580,7 +580,7 @@ fn what_waits_is_bounded() {
 
 proptest! {
     #[test]
-    fn any_packets_end_well(
+    fn any_packets_give_bounded_elements(
         bytes in prop::collection::vec(
             prop_oneof![0x00u8..0x20, 0x28u8..0x40, 0x71u8..0xbf, any::<u8>()], 0..400,
         ),
@@ -589,7 +589,7 @@ proptest! {
         let all = [&ASYNC[..], &INFO, &BEGIN, &bytes].concat();
         let out = decode(&config([PLAIN, DEEP, ETE][deep]), &all);
         prop_assert!(matches!(out.last(), Some((_, Element::Mark(Mark::End)))));
-        // Linear: atoms of up to 24 a byte come out in no more elements than atoms.
+        // Linear: at most one element per atom, at most 24 atoms per byte.
         prop_assert!(out.len() <= 26 * all.len());
     }
 }

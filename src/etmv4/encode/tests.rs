@@ -8,7 +8,7 @@ use proptest::prelude::*;
 /// commits in cycle counts, speculation of 24 elements.
 const ALL: &str = "etmv4 A8 TRCCONFIGR=0x30717 TRCIDR0=0x0800feff TRCIDR1=0x4100f460 \
                    TRCIDR2=0x10001088 TRCIDR8=24";
-/// Cycle counts that commit nothing; no identifiers.
+/// Cycle count packets that do not commit; no identifiers.
 const SEPARATE: &str = "etmv4 M8 TRCCONFIGR=0x11 TRCIDR0=0x28000ea1 TRCIDR1=0x4100f420 \
                         TRCIDR2=0x00000001 TRCIDR8=0";
 
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// By hand from the diagrams of IHI 0064.
+/// By hand from the diagrams of IHI 0064H, "Instruction trace packets".
 #[test]
 fn bytes_by_hand() {
     let all = config(ALL);
@@ -346,7 +346,7 @@ fn the_longest_format_is_taken() {
 }
 
 #[test]
-fn what_no_trace_unit_writes_is_refused() {
+fn packets_that_no_trace_unit_writes_are_refused() {
     let separate = config(SEPARATE);
     let mut out = vec![1];
     let context = ContextInfo::new(0, Some(1), None);

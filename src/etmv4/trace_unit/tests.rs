@@ -50,8 +50,8 @@ proptest! {
         let decoders = || (Decoder::new(&config), Elements::new(&config));
         let marks = leads_through(&program, &bytes, sync_bytes, flow(&options), decoders);
         let times = |marks: &[Mark]| -> Vec<Mark> {
-            let told = marks.iter().filter(|m| matches!(m, Mark::Timestamp(_) | Mark::Event(_)));
-            told.copied().collect()
+            let listed = marks.iter().filter(|m| matches!(m, Mark::Timestamp(_) | Mark::Event(_)));
+            listed.copied().collect()
         };
         let timestamp = |mark: &Mark| matches!(mark, Mark::Timestamp(_));
         let said = program.marks().filter(|mark| options.timestamps || !timestamp(mark));
@@ -117,7 +117,7 @@ fn e(count: u8, format: u8) -> Packet {
 }
 
 #[test]
-fn the_return_stack_leaves_returns_out() {
+fn the_return_stack_omits_return_addresses() {
     let options = TraceUnitOptions {
         return_stack: true,
         ..TraceUnitOptions::default()
@@ -126,7 +126,7 @@ fn the_return_stack_leaves_returns_out() {
 }
 
 #[test]
-fn addresses_are_shortest() {
+fn addresses_have_their_shortest_form() {
     let low = |value, bits| {
         Packet::Address(AddressBits::Low {
             value,
@@ -144,7 +144,7 @@ fn addresses_are_shortest() {
 }
 
 #[test]
-fn branch_broadcasting_tells_every_target() {
+fn branch_broadcasting_traces_every_target() {
     let options = TraceUnitOptions {
         branch_broadcast: true,
         ..TraceUnitOptions::default()
@@ -157,7 +157,7 @@ fn branch_broadcasting_tells_every_target() {
 }
 
 #[test]
-fn what_does_not_lead_on_is_a_gap() {
+fn a_jump_that_no_branch_explains_is_a_gap() {
     let options = TraceUnitOptions::default();
     let mut tracer = Tracer::new(TraceUnit::new(options), calls(), 0);
     tracer.run(at(0x1000), Address(0x1004));

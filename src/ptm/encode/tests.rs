@@ -16,7 +16,7 @@ fn config(etmcr: u32, etmccer: u32) -> Config {
     Config::read(&registers, Core::default())
 }
 
-/// The packet that random numbers make.
+/// A packet made of random numbers.
 fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
     let sets = [Isa::A32, Isa::T32, Isa::T32, Isa::ThumbEe];
     let choice = Choice::new(encoder, sets, numbers);
@@ -85,13 +85,13 @@ fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(
+    fn decoding_reverses_encoding(
         numbers in numbers(),
         etmcr in prop::sample::select(vec![0_u32, 0x1000, 0x4000, 0xc000, 0xd000]),
         etmccer in prop::sample::select(vec![0_u32, 0x34c0_1ac2, 0x20c0_18ea, 0x10c0_18ea]),
     ) {
         let config = config(etmcr, etmccer);
-        etm::tests::what_is_written_is_read(config, Decoder::new(&config), &numbers, packet);
+        etm::tests::decoding_reverses_encoding(config, Decoder::new(&config), &numbers, packet);
     }
 }
 
