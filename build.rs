@@ -1,35 +1,44 @@
-//! Compiles the emulator's plugin that `armsnap record` uses to a shared object.
+//! Compiles the emulator's plugin that `armsnap record` uses to a shared object; does nothing
+//! without the feature `record`.
 //!
 //! Without a C compiler the build goes on with an empty file, and `record` says what is missing.
 
-use std::path::Path;
-use std::{env, fs};
-
-const SOURCE: &str = "src/record/plugin.c";
-
 fn main() {
-    println!("cargo::rerun-if-changed={SOURCE}");
     println!("cargo::rerun-if-changed=build.rs");
-    let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
-    let object = Path::new(&out).join("plugin.so");
-    if let Err(reason) = compile(&object) {
-        println!("cargo::warning=armsnap record will not work: {SOURCE}: {reason}");
-        fs::write(&object, []).expect("OUT_DIR can be written to");
-    }
+    #[cfg(feature = "record")]
+    plugin::build();
 }
 
-fn compile(object: &Path) -> Result<(), String> {
-    let mut build = cc::Build::new();
-    build.opt_level(2).pic(true).cargo_metadata(false);
-    let compiler = build
-        .try_get_compiler()
-        .map_err(|error| error.to_string())?;
-    let mut command = compiler.to_command();
-    command.args(["-shared", "-fvisibility=hidden", "-pthread", "-o"]);
-    let done = command.arg(object).arg(SOURCE).status();
-    match done {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{}: {status}", compiler.path().display())),
-        Err(error) => Err(format!("{}: {error}", compiler.path().display())),
+#[cfg(feature = "record")]
+mod plugin {
+    use std::path::Path;
+    use std::{env, fs};
+
+    const SOURCE: &str = "src/record/plugin.c";
+
+    pub fn build() {
+        println!("cargo::rerun-if-changed={SOURCE}");
+        let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+        let object = Path::new(&out).join("plugin.so");
+        if let Err(reason) = compile(&object) {
+            println!("cargo::warning=armsnap record will not work: {SOURCE}: {reason}");
+            fs::write(&object, []).expect("OUT_DIR can be written to");
+        }
+    }
+
+    fn compile(object: &Path) -> Result<(), String> {
+        let mut build = cc::Build::new();
+        build.opt_level(2).pic(true).cargo_metadata(false);
+        let compiler = build
+            .try_get_compiler()
+            .map_err(|error| error.to_string())?;
+        let mut command = compiler.to_command();
+        command.args(["-shared", "-fvisibility=hidden", "-pthread", "-o"]);
+        let done = command.arg(object).arg(SOURCE).status();
+        match done {
+            Ok(status) if status.success() => Ok(()),
+            Ok(status) => Err(format!("{}: {status}", compiler.path().display())),
+            Err(error) => Err(format!("{}: {error}", compiler.path().display())),
+        }
     }
 }

@@ -9,29 +9,20 @@
 //!
 //! `docs/architecture.md` follows a byte along this line; `tests/layers.rs` holds the imports to it.
 //!
-//! From a directory to what a core is about to execute:
+//! The decoders need no feature: from the bytes of a trace source to the blocks that its core
+//! executed. `docs/decoding-as-a-library.md` is a guide to them. What else there is depends on
+//! features; `default` is all of them, and the program:
 //!
-//! ```
-//! use armsnap::arch::{Architecture, RegisterFile, state};
-//! use armsnap::quantity::Address;
-//! use armsnap::snapshot::OpenOptions;
-//! use armsnap::snapshot::memory::CoreMemory;
-//! use armsnap::snapshot::model::Snapshot;
-//! use std::path::Path;
-//!
-//! let loaded = Snapshot::open(Path::new("testdata/virt-a57"), &OpenOptions::default())?;
-//! let core = &loaded.snapshot.devices[1];
-//! assert_eq!(core.name, "Cortex-A57_1");
-//!
-//! let registers = RegisterFile::read(core, Architecture::detect(core).architecture);
-//! let pc = registers.pc().expect("this core has a PC");
-//! let memory = CoreMemory::new(&loaded, core);
-//! let mut instruction = [0; 4];
-//! let known = memory.read(Address(pc), state::current_space(&registers).space, &mut instruction);
-//! assert_eq!((pc, known), (0x4010_025c, 4));
-//! assert_eq!(u32::from_le_bytes(instruction), 0xf940_07e0);
-//! # Ok::<(), armsnap::snapshot::Error>(())
-//! ```
+//! | feature | modules |
+//! | --- | --- |
+//! | (none) | [`quantity`], [`arch`], [`formatter`], [`protocol`] and the protocols, [`element`], [`flow`], [`encode`] |
+//! | `snapshot` | [`snapshot`], [`capture`], [`check`], [`decode`], [`program`] and their helpers |
+//! | `history` | [`timeline`] |
+//! | `report` | [`report`], [`program::disassembly`] |
+//! | `convert` | [`convert`], [`tfile`], [`remote_protocol`], [`xml`] |
+//! | `server` | [`server`] |
+//! | `record` | [`record`] |
+//! | `cli` | the program `armsnap` |
 //!
 //! | module | what it is for |
 //! | --- | --- |
@@ -65,10 +56,17 @@
 //! | [`stop`] | cancelling work that nobody waits for any more |
 //! | [`xml`] | XML documents from outside, within bounds |
 
+// Layers that a feature leaves out use what then looks unused.
+#![cfg_attr(not(feature = "cli"), allow(dead_code, unused_imports))]
+
 pub mod arch;
+#[cfg(feature = "snapshot")]
 pub mod capture;
+#[cfg(feature = "snapshot")]
 pub mod check;
+#[cfg(feature = "convert")]
 pub mod convert;
+#[cfg(feature = "snapshot")]
 pub mod decode;
 pub mod element;
 pub mod encode;
@@ -78,20 +76,33 @@ pub mod etmv4;
 pub mod flow;
 pub mod formatter;
 pub mod itm;
+#[cfg(feature = "snapshot")]
 pub mod leftovers;
+#[cfg(feature = "snapshot")]
 pub mod mapped;
+#[cfg(feature = "snapshot")]
 pub mod program;
 pub mod protocol;
 pub mod ptm;
 pub mod quantity;
+#[cfg(feature = "record")]
 pub mod record;
+#[cfg(feature = "convert")]
 pub mod remote_protocol;
+#[cfg(feature = "report")]
 pub mod report;
+#[cfg(feature = "server")]
 pub mod server;
+#[cfg(feature = "snapshot")]
 pub mod snapshot;
 pub mod stm;
+#[cfg(feature = "snapshot")]
 pub mod stop;
+#[cfg(feature = "snapshot")]
 pub mod text;
+#[cfg(feature = "convert")]
 pub mod tfile;
+#[cfg(feature = "history")]
 pub mod timeline;
+#[cfg(feature = "convert")]
 pub mod xml;

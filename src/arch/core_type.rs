@@ -3,8 +3,7 @@
 //! The type is the core's product name or its architecture, in any case (Debug and Trace Snapshot
 //! File Format 0.2, section 3.2.1). The only place that knows such names.
 
-use super::Architecture;
-use super::SavedCore;
+use super::{Architecture, SavedCore};
 use crate::quantity::Profile;
 
 /// What is known of a core by its type.
@@ -150,6 +149,7 @@ fn number(name: &str, prefix: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::model::{Device, Register};
     use Architecture::{AArch32, AArch64, MProfile};
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         let of = |name: &str| {
             CoreType::of(&Device {
                 kind: "core".to_owned(),
-                registers: vec![crate::snapshot::model::Register {
+                registers: vec![Register {
                     name: name.to_owned(),
                     ..Default::default()
                 }],

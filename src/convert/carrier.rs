@@ -17,8 +17,8 @@
 use super::Progress;
 use crate::mapped::Mapped;
 use crate::remote_protocol::hex;
-use crate::report::info::Taken;
 use crate::snapshot::changed;
+use crate::snapshot::coverage::Coverage;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::model::Snapshot;
 use crate::snapshot::read::beside;
@@ -401,7 +401,7 @@ impl Reading<'_> {
 #[derive(Clone, Debug, Default)]
 pub struct Memory<'a> {
     pieces: BTreeMap<u64, &'a [u8]>,
-    taken: Taken,
+    covered: Coverage,
 }
 
 impl<'a> Memory<'a> {
@@ -416,7 +416,7 @@ impl<'a> Memory<'a> {
             return Vec::new();
         };
         // However many pieces it covers: those are one range.
-        let free = self.taken.take(address, address + last);
+        let free = self.covered.add(address, address + last);
         let new = free.into_iter().map(|(first, last)| {
             let part = (first - address) as usize..=(last - address) as usize;
             (first, &bytes[part])

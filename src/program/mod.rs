@@ -2,6 +2,7 @@
 //!
 //! Knows no snapshot: which program a snapshot ran is the question of [`crate::snapshot::program`].
 
+#[cfg(feature = "report")]
 pub mod disassembly;
 pub mod elf;
 pub mod names;

@@ -441,5 +441,5 @@ fn odd(asked: &str, wanted: &'static str, found: &[u8]) -> Error {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "server"))]
 mod tests;

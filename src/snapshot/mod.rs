@@ -1,8 +1,33 @@
 //! Snapshot directories: files ⇄ model.
 //!
 //! Knows nothing of trace protocols or debuggers.
+//!
+//! The instruction that a core is about to execute:
+//!
+//! ```
+//! use armsnap::arch::{Architecture, RegisterFile, state};
+//! use armsnap::quantity::Address;
+//! use armsnap::snapshot::OpenOptions;
+//! use armsnap::snapshot::memory::CoreMemory;
+//! use armsnap::snapshot::model::Snapshot;
+//! use std::path::Path;
+//!
+//! let loaded = Snapshot::open(Path::new("testdata/virt-a57"), &OpenOptions::default())?;
+//! let core = &loaded.snapshot.devices[1];
+//! assert_eq!(core.name, "Cortex-A57_1");
+//!
+//! let registers = RegisterFile::read(core, Architecture::detect(core).architecture);
+//! let pc = registers.pc().expect("this core has a PC");
+//! let memory = CoreMemory::new(&loaded, core);
+//! let mut instruction = [0; 4];
+//! let known = memory.read(Address(pc), state::current_space(&registers).space, &mut instruction);
+//! assert_eq!((pc, known), (0x4010_025c, 4));
+//! assert_eq!(u32::from_le_bytes(instruction), 0xf940_07e0);
+//! # Ok::<(), armsnap::snapshot::Error>(())
+//! ```
 
 pub mod changed;
+pub(crate) mod coverage;
 pub mod elf_dump;
 pub mod files;
 pub mod ini;

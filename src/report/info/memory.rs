@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::{Hex, RegionInfo};
 use crate::arch::Space;
 use crate::snapshot::Loaded;
+use crate::snapshot::coverage::Coverage;
 use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Device, Dump};
 
@@ -25,7 +26,7 @@ pub(super) fn regions(loaded: &Loaded, device: &Device) -> Vec<RegionInfo> {
     let memory = CoreMemory::new(loaded, device);
     let mut pieces = Vec::new();
     let mut there = vec![0; device.dumps.len()];
-    let mut taken: BTreeMap<Space, Taken> = BTreeMap::new();
+    let mut covered: BTreeMap<Space, Coverage> = BTreeMap::new();
     for region in memory.regions() {
         let Origin::Dump(index) = region.origin else {
             continue;
@@ -34,9 +35,9 @@ pub(super) fn regions(loaded: &Loaded, device: &Device) -> Vec<RegionInfo> {
             continue;
         };
         there[index] = region.length;
-        let taken = taken.entry(region.space).or_default();
+        let covered = covered.entry(region.space).or_default();
         let last = region.address.0.saturating_add(region.length - 1);
-        for (first, last) in taken.take(region.address.0, last) {
+        for (first, last) in covered.add(region.address.0, last) {
             pieces.push(Piece {
                 space: Some(region.space),
                 first,
@@ -106,82 +107,4 @@ fn join(pieces: &[Piece<'_>]) -> Vec<RegionInfo> {
         });
     }
     regions
-}
-
-/// The addresses of a space that some dump has filled: first address, last address; neither
-/// overlapping nor touching.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Taken(BTreeMap<u64, u64>);
-
-impl Taken {
-    /// Takes `first..=last`; gives the parts that nobody had.
-    pub(crate) fn take(&mut self, first: u64, last: u64) -> Vec<(u64, u64)> {
-        // What overlaps or touches becomes one with the new range.
-        let mut union = (first, last);
-        let reach = last.saturating_add(1);
-        let before = self.0.range(..first).next_back();
-        let before = before.filter(|(_, end)| end.saturating_add(1) >= first);
-        let after = self.0.range(first..=reach);
-        let met: Vec<(u64, u64)> = before
-            .into_iter()
-            .chain(after)
-            .map(|(&a, &b)| (a, b))
-            .collect();
-        let mut free = Vec::new();
-        let mut next = Some(first);
-        for &(begin, end) in &met {
-            self.0.remove(&begin);
-            union = (union.0.min(begin), union.1.max(end));
-            if let Some(at) = next
-                && begin > at
-                && at <= last
-            {
-                free.push((at, (begin - 1).min(last)));
-            }
-            next = next.and_then(|at| end.checked_add(1).map(|after| after.max(at)));
-        }
-        if let Some(at) = next
-            && at <= last
-        {
-            free.push((at, last));
-        }
-        self.0.insert(union.0, union.1);
-        free
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn free_parts_at_the_ends_of_the_address_space() {
-        let mut taken = Taken::default();
-        assert_eq!(taken.take(u64::MAX, u64::MAX), [(u64::MAX, u64::MAX)]);
-        assert_eq!(taken.take(0, 0), [(0, 0)]);
-        assert_eq!(taken.take(0, u64::MAX), [(1, u64::MAX - 1)]);
-        assert_eq!(taken.take(0, u64::MAX), []);
-        assert_eq!(taken.0.len(), 1);
-    }
-
-    proptest! {
-        /// Against a bitmap of a small address space.
-        #[test]
-        fn first_come_first_served(ranges in proptest::collection::vec((0u64..64, 0u64..24), 1..20)) {
-            let mut taken = Taken::default();
-            let mut owner = vec![None; 100];
-            for (index, &(first, length)) in ranges.iter().enumerate() {
-                for (first, last) in taken.take(first, first + length) {
-                    prop_assert!(first <= last);
-                    for at in first..=last {
-                        prop_assert_eq!(owner[at as usize].replace(index), None);
-                    }
-                }
-                for at in first..=first + length {
-                    prop_assert!(owner[at as usize].is_some());
-                }
-            }
-        }
-    }
 }

@@ -9,8 +9,6 @@ mod memory;
 mod source;
 pub mod text;
 
-pub(crate) use memory::Taken;
-
 use serde::Serialize;
 
 use super::fields::Field;
