@@ -112,7 +112,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "protocol",
             "quantity",
             "remote_protocol",
-            "report",
             "snapshot",
             "tfile",
             "xml",

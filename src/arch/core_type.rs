@@ -199,7 +199,6 @@ mod tests {
 
     #[test]
     fn registers_decide_for_an_unknown_type() {
-        use crate::snapshot::model::Device;
         let of = |name: &str| {
             CoreType::of(&Device {
                 kind: "core".to_owned(),
