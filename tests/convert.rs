@@ -210,7 +210,11 @@ fn a_carrier_cut_at_any_byte_is_told() {
     let step = 7;
     for length in (0..frames).chain((frames..bytes.len()).step_by(step)) {
         let error = read(&bytes[..length], None, false).unwrap_err().to_string();
-        let told = ["line ", "carries cannot be read", "no whole trace frame"];
+        let told = [
+            "line ",
+            "carried snapshot cannot be read",
+            "no complete trace frame",
+        ];
         assert!(
             told.iter().any(|told| error.contains(told)),
             "{length}: {error}"
@@ -219,7 +223,10 @@ fn a_carrier_cut_at_any_byte_is_told() {
     let mut longer = bytes.clone();
     longer.push(0);
     let error = read(&longer, None, false).unwrap_err().to_string();
-    assert!(error.contains("its first line is another"), "{error}");
+    assert!(
+        error.contains("its first line is not that of a carrier"),
+        "{error}"
+    );
 }
 
 /// Keeps the first bytes and counts all.

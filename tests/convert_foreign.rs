@@ -103,13 +103,13 @@ fn what_cannot_be_converted_says_why() {
     let text = |bytes: &[u8]| read(bytes, None, false).unwrap_err().to_string();
     assert!(text(&whole(x86)).contains("found i386:x86-64"));
     assert!(text(&whole("<target")).contains("tdesc:"));
-    assert!(text(b"\x7fTRACE0\nR 8\n\n").contains("no whole trace frame"));
+    assert!(text(b"\x7fTRACE0\nR 8\n\n").contains("no complete trace frame"));
     assert!(text(b"\x7fTRACE1\nR 8\n\n").contains("expected \\x7fTRACE0"));
     assert!(text(b"\x7fTRACE0\nR 8").contains("ends without an empty line"));
     let no_target = b"\x7fTRACE0\nR 8\n\n\x01\0\0\0\0\0";
     assert!(text(no_target).contains("no target description (tdesc)"));
     let cut = b"\x7fTRACE0\nR 8\n\n\x01\0\x09\0\0\0\0";
-    assert!(text(cut).contains("no whole trace frame"));
+    assert!(text(cut).contains("no complete trace frame"));
 
     // What is told and does not stop the work.
     let odd = |body: &[u8]| {

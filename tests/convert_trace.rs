@@ -436,7 +436,7 @@ fn what_makes_no_trace_says_why() {
             1,
             "none of 1 trace frames has a program counter and code",
         ),
-        (&["--trace"], at("none.tf"), 1, "no whole trace frame"),
+        (&["--trace"], at("none.tf"), 1, "no complete trace frame"),
         (
             &["--trace"],
             own.clone(),
@@ -483,10 +483,7 @@ fn what_makes_no_trace_says_why() {
     };
     convert(&[], [&snapshot, &at("whole.tf")]);
     let said = convert(&["--trace"], [&at("whole.tf"), &at("made")]);
-    assert!(
-        said.contains("the trace that the file carries is left out"),
-        "{said}"
-    );
+    assert!(said.contains("the carried trace is left out"), "{said}");
     assert!(
         said.contains("trace of 20 frames, with 1 gaps between them"),
         "{said}"

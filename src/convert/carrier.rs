@@ -1,15 +1,15 @@
-//! The files of a snapshot behind the trace frames of a trace file.
+//! Snapshot files stored after the trace frames of a trace file.
 //!
-//! GDB reads no further than the tracepoint number 0 that ends the frames. Behind it come a
-//! line `\x7fARMSNAP0`, lines of text that say which files there are and where their bytes
-//! stand, an empty line, and bytes. The field `x-armsnap` of the trace file's `status`, which
-//! GDB does not know and passes over, has the length of all that in hex.
+//! GDB stops reading at tracepoint number 0, which ends the frames. The carrier follows it: a line
+//! `\x7fARMSNAP0`, lines of text that list the files and locate their bytes, an empty line, and the
+//! bytes. The field `x-armsnap` of the trace file's `status` holds the length of the carrier in
+//! hex; GDB ignores this field.
 //!
 //! ```text
-//! snapshot <path>            the .ini file at the head
-//! file <path> <length>       a file; its bytes are those of the lines up to the next one
+//! snapshot <path>            the top-level .ini file
+//! file <path> <length>       a file; the lines up to the next `file` supply its bytes
 //! memory <address> <length>  bytes of the memory blocks of trace frame 0
-//! bytes <length>             bytes behind the empty line, in order
+//! bytes <length>             bytes after the empty line, in order
 //! ```
 //!
 //! Numbers and paths are in hex. Knows no cores and no trace protocols.
@@ -32,18 +32,18 @@ use std::path::Path;
 /// The first line.
 const MAGIC: &[u8] = b"\x7fARMSNAP0\n";
 
-/// Shorter stretches are not worth a line of their own.
+/// The shortest run of bytes worth a `memory` line.
 const SHORTEST: usize = 32;
 
-/// The field of `status` that tells the carrier's length.
+/// The field of `status` with the carrier's length.
 pub const FIELD: &str = "x-armsnap";
 
-/// A snapshot as files.
+/// A snapshot as a set of files.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Carried {
-    /// The .ini file at the head.
+    /// The top-level .ini file.
     pub entry: String,
-    /// Normal path and bytes.
+    /// Contents by normalised path.
     pub files: BTreeMap<String, Bytes>,
 }
 
@@ -57,7 +57,7 @@ impl PartialEq for Bytes {
     }
 }
 
-/// Where a part of a file is in memory.
+/// A range of a file that is also present in memory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InMemoryAt {
     offset: u64,
@@ -65,7 +65,7 @@ struct InMemoryAt {
     address: u64,
 }
 
-/// A snapshot's files, and where in memory parts of them are.
+/// A snapshot's files, and the memory addresses of their dumps.
 #[derive(Clone, Debug, Default)]
 pub struct CarriedFiles {
     carried: Carried,
@@ -73,8 +73,8 @@ pub struct CarriedFiles {
 }
 
 impl CarriedFiles {
-    /// The files of a snapshot that its .ini files name, those as they stand. What is missing,
-    /// or lies outside of the snapshot, goes to `notes`.
+    /// Collects the .ini files of a snapshot and the files that they name, unchanged. Files that
+    /// are missing or lie outside the snapshot are reported in `notes`.
     pub fn whole(loaded: &Loaded, notes: &mut Vec<String>) -> Self {
         let snapshot = &loaded.snapshot;
         let mut carried_files = Self::default();
@@ -82,7 +82,7 @@ impl CarriedFiles {
         let top = Path::new("");
         carried_files.add(loaded, top, &loaded.entry, notes);
         for device in &snapshot.devices {
-            // The old form has its one device in the file at the head.
+            // In the old format the top-level file describes the only device.
             if device.place.file != Path::new(&loaded.entry) {
                 carried_files.add(loaded, top, &device.file, notes);
             }
@@ -97,7 +97,7 @@ impl CarriedFiles {
         carried_files
     }
 
-    /// The same without the trace: its .ini files are written anew.
+    /// Collects the files without the trace; the .ini files are regenerated.
     pub fn without_trace(loaded: &Loaded, notes: &mut Vec<String>) -> Result<Self, WriteError> {
         let state = Snapshot {
             trace: None,
@@ -114,7 +114,7 @@ impl CarriedFiles {
         Ok(carried_files)
     }
 
-    /// The dumps, and the code that changed.
+    /// Adds the memory dumps and the record of changed code.
     fn dumps(&mut self, loaded: &Loaded, notes: &mut Vec<String>) {
         if let Some((place, file)) = changed::file(&loaded.snapshot) {
             self.add(loaded, &place.file, file, notes);
@@ -146,7 +146,7 @@ impl CarriedFiles {
         });
         let mut fault = |reason: &str| {
             notes.push(format!(
-                "{written}: {reason}: it does not travel with the snapshot"
+                "{written}: {reason}: it is left out of the trace file"
             ));
             None
         };
@@ -156,13 +156,13 @@ impl CarriedFiles {
                 there.or_insert_with(|| Bytes(bytes.clone()));
                 Some((path, bytes))
             }
-            Ok((None, _)) => fault("lies outside of the snapshot"),
+            Ok((None, _)) => fault("lies outside the snapshot"),
             Err(problem) => fault(&problem.to_string()),
         }
     }
 
-    /// The carrier's lines and the bytes behind them. `memory` is that of trace frame 0: address
-    /// and bytes of pieces that do not overlap, by address.
+    /// Prepares the carrier's lines and bytes. `memory` is the memory in trace frame 0: address and
+    /// bytes of non-overlapping pieces, sorted by address.
     pub fn load<'a>(&'a self, memory: &[(u64, &'a [u8])]) -> Loading<'a> {
         let mut loading = Loading {
             text: format!("snapshot {}\n", hex::encode(self.carried.entry.as_bytes())),
@@ -185,13 +185,13 @@ impl CarriedFiles {
     }
 }
 
-/// A carrier about to be written.
+/// A carrier ready to be written.
 #[derive(Debug)]
 pub struct Loading<'a> {
     text: String,
     bytes: Vec<&'a [u8]>,
-    /// First address and end of memory that is referred to: once, so that a carrier never gives
-    /// more bytes than there are in its file.
+    /// First address and end of the memory already referred to. Each byte is referred to once, so
+    /// that a carrier never expands to more bytes than its file contains.
     used: BTreeMap<u64, u64>,
 }
 
@@ -203,8 +203,8 @@ impl<'a> Loading<'a> {
         }
     }
 
-    /// Refers to memory for what `place` says of the file's bytes, from `done` on; gives how far
-    /// the file is done then.
+    /// Refers to memory for the bytes of the file described by `place`, starting at offset `done`.
+    /// Returns the offset up to which the file is covered.
     fn place(
         &mut self,
         file: &'a [u8],
@@ -232,7 +232,7 @@ impl<'a> Loading<'a> {
             ) else {
                 continue;
             };
-            // Mostly both are the same bytes of a mapped file: no need to read gigabytes.
+            // Usually both are the same bytes of a mapped file: do not read gigabytes.
             if std::ptr::eq(wanted, there) || wanted == there {
                 self.bytes(&file[done..begin]);
                 let _ = writeln!(self.text, "memory {from:x} {length:x}");
@@ -243,13 +243,13 @@ impl<'a> Loading<'a> {
         done
     }
 
-    /// All its bytes.
+    /// Its length in bytes.
     pub fn length(&self) -> usize {
         let bytes: usize = self.bytes.iter().map(|bytes| bytes.len()).sum();
         MAGIC.len() + self.text.len() + bytes
     }
 
-    /// Writes it.
+    /// Writes the carrier.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(MAGIC)?;
         out.write_all(self.text.as_bytes())?;
@@ -258,15 +258,15 @@ impl<'a> Loading<'a> {
 }
 
 impl Carried {
-    /// Reads a carrier. `memory` is that of trace frame 0. Fails with the reason.
+    /// Reads a carrier. `memory` is the memory of trace frame 0. The error is the reason.
     pub fn read(carrier: &[u8], memory: &Memory<'_>) -> Result<Self, String> {
         let mut rest = carrier
             .strip_prefix(MAGIC)
-            .ok_or("its first line is another")?;
+            .ok_or("its first line is not that of a carrier")?;
         let mut lines = Vec::new();
         loop {
-            let end = memchr::memchr(b'\n', rest).ok_or("its lines have no end")?;
-            let line = std::str::from_utf8(&rest[..end]).map_err(|_| "a line is no text")?;
+            let end = memchr::memchr(b'\n', rest).ok_or("its lines do not end")?;
+            let line = std::str::from_utf8(&rest[..end]).map_err(|_| "a line is not UTF-8 text")?;
             rest = &rest[end + 1..];
             if line.is_empty() {
                 break;
@@ -294,14 +294,14 @@ impl Carried {
         Ok(read.carried)
     }
 
-    /// The snapshot that the files are.
+    /// Opens the files as a snapshot.
     pub fn open(&self) -> Result<Loaded, crate::snapshot::Error> {
         let files = self.files.iter();
         let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
         Loaded::from_files(std::sync::Arc::new(InMemory(files.collect())), &self.entry)
     }
 
-    /// Writes the files into the new directory `dir`; `force` replaces a snapshot that is there.
+    /// Writes the files into the new directory `dir`; `force` replaces an existing snapshot.
     pub fn write(&self, dir: &Path, force: bool, progress: Progress<'_>) -> Result<(), WriteError> {
         let files = self.files.iter();
         let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
@@ -320,7 +320,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// `None` where the line is none of those that are known.
+    /// `None` if the line is not recognised.
     fn line(&mut self, line: &str) -> Option<Result<(), String>> {
         let mut words = line.split(' ');
         let kind = words.next()?;
@@ -336,7 +336,7 @@ impl Reading<'_> {
             ("file", Some(length)) => {
                 let (path, length) = (text(first)?, number(length)?);
                 if paths::normal(&path).as_ref() != Some(&path) || path.is_empty() {
-                    return Some(Err(format!("{path:?} is no path inside of a snapshot")));
+                    return Some(Err(format!("{path:?} is not a path inside a snapshot")));
                 }
                 if let Err(reason) = self.end_file() {
                     return Some(Err(reason));
@@ -345,7 +345,7 @@ impl Reading<'_> {
             }
             ("bytes", None) => {
                 let Some((bytes, rest)) = self.rest.split_at_checked(number(first)?) else {
-                    return Some(Err("its bytes are cut".to_owned()));
+                    return Some(Err("its bytes are truncated".to_owned()));
                 };
                 self.rest = rest;
                 return self.append(|file| {
@@ -390,14 +390,14 @@ impl Reading<'_> {
             Some((path, _, bytes)) => {
                 match self.carried.files.insert(path.clone(), Bytes(bytes.into())) {
                     None => Ok(()),
-                    Some(_) => Err(format!("{path}: there are two files of this name")),
+                    Some(_) => Err(format!("{path}: there are two files with this name")),
                 }
             }
         }
     }
 }
 
-/// Memory blocks of a trace frame, by address; where two overlap, the first is read, as GDB does.
+/// Memory blocks of a trace frame, by address; where two overlap, the first is read, as in GDB.
 #[derive(Clone, Debug, Default)]
 pub struct Memory<'a> {
     pieces: BTreeMap<u64, &'a [u8]>,
@@ -405,7 +405,7 @@ pub struct Memory<'a> {
 }
 
 impl<'a> Memory<'a> {
-    /// Adds a block; what is there already stays. Gives the pieces of it that were new.
+    /// Adds a block without replacing existing bytes. Returns the added pieces.
     pub fn add(&mut self, address: u64, bytes: &'a [u8]) -> Vec<(u64, &'a [u8])> {
         // A block that would reach beyond the last address ends there.
         let room = usize::try_from(u64::MAX - address)
@@ -415,7 +415,7 @@ impl<'a> Memory<'a> {
         let Some(last) = (bytes.len() as u64).checked_sub(1) else {
             return Vec::new();
         };
-        // However many pieces it covers: those are one range.
+        // The pieces that it covers form one range.
         let free = self.covered.add(address, address + last);
         let new = free.into_iter().map(|(first, last)| {
             let part = (first - address) as usize..=(last - address) as usize;
@@ -431,7 +431,7 @@ impl<'a> Memory<'a> {
         self.pieces.iter().map(|(&at, &bytes)| (at, bytes))
     }
 
-    /// Appends the bytes from `address` on, if all are there.
+    /// Appends `length` bytes from `address`, if all are present.
     fn append(&self, address: u64, length: usize, out: &mut Vec<u8>) -> Option<()> {
         let mut done = 0;
         while done < length {

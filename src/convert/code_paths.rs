@@ -1,7 +1,7 @@
-//! The way that code leads from one instruction to another, where there is no other way.
+//! The path of execution between two instructions, if the code allows only one.
 //!
-//! Knows instructions and direct branches, nothing of trace files. Where a register decides, or
-//! where several ways lead there, none is told.
+//! Follows instructions and direct branches. Finds no path through an indirect branch, or if there
+//! is more than one.
 
 use crate::arch::branch::{self, Instruction, Kind};
 use crate::encode::Place;
@@ -9,37 +9,37 @@ use crate::flow::{self, CodeImage, View, fetch};
 use crate::quantity::{Address, Isa};
 use std::collections::{HashMap, HashSet};
 
-/// The most instructions that are looked at for one way.
+/// The most instructions examined for one path.
 const NEAR: usize = 4096;
 
-/// The most instructions that are looked at in all.
+/// The most instructions examined in total.
 const ALL: usize = 1 << 26;
 
-/// A straight line of instructions that were executed.
+/// A straight line of executed instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The first instruction.
     pub start: Place,
-    /// The first address that is not part of it.
+    /// The address after the last instruction.
     pub end: Address,
 }
 
-/// Finds ways in the code of one core.
+/// Finds paths in the code of one core.
 #[derive(Debug)]
 pub struct CodePaths<C> {
     code: C,
-    /// What cannot be passed without being seen.
+    /// Addresses whose execution is always seen.
     watched: HashSet<u64>,
-    /// What was found before: loops ask the same again.
+    /// Earlier results: loops repeat the same search.
     known: HashMap<(View, Place, Place), Option<Vec<Line>>>,
     left: usize,
 }
 
-/// Where an instruction leads, as indices of [`Search::nodes`].
+/// An instruction with its successors, as indices of the list of nodes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     here: Place,
-    /// The address behind it.
+    /// The address after it.
     after: Address,
     next: [Option<usize>; 2],
 }
@@ -48,7 +48,7 @@ struct Node {
 const GOAL: usize = usize::MAX;
 
 impl<C: CodeImage> CodePaths<C> {
-    /// Ways in `code` that pass none of the addresses in `watched`.
+    /// Searches `code` for paths that avoid the addresses in `watched`.
     pub fn new(code: C, watched: HashSet<u64>) -> Self {
         Self {
             code,
@@ -58,7 +58,7 @@ impl<C: CodeImage> CodePaths<C> {
         }
     }
 
-    /// Whether so many instructions were looked at that no further way is looked for.
+    /// Whether the limit of examined instructions is reached.
     pub fn is_exhausted(&self) -> bool {
         self.left == 0
     }
@@ -70,9 +70,9 @@ impl<C: CodeImage> CodePaths<C> {
         Some(instruction)
     }
 
-    /// A T32 instruction is conditional in the IT block of one of the four instructions before
-    /// it (DDI 0487, F1.3.1 "Conditional instructions"). What looks like an IT there may be half
-    /// of another instruction: then the way is looked for as if the branch were conditional.
+    /// A T32 instruction is conditional in the IT block of one of the four instructions before it
+    /// (DDI 0487, F1.3.1 "Conditional instructions"). An apparent IT may be half of another
+    /// instruction: the search then treats the branch as conditional.
     fn may_be_in_it_block(&self, view: View, here: Place) -> bool {
         let decode = |at: Place| {
             let (word, _) = fetch(&self.code, view, at.address);
@@ -96,7 +96,7 @@ impl<C: CodeImage> CodePaths<C> {
         here.isa == Isa::T32 && (1..=8).any(covers)
     }
 
-    /// The lines that lead from `from`, which is executed, to `to`, which is not.
+    /// The lines executed from `from` (included) to `to` (excluded).
     pub fn between(&mut self, view: View, from: Place, to: Place) -> Option<Vec<Line>> {
         let key = (view, from, to);
         if let Some(known) = self.known.get(&key) {
@@ -120,7 +120,7 @@ impl<C: CodeImage> CodePaths<C> {
             }
             self.left = self.left.checked_sub(1)?;
             let here = nodes[at].here;
-            // Code that is missing could lead anywhere, and so could a register.
+            // Missing code or an indirect branch could lead anywhere.
             let instruction = self.instruction(view, here)?;
             let after = next(here, instruction.bytes);
             let outcomes = match instruction.kind {
@@ -160,7 +160,7 @@ impl<C: CodeImage> CodePaths<C> {
     }
 }
 
-/// The place behind an instruction.
+/// The place after an instruction.
 pub fn next(here: Place, bytes: u8) -> Place {
     Place {
         address: here.address.after(bytes.into(), here.isa),
@@ -168,9 +168,9 @@ pub fn next(here: Place, bytes: u8) -> Place {
     }
 }
 
-/// The lines from the first node to the goal, if there is one way.
+/// The lines from the first node to the goal, if there is exactly one path.
 fn only_path(nodes: &[Node]) -> Option<Vec<Line>> {
-    // Which nodes lead to the goal, from the goal backward.
+    // Find the nodes that lead to the goal, backward from the goal.
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     let mut leads = vec![false; nodes.len()];
     let mut reached = Vec::new();
@@ -262,7 +262,7 @@ mod tests {
             way(&[NOP, b(2), RET, NOP, NOP], &[], 0, 4),
             Some(vec![(0, 2), (3, 4)])
         );
-        // Backward, once round a loop without an end.
+        // Backward, once through an endless loop.
         assert_eq!(
             way(&[NOP, NOP, b(-2)], &[], 1, 1),
             Some(vec![(1, 3), (0, 1)])
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_is_known_by_where_it_led() {
+    fn a_condition_follows_from_its_destination() {
         // 0: cbz 3; 1: nop; 2: b 2 (here); 3: nop; 4: b 4 (here)
         let code = [cbz(3), NOP, b(0), NOP, b(0)];
         assert_eq!(way(&code, &[], 0, 2), Some(vec![(0, 2)]));
@@ -278,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn several_ways_are_none() {
-        // Over a nop or not.
+    fn several_possible_paths_give_no_result() {
+        // With or without executing a nop.
         assert_eq!(way(&[cbz(2), NOP, NOP, NOP], &[], 0, 3), None);
         // Unless one of them would have been seen.
         assert_eq!(
@@ -292,18 +292,18 @@ mod tests {
     }
 
     #[test]
-    fn what_the_code_does_not_tell_is_no_way() {
+    fn missing_code_and_indirect_branches_give_no_path() {
         assert_eq!(way(&[NOP, RET, NOP], &[], 0, 2), None);
         assert_eq!(way(&[NOP, NOP], &[], 0, 9), None);
         assert_eq!(way(&[NOP, b(-1), NOP], &[], 0, 2), None);
-        // Long straight code has an end too.
+        // The length of straight code is limited too.
         let long = vec![NOP; 3 * NEAR];
         assert_eq!(way(&long, &[], 0, 2 * NEAR as u64), None);
         assert_eq!(way(&long, &[], 0, 9), Some(vec![(0, 9)]));
     }
 
     #[test]
-    fn what_was_found_in_one_view_is_not_taken_for_another() {
+    fn results_of_one_view_are_not_used_in_another() {
         struct Two([Pieces; 2]);
         impl CodeImage for Two {
             fn view(&self, _: &ContextKey) -> View {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branch_of_an_it_block_may_not_be_taken() {
+    fn a_branch_in_an_it_block_is_conditional() {
         // 0x1000: it eq; 0x1002: b 0x1008; 0x1004: nop; 0x1006: nop; 0x1008: nop; 0x100a: b 0x100a
         let mut code = Pieces::default();
         let halfwords = [0xbf08_u16, 0xe001, 0xbf00, 0xbf00, 0xbf00, 0xe7fe];

@@ -1,11 +1,10 @@
-//! Exceptions numbered as in one trace protocol → as in ETMv4.
+//! Maps exception numbers of other trace protocols to those of ETMv4.
 
 use crate::capture::Protocol;
 use crate::quantity::Profile;
 
-/// The number that ETMv4 has for exception `number` of a protocol, if it has one that means the
-/// same (ETMv4 IHI 0064, "Exception packet", TYPE; ETMv3 IHI 0014, PFT IHI 0035, both "Exception
-/// information").
+/// Returns the ETMv4 number for exception `number` of `protocol`, if ETMv4 has an equivalent (ETMv4
+/// IHI 0064, "Exception packet", TYPE; ETMv3 IHI 0014, PFT IHI 0035, both "Exception information").
 pub fn etmv4(protocol: Protocol, profile: Profile, number: u16) -> Option<u16> {
     match (protocol, profile) {
         (Protocol::Etmv4 | Protocol::Ete, _) => (number < 0x400).then_some(number),
@@ -15,7 +14,7 @@ pub fn etmv4(protocol: Protocol, profile: Profile, number: u16) -> Option<u16> {
     }
 }
 
-/// What can have several numbers in ETMv4 has none: entry to Hyp mode, "generic".
+/// Entry to Hyp mode and "generic" have none: they can have several numbers in ETMv4.
 const fn application(number: u16) -> Option<u16> {
     Some(match number {
         1 => 1,            // halting debug
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_means_the_same_has_a_number() {
+    fn equivalent_exceptions_have_an_etmv4_number() {
         for (protocol, profile, number, wanted) in [
             (Protocol::Etmv4, Profile::A, 14, Some(14)),
             (Protocol::Ete, Profile::A, 0x400, None),

@@ -1,7 +1,7 @@
-//! The decoded trace of a core as single instructions that were executed, each with what the
-//! trace says beside it.
+//! The decoded trace of a core as single executed instructions, each with the values that the trace
+//! reports.
 //!
-//! Takes what the flow makes; knows no debugger and no file.
+//! Takes the output of the flow; independent of debuggers and files.
 
 use super::frame_values::FrameValues;
 use super::kept::KeptInstructions;
@@ -14,25 +14,25 @@ use crate::flow::{
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// Which executed instructions are taken.
+/// Selects the executed instructions to collect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// The last instruction of each straight line: waypoints (branches, taken or not, and what
-    /// else the trace unit makes atoms for), and where an exception, a gap or a change of the
-    /// core's state cut a line short.
+    /// The last instruction of each straight line: waypoints (branches, taken or not, and other
+    /// instructions with atoms), and where an exception, a gap or a change of the core's state cut
+    /// a line short.
     #[default]
     Waypoints,
-    /// The first instruction of a function: where a call led to, or a symbol begins.
+    /// The first instruction of a function: the target of a call, or the start of a symbol.
     Functions,
-    /// All.
+    /// All instructions.
     Instructions,
-    /// Where exceptions were taken: the preferred return address or, where the trace does not
-    /// tell it, the first instruction executed after.
+    /// Where exceptions were taken: the preferred return address or, if the trace does not contain
+    /// it, the first instruction executed afterwards.
     Exceptions,
 }
 
-/// An instruction that was executed, or to which an exception returns. What is `None` the trace
-/// has not told so far.
+/// An executed instruction, or the instruction to which an exception returns. `None` has not been
+/// reported so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecutedInstruction {
     /// The instruction.
@@ -43,9 +43,9 @@ pub struct ExecutedInstruction {
     pub code: [u8; 4],
     /// How many bytes of `code` are known: 4 or 2, fewer where memory is missing.
     pub code_bytes: u8,
-    /// The packet that told of it.
+    /// The offset of the packet that reported it.
     pub offset: BufferOffset,
-    /// What else the trace told.
+    /// Other values reported by the trace.
     pub values: FrameValues,
 }
 
@@ -64,7 +64,7 @@ struct Place {
     ends_line: bool,
 }
 
-/// Collects visits of one trace source.
+/// Collects the executed instructions of one trace source.
 pub struct InstructionCollector<'a, C> {
     kind: Kind,
     code: C,
@@ -72,19 +72,19 @@ pub struct InstructionCollector<'a, C> {
     symbols: Option<&'a Symbols>,
     /// The instruction set of the last instruction.
     isa: Isa,
-    /// What the next visit starts from.
+    /// The initial values of the next instruction.
     values: FrameValues,
     /// The range before ended with a call.
     called: bool,
-    /// A function whose first instruction was not executed yet, for an exception came first.
+    /// A function that was called but interrupted by an exception before its first instruction.
     interrupted: Option<Address>,
-    /// The last visit is that of the last waypoint: cycles told next belong to it.
+    /// The last collected instruction is the last waypoint: the next cycle count belongs to it.
     at_waypoint: bool,
-    /// By block: the address of its last instruction, once it was asked for.
+    /// By block: the address of its last instruction, once computed.
     last: Vec<Option<Address>>,
-    /// Where the line began whose end is to come.
+    /// The start of the current line.
     line: Option<Address>,
-    /// The last instruction of that line so far, and the packet that told of it.
+    /// The last instruction of that line so far, after the offset of its packet.
     reached: (BufferOffset, Address),
     /// Whether the last instruction, a waypoint, was taken.
     taken: Option<bool>,
@@ -92,7 +92,7 @@ pub struct InstructionCollector<'a, C> {
 }
 
 impl<'a, C: CodeImage> InstructionCollector<'a, C> {
-    /// Collects to `out` what `code` holds.
+    /// Collects into `out`; `code` supplies the instructions.
     pub fn new(kind: Kind, code: C, symbols: Option<&'a Symbols>, out: KeptInstructions) -> Self {
         let view = code.view(&ContextKey::default());
         Self {
@@ -135,7 +135,7 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         self.out.push(instruction);
     }
 
-    /// Whether a function begins at the first instruction of a range.
+    /// Whether a function starts at the first instruction of a range.
     fn enters(&mut self, start: Address) -> bool {
         let back = self.interrupted == Some(start);
         if back {
@@ -211,8 +211,8 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         self.taken = (end.kind != LastKind::Other).then_some(end.taken);
     }
 
-    /// The line ends here. Where atoms are single instructions (ETMv3) none of them says so
-    /// before an exception, a gap, or a change of the core's state.
+    /// Ends the current line. Where atoms are single instructions (ETMv3), no atom marks the end of
+    /// a line before an exception, a gap, or a change of the core's state.
     fn end_line(&mut self) {
         if let Some(line) = self.line.take() {
             let (at, last) = self.reached;
@@ -220,7 +220,7 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         }
     }
 
-    /// What comes next is not connected to what was before.
+    /// Separates the following instructions from the preceding ones.
     fn cut(&mut self) {
         self.end_line();
         if let Some(instruction) = self.out.latest().filter(|_| self.at_waypoint) {
@@ -271,7 +271,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
-        // Of a path that is not known, no more than its first instruction is.
+        // Only the first instruction of an unknown path is known.
         let first = match self.kind {
             Kind::Waypoints => false,
             Kind::Instructions => range.instructions != Some(0),
@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn places_by_kind() {
-        // main calls, an interrupt comes before the function's first instruction.
+        // main calls a function; an interrupt is taken before its first instruction.
         let story = [
             at(0x1000),
             TAKEN,
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_without_return_address_is_where_execution_goes_on() {
+    fn an_exception_without_return_address_is_placed_where_execution_continues() {
         let story = [at(0x1000), TAKEN, exception(None), at(0x2000), TAKEN];
         assert_eq!(places(Kind::Exceptions, &story), [(0x2000, Some(7))]);
         let on = Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
@@ -501,12 +501,12 @@ mod tests {
             atoms(2),
             at(0x1010),
             atoms(1),
-            // The handler's state is told before the exception.
+            // The handler's state is reported before the exception.
             context(1),
             exception(None),
             at(0x2000),
             atoms(1),
-            // The same again, as with each synchronisation.
+            // Repeated, as at each synchronisation.
             context(1),
             atoms(1),
             at(0x1014),
@@ -588,7 +588,7 @@ mod tests {
     }
 
     #[test]
-    fn code_travels_with_its_visit() {
+    fn an_executed_instruction_includes_its_code() {
         let instructions = executed(Kind::Waypoints, &[at(0x1000), TAKEN]);
         assert_eq!(instructions[0].code_bytes, 4);
         assert_eq!(instructions[0].code, BL.to_le_bytes());

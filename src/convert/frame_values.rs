@@ -1,5 +1,5 @@
-//! What a trace tells of an instruction beside its place: as values, and as the trace state
-//! variables of a trace frame. Knows no trace and no file.
+//! What trace reports about an executed instruction besides its address, as values and as the trace
+//! state variables of a trace frame.
 
 use crate::element::Context;
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};
@@ -23,7 +23,7 @@ pub const VARIABLES: [&str; 14] = [
     "taken",
 ];
 
-/// A trace state variable: its place in [`VARIABLES`].
+/// A trace state variable, an index of [`VARIABLES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variable {
     /// Cycles counted.
@@ -38,7 +38,7 @@ pub enum Variable {
     El,
     /// Number of an exception.
     Exception,
-    /// The core's place in the device list.
+    /// The core's index in the device list.
     Core,
     /// Offset in the trace buffer.
     Offset,
@@ -46,13 +46,13 @@ pub enum Variable {
     Thumb,
     /// Security state.
     Security,
-    /// Where a straight line began.
+    /// Start of the straight line.
     Line,
-    /// What lies before is not known.
+    /// Execution before this instruction is not known.
     Gap,
     /// Where an exception returns to.
     ExceptionReturn,
-    /// A waypoint was taken.
+    /// Whether a waypoint was taken.
     Taken,
 }
 
@@ -81,31 +81,31 @@ impl IndexMut<Variable> for Variables {
     }
 }
 
-/// What is told of an instruction that was executed. What is `None` is not known.
+/// Values reported for an executed instruction. `None` is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameValues {
-    /// Where the straight line began that ends with it. Then nothing but this line was executed
-    /// since the instruction told of before, unless there is a gap.
+    /// The start of the straight line that ends with it. If present, only this line was executed
+    /// since the previous reported instruction, unless there is a gap.
     pub line: Option<Address>,
-    /// What lies before it is not known.
+    /// Execution before it is not known.
     pub gap: bool,
-    /// The exception taken since the instruction told of before, as the trace numbers it.
+    /// The exception taken since the previous reported instruction, as numbered in the trace.
     pub exception: Option<u16>,
-    /// The preferred return address of that exception, or where execution had come to if the
-    /// trace does not tell it (ETMv3).
+    /// The preferred return address of that exception, or the address reached if the trace does not
+    /// contain it (ETMv3).
     pub exception_return: Option<Address>,
-    /// What lies behind it is not known, but that this waypoint was taken or not.
+    /// Set if execution after this waypoint is not known: whether it was taken.
     pub taken: Option<bool>,
     /// Cycles counted up to it.
     pub cycles: Option<u64>,
     /// The last timestamp before it.
     pub timestamp: Option<u64>,
-    /// The core's state, but for the instruction set and its width.
+    /// The core's state, without the instruction set and its width.
     pub state: Context,
 }
 
 impl FrameValues {
-    /// Takes the core's state; says whether it changed.
+    /// Sets the core's state; returns whether it changed.
     pub fn set_state(&mut self, context: &Context) -> bool {
         let state = Context {
             isa: Isa::default(),
@@ -115,7 +115,7 @@ impl FrameValues {
         state != std::mem::replace(&mut self.state, state)
     }
 
-    /// As variables.
+    /// The values as variables.
     pub fn variables(&self) -> Variables {
         let number = |value: Option<u64>| value.map(u64::cast_signed);
         let address = |address: Option<Address>| address.map(|address| address.0.cast_signed());
@@ -139,7 +139,7 @@ impl FrameValues {
         values
     }
 
-    /// What variables tell.
+    /// Reads the values from variables.
     pub fn from_variables(values: &Variables) -> Self {
         let word = |of: Variable| values[of].and_then(|value| u32::try_from(value).ok());
         let number = |of: Variable| values[of].map(i64::cast_unsigned);
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_say_what_was_told() {
+    fn variables_preserve_all_values() {
         assert_eq!(VARIABLES[Variable::Taken as usize], "taken");
         assert_eq!(VARIABLES[Variable::Offset as usize], "offset");
         assert_eq!(Variable::Core.number(), 7);
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(
             count,
             VARIABLES.len() - 3,
-            "core, offset and thumb are not told"
+            "core, offset and thumb are not set"
         );
         assert_eq!(
             FrameValues::from_variables(&Variables::default()),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instruction_set_is_no_change_of_state() {
+    fn the_instruction_set_does_not_change_the_state() {
         let context = |isa, el| Context {
             isa,
             el: Some(ExceptionLevel(el)),

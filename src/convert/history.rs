@@ -1,7 +1,7 @@
-//! A core's trace, decoded into visits.
+//! Decodes a core's trace into executed instructions.
 //!
-//! Straight from the flow: each block is looked at once, in order. The timeline keeps them to move
-//! both ways; walking its entries alone takes as long as this does to make all visits.
+//! Works directly on the flow: each block is processed once, in order. The timeline keeps blocks to
+//! move in both directions; walking its entries alone takes as long as the whole decoding here.
 
 use super::Progress;
 use super::executed::{InstructionCollector, Kind};
@@ -18,12 +18,12 @@ use std::convert::Infallible;
 /// Bytes of trace decoded at once.
 const PIECE: usize = 256 << 10;
 
-/// Decodes the trace of one core, one source a buffer, with the code in `memory`; `progress` gets
-/// the bytes that are done, and all.
+/// Decodes the trace of one core, one source per buffer, with the code in `memory`. `progress`
+/// receives the number of bytes decoded and the total.
 ///
 /// # Errors
 ///
-/// If a source follows no core.
+/// Returns the reason if a source does not trace a core.
 pub fn decode(
     sources: &[(&CaptureBuffer, &CaptureSource)],
     memory: &CoreMemory,
@@ -44,8 +44,8 @@ pub fn decode(
             symbols,
             kept,
         }) else {
-            // Only protocols that follow no core have no flow.
-            return Err(format!("{}: its trace follows no core", source.name));
+            // Only protocols that do not trace a core have no flow.
+            return Err(format!("{}: it does not trace a core", source.name));
         };
         let mut decoders = [(source.trace_id, decoder)];
         let mut pieces = 0;

@@ -1,4 +1,4 @@
-//! Which visits are kept: from a place, to a place, no more than the last so many.
+//! The executed instructions to keep: a window between two bounds, with a limited length.
 
 use super::executed::ExecutedInstruction;
 use crate::quantity::{Address, BufferOffset};
@@ -7,25 +7,25 @@ use std::collections::{HashSet, VecDeque};
 /// A place in the decoded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// A visit of this address.
+    /// The execution of the instruction at this address.
     Address(Address),
     /// An offset in the trace buffer.
     Offset(BufferOffset),
 }
 
-/// What is kept.
+/// The limits of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Begin with the first visit here, or at this offset or behind.
+    /// Start at the first execution of this address, or at or after this offset.
     pub from: Option<Bound>,
-    /// End with the first visit here from then on, or with the last one before this offset or
-    /// at it.
+    /// End with the next execution of this address, or with the last instruction at or before this
+    /// offset.
     pub to: Option<Bound>,
-    /// Of those, no more than the last so many.
+    /// The maximum number of instructions, counted from the end.
     pub last: usize,
 }
 
-/// The visits that are kept.
+/// The kept instructions.
 #[derive(Clone, Debug)]
 pub struct KeptInstructions {
     limits: Limits,
@@ -37,7 +37,7 @@ pub struct KeptInstructions {
 }
 
 impl KeptInstructions {
-    /// An empty one.
+    /// An empty window.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -49,7 +49,7 @@ impl KeptInstructions {
         }
     }
 
-    /// Takes the next visit.
+    /// Adds the next instruction.
     #[inline]
     pub fn push(&mut self, instruction: ExecutedInstruction) {
         self.total += 1;
@@ -84,22 +84,22 @@ impl KeptInstructions {
         self.begun
     }
 
-    /// The visit that was taken last, if it was kept.
+    /// The last added instruction, if it was kept.
     pub fn latest(&mut self) -> Option<&mut ExecutedInstruction> {
         self.instructions.back_mut().filter(|_| self.latest_kept)
     }
 
-    /// Those kept, oldest first.
+    /// The kept instructions, oldest first.
     pub fn instructions(&self) -> &VecDeque<ExecutedInstruction> {
         &self.instructions
     }
 
-    /// How many came.
+    /// The number of added instructions.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The bound that was never met, if there is one.
+    /// The bound that was never reached, if any.
     pub fn missed(&self) -> Option<Bound> {
         if !self.begun {
             return self.limits.from;
@@ -108,7 +108,7 @@ impl KeptInstructions {
         self.limits.to.filter(to)
     }
 
-    /// Keeps the last visits, as many as lie at `addresses` distinct addresses.
+    /// Keeps the longest run of last instructions with at most `addresses` distinct addresses.
     pub fn keep_addresses(&mut self, addresses: usize) {
         let mut seen = HashSet::new();
         let fits = |instruction: &&ExecutedInstruction| {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_and_the_last_ones() {
+    fn bounds_and_the_maximum_number_limit_the_window() {
         let at = |address| Some(Bound::Address(Address(address)));
         let offset = |offset| Some(Bound::Offset(BufferOffset(offset)));
         for (from, to, last, wanted) in [
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_that_is_never_met_is_told() {
+    fn a_bound_that_is_never_reached_is_reported() {
         let at = |address| Some(Bound::Address(Address(address)));
         assert_eq!(kept(at(7), None, 9).missed(), at(7));
         assert_eq!(kept(at(2), at(8), 9).missed(), at(8));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_visits_of_so_many_addresses() {
+    fn the_window_is_limited_to_a_number_of_addresses() {
         for (addresses, wanted) in [(1, &[9][..]), (3, &[2, 1, 9]), (4, &[1, 2, 3, 2, 1, 9])] {
             let mut kept = kept(None, None, 99);
             kept.keep_addresses(addresses);

@@ -1,7 +1,7 @@
-//! The joins between snapshots and GDB's trace files, both ways.
+//! Conversion between snapshots and GDB's trace files, in both directions.
 //!
-//! [`trace_file`] makes a trace file of a snapshot, [`snapshot`] a snapshot of a trace file.
-//! `docs/trace-files.md` says what goes where. Knows no command line.
+//! [`trace_file`] converts a snapshot to a trace file, [`snapshot`] a trace file to a snapshot.
+//! `docs/trace-files.md` describes the mapping. Independent of the command line.
 
 pub mod carrier;
 pub mod code_paths;
@@ -26,16 +26,16 @@ use crate::tfile;
 use std::io;
 use std::path::Path;
 
-/// Told how far work is: bytes done, and all bytes. Work of several stages begins anew with each.
+/// Receives progress: bytes done and bytes in total. Each stage of a conversion starts again at 0.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
-/// Why nothing is converted.
+/// Why a conversion failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The input cannot be converted.
     #[error("{0}")]
     Input(String),
-    /// What was asked for does not fit the input.
+    /// The options do not fit the input.
     #[error("{0}")]
     Usage(String),
     /// The snapshot cannot be written.
@@ -46,8 +46,8 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
-/// Maps a trace file. Of one with large frames only the pages that are looked at are read.
-/// What is no trace file is mapped too: reading it says why.
+/// Maps a trace file. Only the pages that are accessed are read. Other files are mapped too: the
+/// reader reports what is wrong with them.
 pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
     let bytes = mapped::map(path)?;
     bytes.read_ahead(false);

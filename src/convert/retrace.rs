@@ -1,7 +1,7 @@
-//! The trace frames of a file → ETMv4 trace that tells the same.
+//! The trace frames of a file → equivalent ETMv4 trace.
 //!
-//! What lies between two frames is traced where the file or the code tells it, and is a gap
-//! everywhere else. Knows no files.
+//! Execution between two frames is traced if the file or the code determines it; otherwise the
+//! trace has a gap.
 
 use super::code_paths::{CodePaths, Line, next};
 use super::exceptions;
@@ -19,51 +19,51 @@ use std::collections::HashSet;
 /// Bytes of trace between synchronisations.
 const SYNC_BYTES: usize = 4096;
 
-/// The longest straight line that a frame may tell, in bytes.
+/// The longest straight line of a frame, in bytes.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// The most bytes of code that are traced: a trace file of gigabytes has less.
+/// The most bytes of code that are traced; even trace files of gigabytes contain less.
 const MOST: u64 = 1 << 36;
 
-/// What the trace is made with.
+/// Options for encoding the trace.
 pub struct RetraceOptions {
     /// The trace unit.
     pub unit: TraceUnitOptions,
-    /// How exceptions are numbered in the frames.
+    /// The protocol whose exception numbers the frames use.
     pub protocol: Option<Protocol>,
-    /// What of the core's state no frame tells.
+    /// The core's state where no frame contains it.
     pub context: Context,
-    /// Addresses that are not passed without a frame.
+    /// Addresses whose execution always produces a frame.
     pub watched: HashSet<u64>,
 }
 
-/// What has become of the frames.
+/// The result of encoding the frames.
 #[derive(Clone, Debug, Default)]
 pub struct Retraced {
     /// The trace.
     pub trace: Vec<u8>,
-    /// Frames whose instruction is in it.
+    /// The number of frames whose instruction was traced.
     pub traced: u64,
-    /// Frames without a program counter, or whose code is missing.
+    /// The number of frames without a program counter or code.
     pub lost: u64,
-    /// How often two frames are not connected.
+    /// The number of gaps between frames.
     pub gaps: u64,
-    /// Straight lines of code that the trace leads through, each once, and how they were seen.
+    /// The traced straight lines of code, each once: view, start and end.
     pub lines: HashSet<(View, Address, Address)>,
-    /// The search for ways was given up.
+    /// The search for paths reached its limit.
     pub exhausted: bool,
 }
 
-/// The instruction that was executed last.
+/// The instruction executed last.
 #[derive(Clone, Copy)]
 struct PreviousInstruction {
     place: Place,
     instruction: Instruction,
-    /// What the frame says of it.
+    /// Whether the frame reports it as taken.
     taken: Option<bool>,
 }
 
-/// Makes trace of steps.
+/// Encodes steps as trace.
 pub struct Retracer<C> {
     tracer: Tracer<etmv4::TraceUnit, C>,
     paths: CodePaths<C>,
@@ -79,7 +79,7 @@ pub struct Retracer<C> {
 }
 
 impl<C: CodeImage + Clone> Retracer<C> {
-    /// With the code that was executed.
+    /// Creates a retracer for the executed code.
     pub fn new(options: RetraceOptions, code: C) -> Self {
         let unit = etmv4::TraceUnit::new(options.unit);
         Self {
@@ -97,7 +97,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         }
     }
 
-    /// The next frame.
+    /// Encodes the next frame.
     pub fn step(&mut self, Step { place, values }: &Step) {
         let Some(place) = *place else {
             self.cut();
@@ -106,7 +106,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         };
         let mut connected = !values.gap && self.previous.is_some();
         if connected && values.line.is_some() && values.exception.is_some() {
-            // The core's state changes behind it.
+            // The core's state changes after it.
             connected = self.exception(values);
         }
         self.state(values, place.isa);
@@ -159,7 +159,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         self.tracer.take(&mut self.out.trace);
     }
 
-    /// The trace ends; the core was halted there.
+    /// Ends the trace, with the core halted at `halted`.
     pub fn finish(mut self, halted: Option<Place>) -> Retraced {
         match halted.filter(|&halted| self.leads_to(halted)) {
             Some(halted) => self.tracer.finish(Some(halted)),
@@ -174,7 +174,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         self.out
     }
 
-    /// The core's state and the time, where they changed.
+    /// Traces the core's state and the time if they changed.
     fn state(&mut self, values: &FrameValues, isa: Isa) {
         let context = Context {
             isa,
@@ -207,7 +207,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         length.is_some_and(|length| length <= LONGEST_LINE)
     }
 
-    /// A line was executed.
+    /// Traces a line.
     fn run(&mut self, start: Place, end: Address) {
         let length = end.0.wrapping_sub(start.address.0);
         match self.left.checked_sub(length) {
@@ -222,7 +222,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         self.out.lines.insert((self.view, start.address, end));
     }
 
-    /// What follows is not connected.
+    /// Ends the connected part of the trace.
     fn cut(&mut self) {
         if let Some(last) = self.previous.take() {
             self.out.gaps += 1;
@@ -233,7 +233,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         self.tracer.gap(TraceOnReason::BeginOrFilter);
     }
 
-    /// Lines behind the instruction at their begin, which was traced.
+    /// Traces `lines` without their first instruction, which was already traced.
     fn run_rest(&mut self, last: PreviousInstruction, lines: &[Line]) {
         for (index, line) in lines.iter().enumerate() {
             let mut start = line.start;
@@ -246,7 +246,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
         }
     }
 
-    /// Goes the only way from one instruction to another, if there is one.
+    /// Traces the only path from one instruction to another, if there is one.
     fn follow(&mut self, last: PreviousInstruction, to: Place) -> bool {
         match self.paths.between(self.view, last.place, to) {
             Some(lines) => {
@@ -276,13 +276,13 @@ impl<C: CodeImage + Clone> Retracer<C> {
         }
     }
 
-    /// An exception was taken. `false`: how the program came there is not known.
+    /// Traces an exception. Returns `false` if the path to it is not known.
     fn exception(&mut self, values: &FrameValues) -> bool {
         let (Some(number), Some(last)) = (self.number(values), self.previous) else {
             return false;
         };
         let indirect = last.instruction.kind == Kind::Indirect;
-        // ETMv3 tells of no address there.
+        // ETMv3 has no address in this case.
         let chained = |address| address == TAIL_CHAIN.address;
         if self.options.unit.core.profile == Profile::M
             && values.exception_return.is_none_or(chained)
@@ -307,14 +307,14 @@ impl<C: CodeImage + Clone> Retracer<C> {
         true
     }
 
-    /// The number of the step's exception in the trace that is made.
+    /// The number of the step's exception in the ETMv4 trace.
     fn number(&self, values: &FrameValues) -> Option<u16> {
         let profile = self.options.unit.core.profile;
         exceptions::etmv4(self.options.protocol?, profile, values.exception?)
     }
 
-    /// A frame at the return address of an exception tells that it was taken there, not that
-    /// the instruction was executed.
+    /// A frame at the return address of an exception means that the exception was taken there, not
+    /// that the instruction was executed.
     fn is_only_return(&mut self, values: &FrameValues, place: Place) -> bool {
         if values.exception_return != Some(place.address) {
             return false;

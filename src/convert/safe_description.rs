@@ -1,11 +1,11 @@
-//! A target description from outside, as a debugger may have it: nothing is in it but what the
-//! format knows (GDB manual, G.2), and all names are plain.
+//! Makes a target description from an untrusted file safe for a debugger: only elements of the
+//! format remain (GDB manual, G.2 "Target Description Format"), and all names are plain.
 
 use crate::arch::names::{self, Names};
 use crate::xml;
 use roxmltree::Node;
 
-/// What may be within each element, with the attributes that it may have.
+/// The allowed child elements of each element, with their allowed attributes.
 const CHILDREN: [(&str, &[&str]); 7] = [
     (
         "target",
@@ -37,13 +37,13 @@ const ATTRIBUTES: [&str; 13] = [
     "save-restore",
 ];
 
-/// The names that registers get.
+/// The names given to registers.
 pub(super) fn register_names(root: Node<'_, '_>) -> Names {
     let registers = root.descendants().filter(|node| node.has_tag_name("reg"));
     Names::of(registers.filter_map(|node| node.attribute("name")))
 }
 
-/// Writes a description anew. Fails where it is no XML.
+/// Rewrites a description. Fails if it is not XML.
 pub fn rewritten(text: &str) -> Result<String, String> {
     let document = xml::read(text.trim_start()).map_err(|error| format!("tdesc: {error}"))?;
     let root = document.root_element();
@@ -53,7 +53,7 @@ pub fn rewritten(text: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Writes an element. The levels that [`CHILDREN`] has are few.
+/// Writes an element. [`CHILDREN`] limits the depth of the recursion.
 fn element(node: Node<'_, '_>, registers: &mut Names, out: &mut String) {
     let tag = node.tag_name().name();
     out.push('<');

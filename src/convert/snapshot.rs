@@ -1,7 +1,7 @@
 //! Trace file → snapshot.
 //!
-//! A file that carries a snapshot gives that one back. Of any other, one trace frame becomes a
-//! snapshot of one core: what was collected in that frame, and nothing else.
+//! The snapshot carried in a file is restored. From any other file, one trace frame becomes a
+//! snapshot of one core that contains only what was collected in that frame.
 
 use super::carrier::{Carried, FIELD, Memory};
 use super::target::{ChosenArchitecture, Target};
@@ -18,28 +18,28 @@ use crate::snapshot::write;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame};
 use std::path::Path;
 
-/// What to make of a trace file.
+/// Options for reading a trace file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// This trace frame; if `None`, the snapshot that the file carries, or else the last frame.
+    /// The trace frame to convert; if `None`, the carried snapshot, or else the last frame.
     pub frame: Option<usize>,
-    /// Memory of earlier frames fills in.
+    /// Whether memory of earlier frames fills gaps.
     pub merge: bool,
-    /// The architecture of a file that does not tell it.
+    /// The architecture, for a file that does not name it.
     pub chosen: Option<ChosenArchitecture>,
 }
 
-/// A snapshot that came out of a trace file.
+/// A snapshot read from a trace file.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// The one that the file carries.
+    /// The snapshot carried in the file.
     Carried(Carried),
-    /// One made of a trace frame, and its dumps.
+    /// A snapshot made from a trace frame, and its dumps.
     Made(Box<Snapshot>, InMemory),
 }
 
 impl Found {
-    /// Writes it into the new directory `dir`; `force` replaces a snapshot that is there.
+    /// Writes the snapshot into the new directory `dir`; `force` replaces an existing snapshot.
     pub fn write(&self, dir: &Path, force: bool, progress: Progress<'_>) -> Result<(), Error> {
         match self {
             Self::Carried(carried) => carried.write(dir, force, progress)?,
@@ -51,8 +51,8 @@ impl Found {
     }
 }
 
-/// Reads a trace file; `name` is what the snapshot's description calls it. What the user should
-/// know goes to `notes`.
+/// Reads a trace file; `name` identifies it in the snapshot's description. Messages for the user
+/// are added to `notes`.
 pub fn read(
     bytes: &Mapped,
     name: &str,
@@ -74,7 +74,7 @@ pub fn read(
         }
         return carried.map(Found::Carried).map_err(|reason| {
             Error::Input(format!(
-                "the snapshot that it carries cannot be read: {reason}; --frame N converts a \
+                "the carried snapshot cannot be read: {reason}; --frame N converts a \
                  trace frame"
             ))
         });
@@ -92,14 +92,14 @@ pub fn read(
     Ok(Found::Made(Box::new(snapshot), dumps))
 }
 
-/// The snapshot that a file carries, or why it cannot be read.
+/// The snapshot carried in a file, or the reason why it cannot be read.
 fn carried(bytes: &[u8], file: &File<'_>) -> Option<Result<Carried, String>> {
     let fields = &file.description().status.as_ref()?.other;
     let (_, value) = fields.iter().find(|(name, _)| name == FIELD)?;
     let length = hex::number(value).and_then(|length| usize::try_from(length).ok());
     let Some(begin) = length.and_then(|length| bytes.len().checked_sub(length)) else {
         return Some(Err(format!(
-            "status: {FIELD}: {value:?} is more than the file has"
+            "status: {FIELD}: {value:?} is more than the file's size"
         )));
     };
     let mut memory = Memory::default();
@@ -130,7 +130,9 @@ fn choose<'a>(
         notes.push(cut.to_string());
     }
     if count == 0 {
-        return Err(Error::Input("it has no whole trace frame".to_owned()));
+        return Err(Error::Input(
+            "it contains no complete trace frame".to_owned(),
+        ));
     }
     match file.frame(wanted.unwrap_or(count - 1)) {
         Some(Ok(frame)) => Ok(frame),
@@ -183,7 +185,7 @@ impl<'a> Making<'_, 'a> {
         Ok((snapshot, dumps))
     }
 
-    /// The address of the frame's tracepoint, where GDB takes it for the program counter too.
+    /// The address of the frame's tracepoint, if GDB also uses it as the program counter.
     fn tracepoint_address(&self) -> Option<u64> {
         let addresses = self.file.description().addresses();
         *addresses.get(&self.frame.tracepoint.into())?
@@ -279,7 +281,7 @@ impl<'a> Making<'_, 'a> {
         registers
     }
 
-    /// The frame's memory, with `merge` that of earlier frames behind it.
+    /// The frame's memory; with `merge`, memory of earlier frames fills its gaps.
     fn dumps(&self, merge: bool, files: &mut InMemory) -> Vec<Dump> {
         let mut memory = Memory::default();
         // By address: the frame and the bytes.
@@ -344,7 +346,7 @@ fn register(name: &str, bytes: usize, value: &[u8]) -> Register {
     }
 }
 
-/// The `type` of a core of which no more than the architecture is known.
+/// The `type` of a core of which only the architecture is known.
 const fn kind(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::AArch64 => "ARM-AA64",

@@ -1,4 +1,4 @@
-//! A core's halted state as a trace frame can hold it: registers and memory.
+//! A core's halted state in the form of a trace frame: registers and memory.
 
 use crate::arch::Space;
 use crate::arch::state::{self, CurrentSpace};
@@ -12,12 +12,12 @@ use crate::tfile::{memory_length, memory_size};
 /// Registers and memory of one core.
 #[derive(Debug)]
 pub struct State {
-    /// The registers that a debugger is told of.
+    /// The registers described to a debugger.
     pub description: TargetDescription,
-    /// The bytes of a whole register block: a reply to `g`, and behind it the registers that are
-    /// fetched one by one.
+    /// The size of a whole register block in bytes: a reply to `g`, followed by the registers that
+    /// are fetched individually.
     pub block_bytes: u32,
-    /// The register block as far as it goes: to the first register that is not known.
+    /// The register block up to the first unknown register.
     pub block: Vec<u8>,
     /// Names of registers that are known but not in `block`.
     pub left_out: Vec<String>,
@@ -29,19 +29,19 @@ pub struct State {
     pub space: CurrentSpace,
     /// The core's dumps.
     pub memory: CoreMemory,
-    /// What was put together, or assumed.
+    /// Notes on values that were combined or assumed.
     pub notes: Vec<String>,
 }
 
-/// The whole register, if all of it is known.
+/// The whole register, if all its bytes are known.
 fn known(registers: &RegisterFile, register: &RegisterDescription) -> Option<Vec<u8>> {
     let bytes = registers.bytes(&register.view, register.bytes());
     bytes.into_iter().collect()
 }
 
 impl State {
-    /// The state of the core at `core` in the device list. `alone`: the target description is
-    /// that of this core, and not of all with its architecture.
+    /// Reads the state of the core at index `core` of the device list. With `alone`, the target
+    /// description covers only this core instead of all cores of its architecture.
     pub fn of(loaded: &Loaded, core: usize, alone: bool) -> Self {
         let devices = &loaded.snapshot.devices;
         let device = &devices[core];
@@ -86,9 +86,9 @@ impl State {
 
     /// Lays out the register block.
     ///
-    /// GDB takes the registers of a block one after the other and stops at the first that is
-    /// not in it, so those before the first unknown one can be told. A block without the
-    /// program counter would hide what the tracepoint tells of it: then there is none.
+    /// GDB reads the registers of a block in order and stops where the block ends, so only the
+    /// registers before the first unknown one can be stored. A block without the program counter
+    /// would hide the address of the tracepoint: in that case no block is written.
     fn fill(&mut self, registers: &RegisterFile) {
         let mut has_pc = false;
         let mut names = Vec::new();
@@ -112,15 +112,15 @@ impl State {
         }
     }
 
-    /// The memory that the core sees: address and bytes of pieces that do not overlap, by
+    /// The memory that the core sees: address and bytes of non-overlapping pieces, sorted by
     /// address.
     pub fn memory(&self) -> Vec<(u64, &[u8])> {
         seen(&self.memory, self.space.space)
     }
 }
 
-/// What of `pieces` of memory goes into `room` bytes of a trace frame: small ones first, and of the
-/// first that does not fit its beginning.
+/// Selects the pieces of memory that fit into `room` bytes of a trace frame: small ones first, and
+/// the start of the first one that does not fit.
 pub fn fitting<'a>(pieces: &[(u64, &'a [u8])], mut room: usize) -> Vec<(u64, &'a [u8])> {
     let mut by_size = pieces.to_vec();
     by_size.sort_by_key(|(_, bytes)| bytes.len());
@@ -139,7 +139,7 @@ pub fn fitting<'a>(pieces: &[(u64, &'a [u8])], mut room: usize) -> Vec<(u64, &'a
     fitting
 }
 
-/// What of `memory` is seen in a space: address and bytes of pieces that do not overlap, by
+/// The part of `memory` visible in a space: address and bytes of non-overlapping pieces, sorted by
 /// address.
 pub fn seen(memory: &CoreMemory, space: Space) -> Vec<(u64, &[u8])> {
     let mut regions: Vec<(u64, u64)> = memory
@@ -149,7 +149,7 @@ pub fn seen(memory: &CoreMemory, space: Space) -> Vec<(u64, &[u8])> {
         .collect();
     regions.sort_unstable();
     let mut pieces: Vec<(u64, &[u8])> = Vec::new();
-    // The first address that was not looked at; `None` behind the last one.
+    // The next address to examine; `None` after the last one.
     let mut next = Some(0_u64);
     for (first, last) in regions {
         while let Some(at) = next.map(|next| next.max(first)).filter(|&at| at <= last) {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_a_frame_is_cut() {
+    fn memory_that_exceeds_a_frame_is_cut() {
         let bytes = vec![7; 300_000];
         let pieces = [
             (0, &bytes[..200_000]),
@@ -186,7 +186,7 @@ mod tests {
             let found = fitting(&pieces, room);
             let size: usize = found.iter().map(|(_, b)| memory_size(b.len())).sum();
             assert!(size <= room, "{size} in {room}");
-            // No more than the header of a block is left over.
+            // At most the size of a block header stays unused.
             assert!(room - size <= 16, "{size} in {room}");
             assert!(found.is_sorted_by_key(|(address, _)| *address));
         }

@@ -1,6 +1,6 @@
-//! The trace frames of a file as steps of a program: where it was, and what the variables say.
+//! The trace frames of a file as steps of a program: program counter and trace state variables.
 //!
-//! Knows trace files, no trace and no code.
+//! Independent of trace protocols and code.
 
 use super::frame_values::{FrameValues, VARIABLES, Variable, Variables};
 use super::target::Target;
@@ -13,12 +13,12 @@ use crate::remote_protocol::hex;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame};
 use std::collections::{HashMap, HashSet};
 
-/// What a trace frame tells. What is `None` is not known.
+/// The contents of a trace frame. `None` is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// The instruction, which was executed.
+    /// The executed instruction.
     pub place: Option<Place>,
-    /// What the variables tell, and the level that CPSR tells.
+    /// The values of the variables, and the exception level in CPSR.
     pub values: FrameValues,
 }
 
@@ -35,7 +35,7 @@ pub struct Steps<'f, 'a> {
     architecture: Architecture,
     pc: Option<Field>,
     status: Option<Field>,
-    /// By number: what each variable is, as an index of [`VARIABLES`].
+    /// By variable number: the index in [`VARIABLES`].
     variables: HashMap<i32, usize>,
     /// The address of each tracepoint that is also the program counter of its frames.
     addresses: HashMap<u32, Option<u64>>,
@@ -45,7 +45,7 @@ pub struct Steps<'f, 'a> {
 }
 
 impl<'f, 'a> Steps<'f, 'a> {
-    /// Those of `file`, whose target description is `target`.
+    /// Reads the steps of `file`, whose target description is `target`.
     pub fn new(file: &'f File<'a>, target: &Target) -> Self {
         let field = |names: &[&str]| {
             let mut begin = 0;
@@ -83,12 +83,12 @@ impl<'f, 'a> Steps<'f, 'a> {
         }
     }
 
-    /// Addresses that are not passed without a frame.
+    /// Addresses whose execution always produces a frame.
     pub fn watched(&self) -> HashSet<u64> {
         self.watched.clone()
     }
 
-    /// The protocol in which the exceptions are numbered, if the file says it.
+    /// The protocol whose exception numbers the file uses, if the file names it.
     pub fn protocol(&self) -> Option<Protocol> {
         let fields = &self.file.description().status.as_ref()?.other;
         let (_, value) = fields.iter().find(|(name, _)| name == PROTOCOL)?;
@@ -98,14 +98,14 @@ impl<'f, 'a> Steps<'f, 'a> {
             .find(|protocol| protocol.name() == name)
     }
 
-    /// The place in the device list of the core that the frames are of.
+    /// The index of the frames' core in the device list.
     pub fn core(&self) -> Option<usize> {
         let first = self.file.frame(0)?.ok()?;
         let core = self.values(&first)[Variable::Core]?;
         usize::try_from(core).ok().filter(|_| self.own)
     }
 
-    /// Where the core is halted, if a frame says it.
+    /// Where the core is halted, if a frame contains it.
     pub fn halted(&self) -> Option<Place> {
         let first = self.file.frame(0)?.ok()?;
         let values = self.values(&first);
@@ -162,7 +162,7 @@ impl<'f, 'a> Steps<'f, 'a> {
             Architecture::MProfile => Isa::T32,
             Architecture::AArch32 => {
                 let thumb = values[Variable::Thumb].map(|thumb| thumb != 0);
-                // CPSR.T (DDI 0406, B1.3.3). A32 instructions are at whole words.
+                // CPSR.T (DDI 0406, B1.3.3). A32 instructions are word-aligned.
                 let status = || Some(self.register(frame, self.status)? & 0x20 != 0);
                 match thumb.or_else(status).unwrap_or(address & 3 != 0) {
                     true => Isa::T32,

@@ -1,11 +1,11 @@
 //! A trace file's target description: architecture, and registers of a register block.
 //!
-//! The document is GDB's (GDB manual, "Target Description Format"); the block has the registers
-//! in the order of their numbers, as a reply to `g`.
+//! The document is GDB's (GDB manual, "Target Description Format"); the block contains the
+//! registers in the order of their numbers, as in a reply to `g`.
 //!
 //! Files of GDB before version 8, of its testsuite, and of tracers in kernels have no description,
-//! or one that names the architecture alone. GDB takes registers of its own for those, and so does
-//! this program ([`Target::without_description`]).
+//! or one that names only the architecture. GDB uses its own default registers for them, and so
+//! does this program ([`Target::without_description`]).
 
 use super::safe_description::register_names;
 use crate::arch::Architecture;
@@ -14,37 +14,38 @@ use crate::tfile::ByteOrder;
 use crate::xml;
 use roxmltree::Node;
 
-/// What a description says.
+/// The contents of a target description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The architecture of the core.
     pub architecture: Architecture,
-    /// The registers are GDB's own, because nothing describes them.
+    /// The registers are GDB's defaults, because the file does not describe any.
     pub by_default: bool,
-    /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes. One
-    /// without a name takes its place and means nothing.
+    /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes. An
+    /// unnamed one occupies its place and has no meaning.
     pub registers: Vec<(String, usize)>,
     /// Their numbers, in the same order.
     pub numbers: Vec<u32>,
 }
 
-/// The largest register: one of SVE with 2048 bits, and the ZA array of SME with 256 × 256 bytes.
+/// The largest register in bytes: the ZA array of SME with 256 × 256 bytes; an SVE register has
+/// 2048 bits.
 const LARGEST: usize = 1 << 16;
 
-/// The architecture as the user tells it, beside the file.
+/// The architecture chosen by the user for a file that may not name one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChosenArchitecture {
     /// The architecture.
     pub architecture: Architecture,
-    /// The byte order, if that was told too.
+    /// The byte order, if it was chosen too.
     pub order: Option<ByteOrder>,
-    /// What tells it, for the user.
+    /// What determined the choice, for messages.
     pub from: &'static str,
 }
 
 impl ChosenArchitecture {
-    /// By the name of an architecture, or else by a program. Fails where programs disagree with
-    /// each other or with the name, or are not for Arm.
+    /// Chooses by the name of an architecture, or else by the programs. Fails if programs disagree
+    /// with each other or with the name, or are not for Arm.
     pub fn of(named: Option<Architecture>, elfs: &[Elf]) -> Result<Option<Self>, String> {
         let mut chosen = named.map(|architecture| Self {
             architecture,
@@ -92,8 +93,8 @@ impl ChosenArchitecture {
 }
 
 impl Target {
-    /// That of a trace file with this description, if it has one; what the user should know of it
-    /// goes to `notes`. Fails with the reason where the architecture is not known, or not Arm's.
+    /// The target of a trace file with this description, if any. Messages for the user are added to
+    /// `notes`. Fails with the reason if the architecture is not known or not Arm.
     pub fn of_file(
         description: Option<&str>,
         chosen: Option<&ChosenArchitecture>,
@@ -124,9 +125,10 @@ impl Target {
         Ok(target)
     }
 
-    /// The registers that GDB takes where nothing describes them, in the order and the sizes of
-    /// `maintenance print remote-registers`. The eight registers of the FPA, a floating-point unit of
-    /// long ago, and their status are there for Arm whatever the core has: they mean nothing.
+    /// The registers that GDB uses without a description, in the order and the sizes of
+    /// `maintenance print remote-registers`. The eight registers of the FPA, an obsolete
+    /// floating-point unit, and its status register are always present for Arm; they have no
+    /// meaning.
     pub fn without_description(architecture: Architecture) -> Self {
         let row = |letter: char, count: usize, bytes: usize| {
             (0..count).map(move |number| (format!("{letter}{number}"), bytes))
@@ -162,7 +164,7 @@ impl Target {
         }
     }
 
-    /// Reads a description. Fails with the reason where it is none of an Arm core.
+    /// Reads a description. Fails with the reason if it does not describe an Arm core.
     pub fn read(text: &str) -> Result<Self, String> {
         Self::read_choosing(text, None)
     }
@@ -221,7 +223,7 @@ fn architecture(
     };
     let written = root.children().find(|n| n.has_tag_name("architecture"));
     let written = written.and_then(|n| n.text()).map(str::trim);
-    // Which profile only the features tell, or the names of those that are M-profile's.
+    // Only the features, or the names of M-profile architectures, identify the profile.
     let arm = |name: &str| {
         let core = has("org.gnu.gdb.arm.core");
         let m_profile = name.strip_prefix("armv").is_some_and(|version| {
@@ -247,7 +249,7 @@ fn architecture(
         None if has("org.gnu.gdb.arm.") => arm(""),
         None => match chosen {
             Some(chosen) => chosen.architecture,
-            None => return Err("tdesc: it names no architecture".to_owned()),
+            None => return Err("tdesc: it does not name an architecture".to_owned()),
         },
     };
     match chosen {
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_lie_in_the_order_of_their_numbers() {
+    fn registers_are_ordered_by_number() {
         let found = target(
             "<architecture>arm</architecture><feature name=\"org.gnu.gdb.arm.core\">\
              <reg name=\"r0\" bitsize=\"32\"/><reg name=\"r1\" bitsize=\"32\"/>\
@@ -326,13 +328,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_description_of_an_arm_core() {
+    fn descriptions_not_of_an_arm_core_are_rejected() {
         for (inside, wanted) in [
             (
                 "<architecture>i386:x86-64</architecture>",
                 "found i386:x86-64",
             ),
-            ("", "names no architecture"),
+            ("", "does not name an architecture"),
             ("<oops>", "tdesc:"),
             (
                 "<xi:include xmlns:xi=\"http://www.w3.org/2001/XInclude\" href=\"core.xml\"/>",

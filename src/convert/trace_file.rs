@@ -1,7 +1,7 @@
 //! Snapshot → trace file.
 //!
-//! Trace frame 0 is the halted state of a core, the others are its decoded trace in order of
-//! time. Behind them the snapshot's files travel along (see [`super::carrier`]).
+//! Trace frame 0 is the halted state of a core; the others are its decoded trace in chronological
+//! order. The snapshot's files follow them (see [`super::carrier`]).
 
 use super::carrier::{CarriedFiles, FIELD};
 pub use super::trace_run::Options;
@@ -12,17 +12,17 @@ use crate::snapshot::model::DeviceClass;
 use crate::tfile::{ByteOrder, Description, Status, Writer};
 use std::io::{self, Write};
 
-/// A trace file to be: of one core, or of a snapshot that has none.
+/// One trace file to write: of one core, or of a snapshot without cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreRun {
-    /// The core's place in the device list.
+    /// The core's index in the device list.
     pub core: Option<usize>,
-    /// It is the only one asked for by name.
+    /// The user selected this core by name.
     alone: bool,
 }
 
-/// The trace files that a snapshot becomes: one for each core, or for the one that `options`
-/// name. A snapshot without cores becomes one that only carries it.
+/// The trace files for a snapshot: one for each core, or only the core named in `options`. A
+/// snapshot without cores becomes a file that only carries it.
 pub fn core_runs(loaded: &Loaded, options: &Options) -> Result<Vec<CoreRun>, Error> {
     let devices = loaded.snapshot.devices.iter().enumerate();
     let cores: Vec<usize> = devices
@@ -62,8 +62,8 @@ pub fn core_runs(loaded: &Loaded, options: &Options) -> Result<Vec<CoreRun>, Err
     }
 }
 
-/// Writes the trace file of `core_run` to `out`. What the user should know goes to `notes`, and how
-/// far decoding and then writing is to `progress`.
+/// Writes the trace file of `core_run` to `out`. Messages for the user are added to `notes`;
+/// `progress` receives the progress of decoding and then of writing.
 pub fn write<W: Write>(
     loaded: &Loaded,
     core_run: CoreRun,
@@ -84,7 +84,7 @@ pub fn write<W: Write>(
         }
         None => {
             notes.push(
-                "no device of class core: the trace file carries the snapshot, and has nothing for GDB"
+                "no device of class core: the trace file carries the snapshot but contains no state for GDB"
                     .to_owned(),
             );
             carry_only(&carried_files, out)
@@ -92,11 +92,11 @@ pub fn write<W: Write>(
     }
 }
 
-/// A file with one empty trace frame: GDB warns of a file without any.
+/// Writes a file with one empty trace frame: GDB warns about a file without frames.
 fn carry_only<W: Write>(carried_files: &CarriedFiles, out: W) -> Result<W, Error> {
     let loading = carried_files.load(&[]);
     let description = Description {
-        // GDB reads no file without a size.
+        // GDB does not read a file without a register block size.
         register_bytes: 4,
         status: Some(carried(
             status(1, 1, "a snapshot without cores".to_owned()),
@@ -112,7 +112,7 @@ fn carry_only<W: Write>(carried_files: &CarriedFiles, out: W) -> Result<W, Error
     Ok(out)
 }
 
-/// Where the carrier is found: a field of the status.
+/// Adds the carrier's length to the status.
 fn carried(mut status: Status, carrier: usize) -> Status {
     status
         .other
@@ -133,7 +133,7 @@ fn write_run<W: Write>(
     if left_out > 0 {
         notes.push(format!(
             "{}: {left_out} bytes of its dumps are not in trace frame 0: GDB reads frames of up to \
-             2 GiB; they are kept for the way back",
+             2 GiB; they are kept for converting back",
             run.name()
         ));
     }
@@ -157,10 +157,10 @@ fn write_run<W: Write>(
     Ok(out.out)
 }
 
-/// The bytes of a trace frame of the trace, about.
+/// Approximate size in bytes of a trace frame.
 const FRAME: usize = 64;
 
-/// Tells how much of what is expected was written.
+/// A writer that reports progress.
 struct Counted<'a, W> {
     out: W,
     done: u64,

@@ -1,7 +1,7 @@
 //! A core as a finished trace run: tracepoints, state variables, trace frames.
 //!
-//! Trace frame 0 is the halted state, the others are the decoded trace in order of time. Trace
-//! files and the server both have their frames from here. Knows neither.
+//! Trace frame 0 is the halted state, the others are the decoded trace in chronological order. Both
+//! trace files and the server take their frames from here.
 
 use super::executed::{ExecutedInstruction, Kind};
 use super::frame_values::{VARIABLES, Variable, Variables};
@@ -24,15 +24,15 @@ use crate::tfile::{
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
-/// The most trace frames, unless the user says how many.
+/// The default limit of trace frames.
 pub const FRAMES: usize = 1_000_000;
 
-/// The most distinct addresses, unless the user chooses a window: GDB's time to load them grows
-/// with their square, and these take seconds.
+/// The default limit of distinct addresses: GDB's time to load tracepoints grows quadratically, and
+/// this number takes seconds.
 pub const ADDRESSES: usize = 5_000;
 
-/// The most distinct addresses that a trace file can hold: a tracepoint for each, one for the
-/// halted state, and one number that stands for no tracepoint.
+/// The most distinct addresses that a trace file can hold: tracepoint numbers, less one for the
+/// halted state and one for "no tracepoint".
 pub const MOST_ADDRESSES: usize = TRACEPOINT_LIMIT as usize - 2;
 
 /// The most bytes of a trace frame: GDB counts them with 31 bits.
@@ -41,29 +41,29 @@ const FRAME_LIMIT: usize = i32::MAX as usize;
 /// The tracepoint of the halted state, if its program counter is known.
 const HALTED: u16 = 1;
 
-/// The number of no tracepoint: GDB shows the program counter of its frame as unavailable.
+/// The number for "no tracepoint": GDB shows the program counter of its frame as unavailable.
 pub const NOWHERE: u16 = TRACEPOINT_LIMIT;
 
-/// The field of the status that names the protocol of the trace, in hex: exceptions are numbered
-/// as there.
+/// The field of the status that names the protocol of the trace, in hex: it determines the
+/// numbering of exceptions.
 pub const PROTOCOL: &str = "x-protocol";
 
-/// Which frames of which core.
+/// Selects the frames and the core.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Name of the core; all if `None`.
+    /// Name of the core; `None` for all.
     pub core: Option<String>,
     /// Which executed instructions become trace frames.
     pub frames: Kind,
-    /// Begin here.
+    /// Where the window starts.
     pub from: Option<Bound>,
-    /// End here.
+    /// Where the window ends.
     pub to: Option<Bound>,
-    /// The last so many.
+    /// The maximum number of frames, counted from the end.
     pub last: Option<usize>,
-    /// Without the trace.
+    /// Leave out the trace.
     pub state_only: bool,
-    /// With its frames nevertheless.
+    /// Include the frames despite `state_only`.
     pub frames_nevertheless: bool,
     /// Programs: code where no dump has any, and names of functions.
     pub elfs: Vec<Elf>,
@@ -83,7 +83,7 @@ impl Options {
     }
 }
 
-/// The bytes that memory can take in trace frame 0 beside a register block of `registers` bytes.
+/// The space for memory in trace frame 0, in bytes, next to a register block of `registers` bytes.
 pub fn room(registers: usize) -> usize {
     // Variables, and the block's type.
     FRAME_LIMIT.saturating_sub(registers + 13 * VARIABLES.len() + 1)
@@ -112,7 +112,7 @@ pub fn status(frames: u64, created: u64, notes: String) -> Status {
     }
 }
 
-/// The trace state variables. GDB shows them from the last one on.
+/// The trace state variables. GDB lists them in reverse order.
 pub fn variables() -> Vec<tfile::Variable> {
     let variables = (1..).zip(VARIABLES).map(|(number, name)| tfile::Variable {
         number,
@@ -124,7 +124,7 @@ pub fn variables() -> Vec<tfile::Variable> {
     variables
 }
 
-/// The trace run that a core's state and trace are.
+/// A trace run made from a core's state and trace.
 #[derive(Debug)]
 pub struct TraceRun {
     /// Its name.
@@ -134,16 +134,16 @@ pub struct TraceRun {
     state: State,
     kept: KeptInstructions,
     kind: Kind,
-    /// That of its trace.
+    /// The protocol of its trace.
     protocol: Option<Protocol>,
     /// Distinct addresses, with their tracepoints' numbers.
     numbers: HashMap<Address, u16>,
 }
 
 impl TraceRun {
-    /// That of the core at `core` in the device list. `alone`: its target description is that
-    /// of this core, and not of all with its architecture. What the user should know goes to
-    /// `notes`, and how far decoding is to `progress`.
+    /// The run of the core at index `core` of the device list. With `alone`, the target description
+    /// covers only this core instead of all cores of its architecture. Messages for the user are
+    /// added to `notes`; `progress` receives the progress of decoding.
     pub fn of(
         loaded: &Loaded,
         core: usize,
@@ -181,13 +181,13 @@ impl TraceRun {
         Ok(run)
     }
 
-    /// Meets the limit of addresses, and tells what is left out.
+    /// Enforces the limit of addresses and reports what is left out.
     fn choose(&mut self, options: &Options, notes: &mut Vec<String>) -> Result<(), Error> {
         let name = self.name.clone();
         if let Some(missed) = self.kept.missed().filter(|_| self.kept.total() > 0) {
             let place = match missed {
                 Bound::Address(address) => format!("at {address}"),
-                Bound::Offset(offset) => format!("at or behind offset {:#x}", offset.0),
+                Bound::Offset(offset) => format!("at or after offset {:#x}", offset.0),
             };
             return Err(Error::Usage(format!(
                 "{name}: none of {} trace frames is {place}, where the window should {}",
@@ -212,7 +212,7 @@ impl TraceRun {
             }
             if addresses > ADDRESSES {
                 notes.push(format!(
-                    "{name}: {addresses} tracepoints: GDB's time to load them grows with their square"
+                    "{name}: {addresses} tracepoints: GDB's time to load them grows quadratically"
                 ));
             }
         } else if addresses > ADDRESSES {
@@ -233,7 +233,7 @@ impl TraceRun {
         Ok(())
     }
 
-    /// Distinct addresses, in order of their first visit, with their tracepoints' numbers.
+    /// Distinct addresses in order of first execution, with their tracepoint numbers.
     fn addresses(&self) -> HashMap<Address, u16> {
         let mut numbers = HashMap::new();
         for instruction in self.kept.instructions() {
@@ -243,8 +243,8 @@ impl TraceRun {
         numbers
     }
 
-    /// In A- and R-profile GDB takes the instruction set from symbols, or else from a CPSR that
-    /// frames of the trace do not have.
+    /// In A- and R-profile GDB takes the instruction set from symbols, or else from CPSR, which
+    /// trace frames do not contain.
     fn mode_hint(&self) -> Option<&'static str> {
         let a_profile = self.state.description.architecture() == Architecture::AArch32;
         (a_profile && !self.kept.instructions().is_empty()).then_some(
@@ -258,7 +258,7 @@ impl TraceRun {
         &self.name
     }
 
-    /// The core's place in the device list.
+    /// The core's index in the device list.
     pub fn core(&self) -> usize {
         self.core
     }
@@ -268,17 +268,17 @@ impl TraceRun {
         &self.state
     }
 
-    /// The memory of the halted state, as far as trace frame 0 has room for it.
+    /// The memory of the halted state that fits into trace frame 0.
     pub fn memory(&self) -> Vec<(u64, &[u8])> {
         fitting(&self.state.memory(), room(self.state.block.len()))
     }
 
-    /// Instructions that were executed: trace frames 1 and up, oldest first.
+    /// The executed instructions: trace frames 1 and up, oldest first.
     pub fn instructions(&self) -> &VecDeque<ExecutedInstruction> {
         self.kept.instructions()
     }
 
-    /// What of the trace is trace frame `frame`; `None` for the halted state.
+    /// The executed instruction in trace frame `frame`; `None` for the halted state.
     pub fn instruction(&self, frame: usize) -> Option<&ExecutedInstruction> {
         self.instructions().get(frame.checked_sub(1)?)
     }
@@ -320,7 +320,7 @@ impl TraceRun {
             .filter_map(|(number, value)| Some((number, value?)))
     }
 
-    /// Writes a trace frame. `registers` and `memory` are those of the halted state.
+    /// Writes a trace frame. `registers` and `memory` belong to the halted state.
     pub fn write<W: Write>(
         &self,
         frame: usize,
@@ -349,7 +349,7 @@ impl TraceRun {
         writer.end_frame_with(self.tracepoint(frame), halted)
     }
 
-    /// What a trace file says of it.
+    /// The description for a trace file.
     pub fn description(&self) -> Description {
         let numbers = &self.numbers;
         let frames = self.kept.instructions().len() as u64 + 1;
@@ -367,7 +367,7 @@ impl TraceRun {
         let collected = self.collected();
         let visited = numbers.iter();
         tracepoints.extend(visited.map(|(&pc, &number)| tracepoint(number, pc, &collected)));
-        // GDB numbers them from the last one on: this way its numbers are ours.
+        // GDB numbers them from the last to the first: this order makes its numbers match.
         tracepoints.sort_by_key(|tracepoint| std::cmp::Reverse(tracepoint.number));
         let mut run_status = status(frames, created, self.summary());
         if let Some(protocol) = self.protocol.filter(|_| frames > 1) {
@@ -384,7 +384,7 @@ impl TraceRun {
         }
     }
 
-    /// What `tdump` shows of a frame of the trace: the variables that any of them has.
+    /// The variables that `tdump` shows for a trace frame: all that any frame contains.
     pub fn collected(&self) -> String {
         let mut any = [false; VARIABLES.len()];
         for instruction in self.kept.instructions() {
@@ -417,7 +417,7 @@ impl TraceRun {
             text += "; ";
             text += hint;
         }
-        // Its hex shares a line of limited length.
+        // Its hex form shares a line of limited length.
         text.truncate(text.floor_char_boundary(300));
         text
     }
@@ -430,7 +430,7 @@ pub fn tracepoint(number: u16, pc: Address, collect: &str) -> Tracepoint {
         text,
     };
     Tracepoint {
-        // GDB warns of a tracepoint without a source location.
+        // GDB warns about a tracepoint without a source location.
         sources: vec![
             source("at", format!("*{pc}")),
             source("cmd", collect.to_owned()),
@@ -439,7 +439,7 @@ pub fn tracepoint(number: u16, pc: Address, collect: &str) -> Tracepoint {
     }
 }
 
-/// What a register block cannot say.
+/// Values that a register block cannot express.
 fn register_note(state: &State) -> Option<String> {
     const LISTED: usize = 8;
     let list = |names: &[String]| {
@@ -458,8 +458,8 @@ fn register_note(state: &State) -> Option<String> {
         format!("not known: {unknown}: GDB shows them as unavailable")
     } else {
         format!(
-            "not known: {unknown}: a trace file cannot say so of registers in between, so GDB \
-             shows {} as unavailable too; they are kept for the way back",
+            "not known: {unknown}: a trace file cannot mark registers in between as unknown, so GDB \
+             shows {} as unavailable too; they are kept for converting back",
             list(&state.left_out)
         )
     })
@@ -478,7 +478,7 @@ fn decode(
     for elf in &options.elfs {
         let path = elf.path.display().to_string();
         for segment in &elf.segments {
-            // Virtual memory of either security state, and no physical memory.
+            // Virtual memory of both security states, but no physical memory.
             for space in [Space::N, Space::S] {
                 memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
             }

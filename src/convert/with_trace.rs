@@ -1,4 +1,4 @@
-//! Trace file → snapshot with trace: what its frames tell, as the trace of an ETMv4.
+//! Trace file → snapshot with trace: encodes the frames as ETMv4 trace.
 
 use super::frame_values::FrameValues;
 use super::retrace::{RetraceOptions, Retraced, Retracer};
@@ -26,7 +26,7 @@ use crate::tfile::{Block, File};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// Reads a trace file as [`snapshot::read`] does, and makes trace of its frames. `elfs` give code
+/// Reads a trace file like [`snapshot::read`] and encodes its frames as trace. `elfs` supply code
 /// that is not in the file.
 pub fn read(
     bytes: &Mapped,
@@ -42,7 +42,7 @@ pub fn read(
     let file = file.releasing(|walked| bytes.release(walked));
     let (loaded, mut files) = open(found)?;
     let text = file.description().target.as_deref();
-    // Its notes were told with the snapshot.
+    // Reading the snapshot already reported these notes.
     let target = Target::of_file(text, options.chosen.as_ref(), &mut Vec::new());
     let target = target.map_err(Error::Input)?;
     let steps = Steps::new(&file, &target);
@@ -72,15 +72,13 @@ pub fn read(
     if survey.any.state.el.is_none() {
         let level = state(device).el.unwrap_or_default().0;
         notes.push(format!(
-            "no frame tells the exception level: the trace says EL{level}"
+            "no frame contains the exception level: the trace assumes EL{level}"
         ));
     }
     tell(&retraced, notes)?;
 
     if snapshot.trace.take().is_some() {
-        notes.push(
-            "the trace that the file carries is left out: this is made of its frames".to_owned(),
-        );
+        notes.push("the carried trace is left out: the trace is made from the frames".to_owned());
     }
     let code = code(&retraced, &dumps, image);
     add_dumps(&mut snapshot.devices[core], &mut files, code);
@@ -88,7 +86,7 @@ pub fn read(
     Ok(Found::Made(Box::new(snapshot), files))
 }
 
-/// A snapshot that was found, as one that is read, and its files.
+/// Opens a snapshot read from a trace file, with its files.
 fn open(found: Found) -> Result<(Loaded, InMemory), Error> {
     let fault = |error: crate::snapshot::Error| Error::Input(error.to_string());
     match found {
@@ -108,7 +106,7 @@ fn open(found: Found) -> Result<(Loaded, InMemory), Error> {
     }
 }
 
-/// The core that the frames are of.
+/// The core that produced the frames.
 fn core(snapshot: &Snapshot, wanted: Option<usize>) -> Result<usize, Error> {
     let is_core = |index: &usize| {
         let device = snapshot.devices.get(*index);
@@ -119,17 +117,15 @@ fn core(snapshot: &Snapshot, wanted: Option<usize>) -> Result<usize, Error> {
         Some(index) if snapshot.devices.len() > 1 => Some(index).filter(is_core),
         _ => cores.next(),
     }
-    .ok_or_else(|| {
-        Error::Input("the core that its frames are of is not in its snapshot".to_owned())
-    })
+    .ok_or_else(|| Error::Input("the core of its frames is not in its snapshot".to_owned()))
 }
 
-/// What the frames tell, taken together.
+/// A summary of all frames.
 #[derive(Default)]
 struct Survey {
-    /// What any of them tells.
+    /// Values that any frame contains.
     any: FrameValues,
-    /// The code of their instructions, by address.
+    /// The collected code, by address.
     code: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -159,7 +155,7 @@ impl Survey {
     }
 }
 
-/// Code that is not in the dumps: that of the frames' instructions, and that of programs.
+/// Adds code that is not in the dumps: from the frames and from programs.
 fn add_code(memory: &mut CoreMemory, collected: BTreeMap<u64, Vec<u8>>, elfs: &[Elf]) {
     for (address, bytes) in joined(collected) {
         memory.add_region(Address(address), bytes.into(), Space::Any, "trace frames");
@@ -174,7 +170,7 @@ fn add_code(memory: &mut CoreMemory, collected: BTreeMap<u64, Vec<u8>>, elfs: &[
     }
 }
 
-/// Pieces that meet or overlap as one.
+/// Joins adjacent or overlapping pieces.
 fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
     let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
     for (address, bytes) in pieces {
@@ -191,7 +187,7 @@ fn joined(pieces: BTreeMap<u64, Vec<u8>>) -> Vec<(u64, Vec<u8>)> {
     out
 }
 
-/// A trace unit that traces what any frame tells.
+/// A trace unit configured for the values that any frame contains.
 fn trace_unit(any: &FrameValues, device: &Device) -> TraceUnitOptions {
     TraceUnitOptions {
         core: traced_core(device),
@@ -204,7 +200,7 @@ fn trace_unit(any: &FrameValues, device: &Device) -> TraceUnitOptions {
     }
 }
 
-/// What is known of the core's state where no frame tells it: as it is halted.
+/// The core's state where no frame contains it: as halted.
 fn state(device: &Device) -> Context {
     let architecture = Architecture::detect(device).architecture;
     let registers = RegisterFile::read(device, architecture);
@@ -227,9 +223,9 @@ fn state(device: &Device) -> Context {
 fn tell(retraced: &Retraced, notes: &mut Vec<String>) -> Result<(), Error> {
     if retraced.traced == 0 {
         return Err(Error::Input(match retraced.lost {
-            0 => "it has no trace frames of a program's course".to_owned(),
+            0 => "it contains no trace frames of executed instructions".to_owned(),
             lost => format!(
-                "none of {lost} trace frames has a program counter and code there: --elf names a program"
+                "none of {lost} trace frames has a program counter and code: --elf names a program"
             ),
         }));
     }
@@ -239,17 +235,17 @@ fn tell(retraced: &Retraced, notes: &mut Vec<String>) -> Result<(), Error> {
     ));
     if retraced.lost > 0 {
         notes.push(format!(
-            "{} frames have no program counter, or no code there: --elf names a program",
+            "{} frames have no program counter or no code: --elf names a program",
             retraced.lost
         ));
     }
     if retraced.exhausted {
-        notes.push("the search for the ways between frames was given up".to_owned());
+        notes.push("the search for paths between frames reached its limit".to_owned());
     }
     Ok(())
 }
 
-/// The code of traced lines that no dump has.
+/// The code of traced lines that is not in any dump.
 fn code(retraced: &Retraced, dumps: &CoreMemory, image: Image<'_>) -> Vec<(u64, Vec<u8>)> {
     let mut pieces: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for &(view, start, end) in &retraced.lines {
@@ -304,7 +300,7 @@ fn add_dumps(device: &mut Device, files: &mut InMemory, code: Vec<(u64, Vec<u8>)
     }
 }
 
-/// The trace unit as a device, and its buffer.
+/// Adds the trace unit as a device, and its buffer.
 fn add_trace(
     snapshot: &mut Snapshot,
     core: usize,
@@ -332,7 +328,7 @@ fn add_trace(
         &devices().map(|d| d.key.clone()).collect(),
     );
     let registers = unit.registers().into_iter();
-    // Invasive and non-invasive debug of either security state may be.
+    // Invasive and non-invasive debug is permitted in both security states.
     let registers = registers.chain([("TRCAUTHSTATUS", 0xcc)]);
     let registers = registers.map(|(name, value)| Register {
         name: name.to_owned(),
@@ -373,7 +369,7 @@ fn add_trace(
     files.0.insert(buffer, Mapped::from(trace));
 }
 
-/// `base` and `end`, with a number between them if that is taken.
+/// `base` and `end`, with a number between them if the name is taken.
 fn unique(base: &str, end: &str, taken: &HashSet<String>) -> String {
     let free = |name: &String| !taken.iter().any(|other| other.eq_ignore_ascii_case(name));
     let numbered = (1..).map(|number| format!("{base}_{number}{end}"));

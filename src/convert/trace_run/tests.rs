@@ -1,4 +1,4 @@
-//! The limits of trace runs, met with more frames than a real capture has.
+//! Tests of the limits of trace runs with more frames than a real capture contains.
 
 use super::*;
 use crate::quantity::BufferOffset;
@@ -23,7 +23,7 @@ fn loaded() -> Loaded {
     Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
 }
 
-/// Visits of `addresses` addresses one after the other, and all of them again.
+/// Executes `addresses` instructions at distinct addresses, twice in a row.
 fn run(loaded: &Loaded, addresses: u64, options: &Options) -> TraceRun {
     let mut kept = KeptInstructions::new(options.limits());
     for n in (0..addresses).chain(0..addresses) {
@@ -54,7 +54,7 @@ fn written(run: &mut TraceRun) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Writes and reads; every frame says where it is.
+/// Writes and reads a trace file; every frame contains its address.
 fn frames(run: &mut TraceRun) -> Vec<u64> {
     let bytes = written(run);
     let file = File::open(&bytes, None).unwrap();
@@ -98,7 +98,7 @@ fn without_a_window_the_last_frames_are_kept() {
 }
 
 #[test]
-fn a_chosen_window_may_have_as_many_addresses_as_there_are_numbers() {
+fn a_chosen_window_may_use_all_tracepoint_numbers() {
     let loaded = loaded();
     let options = Options {
         last: Some(100_000),
@@ -117,7 +117,7 @@ fn a_chosen_window_may_have_as_many_addresses_as_there_are_numbers() {
 }
 
 #[test]
-fn a_frame_without_a_tracepoint_tells_no_pc() {
+fn a_frame_without_a_tracepoint_has_no_pc() {
     let mut loaded = loaded();
     loaded.snapshot.devices[0].registers.clear();
     let options = Options::default();
