@@ -301,7 +301,7 @@ fn the_old_single_file_form() {
     assert_eq!(device.dumps.len(), 1);
     assert_eq!(
         notes(&loaded),
-        ["snapshot.ini:1: no [device_list]: read as the old form, one device in one file"]
+        ["snapshot.ini:1: no [device_list]: read as the old format, one device in one file"]
     );
 }
 

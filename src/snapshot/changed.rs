@@ -1,9 +1,9 @@
-//! Code that changed while the trace was made: the section `[changed_code]` of snapshot.ini and
-//! the file that it names. armsnap writes both; other readers pass over them.
+//! Code that changed while the trace was made: the section `[changed_code]` of snapshot.ini and the
+//! file that it names. armsnap writes both; other readers ignore them.
 //!
-//! Where code changed, what memory has at the end is not what ran before. The file lists these
-//! addresses, and the contents that ran there, by the context ID that the trace has while they
-//! hold (0 before there is one). Contents that are not listed are not known.
+//! Where code changed, the final contents of memory are not what ran before. The file lists these
+//! addresses and the contents that ran there, by the context ID in the trace while they were valid
+//! (0 before the first one). Contents that are not listed are not known.
 //!
 //! ```text
 //! changed ADDRESS LENGTH
@@ -19,19 +19,19 @@ use super::read::Loaded;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The last context ID: contents that hold up to it ran at all times.
+/// The last context ID: contents valid up to it are valid to the end.
 pub const EVER: u32 = u32::MAX;
 
 /// The section of snapshot.ini.
 pub const SECTION: &str = "changed_code";
 
-/// The file's name in what armsnap writes.
+/// The name of the file in snapshots written by armsnap.
 pub const FILE: &str = "changed_code.txt";
 
-/// Larger files are not read: each four digits take 24 bytes in memory.
+/// The largest file that is read: every four digits take 24 bytes in memory.
 const LARGEST: usize = 64 << 20;
 
-/// More versions are not read.
+/// The largest number of versions that is read.
 const MOST_VERSIONS: u32 = 1 << 20;
 
 /// A halfword that ran while the context ID was one of `versions`.
@@ -41,14 +41,14 @@ pub struct Code {
     pub address: u64,
     /// The first and the last context ID.
     pub versions: (u32, u32),
-    /// As in memory.
+    /// The bytes as in memory.
     pub bytes: [u8; 2],
 }
 
-/// What changed, and what ran there.
+/// The changed code, and the contents that ran there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// Begin and length, by address; they do not touch.
+    /// Start and length, sorted by address; ranges are not adjacent.
     ranges: Vec<(u64, u64)>,
     code: Vec<Code>,
     versions: u32,
@@ -88,19 +88,19 @@ impl Changed {
         &self.ranges
     }
 
-    /// How many versions are told apart.
+    /// The number of distinguishable versions.
     pub fn versions(&self) -> u32 {
         self.versions
     }
 
-    /// Bytes that changed.
+    /// The number of changed bytes.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.1).sum()
     }
 
-    /// For the user, if anything changed.
+    /// A message for the user, if any code changed.
     pub fn describe(&self) -> Option<String> {
-        /// Ranges that are named.
+        /// The most ranges listed in the message.
         const NAMED: usize = 3;
         let ranges = self.ranges.iter().take(NAMED);
         let ranges = ranges.map(|&(begin, length)| {
@@ -112,7 +112,9 @@ impl Changed {
         let how = match self.versions {
             0 | 1 if self.code.is_empty() => "what ran there is not known: gaps in the history",
             0 | 1 => "what ran there is kept where it is known; elsewhere there are gaps",
-            _ => "what ran there is kept, and the context ID in the trace tells which version ran",
+            _ => {
+                "what ran there is kept, and the context ID in the trace identifies the version that ran"
+            }
         };
         (!self.is_empty()).then(|| {
             format!(
@@ -129,7 +131,7 @@ impl Changed {
         self.steady(address) == 0
     }
 
-    /// How many bytes from an address on did not change.
+    /// The number of unchanged bytes from an address.
     pub fn steady(&self, address: u64) -> u64 {
         let after = self.ranges.partition_point(|range| range.0 <= address);
         let before = after.checked_sub(1).map(|before| self.ranges[before]);
@@ -140,8 +142,8 @@ impl Changed {
         next.unwrap_or(u64::MAX)
     }
 
-    /// Where code changed, the bytes that ran from `address` on, as far as they are known, in the
-    /// version of a context ID; `None` where it did not change.
+    /// The known bytes that ran from `address` in the version of a context ID; `None` if the code
+    /// there did not change.
     pub fn code(&self, version: u32, address: u64) -> Option<Option<&[u8]>> {
         if !self.contains(address) {
             return None;
@@ -155,7 +157,7 @@ impl Changed {
         Some(found.map(|code| &code.bytes[(address - even) as usize..]))
     }
 
-    /// The file.
+    /// The contents of the file.
     pub fn write(&self) -> String {
         let mut out = String::new();
         for (address, length) in &self.ranges {
@@ -182,7 +184,7 @@ impl Changed {
         out
     }
 
-    /// Reads the file; fails with the line, from 1, and what is wrong there.
+    /// Reads the file. The error is the line number, from 1, and what is wrong there.
     pub fn read(bytes: &[u8]) -> Result<Self, (u32, String)> {
         let (mut ranges, mut code, mut versions) = (Vec::new(), Vec::new(), 0);
         for (number, line) in (1_u32..).zip(bytes.split(|&byte| byte == b'\n')) {
@@ -208,8 +210,8 @@ impl Changed {
         Ok(Self::of(ranges, code, versions))
     }
 
-    /// What a snapshot says, and a note that says so, or what is wrong with it. Where it cannot be read, all
-    /// code may have changed, so that none is followed.
+    /// Reads the changed code of a snapshot, with a note that reports it or what is wrong with it.
+    /// If the file cannot be read, all code may have changed, so no code is followed.
     pub fn of_snapshot(loaded: &Loaded) -> (Self, Option<Note>) {
         let Some((place, file)) = file(&loaded.snapshot) else {
             return (Self::default(), None);
@@ -254,7 +256,8 @@ impl Changed {
     }
 }
 
-/// The file that `[changed_code]` names, and where it does; an empty name where it does not.
+/// The file named in `[changed_code]`, and the place of the entry; the name is empty if the entry
+/// is missing.
 pub fn file(snapshot: &Snapshot) -> Option<(&Place, &String)> {
     static NONE: String = String::new();
     let mut sections = snapshot.other_sections.iter();
@@ -273,7 +276,7 @@ fn range<'w>(words: &mut impl Iterator<Item = &'w str>) -> Option<(u64, u64)> {
     (even && length > 0 && address.checked_add(length - 1).is_some()).then_some((address, length))
 }
 
-/// A line of code; gives the last context ID.
+/// Reads a `code` line; returns its last context ID.
 fn piece<'w>(words: &mut impl Iterator<Item = &'w str>, code: &mut Vec<Code>) -> Option<u32> {
     let versions = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let address = hex(words.next())?;
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_none_are_refused_with_their_number() {
+    fn invalid_lines_are_rejected_with_their_number() {
         for line in [
             "change 0x1000 0x4",
             "changed 0x1000",
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_that_of_its_version_and_memory_that_of_the_end() {
+    fn code_depends_on_the_version_and_memory_shows_the_end() {
         let loaded = loaded(&[("c.txt", TEXT)]);
         assert!(
             loaded.notes[0]
@@ -400,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_read_leaves_no_code() {
+    fn an_unreadable_file_makes_all_code_unknown() {
         for files in [&[][..], &[("c.txt", "what\n")]] {
             let loaded = loaded(files);
             let note = &loaded.notes[0];

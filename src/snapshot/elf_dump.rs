@@ -1,10 +1,9 @@
-//! Dumps whose file is an ELF file, where its segments were meant and not its bytes.
+//! Dumps that name an ELF file and stand for its segments instead of its bytes.
 //!
-//! Those who write a snapshot by hand name the program as a dump. Its bytes in a row are no
-//! memory: the header would be where the code is. Memory may hold an ELF header too, though: a
-//! program's own, at the address where it was loaded, or a file that lies in RAM among others.
-//! Bytes are taken as they are unless the file is an ELF file whole and no more, and its headers
-//! say that they belong elsewhere.
+//! Hand-written snapshots often name the program as a dump. Its bytes are not an image of memory:
+//! the header would be where the code is. But memory may also contain an ELF header: that of a
+//! loaded program, or of a file in RAM. The bytes are used unchanged unless the file consists of
+//! exactly one ELF file whose headers place them elsewhere.
 
 use object::{Object, ObjectKind, ObjectSection};
 use std::collections::{HashMap, HashSet};
@@ -18,22 +17,22 @@ use super::read::beside;
 use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine, Segment};
 
-/// How every ELF file begins.
+/// The first bytes of every ELF file.
 const MAGIC: &[u8] = b"\x7fELF";
-/// Bytes that may lie behind what the headers of an ELF file describe: padding, a signature.
+/// The most bytes allowed after the contents described by the ELF headers: padding, a signature.
 const SLACK: u64 = 4096;
 /// A position-independent program is loaded at a multiple of it.
 const PAGE: u64 = 4096;
-/// Headers of segments and sections that are read, of all dumps together: many dumps may name one
-/// large file.
+/// The most segment and section headers read for all dumps together: many dumps may name one large
+/// file.
 const MOST_HEADERS: usize = 1 << 18;
 
-/// The segments that a dump stands for.
+/// The ELF segments represented by a dump.
 #[derive(Clone, Debug)]
 pub struct ElfDump {
-    /// The file, with its segments where they belong.
+    /// The file, with its segments at their addresses.
     pub elf: Elf,
-    /// What the user is told.
+    /// The note for the user.
     pub note: String,
 }
 
@@ -44,7 +43,8 @@ impl ElfDump {
         segments.map(|segment| (segment, self.elf.mapped(segment)))
     }
 
-    /// What the dump stands for; `left` is how many headers may still be read.
+    /// The segments that the dump represents, if any; `left` is the number of headers that may
+    /// still be read.
     fn of(files: &dyn Files, dump: &Dump, left: &mut usize) -> Option<Self> {
         if dump.offset.unwrap_or(0) != 0 {
             return None;
@@ -59,18 +59,18 @@ impl ElfDump {
     }
 }
 
-/// The dumps of a snapshot that stand for segments, by their places; each has a note.
+/// The dumps of a snapshot that represent segments, by place; each has a note.
 pub(super) fn find(
     files: &dyn Files,
     snapshot: &Snapshot,
     notes: &mut Vec<Note>,
 ) -> HashMap<Place, ElfDump> {
     let (mut found, mut left) = (HashMap::new(), MOST_HEADERS);
-    // Whoever made it took memory: the page that a small program's file fills looks like the file.
+    // A tool saved this memory: a page filled by a small program's file looks like the file.
     if Recorded::of(snapshot).is_some() {
         return found;
     }
-    // A file of many dumps is looked at once.
+    // A file of several dumps is examined once.
     let mut others = HashSet::new();
     let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
     for dump in dumps {
@@ -97,7 +97,7 @@ pub(super) fn find(
     found
 }
 
-/// The ELF file that a dump's file is, if its segments do not belong where its bytes are said to be.
+/// The ELF file of a dump, if its segments do not belong at the address of the dump.
 fn meant(path: PathBuf, bytes: Mapped, dump: &Dump, left: &mut usize) -> Option<Elf> {
     let length = bytes.len() as u64;
     let headers = object::File::parse(&*bytes).ok()?;
@@ -123,13 +123,13 @@ fn meant(path: PathBuf, bytes: Mapped, dump: &Dump, left: &mut usize) -> Option<
     let in_a_row =
         |segment: &Segment| dump.address.wrapping_add(segment.file.start as u64) == segment.address;
     let partly = dump.length.is_some_and(|length_of| length_of < length);
-    // Memory in which the program was loaded, or both readings are the same.
+    // The program was loaded there, or both readings are the same.
     let in_place = begin.is_some() && elf.segments.first().is_some_and(in_a_row);
     let as_it_is = in_place && (partly || elf.segments.iter().all(in_a_row));
     (!as_it_is).then_some(elf)
 }
 
-/// Where what an ELF file's headers describe ends in the file.
+/// The end in the file of the contents described by the ELF headers.
 fn described(file: &object::File<'_>) -> u64 {
     use object::ObjectSegment;
     let end = |(offset, size): (u64, u64)| offset.saturating_add(size);
@@ -184,7 +184,7 @@ fn describe(elf: &Elf, dump: &Dump) -> String {
         more => ranges.push(format!("{more} more")),
     }
     let written = match elf.segments.iter().any(|segment| segment.writable) {
-        true => ", what is writable as it was before the program ran",
+        true => ", writable data as before the program ran",
         false => "",
     };
     format!(
@@ -198,7 +198,7 @@ fn describe(elf: &Elf, dump: &Dump) -> String {
     )
 }
 
-/// A word for the shell.
+/// Quotes a word for the shell.
 fn word(path: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%".contains(c);
     match path.chars().all(plain) {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_read_where_the_program_was_meant() {
+    fn segments_replace_the_bytes_of_a_program_dump() {
         for keys in ["address=0", "address=0x40\nlength=0x40", "address=0x1000"] {
             let loaded = loaded(small_elf(b"code", b"data"), keys);
             assert_eq!(read(&loaded, 0x1000, 4), b"code", "{keys}");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_holds_an_elf_file_stays_memory() {
+    fn memory_that_contains_an_elf_file_stays_memory() {
         let small = || small_elf(b"code", b"data");
         let followed = [small(), vec![7; 1 << 16]].concat();
         let mut cut = small();
@@ -285,9 +285,9 @@ mod tests {
             (followed, "address=0"),
             // The first page of a program.
             (cut, "address=0"),
-            // A part of the file that is taken on purpose.
+            // A deliberately chosen part of the file.
             (small(), "address=0x9000\noffset=4"),
-            // Where it was loaded, as far as it goes.
+            // Where it was loaded, cut short.
             (with_header(), "address=0x1000\nlength=0x80"),
             (b"\x7fELF, not".to_vec(), "address=0"),
         ] {
@@ -296,7 +296,7 @@ mod tests {
             let at = loaded.snapshot.devices[0].dumps[0].address;
             assert!(!read(&loaded, at, 4).is_empty(), "{keys}");
         }
-        // Loaded there, but for its data, which belong elsewhere.
+        // Loaded there, except for its data, which belong elsewhere.
         let whole = loaded(with_header(), "address=0x1000");
         assert_eq!(told(&whole).len(), 1);
         assert_eq!(read(&whole, 0x1000, 4), MAGIC);
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_position_independent_program_lies_where_its_first_byte_is() {
+    fn a_position_independent_program_starts_at_its_first_byte() {
         let mut elf = with_header();
         elf[16] = 3; // ET_DYN
         let loaded = loaded(elf, "address=0x7f0000001000");

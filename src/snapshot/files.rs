@@ -1,4 +1,4 @@
-//! Where a snapshot's files come from: a directory, or bytes that the program holds.
+//! Sources of a snapshot's files: a directory, or bytes in memory.
 //!
 //! Knows no formats.
 
@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// The files of a snapshot, by the paths that the .ini files write.
+/// The files of a snapshot, by the paths written in the .ini files.
 pub trait Files: fmt::Debug + Send + Sync {
     /// The bytes of a file.
     fn bytes(&self, written: &str) -> Result<Mapped, PathError>;
@@ -19,12 +19,12 @@ pub trait Files: fmt::Debug + Send + Sync {
     /// Its length in bytes, without opening it.
     fn length(&self, written: &str) -> Result<u64, PathError>;
 
-    /// Whether it begins with some bytes.
+    /// Whether the file starts with `bytes`.
     fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
         Ok(self.bytes(written)?.starts_with(with))
     }
 
-    /// Where the user finds it.
+    /// The path of a file for messages.
     fn path(&self, written: &str) -> PathBuf {
         written.into()
     }
@@ -54,7 +54,7 @@ impl Files for Directory {
         let path = paths::resolve(&self.root, written, self.allow_outside)?;
         let mut opened = match self.opened.lock() {
             Ok(opened) => opened,
-            // The map of files holds no half-made state.
+            // The map of files is never left half-modified.
             Err(poisoned) => poisoned.into_inner(),
         };
         if let Some(bytes) = opened.get(&path) {
@@ -84,7 +84,7 @@ impl Files for Directory {
     }
 }
 
-/// Files that the program holds, by normal path (`sub/x.bin`).
+/// Files in memory, by normalised path (`sub/x.bin`).
 #[derive(Clone, Debug, Default)]
 pub struct InMemory(pub BTreeMap<String, Mapped>);
 

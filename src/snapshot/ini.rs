@@ -1,14 +1,14 @@
 //! .ini text ⇄ sections and entries, line by line.
 //!
-//! Keys may hold colons, values backslashes and quotes, and each part has its line: no crate for
-//! .ini files leaves all that alone. Knows nothing of snapshots.
+//! Keys may contain colons, values backslashes and quotes, and each part has a line number: no
+//! crate for .ini files preserves all that. Independent of snapshots.
 
 use std::borrow::Cow;
 
 /// The text of an .ini file, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Document {
-    /// Sections; a name may come more than once.
+    /// Sections; a name may occur more than once.
     pub sections: Vec<Section>,
 }
 
@@ -19,7 +19,7 @@ pub struct Section {
     pub name: String,
     /// Line of its header, from 1; 0 if made by the program.
     pub line: u32,
-    /// Entries; a key may come more than once.
+    /// Entries; a key may occur more than once.
     pub entries: Vec<Entry>,
 }
 
@@ -34,7 +34,7 @@ pub struct Entry {
     pub line: u32,
 }
 
-/// A line that says nothing, or not what it should.
+/// A line that is ignored or malformed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Odd {
     /// Line, from 1.
@@ -55,8 +55,8 @@ fn text_of(bytes: &[u8]) -> (Cow<'_, str>, bool) {
     }
 }
 
-/// The part of a value, or of a section line, that is not comment: a `#` or `;` begins a comment
-/// at its start or after a space.
+/// The part of a value or section line before the comment: `#` or `;` starts a comment at the start
+/// of the text or after a space.
 fn without_comment(text: &str) -> &str {
     let mut before = ' ';
     for (at, c) in text.char_indices() {
@@ -72,7 +72,7 @@ fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t'])
 }
 
-/// Reads the bytes of an .ini file. Every text is an .ini file; lines that are none come as
+/// Reads the bytes of an .ini file. Every text is accepted; unrecognised lines are returned as
 /// [`Odd`].
 pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
     let (text, latin1) = text_of(bytes);
@@ -123,7 +123,7 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
     (Document { sections }, odd)
 }
 
-/// A text of a file for a message: in quotes, short, without control characters.
+/// Quotes text from a file for a message: shortened, without control characters.
 pub fn quote(text: &str) -> String {
     const MOST: usize = 60;
     let mut out = String::from("\"");
@@ -167,7 +167,7 @@ pub fn write(document: &Document) -> Result<Vec<u8>, String> {
     Ok(out.into_bytes())
 }
 
-/// Whether `text` comes back from a file as it is.
+/// Whether `text` survives writing and reading unchanged.
 fn fits(text: &str, never: &[char]) -> bool {
     trim(text) == text
         && without_comment(text) == text
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_lines_are_told_with_their_line_and_harm_no_other() {
+    fn odd_lines_are_reported_and_do_not_affect_others() {
         let (document, odd) = parse(b"k=v\n[a]\nno equals\nk=v\n=x\n[open\nl=w");
         let lines: Vec<u32> = odd.iter().map(|odd| odd.line).collect();
         assert_eq!(lines, [1, 3, 5, 6]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_cannot_hold_is_refused() {
+    fn text_that_a_file_cannot_represent_is_rejected() {
         for (key, value) in [
             ("", "v"),
             ("a=b", "v"),

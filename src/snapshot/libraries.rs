@@ -1,8 +1,8 @@
-//! Libraries of a Linux program whose files lie in the snapshot: where the dynamic linker loaded
-//! them, by its own list in memory.
+//! Libraries of a Linux program whose files are in the snapshot, located by the dynamic linker's
+//! list in memory.
 //!
-//! The list begins at DT_DEBUG of the program's dynamic section (System V gABI, "Dynamic Section";
-//! `struct r_debug` and `struct link_map` of <link.h>). Debuggers follow the same list.
+//! The list starts at DT_DEBUG of the program's dynamic section (System V gABI, "Dynamic Section";
+//! `struct r_debug` and `struct link_map` of <link.h>). Debuggers use the same list.
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,18 @@ use super::{Loaded, paths};
 use crate::program::elf::Elf;
 use crate::quantity::Address;
 
-/// The directory of libraries in a snapshot, in which GDB looks for them too.
+/// The directory of libraries in a snapshot; GDB searches it too.
 pub const LIBRARIES: &str = "libraries";
 
-/// More entries than any dynamic section has.
+/// A limit larger than any dynamic section, in entries.
 const MAX_ENTRIES: u64 = 1024;
-/// More libraries than any program loads.
+/// A limit larger than the number of libraries of any program.
 const MAX_LIBRARIES: usize = 1024;
-/// Longer paths the system does not know (PATH_MAX).
+/// The longest path that the system supports (PATH_MAX).
 const MAX_PATH: usize = 4096;
 
-/// The libraries of a program in `memory`, each with the offset at which it was loaded. One that
-/// is not in the snapshot, or is another than in memory, is left out.
+/// The libraries of a program in `memory`, each with the offset at which it was loaded. A library
+/// that is not in the snapshot, or differs from the one in memory, is left out.
 pub fn of_program(loaded: &Loaded, program: &Elf, memory: Seen) -> Vec<Elf> {
     let (mut found, mut names) = (Vec::new(), BTreeSet::new());
     for Entry { name, offset, .. } in LinkMap::of(program, memory).unwrap_or_default().entries {
@@ -52,9 +52,9 @@ pub fn of_program(loaded: &Loaded, program: &Elf, memory: Seen) -> Vec<Elf> {
 /// An object in the list of the dynamic linker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where its `struct link_map` lies.
+    /// The address of its `struct link_map`.
     pub address: u64,
-    /// How far behind the addresses of its file it was loaded.
+    /// The offset of its load address from the addresses in its file.
     pub offset: u64,
     /// Its path; empty for the program.
     pub name: String,
@@ -65,14 +65,14 @@ pub struct Entry {
 /// The list of the dynamic linker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkMap {
-    /// Where its `struct r_debug` lies.
+    /// The address of its `struct r_debug`.
     pub debug: u64,
     /// The program, and the libraries.
     pub entries: Vec<Entry>,
 }
 
 impl LinkMap {
-    /// The list of a program in `memory`; `None` where it has none.
+    /// Reads the list of a program in `memory`; `None` if it has no list.
     pub fn of(program: &Elf, memory: Seen) -> Option<Self> {
         Words::of(program, memory)?.link_map()
     }
@@ -83,12 +83,12 @@ struct Words<'m> {
     memory: Seen<'m>,
     size: u64,
     little_endian: bool,
-    /// Where the dynamic section lies.
+    /// The address of the dynamic section.
     dynamic: u64,
 }
 
 impl<'m> Words<'m> {
-    /// `None` for a program that is not linked at run time.
+    /// `None` for a statically linked program.
     fn of(program: &Elf, memory: Seen<'m>) -> Option<Self> {
         let (size, dynamic) = match object::File::parse(program.bytes()).ok()? {
             object::File::Elf64(file) => (8, dynamic(&file)?),
@@ -162,7 +162,7 @@ impl<'m> Words<'m> {
     }
 }
 
-/// Where a file says that its dynamic section lies.
+/// The address of the dynamic section according to the file.
 fn dynamic<E: FileHeader>(file: &ElfFile<'_, E>) -> Option<u64> {
     let endian = file.endian();
     let mut headers = file.elf_program_headers().iter();
@@ -256,14 +256,14 @@ mod tests {
         let text = b"\0/lib/liba.so\0../outside.so\0/x/libc.so\0unended";
         let a = vec![("liba.so".to_owned(), 0x70000)];
         assert_eq!(found(&list(0x21001, 0), text), a);
-        // The list leads to itself, or to nowhere.
+        // The list is circular or leads to unmapped memory.
         assert_eq!(found(&list(0x21001, 0x20050), text), a);
         assert_eq!(found(&list(0x21001, 0x9999), text), a);
-        // None of these is a file of the snapshot's libraries.
+        // These paths do not name libraries in the snapshot.
         for name in [0x2100e, 0x2101d, 0x21027, 0x30000] {
             assert_eq!(found(&list(name, 0), text), [], "{name:#x}");
         }
-        // Another library lies there.
+        // Another library is loaded there.
         let mut elsewhere = list(0x21001, 0);
         elsewhere[10] = 0x20000;
         assert_eq!(found(&elsewhere, text), []);

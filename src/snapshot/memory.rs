@@ -1,18 +1,18 @@
-//! The memory that a device's dumps hold, by address and address space (section 3.2.3).
+//! The memory contained in a device's dumps, by address and address space (section 3.2.3).
 //!
-//! **Which dump serves which space.** An address space is a set of translation regimes, see
+//! **Dumps and address spaces.** An address space is a set of translation regimes, see
 //! `Space::regimes`; a dump serves a request if the two sets have a regime in common. So a dump
-//! without space serves all; `S` serves EL1S, EL2S and EL3; `N` serves EL1N and EL2; `H`, `EL2`
-//! and `EL2N` are the same; and an `EL2` dump serves a request for `N`, because a core of which
-//! only the security state is known may be there. Physical memory (`P`, `SP`, `NP`) serves
-//! requests for physical memory and for `ANY`, never a virtual address.
+//! without space serves all; `S` serves EL1S, EL2S and EL3; `N` serves EL1N and EL2; `H`, `EL2` and
+//! `EL2N` are the same; and an `EL2` dump serves a request for `N`, because a core of which only
+//! the security state is known may be there. Physical memory (`P`, `SP`, `NP`) serves requests for
+//! physical memory and for `ANY`, never a virtual address.
 //!
-//! **Where dumps overlap**, the first in file order wins, those without a space or for no more than
-//! the space asked for before those whose space serves others too (`H` before `N` for EL2). Added
+//! **Where dumps overlap**, the first in file order wins, but dumps without a space or only for the
+//! requested space come before dumps whose space also serves others (`H` before `N` for EL2). Added
 //! regions come after all dumps.
 //!
-//! Files are mapped when first touched. What other cores have where this one has nothing is in
-//! [`super::shared`]. Knows no instructions.
+//! Files are mapped when first touched. [`super::shared`] supplies memory of other cores where this
+//! one has none.
 
 use super::changed::Changed;
 use super::files::Files;
@@ -26,10 +26,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Where the bytes of a region come from.
+/// The origin of a region's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A dump of the device, by its index. One that stands for an ELF file has several regions.
+    /// A dump of the device, by its index. A dump that represents an ELF file has several regions.
     Dump(usize),
     /// Added by the program, with the reason (an ELF file's segment).
     Added(String),
@@ -40,12 +40,12 @@ pub enum Origin {
 pub struct Region {
     /// First address.
     pub address: Address,
-    /// Bytes that are there; a dump that its file or the address space cuts short has fewer than
-    /// it says.
+    /// The number of available bytes; fewer than declared if the file or the address space ends
+    /// earlier.
     pub length: u64,
     /// Its space.
     pub space: Space,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
 }
 
@@ -60,7 +60,7 @@ enum Source {
     Bytes(Mapped),
 }
 
-/// A piece of a region that a space shows: no two pieces overlap.
+/// A part of a region that is visible in a space; pieces do not overlap.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     first: u64,
@@ -74,16 +74,16 @@ pub struct CoreMemory {
     files: Arc<dyn Files>,
     regions: Vec<Region>,
     sources: Vec<Source>,
-    /// By space, sorted by address; made when first asked for.
+    /// By space, sorted by address; computed on first use.
     views: [OnceLock<Vec<Piece>>; Space::ALL.len()],
     changed: Arc<Changed>,
-    /// What is given where it has nothing.
+    /// Memory of other cores for addresses without a region.
     pub(super) others: Option<Others>,
 }
 
 impl CoreMemory {
-    /// The memory that the dumps of `device` hold. Dumps whose file is not there, or whose space
-    /// has an unknown name, are left out: the reader's notes and `check` tell of them.
+    /// The memory in the dumps of `device`. Dumps whose file is missing, or whose space has an
+    /// unknown name, are left out: the reader's notes and `check` report them.
     pub fn new(loaded: &Loaded, device: &Device) -> Self {
         let mut out = Self::empty(loaded);
         out.add_dumps(loaded, device);
@@ -138,7 +138,7 @@ impl CoreMemory {
         }
     }
 
-    /// Adds memory that serves where no dump and no earlier addition does. `why` names it in
+    /// Adds memory for addresses without a dump or an earlier addition. `why` describes it in
     /// [`Self::regions`].
     pub fn add_region(&mut self, address: Address, bytes: Mapped, space: Space, why: &str) {
         let length = bytes.len() as u64;
@@ -148,7 +148,7 @@ impl CoreMemory {
     }
 
     fn push(&mut self, address: Address, length: u64, space: Space, origin: Origin, s: Source) {
-        // A region ends at the last address; zero stands for 2^64 here.
+        // A region may end at the last address; zero means 2^64 here.
         let room = address.0.wrapping_neg();
         let length = if room == 0 { length } else { length.min(room) };
         if length == 0 {
@@ -163,12 +163,12 @@ impl CoreMemory {
         self.sources.push(s);
     }
 
-    /// All regions, those that win first.
+    /// All regions, in order of precedence.
     pub fn regions(&self) -> impl ExactSizeIterator<Item = &Region> {
         self.regions.iter()
     }
 
-    /// The longest run of bytes known from `address` on in one region; empty if none is.
+    /// The longest run of known bytes from `address` in one region; may be empty.
     pub fn slice(&self, address: Address, space: Space) -> &[u8] {
         let Some(piece) = self.piece(address, space) else {
             let pieces = self.view(space);
@@ -185,8 +185,8 @@ impl CoreMemory {
         bytes.get(from..to.min(bytes.len())).unwrap_or(&[])
     }
 
-    /// The bytes of code from `address` on that ran in a version, where code changed while the
-    /// trace was made; elsewhere those of [`Self::slice`]. Empty where they are not known.
+    /// The bytes of code from `address` that ran in a version, if the code changed during tracing;
+    /// otherwise the result of [`Self::slice`]. Empty if they are not known.
     pub fn code(&self, version: u32, address: Address, space: Space) -> &[u8] {
         if self.changed.is_empty() {
             return self.slice(address, space);
@@ -201,7 +201,7 @@ impl CoreMemory {
         }
     }
 
-    /// [`Self::read`] at a position in the past, where a version of the code that changed ran.
+    /// Like [`Self::read`], at a past position at which `version` of the changed code ran.
     pub fn read_code(&self, version: u32, address: Address, space: Space, out: &mut [u8]) -> usize {
         if self.changed.is_empty() {
             return self.read(address, space, out);
@@ -215,7 +215,7 @@ impl CoreMemory {
         &self.changed
     }
 
-    /// The piece that an address lies in.
+    /// The piece that contains an address.
     fn piece(&self, address: Address, space: Space) -> Option<&Piece> {
         let pieces = self.view(space);
         let after = pieces.partition_point(|piece| piece.first <= address.0);
@@ -223,7 +223,7 @@ impl CoreMemory {
         (piece.last >= address.0).then_some(piece)
     }
 
-    /// The first address behind `address` where a region begins that `space` shows.
+    /// The first address after `address` at which a region visible in `space` starts.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
         let pieces = self.view(space);
         let after = pieces.partition_point(|piece| piece.first <= address.0);
@@ -233,20 +233,19 @@ impl CoreMemory {
         own.into_iter().chain(others).min()
     }
 
-    /// The region that is read at an address.
+    /// The region that supplies the byte at an address.
     pub(super) fn region_at(&self, address: Address, space: Space) -> Option<usize> {
         self.piece(address, space)
             .map(|piece| piece.region as usize)
     }
 
-    /// The addresses that `space` shows, first and last of each piece, ascending.
+    /// The addresses visible in `space`: first and last of each piece, ascending.
     pub(super) fn extents(&self, space: Space) -> impl Iterator<Item = (u64, u64)> + '_ {
         let pieces = self.view(space).iter();
         pieces.map(|piece| (piece.first, piece.last))
     }
 
-    /// How many of `wanted` bytes from `address` on are known in one region, and still in its
-    /// file.
+    /// How many of `wanted` bytes from `address` are known in one region and still in its file.
     pub(super) fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
         let Some(piece) = self.piece(address, space) else {
             let others = self.others.as_ref();
@@ -259,8 +258,8 @@ impl CoreMemory {
         wanted.min(usize::try_from(remaining).unwrap_or(usize::MAX))
     }
 
-    /// Reads memory across neighbouring regions; gives the number of bytes up to the first that
-    /// is not known, or that its file does not have any more.
+    /// Reads memory across adjacent regions. Returns the number of bytes before the first one that
+    /// is not known or no longer in its file.
     pub fn read(&self, address: Address, space: Space, out: &mut [u8]) -> usize {
         read(
             address,
@@ -300,9 +299,9 @@ impl CoreMemory {
     /// Sweeps over the ends of all regions that serve `space`; between two neighbouring ends the
     /// region that wins is the same.
     fn pieces(&self, space: Space) -> Vec<Piece> {
-        // A virtual address comes before the same physical one when any will do.
+        // If any space is acceptable, a virtual address precedes the same physical one.
         let physical = |r: &Region| matches!(r.space, Space::P | Space::Sp | Space::Np);
-        // Of dumps for `N` and for `H`, a core in Hyp mode sees the latter.
+        // A core in Hyp mode sees dumps for `H` before those for `N`.
         let broader = |r: &Region| r.space != Space::Any && r.space.sees_beyond(space);
         let added = |r: &Region| matches!(r.origin, Origin::Added(_));
         let mut ends = Vec::new();
@@ -344,7 +343,7 @@ impl CoreMemory {
     }
 }
 
-/// Fills `out` with slices of memory that follow one another; gives the number of bytes.
+/// Fills `out` from consecutive slices of memory; returns the number of bytes.
 fn read<'m>(
     address: Address,
     out: &mut [u8],
@@ -391,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_space_wins_over_a_broader_one() {
+    fn the_exact_space_takes_precedence_over_a_broader_one() {
         let loaded = loaded(
             "[dump.n]\nfile=x\naddress=0x1000\nspace=N\n\
              [dump.h]\nfile=y\naddress=0x1000\nspace=H\n",
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_dump_wins_and_additions_come_last() {
+    fn the_first_dump_takes_precedence_over_later_ones_and_additions() {
         let loaded = loaded("[dump1]\nfile=x\naddress=4\nlength=4\n[dump2]\nfile=y\naddress=0\n");
         let mut memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
         assert_eq!(memory.slice(Address(0), Space::N), [100, 101, 102, 103]);
@@ -443,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn which_dump_serves_which_space() {
+    fn dumps_serve_the_spaces_of_their_regimes() {
         let serves = |dump: &str, wanted: &str| {
             Space::parse(dump)
                 .unwrap()
@@ -488,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_keep_apart() {
+    fn spaces_are_separate() {
         let loaded =
             loaded("[dump1]\nfile=x\naddress=0\nspace=S\n[dump2]\nfile=y\naddress=0\nspace=N\n");
         let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);

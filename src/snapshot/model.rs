@@ -1,7 +1,7 @@
-//! The snapshot as data: what the .ini files say, in their order, with where they say it.
+//! The snapshot as data: the contents of the .ini files in their order, with places.
 //!
-//! Knows no files: [`super::read`] makes it, `write` writes it, [`super::check`] judges
-//! it. Sections and words are those of the Debug and Trace Snapshot File Format 0.2.
+//! [`super::read`] creates it, `write` writes it, [`crate::check`] checks it. Section numbers and
+//! terms follow the Debug and Trace Snapshot File Format 0.2.
 
 use crate::arch::{SavedCore, SavedRegister};
 use std::fmt;
@@ -26,16 +26,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// Something about a snapshot that its user should know.
+/// A message about a snapshot for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Where.
     pub place: Place,
-    /// Whether the files are wrong, or only odd.
+    /// Its severity.
     pub severity: Severity,
-    /// Section of the specification, empty if it says nothing of this.
+    /// Section of the specification; empty if there is none.
     pub section: &'static str,
-    /// What was found, and what was wanted.
+    /// What was found, and what was expected.
     pub text: String,
 }
 
@@ -45,13 +45,13 @@ impl fmt::Display for Note {
     }
 }
 
-/// How bad it is.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Odd, or not advised.
+    /// Unusual or not recommended.
     Warning,
-    /// Against the specification; something is lost.
+    /// Violates the specification; information is lost.
     Error,
 }
 
@@ -72,18 +72,18 @@ pub struct Snapshot {
     pub other: Vec<(String, String)>,
     /// Other sections of snapshot.ini, in order.
     pub other_sections: Vec<OtherSection>,
-    /// Where the version is written, or where it is missing.
+    /// The place of the version, or of the section that lacks it.
     pub place: Place,
 }
 
-/// A section that the format does not know: kept, not used.
+/// A section unknown to the format: kept but not used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherSection {
     /// Its name.
     pub name: String,
     /// Its keys and values, in order.
     pub entries: Vec<(String, String)>,
-    /// Where it begins.
+    /// The place of its header.
     pub place: Place,
 }
 
@@ -121,9 +121,9 @@ pub struct Device {
     pub dumps: Vec<Dump>,
     /// Other sections, in order.
     pub other_sections: Vec<OtherSection>,
-    /// Where `[device]` begins.
+    /// The place of `[device]`.
     pub place: Place,
-    /// Where `[device_list]` names it.
+    /// The place of its entry in `[device_list]`.
     pub listed: Place,
 }
 
@@ -146,7 +146,7 @@ pub enum DeviceClass {
 /// A register (3.2.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Register {
-    /// Name without the parenthesis, as written.
+    /// Name without the part in parentheses, as written.
     pub name: String,
     /// `id`.
     pub id: Option<u64>,
@@ -177,17 +177,17 @@ impl SavedCore for Device {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegisterValue(pub Vec<u8>);
 
-/// A section of snapshot.ini where the snapshot was made of a GDB trace frame: its number, its
-/// tracepoint and its variables.
+/// The section of snapshot.ini for a snapshot made from a GDB trace frame: its number, tracepoint
+/// and variables.
 pub const TRACE_FRAME: &str = "trace_frame";
 
-/// A key of dumps in such a snapshot: the trace frame that their bytes are from.
+/// A key of dumps in such a snapshot: the trace frame that supplied their bytes.
 pub const TRACE_FRAME_KEY: &str = "frame";
 
 /// A region of memory (3.2.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dump {
-    /// The section's name, beginning with `dump`.
+    /// The section's name, starting with `dump`.
     pub section: String,
     /// `file`, as written.
     pub file: String,
@@ -201,7 +201,7 @@ pub struct Dump {
     pub offset: Option<u64>,
     /// Other keys, in order.
     pub other: Vec<(String, String)>,
-    /// Where the section begins.
+    /// The place of the section.
     pub place: Place,
 }
 
@@ -220,7 +220,7 @@ pub struct Trace {
     pub timestamp_frequency: Option<u64>,
     /// Other sections, in order.
     pub other_sections: Vec<OtherSection>,
-    /// Where the metadata begins.
+    /// The place of the metadata.
     pub place: Place,
 }
 
@@ -237,7 +237,7 @@ pub struct Buffer {
     pub format: BufferFormat,
     /// Other keys, in order.
     pub other: Vec<(String, String)>,
-    /// Where the section begins.
+    /// The place of the section.
     pub place: Place,
 }
 

@@ -1,16 +1,16 @@
-//! Paths that a snapshot names: they stay in the snapshot's directory.
+//! Paths named in a snapshot: they stay in the snapshot's directory.
 //!
-//! A snapshot comes from elsewhere, so a path in it is not to be trusted: `..`, absolute paths,
-//! drive letters and symbolic links that lead out are refused unless the user allows it.
+//! Paths in a snapshot are not trusted: `..`, absolute paths, drive letters and symbolic links that
+//! lead outside are rejected unless the user allows them.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a path is not followed.
+/// Why a path is rejected.
 #[derive(Debug, Error)]
 pub enum PathError {
-    /// Nothing is written where a path belongs.
+    /// The path is empty.
     #[error("empty path")]
     Empty,
     /// It leads out of the snapshot's directory.
@@ -32,8 +32,8 @@ fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// A written path with `/` between its parts, without empty and `.` parts. Backslashes are
-/// separators as well. `..` takes a part away; `None`: it leads above the begin, or the path is
+/// Normalises a path: `/` between its components, no empty and `.` components. Backslashes are
+/// separators as well; `..` removes a component. `None` if the path leads above its start, is
 /// absolute or has a drive letter.
 pub fn normal(written: &str) -> Option<String> {
     let written = written.replace('\\', "/");
@@ -68,7 +68,7 @@ pub fn resolve(root: &Path, written: &str, allow_outside: bool) -> Result<PathBu
     }
     let relative = normal(written).ok_or(PathError::Outside)?;
     let path = root.join(relative);
-    // Canonical paths show where symbolic links lead.
+    // Canonical paths resolve symbolic links.
     let (root, canonical) = (root.canonicalize()?, path.canonicalize()?);
     if !canonical.starts_with(&root) {
         return Err(PathError::Outside);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn paths_stay_inside() {
+    fn paths_outside_the_snapshot_are_rejected() {
         use std::os::unix::fs::symlink;
         let parent = tempfile::tempdir().unwrap();
         let root = parent.path().join("snapshot");

@@ -1,7 +1,7 @@
 //! Programs (ELF files) beside the memory of cores: found in a snapshot's directory by their
-//! contents, or named by the user, and how they agree with the dumps.
+//! contents, or named by the user, and compared with the dumps.
 //!
-//! Knows no architectures and no debuggers.
+//! Independent of architectures and debuggers.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,15 +17,15 @@ use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use crate::quantity::Address;
 use crate::text;
 
-/// Most bytes of a program that are compared with dumps.
+/// The most bytes of a program compared with dumps.
 const COMPARED: u64 = 4 << 20;
-/// Looks at memory that any comparison may take.
+/// The most memory accesses of one comparison.
 const FEW_LOOKUPS: usize = 1 << 16;
-/// Most gaps between dumps that are told one by one.
+/// The most gaps between dumps listed individually.
 const MAX_GAPS: usize = 64;
-/// Most files of a snapshot's directory that are looked at.
+/// The most files of a snapshot's directory that are examined.
 const MAX_FILES: usize = 4096;
-/// How deep directories are looked into.
+/// The depth to which directories are searched.
 const MAX_DEPTH: usize = 3;
 
 /// A core's memory, and the space in which the core sees it.
@@ -34,22 +34,22 @@ pub type Seen<'m> = (&'m CoreMemory, Space);
 /// A program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// The file.
+    /// The contents of the file.
     pub elf: Elf,
-    /// How it agrees with the dumps.
+    /// The result of comparing it with the dumps.
     pub comparison: Comparison,
-    /// The user named it; otherwise it was found.
+    /// Whether the user named it; otherwise it was found.
     pub named: bool,
 }
 
 impl Program {
-    /// A program, compared with the memory that it has most in common with.
+    /// Compares a program with each memory and keeps the best match.
     pub fn new(elf: Elf, memories: &[Seen], named: bool) -> Self {
         let mut left = lookups(memories);
         Self::compared(elf, memories, named, &mut left)
     }
 
-    /// The same, with so many looks at memory as are `left`.
+    /// The same, with at most `left` memory accesses.
     fn compared(elf: Elf, memories: &[Seen], named: bool, left: &mut usize) -> Self {
         let compared = memories
             .iter()
@@ -62,10 +62,10 @@ impl Program {
         }
     }
 
-    /// The ELF file of a snapshot's directory, dump files included, that agrees with memory best.
+    /// The ELF file of a snapshot's directory, dump files included, that best matches memory.
     fn find(loaded: &Loaded, machine: Machine, memories: &[Seen]) -> Option<Self> {
-        // For all candidates together: many files beside many dumps must not be compared each with
-        // each.
+        // One limit for all candidates: many files and many dumps must not all be compared
+        // pairwise.
         let mut left = lookups(memories);
         let elfs = loaded
             .elf_files()
@@ -75,14 +75,14 @@ impl Program {
             let program = Self::compared(elf.clone(), memories, false, &mut left);
             program.comparison.matches().then_some(program)
         });
-        // Of two that agree as well, the one with more in it has the debug information.
+        // Of two equal matches, the larger file has the debug information.
         found.max_by_key(|program| (program.comparison.agreeing(), program.elf.bytes().len()))
     }
 
-    /// The program that snapshot.ini records, or else the one that is found.
+    /// The program recorded in snapshot.ini, or else the one found by its contents.
     pub fn of_snapshot(loaded: &Loaded, machine: Machine, memories: &[Seen]) -> Option<Self> {
         let recorded = Recorded::of(&loaded.snapshot).and_then(|recorded| {
-            // A snapshot comes from elsewhere: its program lies in its own directory.
+            // Paths are not trusted: the program must be in the snapshot's directory.
             let plain = is_plain_name(OsStr::new(&recorded.file));
             let path =
                 plain.then(|| paths::resolve(&loaded.root, &recorded.file, false).ok())??;
@@ -95,8 +95,8 @@ impl Program {
         recorded.or_else(|| Self::find(loaded, machine, memories))
     }
 
-    /// The programs of cores of one machine: those that the user named, or else that of the
-    /// snapshot.
+    /// The programs for cores of one machine: the ones named by the user, or else the snapshot's
+    /// own.
     pub fn of_cores(
         loaded: &Loaded,
         named: &[Elf],
@@ -112,13 +112,13 @@ impl Program {
             .filter(|elf| elf.machine == machine)
             .map(|elf| Self::new(elf.clone(), memories, true))
             .collect();
-        // A- and M-profile share a machine: first the program whose contents are there.
+        // A- and M-profile share a machine: the program that matches memory comes first.
         programs.sort_by_key(|program| !program.comparison.matches());
         programs
     }
 
-    /// Adds what the program loads to the memory of a core, behind all that it has. Tells the
-    /// user what is read from the program, as the core sees it in `space`.
+    /// Adds the program's segments to the memory of a core, after everything else. Returns notes on
+    /// what is read from the program in `space`.
     pub fn add_to(&self, memory: &mut CoreMemory, space: Space) -> Vec<String> {
         let path = self.elf.path.display();
         let mut notes = Vec::new();
@@ -146,7 +146,7 @@ impl Program {
         }
         for segment in &self.elf.segments {
             let bytes = self.elf.mapped(segment);
-            // Virtual memory of either security state, and no physical memory.
+            // Virtual memory of both security states, but no physical memory.
             for space in [Space::N, Space::S] {
                 let address = Address(segment.address);
                 memory.add_region(address, bytes.clone(), space, &path.to_string());
@@ -155,7 +155,7 @@ impl Program {
         notes
     }
 
-    /// How it agrees with the dumps, for the user. Where it does not, the dump is shown.
+    /// A message on how the program matches the dumps. Where they differ, the dump is used.
     pub fn notes(&self) -> Vec<String> {
         let path = self.elf.path.display();
         let how = if self.named { "named" } else { "found" };
@@ -175,19 +175,20 @@ impl Program {
     }
 }
 
-/// The section `[program]` of snapshot.ini, which armsnap writes and others pass over.
+/// The section `[program]` of snapshot.ini, which armsnap writes and others ignore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
     /// `file`: its path in the snapshot's directory.
     pub file: String,
-    /// `offset`: how far behind the addresses of the file it was loaded.
+    /// `offset`: the offset of its load address from the addresses in the file.
     pub offset: u64,
-    /// `memory=read-only`: what is known of what it writes to is in the dumps, and nothing else is.
+    /// `memory=read-only`: only its read-only memory may be taken from the file; writable memory is
+    /// in the dumps as far as it is known.
     pub read_only: bool,
 }
 
 impl Recorded {
-    /// What a snapshot records. A program without a right offset is none.
+    /// Reads the section. A program with an invalid offset is ignored.
     pub fn of(snapshot: &Snapshot) -> Option<Self> {
         let sections = &snapshot.other_sections;
         let section = sections.iter().find(|section| section.name == "program")?;
@@ -208,13 +209,13 @@ impl Recorded {
     }
 }
 
-/// How often memory is looked at on behalf of programs: once for each piece of it, and some more.
+/// The limit of memory accesses for programs: one for each piece of memory, and some more.
 fn lookups(memories: &[Seen]) -> usize {
     let regions = memories.iter().map(|(memory, _)| memory.regions().len());
     FEW_LOOKUPS + 4 * regions.sum::<usize>()
 }
 
-/// Compares a program with memory, with so many looks at memory as are `left`.
+/// Compares a program with memory, with at most `left` memory accesses.
 fn compare(elf: &Elf, memory: &CoreMemory, space: Space, left: &mut usize) -> Comparison {
     elf.compare(COMPARED, |address| {
         if *left == 0 {
@@ -231,7 +232,7 @@ fn compare(elf: &Elf, memory: &CoreMemory, space: Space, left: &mut usize) -> Co
     })
 }
 
-/// The addresses of a segment that memory lacks, as far as looks at memory are `left`.
+/// The addresses of a segment missing from memory, found with at most `left` memory accesses.
 fn gaps<'a>(
     memory: &'a CoreMemory,
     space: Space,
@@ -291,7 +292,7 @@ fn candidates(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether debuggers may have a name of a snapshot's: they print it, and take it for commands.
+/// Whether a name from a snapshot is safe for debuggers, which print it and use it in commands.
 pub fn is_plain_name(name: &OsStr) -> bool {
     let plain = |c| text::is_plain(c) && !matches!(c, '"' | '\'' | '\\' | '`' | '$' | ';' | '|');
     name.to_str().is_some_and(|name| name.chars().all(plain))
@@ -310,7 +311,7 @@ mod tests {
     use super::*;
     use crate::program::elf::tests::small_elf;
 
-    /// A snapshot with a dump at an address, and a program of which it is a part.
+    /// A snapshot with a dump at an address, and a program that contains it.
     fn snapshot(section: &str, code_at: u64) -> (tempfile::TempDir, Loaded) {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_program_lies_where_it_was_loaded() {
+    fn a_recorded_program_is_placed_at_its_offset() {
         let (_directory, loaded) = snapshot(
             "[program]\nfile=p.elf\noffset=0x5500000000\n",
             0x55_0000_1000,
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_right_record_the_contents_decide() {
+    fn without_a_valid_record_the_contents_identify_the_program() {
         for section in [
             "",
             "[program]\n",

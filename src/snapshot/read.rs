@@ -1,7 +1,7 @@
 //! Files → model (Debug and Trace Snapshot File Format 0.2, section 3).
 //!
-//! What can be read is read. Odd things become notes with file and line; an error is only what
-//! leaves nothing to work with. Judging whether the snapshot is complete is [`super::check`]'s.
+//! The reader is tolerant. Problems become notes with file and line; only an unusable snapshot is
+//! an error. [`crate::check`] checks whether a snapshot is complete.
 
 mod device;
 mod trace;
@@ -20,36 +20,36 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// How to open a snapshot.
+/// Options for opening a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Follow paths that lead out of the snapshot's directory.
+    /// Whether to follow paths that lead outside the snapshot's directory.
     pub allow_outside: bool,
-    /// Show and decode each core with its own memory alone, not with what other cores have where
-    /// it has none.
+    /// Whether to show and decode each core with its own memory only, without memory shared by
+    /// other cores.
     pub no_shared_memory: bool,
 }
 
-/// Why there is no snapshot.
+/// Why a snapshot cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {text}")]
 pub struct Error {
     /// Where.
     pub place: Place,
-    /// What was found, and what was wanted.
+    /// What was found, and what was expected.
     pub text: String,
 }
 
-/// A snapshot, and the way to its files.
+/// A snapshot with access to its files.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What the .ini files say.
+    /// The contents of the .ini files.
     pub snapshot: Snapshot,
     /// The snapshot's directory; empty if the files are in memory.
     pub root: PathBuf,
-    /// What was odd, in the order in which it was met.
+    /// Messages of the reader, in the order of reading.
     pub notes: Vec<Note>,
-    /// The file that stands at the head, usually `snapshot.ini`.
+    /// The top-level file, usually `snapshot.ini`.
     pub entry: String,
     /// Code that changed while the trace was made.
     pub changed: Arc<Changed>,
@@ -60,7 +60,7 @@ pub struct Loaded {
     elf_files: Arc<OnceLock<Vec<Elf>>>,
 }
 
-/// Larger .ini files are not read: no snapshot has them, and a sparse file may claim any length.
+/// The largest .ini file that is read: a sparse file may have any length.
 const LARGEST_INI: u64 = 256 << 20;
 
 impl Snapshot {
@@ -90,7 +90,7 @@ impl Snapshot {
 }
 
 impl Loaded {
-    /// Reads a snapshot from `files`, beginning with `entry` (`snapshot.ini`).
+    /// Reads a snapshot from `files`, starting with `entry` (`snapshot.ini`).
     pub fn from_files(files: Arc<dyn Files>, entry: &str) -> Result<Self, Error> {
         let mut reader = Reader {
             files: &*files,
@@ -123,8 +123,8 @@ impl Loaded {
         Arc::clone(&self.files)
     }
 
-    /// The memory of all cores, by architecture; `None` where cores do not share it.
-    /// The ELF files in its directory, looked for once.
+    /// The memory of all cores, by architecture; `None` if cores do not share memory. The ELF files
+    /// in its directory, searched once.
     pub(super) fn elf_files(&self) -> &[Elf] {
         self.elf_files
             .get_or_init(|| program::elf_files(&self.root))
@@ -135,13 +135,13 @@ impl Loaded {
         (!self.no_shared_memory).then(pools)
     }
 
-    /// The segments that a dump stands for, if its file is an ELF file that was meant as such.
+    /// The ELF segments represented by a dump, if any.
     pub fn elf_dump(&self, dump: &Dump) -> Option<&ElfDump> {
         self.elf_dumps.get(&dump.place)
     }
 
-    /// The bytes of a file that the snapshot names, `from` the .ini file given: relative to the
-    /// snapshot's directory or, where nothing is there, to that of the .ini file.
+    /// The bytes of a file named in the .ini file `from`: relative to the snapshot's directory or,
+    /// if there is no such file, to the directory of the .ini file.
     pub fn file(&self, from: &Path, written: &str) -> Result<Mapped, PathError> {
         beside(from, written, |path| self.files.bytes(path))
     }
@@ -152,8 +152,8 @@ impl Loaded {
     }
 }
 
-/// `get`s a file that the .ini file `from` names: relative to the snapshot's directory or, where
-/// nothing is there, to that of the .ini file.
+/// Calls `get` with the path of a file named in the .ini file `from`: relative to the snapshot's
+/// directory or, if that fails, to the directory of the .ini file.
 pub(crate) fn beside<T>(
     from: &Path,
     written: &str,
@@ -227,8 +227,8 @@ impl Reader<'_> {
         Ok(ini)
     }
 
-    /// Takes the entries of all sections named `name`; a key that comes again is noted and
-    /// ignored unless `many`.
+    /// Takes the entries of all sections named `name`; a repeated key is noted and ignored unless
+    /// `many`.
     fn section<'i>(&mut self, ini: &'i Ini, name: &str, many: bool) -> Option<Vec<&'i Entry>> {
         let sections = ini.document.sections.iter();
         let mut found = sections.filter(|s| s.name.eq_ignore_ascii_case(name));
@@ -295,7 +295,8 @@ impl Reader<'_> {
             Some(list) => {
                 let mut files = HashMap::new();
                 for entry in list {
-                    // Those outside have no normal path: each is what it is written as.
+                    // Files outside the snapshot have no normalised path: they are compared as
+                    // written.
                     let file = paths::normal(&entry.value).unwrap_or(entry.value.clone());
                     let first = *files.entry(file).or_insert(entry.line);
                     if first != entry.line {
@@ -345,7 +346,7 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// The form before `[device_list]`: one core, with all its sections in the one file.
+    /// The format before `[device_list]`: one core, with all its sections in one file.
     fn single_file(&mut self, ini: &Ini) -> Option<Device> {
         let known = |s: &Section| {
             let name = s.name.to_ascii_lowercase();
@@ -353,7 +354,7 @@ impl Reader<'_> {
                 || name.starts_with("dump")
         };
         let first = ini.document.sections.iter().find(|s| known(s))?;
-        let text = "no [device_list]: read as the old form, one device in one file".into();
+        let text = "no [device_list]: read as the old format, one device in one file".into();
         self.odd(ini.at(first.line), "3.1.2", text);
         let mut device = self.device(ini);
         device.key = "device0".into();
@@ -386,7 +387,7 @@ impl Reader<'_> {
     }
 }
 
-/// A comma separated list; what is empty falls out (`buffer1,`).
+/// A comma-separated list without empty items (`buffer1,`).
 fn list(text: &str) -> Vec<String> {
     let parts = text.split(',').map(|part| part.trim_matches([' ', '\t']));
     parts.filter(|p| !p.is_empty()).map(str::to_owned).collect()

@@ -1,8 +1,8 @@
 //! How a recording was made: the section `[recording]` of snapshot.ini, which armsnap writes and
-//! others pass over.
+//! others ignore.
 //!
-//! `of=linux_program` says that the trace covers a Linux program and not the kernel: an exception
-//! leads to where nothing is traced, and where trace goes on the kernel returned to the program.
+//! `of=linux_program` means that the trace covers a Linux program without the kernel: execution
+//! after an exception is not traced, and trace resumes where the kernel returns to the program.
 //! `ended` lists the cores whose threads had ended before.
 
 use super::model::{OtherSection, Snapshot};
@@ -11,7 +11,7 @@ use super::model::{OtherSection, Snapshot};
 const SECTION: &str = "recording";
 const LINUX_PROGRAM: &str = "linux_program";
 
-/// What is recorded.
+/// The subject of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// A Linux program without its kernel.
@@ -21,7 +21,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// What a snapshot says.
+    /// Reads the section of a snapshot.
     pub fn of(snapshot: &Snapshot) -> Self {
         let sections = &snapshot.other_sections;
         let section = sections.iter().find(|section| section.name == SECTION);
@@ -45,7 +45,7 @@ impl Recording {
         self.ended.iter().any(|name| name == core)
     }
 
-    /// As it is written, if there is anything to say.
+    /// The section as written; `None` if it would be empty.
     pub fn section(&self) -> Option<OtherSection> {
         let mut entries = Vec::new();
         if self.linux_program {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_values_are_read_back() {
         let recording = Recording {
             linux_program: true,
             ended: vec!["cpu_1".to_owned(), "cpu_3".to_owned()],

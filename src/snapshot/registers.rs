@@ -1,34 +1,34 @@
-//! Register keys and values as the .ini files write them, and registers by name or ID
-//! (Debug and Trace Snapshot File Format 0.2, section 3.2.2).
+//! Register keys and values in .ini files, and lookup of registers by name or ID (Debug and Trace
+//! Snapshot File Format 0.2, section 3.2.2).
 //!
-//! Knows no architecture and no trace protocol.
+//! Independent of architectures and trace protocols.
 
 use super::model::{Device, Register, RegisterValue};
 use std::fmt;
 
-/// What a register's key says: `NAME(id:0x80,size:64)`.
+/// A parsed register key: `NAME(id:0x80,size:64)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegisterKey {
-    /// Name without the parenthesis.
+    /// Name without the part in parentheses.
     pub name: String,
-    /// `id`, or the number without a key.
+    /// `id`, or a number without a keyword.
     pub id: Option<u64>,
     /// `size` in bits.
     pub size: Option<u32>,
-    /// What in the parenthesis was not understood, with the reason.
+    /// Why parts in the parentheses were not understood.
     pub odd: Vec<String>,
 }
 
-/// The registers of a CoreSight component lie in 4 KiB, so that IDs, which count words, end here.
+/// The limit of register IDs, which count words in the 4 KiB of a CoreSight component.
 pub const LAST_ID: u64 = 0x3FF;
-/// No register has more bits than this: SVE's ZA array at its largest vector length.
+/// The largest register in bits: the ZA array of SME at its largest vector length.
 const MOST_BITS: u32 = 256 * 256 * 8;
-/// What .ini files have around their parts; other white space belongs to names.
+/// White space around parts of .ini files; other white space belongs to names.
 const SPACES: [char; 2] = [' ', '\t'];
-/// Longest decimal number taken, in digits; longer ones cost quadratic time.
+/// The longest decimal number accepted, in digits; parsing takes quadratic time.
 const MOST_DECIMAL_DIGITS: usize = 1000;
 
-/// Takes a register's key apart.
+/// Parses a register's key.
 pub fn parse_key(key: &str) -> RegisterKey {
     let mut out = RegisterKey::default();
     let Some((name, extra)) = key.split_once('(') else {
@@ -94,8 +94,8 @@ impl RegisterValue {
         Self(out)
     }
 
-    /// Reads a number of any width, decimal or hex with 0x. The value has as many bytes as
-    /// `size` bits need (32 bits if none are written), or more if the number is larger.
+    /// Reads a number of any width, decimal or hex with 0x. The value has the number of bytes for
+    /// `size` bits (32 if not given), or more if the number is larger.
     pub fn parse(text: &str, size: Option<u32>) -> Option<Self> {
         let text = number_part(text);
         let bytes = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -105,8 +105,8 @@ impl RegisterValue {
         Some(Self(bytes).canonical(size))
     }
 
-    /// The value in as many bytes as `size` bits need (32 bits if none are written), or more if
-    /// it is larger.
+    /// The value with the number of bytes for `size` bits (32 if not given), or more if it is
+    /// larger.
     pub fn canonical(&self, size: Option<u32>) -> Self {
         let wanted = size.unwrap_or(32).clamp(1, MOST_BITS).div_ceil(8) as usize;
         let needed = self.significant_bits().div_ceil(8) as usize;
@@ -130,14 +130,14 @@ impl RegisterValue {
         Some(u128::from_le_bytes(out))
     }
 
-    /// The value in `count` bytes, least significant first: zeros added, or high bytes cut off.
+    /// The value in `count` bytes, least significant first: zero-extended or truncated.
     pub fn to_bytes(&self, count: usize) -> Vec<u8> {
         let mut out = self.0.clone();
         out.resize(count, 0);
         out
     }
 
-    /// Bits up to the highest one that is set.
+    /// The number of bits up to the highest set bit.
     pub fn significant_bits(&self) -> u64 {
         match self.0.iter().rposition(|&byte| byte != 0) {
             Some(at) => at as u64 * 8 + u64::from(8 - self.0[at].leading_zeros()),
@@ -193,7 +193,8 @@ impl fmt::Display for RegisterValue {
 }
 
 impl Register {
-    /// Size in bits: as written, or 32 (section 3.2.2), or what the value needs if that is more.
+    /// Size in bits: as written, or 32 (section 3.2.2), or the width of the value if that is
+    /// larger.
     pub fn bits(&self) -> u32 {
         self.size
             .unwrap_or(32)
@@ -203,7 +204,7 @@ impl Register {
 }
 
 impl Device {
-    /// The first register of that name, spelled exactly so or else ignoring case.
+    /// The first register with this name, compared exactly or else ignoring case.
     pub fn register(&self, name: &str) -> Option<&Register> {
         let exact = self.registers.iter().find(|r| r.name == name);
         exact.or_else(|| {
@@ -212,10 +213,10 @@ impl Device {
         })
     }
 
-    /// A register of a CoreSight component: by the first of `names` that is there, else by its
-    /// ID, that is its offset in words (section 3.2.2), else by its offset in bytes, which some
-    /// hand-written files give as the ID; only offsets that are too large for an ID are taken so,
-    /// for `0x10` is both TRCCONFIGR's offset and TRCTRACEIDR's ID.
+    /// Finds a register of a CoreSight component: by the first of `names` that exists, else by its
+    /// ID, the offset in words (section 3.2.2), else by its offset in bytes, which some
+    /// hand-written files give as the ID. Only offsets too large for an ID are accepted, because
+    /// `0x10` is both TRCCONFIGR's offset and TRCTRACEIDR's ID.
     pub fn component_register(&self, names: &[&str], id: u64) -> Option<&Register> {
         let by_id = |id| self.registers.iter().find(move |r| r.id == Some(id));
         names

@@ -1,8 +1,8 @@
-//! Memory that cores share: where a core has no dump and no program, another core of its
-//! architecture may have been dumped there.
+//! Memory that cores share: where a core has neither dump nor program, a dump of another core of
+//! its architecture may supply the bytes.
 //!
-//! A kernel is dumped through one core and executed by all. Two cores need not see the same at
-//! one virtual address, so what is given this way is told, and can be switched off
+//! A kernel is dumped through one core and executed by all. Two cores may see different memory at
+//! one virtual address, so shared memory is reported and can be switched off
 //! ([`super::OpenOptions::no_shared_memory`]). Address spaces are kept apart as within a core.
 
 use super::memory::CoreMemory;
@@ -46,7 +46,7 @@ impl Pools {
 }
 
 impl Pool {
-    /// The core whose memory is at an address.
+    /// The core that supplies the memory at an address.
     fn core_at(&self, address: Address, space: Space) -> Option<usize> {
         let region = self.memory.region_at(address, space)?;
         let after = self.cores.partition_point(|(first, _)| *first <= region);
@@ -54,23 +54,23 @@ impl Pool {
     }
 }
 
-/// What other cores have, and what was taken of it.
+/// Memory of other cores, and a record of its use.
 #[derive(Debug)]
 pub(super) struct Others {
     pool: Arc<Pool>,
-    /// By core: the first and the last address that was looked at.
+    /// By core: the first and the last address that was used.
     taken: Mutex<BTreeMap<usize, (u64, u64)>>,
 }
 
 impl Others {
     fn taken(&self) -> MutexGuard<'_, BTreeMap<usize, (u64, u64)>> {
-        // A map of addresses has no half-made state.
+        // The map of addresses is never left half-modified.
         self.taken
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The bytes from `address` on, up to `end`, where the core itself has memory.
+    /// The bytes from `address` up to `end`, where the core's own memory starts.
     pub(super) fn slice(&self, address: Address, end: Option<u64>, space: Space) -> &[u8] {
         let bytes = self.pool.memory.slice(address, space);
         if let Some(core) = self
@@ -96,22 +96,22 @@ impl Others {
     }
 }
 
-/// How to do without.
+/// How to switch sharing off.
 const SWITCH: &str = "(--no-shared-memory switches that off)";
 
 impl CoreMemory {
-    /// Gives what other cores of the architecture have, where the core at `device` of the device
-    /// list has nothing. What is added to the memory comes first, whenever it is added.
+    /// Shares the memory of other cores of the architecture with the core at index `device` of the
+    /// device list. Memory added to the core takes precedence, even if it is added later.
     pub fn share(&mut self, loaded: &Loaded, device: usize) {
         self.others = others(loaded, device);
     }
 
-    /// What is given of other cores' memory as the core sees it in `space`, for the user.
+    /// A message on the memory of other cores visible to the core in `space`.
     pub fn sharing(&self, space: Space) -> Option<String> {
         let pool = &self.others.as_ref()?.pool;
         let mut own = self.extents(space).peekable();
         let (first, _) = pool.memory.extents(space).find_map(|(mut first, last)| {
-            // What lies before is of no use for what comes later either.
+            // Earlier ranges are not needed for later addresses either.
             while own.next_if(|(_, end)| *end < first).is_some() {}
             while let Some(&(_, end)) = own.peek().filter(|(begin, _)| *begin <= first) {
                 if end >= last {
@@ -130,7 +130,7 @@ impl CoreMemory {
         ))
     }
 
-    /// What was taken of other cores' memory so far, for the user.
+    /// A message on the memory of other cores used so far.
     pub fn taken_from_others(&self) -> Option<String> {
         const NAMED: usize = 4;
         let others = self.others.as_ref()?;
@@ -213,7 +213,7 @@ mod tests {
     const A: &str = "Cortex-A53";
 
     #[test]
-    fn a_core_has_its_own_memory_first_then_added_then_that_of_others() {
+    fn own_memory_precedes_added_and_shared_memory() {
         let loaded = loaded(&[
             (A, "[dump]\naddress=0x1000"),
             (A, "[dump]\naddress=0x1008\n[dump]\naddress=0x2000"),
@@ -227,7 +227,7 @@ mod tests {
             first.next(Address(0x1000), Space::El1N),
             Some(Address(0x1010))
         );
-        // Of two others the first in the list is taken, and only up to the core's own memory.
+        // The first other core in the list is used, up to the core's own memory.
         let second = memory(&loaded, 1);
         let around = [vec![0; 8], vec![1; 16]].concat();
         assert_eq!(read(&second, 0x1000, Space::El1N), around);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn address_spaces_and_architectures_are_kept_apart() {
+    fn address_spaces_and_architectures_are_separate() {
         let loaded = loaded(&[
             (A, "[dump]\naddress=0x1000\nspace=EL3"),
             (A, "[dump]\naddress=0x1000\nspace=EL2"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_is_told_once_and_names_the_core() {
+    fn shared_memory_is_reported_once_with_the_core() {
         let loaded = loaded(&[
             (A, "[dump]\naddress=0x1000"),
             (A, "[dump]\naddress=0x1004"),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_switch_leaves_each_core_alone() {
+    fn sharing_can_be_switched_off() {
         let mut loaded = loaded(&[(A, "[dump]\naddress=0x1000"), (A, "")]);
         loaded.no_shared_memory = true;
         let memory = memory(&loaded, 1);

@@ -1,8 +1,8 @@
-//! The joins of a snapshot: which trace source is in which buffer, and traces which core
-//! (sections 3.3.3 and 3.3.4).
+//! The topology of a snapshot: the buffer and the core of each trace source (sections 3.3.3 and
+//! 3.3.4).
 //!
-//! Names are compared exactly and then ignoring case, as the specification's own example needs
-//! (3.3.5). Knows no trace protocols: [`crate::capture`] does.
+//! Names are compared exactly and then ignoring case, as the specification's own example requires
+//! (3.3.5). [`crate::capture`] interprets the trace protocols.
 
 use super::model::{Device, DeviceClass, Note, Place, Severity, Snapshot, Trace};
 use super::paths::PathError;
@@ -10,7 +10,7 @@ use super::read::{Error, Loaded};
 use crate::mapped::Mapped;
 use std::collections::{HashMap, HashSet};
 
-/// A trace source in one trace buffer, as the metadata place it.
+/// A trace source in one trace buffer, according to the metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedSource {
     /// Index in [`Snapshot::devices`].
@@ -19,13 +19,13 @@ pub struct PlacedSource {
     pub buffer: usize,
     /// `N` of `(stream:N)`: the trace ID is the source's plus this.
     pub stream: Option<u32>,
-    /// Index of the core that it traces, where `[core_trace_sources]` names one that exists.
+    /// Index of the core that it traces, if `[core_trace_sources]` names an existing one.
     pub core: Option<usize>,
     /// Whether `[core_trace_sources]` names a core for it, existing or not.
     pub core_written: bool,
 }
 
-/// Names to find exactly or, failing that, ignoring case. The first of equal names is found.
+/// An index of names, looked up exactly or else ignoring case. The first of equal names is found.
 #[derive(Clone, Debug, Default)]
 pub struct Names<'a> {
     exact: HashMap<&'a str, usize>,
@@ -33,7 +33,7 @@ pub struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Takes names in order of their indices.
+    /// Collects names in order of their indices.
     pub fn new(names: impl Iterator<Item = &'a str>) -> Self {
         let mut out = Self::default();
         for (index, name) in names.enumerate() {
@@ -59,7 +59,7 @@ impl Trace {
         Names::new(self.buffers.iter().map(|buffer| buffer.name.as_str()))
     }
 
-    /// The IDs of the buffers, which some writers give in place of names.
+    /// The IDs of the buffers, which some writers use instead of names.
     pub fn buffer_ids(&self) -> Names<'_> {
         Names::new(self.buffers.iter().map(|buffer| buffer.id.as_str()))
     }
@@ -77,7 +77,7 @@ impl Snapshot {
         exact.or_else(folded)
     }
 
-    /// The index of the trace source that `[core_trace_sources]` writes: its name, or `@` and
+    /// The index of the trace source written in `[core_trace_sources]` as its name, or as `@` and
     /// its location.
     pub fn source_written(&self, written: &str) -> Option<usize> {
         match written.strip_prefix('@') {
@@ -110,7 +110,7 @@ fn same_location(a: &str, b: &str) -> bool {
     parts(a) == parts(b)
 }
 
-/// The only core of a snapshot; `None` if there are several, or none.
+/// The only core of a snapshot; `None` if there is not exactly one.
 pub fn only_core(snapshot: &Snapshot) -> Option<usize> {
     let devices = snapshot.devices.iter().enumerate();
     let mut cores = devices.filter(|(_, device)| device.class == DeviceClass::Core);
@@ -119,8 +119,8 @@ pub fn only_core(snapshot: &Snapshot) -> Option<usize> {
 }
 
 /// The trace sources in order of buffers; within a buffer, in order of `[source_buffers]` or,
-/// without that section, of the device list. A source whose data are in several buffers comes
-/// once for each.
+/// without that section, of the device list. A source with data in several buffers appears once for
+/// each.
 pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     let Some(trace) = &snapshot.trace else {
         return Vec::new();
@@ -165,7 +165,7 @@ pub fn sources(snapshot: &Snapshot) -> Vec<PlacedSource> {
     placed.collect()
 }
 
-/// What [`sources`] assumes of a snapshot.
+/// The assumptions made by [`sources`].
 pub fn assumed(snapshot: &Snapshot) -> Option<Note> {
     let trace = snapshot.trace.as_ref()?;
     (is_unplaced(trace) && trace_sources(snapshot).nth(1).is_some()).then(|| Note {
@@ -176,7 +176,7 @@ pub fn assumed(snapshot: &Snapshot) -> Option<Note> {
     })
 }
 
-/// Whether nothing says which sources are in the one buffer.
+/// Whether the metadata do not name the sources of the only buffer.
 fn is_unplaced(trace: &Trace) -> bool {
     let lines = trace.source_buffers.as_deref().unwrap_or(&[]);
     lines.is_empty() && trace.buffers.len() == 1
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn one_buffer_needs_no_words() {
+    fn one_buffer_needs_no_source_list() {
         let one = "[trace_buffers]\nbuffers=b\n[b]\nname=B\nfile=a.bin\nformat=coresight\n";
         let loaded = load(
             one,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_none() {
+    fn a_missing_core_is_not_assigned() {
         let loaded = load(
             &format!("{TWO}[source_buffers]\nP=ETB_1\n[core_trace_sources]\nother=P"),
             &[

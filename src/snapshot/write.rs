@@ -1,8 +1,8 @@
 //! Model → files (Debug and Trace Snapshot File Format 0.2, section 3).
 //!
-//! The order of devices, registers, dumps and repeated keys is kept. What is written is read
-//! again before anything appears: a model that the format cannot hold is refused. The directory
-//! appears whole or not at all.
+//! The order of devices, registers, dumps and repeated keys is kept. The text is read back before
+//! anything is written: a model that the format cannot represent is rejected. The directory is
+//! created completely or not at all.
 
 use super::changed;
 mod replaced;
@@ -20,39 +20,39 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a snapshot is not written.
+/// Why a snapshot cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// A name or a value has characters that an .ini file cannot hold.
+    /// A name or a value contains characters that an .ini file cannot represent.
     #[error("{}: an .ini file cannot hold {}", .file, quote(.text))]
     Text {
-        /// The file.
+        /// The contents of the file.
         file: String,
         /// The name or value.
         text: String,
     },
-    /// A path is empty or leads out of the snapshot's directory.
+    /// A path is empty or leads outside the snapshot's directory.
     #[error("path {} is not one inside of the snapshot's directory", quote(.0))]
     Path(String),
-    /// Two files of one name, not the same.
+    /// Two different files have the same name.
     #[error("two different files are named {}", quote(.0))]
     Collision(String),
-    /// The files would say something else than the model.
+    /// The files would not reproduce the model.
     #[error("the format cannot hold this snapshot: {0} would be read back as something else")]
     Changed(String),
-    /// The directory is there.
+    /// The directory exists.
     #[error("{}: exists; --force replaces a snapshot", .0.display())]
     Exists(PathBuf),
-    /// What is there is not a snapshot, so not even force replaces it.
+    /// The existing directory is not a snapshot, so even `force` does not replace it.
     #[error("{}: exists and is not a snapshot", .0.display())]
     NotASnapshot(PathBuf),
-    /// The snapshot that is there would take a file with it that is not its own, or is input.
+    /// The existing directory contains a file that is not part of its snapshot, or is input.
     #[error(
         "{}: is input, or no part of the snapshot that is to be replaced: it would be lost",
         .0.display()
     )]
     InTheWay(PathBuf),
-    /// The file system refused.
+    /// An I/O error.
     #[error("{}: {error}", .path.display())]
     Io {
         /// Where.
@@ -69,8 +69,8 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
     }
 }
 
-/// Writes a snapshot into the new directory `dir`. `blobs` gives the files of dumps and buffers;
-/// one that is not there is left out and noted. `force` replaces a snapshot that is there.
+/// Writes a snapshot into the new directory `dir`. `blobs` supplies the files of dumps and buffers;
+/// a missing one is left out and noted. `force` replaces an existing snapshot.
 pub fn write(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -80,7 +80,7 @@ pub fn write(
     write_told(snapshot, blobs, dir, force, &mut |_, _| {})
 }
 
-/// The same; `progress` is told the bytes done, and all bytes.
+/// The same; `progress` receives the bytes written and the total.
 pub fn write_told(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -94,8 +94,8 @@ pub fn write_told(
     Ok(notes)
 }
 
-/// Writes files, by normal path, into the new directory `dir`. `force` replaces a snapshot that
-/// is there; `progress` is told the bytes done, and all bytes.
+/// Writes files, by normalised path, into the new directory `dir`. `force` replaces an existing
+/// snapshot; `progress` receives the bytes written and the total.
 pub fn write_files(
     files: &BTreeMap<String, Mapped>,
     dir: &Path,
@@ -119,14 +119,14 @@ pub fn write_files(
     appear(&mut temporary, dir, parent, replaced)
 }
 
-/// Whether a snapshot may be written there, before the work for it is done.
+/// Checks early whether a snapshot may be written to `dir`.
 pub fn may_write(dir: &Path, force: bool) -> Result<(), WriteError> {
     replaced(dir, force)?;
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
     sibling(dir, parent.unwrap_or(Path::new("."))).map(|_| ())
 }
 
-/// Whether `dir` is there and may be replaced.
+/// Whether `dir` exists and may be replaced.
 fn replaced(dir: &Path, force: bool) -> Result<bool, WriteError> {
     if dir.symlink_metadata().is_err() {
         return Ok(false);
@@ -148,7 +148,7 @@ fn replaced(dir: &Path, force: bool) -> Result<bool, WriteError> {
     }
 }
 
-/// Makes a new directory beside `dir`, so that a rename brings it there.
+/// Creates a directory next to `dir`, to be renamed to it.
 fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
     const TRIES: u32 = 1000;
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -163,7 +163,7 @@ fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
     Err(at(dir)(io::ErrorKind::AlreadyExists.into()))
 }
 
-/// Renames `temporary` to `dir`. What was there goes away only after that.
+/// Renames `temporary` to `dir`, and only then removes the old contents.
 fn appear(
     temporary: &mut Leftover,
     dir: &Path,
@@ -176,12 +176,12 @@ fn appear(
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let mut old = tempfile::Builder::new();
     let old = old.prefix(&format!(".{name}.")).tempdir_in(parent);
-    // Until the new one is there, the old one must not go.
+    // Keep the old directory until the new one is in place.
     let old = old.map_err(at(parent))?.keep();
     let moved = old.join("old");
     fs::rename(dir, &moved).map_err(at(dir))?;
     if let Err(error) = temporary.rename(dir) {
-        // Put back what was there.
+        // Restore the old directory.
         let _ = fs::rename(&moved, dir);
         let _ = fs::remove_dir(&old);
         return Err(at(dir)(error));
@@ -189,7 +189,7 @@ fn appear(
     fs::remove_dir_all(&old).map_err(at(&old))
 }
 
-/// Writes a file, piece by piece. Pieces of zeros become holes where the file system has them.
+/// Writes a file, piece by piece. Pieces of zeros become holes if the file system supports them.
 fn put(path: &Path, bytes: &[u8], told: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
     const PIECE: usize = 1 << 16;
     let mut write = || {
@@ -210,7 +210,7 @@ fn put(path: &Path, bytes: &[u8], told: &mut dyn FnMut(usize)) -> Result<(), Wri
     write().map_err(at(path))
 }
 
-/// The .ini files of a snapshot, by normal path. They are read again and compared.
+/// The .ini files of a snapshot, by normalised path. They are read back and compared.
 pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
     let mut files = BTreeMap::new();
     add_text(&mut files, "snapshot.ini", &head(snapshot))?;
@@ -248,7 +248,7 @@ fn add(
     let path = paths::normal(written).filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| WriteError::Path(written.to_owned()))?;
     match files.get(&path) {
-        // Most often it is the same map, which needs no comparing.
+        // Usually it is the same mapping, which needs no comparison.
         Some(there) if std::ptr::eq(&**there, &*bytes) || **there == *bytes => Ok(()),
         Some(_) => Err(WriteError::Collision(path)),
         None => {
@@ -433,8 +433,8 @@ fn trace_document(trace: &Trace) -> Document {
     Document { sections }
 }
 
-/// The snapshot without places, and with register values as wide as the reader makes them: two
-/// snapshots that say the same are equal then.
+/// The snapshot without places and with register values of canonical width, so that equivalent
+/// snapshots compare equal.
 pub fn canonical(snapshot: &Snapshot) -> Snapshot {
     let mut out = snapshot.clone();
     let forget = |place: &mut Place| *place = Place::default();

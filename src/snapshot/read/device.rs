@@ -178,11 +178,11 @@ impl Reader<'_> {
     }
 }
 
-/// The longer numbers of a device's dumps that are written without 0x.
+/// Numbers of a device's dumps that are written without 0x.
 #[derive(Default)]
 struct Decimals {
     all: usize,
-    /// Those that look like hexadecimal.
+    /// The numbers that look like hexadecimal.
     odd: usize,
     first: Option<(u32, String)>,
 }
@@ -205,7 +205,7 @@ impl Decimals {
         }
     }
 
-    /// What is odd about them, and in which line; nothing where decimal numbers are usual.
+    /// Messages on these numbers with their lines; empty if the file normally uses decimal numbers.
     fn odd(self) -> Option<(u32, String)> {
         let (line, text) = self.first.filter(|_| 2 * self.odd >= self.all)?;
         Some(match self.odd - 1 {
@@ -220,15 +220,15 @@ fn hex_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The number that was probably meant by a decimal one: as hexadecimal it is rounder, as addresses
-/// and sizes are; or it is the size of what is `there`, and the decimal number is not.
+/// The number probably intended by a decimal one: read as hexadecimal it is rounder, like addresses
+/// and sizes, or it equals the size `there` and the decimal reading does not.
 fn meant_as_hex(text: &str, there: Option<u64>) -> Option<u64> {
     let (decimal, hex) = (parse_u64(text)?, u64::from_str_radix(text, 16).ok()?);
     if there == Some(decimal) {
         return None;
     }
     let (round, as_hex) = (decimal.trailing_zeros(), hex.trailing_zeros());
-    // Eight and sixteen digits are how addresses of 32 and 64 bits are written.
+    // Addresses of 32 and 64 bits are written with eight and sixteen digits.
     let address = matches!(text.len(), 8 | 16) && as_hex >= 2;
     let rounder = as_hex > round && (as_hex >= 8 || address);
     (rounder || there == Some(hex)).then_some(hex)

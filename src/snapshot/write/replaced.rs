@@ -1,5 +1,5 @@
-//! What a directory holds that a snapshot is to replace: nothing goes that is not the snapshot's
-//! own, and nothing that is read at the moment.
+//! Checks a directory that a snapshot is to replace: only files of the old snapshot may be removed,
+//! and no file that is being read.
 
 use crate::mapped;
 use crate::snapshot::{ini, paths};
@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The first file in a snapshot's directory that the snapshot does not name, or that is input.
+/// The first file in a snapshot's directory that the snapshot does not name, or that is being read.
 pub(super) fn in_the_way(dir: &Path) -> io::Result<Option<PathBuf>> {
     let named = named(dir);
     let mut directories = vec![dir.to_owned()];
@@ -27,8 +27,8 @@ pub(super) fn in_the_way(dir: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The files that the .ini files of a snapshot name, beginning with snapshot.ini: whatever stands
-/// behind any key and is the path of a file.
+/// The files named in the .ini files of a snapshot, starting with snapshot.ini: every value of any
+/// key that is the path of a file.
 fn named(dir: &Path) -> BTreeSet<PathBuf> {
     let mut named = BTreeSet::from([PathBuf::from("snapshot.ini")]);
     let mut unread: Vec<PathBuf> = named.iter().cloned().collect();
