@@ -1,8 +1,8 @@
-//! Judges a snapshot: what the specification asks for and is not there, and what is odd
-//! (Debug and Trace Snapshot File Format 0.2, sections 3 and 4).
+//! Checks a snapshot for missing requirements of the specification and for unusual contents (Debug
+//! and Trace Snapshot File Format 0.2, sections 3 and 4).
 //!
-//! The reader's notes are findings too. Knows the registers of the architectures, which is more
-//! than the rest of [`super`] does. Decodes no trace.
+//! The reader's notes are findings too. Uses the registers of the architectures; does not decode
+//! trace.
 
 mod cores;
 mod devices;
@@ -17,7 +17,7 @@ use serde::ser::SerializeStruct;
 use std::collections::HashMap;
 use std::fmt;
 
-/// What a thing is required for (section 3).
+/// The purpose that requires something (section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Need {
     /// For every snapshot.
@@ -29,7 +29,7 @@ pub enum Need {
     /// For decoding trace.
     #[serde(rename = "required for trace")]
     RequiredForTrace,
-    /// For nothing: it is only odd, or not advised.
+    /// Not required: only unusual or not recommended.
     #[serde(rename = "advice")]
     Advice,
 }
@@ -46,18 +46,18 @@ impl Need {
     }
 }
 
-/// Something that is wrong, missing or odd.
+/// Something wrong, missing or unusual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Where.
     pub place: Place,
     /// An error makes `check` fail.
     pub severity: Severity,
-    /// What it is required for.
+    /// The purpose that requires it.
     pub need: Need,
-    /// What was found, and what was wanted.
+    /// What was found, and what was expected.
     pub text: String,
-    /// Section of the specification, empty if it says nothing of this.
+    /// Section of the specification; empty if there is none.
     pub section: &'static str,
 }
 
@@ -92,10 +92,10 @@ impl Serialize for Finding {
     }
 }
 
-/// Judges a snapshot. Findings are in order of files and lines.
+/// Checks a snapshot. Findings are sorted by file and line.
 ///
-/// What is required for trace is an error where the snapshot has trace metadata and else a
-/// warning; what is required for debug is an error where it has none.
+/// A missing requirement for trace is an error if the snapshot has trace metadata, otherwise a
+/// warning; one for debug is an error if it has none.
 pub fn check(loaded: &Loaded) -> Vec<Finding> {
     let mut checker = Checker {
         loaded,
@@ -140,7 +140,7 @@ impl Checker<'_> {
         });
     }
 
-    /// Something that `need` needs is wrong or missing.
+    /// Reports that something required for `need` is wrong or missing.
     fn wrong(&mut self, need: Need, place: &Place, section: &'static str, text: String) {
         let traced = self.snapshot.trace.is_some();
         let severity = match need {
@@ -168,7 +168,7 @@ impl Checker<'_> {
                 "no version; the only valid one is 1.0".into(),
             ),
             "1" => self.advice(&snapshot.place, "3.1.1", "version 1: expected 1.0".into()),
-            // The reader's note says so.
+            // The reader has already noted it.
             _ => {}
         }
         if snapshot.devices.is_empty() {
@@ -191,7 +191,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The device of that name; a difference in case is a finding.
+    /// The device with this name; a difference in case is a finding.
     fn named(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! The registers of cores that a debugger needs (4.1), and those that say nothing.
+//! The registers of cores that a debugger needs (4.1), and placeholder values.
 
 use super::{Checker, Need};
 use crate::arch::{Architecture, CoreType, RegisterFile, Space, state, views};
@@ -8,12 +8,12 @@ use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{Device, DeviceClass, Dump, Place, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 
-/// PSTATE in parts, which Arm DS writes in place of CPSR.
+/// The parts of PSTATE, which Arm DS writes instead of CPSR.
 const CPSR_PARTS: [&str; 4] = ["CurrentEL", "DAIF", "NZCV", "SPSel"];
 /// xPSR in parts (ARM DDI 0403, B1.4.2).
 const XPSR_PARTS: [&str; 3] = ["APSR", "IPSR", "EPSR"];
 
-/// A core whose PC no dump holds.
+/// A core whose PC is not in any dump.
 struct Stray {
     index: usize,
     pc: u64,
@@ -25,7 +25,7 @@ fn pc_place(core: &Device) -> Place {
     pc.map_or(&core.place, |register| &register.place).clone()
 }
 
-/// The section that says what a core must have.
+/// The section with the requirements for cores.
 pub(super) fn section(core: &Device, architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::AArch32 if CoreType::of(core).both_states => "4.1.2.2",
@@ -57,8 +57,8 @@ impl Checker<'_> {
         self.without_code(&strays);
     }
 
-    /// The core at `index`, if no dump holds its PC, whatever its space. A dump that should is a
-    /// finding of its own.
+    /// The core at `index`, if its PC is not in a dump of any space. A missing dump file is a
+    /// separate finding.
     fn code_at_pc(&self, index: usize) -> Option<Stray> {
         let core = &self.snapshot.devices[index];
         let file = read(core);
@@ -75,7 +75,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Warns of cores whose PC is in no program either.
+    /// Warns about cores whose PC is not in a program either.
     fn without_code(&mut self, strays: &[Stray]) {
         for machine in [Machine::AArch64, Machine::Arm] {
             let strays = strays.iter().filter(|stray| stray.machine == machine);
@@ -171,7 +171,7 @@ impl Checker<'_> {
             };
             !has(&format!("{letter}{number}")) && !has(also)
         };
-        // A missing R13 is told as SP.
+        // A missing R13 is reported as SP.
         let absent: Vec<u32> = (0..count)
             .filter(|&number| letter == 'X' || number != 13)
             .filter(absent)
@@ -194,10 +194,11 @@ impl Checker<'_> {
     }
 }
 
-/// Why the registers of the core `index` are placeholders and no machine state, if they are.
+/// Why the registers of the core `index` are placeholders instead of machine state; `None` if they
+/// are not.
 ///
-/// Folklore: capture libraries that know no registers write `PC`, the begin of the code image or
-/// 0, `SP=0` and a constant `CPSR`, the same for every core, and no general register.
+/// Observed behaviour: capture libraries without access to registers write `PC`, the start of the
+/// code image or 0, `SP=0` and a constant `CPSR`, the same for every core, and no general register.
 pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
     let core = snapshot.devices.get(index)?;
     let file = read(core);
@@ -233,7 +234,7 @@ pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
     Some(format!("{why}, SP is 0, there is no general register"))
 }
 
-/// Whether a dump should hold an address.
+/// Whether a dump is declared to contain an address.
 fn covers(dump: &Dump, address: u64) -> bool {
     let offset = address.checked_sub(dump.address);
     offset.is_some_and(|offset| dump.length.is_none_or(|length| offset < length))
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_told_from_machine_state() {
+    fn placeholders_are_distinguished_from_machine_state() {
         let a32 = [("R15", 0xC000_8000), ("R13", 0), ("CPSR", 0x1D3)];
         let found = why(&[core("Cortex-A9", &a32, Some(0xC000_8000))]).unwrap();
         assert!(found.starts_with("PC is where kernel.bin begins"));
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn two_cores_cannot_stand_at_one_place_without_a_stack() {
+    fn cores_at_the_same_pc_without_a_stack_are_placeholders() {
         let system = [
             ("PC", 0x1010),
             ("SP", 0),

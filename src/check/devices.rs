@@ -160,7 +160,7 @@ impl Checker<'_> {
 
     fn overlaps(&mut self, device: &Device, mut extents: Vec<(u64, u64, Space, usize)>) {
         extents.sort_unstable_by_key(|&(first, _, _, index)| (first, index));
-        // By space: the extent seen that reaches furthest.
+        // By space: the extent with the highest end so far.
         let mut furthest: HashMap<Space, (u64, usize)> = HashMap::new();
         for (first, last, space, index) in extents {
             let mut spaces = furthest.iter();

@@ -44,7 +44,7 @@ fn findings(file: &str, changes: &[(&str, &str)]) -> Vec<String> {
     check(&loaded).iter().map(Finding::to_string).collect()
 }
 
-/// One change to one file, and the finding that it makes.
+/// A change to one file, and the resulting finding.
 #[test]
 fn each_fault_is_found_at_its_place() {
     assert_eq!(findings("", &[]), Vec::<String>::new());
@@ -315,14 +315,14 @@ fn each_fault_is_found_at_its_place() {
 }
 
 #[test]
-fn decimal_addresses_that_look_like_hexadecimal_are_told() {
+fn decimal_addresses_that_look_like_hexadecimal_are_reported() {
     for (written, hex) in [
         ("80000000", Some("0x80000000")),
         ("1000", Some("0x1000")),
         ("40100818", Some("0x40100818")),
         ("08000000", Some("0x8000000")),
         ("0000000040080000", Some("0x40080000")),
-        // Numbers that are round as they are.
+        // Numbers that are round in decimal.
         ("0", None),
         ("4096", None),
         ("65536", None),
@@ -347,7 +347,7 @@ fn decimal_addresses_that_look_like_hexadecimal_are_told() {
 }
 
 #[test]
-fn a_pc_that_another_core_or_a_program_has_is_known() {
+fn a_pc_in_memory_of_another_core_or_a_program_is_accepted() {
     let two = ("device1=etm.ini", "device1=etm.ini\ndevice2=cpu2.ini");
     let mut files = InMemory::default();
     for (name, text) in SOUND {
@@ -363,7 +363,7 @@ fn a_pc_that_another_core_or_a_program_has_is_known() {
 }
 
 #[test]
-fn registers_that_decoding_does_without_are_no_errors() {
+fn registers_not_needed_for_decoding_are_not_errors() {
     let all = "TRCIDR0(0x78)=0x28000EA1\nTRCIDR1(0x79)=0x4100F403\nTRCIDR2(0x7A)=0x488\n\
                TRCIDR8(0x60)=0\nTRCTRACEIDR(4)=0x10\n";
     let without = |configr: &str| {
@@ -462,7 +462,7 @@ fn trace_without_metadata_is_found() {
 }
 
 #[test]
-fn m_profile_wants_xpsr() {
+fn m_profile_requires_xpsr() {
     let found = findings("cpu.ini", &[("type=Cortex-A9", "type=Cortex-M3")]);
     let text = "cpu.ini:1: warning (required for debug): cpu: no register xPSR [section 4.1.3]";
     assert_eq!(found, [text]);
@@ -474,10 +474,10 @@ fn m_profile_wants_xpsr() {
 }
 
 #[test]
-fn placeholders_are_told() {
+fn placeholders_are_reported() {
     let stackless = [("SP=0x8000", "SP=0"), ("PC=0x1004", "PC=0x1000")];
     assert_eq!(findings("cpu.ini", &stackless), Vec::<String>::new());
-    // Without general registers, that is what capture libraries write.
+    // Capture libraries write this, without general registers.
     let edits = [
         stackless[0],
         stackless[1],

@@ -214,7 +214,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What the sources of a buffer, taken together, show.
+    /// A summary of all sources of a buffer.
     fn joins(&mut self, trace: &Trace) {
         let snapshot = self.snapshot;
         let sources = topology::sources(snapshot);
