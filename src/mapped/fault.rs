@@ -1,12 +1,12 @@
-//! What happens when a mapped file is cut: the system sends SIGBUS to whoever reads bytes that
-//! are not in the file any more, and that ends a process.
+//! Handles truncation of mapped files: reading bytes that are no longer in the file raises SIGBUS,
+//! which would end the process.
 //!
-//! Here the signal is caught. If the address lies in a mapping that is watched, zeros take the
-//! place of what is gone, the mapping is marked as cut, and the reader goes on. Any other SIGBUS
-//! goes where it would have gone. Knows no files.
+//! The signal is caught. If the address is in a watched mapping, zeros replace the missing bytes,
+//! the mapping is marked as truncated, and the reader continues. Any other SIGBUS is passed to the
+//! previous handler.
 //!
-//! The handler allocates nothing and takes no lock: mappings are entries of a list that only ever
-//! grows; an entry that is not needed any more is used again.
+//! The handler allocates nothing and takes no lock: mappings are entries of a list that only grows;
+//! unused entries are reused.
 
 #![allow(unsafe_code)]
 
@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// A mapping that is watched until this is dropped.
+/// A mapping, watched until this is dropped.
 #[derive(Debug)]
 pub(super) struct Watch(&'static Entry);
 
@@ -45,12 +45,12 @@ struct Installed {
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
 impl Watch {
-    /// Watches a mapping of the addresses `range`, which stays while this does.
+    /// Watches the mapping at the addresses `range`, which must outlive the watch.
     ///
     /// # Safety
     ///
-    /// All of the range is one read-only mapping of a file that the caller owns: from the first
-    /// byte that cannot be read on, it is replaced by zeros.
+    /// The whole range must be one read-only mapping of a file, owned by the caller: it is replaced
+    /// with zeros from the first unreadable page.
     pub unsafe fn new(range: Range<usize>) -> Self {
         install();
         let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -61,7 +61,7 @@ impl Watch {
         Self(entry)
     }
 
-    /// Whether bytes were read that are not in the file any more.
+    /// Whether bytes were read that are no longer in the file.
     pub fn is_cut(&self) -> bool {
         self.0.cut.load(Ordering::Acquire)
     }
@@ -75,7 +75,7 @@ impl Drop for Watch {
     }
 }
 
-/// Whether that happened to any mapping so far.
+/// Whether this has happened to any mapping.
 pub(super) fn any_cut() -> bool {
     CUT.load(Ordering::Acquire)
 }
@@ -88,7 +88,7 @@ fn publish() -> &'static Entry {
         cut: AtomicBool::new(false),
         next: ptr::null(),
     }));
-    // `FREE` keeps no one out here: a compare-and-swap does.
+    // `FREE` alone does not give exclusive access: the compare-and-swap does.
     let mut head = ENTRIES.load(Ordering::Acquire);
     loop {
         entry.next = head;
@@ -116,7 +116,7 @@ fn install() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) = caught;
-        // SAFETY: the handler keeps to what a handler may do, and `INSTALLED` is set.
+        // SAFETY: the handler only performs async-signal-safe operations, and `INSTALLED` is set.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as usize;
@@ -131,14 +131,14 @@ extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     let Some(installed) = INSTALLED.get() else {
         return;
     };
-    // SAFETY: the system hands a valid structure to a handler with SA_SIGINFO.
+    // SAFETY: the system passes a valid structure to a handler with SA_SIGINFO.
     let address = unsafe { (*info).si_addr() } as usize;
     if replace(address, installed.page) {
         return;
     }
     let before = installed.before.sa_sigaction;
-    // SAFETY: the handler that was there has the type that its flags say; without one the signal
-    // comes again when this returns, and ends the process.
+    // SAFETY: the previous handler has the type indicated by its flags; without one the signal is
+    // raised again on return and ends the process.
     unsafe {
         if before == libc::SIG_DFL || before == libc::SIG_IGN {
             libc::signal(signal, libc::SIG_DFL);
@@ -151,7 +151,7 @@ extern "C" fn caught(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
     }
 }
 
-/// Puts zeros from the page of an address on to the end of its mapping, if that is watched.
+/// Replaces the pages from an address to the end of its mapping with zeros, if it is watched.
 fn replace(address: usize, page: usize) -> bool {
     let mut next = ENTRIES.load(Ordering::Acquire).cast_const();
     // SAFETY: entries are never freed.

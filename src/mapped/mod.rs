@@ -1,12 +1,12 @@
 //! The bytes of a file, mapped into memory or read.
 //!
-//! Mapping is what makes a sparse dump of 4 GiB cost nothing to open; it is the one reason for
-//! `unsafe` here. Giving mapped memory back, and living on when a mapped file is cut ([`fault`]),
-//! belong to it. [`read`] is its safe twin, and a test holds both equal. Knows no formats.
+//! Mapping makes opening a sparse dump of 4 GiB free; it is the only reason for `unsafe` here, with
+//! releasing mapped memory and surviving the truncation of a mapped file ([`fault`]). [`read`] is
+//! its safe equivalent; a test compares both.
 //!
-//! Of a file that is cut while it is mapped, the bytes that are gone read as zeros. So whoever
-//! shows what was made of mapped bytes asks afterwards whether they were all there:
-//! [`Mapped::remaining`] of one file, [`cut_file`] of all.
+//! If a file is truncated while it is mapped, the missing bytes read as zeros. Before showing
+//! results, check that all bytes were present: [`Mapped::remaining`] for one file, [`cut_file`] for
+//! all.
 
 mod fault;
 
@@ -39,7 +39,7 @@ struct FileMap {
     map: memmap2::Mmap,
 }
 
-/// Which file it was when it was mapped.
+/// The identity of the file when it was mapped.
 #[derive(Clone, Debug)]
 struct Known {
     path: PathBuf,
@@ -58,8 +58,8 @@ impl Known {
         }
     }
 
-    /// The bytes that the file has now. One that has another file's name now, or none, is as it
-    /// was for those who have mapped it.
+    /// The current size of the file. A file that was renamed or deleted stays unchanged in its
+    /// mappings.
     fn remaining(&self) -> u64 {
         match self.path.metadata() {
             Ok(now) if now.dev() == self.device && now.ino() == self.inode => {
@@ -69,7 +69,7 @@ impl Known {
         }
     }
 
-    /// For the user, if it is not whole any more.
+    /// A message for the user, if the file was truncated.
     fn cut(&self, faulted: bool) -> Option<String> {
         let remaining = self.remaining();
         if !faulted && remaining == self.length {
@@ -84,8 +84,8 @@ impl Known {
     }
 }
 
-/// The files that are mapped, by the address of their mapping, and the first of those that are
-/// not any more that was cut.
+/// The mapped files, by the address of their mapping, and the first truncated file among those no
+/// longer mapped.
 #[derive(Default)]
 struct Mappings {
     open: Option<HashMap<usize, Known>>,
@@ -113,8 +113,7 @@ impl Drop for FileMap {
     }
 }
 
-/// Whether a mapped file was cut, now or before, for the user: what was made of it is not to be
-/// believed.
+/// A message for the user if a mapped file was truncated: results from it are not reliable.
 pub fn cut_file() -> Option<String> {
     let mut mappings = mappings();
     if mappings.cut.is_none() {
@@ -124,7 +123,7 @@ pub fn cut_file() -> Option<String> {
     mappings.cut.clone()
 }
 
-/// Whether a file is mapped, under whatever name: it is input, and must not be written over.
+/// Whether a file is mapped, under any name: it is input and must not be overwritten.
 pub fn is_open(path: &Path) -> bool {
     let Ok(data) = path.metadata() else {
         return false;
@@ -134,19 +133,19 @@ pub fn is_open(path: &Path) -> bool {
     mappings.open.iter().flat_map(HashMap::values).any(same)
 }
 
-/// An error if a mapped file was cut.
+/// Returns an error if a mapped file was truncated.
 pub fn whole() -> io::Result<()> {
     cut_file().map_or(Ok(()), |why| Err(io::Error::other(why)))
 }
 
-/// Whether bytes were asked for that a mapped file does not have any more: costs nothing to ask,
-/// but sees no more than whole pages.
+/// Whether bytes were read that are no longer in a mapped file: a cheap check with page
+/// granularity.
 pub fn is_cut() -> bool {
     fault::any_cut()
 }
 
 impl Mapped {
-    /// A part of the bytes, cut to what is there.
+    /// A part of the bytes, limited to the available ones.
     pub fn part(&self, range: Range<usize>) -> Self {
         let begin = self.range.start.saturating_add(range.start);
         let begin = begin.min(self.range.end);
@@ -157,8 +156,8 @@ impl Mapped {
         }
     }
 
-    /// Whether bytes behind those that are read are likely to be read too; they are unless this
-    /// says otherwise. Reading ahead costs megabytes for each place that is looked at.
+    /// Sets whether the bytes after a read are likely to be read too, which is the default. Reading
+    /// ahead costs megabytes for each accessed place.
     pub fn read_ahead(&self, ahead: bool) {
         if let Bytes::Map(FileMap { map, .. }) = &*self.bytes {
             let advice = if ahead {
@@ -166,25 +165,25 @@ impl Mapped {
             } else {
                 memmap2::Advice::Random
             };
-            // It is advice: without it the same bytes are there.
+            // This is only advice; it does not affect the contents.
             let _ = map.advise(advice);
         }
     }
 
-    /// How many of these bytes the file has now, from the first on; all, unless it was cut.
+    /// How many of these bytes, from the first, are still in the file; all unless it was truncated.
     pub fn remaining(&self) -> usize {
         let Bytes::Map(map) = &*self.bytes else {
             return self.len();
         };
         if map.watch.is_cut() && map.known.remaining() == map.known.length {
-            // It was cut and grew again.
+            // It was truncated and grew again.
             return 0;
         }
         let remaining = usize::try_from(map.known.remaining()).unwrap_or(usize::MAX);
         remaining.saturating_sub(self.range.start).min(self.len())
     }
 
-    /// For the user, if the file of these bytes was cut.
+    /// A message for the user, if the file of these bytes was truncated.
     pub fn bytes_cut(&self) -> Option<String> {
         match &*self.bytes {
             Bytes::Map(map) => map.known.cut(map.watch.is_cut()),
@@ -192,15 +191,15 @@ impl Mapped {
         }
     }
 
-    /// Gives back the memory that holds these bytes, if they are mapped; whoever reads them
-    /// again has them from the file again. Without it every byte that was ever read stays.
+    /// Releases the memory of these bytes, if they are mapped; the next access reads them from the
+    /// file again. Otherwise every byte ever read stays in memory.
     pub fn release(&self, range: Range<usize>) {
         let Bytes::Map(FileMap { map, .. }) = &*self.bytes else {
             return;
         };
         let part = self.part(range).range;
-        // SAFETY: the mapping is a read-only view of a file: pages that are dropped come back
-        // with the file's bytes, so that no reader sees a difference.
+        // SAFETY: the mapping is a read-only view of a file: pages that are dropped come back with
+        // the file's bytes, so no reader sees a difference.
         #[allow(unsafe_code)]
         let _ = unsafe {
             map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, part.start, part.len())
@@ -237,12 +236,12 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
         return Ok(Vec::new().into());
     }
     // SAFETY: the map is private to the process and only ever read. Its bytes could change if
-    // another program writes the file while we run: any bytes are valid here, and no other way
-    // opens a sparse dump of gigabytes in no time. If the file is cut, the watch steps in.
+    // another program writes the file while we run: any bytes are valid here, and nothing else
+    // opens a sparse dump of gigabytes instantly. The watch handles truncation of the file.
     #[allow(unsafe_code)]
     let map = unsafe { memmap2::Mmap::map(&file)? };
     let begin = map.as_ptr() as usize;
-    // SAFETY: it is a mapping of its own, and the watch is dropped before it.
+    // SAFETY: the mapping is not shared, and the watch is dropped before it.
     #[allow(unsafe_code)]
     let watch = unsafe { fault::Watch::new(begin..begin + map.len()) };
     let known = Known::of(path, &metadata);
@@ -255,7 +254,7 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
     })
 }
 
-/// Reads a file whole.
+/// Reads a whole file.
 pub fn read(path: &Path) -> io::Result<Mapped> {
     let mut file = File::open(path)?;
     regular(&file)?;
@@ -264,7 +263,7 @@ pub fn read(path: &Path) -> io::Result<Mapped> {
     Ok(bytes.into())
 }
 
-/// What the system knows of a file; an error if it is a directory, a pipe or a device.
+/// The metadata of a file; an error if it is a directory, a pipe or a device.
 fn regular(file: &File) -> io::Result<Metadata> {
     let metadata = file.metadata()?;
     if metadata.is_file() {
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_is_refused() {
+    fn directories_and_devices_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         assert!(map(directory.path()).is_err());
         assert!(read(directory.path()).is_err());
@@ -328,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_cut_reads_as_zeros_and_says_so() {
+    fn a_truncated_file_reads_as_zeros_and_is_reported() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let bytes = vec![0xA5_u8; 40_000];
         for (left, remaining) in [(10_000, 10_000), (39_990, 39_990), (0, 0)] {
@@ -346,7 +345,7 @@ mod tests {
             let told = format!("was cut from 40000 to {left} bytes while it was read");
             assert!(mapped.bytes_cut().unwrap().ends_with(&told));
         }
-        // The next one that lies where the last one was is whole.
+        // A new mapping at the same address is intact.
         std::fs::write(file.path(), &bytes).unwrap();
         let mapped = map(file.path()).unwrap();
         assert_eq!(*mapped, bytes);
@@ -354,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_another_ones_name_is_as_it_was() {
+    fn a_renamed_file_is_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a");
         std::fs::write(&path, vec![1; 10_000]).unwrap();
