@@ -1,12 +1,12 @@
 //! Disassembly of single instructions, for listings.
 //!
-//! Knows nothing of trace; `capstone` knows the instruction sets.
+//! Independent of trace; `capstone` decodes the instruction sets.
 
 use crate::quantity::Isa;
 use capstone::prelude::*;
 use capstone::{Capstone, arch};
 
-/// Disassemblers for the instruction sets that can be followed.
+/// Disassemblers for the supported instruction sets.
 pub struct Disassembler {
     a64: Capstone,
     a32: Capstone,
@@ -14,7 +14,7 @@ pub struct Disassembler {
 }
 
 impl Disassembler {
-    /// For little-endian code. `m_profile` selects the M-profile reading of T32.
+    /// For little-endian code. `m_profile` selects the M-profile variant of T32.
     pub fn new(m_profile: bool) -> Result<Self, String> {
         let text = |error: capstone::Error| error.to_string();
         let thumb = if m_profile {
@@ -46,7 +46,7 @@ impl Disassembler {
         })
     }
 
-    /// The instruction at the begin of `code`, or its bytes as a number where it is not known.
+    /// The text of the first instruction in `code`, or of its bytes as a number if it is unknown.
     pub fn text(&self, isa: Isa, address: u64, code: &[u8]) -> String {
         let engine = match isa {
             Isa::A64 => Some(&self.a64),

@@ -1,6 +1,6 @@
-//! Programs (ELF files) that lie in a snapshot, beside it, or are named by the user.
+//! Programs (ELF files) in a snapshot, next to it, or named by the user.
 //!
-//! Reads loadable segments and compares them with memory; knows no devices and no debuggers.
+//! Reads loadable segments and compares them with memory; independent of devices and debuggers.
 
 use std::io;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use super::profile;
 pub use crate::arch::Machine;
 use crate::mapped::{self, Mapped};
 
-/// Most differing ranges that a comparison lists; all are counted.
+/// The most differing ranges listed by a comparison; all are counted.
 const MAX_RANGES: usize = 16;
 
-/// Why a file could not be taken as a program.
+/// Why a file cannot be used as a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     /// The file cannot be read.
@@ -23,10 +23,10 @@ pub enum ElfError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file is no ELF, or a damaged one.
+    /// The file is not an ELF file, or is damaged.
     #[error("{}: expected an ELF file: {reason}", path.display())]
     Malformed {
         /// The file.
@@ -41,14 +41,14 @@ pub enum ElfError {
 pub struct Segment {
     /// Virtual address of the first byte.
     pub address: u64,
-    /// Its bytes in the file; memory behind them is cleared at load time and not in the file.
+    /// Its bytes in the file; memory after them is cleared at load time and not in the file.
     pub file: Range<usize>,
-    /// Whether the program may change it: then memory may rightly differ from the file.
+    /// Whether the program may change it, so that memory may differ from the file.
     pub writable: bool,
 }
 
 impl Segment {
-    /// The address behind its last byte in the file.
+    /// The address after its last byte in the file.
     pub fn end(&self) -> u64 {
         self.address.saturating_add(self.file.len() as u64)
     }
@@ -65,10 +65,10 @@ pub struct Elf {
     pub little_endian: bool,
     /// Its loadable segments with bytes in the file, in file order.
     pub segments: Vec<Segment>,
-    /// How far the program lies behind the addresses that the file says: not 0 for a
-    /// position-independent one.
+    /// The offset of the load address from the addresses in the file: not 0 for a
+    /// position-independent program.
     pub offset: u64,
-    /// Its build attributes name an architecture of the M-profile.
+    /// Whether its build attributes name an M-profile architecture.
     pub m_profile: bool,
     bytes: Mapped,
 }
@@ -87,7 +87,7 @@ impl Elf {
         })
     }
 
-    /// Reads the bytes of an ELF file; `path` is what it is called.
+    /// Reads the bytes of an ELF file named `path`.
     pub fn read(path: PathBuf, bytes: Mapped) -> Result<Self, ElfError> {
         let malformed = |reason: &str| ElfError::Malformed {
             path: path.clone(),
@@ -131,7 +131,7 @@ impl Elf {
         })
     }
 
-    /// The program as it was loaded, `offset` bytes behind the addresses that the file says.
+    /// The program as loaded, `offset` bytes after the addresses in the file.
     pub fn moved(mut self, offset: u64) -> Self {
         for segment in &mut self.segments {
             segment.address = segment.address.wrapping_add(offset);
@@ -145,7 +145,7 @@ impl Elf {
         &self.bytes
     }
 
-    /// How many bytes the file has now: all, unless it was cut.
+    /// The current number of bytes in the file: all, unless it was truncated.
     pub fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -155,12 +155,12 @@ impl Elf {
         self.bytes.get(segment.file.clone()).unwrap_or(&[])
     }
 
-    /// The bytes of a segment, to be kept.
+    /// The bytes of a segment, as a shared mapping.
     pub fn mapped(&self, segment: &Segment) -> Mapped {
         self.bytes.part(segment.file.clone())
     }
 
-    /// The bytes that the file has from an address on, to the end of its segment.
+    /// The bytes in the file from an address to the end of its segment.
     pub fn slice(&self, address: u64) -> Option<&[u8]> {
         self.segments.iter().find_map(|segment| {
             let from = address.checked_sub(segment.address)?;
@@ -173,7 +173,7 @@ impl Elf {
 
     /// Compares the segments with memory, at most `limit` bytes of it.
     ///
-    /// `memory` answers with the bytes from an address on, or with how many bytes to skip.
+    /// `memory` returns the bytes from an address, or the number of bytes to skip.
     pub fn compare<'m>(
         &self,
         limit: u64,
@@ -211,28 +211,28 @@ fn io_error(path: &Path, error: io::Error) -> ElfError {
     }
 }
 
-/// Whether bytes begin as an ELF file does.
+/// Whether bytes start like an ELF file.
 pub fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF")
 }
 
-/// How a program and memory agree.
+/// The result of comparing a program with memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Bytes that both have.
+    /// Bytes present in both.
     pub compared: u64,
-    /// Of these, bytes that differ in parts that the program cannot change.
+    /// Compared bytes that differ in read-only segments.
     pub differing: u64,
-    /// Of these, bytes that differ in writable parts, as they may.
+    /// Compared bytes that differ in writable segments, as is normal.
     pub changed: u64,
     /// The first ranges of addresses of `differing`.
     pub ranges: Vec<Range<u64>>,
 }
 
 impl Comparison {
-    /// Whether the memory is that of the program: most bytes agree.
+    /// Whether the memory contains the program: most bytes agree.
     ///
-    /// A segment can be code and changed data in one, so that some may differ.
+    /// A segment can contain both code and changed data, so some bytes may differ.
     pub fn matches(&self) -> bool {
         self.compared > 0 && self.agreeing() >= self.compared - self.compared / 10
     }

@@ -1,6 +1,6 @@
 //! Programs: ELF files, their symbols and source lines, and the text of their instructions.
 //!
-//! Knows no snapshot: which program a snapshot ran is the question of [`crate::snapshot::program`].
+//! Independent of snapshots: [`crate::snapshot::program`] finds the program of a snapshot.
 
 #[cfg(feature = "report")]
 pub mod disassembly;

@@ -1,11 +1,11 @@
-//! Names of functions as people write them.
+//! Demangling and matching of function names.
 //!
-//! The one place where symbol names of C++ and Rust are demangled. Names come from files that
-//! nobody vouches for: a short one can stand for gigabytes.
+//! The only place that demangles C++ and Rust symbols. Names come from untrusted files: a short one
+//! can expand to gigabytes.
 
 use std::fmt::{self, Write};
 
-/// Longer names are shown as they stand in the file.
+/// The longest demangled name; longer ones are shown as in the file.
 const LONGEST: usize = 4096;
 
 /// Text up to [`LONGEST`] bytes.
@@ -22,14 +22,14 @@ impl Write for Limited {
     }
 }
 
-/// What of a name is wanted.
+/// The form of a demangled name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameForm {
     Whole,
     WithoutParameters,
 }
 
-/// A symbol's name without the version behind it (`memcpy@@GLIBC_2.17`).
+/// A symbol's name without the version suffix (`memcpy@@GLIBC_2.17`).
 pub fn unversioned(name: &str) -> &str {
     match name.find('@') {
         Some(at) if at > 0 => &name[..at],
@@ -37,7 +37,7 @@ pub fn unversioned(name: &str) -> &str {
     }
 }
 
-/// The name in the source of a mangled one; `None` if it is not mangled.
+/// Demangles a name; `None` if it is not mangled.
 pub fn demangled(name: &str) -> Option<String> {
     demangle(name, NameForm::Whole)
 }
@@ -47,7 +47,7 @@ fn demangle(name: &str, form: NameForm) -> Option<String> {
         return None;
     }
     let mut out = Limited::default();
-    // Rust's older names are C++ names too, with a hash behind.
+    // Legacy Rust names are C++ names too, with a hash suffix.
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         write!(out, "{rust:#}").ok()?;
     } else {
@@ -61,20 +61,20 @@ fn demangle(name: &str, form: NameForm) -> Option<String> {
     Some(out.0)
 }
 
-/// How well what a user types names a function, best first.
+/// How well the user's text matches the name of a function, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Match {
     /// The name in the file.
     Symbol,
-    /// The name in the source, with its parameters if it has some.
+    /// The name in the source, with parameters if any.
     Whole,
     /// The name in the source without parameters.
     Function,
-    /// That without the namespaces or types around it.
+    /// The same without enclosing namespaces or types.
     Last,
 }
 
-/// How well `wanted` names the function with the symbol `name`. Blanks do not count.
+/// How well `wanted` matches the function with the symbol `name`, ignoring white space.
 pub fn matches(wanted: &str, name: &str) -> Option<Match> {
     if wanted == name {
         return Some(Match::Symbol);
@@ -109,7 +109,7 @@ mod tests {
             ),
             ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
             ("_RNvC3foo3bar", "foo::bar"),
-            // A template tells what it returns; GDB does not show that.
+            // The symbol of a template includes its return type, which GDB does not show.
             ("_Z3maxIiET_S0_S0_", "max<int>(int, int)"),
         ] {
             assert_eq!(demangled(name).as_deref(), Some(wanted), "{name}");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_found_as_it_is_typed() {
+    fn names_match_in_every_usual_form() {
         let name = "_ZN4shop5priceEPKNS_4ItemEi";
         for (wanted, found) in [
             (name, Some(Match::Symbol)),
@@ -140,7 +140,7 @@ mod tests {
 
     /// Each parameter pairs the one before with itself: 2 to the power of 200 names.
     #[test]
-    fn a_name_that_unfolds_without_end_stays_as_it_is() {
+    fn a_name_that_expands_exponentially_is_not_demangled() {
         let mut name = "_Z1f1aI1bS_E".to_owned();
         for index in 0..200 {
             let before = format!("S{}_", base36(index));

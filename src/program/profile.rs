@@ -8,13 +8,13 @@ use object::read::elf::{ElfFile, FileHeader, SectionHeader};
 const CPU_NAMES: [u64; 2] = [4, 5];
 const CPU_ARCH: u64 = 6;
 const CPU_ARCH_PROFILE: u64 = 7;
-/// A number, and text behind it.
+/// A tag with a number followed by text.
 const COMPATIBILITY: u64 = 32;
-/// Values of Tag_CPU_arch that only the M-profile has: v6-M, v6S-M, v7E-M, v8-M baseline and
+/// Values of Tag_CPU_arch used only by the M-profile: v6-M, v6S-M, v7E-M, v8-M baseline and
 /// mainline, v8.1-M mainline.
 const M_PROFILE: [u64; 6] = [11, 12, 13, 16, 17, 21];
 
-/// Whether the attributes name an architecture of the M-profile; `false` where they do not tell.
+/// Whether the attributes name an M-profile architecture; `false` if they do not name any.
 pub fn is_m_profile(file: &object::File<'_>) -> bool {
     match file {
         object::File::Elf32(file) => of_file(file).unwrap_or_default(),

@@ -1,6 +1,6 @@
 //! Functions and source lines of addresses, from ELF files.
 //!
-//! Knows nothing of snapshots or trace.
+//! Independent of snapshots and trace.
 
 use super::names;
 use gimli::{EndianArcSlice, RunTimeEndian};
@@ -13,18 +13,18 @@ use crate::text::one_line;
 
 type Slice = EndianArcSlice<RunTimeEndian>;
 
-/// Compressed debug information holds three to ten times its bytes.
+/// The largest accepted ratio; debug information typically expands three to ten times.
 const EXPANSION: u64 = 100;
 
 /// A function of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Function {
     start: u64,
-    /// First address behind it.
+    /// The address after its end.
     end: u64,
-    /// As in the file.
+    /// The name in the file.
     name: Box<str>,
-    /// As in the source, once somebody has asked.
+    /// The name in the source, computed on first use.
     shown: OnceLock<Box<str>>,
 }
 
@@ -38,10 +38,10 @@ impl Function {
     }
 }
 
-/// Where an address lies in the source.
+/// The source location of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceLine {
-    /// The file, as the debug information names it.
+    /// The file, as named in the debug information.
     pub file: String,
     /// Line, from 1.
     pub line: u32,
@@ -51,19 +51,19 @@ pub struct SourceLine {
 #[derive(Default)]
 pub struct Symbols {
     functions: Vec<Function>,
-    /// Each with the offset of its addresses. It reads its debug information when it is first
-    /// asked, hence the lock.
+    /// Each with the offset of its addresses. Debug information is read on first use, hence the
+    /// lock.
     lines: Vec<(u64, Mutex<addr2line::Context<Slice>>)>,
 }
 
 impl Symbols {
-    /// Reads the symbols and the debug information of an ELF file, in addition to those there
-    /// are. What is not there or cannot be read gives no names; the reason comes back as text.
+    /// Reads the symbols and the debug information of an ELF file, in addition to the existing
+    /// ones. Missing or unreadable parts contribute no names; the reason is returned as text.
     pub fn add(&mut self, elf: &[u8]) -> Result<(), String> {
         self.add_moved(elf, 0)
     }
 
-    /// The same for a program that lies `offset` bytes behind the addresses of its file.
+    /// The same for a program loaded `offset` bytes after the addresses in its file.
     pub fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), String> {
         let file = object::File::parse(elf).map_err(|error| error.to_string())?;
         let mut functions = functions(&file);
@@ -96,14 +96,14 @@ impl Symbols {
         self.functions.is_empty()
     }
 
-    /// The function that an address lies in, by its name in the source, and how many bytes behind
-    /// its first instruction.
+    /// The function that contains an address, by its name in the source, and the offset of the
+    /// address in bytes.
     pub fn function(&self, address: u64) -> Option<(&str, u64)> {
         let found = self.around(address)?;
         Some((found.shown(), address - found.start))
     }
 
-    /// The first instruction of the function that an address lies in.
+    /// The first instruction of the function that contains an address.
     pub fn start(&self, address: u64) -> Option<u64> {
         self.around(address).map(|function| function.start)
     }
@@ -118,8 +118,8 @@ impl Symbols {
             .find(|f| address < f.end)
     }
 
-    /// The first instructions of the functions that a name means: one in the file, one in the
-    /// source with or without parameters, or the last part of that (GDB manual, "Linespec
+    /// The first instructions of the functions that match a name: the name in the file, in the
+    /// source with or without parameters, or the last part of the latter (GDB manual, "Linespec
     /// Locations"). Only the best matches count; several are overloaded functions.
     pub fn addresses(&self, name: &str) -> BTreeSet<u64> {
         let mut best = None;
@@ -154,7 +154,7 @@ impl Symbols {
     }
 }
 
-/// The functions of a file, by address. A stripped one has those that it offers to others.
+/// The functions of a file, by address. A stripped file has only its exported functions.
 fn functions(file: &object::File<'_>) -> Vec<Function> {
     let arm = file.architecture() == object::Architecture::Arm;
     let limits = limits(file);
@@ -170,7 +170,7 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
         }
         // The low bit of an Arm function's address says Thumb (AAELF32, 5.5.3).
         let start = symbol.address() & !u64::from(arm);
-        // What lies around it; a symbol that lies nowhere names no code.
+        // The surrounding section; a symbol outside of sections does not name code.
         let around = limits.partition_point(|limit| limit.0 <= start);
         let around = around.checked_sub(1).map(|index| limits[index]);
         let Some((_, limit)) = around.filter(|(_, end)| start < *end) else {
@@ -191,7 +191,7 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
         file.dynamic_symbols().for_each(&mut read);
     }
     functions.sort_by_key(|function| function.start);
-    // One without a size ends where the next one begins.
+    // A function without a size ends where the next one starts.
     let mut next = u64::MAX;
     let mut behind = u64::MAX;
     for function in functions.iter_mut().rev() {
@@ -204,8 +204,8 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
     functions
 }
 
-/// What a function cannot reach beyond: the sections that are loaded, by address, or where the
-/// file has no sections its segments.
+/// The limits of functions: the loaded sections, by address, or the segments if the file has no
+/// sections.
 fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
     let loaded = |section: &object::Section<'_, '_>| match section.flags() {
         object::SectionFlags::Elf { sh_flags, .. } => sh_flags.0 & object::elf::SHF_ALLOC.0 != 0,
@@ -223,7 +223,7 @@ fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
     limits
 }
 
-/// The bytes of a section, unless they would be out of proportion to those in the file.
+/// The bytes of a section, unless they expand disproportionately.
 fn uncompressed<'d>(section: &object::Section<'d, '_>) -> Result<Cow<'d, [u8]>, String> {
     let data = section.compressed_data().map_err(|e| e.to_string())?;
     let most = (data.data.len() as u64).saturating_mul(EXPANSION);
@@ -291,7 +291,7 @@ mod tests {
         assert!(Symbols::default().add(b"not an ELF").is_err());
     }
 
-    /// `_fini` has no size, and is all that its section holds.
+    /// `_fini` has no size and fills its section.
     #[test]
     fn a_function_ends_with_its_section() {
         let exe = std::fs::read(std::env::current_exe().unwrap()).unwrap();
