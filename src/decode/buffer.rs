@@ -1,4 +1,4 @@
-//! A trace buffer, piece by piece through the decoders of its sources.
+//! Decodes a trace buffer in pieces with the decoders of its sources.
 
 use super::silence::Totals;
 use super::source::Decoding;
@@ -7,12 +7,12 @@ use crate::formatter::{Deformatter, Demux};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::stop;
 
-/// Bytes of a buffer after which the memory that mapped them is given back: whole pages.
+/// Bytes of a buffer after which their mapped memory is released: whole pages.
 const RELEASED: usize = 4 << 20;
 
-/// Decodes a buffer in pieces of up to `piece` bytes. `decoders` belong to trace IDs; of
-/// several with one ID the first counts. After each piece and each source `laid_up` is
-/// called with the index of the decoder. Gives the bytes of each trace ID.
+/// Decodes a buffer in pieces of up to `piece` bytes. Each decoder belongs to a trace ID; the first
+/// one with an ID is used. `laid_up` is called with the index of the decoder after each piece of
+/// each source. Returns the number of bytes of each trace ID.
 pub fn decode_buffer<O: ?Sized, X>(
     buffer: &CaptureBuffer,
     decoders: &mut [(TraceId, Box<dyn Decoding<O> + '_>)],

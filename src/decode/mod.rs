@@ -1,7 +1,6 @@
-//! The decoding of a snapshot's trace: buffers → deformatter → packets → elements → flow.
+//! Decodes a snapshot's trace: buffers → deformatter → packets → elements → flow.
 //!
-//! Joins the stages and owns the I/O between them. What comes out goes to sinks of the
-//! caller's: this module knows no form of listing.
+//! Connects the stages and owns the I/O between them. Output goes to the caller's sinks.
 
 mod buffer;
 mod image;

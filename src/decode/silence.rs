@@ -1,7 +1,8 @@
-//! Why little or nothing is decoded of a buffer, and what to try: one note for each cause.
+//! Diagnoses why little or nothing of a buffer is decoded and suggests remedies: one note for each
+//! cause.
 //!
-//! Looks at the begin of a buffer, once with the format that is written and, where that gives
-//! nothing sound, with the others. Changes nothing of what is decoded.
+//! Examines the start of a buffer with its declared format and, if that yields nothing plausible,
+//! with the others. Does not affect decoding.
 
 use crate::capture::{CaptureBuffer, CaptureSource, Visitor};
 use crate::flow::FlowConfig;
@@ -10,43 +11,43 @@ use crate::protocol::{Describe, ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::Loaded;
 
-/// Bytes of every buffer that are looked at.
+/// Bytes of every buffer that are examined.
 const FIRST: u64 = 64 << 10;
-/// Bytes that are looked at where those tell nothing.
+/// Bytes that are examined if the first ones are inconclusive.
 const MOST: u64 = 4 << 20;
-/// Most IDs or sources that a note names.
+/// The most IDs or sources named in a note.
 const NAMED: usize = 8;
-/// No system has more trace sources in one buffer than a few.
+/// A plausible limit of trace sources in one buffer.
 const MANY: usize = 32;
 
 /// Bytes by trace ID.
 pub type Totals = [u64; 128];
 
-/// How some bytes read as the trace of a source.
+/// How some bytes decode as the trace of a source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
-    /// Where packets begin to be known.
+    /// The offset of the first recognised packet.
     synchronised: Option<BufferOffset>,
     packets: u64,
-    /// Bytes from there on, and those of them that are no packets.
+    /// The number of bytes from there, and of those outside valid packets.
     bytes: u64,
     bad: u64,
 }
 
 impl Reading {
-    /// It may be what it is taken for.
+    /// Whether the bytes may be trace of this kind.
     fn is_possible(&self) -> bool {
         self.synchronised.is_some() && self.bad * 8 <= self.bytes
     }
 
-    /// It is hardly anything else.
+    /// Whether the bytes are almost certainly trace of this kind.
     fn is_sound(&self) -> bool {
         let enough = self.packets >= 4 || self.synchronised == Some(BufferOffset(0));
         self.synchronised.is_some() && enough && self.bad * 32 <= self.bytes
     }
 }
 
-/// Reads the payload of an ID.
+/// Decodes the payload of an ID.
 struct Read<'a>(&'a mut Demux, TraceId);
 
 impl Visitor for Read<'_> {
@@ -79,7 +80,7 @@ impl Visitor for Read<'_> {
     }
 }
 
-/// How a buffer reads that is not in the format that is written.
+/// How a buffer decodes that is not in its declared format.
 const NOTHING: &str = "nothing in it synchronises";
 
 /// The formats of buffers.
@@ -89,8 +90,8 @@ const FORMATS: [(Option<FrameKind>, &str); 3] = [
     (Some(FrameKind::Dstream), "dstream_coresight"),
 ];
 
-/// What the first `most` bytes of a buffer are, taken apart as `frames` say. Without frames they are
-/// those of `id`.
+/// The first `most` bytes of a buffer, deformatted according to `frames`. Without frames they
+/// belong to `id`.
 fn taken_apart(buffer: &CaptureBuffer, frames: Option<FrameKind>, id: TraceId, most: u64) -> Demux {
     let mut demux = Demux::new();
     let mut deformatter = frames.map(Deformatter::new);
@@ -121,7 +122,7 @@ fn totals_of(buffer: &CaptureBuffer) -> Totals {
     demux.totals()
 }
 
-/// What is silent in a buffer with all its sources. `totals` are the bytes of each ID, where it was
+/// Diagnoses a buffer with all its sources. `totals` are the bytes of each ID, if the buffer was
 /// decoded.
 pub fn silence(loaded: &Loaded, buffer: &CaptureBuffer, totals: Option<&Totals>) -> Vec<String> {
     let written = loaded.snapshot.trace.as_ref();
@@ -151,16 +152,16 @@ fn named(source: &CaptureSource) -> String {
     format!("{} ({:#04x})", source.name, source.trace_id.0)
 }
 
-/// A buffer, its sources, and what is in it.
+/// A buffer, its sources and its contents.
 struct Look<'a> {
     buffer: &'a CaptureBuffer,
     totals: &'a Totals,
 }
 
-/// A source that seems not to be read as it should be.
+/// A note on a source that seems to be misread.
 struct Silent<'a> {
     known: &'a CaptureSource,
-    /// It does not synchronise anywhere.
+    /// A note on a source without synchronisation point.
     never: bool,
 }
 
@@ -214,7 +215,7 @@ impl Look<'_> {
             .collect()
     }
 
-    /// The sources that have bytes, but nothing sound in the first `most` of the buffer.
+    /// The sources with bytes but no plausible trace in the first `most` bytes of the buffer.
     fn silent(&self, most: u64) -> Vec<Silent<'_>> {
         let mut demux = taken_apart(self.buffer, self.buffer.frames, TraceId(0), most);
         let with_bytes = self
@@ -236,7 +237,7 @@ impl Look<'_> {
         silent
     }
 
-    /// An ID without source whose trace reads as that of a source.
+    /// A note on an ID without source whose trace decodes like that of a source.
     fn guess(&self, unclaimed: &[TraceId]) -> Option<(TraceId, &CaptureSource)> {
         let taken = taken_apart(self.buffer, self.buffer.frames, TraceId(0), MOST);
         unclaimed.iter().find_map(|&id| {
@@ -263,7 +264,8 @@ impl Look<'_> {
             .map(|(_, known)| known)
     }
 
-    /// That the buffer reads well in another format, and in its own as `how` says.
+    /// A note on a buffer that decodes well in another format, and in its own as described by
+    /// `how`.
     fn other_format(&self, how: &str) -> Option<String> {
         for frames in FORMATS.map(|(frames, _)| frames) {
             if frames == self.buffer.frames {
@@ -271,7 +273,7 @@ impl Look<'_> {
             }
             let taken = taken_apart(self.buffer, frames, TraceId(1), MOST);
             for known in self.protocols() {
-                // The source's own ID comes first.
+                // Try the source's own ID first.
                 let mut ids: Vec<TraceId> = taken.ids().collect();
                 ids.sort_by_key(|&id| id != known.trace_id);
                 for id in ids {
@@ -285,8 +287,8 @@ impl Look<'_> {
         None
     }
 
-    /// That the buffer, which can be read as the bytes of a source, is frames with its ID and
-    /// nothing else: then synchronisation points may lie in one frame by chance.
+    /// Whether the buffer, which decodes as the bytes of a source, consists of frames with only its
+    /// ID: synchronisation points may then fit into one frame by chance.
     fn rather_frames(&self, known: &CaptureSource) -> Option<String> {
         for frames in [FrameKind::Memory, FrameKind::Dstream].map(Some) {
             let mut taken = taken_apart(self.buffer, frames, TraceId(1), FIRST);
@@ -393,7 +395,7 @@ fn not_synchronised(silent: &[&CaptureSource]) -> String {
     )
 }
 
-/// The first of some names, and how many more there are.
+/// The first names, and the number of further ones.
 fn list(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(NAMED);
     let names: Vec<String> = names.take(NAMED).collect();

@@ -1,7 +1,7 @@
 //! One trace source: bytes → packets → sink, whatever its protocol.
 //!
-//! The protocol is chosen once, when the source is made; what runs per packet is compiled for
-//! it. [`Decoding`] is the only dynamic call, one for each piece of the buffer.
+//! The protocol is chosen once, when the source is made; the code that runs per packet is compiled
+//! for it. [`Decoding`] is the only dynamic call, one per piece of the buffer.
 
 use crate::element::{Element, ElementSink};
 use crate::flow::{CodeImage, Flow, FlowDriver, FlowSink};
@@ -9,27 +9,27 @@ use crate::formatter::Stream;
 use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
 use crate::quantity::BufferOffset;
 
-/// A source that is being decoded; `O` is what its sink lays up between two pieces.
+/// A source being decoded; `O` is the output that its sink collects between two pieces.
 pub trait Decoding<O: ?Sized> {
-    /// Decodes what is new in the source's stream; with `last` no more comes.
+    /// Decodes the new bytes of the source's stream; `last` marks the end of the stream.
     fn piece(&mut self, stream: &mut Stream, last: bool);
 
     /// The buffer ends at `at`.
     fn end(&mut self, at: BufferOffset);
 
-    /// How many packets were decoded.
+    /// The number of decoded packets.
     fn packets(&self) -> u64;
 
-    /// What the sink has laid up.
+    /// The output that the sink has collected.
     fn output(&mut self) -> &mut O;
 }
 
-/// A sink at the end of a source's line.
+/// The last sink in a source's pipeline.
 pub trait SourceSinks<O: ?Sized> {
     /// The source ends at `at`.
     fn end(&mut self, at: BufferOffset);
 
-    /// What the sink has laid up.
+    /// The output that the sink has collected.
     fn output(&mut self) -> &mut O;
 }
 
@@ -39,7 +39,7 @@ pub struct Source<D, S> {
     stage: Counted<S>,
 }
 
-/// Counts packets on their way.
+/// Counts packets passed on.
 struct Counted<S> {
     sink: S,
     packets: u64,
@@ -58,7 +58,7 @@ impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
 }
 
 impl<D, S> Source<D, S> {
-    /// A source at the begin of its trace.
+    /// A source at the start of its trace.
     pub fn new(decoder: D, sink: S) -> Self {
         Self {
             decoder,
@@ -130,7 +130,7 @@ impl<O: ?Sized, E: ElementDecoder, S: ElementSink + SourceSinks<O>> SourceSinks<
 pub struct Flowing<C, S>(FlowDriver<C, S>);
 
 impl<C: CodeImage, S: FlowSink> Flowing<C, S> {
-    /// A flow at its begin.
+    /// A flow at its start.
     pub fn new(flow: Flow<C>, sink: S) -> Self {
         Self(FlowDriver { flow, sink })
     }
