@@ -1,8 +1,8 @@
-//! Which functions called which, from the branches of a history.
+//! The call tree, derived from the branches of a history.
 //!
-//! A branch with link calls; a branch to where an open call wants to return ends that call and
-//! those within it. Exceptions nest like calls. Knows no symbols: what a function is, the caller
-//! says.
+//! A branch with link calls; a branch to the return address of an open call ends that call and the
+//! calls within it. Exceptions nest like calls. The caller identifies functions; symbols are not
+//! used here.
 
 use crate::quantity::Address;
 use crate::timeline::{Event, Gap, How, Position, Taken, Transition, Transitions};
@@ -28,17 +28,17 @@ pub enum What {
         /// The first instruction of its handler.
         handler: Address,
     },
-    /// A return to where no call is open that was followed: to its caller.
+    /// A return to a caller whose call was not traced.
     Return {
-        /// The instruction behind the call.
+        /// The instruction after the call.
         to: Address,
     },
-    /// A return to where none of the open calls wants to return: what is open is not known.
+    /// A return to an address that no open call returns to: the open calls are no longer known.
     Elsewhere {
         /// The instruction.
         to: Address,
     },
-    /// A gap, and where execution went on in none of the open calls.
+    /// A gap after which execution continued outside of the open calls.
     Gap {
         /// Why.
         gap: Gap,
@@ -52,7 +52,7 @@ pub enum What {
 pub struct Line {
     /// The first instruction after it.
     pub position: Position,
-    /// How deep it is nested; less than 0 for callers of where the tree begins.
+    /// The nesting depth; negative for callers of the function where the tree starts.
     pub depth: i64,
     /// What happened.
     pub what: What,
@@ -61,9 +61,9 @@ pub struct Line {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     line: Line,
-    /// Where it returns to; not known for some exceptions.
+    /// The return address; not known for some exceptions.
     returns_to: Option<Address>,
-    /// A signal's handler: it returns to code that asks the kernel to go on where it was.
+    /// A signal handler: it returns to code that asks the kernel to resume the interrupted code.
     signal: bool,
 }
 
@@ -91,8 +91,8 @@ impl Calls {
         }
     }
 
-    /// Takes the next event, in the order of history. `function` gives the begin of the function
-    /// that an address lies in.
+    /// Processes the next event, in the order of history. `function` returns the start of the
+    /// function that contains an address.
     pub fn event(&mut self, event: &Event, function: impl Fn(Address) -> Option<Address>) {
         let Some(Transition { position, to, how }) = self.transitions.event(event) else {
             return;
@@ -125,10 +125,10 @@ impl Calls {
         }
     }
 
-    /// Goes on behind a gap where no open call returns to.
+    /// Continues after a gap at an address that no open call returns to.
     fn resume(&mut self, position: Position, to: Address, gap: Gap, taken: Option<Taken>) {
         match taken {
-            // What took the exception has returned.
+            // The code that took the exception has returned.
             Some((_, Some(returns_to))) if returns_to == to => {}
             Some(taken) => self.take(position, to, taken, true),
             None => self.forget(position, What::Gap { gap, to }),
@@ -187,12 +187,12 @@ impl Calls {
         if self.return_to(to) {
             return;
         }
-        // An exception that did not say where it returns to.
+        // An exception without a known return address.
         let unknown = |frame: &Frame| frame.returns_to.is_none();
         if let Some(found) = self.open.iter().rposition(unknown) {
             self.open.truncate(found);
         } else if self.open.last().is_some_and(|frame| frame.signal) {
-            // To the code that ends it.
+            // A return to the code that ends the handler.
         } else if self.open.is_empty() {
             self.base = self.base.saturating_sub(1);
             self.push(position, self.base, What::Return { to });
@@ -201,7 +201,7 @@ impl Calls {
         }
     }
 
-    /// What is open is not known any more.
+    /// The open calls are no longer known.
     fn forget(&mut self, position: Position, what: What) {
         self.open.clear();
         self.push(position, self.base, what);
@@ -212,7 +212,7 @@ impl Calls {
         self.lines.iter()
     }
 
-    /// How many lines came before those.
+    /// The number of earlier lines.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
@@ -271,7 +271,7 @@ mod tests {
         })
     }
 
-    /// Functions begin at multiples of 0x1000.
+    /// Functions start at multiples of 0x1000.
     fn calls(most: usize, entries: &[Entry]) -> Calls {
         let mut calls = Calls::new(most);
         for (index, entry) in entries.iter().enumerate() {
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(all.open().len(), 2);
     }
 
-    /// A branch within a function to where a call in it returns to.
+    /// A branch within a function to the return address of a call in it.
     #[test]
     fn a_direct_branch_returns_from_nothing() {
         let entries = [
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_told() {
+    fn unknown_callers_are_reported() {
         let gap = Gap::Buffer;
         let wanted = [
             (0, call(0x9000)),
@@ -426,7 +426,7 @@ mod tests {
     }
     /// Linux, where only the program is traced: a system call, then a signal and its return.
     #[test]
-    fn what_the_kernel_did_in_between_is_no_loss() {
+    fn open_calls_survive_untraced_kernel_execution() {
         let off = || Entry::Gap(Gap::TraceOff(TraceOnReason::BeginOrFilter));
         let program = Context {
             isa: Isa::A64,
@@ -448,7 +448,7 @@ mod tests {
             run(0x8000, 0x8008, CALL),
             run(0x9000, 0x9004, RETURN),
             run(0x8008, 0x800c, RETURN),
-            // The code that asks the kernel to go on.
+            // The code that asks the kernel to resume.
             run(0xa000, 0xa004, JUMP),
             irq(0xa004),
             off(),

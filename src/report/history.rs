@@ -1,6 +1,6 @@
 //! A core's history in words.
 //!
-//! Knows no debugger: where a text is shown is up to others.
+//! Independent of debuggers and of where the text is shown.
 
 use crate::element::{Context, Exception, NoSyncReason, TraceOnReason};
 use crate::flow;
@@ -69,7 +69,7 @@ pub fn exception(exception: &Exception) -> String {
     text
 }
 
-/// What the trace tells of a core's state; empty if it tells nothing.
+/// The core's state as reported in the trace; empty if nothing is reported.
 pub fn context(context: &Context) -> String {
     let mut parts = Vec::new();
     if let Some(level) = context.el {
@@ -90,7 +90,7 @@ pub fn context(context: &Context) -> String {
     parts.join(", ")
 }
 
-/// An address with the function that it lies in, if that is known.
+/// An address with the function that contains it, if known.
 pub fn address(address: Address, symbols: &Symbols) -> String {
     match symbols.function(address.0) {
         Some((name, 0)) => format!("{address} <{name}>"),
@@ -105,7 +105,7 @@ mod tests {
     use crate::quantity::{ExceptionLevel, Isa, Security};
 
     #[test]
-    fn what_the_trace_tells_of_a_state() {
+    fn state_lists_the_reported_values() {
         assert_eq!(context(&Context::default()), "");
         let full = Context {
             isa: Isa::A64,

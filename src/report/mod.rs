@@ -1,4 +1,4 @@
-//! What people and programs read: listings and exports.
+//! Listings for people and exports for programs.
 
 pub mod calls;
 pub mod fields;

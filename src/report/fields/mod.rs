@@ -1,8 +1,8 @@
 //! Trace configuration registers in words: a register's value becomes a list of fields, each
 //! with its bits, name, value and meaning.
 //!
-//! Every register family has a file with its tables, each table citing the specification's
-//! section. Knows numbers and register names only: no snapshot, no packets.
+//! Every register family has a file with its tables, each table citing the specification's section.
+//! Uses only numbers and register names.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,12 +29,12 @@ pub struct Field {
     pub name: &'static str,
     /// Its value; of a field in two parts, the parts put together.
     pub value: u64,
-    /// What the value says.
+    /// The meaning of the value.
     pub meaning: Cow<'static, str>,
-    /// The value is one that the specification forbids.
+    /// Whether the specification forbids the value.
     pub alarm: bool,
-    /// It is 0 and says no more than that something is off or not there; listings for people may
-    /// gather these.
+    /// Whether the value is 0 and only means that something is off or absent; listings for people
+    /// may group these.
     #[serde(skip)]
     pub off: bool,
 }
@@ -109,7 +109,7 @@ enum Words {
     Forbidden(&'static str),
 }
 
-/// Words for 0 that only say that something is off or not there.
+/// Meanings of 0 that only say that something is off or absent.
 const PLAIN: [&str; 5] = ["off", "no", "none", "not implemented", "idle"];
 
 /// A line in a register's table.
@@ -162,8 +162,8 @@ const fn read_as_one(high: u8, low: u8) -> Row {
     row(Bits((high, low), None), "reserved", Words::Ones)
 }
 
-/// Reads a 32-bit register by its table as `version` has it, most significant fields first as
-/// the table lists them; bits that no row has are shown as reserved where they are set.
+/// Reads a 32-bit register by its table as `version` has it, most significant fields first as the
+/// table lists them; set bits without a row are shown as reserved.
 fn read(rows: &[Row], version: u8, register: u64) -> Vec<Field> {
     let mut known = 0;
     let mut fields = Vec::new();
@@ -279,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn bits_of_no_field_are_reserved_run_by_run() {
+    fn bits_outside_of_fields_are_reserved_run_by_run() {
         let rows = [switch(4, "four", "off", "on")];
         let fields = read(&rows, 0, 0x8000_0000_0000_0036);
         let seen: Vec<_> = fields

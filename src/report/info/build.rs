@@ -16,7 +16,7 @@ use crate::snapshot::topology::{self, PlacedSource};
 use std::collections::{HashMap, HashSet};
 
 impl Info {
-    /// What a loaded snapshot holds.
+    /// The contents of a loaded snapshot.
     pub fn new(loaded: &Loaded) -> Self {
         let model = &loaded.snapshot;
         let cores = model.devices.iter().enumerate();
@@ -105,7 +105,7 @@ fn clusters(model: &Snapshot) -> Vec<ClusterInfo> {
     clusters.collect()
 }
 
-/// Adds a note to those that were told; answers whether it is new.
+/// Adds a note; returns whether it is new.
 fn insert(told: &mut HashSet<String>, note: &str) -> bool {
     !told.contains(note) && told.insert(note.to_owned())
 }
@@ -150,8 +150,7 @@ fn core_info(loaded: &Loaded, index: usize, cluster: Option<&str>) -> (CoreInfo,
     (core, notes)
 }
 
-/// The program that lies in the snapshot, where it differs from a core's dumps, and whose memory
-/// the core shares.
+/// Notes on differences between the snapshot's program and a core's dumps, and on shared memory.
 fn program_notes(loaded: &Loaded, index: usize, file: &RegisterFile, space: Space) -> Vec<String> {
     let device = &loaded.snapshot.devices[index];
     let mut memory = CoreMemory::new(loaded, device);
@@ -204,8 +203,8 @@ fn format(format: &BufferFormat) -> &str {
     }
 }
 
-/// The trace sources, also those that no buffer has; `notes` gets what their registers must not
-/// say.
+/// The trace sources, including sources without a buffer; prohibited register values are added to
+/// `notes`.
 fn sources(loaded: &Loaded, notes: &mut Vec<String>) -> Vec<SourceInfo> {
     let model = &loaded.snapshot;
     let placed = topology::sources(model);
@@ -216,7 +215,7 @@ fn sources(loaded: &Loaded, notes: &mut Vec<String>) -> Vec<SourceInfo> {
         .iter()
         .flat_map(|buffer| &buffer.sources)
         .collect();
-    // A device of another class is a source where the metadata say so.
+    // A device of another class is a source if the metadata list it.
     let all = model.devices.iter().enumerate().filter(|(index, device)| {
         device.class == DeviceClass::TraceSource || placed.iter().any(|p| p.device == *index)
     });
@@ -240,7 +239,7 @@ fn sources(loaded: &Loaded, notes: &mut Vec<String>) -> Vec<SourceInfo> {
     sources
 }
 
-/// Names of the cores that a source traces: those written, else the one that is assumed.
+/// Names of the cores that a source traces: the written ones, or else the assumed one.
 fn cores_of(model: &Snapshot, source: usize, captured: &[&CaptureSource]) -> Vec<String> {
     let written = model.trace.iter().flat_map(|trace| &trace.core_sources);
     let written = written.filter(|line| model.source_written(&line.source) == Some(source));

@@ -1,4 +1,4 @@
-//! A core's registers, summed up: how many, and where it stands.
+//! A summary of a core's registers: their number, and where it is halted.
 
 use std::collections::BTreeSet;
 

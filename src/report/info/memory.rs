@@ -10,12 +10,12 @@ use crate::snapshot::coverage::Coverage;
 use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Device, Dump};
 
-/// What is at some addresses of a space.
+/// The contents of some addresses of a space.
 struct Piece<'a> {
     /// In order of the names; `None` where a dump names a space that does not exist.
     space: Option<Space>,
     first: u64,
-    /// `None`: how far it goes is not known.
+    /// `None` if the end is not known.
     last: Option<u64>,
     dump: &'a Dump,
     missing: Option<String>,
@@ -53,7 +53,7 @@ pub(super) fn regions(loaded: &Loaded, device: &Device) -> Vec<RegionInfo> {
     join(&pieces)
 }
 
-/// The part of a dump that is not there, if `there` bytes of it are.
+/// The missing part of a dump of which `there` bytes exist.
 fn missing_part<'a>(loaded: &Loaded, dump: &'a Dump, there: u64) -> Option<Piece<'a>> {
     if loaded.elf_dump(dump).is_some() {
         return None;

@@ -1,7 +1,7 @@
-//! What a snapshot holds, as data: made from a loaded snapshot, printed for people by
+//! The contents of a snapshot as data: created from a loaded snapshot, printed for people by
 //! [`text`], serialised as it stands for `armsnap info --json` (docs/info-json.md).
 //!
-//! Knows no trace packets; the trace buffers are not read.
+//! The trace buffers are not read.
 
 mod build;
 mod core;
@@ -35,7 +35,7 @@ pub struct Info {
     pub sources: Vec<SourceInfo>,
     /// `[timestamp] frequency` in Hz.
     pub timestamp_frequency: Option<u64>,
-    /// What was assumed, or is odd.
+    /// Assumptions and problems.
     pub notes: Vec<String>,
 }
 
@@ -90,13 +90,13 @@ pub struct CoreInfo {
     pub sp: Option<Hex>,
     /// CPSR, or xPSR of an M-profile core.
     pub status: Option<StatusInfo>,
-    /// The registers are no machine state: why.
+    /// Why the registers are not machine state.
     pub placeholder: Option<String>,
     /// The address space in which the core sees memory now, and why.
     pub current_space: SpaceInfo,
     /// Its memory, dumps merged, by space and address.
     pub memory: Vec<RegionInfo>,
-    /// What was put together or left out in its registers.
+    /// Notes on registers that were combined or left out.
     pub notes: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ pub struct StatusInfo {
     pub value: Hex,
     /// The value in words.
     pub meaning: String,
-    /// It is not in the snapshot, but put together from its parts.
+    /// Whether it is not in the snapshot but combined from its parts.
     pub assembled: bool,
 }
 
@@ -153,7 +153,7 @@ pub struct RegionInfo {
     pub size: Option<u64>,
     /// The file, as written.
     pub file: String,
-    /// Why the memory is not there.
+    /// Why the memory is missing.
     pub missing: Option<String>,
 }
 
@@ -177,7 +177,7 @@ pub struct FileInfo {
     pub file: String,
     /// Bytes.
     pub size: Option<u64>,
-    /// Why it is not there.
+    /// Why it is missing.
     pub missing: Option<String>,
 }
 
@@ -195,7 +195,7 @@ pub struct SourceInfo {
     pub trace_id: Option<u64>,
     /// The cores that it traces.
     pub cores: Vec<String>,
-    /// Where its trace is.
+    /// The location of its trace.
     pub buffers: Vec<SourceBufferInfo>,
     /// Its configuration registers that are known, in words.
     pub registers: Vec<SourceRegisterInfo>,
@@ -217,7 +217,8 @@ pub struct SourceBufferInfo {
 pub struct SourceRegisterInfo {
     /// Its name, as written.
     pub name: String,
-    /// The specification's name of the register with its ID, where its own name is none of it.
+    /// The specification's name of the register with this ID, if its own name is not a specified
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_id: Option<&'static str>,
     /// Its value.

@@ -5,7 +5,7 @@ use crate::capture::{TraceArchitecture, registers as component};
 use crate::report::fields;
 use crate::snapshot::model::{Device, Register};
 
-/// The configuration registers that are known, those that control first.
+/// The known configuration registers, control registers first.
 pub(super) fn registers(
     device: &Device,
     architecture: TraceArchitecture,
@@ -31,7 +31,7 @@ pub(super) fn registers(
     registers
 }
 
-/// The specification's name of a register whose own name says nothing.
+/// The specification's name of a register whose own name is unknown.
 fn name_by_id(device: &Device, register: &Register) -> Option<&'static str> {
     let mut known = component::known_registers(device);
     let (name, _) = known.find(|(_, known)| std::ptr::eq(*known, register))?;
@@ -53,7 +53,7 @@ fn rank(name: &str) -> (u8, u32) {
     }
 }
 
-/// What the registers say against the specification, for the notes.
+/// Register values that violate the specification, for the notes.
 pub(super) fn alarms(device: &Device, registers: &[SourceRegisterInfo]) -> Vec<String> {
     let mut alarms = Vec::new();
     for register in registers {

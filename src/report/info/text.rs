@@ -1,5 +1,5 @@
-//! [`Info`] as text for people: the cores first, then memory, trace, the rest; what is alike is
-//! said once.
+//! [`Info`] as text for people: the cores first, then memory, trace, the rest; similar items are
+//! grouped.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -175,11 +175,11 @@ fn memory(regions: &[RegionInfo], out: &mut impl Write) -> fmt::Result {
     aligned(&table, "    ", out)
 }
 
-/// A column is no wider: the one long name of a snapshot must not cost every row its length.
+/// The largest width of a column: one long name must not widen every row.
 const WIDEST: usize = 80;
 
 /// Rows of a table, columns aligned to the left, the last one as long as it is. A cell wider than
-/// [`WIDEST`] moves what is behind it in its row.
+/// [`WIDEST`] shifts the rest of its row.
 fn aligned<const N: usize>(
     rows: &[[String; N]],
     indent: &str,
@@ -247,7 +247,7 @@ fn buffers(info: &Info, out: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// What sources have in common that are told of together: all registers but the trace ID.
+/// The common properties of grouped sources: all registers except the trace ID.
 fn configuration(source: &SourceInfo) -> String {
     let registers = source.registers.iter();
     let registers: Vec<_> = registers

@@ -1,9 +1,9 @@
-//! What the trace alone tells, without a code image: branch targets, events, exceptions,
-//! contexts and time, each with the running cycle count.
+//! Contents of the trace without a code image: branch targets, events, exceptions, contexts and
+//! time, each with the running cycle count.
 //!
-//! The reading of "High Throughput Hardware Accelerated CoreSight Trace Decoding", table I:
-//! Type, Cycle, Value. It is complete for a trace with branch broadcasting; of any other it
-//! shows the branches whose targets the trace carries.
+//! The reading of "High Throughput Hardware Accelerated CoreSight Trace Decoding", table I: Type,
+//! Cycle, Value. It is complete for a trace with branch broadcasting; otherwise it shows the
+//! branches whose targets are in the trace.
 
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
@@ -12,8 +12,8 @@ use crate::element::{Element, ElementSink, Exception, Mark};
 use crate::quantity::{Address, BufferOffset};
 use std::collections::VecDeque;
 
-/// How many lines wait for their cycle count at most. A trace unit sends the count right after
-/// the element that it belongs to; only events and the like come between.
+/// The most lines waiting for their cycle count. A trace unit sends the count right after the
+/// element that it belongs to; only events and the like come between.
 const HELD: usize = 16;
 
 /// A line of this listing.

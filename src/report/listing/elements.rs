@@ -70,7 +70,7 @@ impl<L: Lines> FlowSink for ElementListing<L> {
     }
 }
 
-/// Sources that follow no core have marks only.
+/// Sources that do not trace a core only have marks.
 impl<L: Lines> ElementSink for ElementListing<L> {
     #[inline]
     fn element(&mut self, at: BufferOffset, element: Element) {

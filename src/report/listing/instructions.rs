@@ -10,10 +10,10 @@ use crate::program::symbols::{SourceLine, Symbols};
 use crate::quantity::{Address, BufferOffset, Isa};
 use std::collections::HashMap;
 
-/// How many instructions are remembered with their text. Beyond it all are forgotten.
+/// The most instructions cached with their text. The cache is cleared when it is full.
 const REMEMBERED: usize = 1 << 18;
 
-/// What a line says of an instruction.
+/// The contents of a line for an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
     /// Where it is.
@@ -24,7 +24,7 @@ pub struct Instruction {
     pub bytes: Vec<u8>,
     /// Disassembly.
     pub text: String,
-    /// The function it lies in, and how far from its begin.
+    /// The function that contains it, and the offset in it.
     pub function: Option<(String, u64)>,
     /// Its source line.
     pub line: Option<SourceLine>,
@@ -43,7 +43,7 @@ pub struct InstructionListing<'a, L, C> {
 }
 
 impl<'a, L: Lines, C: CodeImage> InstructionListing<'a, L, C> {
-    /// Lists to `lines` what `code` holds.
+    /// Lists to `lines` the instructions in `code`.
     pub fn new(
         lines: L,
         code: C,

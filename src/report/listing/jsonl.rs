@@ -1,7 +1,7 @@
 //! The element stream as JSON Lines.
 //!
-//! The fields are a contract with other programs: they are added to, never renamed. Knows no
-//! protocol and no files.
+//! The fields are a contract with other programs: fields may be added, never renamed. Independent
+//! of protocols and files.
 
 use super::Lines;
 use super::branches::Line;
@@ -38,7 +38,7 @@ impl JsonLines {
         }
     }
 
-    /// Begins a line.
+    /// Starts a line.
     #[inline]
     pub fn begin(&mut self, at: BufferOffset, kind: &str) {
         self.out.text(&self.head);
@@ -311,14 +311,14 @@ impl Lines for JsonLines {
         self.begin(at, "q_range");
         self.hex("start", range.start.0);
         self.hex("end", range.end.0);
-        // Readers rely on the field. A Q element without a count tells none.
+        // Readers rely on the field. A Q element may have no count.
         self.count("instructions", range.instructions.unwrap_or(0).into());
         self.end();
     }
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
         match gap {
-            // The reference lists nothing; a note tells of it.
+            // The reference lists nothing; a note reports it.
             Gap::TargetNotTraced { .. } => return,
             Gap::MemoryMissing(address) => {
                 self.begin(at, "memory_missing");
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_values_are_left_out() {
         let context = Context {
             isa: Isa::A64,
             el: Some(ExceptionLevel(2)),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_q_range_without_a_count_tells_none() {
+    fn a_q_range_without_a_count_has_no_count_field() {
         let range = QRange {
             start: Address(0x1000),
             end: Address(0x2000),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_tell_where_they_return() {
+    fn exceptions_include_their_return_address() {
         let exception = Exception {
             number: 10,
             name: "IRQ",

@@ -1,7 +1,7 @@
 //! Listings of decoded trace: for programs (JSON Lines) and for people (text).
 //!
-//! Everything is formatted by hand into one big buffer. Knows what elements mean, nothing of
-//! the protocols they come from.
+//! Everything is formatted by hand into one big buffer. Independent of the protocols that produce
+//! the elements.
 
 pub mod branches;
 pub mod elements;
@@ -19,33 +19,33 @@ use crate::quantity::{Address, BufferOffset};
 use instructions::Instruction;
 use text_buffer::TextBuffer;
 
-/// What a listing lays up between two pieces of trace.
+/// The output of a listing between two pieces of trace.
 pub trait Listed {
-    /// The text so far; whoever writes it out clears it.
+    /// The text so far; cleared by the writer.
     fn text(&mut self) -> &mut TextBuffer;
 
-    /// What was listed, in numbers.
+    /// Statistics of the listing.
     fn counts(&self) -> Counts;
 
-    /// Where an indirect branch could not be followed.
+    /// The first indirect branch that could not be followed.
     fn unfollowed(&self) -> Option<Unfollowed> {
         None
     }
 }
 
-/// Indirect branches behind which the trace goes on without a target.
+/// Indirect branches after which the trace continues without a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfollowed {
-    /// How often.
+    /// The number of occurrences.
     pub times: u64,
-    /// Where in the buffer first.
+    /// The first offset in the buffer.
     pub first: BufferOffset,
-    /// The first address behind that branch, if it is known.
+    /// The address after that branch, if known.
     pub branch: Option<Address>,
 }
 
 impl Unfollowed {
-    /// Counts a gap that is one.
+    /// Counts a gap of this kind.
     fn count(counted: &mut Option<Self>, at: BufferOffset, gap: Gap) {
         let branch = match gap {
             Gap::TargetNotTraced { behind } => Some(behind),
@@ -96,7 +96,7 @@ pub trait Lines {
     /// A packet and its bytes.
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]);
 
-    /// An element that does not steer the flow.
+    /// An element that does not affect the flow.
     fn mark(&mut self, at: BufferOffset, mark: &Mark);
 
     /// An exception.

@@ -16,7 +16,7 @@ use crate::quantity::{BufferOffset, Isa, TraceId};
 const ID: usize = 11;
 const KIND: usize = 15;
 const WHAT: usize = 34;
-/// Packets name their bytes before what they say.
+/// Packet lines show the bytes before the text.
 const BYTES: usize = 34;
 const ISA: usize = 74;
 const LAST: usize = 86;
@@ -52,7 +52,7 @@ impl<'a> TextLines<'a> {
         }
     }
 
-    /// Begins a line.
+    /// Starts a line.
     #[inline]
     pub fn begin(&mut self, at: BufferOffset, kind: &str) {
         self.start = self.out.len();
@@ -74,7 +74,7 @@ impl<'a> TextLines<'a> {
         self.out.byte(b'\n');
     }
 
-    /// Moves to the column where the line says what it says.
+    /// Moves to the column of the text.
     #[inline]
     pub fn what(&mut self) {
         self.out.pad(self.start, WHAT);
@@ -145,7 +145,7 @@ impl<'a> TextLines<'a> {
         }
     }
 
-    /// The function that an address lies in, at the end of the line.
+    /// The function that contains an address, at the end of the line.
     fn function(&mut self, address: u64) {
         if let Some((name, offset)) = self.symbols.and_then(|s| s.function(address)) {
             self.out.pad(self.start, FUNCTION);
@@ -359,7 +359,7 @@ impl Lines for TextLines<'_> {
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
         match gap {
-            // The reference lists nothing; a note tells of it.
+            // The reference lists nothing; a note reports it.
             Gap::TargetNotTraced { .. } => return,
             Gap::MemoryMissing(address) => {
                 self.begin(at, "memory_missing");

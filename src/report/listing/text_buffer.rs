@@ -14,12 +14,12 @@ impl TextBuffer {
         &self.0
     }
 
-    /// Takes the text out; the buffer is empty afterwards.
+    /// Takes the text, leaving the buffer empty.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
 
-    /// Takes the text out and goes on in `empty`, whose memory is used again.
+    /// Takes the text and continues in `empty`, reusing its memory.
     pub fn replace(&mut self, mut empty: Vec<u8>) -> Vec<u8> {
         empty.clear();
         std::mem::replace(&mut self.0, empty)
@@ -35,7 +35,7 @@ impl TextBuffer {
         self.0.is_empty()
     }
 
-    /// Forgets the text, keeps the memory.
+    /// Clears the text but keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }
