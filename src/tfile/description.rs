@@ -1,11 +1,11 @@
-//! The description section: lines of text ⇄ what they say.
+//! The description section: lines of text ⇄ data.
 
 use super::tracepoint::{self, Tracepoint};
 use super::{LINE_LIMIT, TRACEPOINT_LIMIT};
 use crate::remote_protocol::hex;
 use std::collections::HashMap;
 
-/// What the description says.
+/// The contents of the description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// `R`: the size of a register block in bytes, as this program reads it.
@@ -22,7 +22,7 @@ pub struct Description {
     pub unknown: Vec<String>,
 }
 
-/// `status`: the fields of a reply to `qTStatus`. What is missing is not known.
+/// `status`: the fields of a reply to `qTStatus`; `None` is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Whether the trace experiment was running.
@@ -115,7 +115,7 @@ impl StopReason {
 }
 
 impl Status {
-    /// Reads `0;tstop::0;tframes:ad;…`. Faults go to `fault`; what is right is kept.
+    /// Reads `0;tstop::0;tframes:ad;…`. Errors are passed to `fault`; valid fields are kept.
     pub fn read(text: &str, fault: &mut dyn FnMut(String)) -> Self {
         let mut status = Self::default();
         let mut fields = text.split(';');
@@ -153,7 +153,7 @@ impl Status {
         }
     }
 
-    /// `tstop:<hex text>:<tracepoint>`, `tfull:<tracepoint>`…; else a field of no known name.
+    /// `tstop:<hex text>:<tracepoint>`, `tfull:<tracepoint>`…; otherwise an unknown field.
     fn stop_field(&mut self, name: &str, value: &str) -> bool {
         let (text, number) = value.rsplit_once(':').unwrap_or(("", value));
         let Some(reason) = hex::decode_text(text).and_then(|text| StopReason::read(name, text))
@@ -252,8 +252,9 @@ pub struct RegisterSizes {
 }
 
 impl Description {
-    /// The program counter in frames that do not hold it, by the number of their tracepoint: its
-    /// address. As GDB has it, a tracepoint with several locations, or with steps, tells none.
+    /// The program counter of frames that do not contain it: the address of their tracepoint, by
+    /// its number. As in GDB, a tracepoint with several locations or with steps supplies no
+    /// address.
     pub fn addresses(&self) -> HashMap<u32, Option<u64>> {
         let mut addresses = HashMap::new();
         for tracepoint in &self.tracepoints {
@@ -264,8 +265,8 @@ impl Description {
         addresses
     }
 
-    /// Takes a line of the description; `index` is of the tracepoints so far. `fault` is told what cannot be read; nothing is lost:
-    /// such a line is kept as unknown. Returns the sizes that an `R` line may mean.
+    /// Takes a line of the description; `index` is of the tracepoints so far. `fault` receives what
+    /// cannot be read; such a line is kept as unknown. Returns the sizes that an `R` line may mean.
     pub fn line(
         &mut self,
         line: &str,
@@ -310,8 +311,8 @@ impl Description {
         None
     }
 
-    /// The lines, in the order in which GDB writes them, without the empty one at the end.
-    /// Fails with the reason where GDB would not read what is to be written.
+    /// The lines, in the order in which GDB writes them, without the empty one at the end. Fails
+    /// with the reason if GDB could not read the result.
     pub fn write(&self) -> Result<String, String> {
         let mut out = format!("R {:x}\n", self.register_bytes);
         if self.register_bytes == 0 {

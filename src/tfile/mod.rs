@@ -1,10 +1,10 @@
 //! GDB trace files: the format GDB's `tsave` writes and `target tfile` reads.
 //!
-//! A file is a line `\x7fTRACE0`, a description in lines of text up to an empty line, then
-//! trace frames in the target's byte order up to a tracepoint number 0 or the end of the file
-//! (Debugging with GDB, "Trace File Format"; where GDB differs from its manual, GDB is right).
+//! A file is a line `\x7fTRACE0`, a description in lines of text up to an empty line, then trace
+//! frames in the target's byte order up to a tracepoint number 0 or the end of the file (Debugging
+//! with GDB, "Trace File Format"; where GDB differs from its manual, this follows GDB).
 //!
-//! [`File`] reads, [`Writer`] writes. Nothing here knows snapshots or trace protocols.
+//! [`File`] reads, [`Writer`] writes. Independent of snapshots and trace protocols.
 
 mod description;
 pub(crate) mod read;

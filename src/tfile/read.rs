@@ -1,7 +1,7 @@
 //! Trace files: bytes → description and trace frames.
 //!
-//! Frames are walked, not loaded: the index holds one place for every [`STRIDE`] frames, made
-//! as far as somebody has asked.
+//! Frames are walked, not loaded: the index contains one entry for every [`STRIDE`] frames and is
+//! built on demand.
 
 use super::MAGIC;
 use super::description::{Description, RegisterSizes};
@@ -16,11 +16,11 @@ use std::sync::Mutex;
 const STRIDE: usize = 256;
 /// Tracepoint number and size, before a frame's data.
 const HEADER: usize = 6;
-/// Frames that are looked at to tell the byte order and the size of register blocks.
+/// Frames examined to determine the byte order and the size of register blocks.
 const SAMPLE: usize = 64;
-/// Bytes that are walked over before their memory is given back.
+/// Bytes that are walked before their memory is released.
 const RELEASED: usize = 16 << 20;
-/// A frame of so many bytes is not read whole for its header.
+/// The frame size from which only the header is read, in bytes.
 const LARGE: usize = 32 << 10;
 
 /// The byte order of the frames.
@@ -58,10 +58,10 @@ impl ByteOrder {
     }
 }
 
-/// Why bytes are no trace file.
+/// Why bytes are not a trace file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The first line is another.
+    /// The first line is not that of a trace file.
     #[error("line 1: expected \\x7fTRACE0, found {0:?}")]
     Magic(String),
     /// The description has no end.
@@ -74,7 +74,7 @@ pub enum Error {
     Cut {
         /// Its number, from 0.
         frame: usize,
-        /// Where it begins in the file.
+        /// Its offset in the file.
         at: usize,
         /// Its size by its header.
         size: usize,
@@ -95,7 +95,7 @@ pub struct File<'a> {
     release: Option<Release<'a>>,
 }
 
-/// What gives back the memory of bytes that were walked over.
+/// Releases the memory of bytes that were walked.
 struct Release<'a>(Box<dyn Fn(Range<usize>) + Send + Sync + 'a>);
 
 impl fmt::Debug for Release<'_> {
@@ -106,15 +106,15 @@ impl fmt::Debug for Release<'_> {
 
 #[derive(Debug)]
 struct Index {
-    /// Where frame `n * STRIDE` begins.
+    /// The offset of frame `n * STRIDE`.
     places: Vec<usize>,
-    /// The number of frames, once the end was seen.
+    /// The number of frames, once known.
     count: Option<usize>,
 }
 
 impl<'a> File<'a> {
-    /// Reads the description; frames are read when they are asked for. `target_order` is the
-    /// byte order where it is known; otherwise the frames tell it.
+    /// Reads the description; frames are read when they are asked for. `target_order` is the byte
+    /// order if known; otherwise it is determined from the frames.
     pub fn open(bytes: &'a [u8], target_order: Option<ByteOrder>) -> Result<Self, Error> {
         if !bytes.starts_with(MAGIC) {
             let line = bytes.split(|&b| b == b'\n').next().unwrap_or_default();
@@ -161,8 +161,8 @@ impl<'a> File<'a> {
         Ok(file)
     }
 
-    /// Calls `release` for stretches of the file that were walked over, and that are not looked at
-    /// again soon: whoever has mapped the file gives its memory back.
+    /// Calls `release` for ranges of the file that were walked and are not needed soon, so that the
+    /// owner of the mapping can release their memory.
     #[must_use]
     pub fn releasing(mut self, release: impl Fn(Range<usize>) + Send + Sync + 'a) -> Self {
         self.release = Some(Release(Box::new(release)));
@@ -209,7 +209,7 @@ impl<'a> File<'a> {
         };
     }
 
-    /// What the description says.
+    /// The contents of the description.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -219,7 +219,7 @@ impl<'a> File<'a> {
         self.order
     }
 
-    /// What was odd, each with its line.
+    /// Problems, each with its line.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -229,8 +229,7 @@ impl<'a> File<'a> {
         self.walk(self.first)
     }
 
-    /// Whether the first frames are so large that who goes from one to the next leaps over most
-    /// of the file.
+    /// Whether the first frames are so large that walking the frames skips most of the file.
     pub fn is_sparse(&self) -> bool {
         let first = self.frames().map_while(Result::ok).take(SAMPLE);
         let (frames, bytes) = first.fold((0, 0_usize), |(frames, bytes), frame| {
@@ -239,7 +238,7 @@ impl<'a> File<'a> {
         bytes / LARGE > frames
     }
 
-    /// How many trace frames there are. Walks to the end the first time.
+    /// The number of trace frames. The first call walks to the end.
     pub fn count(&self) -> usize {
         self.locate(usize::MAX);
         self.lock().count.unwrap_or(0)
@@ -265,7 +264,7 @@ impl<'a> File<'a> {
         frames
     }
 
-    /// The bytes of all trace frames that are whole. Walks to the end.
+    /// The bytes of all complete trace frames. Walks to the end.
     pub fn buffer(&self) -> &'a [u8] {
         let behind = self.frames_from(self.count()).at;
         &self.bytes[self.first..behind]
@@ -277,7 +276,7 @@ impl<'a> File<'a> {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The last place of the index at or before frame `number`, and none beyond the end.
+    /// The last index entry at or before frame `number`, within the file.
     fn locate(&self, number: usize) -> Option<usize> {
         let mut index = self.lock();
         while index.count.is_none() && index.places.len() <= number / STRIDE {
@@ -312,7 +311,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// The byte order by which the first frames end where they should.
+/// The byte order in which the first frames are consistent.
 fn likely_order(bytes: &[u8], first: usize) -> ByteOrder {
     let whole = |order: ByteOrder| {
         let mut at = first;
@@ -346,7 +345,7 @@ fn likely_order(bytes: &[u8], first: usize) -> ByteOrder {
 pub struct Frames<'f, 'a> {
     file: &'f File<'a>,
     at: usize,
-    /// Up to here its memory was given back.
+    /// The end of the released memory.
     released: usize,
     number: usize,
     ended: bool,
@@ -433,17 +432,17 @@ pub enum Block<'a> {
         /// Its value.
         value: i64,
     },
-    /// What cannot be read: a block of another type, or one that is cut. Nothing follows.
+    /// An unreadable block: of another type, or truncated. It is the last one.
     Unreadable {
         /// The block's type.
         kind: u8,
-        /// Where in the frame's data it begins.
+        /// Its offset in the frame's data.
         at: usize,
     },
 }
 
 impl<'a> TraceFrame<'a> {
-    /// The frame's data as they stand.
+    /// The raw data of the frame.
     pub fn data(&self) -> &'a [u8] {
         self.data
     }

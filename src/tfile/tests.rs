@@ -48,7 +48,7 @@ fn file(order: ByteOrder) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_files_are_read_back() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
         let bytes = file(order);
         let file = File::open(&bytes, None).unwrap();
@@ -77,9 +77,9 @@ fn what_is_written_is_read() {
     }
 }
 
-/// As its manual says, not as GDB does: a decimal `R`, and 2 bytes at the end, or none.
+/// As in GDB's manual, unlike GDB itself: a decimal `R`, and 2 bytes at the end, or none.
 #[test]
-fn a_decimal_size_is_told_by_the_frames() {
+fn a_decimal_size_is_recognised_by_the_frames() {
     for end in [&[][..], &[0, 0][..]] {
         let mut bytes = b"\x7fTRACE0\nR 16\n\n\x01\x00\x1e\x00\x00\x00R".to_vec();
         bytes.extend_from_slice(&[9; 16]);
@@ -119,7 +119,7 @@ fn a_block_of_an_unknown_type_ends_its_frame_only() {
 }
 
 #[test]
-fn faults_of_the_description_are_told_with_their_line() {
+fn errors_in_the_description_are_reported_with_their_line() {
     let bytes =
         b"\x7fTRACE0\nR xyz\nstatus 7;tframes:zz;tstop:q:0\ntsv 1\ntp A1:2:x\ntp T0:10:E:0:0\n\n";
     let file = File::open(bytes, None).unwrap();
@@ -138,7 +138,7 @@ fn faults_of_the_description_are_told_with_their_line() {
     assert_eq!(file.description().tracepoints[0].number, 0);
 }
 
-/// Found by fuzzing: a line of one carriage return is no empty line.
+/// Found by fuzzing: a line of one carriage return is not an empty line.
 #[test]
 fn an_unknown_line_is_written_back_as_it_was() {
     let bytes = b"\x7fTRACE0\nR 4\n\r\nlast\n\n\x01\x00\x00\x00\x00\x00";
@@ -153,7 +153,7 @@ fn an_unknown_line_is_written_back_as_it_was() {
 }
 
 #[test]
-fn what_gdb_would_not_read_is_not_written() {
+fn files_unreadable_for_gdb_are_not_written() {
     let mut zero = description();
     zero.register_bytes = 0;
     assert!(Writer::new(Vec::new(), &zero, ByteOrder::Little).is_err());
