@@ -1,6 +1,6 @@
 //! Snapshot directories: files ⇄ model.
 //!
-//! Knows nothing of trace protocols or debuggers.
+//! Independent of trace protocols and debuggers.
 //!
 //! The instruction that a core is about to execute:
 //!
