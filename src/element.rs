@@ -1,4 +1,4 @@
-//! What packets mean: the elements that all protocols share.
+//! The meaning of packets: the elements that all protocols share.
 //!
 //! An element never reads memory. Elements that steer program flow ([`Element::WaypointAtoms`],
 //! [`Element::Address`]…) are consumed by [`crate::flow`]; every other one is a [`Mark`] and
@@ -11,7 +11,7 @@ use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 pub struct Atoms {
     /// The atoms; bits beyond `count` are zero.
     pub bits: u32,
-    /// How many there are, 1 to 32.
+    /// Their number, 1 to 32.
     pub count: u8,
 }
 
@@ -48,8 +48,8 @@ pub enum Element {
         /// Cycles of each other one.
         each: u8,
     },
-    /// Execution goes on here: the target of the indirect branch before it, or, after a
-    /// discontinuity, where the trace begins.
+    /// Execution continues here: the target of the indirect branch before it, or, after a
+    /// discontinuity, where the trace starts.
     Address {
         /// First instruction.
         address: Address,
@@ -74,7 +74,7 @@ pub enum Element {
     },
     /// ETMv4 Q element: `instructions` were executed from the current address, path unknown.
     Q {
-        /// How many, if the trace says so.
+        /// Their number, if the trace contains it.
         instructions: Option<u32>,
     },
     /// An exception was taken. Execution ran in a straight line to `return_address` before it,
@@ -89,7 +89,7 @@ pub enum Element {
     Mark(Mark),
 }
 
-/// An exception, as its packet tells it.
+/// An exception, as its packet reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// The number as traced by the protocol.
@@ -120,7 +120,7 @@ pub struct Context {
 /// Why tracing was turned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceOnReason {
-    /// The begin of trace, or the end of a filtered region.
+    /// The start of trace, or the end of a filtered region.
     BeginOrFilter,
     /// After a FIFO overflow.
     Overflow,
@@ -142,7 +142,7 @@ impl TraceOnReason {
 /// Why nothing is known until the next synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSyncReason {
-    /// The begin of the buffer.
+    /// The start of the buffer.
     Start,
     /// A FIFO overflow that lost trace.
     Overflow,
@@ -167,10 +167,10 @@ impl NoSyncReason {
     }
 }
 
-/// What became of a memory transaction (ETE, Transactional Memory Extension).
+/// The state of a memory transaction (ETE, Transactional Memory Extension).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
-    /// The trace begins inside one.
+    /// The trace starts inside one.
     Init,
     /// It starts.
     Start,
@@ -226,7 +226,7 @@ pub enum Itm {
         port: u8,
         /// Size of the write: 1, 2 or 4.
         bytes: u8,
-        /// What was written.
+        /// The value written.
         value: u32,
     },
     /// The DWT reported an event, a sample or a data access.
@@ -248,7 +248,7 @@ pub enum Itm {
         delta: u32,
         /// Reliability.
         relation: TimestampRelation,
-        /// Ticks since the begin.
+        /// Ticks since the start.
         total: u64,
     },
 }
@@ -283,7 +283,7 @@ pub struct Stm {
 pub enum Mark {
     /// Nothing is known from here to the next synchronisation point.
     NoSync(NoSyncReason),
-    /// Tracing was turned on: what lies before is not connected to what follows.
+    /// Tracing was turned on: execution before and after it is not connected.
     TraceOn(TraceOnReason),
     /// The core's state from here.
     Context(Context),

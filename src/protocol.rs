@@ -7,7 +7,7 @@
 //! | item | purpose |
 //! | --- | --- |
 //! | `Registers` | values of the trace unit's registers |
-//! | `Config::read(&Registers, Core)` | their meaning; `Config::trace_id()` is the [`TraceId`](crate::quantity::TraceId) |
+//! | `Config::read(&Registers, Core)` | their meaning, and `Config::trace_id()` |
 //! | `Decoder::new(&Config)` | a [`PacketDecoder`]: bytes → packets |
 //! | `Packet` | one packet; it implements [`Describe`] |
 //! | `Elements::new(&Config)` | an [`ElementDecoder`]: packets → elements |
@@ -21,8 +21,8 @@
 //! - ETMv3 and PTM compress an address against the packet before: their decoders keep the last
 //!   address, and packets carry whole ones. In ETMv4 and ETE an address refers to one of the last
 //!   three that a trace unit sent, and it may be undone with the speculative execution that it
-//!   belongs to (IHI 0064, cancel and mispredict packets): packets carry the bits that were traced, and
-//!   `etmv4::Elements` resolves them.
+//!   belongs to (IHI 0064, Cancel and Mispredict packets): packets carry the bits that were
+//!   traced, and `etmv4::Elements` resolves them.
 //! - ETE is not a folder of its own: it has the packets of ETMv4. [`crate::etmv4::Registers`]
 //!   are read for one of the two.
 //! - [`crate::etm`] is what ETMv3 and PTM share.
@@ -42,12 +42,12 @@ pub use core::{Core, Profile};
 /// The caller owns the bytes and calls [`next`](Self::next) again and again, each time with
 /// everything that is not yet consumed.
 pub trait PacketDecoder {
-    /// One packet: what its bytes say, and no more.
+    /// One packet: the content of its bytes, and no more.
     type Packet: Describe;
 
-    /// The packet at the begin of `bytes`, and how many bytes it has: at least one, or none if
-    /// it lies wholly in the last byte of the packet before (STPv2 counts in nibbles), which
-    /// never happens twice in a row.
+    /// The packet at the start of `bytes` and its length: at least one byte, or 0 if it lies
+    /// completely in the last byte of the packet before (STPv2 counts in nibbles), which never
+    /// happens twice in a row.
     ///
     /// `None`: `bytes` ends inside the packet; call again with more, or call
     /// [`finish`](Self::finish) at the end of the trace. A decoder asks for a bounded number of
@@ -55,27 +55,27 @@ pub trait PacketDecoder {
     /// are packets of their own kinds.
     fn next(&mut self, bytes: &[u8]) -> Option<(Self::Packet, usize)>;
 
-    /// The packet that `byte` is, if it is a whole packet that nothing has to be remembered of:
-    /// the short way of [`next`](Self::next), for the atoms that fill most of a trace.
+    /// The packet of `byte`, if it is a complete packet that does not change the decoder's state: a
+    /// shortcut of [`next`](Self::next) for the atoms that fill most of a trace.
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Self::Packet> {
         let _ = byte;
         None
     }
 
-    /// What is left at the end of the trace, not empty, as one packet.
+    /// The rest of the trace, which is not empty, as one packet.
     fn finish(&mut self, bytes: &[u8]) -> Self::Packet;
 
-    /// Bytes were lost here: what follows needs a new synchronisation point.
+    /// Bytes were lost here: decoding needs a new synchronisation point.
     fn lost(&mut self);
 }
 
-/// What an encoder says of a packet that has no bytes.
+/// The error of an encoder for a packet that has no encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no trace unit of this configuration writes such a packet")]
 pub struct Unencodable;
 
-/// What becomes of a packet in an encoder.
+/// The result of encoding a packet.
 pub(crate) type Written = Result<(), Unencodable>;
 
 /// Refuses a packet that does not meet a condition.
@@ -85,10 +85,10 @@ pub(crate) fn require(condition: bool) -> Written {
 
 /// Turns packets into elements.
 pub trait ElementDecoder {
-    /// What [`PacketDecoder`] makes.
+    /// The packet of the matching [`PacketDecoder`].
     type Packet;
 
-    /// Takes a packet that began at `at`.
+    /// Takes a packet that starts at `at`.
     fn packet(&mut self, at: BufferOffset, packet: &Self::Packet, out: &mut impl ElementSink);
 
     /// Bytes were lost before the next packet: nothing is known until the trace synchronises
@@ -97,17 +97,17 @@ pub trait ElementDecoder {
         let _ = (at, out);
     }
 
-    /// Whether what comes next does not depend on packets before the last synchronisation point.
-    /// Never true of a source that follows no core.
+    /// Whether later elements do not depend on packets before the last synchronisation point.
+    /// Always `false` for a source that follows no core.
     fn is_settled(&self) -> bool {
         false
     }
 
-    /// The end of the trace: gives out what was held back, then [`crate::element::Mark::End`].
+    /// The end of the trace: emits everything held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
 }
 
-/// Takes the packets of one source, each with its place and its bytes.
+/// Takes the packets of one source, each with its offset and its bytes.
 pub trait PacketSink<P> {
     /// The next packet.
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]);
@@ -116,7 +116,7 @@ pub trait PacketSink<P> {
     fn lost(&mut self, at: BufferOffset);
 }
 
-/// A closure takes packets; losses pass it by.
+/// A closure takes packets and ignores losses.
 impl<P, F: FnMut(BufferOffset, &P, &[u8])> PacketSink<P> for F {
     #[inline]
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
@@ -146,8 +146,8 @@ pub trait Describe {
     /// The specification's name in snake case; `not_sync` for bytes before synchronisation.
     fn name(&self) -> &'static str;
 
-    /// A byte that a listing shows before the packet's own bytes: the begin of a packet that
-    /// lies in the last byte of the packet before (STPv2 counts in nibbles), the rest zero.
+    /// A byte that a listing shows before the packet's own bytes: the start of a packet in the
+    /// last byte of the packet before (STPv2 counts in nibbles), other bits zero.
     fn shared_byte(&self) -> Option<u8> {
         None
     }

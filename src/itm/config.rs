@@ -1,4 +1,4 @@
-//! How an ITM was set up: values of its registers → what the decoders must know.
+//! How an ITM was set up: values of its registers → configuration of the decoders.
 
 use crate::protocol::Core;
 use crate::quantity::TraceId;

@@ -9,11 +9,11 @@ use crate::protocol::PacketDecoder;
 const SYNC_ZEROS: usize = 5;
 /// The last byte of a synchronization packet.
 const SYNC_END: u8 = 0x80;
-/// Zeros that are taken into one packet at most, so that memory stays bounded. A synchronization
-/// packet may have any number of them: one with more is listed in several packets.
+/// The maximum number of zeros in one packet, which bounds memory. A synchronization packet may
+/// have any number of them: a longer one is listed as several packets.
 const MOST_ZEROS: usize = 1 << 16;
 
-/// Whether it is known where packets begin.
+/// Whether the decoder is synchronised with the start of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sync {
     /// Looking for a synchronization packet.
@@ -21,7 +21,7 @@ enum Sync {
     No,
     /// At a packet.
     Yes,
-    /// Behind zeros of a synchronization packet that goes on.
+    /// After zeros of a synchronization packet that continues.
     Zeros,
 }
 
@@ -36,7 +36,7 @@ pub struct Decoder {
 enum Continued {
     /// The number and how many bytes it has.
     Number(u64, usize),
-    /// It goes on after the most bytes that it may have.
+    /// It continues after its maximum length.
     Endless,
     /// The bytes end.
     Short,
@@ -59,7 +59,7 @@ fn continued(bytes: &[u8], most: usize) -> Continued {
 }
 
 impl Decoder {
-    /// At the begin of the trace, which may be anywhere in a packet.
+    /// A decoder at the start of a trace, which may be anywhere in a packet.
     pub const fn new(_config: &Config) -> Self {
         Self { sync: Sync::No }
     }
@@ -122,7 +122,7 @@ impl Decoder {
         (skipped > 0).then_some((Packet::NotSync, skipped))
     }
 
-    /// A synchronization packet, or what goes on of one.
+    /// A synchronization packet, or its continuation.
     fn zeros(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let run = bytes.iter().take(MOST_ZEROS);
         let zeros = run.take_while(|&&byte| byte == 0).count();

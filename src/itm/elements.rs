@@ -9,7 +9,8 @@ use crate::quantity::BufferOffset;
 /// Bits of the system's time that a format 1 packet can carry.
 const LOW_TIME_BITS: u32 = 26;
 
-/// Keeps what packets leave out: the page of stimulus ports, running times.
+/// Turns the packets of one ITM into elements. Keeps what packets omit: the page of stimulus ports,
+/// running times.
 #[derive(Clone, Debug, Default)]
 pub struct Elements {
     prescaler: u32,
@@ -17,7 +18,7 @@ pub struct Elements {
     state: State,
 }
 
-/// What is forgotten where packets are lost.
+/// The state that a loss of packets resets.
 #[derive(Clone, Debug, Default)]
 struct State {
     synced: bool,
@@ -31,7 +32,7 @@ struct State {
 }
 
 impl Elements {
-    /// At the begin of the trace.
+    /// A decoder at the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             prescaler: config.prescaler,

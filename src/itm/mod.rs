@@ -2,7 +2,7 @@
 //! cores (ITM, DWT).
 //!
 //! Sections cited are those of the Armv7-M Architecture Reference Manual, appendix "Debug ITM
-//! and DWT Packet Protocol". Nothing here knows frames, buffers or output formats.
+//! and DWT Packet Protocol". Independent of frames, buffers and output formats.
 
 mod config;
 mod decode;

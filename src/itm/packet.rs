@@ -27,7 +27,7 @@ pub enum Packet {
     },
     /// Global timestamp, format 1: the low bits of the system's time.
     GlobalTimestamp1 {
-        /// How many low bits are traced: 7, 14, 21 or 26.
+        /// The number of low bits traced: 7, 14, 21 or 26.
         bits: u8,
         /// The bits.
         value: u32,
@@ -58,7 +58,7 @@ pub enum Packet {
         port: u8,
         /// 1, 2 or 4.
         bytes: u8,
-        /// What was written.
+        /// The value written.
         value: u32,
     },
     /// Hardware source: the DWT.
@@ -72,8 +72,7 @@ pub enum Packet {
     },
     /// A header that is reserved.
     Reserved,
-    /// A packet that breaks off against the rules: zeros that are no synchronization, a number
-    /// that does not end.
+    /// A malformed packet: zeros that are not a synchronization packet, a number that does not end.
     BadSequence,
     /// The trace ends inside a packet.
     Incomplete,

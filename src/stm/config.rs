@@ -1,4 +1,4 @@
-//! How an STM was set up: values of its registers → what the decoders must know.
+//! How an STM was set up: values of its registers → configuration of the decoders.
 
 use crate::protocol::Core;
 use crate::quantity::TraceId;
@@ -17,7 +17,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The meaning of the registers of an STM (ARM IHI 0054, STMTCSR). Nothing depends on a core: an STM traces none.
+    /// The meaning of the registers of an STM (ARM IHI 0054, STMTCSR). Nothing depends on a core:
+    /// an STM traces none.
     pub const fn read(registers: &Registers, _core: Core) -> Self {
         Self {
             // TRACEID, bits 22:16.

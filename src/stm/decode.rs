@@ -48,11 +48,11 @@ enum Shape {
     Async,
     /// ASYNC with more nibbles F than it needs, or none after all.
     LongAsync,
-    /// What follows the opcode is not as it must be.
+    /// The nibbles after the opcode are invalid.
     Bad,
 }
 
-/// What an opcode says: nibbles of the opcode, nibbles of the payload, a timestamp after it.
+/// The content of an opcode: nibbles of the opcode, nibbles of the payload, a timestamp after it.
 #[derive(Clone, Copy)]
 struct Opcode {
     shape: Shape,
@@ -125,7 +125,7 @@ const OPCODES: [Opcode; 48] = [
     op(3, Shape::Reserved, 0, false),
 ];
 
-/// What the first three nibbles, the first lowest, say.
+/// The opcode in the first three nibbles, the first one lowest.
 #[inline]
 fn opcode(head: u16) -> Opcode {
     let index = match (head & 0xf, head >> 4 & 0xf, head >> 8 & 0xf) {
@@ -136,7 +136,7 @@ fn opcode(head: u16) -> Opcode {
     OPCODES[usize::from(index)]
 }
 
-/// Reads nibbles at places counted from the begin of a packet.
+/// Reads nibbles at places counted from the start of a packet.
 struct Nibbles<'a> {
     bytes: &'a [u8; WINDOW],
     /// 1 if the packet's first nibble lies before `bytes`.
@@ -271,7 +271,7 @@ impl Found {
 }
 
 impl Decoder {
-    /// At the begin of the trace, which may be anywhere in a packet.
+    /// A decoder at the start of a trace, which may be anywhere in a packet.
     pub const fn new(_config: &Config) -> Self {
         Self::unsynchronised()
     }

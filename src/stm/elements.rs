@@ -7,7 +7,8 @@ use crate::protocol::ElementDecoder;
 use crate::protocol::number::{from_gray, to_gray};
 use crate::quantity::BufferOffset;
 
-/// Keeps what packets leave out: master, channel, the upper part of timestamps.
+/// Turns the packets of one STM into elements. Keeps what packets omit: master, channel, the upper
+/// part of timestamps.
 #[derive(Clone, Debug, Default)]
 pub struct Elements {
     started: bool,
@@ -20,7 +21,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// At the begin of the trace.
+    /// A decoder at the start of a trace.
     pub fn new(_config: &Config) -> Self {
         Self::default()
     }
@@ -33,7 +34,7 @@ impl Elements {
         out.mark(at, Mark::NoSync(reason));
     }
 
-    /// The time that a packet tells. Unknown if no VERSION said how.
+    /// The time of a packet; `None` before a VERSION packet gave the encoding.
     fn time(&mut self, traced: Timestamp) -> Option<u64> {
         let mask = match traced.nibbles {
             16.. => u64::MAX,

@@ -2,7 +2,7 @@
 //!
 //! Packets are made of nibbles, the low one of a byte first; numbers have their most
 //! significant nibble first. A packet may begin in the middle of a byte: that byte belongs to
-//! the packet before. Nothing here knows frames, buffers or output formats.
+//! the packet before. Independent of frames, buffers and output formats.
 
 mod config;
 mod decode;

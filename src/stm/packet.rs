@@ -6,9 +6,9 @@ use crate::protocol::{Describe, Field};
 /// (MIPI STPv2, "Timestamps").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timestamp {
-    /// How many nibbles are traced, 0 to 16.
+    /// The number of nibbles traced, 0 to 16.
     pub nibbles: u8,
-    /// What they say, in the encoding that the VERSION packet announced.
+    /// Their value, in the encoding of the last VERSION packet.
     pub value: u64,
 }
 
@@ -55,9 +55,9 @@ impl TimestampType {
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// The begin of the packet, if it lies in the second half of the byte before, in bits 7:4.
+    /// The start of the packet, if it is the second half of the byte before, in bits 7:4.
     pub shared: Option<u8>,
-    /// What it says.
+    /// Its kind and content.
     pub kind: PacketKind,
 }
 
@@ -129,7 +129,7 @@ pub enum PacketKind {
     },
     /// An opcode that STPv2 reserves, or that no STM writes (TIME).
     Reserved,
-    /// A packet that breaks off against the rules: ASYNC without its nibbles, a timestamp of
+    /// A malformed packet: ASYNC without its nibbles, a timestamp of
     /// length F, an unknown VERSION.
     BadSequence,
     /// The trace ends inside a packet.
