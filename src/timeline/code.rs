@@ -1,4 +1,4 @@
-//! The code that a history is read with.
+//! The code that a history is decoded with.
 
 use crate::decode::Image;
 use crate::element::Context;
@@ -7,7 +7,7 @@ use crate::quantity::{Address, Isa};
 use crate::snapshot::memory::CoreMemory;
 use std::sync::Arc;
 
-/// The memory of a core, shared with whoever else looks at it.
+/// The memory of a core, shared with its other readers.
 #[derive(Clone, Debug)]
 pub(super) struct Code(pub Arc<CoreMemory>);
 
@@ -24,13 +24,13 @@ impl CodeImage for Code {
 }
 
 impl Code {
-    /// The view of a context; the widest where none is known.
+    /// Returns the view of a context; without one, the widest view.
     pub fn seen(&self, context: Option<&Context>) -> View {
         let key = context.map_or_else(ContextKey::default, ContextKey::from);
         self.view(&key)
     }
 
-    /// The address of instruction `number` of a range, counted from 0.
+    /// Returns the address of the instruction at index `number` of a range.
     pub fn instruction(&self, view: View, range: &Range, number: u64) -> Address {
         match range.isa {
             Isa::T32 => (0..number).fold(range.start, |here, _| next(self, view, Isa::T32, here)),
@@ -38,7 +38,7 @@ impl Code {
         }
     }
 
-    /// The addresses of all instructions of a range.
+    /// Returns the addresses of all instructions of a range.
     pub fn addresses(&self, view: View, range: &Range) -> Vec<(Address, Isa)> {
         let mut here = range.start;
         (0..range.instructions)
@@ -50,7 +50,8 @@ impl Code {
             .collect()
     }
 
-    /// The numbers of the instructions in a range that begin at one of `addresses`, ascending.
+    /// Returns the ascending indices of the instructions in a range that start at one of
+    /// `addresses`, which are sorted.
     pub fn visits(&self, view: View, range: &Range, addresses: &[u64]) -> Vec<u32> {
         let first = addresses.partition_point(|&address| address < range.start.0);
         let inside: Vec<u64> = addresses[first..]

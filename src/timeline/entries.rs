@@ -1,17 +1,17 @@
-//! A walk along a history, entry by entry.
+//! Iteration over the entries of a history.
 
 use super::entry::{Entry, Event};
 use super::history::{Here, History};
 use super::position::{Direction, Position};
 
-/// The entries of a history from a position on; see [`History::entries`].
+/// Iterator over the entries of a history; see [`History::entries`].
 pub struct Entries<'a> {
     history: &'a mut History,
     here: Option<Here>,
-    /// The next entry: its number, or that of the one before it, going backward.
+    /// Index of the next entry; going backward, one more than it.
     number: usize,
     direction: Direction,
-    /// The halted state comes next.
+    /// The next item is the halted state.
     halted: bool,
 }
 

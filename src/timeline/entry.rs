@@ -1,47 +1,47 @@
-//! What a history consists of.
+//! Entries, events and places of a history.
 
 use super::position::Position;
 use crate::element::{Context, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::flow::{self, QRange, Range};
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// Why what lies before is not connected with what follows.
+/// Why execution before and after a place is not connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// The flow could not be followed: code is missing, or contradicts the trace.
+    /// The flow could not be followed: code is missing or contradicts the trace.
     Flow(flow::Gap),
     /// Synchronisation was lost.
     NoSync(NoSyncReason),
     /// Tracing was off.
     TraceOff(TraceOnReason),
-    /// Instructions were executed on a path that is not known (ETMv4 Q element).
+    /// Instructions were executed on an unknown path (ETMv4 Q element).
     UnknownPath(QRange),
-    /// Another buffer of the same core begins.
+    /// Start of another buffer of the same core.
     Buffer,
 }
 
-/// What lies at a position or between two.
+/// An entry at one or more positions, or between two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Instructions executed in a straight line: as many places.
+    /// Instructions executed in a straight line: one place each.
     Run {
         /// The instructions.
         range: Range,
-        /// Cycles that the trace gives to it.
+        /// Cycle count of the run in the trace.
         cycles: Option<u32>,
     },
     /// A gap: one place.
     Gap(Gap),
-    /// An exception was taken. No place: it lies before the one that its event names.
+    /// An exception was taken. Has no place: it lies before the position of its event.
     Exception(Exception),
-    /// Something else that the trace tells. No place, as an exception.
+    /// Other information in the trace. Has no place, as for an exception.
     Mark(Mark),
-    /// The halted state: the place after all others.
+    /// The halted state: the last place.
     Halted,
 }
 
 impl Entry {
-    /// How many places it has.
+    /// Returns the number of places.
     pub fn places(&self) -> u64 {
         match self {
             Self::Run { range, .. } => range.instructions.into(),
@@ -51,29 +51,29 @@ impl Entry {
     }
 }
 
-/// An entry of a history and where it lies.
+/// An entry of a history with its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its first place; of an entry without places, the place after it.
+    /// The first place of the entry; for an entry without places, the place after it.
     pub position: Position,
-    /// The packet that told of it.
+    /// Offset of the packet that it was decoded from.
     pub offset: BufferOffset,
     /// The entry.
     pub entry: Entry,
 }
 
-/// What is at a position.
+/// The kind of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlaceKind {
-    /// An instruction that was executed next.
+    /// The next instruction to execute.
     Instruction {
         /// Its address.
         pc: Address,
         /// Its instruction set.
         isa: Isa,
-        /// The straight line that it is part of.
+        /// The straight line that contains it.
         range: Range,
-        /// Its number in that line, counted from 0.
+        /// Its index in that line.
         number: u32,
     },
     /// History is not known here.
@@ -82,20 +82,20 @@ pub enum PlaceKind {
     Halted,
 }
 
-/// A place in a history with what the trace tells there.
+/// A place in a history with the state traced there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its name.
+    /// Its position.
     pub position: Position,
-    /// What is there.
+    /// What is at the position.
     pub kind: PlaceKind,
-    /// The state of the core as last traced. VMID and context ID are not known where neither
-    /// this segment of the trace nor the one before tells them.
+    /// The state of the core as last traced. VMID and context ID are `None` if neither this
+    /// segment of the trace nor the one before contains them.
     pub context: Option<Context>,
     /// The last timestamp before it, in this segment or the one before.
     pub time: Option<u64>,
-    /// Cycles counted since the begin of its segment ([`super::History::cycles`] counts from
-    /// the begin of history).
+    /// Cycles counted since the start of its segment ([`super::History::cycles`] counts from
+    /// the start of history).
     pub segment_cycles: Option<u64>,
     /// The exception that was taken directly before it.
     pub exception_before: Option<Exception>,
@@ -103,12 +103,12 @@ pub struct Place {
     pub exception_after: Option<Exception>,
     /// Index of the trace buffer in the snapshot's metadata.
     pub buffer: usize,
-    /// The packet that told of it.
+    /// Offset of the packet that it was decoded from.
     pub offset: BufferOffset,
 }
 
 impl Place {
-    /// The address of the instruction, if there is one.
+    /// Returns the address of the instruction, if there is one.
     pub fn pc(&self) -> Option<Address> {
         match self.kind {
             PlaceKind::Instruction { pc, .. } => Some(pc),
@@ -117,33 +117,33 @@ impl Place {
     }
 }
 
-/// Where a search ended.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// At one of the addresses.
+    /// Reached one of the addresses.
     At(Position),
-    /// At a gap that it was told not to pass.
+    /// Reached a gap ([`Gaps::Stop`]).
     Gap(Position),
-    /// At the begin or end of history.
+    /// Reached the start or end of history.
     End(Position),
 }
 
-/// What a search does at a gap.
+/// How a search handles gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Gaps {
-    /// It stops.
+    /// Stop at a gap.
     #[default]
     Stop,
-    /// It goes on behind it.
+    /// Continue after the gap.
     Pass,
 }
 
-/// Addresses to look for.
+/// A set of addresses to search for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressSet(Vec<u64>);
 
 impl AddressSet {
-    /// The addresses, ascending.
+    /// Returns the addresses in ascending order.
     pub fn addresses(&self) -> &[u64] {
         &self.0
     }
@@ -158,20 +158,20 @@ impl FromIterator<Address> for AddressSet {
     }
 }
 
-/// Whether the trace leads to where the core halted.
+/// Whether the end of the trace agrees with the halted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndAgrees {
-    /// The trace ends at the halted pc, or on a straight line before it.
+    /// The trace ends at the halted pc, or in a straight line that leads to it.
     Yes,
-    /// It ends elsewhere: the state belongs to a later time, or to other trace.
+    /// The trace ends elsewhere: the state is from a later time or another trace.
     No {
-        /// Where execution goes on after the trace.
+        /// Where execution continues after the trace.
         trace_end: Address,
         /// The halted pc.
         halted: Address,
     },
     /// The thread ended: there is no more than its trace.
     Ended,
-    /// The trace does not tell where execution went on, or the halted pc is not known.
+    /// The trace does not contain where execution continued, or the halted pc is unknown.
     Unknown,
 }

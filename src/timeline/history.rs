@@ -1,17 +1,17 @@
-//! The history of one core: its tracks one after another, and the ways to move in them.
+//! The history of one core: its tracks in order, with steps and searches across them.
 
 use super::code::Code;
 use super::entries::Entries;
 use super::entry::{AddressSet, EndAgrees, Entry, Found, Gaps, Place, PlaceKind};
-use super::part::Part;
+use super::part::SegmentPart;
 use super::position::{Direction, Position};
 use super::scan::{Hit, Query};
 use super::track::{PartKey, Placed, Start, Track};
 use crate::flow::LastKind;
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// Places at the end of a trace in which its last instruction is looked for.
-const LOOKED_AT: usize = 1000;
+/// Maximum number of places at the end of a trace searched for its last instruction.
+const LAST_PLACES: usize = 1000;
 
 /// The trace of a core in one buffer.
 pub(super) struct Session {
@@ -20,9 +20,9 @@ pub(super) struct Session {
     pub track: Box<dyn Track>,
 }
 
-/// What one core executed, as its trace tells it.
+/// The execution history of one core, decoded from its trace.
 ///
-/// Decodes what is looked at; hence the exclusive borrows.
+/// Decodes on demand; hence the exclusive borrows.
 pub struct History {
     device: usize,
     source: String,
@@ -41,11 +41,11 @@ pub(super) struct Here {
 }
 
 impl Here {
-    pub fn part(&self) -> &Part {
+    pub fn part(&self) -> &SegmentPart {
         &self.placed.part
     }
 
-    /// The name of a place of the part.
+    /// Returns the position of a place of the part.
     pub fn position(&self, index: u64) -> Position {
         Position {
             session: self.session as u32,
@@ -78,17 +78,17 @@ impl History {
         }
     }
 
-    /// Index of the core in the snapshot's devices.
+    /// Returns the index of the core in the snapshot's devices.
     pub fn device(&self) -> usize {
         self.device
     }
 
-    /// The name of the trace source.
+    /// Returns the name of the trace source.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The first place.
+    /// Returns the first position.
     pub fn begin(&mut self) -> Position {
         let first = Here {
             session: 0,
@@ -107,7 +107,7 @@ impl History {
         last.is_none_or(|session| session.track.reach_end(goes_on))
     }
 
-    /// The halted state, after all that was traced.
+    /// Returns the last position: the halted state.
     pub fn end(&mut self) -> Position {
         let here = self.last_part();
         here.position(here.part().places())
@@ -121,8 +121,8 @@ impl History {
         }
     }
 
-    /// Where execution goes on after all that was traced, and in which instruction set, as far as the
-    /// trace tells; else the last instruction that it tells of.
+    /// Returns where execution continues after the trace, with the instruction set if known. If the
+    /// trace does not contain it, returns the last instruction traced.
     pub fn trace_end(&mut self) -> Option<(Address, Option<Isa>)> {
         let session = self.sessions.len() - 1;
         let ended = self.sessions[session].track.end();
@@ -131,7 +131,7 @@ impl History {
             return Some(next);
         }
         let mut at = self.end();
-        for _ in 0..LOOKED_AT {
+        for _ in 0..LAST_PLACES {
             at = self.step(at, Direction::Backward)?;
             if let PlaceKind::Instruction { pc, isa, .. } = self.place(at)?.kind {
                 return Some((pc, Some(isa)));
@@ -140,7 +140,7 @@ impl History {
         None
     }
 
-    /// Whether the trace leads to where the core halted.
+    /// Returns whether the end of the trace agrees with the halted state.
     pub fn end_agrees(&mut self) -> EndAgrees {
         let session = self.sessions.len() - 1;
         if self.ended {
@@ -150,7 +150,7 @@ impl History {
         self.sessions[session].track.end().agrees(halted)
     }
 
-    /// The part after or before another one, with places or without.
+    /// Returns the part after or before another one; it may have no places.
     pub(super) fn beside(
         &mut self,
         session: usize,
@@ -177,7 +177,7 @@ impl History {
         Some(Here { session, placed })
     }
 
-    /// The part itself or the next one that has places.
+    /// Returns the part itself, or the next one with places.
     fn with_places(&mut self, mut here: Here, direction: Direction) -> Option<Here> {
         while here.part().places() == 0 {
             here = self.beside(here.session, here.placed.key, direction)?;
@@ -185,8 +185,8 @@ impl History {
         Some(here)
     }
 
-    /// The part of a position, and the place's number in it; for the end, one more than there
-    /// are.
+    /// Returns the part of a position and the index of the place in it; for the end, the index
+    /// after the last.
     pub(super) fn find(&mut self, position: Position) -> Option<(Here, u64)> {
         let session = position.session as usize;
         let track = &mut self.sessions.get_mut(session)?.track;
@@ -199,12 +199,12 @@ impl History {
         Some((here, index))
     }
 
-    /// Whether there is such a position.
+    /// Returns whether the position exists.
     pub fn contains(&mut self, position: Position) -> bool {
         self.find(position).is_some()
     }
 
-    /// What is at a position; `None` if there is no such position.
+    /// Returns what is at a position; `None` if the position does not exist.
     pub fn place(&mut self, position: Position) -> Option<Place> {
         let (here, index) = self.find(position)?;
         let part = here.part();
@@ -248,8 +248,8 @@ impl History {
         let first = within == 0;
         let exception_after = if within + 1 < entry.places() {
             None
-        } else if let Some(told) = part.exception_after(number) {
-            told
+        } else if let Some(exception) = part.exception_after(number) {
+            exception
         } else {
             let next = self.beside(here.session, here.placed.key, Direction::Forward);
             next.and_then(|next| next.part().exception_first())
@@ -268,8 +268,8 @@ impl History {
         })
     }
 
-    /// The place after or before a position: an instruction, a gap, or the halted state. `None`
-    /// at the ends of history, and where there is no such position.
+    /// Returns the position after or before a position. `None` at the ends of history, and if the
+    /// position does not exist.
     pub fn step(&mut self, position: Position, direction: Direction) -> Option<Position> {
         let (here, index) = self.find(position)?;
         match direction {
@@ -287,7 +287,7 @@ impl History {
         }
     }
 
-    /// The first place after a part.
+    /// Returns the first position after a part.
     pub(super) fn first_after(&mut self, here: &Here) -> Position {
         let next = self
             .beside(here.session, here.placed.key, Direction::Forward)
@@ -298,14 +298,14 @@ impl History {
         }
     }
 
-    /// What lies at and around a position, in a direction: first the run or gap that the
-    /// position is in (or the halted state), then all that follows to the end of history.
+    /// Iterates over the entries from a position in a direction: first the run or gap that
+    /// contains the position (or the halted state), then all others to the end of history.
     pub fn entries(&mut self, from: Position, direction: Direction) -> Entries<'_> {
         Entries::new(self, from, direction)
     }
 
-    /// The next visit of any of some addresses after or before `from`. Nothing that is passed is
-    /// kept, and two cores of the machine look through long stretches together.
+    /// Searches for the next visit of any of some addresses after or before `from`. Caches
+    /// nothing that it passes; searches long stretches with two threads.
     pub fn search(
         &mut self,
         from: Position,
@@ -370,9 +370,9 @@ impl History {
         }
     }
 
-    /// The next waypoint instruction after or before a position: a branch, taken or not, or
-    /// another instruction that the trace unit makes atoms for. A gap or an end of history ends
-    /// the search.
+    /// Searches for the next waypoint instruction after or before a position: a branch, taken or
+    /// not, or another instruction that the trace unit emits atoms for. Stops at a gap or an end
+    /// of history.
     pub fn waypoint(&mut self, from: Position, direction: Direction) -> Found {
         let mut end = None;
         for event in self.entries(from, direction) {
@@ -400,8 +400,8 @@ impl History {
         Found::End(end.unwrap_or(from))
     }
 
-    /// The next exception after or before a position: where it was taken (the place after it),
-    /// and what it is.
+    /// Finds the next exception after or before a position. Returns the position after it and the
+    /// exception.
     pub fn exception(
         &mut self,
         from: Position,
@@ -419,7 +419,7 @@ impl History {
         })
     }
 
-    /// The first place at which a time has come; `None` if the trace tells of no such time.
+    /// Returns the first position at or after a time; `None` if the trace has no such timestamp.
     pub fn seek_time(&mut self, time: u64) -> Option<Position> {
         for session in 0..self.sessions.len() {
             let track = &mut self.sessions[session].track;
@@ -442,14 +442,14 @@ impl History {
         None
     }
 
-    /// Whether the trace has timestamps, as far as its last stretches tell.
+    /// Returns whether the last segments of the trace contain timestamps.
     pub fn is_timed(&mut self) -> bool {
         let mut sessions = self.sessions.iter_mut();
         sessions.any(|session| session.track.is_timed())
     }
 
-    /// The last place at a time: before any later timestamp. `None` if the trace has no
-    /// timestamps up to then.
+    /// Returns the last position before any timestamp later than `time`. `None` if the trace has
+    /// no timestamp up to `time`.
     pub fn at_time(&mut self, time: u64) -> Option<Position> {
         let begin = self.begin();
         let later = time.checked_add(1).and_then(|later| self.seek_time(later));
@@ -460,8 +460,8 @@ impl History {
         self.place(at)?.time.map(|_| at)
     }
 
-    /// The first place before which at least `cycles` were counted since the begin of history;
-    /// `None` if the trace counts fewer. All trace before it is decoded the first time.
+    /// Returns the first position with at least `cycles` cycles between the start of history and
+    /// it; `None` if the trace counts fewer. Decodes all trace before it the first time.
     pub fn seek_cycle(&mut self, cycles: u64) -> Option<Position> {
         self.seek_cycle_while(cycles, &mut || true).flatten()
     }
@@ -480,7 +480,7 @@ impl History {
             let track = &mut self.sessions[session].track;
             let left = cycles.saturating_sub(passed);
             let found = track.before_cycle(left, goes_on).ok()?;
-            let Some((segment, place, begun)) = found else {
+            let Some((segment, place, skipped)) = found else {
                 let counted = track.cycles_before(u64::MAX, goes_on).ok()?;
                 passed = passed.saturating_add(counted);
                 continue;
@@ -488,7 +488,7 @@ impl History {
             let placed = track.at(segment, place);
             let mut here = placed.map(|placed| Here { session, placed });
             while let Some(part) = here.filter(|here| here.placed.key.segment == segment) {
-                if let Some(index) = part.part().cycles_reached(left.saturating_sub(begun)) {
+                if let Some(index) = part.part().cycles_reached(left.saturating_sub(skipped)) {
                     return Some(Some(self.place_or_next(&part, index)));
                 }
                 here = self.beside(session, part.placed.key, Direction::Forward);
@@ -497,7 +497,7 @@ impl History {
         Some(None)
     }
 
-    /// The place of a part, or the first one after it.
+    /// Returns the position at an index of a part, or the first one after the part.
     fn place_or_next(&mut self, here: &Here, index: u64) -> Position {
         if index < here.part().places() {
             here.position(index)
@@ -506,8 +506,8 @@ impl History {
         }
     }
 
-    /// Cycles counted from the begin of history to a position; `None` if the trace counts none
-    /// up to there. All trace before it is decoded the first time.
+    /// Returns the cycles counted from the start of history to a position; `None` if the trace
+    /// counts none up to it. Decodes all trace before it the first time.
     pub fn cycles(&mut self, position: Position) -> Option<u64> {
         self.cycles_while(position, &mut || true).flatten()
     }
@@ -536,7 +536,7 @@ impl History {
         })
     }
 
-    /// The address of every instruction of a run.
+    /// Returns the address and instruction set of every instruction of a run.
     pub fn instructions(&mut self, run: Position) -> Vec<(Address, Isa)> {
         let Some((here, index)) = self.find(run) else {
             return Vec::new();

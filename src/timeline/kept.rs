@@ -1,29 +1,29 @@
-//! Decoded parts come and go: the ones used last are kept.
+//! Cache of decoded parts; drops the least recently used.
 
-use super::part::Part;
+use super::part::SegmentPart;
 use super::track::PartKey;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Decoded parts, the ones used last.
+/// The most recently used decoded parts.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    parts: HashMap<PartKey, (Arc<Part>, u64)>,
+    parts: HashMap<PartKey, (Arc<SegmentPart>, u64)>,
     bytes: usize,
     clock: u64,
 }
 
 impl Kept {
-    /// A part, if it is still there.
-    pub fn get(&mut self, key: PartKey) -> Option<Arc<Part>> {
+    /// Returns a part if it is cached.
+    pub fn get(&mut self, key: PartKey) -> Option<Arc<SegmentPart>> {
         self.clock += 1;
         let (part, used) = self.parts.get_mut(&key)?;
         *used = self.clock;
         Some(Arc::clone(part))
     }
 
-    /// Keeps a part, and `most` bytes of all; the last one stays whatever it has.
-    pub fn insert(&mut self, key: PartKey, part: Arc<Part>, most: usize) {
+    /// Inserts a part and shrinks the cache to `most` bytes. The part itself always stays.
+    pub fn insert(&mut self, key: PartKey, part: Arc<SegmentPart>, most: usize) {
         self.clock += 1;
         self.bytes += part.bytes();
         if let Some((old, _)) = self.parts.insert(key, (part, self.clock)) {
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_part_goes() {
-        let part = Arc::new(Part::default());
+        let part = Arc::new(SegmentPart::default());
         let most = 3 * part.bytes();
         let mut kept = Kept::default();
         for number in 0..3 {

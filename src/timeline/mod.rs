@@ -1,7 +1,7 @@
-//! What each core executed, as a history to move in: positions, steps and searches both ways.
+//! Execution histories: positions, steps and searches in both directions.
 //!
-//! Stands on the decoders and the flow. Knows no debugger: what a breakpoint, a thread or a
-//! reply is, is the server's.
+//! Built on the decoders and the flow. Independent of debuggers: breakpoints, threads and replies
+//! belong to the server.
 //!
 //! ```
 //! use armsnap::snapshot::{OpenOptions, model::Snapshot};
@@ -65,29 +65,29 @@ use history::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
 use trace::{Chunks, Trace};
-use track::{Limits, Make};
+use track::{Limits, OpenTrack};
 
-/// A core whose history is wanted.
+/// A core to open a history for.
 #[derive(Clone, Debug)]
 pub struct TracedCore {
     /// Index in the snapshot's devices.
     pub device: usize,
-    /// The code that it executed: its dumps, and programs where there are none.
+    /// The code that it executed: its dumps, completed by programs.
     pub memory: Arc<CoreMemory>,
 }
 
-/// How much of a history is decoded at once and kept.
+/// Sizes of the units in which a history is decoded, and of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of a trace buffer in which one synchronisation point is enough: a power of two, 512
-    /// at least. Positions count from these points, so that their names depend on it.
+    /// Chunk size in bytes: a power of two, at least 512. At most one synchronisation point per
+    /// chunk starts a segment. Positions count from these points, so their names depend on it.
     pub chunk_bytes: u64,
-    /// Bytes of a trace buffer after which the decode is saved where no synchronisation point
-    /// comes.
+    /// Bytes of a trace buffer after which the decoder state is saved if there is no
+    /// synchronisation point.
     pub part_bytes: u64,
-    /// Instructions after which it is saved.
+    /// Instructions after which the decoder state is saved.
     pub part_instructions: u64,
-    /// Bytes of decoded history that are kept, of all cores together.
+    /// Cache size in bytes for decoded history, shared by all cores.
     pub cache_bytes: usize,
 }
 
@@ -106,17 +106,17 @@ impl Default for Options {
 pub struct Timeline {
     histories: Vec<History>,
     notes: Vec<String>,
-    /// By core: a time that was asked for last, and where the core was.
+    /// By core: the last timestamp looked up, and the position found for it.
     at_times: HashMap<usize, (u64, Option<Position>)>,
 }
 
 impl Timeline {
-    /// The histories of those of `cores` that have trace. Decodes nothing yet.
+    /// Opens the histories of all `cores` with trace. Decodes nothing yet.
     pub fn open(loaded: &Loaded, cores: &[TracedCore]) -> Self {
         Self::with(loaded, cores, &Options::default())
     }
 
-    /// [`Self::open`] with other sizes.
+    /// Same as [`Self::open`] with explicit sizes.
     pub fn with(loaded: &Loaded, cores: &[TracedCore], options: &Options) -> Self {
         let mut out = Self {
             histories: Vec::new(),
@@ -151,7 +151,7 @@ impl Timeline {
         out
     }
 
-    /// What is assumed or left out, one line each.
+    /// Assumptions and omissions, one line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -167,10 +167,10 @@ impl Timeline {
         histories.find(|history| history.device() == device)
     }
 
-    /// The place of core `to` that was the last one at the time of a place of core `from`, as
-    /// far as the timestamps of both traces tell: an order between two timestamps is not known.
-    /// `None` if either trace has no timestamps there: then each core has its own history. The
-    /// halted state of one core is that of the other.
+    /// Finds the last position of core `to` at the time of a position of core `from`, with the
+    /// resolution of the timestamps: the order between two timestamps is unknown. Returns `None`
+    /// if either trace has no timestamps there. The halted state of one core corresponds to the
+    /// halted state of the other.
     pub fn at_same_time(&mut self, from: usize, position: Position, to: usize) -> Option<Position> {
         let history = self.history(from)?;
         let place = history.place(position)?;
@@ -179,7 +179,7 @@ impl Timeline {
             return Some(self.history(to)?.end());
         }
         let time = place.time?;
-        // Many steps lie between two timestamps.
+        // There are many steps between two timestamps.
         if let Some(&(known, position)) = self.at_times.get(&to)
             && known == time
         {
@@ -191,8 +191,8 @@ impl Timeline {
     }
 }
 
-/// The history of a core from the sources that follow it: the chunks and index of the buffer, and
-/// the source. `tracks` share the memory for decoded history.
+/// Opens the history of a core. `sources` are its trace sources, each with the chunks and index of
+/// its buffer. The cache is divided among `tracks`.
 fn open_core(
     loaded: &Loaded,
     core: &TracedCore,
@@ -209,10 +209,10 @@ fn open_core(
         let Some(synchronisation) = source.config.synchronisation() else {
             continue;
         };
-        let track = source.config.visit(Make {
+        let track = source.config.visit(OpenTrack {
             trace: Trace::new(chunks, source.trace_id, synchronisation),
             code: code.clone(),
-            begins: sessions.is_empty(),
+            is_first: sessions.is_empty(),
             counts_cycles: source.config.counts_cycles(),
             alone: recording.linux_program,
             limits: Limits {
@@ -227,7 +227,7 @@ fn open_core(
         }
     }
     let registers = RegisterFile::read(device, Architecture::detect(device).architecture);
-    // Placeholders tell of no halted state.
+    // Placeholder registers contain no halted state.
     let real = check::placeholder(&loaded.snapshot, core.device).is_none();
     let halted = registers.pc().filter(|_| real).map(Address);
     let halted = (halted, recording.has_ended(&device.name));

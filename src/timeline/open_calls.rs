@@ -1,9 +1,9 @@
 //! The calls that have not returned at a position.
 //!
-//! A history is looked at in stretches of so many places, backward from the position, as far as is
-//! asked for. Of each stretch is kept what it left open and to where it returned beyond its begin; of
-//! the last ones also how that changed within. What a call is does not depend on where one looks
-//! from: it is named by its first place.
+//! A history is examined backward from the position, in stretches of a fixed number of places, as
+//! far as requested. Kept for each stretch are the calls that it left open and its returns to calls
+//! before it; for the last stretches also the changes within. A call is identified by its first
+//! place, independent of the position that the query starts from.
 
 use super::history::History;
 use super::position::{Direction, Position};
@@ -12,13 +12,13 @@ use crate::quantity::Address;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Places of a stretch.
+/// Number of places of a stretch.
 const STRETCH: u64 = 1 << 20;
-/// Stretches before a position that are looked at.
+/// Maximum number of stretches examined before a position.
 const MOST: usize = 64;
-/// Stretches whose changes are kept.
+/// Number of stretches whose changes are kept.
 const WHOLE: usize = 4;
-/// Most calls that are kept of all stretches' ends.
+/// Maximum number of calls kept for the ends of all stretches.
 const KEPT: usize = 1 << 20;
 
 /// A call that has not returned.
@@ -34,12 +34,12 @@ pub struct OpenCall {
     pub exception: bool,
 }
 
-/// What is known of callers beyond those that are told.
+/// What is known of callers beyond those returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// There are more.
     More,
-    /// Nothing: history begins, or what was open got lost in a gap, or it was too long ago.
+    /// Unknown: history starts, a gap lost the open calls, or they are too far back.
     Unknown,
 }
 
@@ -181,7 +181,7 @@ impl Stretch {
         let from = before.unwrap_or(begin);
         let context = history.place(from).and_then(|place| place.context);
         let mut transitions = Transitions::in_context(context.as_ref());
-        // How execution came to the first place is told by what lies before.
+        // How execution reached the first place depends on the entries before it.
         for event in history.entries(from, Direction::Forward) {
             if event.position > begin && self::begin(event.position) != begin {
                 break;

@@ -1,24 +1,23 @@
-//! A decoded stretch of one core's trace: runs, gaps, exceptions and marks in order, found by
-//! place.
+//! A decoded part of a segment: runs, gaps, exceptions and marks in order, indexed by place.
 //!
-//! Sixteen bytes for an entry; straight lines are stored once for all times that they ran.
+//! An entry takes 16 bytes; a straight line is stored once, however often it ran.
 
 use super::entry::{Entry, Gap};
-use super::worker::Stretch;
+use super::worker::HistorySink;
 use crate::element::{Context, Exception, Mark, TraceOnReason};
 use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
 use crate::quantity::BufferOffset;
 
-/// What the trace told before a stretch.
+/// The state carried by the trace at a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct TraceState {
     pub context: Option<Context>,
     pub time: Option<u64>,
-    /// Since the begin of the segment.
+    /// Since the start of the segment.
     pub cycles: Option<u64>,
-    /// The last place is a gap that a further loss of trace belongs to.
+    /// Whether the last place is a gap that absorbs a further loss of trace.
     pub open: bool,
-    /// The exception that was taken after the last place.
+    /// The exception taken after the last place.
     pub exception: Option<Exception>,
     /// A program is traced without its kernel.
     pub alone: bool,
@@ -28,7 +27,7 @@ pub(super) struct Known {
 /// A-profile cores (IHI 0064H 6.4.8 "Exception packet"; IHI 0035B 4.5.4; IHI 0014Q 7.3.5).
 const DEBUG_HALT: u16 = 1;
 
-impl Known {
+impl TraceState {
     /// Whether tracing begins again where the kernel returned to the program: nothing of the
     /// program is lost there.
     fn is_back(&self) -> bool {
@@ -36,7 +35,7 @@ impl Known {
         taken.is_some_and(|exception| exception.number != DEBUG_HALT)
     }
 
-    /// Takes what a mark tells; says whether it is a gap of its own.
+    /// Applies a mark. Returns the gap if the mark is a gap of its own.
     pub fn mark(&mut self, mark: &Mark) -> Option<Gap> {
         match mark {
             Mark::Cycles(cycles) => self.count(*cycles),
@@ -59,14 +58,13 @@ impl Known {
         None
     }
 
-    /// A place was passed; `open` if it is a gap that a further loss belongs to.
+    /// Passes a place; `open` if it is a gap that absorbs a further loss.
     pub fn pass(&mut self, open: bool) {
         self.open = open;
         self.exception = None;
     }
 
-    /// Takes what is missing from what was told before. Some of the state is traced only when
-    /// it changes.
+    /// Fills missing values from the state before. Some values are traced only when they change.
     pub fn complete(&mut self, before: &Self) {
         self.time = self.time.or(before.time);
         if let (Some(context), Some(before)) = (&mut self.context, before.context) {
@@ -75,10 +73,10 @@ impl Known {
         }
     }
 
-    /// Whether nothing can be missing.
+    /// Returns whether no value is missing.
     pub fn is_complete(&self) -> bool {
-        let told = |context: &Context| context.vmid.is_some() && context.context_id.is_some();
-        self.time.is_some() && self.context.as_ref().is_some_and(told)
+        let has_ids = |context: &Context| context.vmid.is_some() && context.context_id.is_some();
+        self.time.is_some() && self.context.as_ref().is_some_and(has_ids)
     }
 
     pub fn count(&mut self, cycles: u32) {
@@ -86,7 +84,7 @@ impl Known {
         self.cycles = Some(before.saturating_add(cycles.into()));
     }
 
-    /// One loss of trace is one gap, however many marks tell of it.
+    /// One loss of trace is one gap, however many marks report it.
     fn lose(&mut self, gap: Gap) -> Option<Gap> {
         if self.open {
             return None;
@@ -97,17 +95,17 @@ impl Known {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum StoredKind {
     Run(u32),
     Gap(u32),
     Exception(u32),
     Mark(u32),
 }
 
-/// Entries beyond this are not told apart from others of their kind.
+/// Largest index of an entry; entries beyond it are not distinguished.
 const MOST: u32 = (1 << 30) - 1;
 
-impl What {
+impl StoredKind {
     fn pack(self) -> u32 {
         match self {
             Self::Run(number) => number,
@@ -130,18 +128,18 @@ impl What {
 
 #[derive(Clone, Copy, Debug)]
 struct Stored {
-    /// Places of the part before it.
+    /// Number of places of the part before it.
     index: u64,
-    /// Place in the buffer, from that of the first entry on.
+    /// Offset in the buffer, relative to the first entry.
     at: u32,
-    what: u32,
+    kind: u32,
 }
 
-/// A decoded stretch.
+/// A decoded part of a segment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Part {
-    /// What was known before it.
-    before: Known,
+pub(super) struct SegmentPart {
+    /// The state before its first entry.
+    before: TraceState,
     stored: Vec<Stored>,
     base: u64,
     places: u64,
@@ -149,26 +147,26 @@ pub(super) struct Part {
     gaps: Vec<Gap>,
     exceptions: Vec<Exception>,
     marks: Vec<Mark>,
-    /// After the entry of that number: the state, the time, the cycles since the segment began.
+    /// By entry index: the context, time, and cycle count of the segment from that entry on.
     contexts: Vec<(u32, Context)>,
     times: Vec<(u32, u64)>,
     cycles: Vec<(u32, u64)>,
-    /// Cycles of the run of that number.
+    /// By entry index: the cycles of a run.
     run_cycles: Vec<(u32, u32)>,
 }
 
-impl Part {
-    /// How many places it has.
+impl SegmentPart {
+    /// Returns the number of places.
     pub fn places(&self) -> u64 {
         self.places
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.stored.len()
     }
 
-    /// About how many bytes it has.
+    /// Returns its approximate size in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + size_of_val(&*self.stored)
@@ -190,11 +188,11 @@ impl Part {
         self.run_cycles.shrink_to_fit();
     }
 
-    /// The entry of a number.
+    /// Returns an entry by index.
     pub fn entry(&self, number: usize) -> Entry {
         let key = number as u32;
-        match What::unpack(self.stored[number].what) {
-            What::Run(run) => Entry::Run {
+        match StoredKind::unpack(self.stored[number].kind) {
+            StoredKind::Run(run) => Entry::Run {
                 range: self.ranges[run as usize],
                 cycles: self
                     .run_cycles
@@ -202,25 +200,25 @@ impl Part {
                     .ok()
                     .map(|found| self.run_cycles[found].1),
             },
-            What::Gap(gap) => Entry::Gap(self.gaps[gap as usize]),
-            What::Exception(number) => Entry::Exception(self.exceptions[number as usize]),
-            What::Mark(number) => Entry::Mark(self.marks[number as usize]),
+            StoredKind::Gap(gap) => Entry::Gap(self.gaps[gap as usize]),
+            StoredKind::Exception(number) => Entry::Exception(self.exceptions[number as usize]),
+            StoredKind::Mark(number) => Entry::Mark(self.marks[number as usize]),
         }
     }
 
-    /// Places before an entry.
+    /// Returns the number of places before an entry.
     pub fn index(&self, number: usize) -> u64 {
         self.stored[number].index
     }
 
-    /// Where the packet of an entry stood.
+    /// Returns the offset of the packet of an entry.
     pub fn offset(&self, number: usize) -> BufferOffset {
-        // Entries that waited for others may lie before the first one.
+        // Delayed entries may have a lower offset than the first one.
         let distance = self.stored[number].at as i32;
         BufferOffset(self.base.wrapping_add_signed(distance.into()))
     }
 
-    /// The number of the entry that a place belongs to.
+    /// Returns the index of the entry that contains a place.
     pub fn at(&self, index: u64) -> Option<usize> {
         if index >= self.places {
             return None;
@@ -228,37 +226,37 @@ impl Part {
         let mut number = self.stored.partition_point(|entry| entry.index <= index);
         loop {
             number = number.checked_sub(1)?;
-            match What::unpack(self.stored[number].what) {
-                What::Run(_) | What::Gap(_) => return Some(number),
-                What::Exception(_) | What::Mark(_) => {}
+            match StoredKind::unpack(self.stored[number].kind) {
+                StoredKind::Run(_) | StoredKind::Gap(_) => return Some(number),
+                StoredKind::Exception(_) | StoredKind::Mark(_) => {}
             }
         }
     }
 
-    /// The first timestamp that is known in it.
+    /// Returns the first timestamp known in the part.
     pub fn first_time(&self) -> Option<u64> {
         self.before
             .time
             .or(self.times.first().map(|&(_, time)| time))
     }
 
-    /// The first place at which a time has come, or the one after the part.
+    /// Returns the first place at or after `time`, which may be the one after the part.
     pub fn time_reached(&self, time: u64) -> Option<u64> {
         if self.before.time.is_some_and(|before| before >= time) {
             return Some(0);
         }
-        let told = self.times.iter().find(|&&(_, told)| told >= time)?;
-        Some(self.index(told.0 as usize))
+        let (number, _) = self.times.iter().find(|&&(_, at)| at >= time)?;
+        Some(self.index(*number as usize))
     }
 
-    /// The first place before which so many cycles of the segment were counted, or the one
-    /// after the part.
+    /// Returns the first place with at least `cycles` cycles of the segment before it, which may
+    /// be the one after the part.
     pub fn cycles_reached(&self, cycles: u64) -> Option<u64> {
         if self.before.cycles.unwrap_or(0) >= cycles {
             return Some(0);
         }
-        let told = self.cycles.iter().find(|&&(_, told)| told >= cycles)?;
-        let after = told.0 as usize + 1;
+        let (number, _) = self.cycles.iter().find(|&&(_, count)| count >= cycles)?;
+        let after = *number as usize + 1;
         Some(if after < self.len() {
             self.index(after)
         } else {
@@ -266,13 +264,13 @@ impl Part {
         })
     }
 
-    /// What was known when an entry came (or, with the number after the last one, at the end).
-    pub fn known(&self, number: usize) -> Known {
+    /// Returns the state at an entry; at the end of the part for `number == len()`.
+    pub fn known(&self, number: usize) -> TraceState {
         fn last<T: Copy>(all: &[(u32, T)], number: usize) -> Option<T> {
             let passed = all.partition_point(|&(after, _)| (after as usize) < number);
             passed.checked_sub(1).map(|last| all[last].1)
         }
-        Known {
+        TraceState {
             context: last(&self.contexts, number).or(self.before.context),
             time: last(&self.times, number).or(self.before.time),
             cycles: last(&self.cycles, number).or(self.before.cycles),
@@ -282,55 +280,57 @@ impl Part {
         }
     }
 
-    /// The exception between an entry and the place before it.
+    /// Returns the exception between an entry and the place before it.
     pub fn exception_before(&self, number: usize) -> Option<Exception> {
         self.beside((0..number).rev())
             .unwrap_or(self.before.exception)
     }
 
-    /// The exception between an entry and the place after it; `None` if that place is not in
-    /// the part: then the next one knows.
+    /// Returns the exception between an entry and the place after it; `None` if that place is in
+    /// the next part.
     pub fn exception_after(&self, number: usize) -> Option<Option<Exception>> {
         self.beside(number + 1..self.stored.len())
     }
 
-    /// The exception that comes before the first place.
+    /// Returns the exception before the first place.
     pub fn exception_first(&self) -> Option<Exception> {
-        let told = self.beside(0..self.stored.len()).flatten();
-        told.or(self.before.exception)
+        let first = self.beside(0..self.stored.len()).flatten();
+        first.or(self.before.exception)
     }
 
-    /// The exception among some entries before the first place among them.
+    /// Returns the exception among some entries, up to the first place among them.
     fn beside(&self, mut numbers: impl Iterator<Item = usize>) -> Option<Option<Exception>> {
-        numbers.find_map(|number| match What::unpack(self.stored[number].what) {
-            What::Run(_) | What::Gap(_) => Some(None),
-            What::Exception(number) => Some(Some(self.exceptions[number as usize])),
-            What::Mark(_) => None,
-        })
+        numbers.find_map(
+            |number| match StoredKind::unpack(self.stored[number].kind) {
+                StoredKind::Run(_) | StoredKind::Gap(_) => Some(None),
+                StoredKind::Exception(number) => Some(Some(self.exceptions[number as usize])),
+                StoredKind::Mark(_) => None,
+            },
+        )
     }
 }
 
-/// Makes a [`Part`] of what the flow makes.
+/// Records the output of the flow as a [`SegmentPart`].
 #[derive(Debug)]
 pub(super) struct Recorder {
-    known: Known,
-    part: Part,
-    /// What was known before the first entry.
-    begun: Option<Known>,
-    /// By block: the numbers of its range, not taken and taken; 0 if it has none yet.
+    known: TraceState,
+    part: SegmentPart,
+    /// The state before the first entry.
+    begun: Option<TraceState>,
+    /// By block: the indices plus 1 of its range, not taken and taken; 0 if not stored yet.
     interned: Vec<[u32; 2]>,
-    /// The last range is the last entry's own and may grow.
+    /// Whether the last range belongs to the last entry alone and may grow.
     grows: bool,
-    /// Places of the segment before the part.
+    /// Number of places of the segment before the part.
     first: u64,
 }
 
 impl Recorder {
-    /// Begins at place `first` of the segment.
-    pub fn new(known: Known, first: u64) -> Self {
+    /// Starts at place `first` of the segment.
+    pub fn new(known: TraceState, first: u64) -> Self {
         Self {
             known,
-            part: Part::default(),
+            part: SegmentPart::default(),
             begun: None,
             interned: Vec::new(),
             grows: false,
@@ -338,8 +338,8 @@ impl Recorder {
         }
     }
 
-    /// The part so far; what follows is another one.
-    pub fn cut(&mut self) -> Part {
+    /// Returns the part recorded so far and starts another one.
+    pub fn cut(&mut self) -> SegmentPart {
         let mut part = std::mem::take(&mut self.part);
         part.before = self.begun.take().unwrap_or(self.known);
         part.shrink();
@@ -349,20 +349,20 @@ impl Recorder {
         part
     }
 
-    /// A gap that no element tells of.
-    pub fn begin_buffer(&mut self, at: BufferOffset) {
+    /// Adds the gap at the start of a further buffer, which has no element.
+    pub fn start_buffer(&mut self, at: BufferOffset) {
         self.known.pass(true);
         self.push_gap(at, Gap::Buffer);
     }
 
-    /// The next entry may be the first one.
+    /// Notes the state if the next entry is the first one.
     fn begin(&mut self) {
         if self.part.stored.is_empty() && self.begun.is_none() {
             self.begun = Some(self.known);
         }
     }
 
-    fn push(&mut self, at: BufferOffset, what: What, places: u64) {
+    fn push(&mut self, at: BufferOffset, kind: StoredKind, places: u64) {
         self.begin();
         let part = &mut self.part;
         if part.stored.is_empty() {
@@ -371,7 +371,7 @@ impl Recorder {
         part.stored.push(Stored {
             index: part.places,
             at: at.0.wrapping_sub(part.base) as u32,
-            what: what.pack(),
+            kind: kind.pack(),
         });
         part.places = part.places.saturating_add(places);
         self.grows = false;
@@ -380,10 +380,10 @@ impl Recorder {
     fn push_gap(&mut self, at: BufferOffset, gap: Gap) {
         let number = self.part.gaps.len() as u32;
         self.part.gaps.push(gap);
-        self.push(at, What::Gap(number.min(MOST)), 1);
+        self.push(at, StoredKind::Gap(number.min(MOST)), 1);
     }
 
-    /// The number of the entry to come.
+    /// Returns the index of the next entry.
     fn number(&self) -> u32 {
         self.part.stored.len() as u32
     }
@@ -395,23 +395,23 @@ impl Recorder {
         self.part.cycles.push((after, total));
     }
 
-    /// The last run goes on in `range`, for nothing ended it (ETMv3: atoms are instructions).
+    /// Extends the last run by `range` if nothing ended it (ETMv3: one atom per instruction).
     fn grow(&mut self, range: &Range) -> bool {
         let Some(last) = self.part.stored.last() else {
             return false;
         };
-        let What::Run(number) = What::unpack(last.what) else {
+        let StoredKind::Run(number) = StoredKind::unpack(last.kind) else {
             return false;
         };
         let before = self.part.ranges[number as usize];
-        let goes_on = before.last.kind == LastKind::Other
+        let continues = before.last.kind == LastKind::Other
             && before.last.taken
             && before.end == range.start
             && before.isa == range.isa;
         let Some(instructions) = before
             .instructions
             .checked_add(range.instructions)
-            .filter(|_| goes_on)
+            .filter(|_| continues)
         else {
             return false;
         };
@@ -427,7 +427,7 @@ impl Recorder {
             let number = self.part.ranges.len() as u32;
             self.part.ranges.push(grown);
             if let Some(last) = self.part.stored.last_mut() {
-                last.what = What::Run(number.min(MOST)).pack();
+                last.kind = StoredKind::Run(number.min(MOST)).pack();
             }
             self.grows = true;
         }
@@ -464,7 +464,7 @@ impl FlowSink for Recorder {
         if let Some(cycles) = cycles {
             self.part.run_cycles.push((self.number(), cycles));
         }
-        self.push(at, What::Run(number.min(MOST)), instructions.into());
+        self.push(at, StoredKind::Run(number.min(MOST)), instructions.into());
         if let Some(cycles) = cycles {
             self.count(cycles);
         }
@@ -478,7 +478,11 @@ impl FlowSink for Recorder {
         self.known.pass(false);
         let number = self.part.ranges.len() as u32;
         self.part.ranges.push(*range);
-        self.push(at, What::Run(number.min(MOST)), range.instructions.into());
+        self.push(
+            at,
+            StoredKind::Run(number.min(MOST)),
+            range.instructions.into(),
+        );
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
@@ -492,7 +496,7 @@ impl FlowSink for Recorder {
         self.known.exception = Some(*exception);
         let number = self.part.exceptions.len() as u32;
         self.part.exceptions.push(*exception);
-        self.push(at, What::Exception(number.min(MOST)), 0);
+        self.push(at, StoredKind::Exception(number.min(MOST)), 0);
     }
 
     fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
@@ -524,7 +528,7 @@ impl FlowSink for Recorder {
             }
             _ => {}
         }
-        self.push(at, What::Mark(number.min(MOST)), 0);
+        self.push(at, StoredKind::Mark(number.min(MOST)), 0);
     }
 
     fn forget(&mut self, _: &Blocks) {
@@ -532,12 +536,12 @@ impl FlowSink for Recorder {
     }
 }
 
-impl Stretch for Recorder {
+impl HistorySink for Recorder {
     fn places(&self) -> u64 {
         self.first.saturating_add(self.part.places)
     }
 
-    fn known(&mut self) -> &mut Known {
+    fn known(&mut self) -> &mut TraceState {
         &mut self.known
     }
 }

@@ -5,30 +5,29 @@ use std::str::FromStr;
 
 /// A place in the history of one core: an executed instruction, a gap, or the halted state.
 ///
-/// The name does not depend on what was decoded before: it counts from a place in the trace
-/// where decoding can begin. Positions of one core are ordered as they were passed. Written as
-/// `4096+17`: the 17th place after offset 4096 of the trace; in the second and further
-/// buffers of a core as `1/4096+17`.
+/// The name does not depend on what was decoded before: it counts from an offset in the trace
+/// where decoding can start. Positions of one core are ordered by execution. Written as
+/// `4096+17`: 17 places after offset 4096 of the trace; in the second and further buffers of a
+/// core as `1/4096+17`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Which of the core's buffers, counted from 0.
+    /// Index of the buffer among the core's buffers.
     pub(super) session: u32,
-    /// Where in the buffer decoding begins.
+    /// Offset in the buffer where decoding starts.
     pub(super) segment: u64,
     /// Places since then.
     pub(super) index: u64,
 }
 
 impl Position {
-    /// Its place in the order of a core's positions, as 60 bits: that of another one unless a buffer
-    /// has 2^34 places without a synchronisation point, or the core has more than 127 buffers, or
-    /// one of 32 GiB.
+    /// Returns a 60-bit number with the order of the core's positions. It is unique unless a
+    /// segment has 2^34 places, the core has more than 127 buffers, or a buffer has 32 GiB.
     pub fn rank(self) -> u64 {
         const INDEX: u32 = 34;
         const SEGMENT: u32 = 19;
         let field = |value: u64, bits: u32| value.min((1 << bits) - 1);
         let session = field(self.session.into(), 7);
-        // No two segments begin in the same 64 KiB.
+        // Segments start at least 64 KiB apart.
         let segment = field(self.segment >> 16, SEGMENT);
         session << (SEGMENT + INDEX) | segment << INDEX | field(self.index, INDEX)
     }
@@ -43,7 +42,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// What is not the name of a position.
+/// Error for text that is not the name of a position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no position: expected OFFSET+COUNT or BUFFER/OFFSET+COUNT")]
 pub struct NoPosition(String);
@@ -76,9 +75,9 @@ fn number(text: &str) -> Option<u64> {
 /// A direction of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// To what was executed later.
+    /// Towards the end of history.
     Forward,
-    /// To what was executed before.
+    /// Towards the start of history.
     Backward,
 }
 
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_ordered_as_they_were_passed() {
+    fn positions_are_ordered_by_execution() {
         let positions: Vec<Position> = ["9+0", "9+7", "10+2", "1/0+0"]
             .map(|text| text.parse().unwrap())
             .into();

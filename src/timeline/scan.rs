@@ -1,17 +1,17 @@
-//! A fast look through a stretch: counts places, finds visits of addresses and gaps, stores no
-//! history.
+//! Fast scan of a stretch of trace: counts places, finds visits of addresses and gaps, stores
+//! nothing.
 
 use super::code::Code;
 use super::entry::{AddressSet, Gap, Gaps};
-use super::part::Known;
+use super::part::TraceState;
 use super::position::Direction;
-use super::worker::Stretch;
+use super::worker::HistorySink;
 use crate::element::{Exception, Mark};
 use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, QRange, Range};
 use crate::quantity::BufferOffset;
 use std::ops;
 
-/// What is looked for.
+/// What a scan searches for.
 #[derive(Clone, Debug)]
 pub(super) struct Query {
     pub addresses: AddressSet,
@@ -20,7 +20,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Nothing: places are counted.
+    /// Matches nothing: the scan only counts places.
     pub fn nothing() -> Self {
         Self {
             addresses: AddressSet::default(),
@@ -30,15 +30,15 @@ impl Query {
     }
 }
 
-/// What was found: a place, counted from the begin of the segment.
+/// A hit: the index of a place in its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hit {
     At(u64),
     Gap(u64),
 }
 
-/// By block: 0 if it was not looked at, 1 if it holds none of the addresses, otherwise two more
-/// than the index in `found`.
+/// Caches which blocks contain the addresses. `slots` has one value per block: 0 if the block was
+/// not examined, 1 if it contains none of the addresses, otherwise the index in `found` plus 2.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VisitCache {
     slots: Vec<u32>,
@@ -47,7 +47,7 @@ pub(super) struct VisitCache {
 }
 
 impl VisitCache {
-    /// Makes it one for these addresses.
+    /// Clears the cache if it is for other addresses.
     pub fn prepare(&mut self, addresses: &AddressSet) {
         if self.addresses != *addresses {
             self.clear();
@@ -55,33 +55,33 @@ impl VisitCache {
         }
     }
 
-    /// Blocks have other numbers now.
+    /// Clears the cache after blocks were renumbered.
     pub fn clear(&mut self) {
         self.slots.clear();
         self.found.clear();
     }
 }
 
-/// Looks through a stretch.
+/// A scan in progress.
 pub(super) struct Scan<'a> {
     query: &'a Query,
     code: &'a Code,
     cache: &'a mut VisitCache,
-    known: Known,
+    known: TraceState,
     places: u64,
-    /// Where hits count.
+    /// The places where hits count.
     within: ops::Range<u64>,
     hit: Option<Hit>,
     done: bool,
 }
 
 impl<'a> Scan<'a> {
-    /// Begins at place `first` of the segment.
+    /// Starts at place `first` of the segment.
     pub fn new(
         query: &'a Query,
         code: &'a Code,
         cache: &'a mut VisitCache,
-        known: Known,
+        known: TraceState,
         first: u64,
         within: ops::Range<u64>,
     ) -> Self {
@@ -98,13 +98,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// What was found: the first, or going backward the last.
+    /// Returns the first hit; going backward, the last.
     pub fn hit(&self) -> Option<Hit> {
         self.hit
     }
 
-    /// A gap that no element tells of.
-    pub fn begin_buffer(&mut self) {
+    /// Adds the gap at the start of a further buffer, which has no element.
+    pub fn start_buffer(&mut self) {
         self.known.pass(true);
         self.gap_here();
     }
@@ -147,7 +147,7 @@ impl<'a> Scan<'a> {
 
     #[cold]
     #[inline(never)]
-    fn look(&mut self, blocks: &Blocks, id: BlockId) -> u32 {
+    fn examine(&mut self, blocks: &Blocks, id: BlockId) -> u32 {
         let view = self.code.seen(self.known.context.as_ref());
         let range = blocks.range(id, true);
         let visits = self
@@ -190,7 +190,7 @@ impl FlowSink for Scan<'_> {
         let mut slot = self.cache.slots.get(id.index()).copied().unwrap_or(0);
         if slot != 1 {
             if slot == 0 {
-                slot = self.look(blocks, id);
+                slot = self.examine(blocks, id);
             }
             if slot > 1 {
                 self.visited_slot(slot);
@@ -245,12 +245,12 @@ impl FlowSink for Scan<'_> {
     }
 }
 
-impl Stretch for Scan<'_> {
+impl HistorySink for Scan<'_> {
     fn places(&self) -> u64 {
         self.places
     }
 
-    fn known(&mut self) -> &mut Known {
+    fn known(&mut self) -> &mut TraceState {
         &mut self.known
     }
 

@@ -1,16 +1,16 @@
-//! Searches through a track, several stretches at once where it is worth it.
+//! Searches in a track, with two threads if it is long.
 
 use super::position::Direction;
 use super::scan::{Hit, Query};
-use super::segments::{Segments, Unit};
-use super::track::{GaveUp, Start};
+use super::segments::{SearchUnit, Segments};
+use super::track::{Cancelled, Start};
 use super::worker::{Job, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::stop::{self, Stop};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most stretches that are taken on before their results are looked at.
+/// Maximum number of units searched before their results are examined.
 const MOST_AHEAD: usize = 64;
 
 impl<D, E> Segments<D, E>
@@ -18,20 +18,20 @@ where
     D: PacketDecoder + Clone + Send + Sync,
     E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
 {
-    /// The first hit in the direction of the query.
+    /// Finds the first hit in the direction of the query.
     pub(super) fn search_units(
         &mut self,
         start: Start,
         query: &Query,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<(u64, Hit)>, GaveUp> {
+    ) -> Result<Option<(u64, Hit)>, Cancelled> {
         let direction = query.direction;
         let Some((unit, within)) = self.first_unit(start, direction) else {
             return Ok(None);
         };
         let unit = self.split(unit, direction, goes_on)?;
         let jobs = self.jobs(&[unit]);
-        if let Some(hit) = self.worker.look(&jobs[0], query, within) {
+        if let Some(hit) = self.worker.scan(&jobs[0], query, within) {
             return Ok(Some((self.segment(unit.chunk), hit)));
         }
         let mut helper = None;
@@ -42,17 +42,17 @@ where
                 return Ok(None);
             };
             if !goes_on() {
-                return Err(GaveUp);
+                return Err(Cancelled);
             }
             last = outermost;
             ahead = (2 * ahead).min(MOST_AHEAD);
             let jobs = self.jobs(&units);
             let hits = if jobs.len() < 4 {
-                let look = |job| self.worker.look(job, query, 0..u64::MAX);
-                jobs.iter().map(look).collect()
+                let scan = |job| self.worker.scan(job, query, 0..u64::MAX);
+                jobs.iter().map(scan).collect()
             } else {
                 let helper = helper.get_or_insert_with(|| self.worker.another());
-                look_through(&mut self.worker, helper, &jobs, query)
+                scan_all(&mut self.worker, helper, &jobs, query)
             };
             for (unit, hit) in units.iter().zip(hits) {
                 if let Some(hit) = hit {
@@ -63,14 +63,14 @@ where
         }
     }
 
-    /// Up to `most` units after another one.
+    /// Returns up to `most` units after `last`.
     fn units_after(
         &mut self,
-        mut last: Unit,
+        mut last: SearchUnit,
         most: usize,
         direction: Direction,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Unit>, GaveUp> {
+    ) -> Result<Vec<SearchUnit>, Cancelled> {
         let mut units = Vec::new();
         while units.len() < most {
             let Some(next) = self.unit_beside(last, direction) else {
@@ -83,8 +83,8 @@ where
     }
 }
 
-/// Looks through some stretches with two workers; results in the order of the stretches.
-fn look_through<D, E>(
+/// Searches units with two workers. Returns the results in the order of the jobs.
+fn scan_all<D, E>(
     worker: &mut Worker<D, E>,
     helper: &mut Worker<D, E>,
     jobs: &[Job<D, E>],
@@ -101,9 +101,9 @@ where
             let at = next.fetch_add(1, Ordering::Relaxed);
             jobs.get(at).map(|job| (at, job))
         } {
-            let hit = worker.look(job, query, 0..u64::MAX);
+            let hit = worker.scan(job, query, 0..u64::MAX);
             if hit.is_some() {
-                // Whatever comes later does not count any more.
+                // Later hits are irrelevant.
                 next.store(jobs.len(), Ordering::Relaxed);
             }
             match hits.lock() {

@@ -1,91 +1,91 @@
-//! A track cut into segments at synchronisation points, found from the end on.
+//! A track cut into segments at synchronisation points, found from the end backward.
 //!
-//! Each chunk of the buffer has at most one cut, the first synchronisation point in it that a
-//! decoder can begin at without trace beyond the chunk; so what is a cut depends on nothing but
-//! the bytes of its chunk. A segment goes from cut to cut; the first one begins with the
-//! buffer. A long segment consists of parts, each but the first with a saved decode to begin
-//! from; they are made the first time that the segment is looked at.
+//! Each chunk of the buffer has at most one cut: its first synchronisation point at which a
+//! decoder can start without trace beyond the chunk. A cut therefore depends only on the bytes of
+//! its chunk. A segment extends from cut to cut; the first one starts with the buffer. A long
+//! segment consists of parts. Each part but the first starts from a saved decoder state, made when
+//! the segment is first decoded.
 
 mod as_track;
 
 use super::kept::Kept;
-use super::part::{Known, Part, Recorder};
+use super::part::{Recorder, SegmentPart, TraceState};
 use super::position::Direction;
 use super::scan::{Query, Scan, VisitCache};
 use super::trace::Trace;
-use super::track::{GaveUp, Limits, PartKey, Placed, Start};
-use super::worker::{Between, Ended, From, Job, Saved, Stretch, Sync, Worker};
+use super::track::{Cancelled, Limits, PartKey, Placed, Start};
+use super::worker::{Between, HistorySink, Job, Saved, StartPoint, SyncPoint, TraceEnd, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::BufferOffset;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Synchronisation points of a chunk that are tried.
+/// Maximum number of synchronisation points tried in a chunk.
 const TRIES: usize = 4;
 
-/// Chunks that are looked through at once.
+/// Segments of more chunks are split into parts before they are searched.
 const LONG: u64 = 8;
 
-/// Parts of a long segment, each with a saved decode; where there would be more, every second one
-/// goes, and those to come are twice as long.
+/// Maximum number of parts of a long segment, each with a saved decoder state. At the limit every
+/// second part is dropped, and the following parts are twice as long.
 const MOST_PARTS: usize = if cfg!(test) { 8 } else { 4096 };
 
-/// Where a segment begins.
+/// The start of a segment.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    at: Sync,
-    /// The packet from which on it is this segment's.
+    at: SyncPoint,
+    /// Offset of the first packet that belongs to this segment.
     join: u64,
 }
 
-/// A part of a segment, not decoded.
+/// The start of a part of a segment.
 #[derive(Debug)]
 struct PartStart<D, E> {
-    /// Places of the segment before it.
+    /// Number of places of the segment before it.
     first: u64,
-    /// The decode that it begins with; that of the first part is the segment's begin.
+    /// The decoder state that it starts from; `None` for the first part.
     saved: Option<Arc<Saved<D, E>>>,
 }
 
-/// What is known of a segment once it was looked at.
+/// The layout of a segment that was decoded once.
 #[derive(Debug)]
 struct Layout<D, E> {
     parts: Vec<PartStart<D, E>>,
     places: u64,
-    ended: Ended,
-    /// What was known at its end.
-    after: Known,
+    ended: TraceEnd,
+    /// The state at its end.
+    after: TraceState,
 }
 
 /// A track cut into segments.
 pub(super) struct Segments<D, E> {
     pub(super) trace: Arc<Trace>,
     pub(super) worker: Worker<D, E>,
-    /// The first buffer of the core.
-    begins: bool,
+    /// Whether this is the first buffer of the core.
+    is_first: bool,
     counts_cycles: bool,
     alone: bool,
     limits: Limits,
-    /// By chunk, as far as it was looked for.
+    /// By chunk, for the chunks examined so far.
     cuts: BTreeMap<u64, Option<Cut>>,
-    /// The segment after one, where it is far away.
+    /// By chunk: the next segment, if it is far away.
     after: BTreeMap<u64, Option<u64>>,
     last: Option<u64>,
     /// By chunk.
     layouts: BTreeMap<u64, Layout<D, E>>,
-    /// By chunk: what was passed of a segment when it was given up.
+    /// By chunk: the parts of a segment whose decoding was cancelled.
     begun: BTreeMap<u64, Vec<PartStart<D, E>>>,
     kept: Kept,
-    /// Cycles of the segments that were counted, by chunk.
+    /// By chunk: cycles of the segments counted so far.
     cycles: BTreeMap<u64, u64>,
 }
 
-/// A stretch that is looked through at once: a part, or a whole segment.
+/// What one search job covers: a part, or a whole segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unit {
+pub(super) struct SearchUnit {
     pub chunk: u64,
-    /// A part of a segment that was looked at before.
+    /// Index of the part, if the layout of the segment is known.
     pub part: Option<usize>,
 }
 
@@ -97,7 +97,7 @@ where
     pub fn new(
         trace: Arc<Trace>,
         worker: Worker<D, E>,
-        begins: bool,
+        is_first: bool,
         counts_cycles: bool,
         alone: bool,
         limits: Limits,
@@ -105,7 +105,7 @@ where
         Self {
             trace,
             worker,
-            begins,
+            is_first,
             counts_cycles,
             alone,
             limits,
@@ -119,20 +119,20 @@ where
         }
     }
 
-    /// The cut in a chunk other than the first.
+    /// Returns the cut in a chunk other than the first.
     fn cut(&mut self, chunk: u64) -> Option<Cut> {
         if let Some(&known) = self.cuts.get(&chunk) {
             return known;
         }
         let tried = self.trace.synchronisations(chunk);
         let cut = tried.into_iter().take(TRIES).find_map(|skip| {
-            let at = Sync { chunk, skip };
+            let at = SyncPoint { chunk, skip };
             let join = self.worker.probe(at)?;
             Some(Cut { at, join })
         });
         if cut.is_none() {
             self.trace
-                .release(self.trace.begin(chunk), self.trace.begin(chunk + 1));
+                .release(self.trace.start(chunk), self.trace.start(chunk + 1));
         }
         self.cuts.insert(chunk, cut);
         cut
@@ -142,7 +142,7 @@ where
         chunk == 0 || chunk < self.trace.count() && self.cut(chunk).is_some()
     }
 
-    /// The segment after a chunk.
+    /// Returns the segment after a chunk.
     pub fn segment_after(&mut self, chunk: u64) -> Option<u64> {
         if let Some(&known) = self.after.get(&chunk) {
             return known;
@@ -155,7 +155,7 @@ where
         after
     }
 
-    /// The segment before a chunk.
+    /// Returns the segment before a chunk.
     pub fn segment_before(&mut self, chunk: u64) -> Option<u64> {
         (0..chunk).rev().find(|&chunk| self.is_segment(chunk))
     }
@@ -170,39 +170,39 @@ where
         last
     }
 
-    fn known_at_begin(&self, chunk: u64) -> Known {
-        Known {
+    fn state_at_start(&self, chunk: u64) -> TraceState {
+        TraceState {
             open: chunk == 0,
             alone: self.alone,
-            ..Known::default()
+            ..TraceState::default()
         }
     }
 
-    fn begins_buffer(&self, chunk: u64) -> bool {
-        chunk == 0 && !self.begins
+    fn starts_buffer(&self, chunk: u64) -> bool {
+        chunk == 0 && !self.is_first
     }
 
-    fn from(&mut self, chunk: u64) -> From<D, E> {
+    fn from(&mut self, chunk: u64) -> StartPoint<D, E> {
         match self.cuts.get(&chunk) {
-            Some(Some(cut)) => From::Sync {
+            Some(Some(cut)) => StartPoint::Sync {
                 at: cut.at,
                 join: cut.join,
             },
-            _ => From::Begin,
+            _ => StartPoint::Start,
         }
     }
 
-    /// The packet where the segment after a chunk begins.
+    /// Returns the offset of the first packet of the next segment.
     fn end_of(&mut self, chunk: u64) -> Option<u64> {
         let after = self.segment_after(chunk)?;
         self.cut(after).map(|cut| cut.join)
     }
 
     pub fn segment(&self, chunk: u64) -> u64 {
-        self.trace.begin(chunk)
+        self.trace.start(chunk)
     }
 
-    /// What is known of a segment; decodes it if it was not looked at.
+    /// Returns the layout of a segment; decodes the segment the first time.
     fn layout(&mut self, chunk: u64) -> &Layout<D, E> {
         while !self.lays_out(chunk, &mut || true) {}
         &self.layouts[&chunk]
@@ -220,15 +220,15 @@ where
         true
     }
 
-    /// Whether a segment has too many parts to be looked through at once, or to be kept.
+    /// Returns whether a segment is too long to be searched or cached as a whole.
     fn is_long(&mut self, chunk: u64) -> bool {
         let end = self.segment_after(chunk);
         end.unwrap_or(self.trace.count()) - chunk > LONG
     }
 
-    /// Decodes a segment once. Of a short one the parts are kept.
+    /// Decodes a segment once. The parts of a short one are cached.
     fn lay_out(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> Option<Layout<D, E>> {
-        let known = self.known_at_begin(chunk);
+        let known = self.state_at_start(chunk);
         if self.is_long(chunk) {
             let parts = self.begun.remove(&chunk).unwrap_or_default();
             let last = parts
@@ -238,14 +238,14 @@ where
             let (query, code) = (Query::nothing(), self.worker.code().clone());
             let mut visits = VisitCache::default();
             let mut scan = Scan::new(&query, &code, &mut visits, known, first, 0..u64::MAX);
-            if last.is_none() && self.begins_buffer(chunk) {
-                scan.begin_buffer();
+            if last.is_none() && self.starts_buffer(chunk) {
+                scan.start_buffer();
             }
             return self.pass(chunk, parts, &mut scan, goes_on, |_, _, _| {});
         }
         let mut recorder = Recorder::new(known, 0);
-        if self.begins_buffer(chunk) {
-            recorder.begin_buffer(BufferOffset(0));
+        if self.starts_buffer(chunk) {
+            recorder.start_buffer(BufferOffset(0));
         }
         let segment = self.segment(chunk);
         let most = self.limits.cache_bytes;
@@ -266,7 +266,7 @@ where
     /// Passes a segment, or what is left of it behind `parts`, and saves the decode where its parts
     /// begin; gives up at the end of a part if `goes_on` says so. `ended` is called with each part's
     /// number at its end.
-    fn pass<S: Stretch>(
+    fn pass<S: HistorySink>(
         &mut self,
         chunk: u64,
         mut parts: Vec<PartStart<D, E>>,
@@ -279,7 +279,7 @@ where
         match parts.last().and_then(|part| part.saved.as_ref()) {
             Some(saved) => {
                 begin = saved.feed.raw;
-                from = From::Saved(Arc::clone(saved));
+                from = StartPoint::Saved(Arc::clone(saved));
             }
             None => {
                 parts = vec![PartStart {
@@ -305,7 +305,7 @@ where
                 if !reached(raw.saturating_sub(begin), limits.part_bytes)
                     && !reached(sink.places().saturating_sub(first), limits.part_places)
                 {
-                    return Between::GoOn;
+                    return Between::Continue;
                 }
                 trace.release(begin, raw);
                 since.set((raw, sink.places()));
@@ -346,8 +346,8 @@ where
         })
     }
 
-    /// How to decode a unit.
-    fn job(&mut self, unit: Unit) -> Job<D, E> {
+    /// Returns the job that decodes a unit.
+    fn job(&mut self, unit: SearchUnit) -> Job<D, E> {
         let chunk = unit.chunk;
         let (from, end) = (self.from(chunk), self.end_of(chunk));
         let whole = Job {
@@ -355,8 +355,8 @@ where
             end,
             until: u64::MAX,
             first: 0,
-            known: self.known_at_begin(chunk),
-            begins_buffer: self.begins_buffer(chunk),
+            known: self.state_at_start(chunk),
+            starts_buffer: self.starts_buffer(chunk),
         };
         let (Some(number), Some(layout)) = (unit.part, self.layouts.get(&chunk)) else {
             return whole;
@@ -371,17 +371,17 @@ where
                 saved: Some(saved),
             }) => Job {
                 known: saved.known,
-                from: From::Saved(Arc::clone(saved)),
+                from: StartPoint::Saved(Arc::clone(saved)),
                 first: *first,
                 until,
-                begins_buffer: false,
+                starts_buffer: false,
                 ..whole
             },
             _ => Job { until, ..whole },
         }
     }
 
-    /// A part of a segment that was looked at.
+    /// Returns a decoded part of a segment.
     fn placed(&mut self, chunk: u64, number: usize) -> Placed {
         let key = PartKey {
             segment: self.segment(chunk),
@@ -392,7 +392,7 @@ where
             Some(part) => part,
             None => {
                 let part = Some(number);
-                let job = self.job(Unit { chunk, part });
+                let job = self.job(SearchUnit { chunk, part });
                 let part = Arc::new(self.record(&job));
                 let most = self.limits.cache_bytes;
                 self.kept.insert(key, Arc::clone(&part), most);
@@ -402,28 +402,28 @@ where
         Placed { key, first, part }
     }
 
-    fn record(&mut self, job: &Job<D, E>) -> Part {
+    fn record(&mut self, job: &Job<D, E>) -> SegmentPart {
         let mut recorder = Recorder::new(job.known, job.first);
-        if job.begins_buffer {
-            recorder.begin_buffer(BufferOffset(0));
+        if job.starts_buffer {
+            recorder.start_buffer(BufferOffset(0));
         }
         self.worker.decode(job, &mut recorder);
         let begin = match &job.from {
-            From::Begin => 0,
-            From::Sync { at, .. } => self.trace.begin(at.chunk),
-            From::Saved(saved) => saved.feed.raw,
+            StartPoint::Start => 0,
+            StartPoint::Sync { at, .. } => self.trace.start(at.chunk),
+            StartPoint::Saved(saved) => saved.feed.raw,
         };
         let end = job.end.unwrap_or(self.trace.total()).min(job.until);
         self.trace.release(begin, end);
         recorder.cut()
     }
 
-    /// The unit that a search begins with, and the places in it that count.
+    /// Returns the first unit of a search, and the places in it that count.
     pub fn first_unit(
         &mut self,
         start: Start,
         direction: Direction,
-    ) -> Option<(Unit, std::ops::Range<u64>)> {
+    ) -> Option<(SearchUnit, std::ops::Range<u64>)> {
         match (start, direction) {
             (Start::Outside, Direction::Forward) => Some((self.unit(0, direction), 0..u64::MAX)),
             (Start::Outside, Direction::Backward) => {
@@ -442,15 +442,15 @@ where
                     Direction::Forward => index.saturating_add(1)..u64::MAX,
                     Direction::Backward => 0..index,
                 };
-                Some((Unit { chunk, part }, within))
+                Some((SearchUnit { chunk, part }, within))
             }
         }
     }
 
-    /// The first unit of a segment in a direction.
-    fn unit(&self, chunk: u64, direction: Direction) -> Unit {
+    /// Returns the first unit of a segment in a direction.
+    fn unit(&self, chunk: u64, direction: Direction) -> SearchUnit {
         let parts = self.layouts.get(&chunk).map(|layout| layout.parts.len());
-        Unit {
+        SearchUnit {
             chunk,
             part: parts.map(|parts| match direction {
                 Direction::Forward => 0,
@@ -459,8 +459,8 @@ where
         }
     }
 
-    /// The unit after another one in a direction.
-    pub fn unit_beside(&mut self, unit: Unit, direction: Direction) -> Option<Unit> {
+    /// Returns the next unit in a direction.
+    pub fn unit_beside(&mut self, unit: SearchUnit, direction: Direction) -> Option<SearchUnit> {
         let chunk = unit.chunk;
         if let (Some(number), Some(layout)) = (unit.part, self.layouts.get(&chunk)) {
             let next = match direction {
@@ -469,7 +469,7 @@ where
             };
             if let Some(next) = next {
                 let part = Some(next);
-                return Some(Unit { chunk, part });
+                return Some(SearchUnit { chunk, part });
             }
         }
         let chunk = match direction {
@@ -479,12 +479,12 @@ where
         Some(self.unit(chunk, direction))
     }
 
-    pub fn jobs(&mut self, units: &[Unit]) -> Vec<Job<D, E>> {
+    pub fn jobs(&mut self, units: &[SearchUnit]) -> Vec<Job<D, E>> {
         units.iter().map(|&unit| self.job(unit)).collect()
     }
 
-    /// Gives back the memory that holds the bytes of some units.
-    pub fn release(&mut self, units: &[Unit]) {
+    /// Releases the memory that holds the bytes of some units.
+    pub fn release(&mut self, units: &[SearchUnit]) {
         let chunks = units.iter().map(|unit| unit.chunk);
         if let (Some(first), Some(last)) = (chunks.clone().min(), chunks.max()) {
             let end = self.segment_after(last);
@@ -493,18 +493,19 @@ where
         }
     }
 
-    /// Lays out a segment that is too long to be looked through at once.
+    /// Decodes the layout of a segment that is too long for one search job, and returns its first
+    /// part.
     pub fn split(
         &mut self,
-        unit: Unit,
+        unit: SearchUnit,
         direction: Direction,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Unit, GaveUp> {
+    ) -> Result<SearchUnit, Cancelled> {
         if unit.part.is_some() {
             return Ok(unit);
         }
         if self.is_long(unit.chunk) && !self.lays_out(unit.chunk, goes_on) {
-            return Err(GaveUp);
+            return Err(Cancelled);
         }
         Ok(self.unit(unit.chunk, direction))
     }

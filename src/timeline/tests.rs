@@ -1,4 +1,4 @@
-//! Histories of random programs: cut into many pieces they are what they are in one piece.
+//! Histories of random programs: decoding in many parts gives the same as decoding in one.
 
 use super::*;
 use crate::element::{Context, Mark};
@@ -14,16 +14,16 @@ use proptest::prelude::*;
 
 mod time;
 
-/// How the trace of a core lies in its buffer.
+/// Layout of a trace in its buffer.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
-    /// Nothing else is there.
+    /// Without frames.
     Raw,
     /// Alone in frames.
     Alone,
     /// In frames with another source.
     Mixed,
-    /// The same, with FSYNC among the frames.
+    /// In frames with another source, and FSYNC between frames.
     Synchronised,
 }
 
@@ -93,7 +93,7 @@ fn buffer(source: &Source, layout: Layout) -> Vec<u8> {
     out
 }
 
-/// A snapshot of one core whose trace is in `buffers` buffers, one like the other.
+/// A snapshot of one core with the same trace in `buffers` buffers.
 fn snapshot(program: &Program, source: &Source, layout: Layout, buffers: usize) -> Loaded {
     let mut cpu = format!(
         "[device]\nname=cpu\nclass=core\ntype={}\n[regs]\nPC(size:64)={:#x}\n",
@@ -148,7 +148,7 @@ fn open(loaded: &Loaded, options: &Options) -> Timeline {
     Timeline::with(loaded, &[core], options)
 }
 
-/// In one piece.
+/// Options that decode in one part.
 const WHOLE: Options = Options {
     chunk_bytes: 1 << 30,
     part_bytes: u64::MAX,
@@ -156,12 +156,12 @@ const WHOLE: Options = Options {
     cache_bytes: 1 << 30,
 };
 
-/// Entries and where they lie, whatever the names of their positions; runs that go on in one
-/// another are one, and states are left out.
+/// Entries with their offsets, independent of position names. Contiguous runs are merged; context
+/// marks are omitted.
 fn plain(events: &[Event]) -> Vec<(u64, Entry)> {
     let mut out: Vec<(u64, Entry)> = Vec::new();
     for event in events {
-        // Told again, or for the first time, after a synchronisation point.
+        // Repeated, or traced for the first time, after a synchronisation point.
         if matches!(event.entry, Entry::Mark(Mark::Context(_))) {
             continue;
         }
@@ -191,7 +191,7 @@ fn events(history: &mut History) -> Vec<Event> {
     history.entries(begin, Direction::Forward).collect()
 }
 
-/// All places, with the address of those that are instructions.
+/// All positions, with the addresses of instructions.
 fn places(history: &mut History) -> Vec<(Position, Option<Address>)> {
     let mut places = Vec::new();
     for event in events(history) {
@@ -215,7 +215,7 @@ fn places(history: &mut History) -> Vec<(Position, Option<Address>)> {
     places
 }
 
-/// Everything about a history in pieces that can be told from the one in one piece.
+/// Compares a history decoded in parts with the same history decoded in one.
 fn check(loaded: &Loaded, program: &Program, buffers: usize, options: &Options) -> usize {
     let mut whole = open(loaded, &WHOLE);
     let whole = whole.history(0).unwrap();
@@ -301,7 +301,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn etmv4_in_pieces_is_what_it_is_in_one(
+    fn etmv4_in_parts_equals_etmv4_in_one(
         seed in any::<u64>(),
         sets in prop::sample::select(vec![Sets::AArch64, Sets::Both]),
         switches in any::<[bool; 4]>(),
@@ -327,7 +327,7 @@ proptest! {
     }
 
     #[test]
-    fn ptm_in_pieces_is_what_it_is_in_one(
+    fn ptm_in_parts_equals_ptm_in_one(
         seed in any::<u64>(),
         etmcr in prop::sample::select(vec![0x4100_u32, 0x2000_c000, 0x2000_1000, 0x1000_4000]),
         sync_bytes in prop::sample::select(vec![0_usize, 100, 300]),
@@ -348,7 +348,7 @@ proptest! {
     }
 
     #[test]
-    fn etmv3_in_pieces_is_what_it_is_in_one(
+    fn etmv3_in_parts_equals_etmv3_in_one(
         seed in any::<u64>(),
         etmcr in prop::sample::select(vec![0_u32, 0x1000, 0x4100, 0xc000, 0xd100]),
         sync_bytes in prop::sample::select(vec![0_usize, 100, 300]),
@@ -371,7 +371,7 @@ proptest! {
     }
 
     #[test]
-    fn searches_and_seeks_find_what_a_walk_finds(
+    fn searches_and_seeks_agree_with_steps(
         seed in any::<u64>(),
         layout in prop::sample::select(LAYOUTS.to_vec()),
         picks in prop::collection::vec(any::<prop::sample::Index>(), 6),
@@ -426,21 +426,21 @@ proptest! {
                 prop_assert!(asked < places.len());
             };
             prop_assert_eq!(history.cycles(at), cycles_there);
-            // Some were counted before the first place.
+            // Some cycles were counted before the first place.
             let begun = history.cycles(places[0].0).unwrap_or(0);
-            let (mut counted, mut time, mut told) = (begun, None, (None, 0));
+            let (mut counted, mut time, mut last) = (begun, None, (None, 0));
             for event in &events {
                 if event.position <= places[from].0 {
-                    told = (time, counted);
+                    last = (time, counted);
                 }
                 match event.entry {
                     Entry::Mark(Mark::Timestamp(value)) => time = Some(value),
                     entry => counted += cycles(&entry),
                 }
             }
-            prop_assert_eq!(history.cycles(places[from].0).unwrap_or(0), told.1);
+            prop_assert_eq!(history.cycles(places[from].0).unwrap_or(0), last.1);
             let place = history.place(places[from].0).unwrap();
-            prop_assert!(place.time.is_none() || told.0.is_none() || place.time == told.0);
+            prop_assert!(place.time.is_none() || last.0.is_none() || place.time == last.0);
             let cycle = counted * (pair[0].index(100) as u64) / 90;
             let mut passed = begun;
             let reached = events.iter().find_map(|event| {
@@ -456,7 +456,7 @@ proptest! {
 }
 
 #[test]
-fn a_timeline_may_live_in_another_thread() {
+fn a_timeline_can_be_sent_to_another_thread() {
     fn is_send<T: Send>() {}
     is_send::<Timeline>();
 }

@@ -1,8 +1,8 @@
-//! The bytes of a buffer, and of one source in it, from any chunk of the buffer on.
+//! The bytes of a buffer, and of one source in it, readable from any chunk.
 //!
-//! A chunk is a fixed number of bytes of the buffer; decoding can begin at a synchronisation
-//! point in it without the chunks before. Knows no packets: a synchronisation point is a string
-//! of bytes.
+//! A chunk is a fixed number of bytes of the buffer; decoding can start at a synchronisation
+//! point in it without the chunks before. Independent of packets: a synchronisation point is a
+//! byte string.
 
 use crate::capture::CaptureBuffer;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
@@ -14,21 +14,21 @@ use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Most bytes that are decoded at once.
+/// Maximum number of bytes decoded at once.
 const PIECE: u64 = 4 << 10;
 
-/// What frames need before they can be taken apart at the begin of a chunk.
+/// The state needed to deformat frames from the start of any chunk.
 #[derive(Debug)]
 enum Frames {
-    /// The buffer holds one source's bytes.
+    /// The buffer holds the bytes of one source, without frames.
     None,
-    /// Frame after frame: whose data come first in each chunk, those of the last ID before it.
+    /// Contiguous frames: by chunk, the last ID before it, to which its first data belong.
     Plain(Vec<Option<TraceId>>),
-    /// Synchronisation packets lie among the frames: the state before each chunk.
+    /// Frames with synchronisation packets among them: by chunk, the state before it.
     Passed(Vec<Deformatter>),
 }
 
-/// A buffer, cut into chunks. Its sources share it, for it is looked through once.
+/// A buffer, cut into chunks. Shared by its sources, so that it is examined only once.
 #[derive(Debug)]
 pub(super) struct Chunks {
     parts: Vec<(u64, Mapped)>,
@@ -43,20 +43,20 @@ pub(super) struct Chunks {
 pub(super) struct Trace {
     chunks: Arc<Chunks>,
     id: TraceId,
-    /// What begins a synchronisation point.
+    /// The byte string at the start of a synchronisation point.
     sync: memchr::memmem::Finder<'static>,
 }
 
-/// A way to take the trace piece by piece.
+/// A read position in the trace.
 #[derive(Clone, Debug)]
 pub(super) struct Feed {
-    /// The next byte of the buffer.
+    /// Offset of the next byte in the buffer.
     pub raw: u64,
     deformatter: Option<Deformatter>,
 }
 
 impl Chunks {
-    /// `buffer`, in chunks of `chunk` bytes.
+    /// Cuts `buffer` into chunks of `chunk` bytes.
     pub fn new(buffer: &CaptureBuffer, chunk: u64) -> Self {
         let mut total = 0;
         let parts = buffer.parts.iter().map(|part| {
@@ -65,7 +65,7 @@ impl Chunks {
             (begin, part.clone())
         });
         let parts: Vec<_> = parts.collect();
-        // A power of two, so that frames, blocks of a DSTREAM and pieces begin with it.
+        // A power of two, so that frames, DSTREAM blocks and pieces are aligned with it.
         let chunk = chunk.clamp(512, 1 << 30).next_power_of_two();
         Self {
             parts,
@@ -76,28 +76,28 @@ impl Chunks {
         }
     }
 
-    /// Bytes of the buffer.
+    /// Returns the size of the buffer in bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many chunks it has.
+    /// Returns the number of chunks.
     pub fn count(&self) -> u64 {
         self.total.div_ceil(self.chunk)
     }
 
-    /// Where a chunk begins.
-    pub fn begin(&self, chunk: u64) -> u64 {
+    /// Returns the start of a chunk.
+    pub fn start(&self, chunk: u64) -> u64 {
         chunk.saturating_mul(self.chunk)
     }
 
-    /// The chunk that begins at an offset.
+    /// Returns the chunk that starts at an offset.
     pub fn chunk_at(&self, begin: u64) -> Option<u64> {
         let chunk = begin / self.chunk;
         (begin.is_multiple_of(self.chunk) && (chunk < self.count() || chunk == 0)).then_some(chunk)
     }
 
-    /// Bytes from `raw` on that lie together, up to `most`.
+    /// Returns the contiguous bytes from `raw`, up to `most`.
     fn bytes(&self, raw: u64, most: u64) -> &[u8] {
         let after = self.parts.partition_point(|(begin, _)| *begin <= raw);
         let holding = self.parts[..after].iter().rev();
@@ -113,7 +113,7 @@ impl Chunks {
         &[]
     }
 
-    /// Gives back the memory that holds these bytes of the buffer.
+    /// Releases the memory that holds these bytes of the buffer.
     pub fn release(&self, from: u64, to: u64) {
         for (begin, part) in &self.parts {
             let first = from.saturating_sub(*begin) as usize;
@@ -124,7 +124,7 @@ impl Chunks {
         }
     }
 
-    /// What must be known of the buffer before it can be taken apart in the middle.
+    /// Returns the state needed to deformat from the start of any chunk.
     fn frames(&self) -> &Frames {
         self.frames.get_or_init(|| match self.kind {
             None => Frames::None,
@@ -136,8 +136,8 @@ impl Chunks {
         })
     }
 
-    /// Whose data come first in each chunk, if no FSYNC lies among frames in memory: then they begin at multiples of
-    /// their size. All bytes are read once for it.
+    /// Finds the last ID before each chunk, if there is no FSYNC among frames in memory, which
+    /// are then aligned to their size. Reads all bytes once.
     fn plain(&self) -> Option<Frames> {
         let fsync = AtomicBool::new(false);
         let middle = self.count() / 2;
@@ -155,20 +155,20 @@ impl Chunks {
         (!fsync.into_inner()).then_some(Frames::Plain(ids))
     }
 
-    /// The last ID byte in each of some chunks of plain frames, until an FSYNC is seen.
+    /// Returns the last ID in each of some chunks of plain frames; stops at an FSYNC.
     fn last_ids(&self, chunks: Range<u64>, fsync: &AtomicBool) -> Vec<Option<TraceId>> {
-        /// Bytes that are looked at before they are given back.
+        /// Bytes that are read before their memory is released.
         const STRIDE: u64 = 4 << 20;
         let finder = memchr::memmem::Finder::new(&FSYNC);
-        let mut held = self.begin(chunks.start);
+        let mut held = self.start(chunks.start);
         let mut look = |chunk| {
             stop::check();
-            let (begin, end) = (self.begin(chunk), self.begin(chunk + 1).min(self.total));
-            // One that begins in the chunk may end behind it.
+            let (begin, end) = (self.start(chunk), self.start(chunk + 1).min(self.total));
+            // An FSYNC may extend beyond the chunk.
             let bytes = self.joined(begin, end + FSYNC.len() as u64 - 1);
             let (frames, _) = bytes[..bytes.len().min((end - begin) as usize)].as_chunks();
-            // FSYNC begins like an ID, and most chunks of a single source have none of either,
-            // which is quick to see.
+            // FSYNC starts like an ID. Most chunks of a single source have neither, which this
+            // detects quickly.
             let seen = frames.iter().fold(0, |seen, frame| seen | id_bits(frame));
             let rest = (end - begin) % FRAME_BYTES as u64;
             let mut id = None;
@@ -191,7 +191,7 @@ impl Chunks {
             .collect()
     }
 
-    /// Bytes of the buffer, which may lie in several pieces.
+    /// Returns bytes of the buffer, joined if they lie in several pieces.
     fn joined(&self, begin: u64, end: u64) -> Cow<'_, [u8]> {
         let first = self.bytes(begin, end - begin);
         let mut at = begin + first.len() as u64;
@@ -210,7 +210,7 @@ impl Chunks {
         joined.into()
     }
 
-    /// The state before each chunk, after the whole buffer was taken apart.
+    /// Deformats the whole buffer and returns the state before each chunk.
     fn passed(&self, kind: FrameKind) -> Frames {
         let mut deformatter = Deformatter::new(kind);
         let mut none = Demux::only(&[]);
@@ -235,7 +235,7 @@ impl Chunks {
         Frames::Passed(passed)
     }
 
-    /// The begin of a chunk.
+    /// Returns a read position at the start of a chunk.
     pub fn feed(&self, chunk: u64) -> Feed {
         let deformatter = match (self.frames(), self.kind) {
             (Frames::None, _) | (_, None) => None,
@@ -249,7 +249,7 @@ impl Chunks {
             }
         };
         Feed {
-            raw: self.begin(chunk),
+            raw: self.start(chunk),
             deformatter,
         }
     }
@@ -264,7 +264,7 @@ impl Deref for Trace {
 }
 
 impl Trace {
-    /// The bytes of `id`, where `sync` is what begins a synchronisation point.
+    /// Selects the bytes of `id`. `sync` is the start of a synchronisation point.
     pub fn new(chunks: Arc<Chunks>, id: TraceId, sync: &[u8]) -> Self {
         Self {
             chunks,
@@ -277,7 +277,7 @@ impl Trace {
         self.id
     }
 
-    /// Takes the next piece to `demux`; says whether it was the last one.
+    /// Feeds the next piece to `demux`. Returns whether it was the last one.
     pub fn take(&self, feed: &mut Feed, demux: &mut Demux) -> bool {
         stop::check();
         if mapped::is_cut() {
@@ -296,11 +296,11 @@ impl Trace {
         last
     }
 
-    /// The synchronisation points that lie in a chunk: for each, how many bytes of the source
-    /// come before it since the begin of the chunk.
+    /// Returns the synchronisation points in a chunk, as numbers of bytes of the source since the
+    /// start of the chunk.
     pub fn synchronisations(&self, chunk: u64) -> Vec<u64> {
         let mut feed = self.feed(chunk);
-        let end = self.begin(chunk + 1);
+        let end = self.start(chunk + 1);
         let mut demux = Demux::only(&[self.id]);
         while feed.raw < end && !self.take(&mut feed, &mut demux) {}
         let stream: &Stream = demux.stream(self.id);
@@ -311,14 +311,14 @@ impl Trace {
     }
 }
 
-/// Of each ID byte in a frame its lowest bit.
+/// Masks the lowest bit of each byte of a frame that may be an ID.
 fn id_bits(frame: &[u8; FRAME_BYTES]) -> u128 {
     u128::from_le_bytes(*frame) & (u128::MAX / 0xffff)
 }
 
-/// The last ID byte of a frame.
+/// Returns the last ID of a frame.
 fn last_id_of(frame: &[u8; FRAME_BYTES]) -> Option<u8> {
-    // The highest bit that is set lies in it.
+    // The highest bit set is in that byte.
     let last = id_bits(frame).checked_ilog2()? / 8;
     Some(frame[last as usize] >> 1)
 }
@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn data_belong_to_the_last_id_before_them() {
         let mut bytes = vec![0; 3000];
-        // The ID 0x10 at the begin, 0x11 and 0x12 in one frame of the third chunk.
+        // The ID 0x10 at the start, 0x11 and 0x12 in one frame of the third chunk.
         bytes[0] = 0x21;
         bytes[1024 + 32] = 0x23;
         bytes[1024 + 46] = 0x25;

@@ -1,40 +1,40 @@
-//! The trace of one core in one buffer, as a history sees it: parts in order.
+//! The trace of one core in one buffer as an ordered sequence of parts.
 
 use super::code::Code;
 use super::entry::EndAgrees;
-use super::part::{Known, Part};
+use super::part::{SegmentPart, TraceState};
 use super::scan::{Hit, Query};
 use super::segments::Segments;
 use super::trace::Trace;
-use super::worker::{Ended, Worker};
+use super::worker::{TraceEnd, Worker};
 use crate::capture::Visitor;
 use crate::flow::{FlowConfig, Range};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::Address;
 use std::sync::Arc;
 
-/// A part of a track. Parts of one track are ordered as they were passed.
+/// Identifies a part of a track. Keys of one track are ordered by execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PartKey {
-    /// Where in the buffer the chunk begins in which decoding begins.
+    /// Offset in the buffer of the chunk where the segment starts.
     pub segment: u64,
-    /// Which part of that segment.
+    /// Index of the part in that segment.
     pub number: u32,
 }
 
-/// A decoded part and where it lies.
+/// A decoded part with its key.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub key: PartKey,
-    /// Places of its segment before it.
+    /// Number of places of its segment before it.
     pub first: u64,
-    pub part: Arc<Part>,
+    pub part: Arc<SegmentPart>,
 }
 
-/// Where a search in a track begins: it does not look at that place itself.
+/// Where a search in a track starts, exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// Outside, before the first or after the last place.
+    /// Before the first or after the last place.
     Outside,
     /// At a place of a segment.
     At { segment: u64, index: u64 },
@@ -42,60 +42,60 @@ pub(super) enum Start {
 
 /// A search was not to go on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct GaveUp;
+pub(super) struct Cancelled;
 
 /// The trace of one core in one buffer.
 pub(super) trait Track: Send {
-    /// The first part.
+    /// Returns the first part.
     fn first(&mut self) -> Placed;
-    /// The last part.
+    /// Returns the last part.
     fn last(&mut self) -> Placed;
-    /// The part before another one.
+    /// Returns the part before another one.
     fn previous(&mut self, key: PartKey) -> Option<Placed>;
-    /// The part after another one.
+    /// Returns the part after another one.
     fn next(&mut self, key: PartKey) -> Option<Placed>;
-    /// The part with a place of a segment; the place after the last one of a segment is in its
-    /// last part.
+    /// Returns the part that contains a place of a segment. The place after the last one of a
+    /// segment counts as part of the last part.
     fn at(&mut self, segment: u64, index: u64) -> Option<Placed>;
-    /// Bytes of the buffer.
+    /// Returns the size of the buffer in bytes.
     fn bytes(&self) -> u64;
     /// Decodes what must be before the last part is known, as long as `goes_on` says so; answers
     /// whether that is done.
     fn reach_end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> bool;
-    /// Where the trace ends.
-    fn end(&mut self) -> Ended;
+    /// Returns where execution was at the end of the trace.
+    fn end(&mut self) -> TraceEnd;
     /// Looks for something, as long as `goes_on` says so; gives the segment and what was found.
     fn search(
         &mut self,
         start: Start,
         query: &Query,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<(u64, Hit)>, GaveUp>;
-    /// What the segment before a segment told.
-    fn known_before(&mut self, segment: u64) -> Option<Known>;
+    ) -> Result<Option<(u64, Hit)>, Cancelled>;
+    /// Returns the trace state at the end of the segment before `segment`.
+    fn known_before(&mut self, segment: u64) -> Option<TraceState>;
     /// Cycles counted in all segments before one; none of a trace unit that was not set to.
     /// Segments are counted once, as long as `goes_on` says so.
     fn cycles_before(
         &mut self,
         segment: u64,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, GaveUp>;
+    ) -> Result<u64, Cancelled>;
     /// From where on the first place before which so many cycles were counted is found: the
     /// segment, a place in it, and the cycles before the segment.
     fn before_cycle(
         &mut self,
         cycles: u64,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<(u64, u64, u64)>, GaveUp>;
-    /// From where on the first place at which `time` has come is found: the segment, and a place
-    /// in it.
+    ) -> Result<Option<(u64, u64, u64)>, Cancelled>;
+    /// Returns where to start scanning for the first place at or after `time`: the segment and a
+    /// place in it.
     fn before_time(&mut self, time: u64) -> (u64, u64);
-    /// Whether the trace has timestamps, as far as its last segments tell.
+    /// Returns whether the last segments of the trace contain timestamps.
     fn is_timed(&mut self) -> bool;
 }
 
-impl Ended {
-    /// Whether it leads to the halted pc.
+impl TraceEnd {
+    /// Compares the end of the trace with the halted pc.
     pub fn agrees(&self, halted: Option<Address>) -> EndAgrees {
         let Some(halted) = halted else {
             return EndAgrees::Unknown;
@@ -112,34 +112,34 @@ impl Ended {
     }
 }
 
-/// How a track is cut and how much of it is kept.
+/// Sizes of the parts of a track, and of its cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Bytes of the buffer after which a part ends.
     pub part_bytes: u64,
     /// Places after which a part ends.
     pub part_places: u64,
-    /// Bytes of decoded parts that are kept.
+    /// Cache size for decoded parts, in bytes.
     pub cache_bytes: usize,
 }
 
-/// Makes a track.
-pub(super) struct Make {
+/// Creates the track of a source.
+pub(super) struct OpenTrack {
     pub trace: Trace,
     pub code: Code,
-    /// The first buffer of the core.
-    pub begins: bool,
-    /// The trace unit was set to count cycles.
+    /// Whether this is the first buffer of the core.
+    pub is_first: bool,
+    /// Whether the trace unit was set to count cycles.
     pub counts_cycles: bool,
     /// A program is traced without its kernel.
     pub alone: bool,
     pub limits: Limits,
 }
 
-/// The table of blocks of one worker is emptied when it holds so many.
+/// Maximum number of blocks in a worker's table; a full table is cleared.
 const MOST_BLOCKS: usize = 1 << 18;
 
-impl Visitor for Make {
+impl Visitor for OpenTrack {
     type Output = Option<Box<dyn Track>>;
 
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
@@ -156,7 +156,7 @@ impl Visitor for Make {
         Some(Box::new(Segments::new(
             trace,
             worker,
-            self.begins,
+            self.is_first,
             self.counts_cycles,
             self.alone,
             self.limits,

@@ -1,6 +1,6 @@
-//! How execution came from one straight line to the next: by a call, a return, an exception.
+//! Transitions between straight lines: calls, returns, exceptions.
 //!
-//! Follows the branches of a history, entry by entry. Which calls are open, its users keep.
+//! Follows the branches of a history, entry by entry. Callers keep track of open calls.
 
 use super::entry::{Entry, Event, Gap};
 use super::position::Position;
@@ -8,34 +8,34 @@ use crate::element::{Context, Mark, TraceOnReason};
 use crate::flow::{self, Last, LastKind, Range};
 use crate::quantity::{Address, ExceptionLevel};
 
-/// An exception that was taken: its name, and where it returns to, if that is known.
+/// An exception: its name and its return address, if known.
 pub type Taken = (&'static str, Option<Address>);
 
-/// How execution came to an instruction.
+/// How execution reached an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// A branch with link.
     Called {
-        /// The instruction behind it.
+        /// The instruction after it.
         returns_to: Address,
     },
     /// A return.
     Returned,
-    /// A branch without link that is no return.
+    /// A branch without link other than a return.
     Jumped {
-        /// The line that it comes from.
+        /// The straight line that contains the branch.
         from: Address,
-        /// The target was in a register: old code returns in this way too.
+        /// Whether the target was in a register: old code also returns in this way.
         indirect: bool,
     },
-    /// An exception was taken, and this is its handler.
+    /// An exception was taken; this is its handler.
     Took(Taken),
-    /// Execution goes on behind a gap.
+    /// Execution continues after a gap.
     Resumed {
         /// The gap.
         gap: Gap,
-        /// The exception of a program at EL0 after which tracing was off: the system that took it was
-        /// not traced. It may have returned, or called a handler of the program (a signal of Linux).
+        /// The exception at EL0 after which tracing was off: the kernel that took it was not
+        /// traced. It may have returned, or called a signal handler of the program.
         taken: Option<Taken>,
     },
 }
@@ -47,23 +47,23 @@ pub struct Transition {
     pub position: Position,
     /// The instruction there.
     pub to: Address,
-    /// How execution came there.
+    /// How execution reached it.
     pub how: How,
 }
 
 /// Follows the entries of a history.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Transitions {
-    /// The straight line that was executed last, not yet followed.
+    /// The last straight line, not followed yet.
     pending: Option<Range>,
     gap: Option<Gap>,
     exception: Option<Taken>,
-    /// Execution is known to be at EL0.
+    /// Whether execution is known to be at EL0.
     program: bool,
 }
 
 impl Transitions {
-    /// Begins where this is the state of the core.
+    /// Starts at a place with this state of the core.
     pub fn in_context(context: Option<&Context>) -> Self {
         Self {
             program: context.is_some_and(is_program),
@@ -71,20 +71,20 @@ impl Transitions {
         }
     }
 
-    /// Takes the next event, in the order of history.
+    /// Processes the next event in the order of execution.
     pub fn event(&mut self, event: &Event) -> Option<Transition> {
         match event.entry {
             Entry::Run { range, .. } => {
-                let transition = self.goes_on(event.position, range.start);
+                let transition = self.continue_at(event.position, range.start);
                 self.pending = Some(range);
                 transition
             }
             Entry::Gap(gap) => {
-                // Execution was there, though it cannot be followed.
+                // Execution reached this address, but cannot be followed further.
                 let transition = match gap {
                     Gap::Flow(
                         flow::Gap::MemoryMissing(address) | flow::Gap::NotFollowed { address, .. },
-                    ) => self.goes_on(event.position, address),
+                    ) => self.continue_at(event.position, address),
                     _ => None,
                 };
                 self.pending = None;
@@ -95,9 +95,9 @@ impl Transitions {
                 transition
             }
             Entry::Exception(exception) => {
-                // A call or return that led to an instruction which was not executed any more.
+                // A call or return whose target was not executed before the exception.
                 let address = exception.return_address;
-                let transition = address.and_then(|to| self.goes_on(event.position, to));
+                let transition = address.and_then(|to| self.continue_at(event.position, to));
                 self.pending = None;
                 self.exception = Some((exception.name, address));
                 transition
@@ -115,11 +115,11 @@ impl Transitions {
         }
     }
 
-    /// Execution goes on at an address.
-    fn goes_on(&mut self, position: Position, to: Address) -> Option<Transition> {
+    /// Execution continues at an address.
+    fn continue_at(&mut self, position: Position, to: Address) -> Option<Transition> {
         let taken = self.exception.take();
         let how = if let Some(gap) = self.gap.take() {
-            // A debugger may have changed where execution goes on.
+            // A debugger may have changed where execution continues.
             let taken = taken.filter(|(_, returns_to)| match gap {
                 Gap::TraceOff(TraceOnReason::BeginOrFilter) => self.program,
                 Gap::TraceOff(TraceOnReason::DebugRestart) => *returns_to == Some(to),

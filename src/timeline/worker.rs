@@ -1,11 +1,12 @@
-//! One source's decoders at work on stretches of its trace.
+//! The decoders of one source, run on stretches of its trace.
 //!
-//! A stretch begins at a synchronisation point, where nothing is known, or where a decode was
-//! saved. What a decode from a synchronisation point does not know yet belongs to the stretch
-//! before, which is decoded on beyond that point, up to the packet where both know the same.
+//! A stretch starts at a synchronisation point, with unknown state, or at a saved decoder state.
+//! Until a decoder started at a synchronisation point knows the full state, its output is muted:
+//! the previous stretch is decoded beyond that point, up to the packet where both decoders have
+//! the same state (the join).
 
 use super::code::Code;
-use super::part::Known;
+use super::part::TraceState;
 use super::scan::{Hit, Query, Scan, VisitCache};
 use super::trace::{Feed, Trace};
 use crate::element::{Element, ElementSink, Exception, Mark};
@@ -15,19 +16,19 @@ use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
 use crate::quantity::{Address, BufferOffset};
 use std::sync::Arc;
 
-/// What takes a stretch.
-pub(super) trait Stretch: FlowSink {
-    /// Places so far.
+/// Receives the decoded history of a stretch.
+pub(super) trait HistorySink: FlowSink {
+    /// Returns the number of places so far.
     fn places(&self) -> u64;
-    /// What the trace told so far.
-    fn known(&mut self) -> &mut Known;
-    /// Nothing more is wanted.
+    /// Returns the state traced so far.
+    fn known(&mut self) -> &mut TraceState;
+    /// Returns whether decoding can stop.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// A decode that was saved.
+/// A saved decoder state.
 #[derive(Clone, Debug)]
 pub(super) struct Saved<D, E> {
     pub feed: Feed,
@@ -35,56 +36,56 @@ pub(super) struct Saved<D, E> {
     packets: D,
     elements: E,
     flow: FlowState,
-    pub known: Known,
+    pub known: TraceState,
     returns_to: Option<Address>,
 }
 
-/// A synchronisation point: the bytes of the source before it since the begin of its chunk.
+/// A synchronisation point: `skip` bytes of the source lie between the start of the chunk and it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sync {
+pub(super) struct SyncPoint {
     pub chunk: u64,
     pub skip: u64,
 }
 
-/// Where a stretch begins.
+/// Where a stretch starts.
 #[derive(Debug)]
-pub(super) enum From<D, E> {
-    /// At the begin of the buffer.
-    Begin,
-    /// At a synchronisation point; nothing is given out before the packet at `join`.
-    Sync { at: Sync, join: u64 },
-    /// Where a decode was saved.
+pub(super) enum StartPoint<D, E> {
+    /// At the start of the buffer.
+    Start,
+    /// At a synchronisation point; output is muted before the packet at `join`.
+    Sync { at: SyncPoint, join: u64 },
+    /// At a saved decoder state.
     Saved(Arc<Saved<D, E>>),
 }
 
-/// A stretch to look through.
+/// A stretch to decode.
 #[derive(Debug)]
 pub(super) struct Job<D, E> {
-    pub from: From<D, E>,
-    /// The packet where the next segment begins.
+    pub from: StartPoint<D, E>,
+    /// Offset of the first packet of the next segment.
     pub end: Option<u64>,
-    /// Where in the buffer the next part of the segment was saved.
+    /// Offset in the buffer where the next part of the segment starts.
     pub until: u64,
-    /// Places of the segment before it.
+    /// Number of places of the segment before it.
     pub first: u64,
-    pub known: Known,
-    /// It begins with the gap between two buffers.
-    pub begins_buffer: bool,
+    pub known: TraceState,
+    /// Whether it starts with the gap between two buffers.
+    pub starts_buffer: bool,
 }
 
-/// How a stretch ended.
+/// Where execution was at the end of a stretch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ended {
-    /// At the end of the trace: the straight line to come.
+pub(super) struct TraceEnd {
+    /// At the end of the trace: the next straight line.
     pub ahead: Option<Range>,
-    /// The preferred return address of an exception that is the last thing traced.
+    /// The preferred return address of the exception, if the trace ends with one.
     pub returns_to: Option<Address>,
 }
 
-/// What a worker tells between two pieces.
+/// What to do between two pieces of trace.
 pub(super) enum Between {
-    GoOn,
-    /// Save the decode here.
+    Continue,
+    /// Save the decoder state here.
     Save,
     Stop,
 }
@@ -98,7 +99,7 @@ pub(super) struct Worker<D, E> {
     flow: Flow<Code>,
     code: Code,
     visits: VisitCache,
-    /// How often the flow had emptied its blocks when `visits` was filled.
+    /// How often the flow had cleared its blocks when `visits` was filled.
     emptied: u64,
 }
 
@@ -107,7 +108,7 @@ where
     D: PacketDecoder + Clone,
     E: ElementDecoder<Packet = D::Packet> + Clone,
 {
-    /// Decoders at the begin of a trace.
+    /// Creates decoders in their initial state.
     pub fn new(trace: Arc<Trace>, packets: D, elements: E, config: FlowConfig, code: Code) -> Self {
         Self {
             trace,
@@ -120,12 +121,12 @@ where
         }
     }
 
-    /// The code that it follows.
+    /// Returns the code image.
     pub fn code(&self) -> &Code {
         &self.code
     }
 
-    /// Another one for the same source, with no blocks yet.
+    /// Creates another worker for the same source, with an empty block cache.
     pub fn another(&self) -> Self {
         let (packets, elements) = (self.packets.clone(), self.elements.clone());
         let trace = Arc::clone(&self.trace);
@@ -138,8 +139,8 @@ where
         )
     }
 
-    /// Looks through a stretch for what `query` asks, within some places of the segment.
-    pub fn look(
+    /// Searches a stretch, restricted to the places `within` of the segment.
+    pub fn scan(
         &mut self,
         stretch: &Job<D, E>,
         query: &Query,
@@ -158,8 +159,8 @@ where
             stretch.first,
             within,
         );
-        if stretch.begins_buffer {
-            scan.begin_buffer();
+        if stretch.starts_buffer {
+            scan.start_buffer();
         }
         self.decode(stretch, &mut scan);
         let hit = scan.hit();
@@ -168,7 +169,7 @@ where
         hit
     }
 
-    /// Cycles counted in a stretch.
+    /// Counts the cycles in a stretch.
     pub fn count_cycles(&mut self, stretch: &Job<D, E>) -> u64 {
         let (query, code) = (Query::nothing(), self.code.clone());
         let mut visits = VisitCache::default();
@@ -186,27 +187,27 @@ where
     }
 
     /// Decodes a stretch.
-    pub fn decode<S: Stretch>(&mut self, stretch: &Job<D, E>, sink: &mut S) {
+    pub fn decode<S: HistorySink>(&mut self, stretch: &Job<D, E>, sink: &mut S) {
         let between = |raw, _: &mut S| {
             if raw >= stretch.until {
                 Between::Stop
             } else {
-                Between::GoOn
+                Between::Continue
             }
         };
         self.run(&stretch.from, stretch.end, sink, between, |_, _| {});
     }
 
-    /// Decodes from `from` up to the packet at `end`, or to the end of the trace without one.
-    /// Between pieces `between` says how to go on; what it saves comes to `saved`.
-    pub fn run<S: Stretch>(
+    /// Decodes from `from` up to the packet at `end`, or to the end of the trace if `None`.
+    /// `between` decides between pieces how to proceed; saved states are passed to `saved`.
+    pub fn run<S: HistorySink>(
         &mut self,
-        from: &From<D, E>,
+        from: &StartPoint<D, E>,
         end: Option<u64>,
         sink: &mut S,
         mut between: impl FnMut(u64, &mut S) -> Between,
         mut saved: impl FnMut(Saved<D, E>, &mut S),
-    ) -> Ended {
+    ) -> TraceEnd {
         let trace = Arc::clone(&self.trace);
         let id = trace.id();
         let mut demux = Demux::only(&[id]);
@@ -214,13 +215,13 @@ where
         let (mut skip, mut join, mut returns_to) = (0, None, None);
         self.flow.restart();
         let mut feed = match from {
-            From::Begin => trace.feed(0),
-            &From::Sync { at, join: begin } => {
+            StartPoint::Start => trace.feed(0),
+            &StartPoint::Sync { at, join: first } => {
                 skip = at.skip;
-                join = Some(begin);
+                join = Some(first);
                 trace.feed(at.chunk)
             }
-            From::Saved(saved) => {
+            StartPoint::Saved(saved) => {
                 *demux.stream_mut(id) = saved.rest.clone();
                 packets = saved.packets.clone();
                 elements = saved.elements.clone();
@@ -254,7 +255,7 @@ where
                 return stage.finish(trace.total());
             }
             match between(feed.raw, stage.sink) {
-                Between::GoOn => {}
+                Between::Continue => {}
                 Between::Stop => break,
                 Between::Save => {
                     let state = Saved {
@@ -270,12 +271,12 @@ where
                 }
             }
         }
-        Ended::default()
+        TraceEnd::default()
     }
 
-    /// Where a decode from a synchronisation point knows all that one from before it does: the
-    /// place of the next packet. `None` if that is not within its chunk.
-    pub fn probe(&mut self, at: Sync) -> Option<u64> {
+    /// Returns the offset of the first packet at which a decoder started at a synchronisation
+    /// point knows the full state. `None` if that is not within its chunk.
+    pub fn probe(&mut self, at: SyncPoint) -> Option<u64> {
         let trace = Arc::clone(&self.trace);
         let id = trace.id();
         let mut demux = Demux::only(&[id]);
@@ -290,7 +291,7 @@ where
             join: None,
         };
         let mut skip = at.skip;
-        let end = trace.begin(at.chunk + 1);
+        let end = trace.start(at.chunk + 1);
         while feed.raw < end && probe.join.is_none() {
             let last = trace.take(&mut feed, &mut demux);
             let stream = demux.stream_mut(id);
@@ -311,15 +312,15 @@ struct Stage<'a, E, S> {
     elements: &'a mut E,
     flow: &'a mut Flow<Code>,
     sink: &'a mut S,
-    /// Nothing is given out before the packet there.
+    /// Output is muted before the packet at this offset.
     join: Option<u64>,
-    /// The packet there and all after it are another stretch's.
+    /// The packet at this offset and all later ones belong to the next stretch.
     end: u64,
     passed_end: bool,
     returns_to: Option<Address>,
 }
 
-impl<E: ElementDecoder, S: Stretch> Stage<'_, E, S> {
+impl<E: ElementDecoder, S: HistorySink> Stage<'_, E, S> {
     #[cold]
     #[inline(never)]
     fn muted(&mut self, take: impl FnOnce(&mut E, &mut Driver<'_, Muted<'_>>)) {
@@ -335,13 +336,13 @@ impl<E: ElementDecoder, S: Stretch> Stage<'_, E, S> {
         }
     }
 
-    /// Whether what comes at `at` is given out; before the join it is not.
+    /// Returns whether output at `at` is muted, as before the join.
     #[inline(always)]
     fn is_muted(&mut self, at: BufferOffset) -> bool {
         match self.join {
             Some(join) if at.0 < join => true,
             Some(_) => {
-                self.begin();
+                self.unmute();
                 false
             }
             None => false,
@@ -349,7 +350,7 @@ impl<E: ElementDecoder, S: Stretch> Stage<'_, E, S> {
     }
 
     #[cold]
-    fn begin(&mut self) {
+    fn unmute(&mut self) {
         self.join = None;
         self.sink.known().cycles = None;
     }
@@ -372,20 +373,20 @@ impl<E: ElementDecoder, S: Stretch> Stage<'_, E, S> {
         )
     }
 
-    fn finish(mut self, total: u64) -> Ended {
+    fn finish(mut self, total: u64) -> TraceEnd {
         let at = BufferOffset(total);
         let (elements, mut driver) = self.driver();
         elements.end(at, &mut driver);
         let ahead = self.flow.ahead();
         self.flow.element(at, Element::Mark(Mark::End), self.sink);
-        Ended {
+        TraceEnd {
             ahead,
             returns_to: self.returns_to,
         }
     }
 }
 
-impl<E: ElementDecoder, S: Stretch> PacketSink<E::Packet> for Stage<'_, E, S> {
+impl<E: ElementDecoder, S: HistorySink> PacketSink<E::Packet> for Stage<'_, E, S> {
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
         if self.is_muted(at) {
@@ -430,32 +431,32 @@ impl<S: FlowSink> ElementSink for Driver<'_, S> {
 }
 
 impl<S> Driver<'_, S> {
-    /// Remembers where an exception returns to, until execution is told of again.
+    /// Remembers the return address of an exception until the next execution.
     fn note(&mut self, element: &Element) {
         match element {
             Element::Exception(exception) => *self.returns_to = exception.return_address,
             Element::ExceptionHere(_) => {
                 *self.returns_to = self.flow.ahead().map(|range| range.start);
             }
-            // The address after an exception is that of its handler; that of a core which goes to
-            // debug state is none that it executes at.
+            // The address after an exception is its handler; a core that enters debug state does
+            // not execute at it.
             Element::Mark(_) | Element::Address { .. } => {}
             _ => *self.returns_to = None,
         }
     }
 }
 
-/// Takes what belongs to the stretch before, but for the state that it tells.
+/// Discards output that belongs to the previous stretch, and keeps its state.
 struct Muted<'a> {
-    known: &'a mut Known,
-    /// It is known whether the last place is a gap.
+    known: &'a mut TraceState,
+    /// Whether it is known that the last place is a gap or not.
     decided: bool,
-    /// Blocks have other numbers now.
+    /// Whether blocks were renumbered.
     forgot: bool,
 }
 
 impl<'a> Muted<'a> {
-    fn new(known: &'a mut Known) -> Self {
+    fn new(known: &'a mut TraceState) -> Self {
         Self {
             known,
             decided: false,
@@ -504,7 +505,7 @@ impl FlowSink for Muted<'_> {
     }
 }
 
-/// Looks for the packet from which on everything is known.
+/// Finds the first packet at which the full state is known.
 struct Probe<'a, E> {
     elements: E,
     flow: &'a mut Flow<Code>,
@@ -522,7 +523,7 @@ impl<E: ElementDecoder> Probe<'_, E> {
             self.join = Some(at.0);
             return;
         }
-        let (mut known, mut returns_to) = (Known::default(), None);
+        let (mut known, mut returns_to) = (TraceState::default(), None);
         let mut muted = Muted::new(&mut known);
         let mut driver = Driver {
             flow: self.flow,

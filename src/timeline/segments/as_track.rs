@@ -1,25 +1,29 @@
-//! What a history asks of segments: parts beside one another, times and cycles.
+//! Segments as a [`Track`]: neighbouring parts, times and cycles.
 
-use super::{LONG, PartStart, Segments, Unit};
+use super::{LONG, PartStart, SearchUnit, Segments};
 use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::timeline::part::Known;
+use crate::timeline::part::TraceState;
 use crate::timeline::position::Direction;
 use crate::timeline::scan::{Hit, Query};
-use crate::timeline::track::{GaveUp, PartKey, Placed, Start, Track};
-use crate::timeline::worker::Ended;
+use crate::timeline::track::{Cancelled, PartKey, Placed, Start, Track};
+use crate::timeline::worker::TraceEnd;
 
 impl<D, E> Segments<D, E>
 where
     D: PacketDecoder + Clone + Send + Sync,
     E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
 {
-    /// Cycles counted in a segment.
-    fn cycles_of(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> Result<u64, GaveUp> {
+    /// Returns the cycles counted in a segment.
+    fn cycles_of(
+        &mut self,
+        chunk: u64,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, Cancelled> {
         if !self.cycles.contains_key(&chunk) {
             if !goes_on() {
-                return Err(GaveUp);
+                return Err(Cancelled);
             }
-            let unit = Unit { chunk, part: None };
+            let unit = SearchUnit { chunk, part: None };
             self.split(unit, Direction::Forward, goes_on)?;
             if !self.cycles.contains_key(&chunk) {
                 let job = self.job(unit);
@@ -31,8 +35,8 @@ where
         Ok(self.cycles[&chunk])
     }
 
-    /// The first place of the last part of a segment before which something was not yet so.
-    fn part_before(&mut self, chunk: u64, was: impl Fn(&Known) -> bool) -> u64 {
+    /// Returns the first place of the last part that starts before `was` becomes true.
+    fn part_before(&mut self, chunk: u64, was: impl Fn(&TraceState) -> bool) -> u64 {
         let parts = &self.layout(chunk).parts;
         let was = |part: &PartStart<D, E>| part.saved.as_ref().is_some_and(|s| was(&s.known));
         let first = parts.iter().position(was).unwrap_or(parts.len());
@@ -97,7 +101,7 @@ where
         self.lays_out(last, goes_on)
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> TraceEnd {
         let chunk = self.last_segment();
         self.layout(chunk).ended
     }
@@ -107,14 +111,14 @@ where
         start: Start,
         query: &Query,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<(u64, Hit)>, GaveUp> {
+    ) -> Result<Option<(u64, Hit)>, Cancelled> {
         self.search_units(start, query, goes_on)
     }
 
-    fn known_before(&mut self, segment: u64) -> Option<Known> {
+    fn known_before(&mut self, segment: u64) -> Option<TraceState> {
         let chunk = self.trace.chunk_at(segment)?;
         let before = self.segment_before(chunk)?;
-        // To pass a long one for this takes too long.
+        // Decoding a long segment for this takes too long.
         (chunk - before <= LONG).then(|| self.layout(before).after)
     }
 
@@ -122,7 +126,7 @@ where
         &mut self,
         segment: u64,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, GaveUp> {
+    ) -> Result<u64, Cancelled> {
         let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
         while let Some(at) = chunk.filter(|&chunk| self.segment(chunk) < segment) {
             total = total.saturating_add(self.cycles_of(at, goes_on)?);
@@ -135,7 +139,7 @@ where
         &mut self,
         cycles: u64,
         goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<(u64, u64, u64)>, GaveUp> {
+    ) -> Result<Option<(u64, u64, u64)>, Cancelled> {
         let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
         while let Some(at) = chunk {
             let after = total.saturating_add(self.cycles_of(at, goes_on)?);
@@ -154,7 +158,7 @@ where
     }
 
     fn before_time(&mut self, time: u64) -> (u64, u64) {
-        // Segments of `low` and before begin earlier, those from `high` on do not.
+        // Segments up to `low` start before `time`, segments from `high` on do not.
         let (mut low, mut high) = (0, self.trace.count());
         while high - low > 1 {
             let middle = low + (high - low) / 2;
@@ -168,7 +172,7 @@ where
                 continue;
             };
             let first = self.placed(chunk, 0).part.first_time();
-            // Without a timestamp it is not known whether it is too late.
+            // Without a timestamp the segment may start too late.
             if first.is_some_and(|first| first < time) {
                 low = chunk;
             } else {
@@ -180,7 +184,7 @@ where
     }
 
     fn is_timed(&mut self) -> bool {
-        /// Segments that are looked at.
+        /// Maximum number of segments examined.
         const MOST: usize = 16;
         let mut chunk = self.last_segment();
         for _ in 0..MOST {

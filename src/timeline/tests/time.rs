@@ -1,4 +1,4 @@
-//! Two cores whose traces have timestamps, and one that has none.
+//! Two cores with timestamps in their traces, and one without.
 
 use super::*;
 use crate::encode::{Place as At, Tracer};
@@ -12,8 +12,8 @@ fn code() -> Vec<u8> {
         .concat()
 }
 
-/// The trace of a loop with a timestamp after every `every` turns; the clock goes on by `tick`
-/// with each turn.
+/// The trace of a loop with a timestamp after every `every` iterations; the clock advances by
+/// `tick` per iteration.
 fn turns(address: u64, id: u8, turns: u64, every: u64, tick: u64) -> (TraceUnitOptions, Vec<u8>) {
     let options = TraceUnitOptions {
         trace_id: id,
@@ -101,7 +101,7 @@ fn open_two(loaded: &Loaded) -> Timeline {
     Timeline::with(loaded, &cores, &options(400, 500))
 }
 
-/// All places but the halted state, and their times.
+/// All positions except the halted state, with their times.
 fn times(history: &mut History) -> Vec<(Position, Option<u64>)> {
     let places = places(history);
     let timed = places[..places.len() - 1].iter().map(|&(position, _)| {
@@ -112,7 +112,7 @@ fn times(history: &mut History) -> Vec<(Position, Option<u64>)> {
 }
 
 #[test]
-fn cores_are_tied_together_by_time() {
+fn timestamps_relate_the_positions_of_cores() {
     let loaded = two([
         turns(0x1000, 0x10, 3000, 3, 2),
         turns(0x2000, 0x11, 2000, 5, 3),
@@ -170,7 +170,7 @@ fn without_timestamps_each_core_has_its_own_history() {
 }
 
 #[test]
-fn waypoints_are_where_the_loop_turns() {
+fn waypoints_are_the_branches_of_the_loop() {
     let loaded = two([turns(0x1000, 0x10, 300, 3, 2), turns(0x2000, 0x11, 1, 0, 0)]);
     let mut timeline = open_two(&loaded);
     let history = timeline.history(0).unwrap();
