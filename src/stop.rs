@@ -1,20 +1,19 @@
-//! Work that is not wanted any more ends.
+//! Stopping long work by unwinding.
 //!
-//! Whoever starts long work on behalf of somebody hands it a [`Stop`]; from any other thread that
-//! can be set, and the work then unwinds from the next place where it asks: [`check`]. Nothing
-//! half done comes back, so no loop in between needs to know. It costs an atomic load at each
-//! such place. Knows nothing of what is worked on.
+//! Long work for a client runs under a [`Stop`] flag. After another thread sets the flag, the work
+//! unwinds from its next call of [`check`], which costs an atomic load. No partial results are
+//! returned, so the loops in between need no code for it.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A wish that work ends. Clones share it.
+/// A flag that stops work. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
-/// Work was ended.
+/// The work was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
@@ -23,28 +22,28 @@ thread_local! {
 }
 
 impl Stop {
-    /// Ends the work that heeds it, now and later.
+    /// Stops current and later work under this flag.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Lets later work go on.
+    /// Clears the flag for later work.
     pub fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Whether work is to end.
+    /// Returns whether the flag is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// That of the work which this thread does.
+    /// Returns the flag of the work on this thread.
     pub fn current() -> Option<Self> {
         CURRENT.with_borrow(Clone::clone)
     }
 }
 
-/// Does work that heeds a wish to stop.
+/// Runs work under a stop flag.
 pub fn heeding<R>(stop: Option<&Stop>, work: impl FnOnce() -> R) -> R {
     struct Restore(Option<Stop>);
     impl Drop for Restore {
@@ -56,23 +55,25 @@ pub fn heeding<R>(stop: Option<&Stop>, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Ends here if the work of this thread is not wanted any more. Nothing is printed: it is no
-/// panic, though it unwinds like one up to [`catch`].
+/// Unwinds up to [`catch`] if the flag of the work on this thread is set. Prints no panic message.
 pub fn check() {
     if CURRENT.with_borrow(|stop| stop.as_ref().is_some_and(Stop::is_set)) {
         resume_unwind(Box::new(Stopped));
     }
 }
 
-/// Ends here because the work cannot be done any more, if this thread heeds a wish to stop: then
-/// there is somebody who catches it.
+/// Unwinds up to [`catch`] because the work cannot continue, if the thread has a stop flag.
 pub fn end() {
     if CURRENT.with_borrow(Option::is_some) {
         resume_unwind(Box::new(Stopped));
     }
 }
 
-/// Does work up to its end, or to where it was ended. What it changed may be half done then.
+/// Runs work until it completes or is stopped.
+///
+/// # Errors
+///
+/// Returns [`Stopped`] if the work was stopped; its side effects may be incomplete.
 pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R, Stopped> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|why| match why.downcast::<Stopped>() {
         Ok(stopped) => *stopped,
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_ends_where_it_asks() {
+    fn work_stops_at_a_check() {
         let stop = Stop::default();
         let mut rounds = 0;
         let done = heeding(Some(&stop), || {
@@ -100,7 +101,7 @@ mod tests {
             })
         });
         assert_eq!((done, rounds), (Err::<(), _>(Stopped), 3));
-        // Other work does not heed it.
+        // Work outside is not affected.
         check();
         assert_eq!(catch(|| 7), Ok(7));
         stop.clear();
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn other_panics_go_on() {
+    fn other_panics_pass_through() {
         let caught = catch_unwind(|| catch(|| resume_unwind(Box::new("other"))));
         assert_eq!(*caught.unwrap_err().downcast::<&str>().unwrap(), "other");
     }

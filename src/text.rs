@@ -1,30 +1,30 @@
-//! Text from outside on a terminal: what could steer it, or hide itself or other text, is escaped.
+//! Escapes untrusted text for terminals.
 //!
-//! All that is printed goes through here: escape sequences and other controls (C0, DEL, C1),
-//! characters that turn the direction of text or have no width, separators of lines.
+//! Applied to all printed text. Escapes control characters (C0, DEL, C1), characters that change
+//! the text direction or have no width, and line separators.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
-/// Whether a character shows itself, and does nothing else.
+/// Returns whether a character is visible and has no other effect.
 pub fn is_plain(c: char) -> bool {
     if c.is_ascii() {
         return c == ' ' || c.is_ascii_graphic();
     }
-    // What the standard library escapes of a text: all but accents, which follow their letter.
+    // Not escaped by the standard library after a letter, as accents may be.
     let mut bytes = [b'x', 0, 0, 0, 0];
     let length = 1 + c.encode_utf8(&mut bytes[1..]).len();
     let pair = std::str::from_utf8(&bytes[..length]).unwrap_or_default();
     pair.escape_debug().nth(1) == Some(c)
 }
 
-/// Text of several lines: everything but line ends is escaped where it is not plain.
+/// Escapes all characters of a text that are not plain, except line ends.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n' || is_plain(c))
 }
 
-/// A name or the like: line ends are escaped too.
+/// Escapes all characters of a name that are not plain, including line ends.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_plain)
 }
@@ -44,7 +44,7 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What is written is [`lines`] of text.
+/// A [`fmt::Write`] adapter that applies [`lines`].
 #[derive(Debug)]
 pub struct Plain<W>(pub W);
 
@@ -54,26 +54,26 @@ impl<W: fmt::Write> fmt::Write for Plain<W> {
     }
 }
 
-/// The form of escapes in a stream.
+/// The format of escapes in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `\u{202e}`.
     Text,
-    /// `\u202e`: the same string to who reads the JSON.
+    /// `\u202e`: decodes to the same JSON string.
     Json,
 }
 
-/// A stream of UTF-8 text or JSON, in which nothing but line ends is not plain.
+/// An [`io::Write`] adapter that escapes UTF-8 text or JSON.
 #[derive(Debug)]
 pub struct PlainStream<W> {
     out: W,
     form: Form,
-    /// The start of a character whose end is not here yet.
+    /// The start of an incomplete character.
     cut: Vec<u8>,
 }
 
 impl<W: io::Write> PlainStream<W> {
-    /// Escapes what goes to `out`.
+    /// Wraps `out`.
     pub fn new(out: W, form: Form) -> Self {
         Self {
             out,
@@ -82,12 +82,12 @@ impl<W: io::Write> PlainStream<W> {
         }
     }
 
-    /// Where it was written.
+    /// Returns the wrapped writer.
     pub fn into_inner(self) -> W {
         self.out
     }
 
-    /// Writes text, and leaves a character that is cut off at the end for the next time.
+    /// Writes text, and keeps an incomplete character at the end for the next write.
     fn text(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match std::str::from_utf8(bytes) {
@@ -156,7 +156,7 @@ mod tests {
         "a\x1b[31m\r\t\u{7f}\u{9b}2J\u{202e}\u{2066}\u{200b}\u{2028}\u{e0001}é\u{301}ü漢\n";
 
     #[test]
-    fn what_is_not_plain_is_escaped() {
+    fn characters_that_are_not_plain_are_escaped() {
         let plain = "a\\u{1b}[31m\\r\\t\\u{7f}\\u{9b}2J\\u{202e}\\u{2066}\\u{200b}\\u{2028}\
                      \\u{e0001}é\u{301}ü漢";
         assert_eq!(lines(HOSTILE), format!("{plain}\n"));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_may_be_cut_anywhere() {
+    fn streams_can_be_split_anywhere() {
         for size in 1..HOSTILE.len() {
             let mut text = PlainStream::new(Vec::new(), Form::Text);
             for piece in HOSTILE.as_bytes().chunks(size) {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_same_to_its_reader() {
+    fn escaped_json_decodes_to_the_same_string() {
         let mut out = PlainStream::new(Vec::new(), Form::Json);
         serde_json::to_writer(&mut out, HOSTILE).unwrap();
         let json = String::from_utf8(out.into_inner()).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_marked() {
+    fn invalid_utf8_is_replaced() {
         let mut out = PlainStream::new(Vec::new(), Form::Text);
         out.write_all(b"a\xff\xc3").unwrap();
         out.write_all(b"(b").unwrap();

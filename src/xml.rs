@@ -1,22 +1,25 @@
-//! XML documents from outside, read within bounds.
+//! Parses untrusted XML documents within limits.
 //!
-//! The parser calls itself for every element within another and compares every attribute of an
-//! element with those before it. A document is looked through once before it is parsed, so that
-//! neither is done out of proportion to its size. Knows nothing of what documents mean.
+//! The parser recurses into nested elements and compares every attribute of an element with the
+//! ones before it. A scan of the document before parsing bounds both. Independent of the meaning
+//! of documents.
 
 use roxmltree::{Document, ParsingOptions};
 
-/// Elements within each other. A target description has four levels.
+/// Maximum nesting of elements. A target description has four levels.
 const DEPTH: usize = 64;
-/// Attributes of one element. A register has seven at most.
+/// Maximum number of attributes of an element. A register has at most seven.
 const ATTRIBUTES: usize = 64;
-/// More elements than any description has.
+/// Maximum number of nodes; more than any target description has.
 const NODES: u32 = 1 << 20;
 
-/// Parses a document; the error is text for the user.
+/// Parses a document.
 ///
-/// A document type that defines anything (entities among it) is refused: target descriptions
-/// have none, and what an entity holds would escape the bounds.
+/// # Errors
+///
+/// Returns a message if the document is malformed, exceeds a limit, or has a document type with
+/// definitions: target descriptions have none, and the contents of entities would bypass the
+/// limits.
 pub fn read(text: &str) -> Result<Document<'_>, String> {
     bounded(text)?;
     let options = ParsingOptions {
@@ -26,24 +29,24 @@ pub fn read(text: &str) -> Result<Document<'_>, String> {
     Document::parse_with_options(text, options).map_err(|error| error.to_string())
 }
 
-/// Looks through the markup of a document (XML 1.0, section 2). What is malformed the parser
-/// meets before anything that is overlooked here.
+/// Scans the markup of a document (XML 1.0, section 2). Malformed markup may hide elements from
+/// this scan, but the parser rejects it before it reaches them.
 fn bounded(text: &str) -> Result<(), String> {
     let mut depth = 0_usize;
     let mut at = 0;
-    while let Some(begin) = memchr::memchr(b'<', &text.as_bytes()[at..]) {
-        at += begin;
+    while let Some(start) = memchr::memchr(b'<', &text.as_bytes()[at..]) {
+        at += start;
         let rest = &text[at..];
-        let behind = |end: &str| rest.find(end).map_or(rest.len(), |found| found + end.len());
+        let after = |end: &str| rest.find(end).map_or(rest.len(), |found| found + end.len());
         at += if rest.starts_with("<!--") {
-            behind("-->")
+            after("-->")
         } else if rest.starts_with("<![CDATA[") {
-            behind("]]>")
+            after("]]>")
         } else if rest.starts_with("<?") {
-            behind("?>")
+            after("?>")
         } else if rest.starts_with("</") {
             depth = depth.saturating_sub(1);
-            behind(">")
+            after(">")
         } else {
             let tag = Tag::read(rest);
             if tag.defines && rest.starts_with("<!") {
@@ -71,14 +74,14 @@ fn wanted(text: &str, at: usize, what: &str) -> String {
     format!("line {line}: expected {what}, found more")
 }
 
-/// The begin of an element, or a document type.
+/// A start tag, or a document type declaration.
 #[derive(Default)]
 struct Tag {
     length: usize,
     attributes: usize,
-    /// It has no end of its own (`<a/>`).
+    /// It is an empty element (`<a/>`).
     closed: bool,
-    /// It has a bracket, behind which a document type defines things.
+    /// It contains a bracket, which starts the definitions of a document type.
     defines: bool,
 }
 
@@ -116,13 +119,13 @@ impl Tag {
 mod tests {
     use super::*;
 
-    fn nested(levels: usize, begin: &str, end: &str) -> String {
-        format!("{}{}", begin.repeat(levels), end.repeat(levels))
+    fn nested(levels: usize, start: &str, end: &str) -> String {
+        format!("{}{}", start.repeat(levels), end.repeat(levels))
     }
 
     #[test]
-    fn depth_is_bounded_whatever_hides_it() {
-        for (begin, end) in [
+    fn hidden_nesting_is_bounded() {
+        for (start, end) in [
             ("<a>", "</a>"),
             ("<a><!-- </a> -->", "</a>"),
             ("<a><![CDATA[</a>]]>", "</a>"),
@@ -130,13 +133,13 @@ mod tests {
             ("<a b='/>'>", "</a>"),
             ("<a b=\"'/>\" >", "</a>"),
         ] {
-            assert!(read(&nested(60, begin, end)).is_ok(), "{begin}");
+            assert!(read(&nested(60, start, end)).is_ok(), "{start}");
             for levels in [65, 20_000, 200_000] {
-                let error = read(&nested(levels, begin, end)).unwrap_err();
+                let error = read(&nested(levels, start, end)).unwrap_err();
                 assert!(error.contains("64 elements within each other"), "{error}");
             }
         }
-        // The parser refuses what is no element where the bound would overlook it.
+        // The parser rejects malformed markup that the scan overlooks.
         for odd in [
             nested(20_000, "</a><a>", ""),
             nested(20_000, "<a></b>", ""),
@@ -151,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn entities_do_not_open_a_way_around() {
+    fn entities_do_not_bypass_the_limits() {
         let inside = nested(20_000, "<a>", "</a>");
         let text = format!("<!DOCTYPE a [<!ENTITY e \"{inside}\">]><a>&e;</a>");
         assert!(read(&text).unwrap_err().contains("without definitions"));

@@ -362,11 +362,11 @@ fn writing_is_refused() {
     for (command, reason) in [
         (
             "set $x0 = 1",
-            "a snapshot is a record: its registers cannot be changed",
+            "a snapshot is read-only: its registers cannot be changed",
         ),
         (
             "set $SCTLR_EL1 = 1",
-            "a snapshot is a record: its registers cannot be changed",
+            "a snapshot is read-only: its registers cannot be changed",
         ),
         (
             "set *(int*)0x40101000 = 1",

@@ -403,7 +403,7 @@ fn calls_of_a_recursive_program_are_those_of_its_instructions() {
     let text = client.monitor("calls 10000");
     let lines: Vec<&str> = text.lines().collect();
     let (first, rest) = lines.split_first().unwrap();
-    assert!(first.contains("from the begin of history"), "{first}");
+    assert!(first.contains("start of history"), "{first}");
     let (last, rest) = rest.split_last().unwrap();
     assert!(last.starts_with("> "), "{last}");
     let found: Vec<(usize, String)> = rest

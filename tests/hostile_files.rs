@@ -176,7 +176,7 @@ fn history_of_a_trace_that_is_cut_is_not_made_up() {
     file.set_len(1000).unwrap();
     let text = attach(&address, &moves);
     assert!(text.contains("trace.bin: was cut from"), "{text}");
-    assert!(text.contains("is not known any more"), "{text}");
+    assert!(text.contains("are not known any more"), "{text}");
     assert!(!text.contains(", A64\n"), "{text}");
     assert!(server.lives());
     // It still answers what does not come of the trace.

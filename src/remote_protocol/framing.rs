@@ -1,22 +1,22 @@
-//! Packets of the remote protocol as bytes: framing, checksums, escapes (GDB manual, appendix E.1).
+//! Packet encoding of the remote protocol: framing, checksums, escapes (GDB manual, E.1 "Overview").
 //!
-//! Knows nothing of what packets mean.
+//! Independent of the meaning of packets.
 
-/// The longest packet that is accepted, in bytes between `$` and `#`.
+/// Maximum length of an accepted packet, in bytes between `$` and `#`.
 pub const MAX_PACKET: usize = 0x1_0000;
 
-/// What a client's bytes add up to.
+/// A unit of input from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// A packet whose checksum is right; its payload as sent.
+    /// The payload of a packet with a correct checksum, as sent.
     Packet(Vec<u8>),
-    /// A packet whose checksum is wrong or no number.
+    /// A packet with a wrong or malformed checksum.
     BadChecksum,
     /// A packet longer than [`MAX_PACKET`].
     TooLong,
     /// `+`: a reply has arrived.
     Acknowledge,
-    /// `-`: the last reply is wanted again.
+    /// `-`: requests the last reply again.
     Resend,
     /// The byte 0x03: Ctrl-C.
     Interrupt,
@@ -30,7 +30,7 @@ enum State {
     LastDigit(u8),
 }
 
-/// Takes a client's bytes apart, one at a time.
+/// Splits a client's bytes into packets.
 #[derive(Debug)]
 pub struct Framer {
     state: State,
@@ -51,13 +51,13 @@ impl Default for Framer {
 }
 
 impl Framer {
-    /// Takes one byte; answers with what it completes.
+    /// Processes one byte. Returns the unit that it completes.
     pub fn push(&mut self, byte: u8) -> Option<Incoming> {
         match (self.state, byte) {
             (State::Between, b'+') => return Some(Incoming::Acknowledge),
             (State::Between, b'-') => return Some(Incoming::Resend),
             (State::Between, 0x03) => return Some(Incoming::Interrupt),
-            // A `$` within a packet is always escaped: one that is not begins a new packet.
+            // A `$` within a packet is always escaped: an unescaped one starts a new packet.
             (State::Between | State::Payload, b'$') => {
                 self.state = State::Payload;
                 self.payload.clear();
@@ -93,7 +93,7 @@ impl Framer {
     }
 }
 
-/// Appends a packet with its checksum. The payload is escaped already where it needs to be.
+/// Appends a packet with its checksum. The payload is already escaped.
 pub fn write_packet(payload: &[u8], out: &mut Vec<u8>) {
     let sum = payload
         .iter()
@@ -125,26 +125,24 @@ pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes as pairs of hexadecimal digits, runs of a digit shortened.
+/// Appends bytes as pairs of hexadecimal digits, run-length encoded.
 pub fn write_hex_runs(bytes: &[u8], out: &mut Vec<u8>) {
     let mut digits = Vec::with_capacity(2 * bytes.len());
     write_hex(bytes, &mut digits);
     write_runs(&digits, out);
 }
 
-/// Appends digits (or `x`), runs of one shortened (GDB manual, E.1, "run length encoding"): the
-/// digit, `*`, and a character that is 29 more than the repetitions.
-///
-/// Memory is full of such runs.
+/// Appends digits (or `x`), run-length encoded (GDB manual, E.1 "Overview", "run length
+/// encoding"): the digit, `*`, and a character with the value of the repeat count plus 29.
 pub fn write_runs(digits: &[u8], out: &mut Vec<u8>) {
-    /// Shorter runs gain nothing; the character of a longer one would be no printable one.
+    /// Shorter runs gain nothing; the character of a longer one would not be printable.
     const REPETITIONS: std::ops::RangeInclusive<usize> = 3..=97;
     for run in digits.chunk_by(|a, b| a == b) {
         let mut rest = run;
         while let Some((digit, repeated)) = rest.split_first() {
             out.push(*digit);
             let mut count = repeated.len().min(*REPETITIONS.end());
-            // `#`, `$`, `+` and `-` mean something else.
+            // `#`, `$`, `+` and `-` have other meanings.
             while matches!(count + 29, 0x23 | 0x24 | 0x2B | 0x2D) {
                 count -= 1;
             }
@@ -158,7 +156,7 @@ pub fn write_runs(digits: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A hexadecimal number of at most 16 significant digits, nothing else.
+/// Parses a hexadecimal number with at most 16 significant digits.
 pub fn parse_hex(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -169,7 +167,7 @@ pub fn parse_hex(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// Text written as pairs of hexadecimal digits.
+/// Encodes text as pairs of hexadecimal digits.
 pub fn hex_text(text: &str) -> String {
     let mut out = Vec::with_capacity(2 * text.len());
     write_hex(text.as_bytes(), &mut out);
@@ -184,7 +182,7 @@ mod tests {
         bytes.iter().filter_map(|byte| framer.push(*byte)).collect()
     }
 
-    /// As a client expands runs.
+    /// Expands runs as a client does.
     fn expand(encoded: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut bytes = encoded.iter();
@@ -201,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_a_digit_are_shortened() {
+    fn runs_of_a_digit_are_encoded() {
         let mut out = Vec::new();
         write_hex_runs(&[0, 0, 0x12, 0x33, 0x33, 0x34], &mut out);
         assert_eq!(out, b"0* 123*!4");
-        // Every length of a run, whatever its character would be.
+        // Every run length, including those with a forbidden character.
         for length in 0..400 {
             let bytes = [vec![0x1F; 1], vec![0xFF; length], vec![0x12; 1]].concat();
             let (mut plain, mut runs) = (Vec::new(), Vec::new());
@@ -243,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn long_packets_take_no_memory() {
+    fn long_packets_use_bounded_memory() {
         let mut framer = Framer::default();
         framer.push(b'$');
         for _ in 0..10 * MAX_PACKET {
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_packets_are_read_back() {
         let mut payload = Vec::new();
         write_binary(&(0..=255).collect::<Vec<u8>>(), &mut payload);
         let mut bytes = Vec::new();

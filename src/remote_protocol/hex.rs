@@ -1,11 +1,11 @@
-//! Text and numbers in hex, as the remote protocol writes them.
+//! Hexadecimal encoding of bytes, text and numbers in the remote protocol.
 
-/// Bytes as two lower-case digits each.
+/// Encodes bytes as two lower-case digits each.
 pub fn encode(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of pairs of digits.
+/// Decodes pairs of digits; `None` if malformed.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {
@@ -22,12 +22,12 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Text in pairs of digits; what is no UTF-8 is replaced.
+/// Decodes text from pairs of digits; replaces invalid UTF-8. `None` if malformed.
 pub fn decode_text(text: &str) -> Option<String> {
     decode(text).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A number in hex, without a prefix or a sign.
+/// Parses a hexadecimal number without prefix or sign.
 pub fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|digit| digit.is_ascii_hexdigit());
     (digits && !text.is_empty())

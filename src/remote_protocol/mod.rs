@@ -1,6 +1,6 @@
-//! GDB's remote serial protocol: how packets are framed, and how bytes are written in them.
+//! GDB's remote serial protocol: packet framing and data encoding.
 //!
-//! Knows no packet's meaning, and no connection.
+//! Independent of the meaning of packets, and of connections.
 
 pub mod framing;
 pub mod hex;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::packets::pair;
 
-/// Most breakpoints of one client.
+/// Maximum number of breakpoints per client.
 const MOST: usize = 1 << 16;
 
 /// A kind of breakpoint.
@@ -16,28 +16,28 @@ pub enum Kind {
     Hardware,
 }
 
-/// The breakpoints that are set now. They hold for all cores.
+/// The breakpoints set now. They apply to all cores.
 #[derive(Debug, Default)]
 pub struct Breakpoints(BTreeSet<(u64, Kind)>);
 
 /// Why a breakpoint is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The packet cannot be understood.
+    /// The packet is malformed.
     Malformed,
-    /// Accesses to memory are watched for.
+    /// It is a watchpoint.
     Watchpoint,
     /// There are too many.
     TooMany,
 }
 
 impl Breakpoints {
-    /// Takes a packet behind its `Z` (`set`) or `z`.
+    /// Processes a packet without its leading `Z` (`set`) or `z`.
     pub fn change(&mut self, set: bool, packet: &[u8]) -> Result<(), Refusal> {
         let [kind, b',', arguments @ ..] = packet else {
             return Err(Refusal::Malformed);
         };
-        // Behind `;` come conditions and commands, which are not announced.
+        // After `;` come conditions and commands, which the server does not advertise.
         let end = arguments.iter().position(|byte| *byte == b';');
         let arguments = &arguments[..end.unwrap_or(arguments.len())];
         let (address, _) = pair(arguments, b',').ok_or(Refusal::Malformed)?;
@@ -57,7 +57,7 @@ impl Breakpoints {
         Ok(())
     }
 
-    /// The kind of the breakpoint at an address.
+    /// Returns the kind of the breakpoint at an address.
     pub fn at(&self, address: u64) -> Option<Kind> {
         let mut kinds = self
             .0
@@ -65,7 +65,7 @@ impl Breakpoints {
         kinds.next().map(|(_, kind)| *kind)
     }
 
-    /// All addresses with a breakpoint.
+    /// Returns all addresses with a breakpoint.
     pub fn addresses(&self) -> impl Iterator<Item = u64> {
         self.0.iter().map(|(address, _)| *address)
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_are_kept_by_themselves() {
+    fn kinds_are_independent() {
         let mut all = Breakpoints::default();
         assert_eq!(all.change(true, b"0,1000,4"), Ok(()));
         assert_eq!(all.change(true, b"1,1000,4;X3,220300"), Ok(()));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused() {
+    fn malformed_packets_and_watchpoints_are_refused() {
         let mut all = Breakpoints::default();
         for packet in [&b""[..], b"0", b"0,", b"0,10", b"9,10,4", b"0,x,4"] {
             assert_eq!(

@@ -1,7 +1,7 @@
 //! `--history btrace`: the branch trace that GDB fetches and replays by itself (GDB manual,
 //! "Branch Trace Format").
 //!
-//! GDB takes long for many blocks: it is given the last ones before the position of a core.
+//! GDB is slow for many blocks: it receives only the last ones before the position of a core.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,10 +15,10 @@ use super::target::SnapshotTarget;
 use crate::quantity::{Address, Isa};
 use crate::timeline::{Direction, EndAgrees, Entry, PlaceKind, Position};
 
-/// Most blocks that GDB is given; it takes some 6 s for them.
+/// Maximum number of blocks sent; GDB takes some 6 s to process them.
 const BLOCKS: usize = 100_000;
 
-/// In qSupported.
+/// Features in the reply to `qSupported`.
 pub(super) const FEATURES: &str =
     ";Qbtrace:bts+;Qbtrace:off+;qXfer:btrace:read+;qXfer:btrace-conf:read+";
 
@@ -28,7 +28,7 @@ const NOTHING_NEW: &str = "<btrace version=\"1.0\"></btrace>";
 /// A block that ends before it begins is a gap.
 const GAP: &str = "<block begin=\"0x1\" end=\"0x0\"/>\n";
 
-/// The trace of a core, as a document.
+/// The branch trace of a core as XML.
 #[derive(Debug)]
 pub(super) struct Document {
     thread: Tid,
@@ -60,7 +60,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u
             } else {
                 let rest =
                     after("qXfer:btrace:read:new").or_else(|| after("qXfer:btrace:read:delta"));
-                // The snapshot does not go on.
+                // A snapshot does not run.
                 transfer(NOTHING_NEW.as_bytes(), rest?)
             }
         }
@@ -68,8 +68,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u
     Some(reply.unwrap_or_else(|| MALFORMED.to_vec()))
 }
 
-/// A piece of the trace up to where the selected core stands. GDB takes small pieces: the
-/// document is made once.
+/// Returns a piece of the trace up to the position of the selected core. GDB requests small pieces,
+/// so the document is cached.
 fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let thread = target.selection.read();
     let position = target.positions.position(thread)?;
@@ -88,7 +88,7 @@ fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     reply
 }
 
-/// The blocks up to a position, newest first.
+/// Formats the blocks up to a position, newest first.
 fn write(target: &mut SnapshotTarget, thread: Tid, position: Position) -> Option<String> {
     let rests = target.positions.rests(thread);
     let end = target.positions.end_of_trace(thread);

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use gdbstub::common::Tid;
 
 use super::endpoint::Endpoint;
-use super::memory::Look;
+use super::memory::MemoryView;
 use super::positions::{GAPS, Positions};
 use super::resume::thread_id;
 use super::target::SnapshotTarget;
@@ -114,7 +114,7 @@ fn nowhere(endpoint: &Endpoint) -> u64 {
     let free = |at: &u64| {
         let mut stretches = endpoint.cores.iter();
         stretches.all(|core| {
-            let stretch = endpoint.stretch(core, Look::Current, *at);
+            let stretch = endpoint.range_at(core, MemoryView::Current, *at);
             !stretch.known && stretch.size >= 2 * FREE
         })
     };

@@ -1,5 +1,5 @@
-//! Endpoints: the cores of one architecture behind one address, with all that a session asks of
-//! them. "Thread" is what debuggers call a core.
+//! Endpoints: the cores of one architecture, served at one address. Debuggers call a core a
+//! "thread".
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,8 +22,8 @@ use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 use crate::text::is_plain;
 
-/// Of so many cores is told whose memory they share: the time for it grows with the dumps of all.
-const TOLD: usize = 64;
+/// Maximum number of cores with notes on shared memory: their cost grows with all dumps.
+const SHARING_NOTES: usize = 64;
 
 /// How history is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub enum HistoryMode {
     /// Reverse execution: the server moves.
     #[default]
     Replay,
-    /// A branch trace, which GDB fetches and moves in by itself.
+    /// A branch trace, which GDB fetches and replays by itself.
     Btrace,
     /// None.
     None,
 }
 
-/// What of a snapshot is served, and how.
+/// Options for serving a snapshot.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of the cores; all if empty.
@@ -46,7 +46,7 @@ pub struct Options {
     pub cluster: Option<String>,
     /// Programs of the cores.
     pub elfs: Vec<PathBuf>,
-    /// The program serves as memory where no dump is.
+    /// Whether the program serves as memory where there is no dump.
     pub elf_memory: bool,
     /// How history is offered.
     pub history: HistoryMode,
@@ -64,30 +64,30 @@ impl Default for Options {
     }
 }
 
-/// Why nothing can be served.
+/// An error that prevents serving.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
     /// The snapshot has no core.
     #[error("no device of class core: nothing to serve")]
     NoCore,
-    /// A name is that of no core.
+    /// A core does not exist.
     #[error("expected the name of a core, found {found:?}: {}", known.join(", "))]
     UnknownCore {
-        /// What was asked for.
+        /// The requested name.
         found: String,
-        /// The cores there are.
+        /// The existing cores.
         known: Vec<String>,
     },
-    /// A name is that of no cluster.
+    /// A cluster does not exist.
     #[error("expected the name of a cluster, found {found:?}: {}", known.join(", "))]
     UnknownCluster {
-        /// What was asked for.
+        /// The requested name.
         found: String,
-        /// The clusters there are.
+        /// The existing clusters.
         known: Vec<String>,
     },
-    /// The choice of cores and cluster leaves none.
-    #[error("no core is left of --core and --cluster")]
+    /// No core matches the options.
+    #[error("no core matches both --core and --cluster")]
     NothingLeft,
     /// A program that the user named cannot be read.
     #[error(transparent)]
@@ -103,26 +103,27 @@ pub struct Core {
     pub kind: String,
     /// The cluster it is in.
     pub cluster: Option<String>,
-    /// Its architecture, and how that is known.
+    /// Its architecture, and how it was detected.
     pub detected: Detected,
     /// Its registers.
     pub registers: RegisterFile,
-    /// The space in which it sees memory now.
+    /// Its current address space.
     pub space: CurrentSpace,
-    /// Its memory: dumps, and behind them the program.
+    /// Its memory: dumps, then the program.
     pub memory: Arc<CoreMemory>,
-    /// Its registers are placeholders and it has a history: it rests at the end of its trace.
+    /// Whether it rests at the end of its trace: it has a history, and its registers are
+    /// placeholders.
     pub(super) rests: bool,
-    /// Its place in the device list.
+    /// Its index in the device list.
     pub(super) device: usize,
-    /// Its dumps in words, for the user.
+    /// Descriptions of its dumps.
     dumps: Vec<String>,
-    /// What could not be loaded, and what was loaded from elsewhere.
+    /// What could not be loaded, or was loaded from other cores.
     pub notes: Vec<String>,
 }
 
 impl Core {
-    /// What `info threads` shows behind the name.
+    /// Returns the text that `info threads` shows after the name.
     pub fn summary(&self) -> String {
         let kind = match self.kind.trim() {
             "" => self.detected.architecture.name(),
@@ -134,10 +135,10 @@ impl Core {
         }
     }
 
-    /// A register as it is sent: its bytes, or `None` for each where one of them is unknown.
+    /// Returns a register as sent: its bytes, or all `None` if any byte is unknown.
     ///
-    /// GDB looks at no more than the first byte of a register to see whether it is available,
-    /// and takes unknown bytes behind it as 0.
+    /// GDB checks only the first byte of a register for availability, and takes other unknown
+    /// bytes as 0.
     pub(super) fn register(&self, register: &RegisterDescription) -> Bytes {
         let bytes = self.registers.bytes(&register.view, register.bytes());
         if bytes.iter().all(Option::is_some) {
@@ -147,7 +148,7 @@ impl Core {
         }
     }
 
-    /// The address spaces of its dumps, with the bytes in each.
+    /// Returns the address spaces of its dumps, with the number of bytes in each.
     pub(super) fn space_sizes(&self) -> BTreeMap<Space, u64> {
         let mut sizes = BTreeMap::new();
         for region in self.memory.regions() {
@@ -159,21 +160,21 @@ impl Core {
         sizes
     }
 
-    /// Gives what other cores have where it has no memory; `tell` of it.
-    fn share(&mut self, loaded: &Loaded, tell: bool) {
-        // Nobody else has the memory yet.
+    /// Shares memory of other cores where it has none. Adds notes if `notes`.
+    fn share(&mut self, loaded: &Loaded, notes: bool) {
+        // The memory is not shared yet.
         let Some(memory) = Arc::get_mut(&mut self.memory) else {
             return;
         };
         memory.share(loaded, self.device);
-        if tell {
+        if notes {
             self.notes.extend(memory.sharing(self.space.space));
         }
     }
 
-    /// Adds what the programs load, behind all dumps.
+    /// Adds the segments of programs, with lower priority than all dumps.
     fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
-        // Nobody shares the memory yet.
+        // The memory is not shared yet.
         let Some(memory) = Arc::get_mut(&mut self.memory) else {
             return;
         };
@@ -195,31 +196,31 @@ pub struct MemoryDevice {
 /// The cores of one architecture.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// What the snapshot says of itself, and where it lies.
+    /// The snapshot's description and path.
     pub title: String,
     /// The cores; thread N is the core at N - 1.
     pub cores: Vec<Core>,
     /// Memory devices of the whole snapshot.
     pub devices: Arc<Vec<MemoryDevice>>,
-    /// What could not be read of the snapshot, with file and line.
+    /// Faults of the snapshot, with file and line.
     pub faults: Vec<String>,
-    /// Which registers the cores have.
+    /// The registers of the cores.
     pub description: TargetDescription,
-    /// How many of its general registers a reply to `g` has.
+    /// Number of general registers in a reply to `g`.
     block: usize,
-    /// The description as a document.
+    /// The target description as XML.
     pub xml: String,
-    /// The number of the register `$isa`, where there is one.
+    /// The number of the register `$isa`, if there is one.
     pub(super) isa_register: Option<u32>,
-    /// The threads as a document.
+    /// The thread list as XML.
     pub threads_xml: String,
-    /// The program that clients are told of.
+    /// The program reported to clients.
     pub program: Option<Arc<Program>>,
-    /// Further programs that the user named.
+    /// Further programs named by the user.
     pub further: Vec<Arc<Program>>,
     /// How history is offered.
     pub history: HistoryMode,
-    /// Clients are told of tracepoints when they connect.
+    /// Whether tracepoints are reported when a client connects.
     pub tells_tracepoints: bool,
     /// The snapshot.
     pub(super) loaded: Loaded,
@@ -228,29 +229,29 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The architecture of its cores.
+    /// Returns the architecture of its cores.
     pub fn architecture(&self) -> Architecture {
         self.description.architecture()
     }
 
-    /// The registers in a reply to `g`; clients ask for others one by one.
+    /// Returns the registers in a reply to `g`; clients request others one by one.
     pub(super) fn block(&self) -> impl Iterator<Item = &RegisterDescription> {
         let general = self.description.registers().filter(|r| r.general);
         general.take(self.block)
     }
 
-    /// The numbers of its threads.
+    /// Returns its threads.
     pub(super) fn threads(&self) -> impl Iterator<Item = Tid> + use<> {
         (1..=self.cores.len()).filter_map(Tid::new)
     }
 
-    /// The names of its cores, for the user.
+    /// Returns the names of its cores for display.
     pub fn core_names(&self) -> String {
         let names: Vec<&str> = self.cores.iter().map(|core| core.name.as_str()).collect();
         names.join(", ")
     }
 
-    /// All programs, the one that clients are told of first.
+    /// Returns all programs, starting with the one reported to clients.
     pub fn programs(&self) -> impl Iterator<Item = &Program> {
         self.program
             .iter()
@@ -258,12 +259,12 @@ impl Endpoint {
             .map(|program| &**program)
     }
 
-    /// What is to be known before anything is believed: assumptions, disagreements, faults.
+    /// Returns the notes for the user: assumptions, contradictions, faults.
     pub fn notes(&self) -> Vec<String> {
         self.notes_of(|_| true)
     }
 
-    /// The same without what is as it should be: programs that agree with the dumps.
+    /// Same as [`Self::notes`] without notes on programs that agree with the dumps.
     pub fn remarks(&self) -> Vec<String> {
         let has_dumps = self.cores.iter().any(|core| !core.dumps.is_empty());
         self.notes_of(|program| {
@@ -293,12 +294,14 @@ impl Endpoint {
         );
         notes.extend(self.further.iter().map(|program| {
             let path = program.elf.path.display();
-            format!("clients are told of one program; for this one type: add-symbol-file {path}")
+            format!(
+                "only one program is reported to clients; for this one type: add-symbol-file {path}"
+            )
         }));
         notes
     }
 
-    /// The text of `monitor info`.
+    /// Returns the text of `monitor info`.
     pub fn info(&self) -> String {
         let mut text = format!("{}\n", self.title);
         let _ = writeln!(text, "position: the state at which the snapshot was taken");
@@ -336,7 +339,7 @@ impl Endpoint {
     }
 }
 
-/// Makes the endpoints of a snapshot: one for each architecture among the chosen cores.
+/// Creates the endpoints of a snapshot: one for each architecture among the selected cores.
 pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
     let snapshot = &loaded.snapshot;
     let elfs = options.elfs.iter();
@@ -380,7 +383,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
             }
         }
         for (number, core) in cores.iter_mut().enumerate() {
-            core.share(loaded, number < TOLD);
+            core.share(loaded, number < SHARING_NOTES);
         }
         let code = programs.iter().filter(|_| options.elf_memory);
         let code = code.map(|program| program.elf.clone()).collect();
@@ -417,7 +420,7 @@ pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, En
     Ok(endpoints.collect())
 }
 
-/// Lets a core that has trace and no state rest at the end of its trace.
+/// Makes a core with trace but without state rest at the end of its trace.
 fn rest(snapshot: &Snapshot, core: &mut Core) {
     if check::placeholder(snapshot, core.device).is_none() {
         return;
@@ -430,9 +433,9 @@ fn rest(snapshot: &Snapshot, core: &mut Core) {
     );
 }
 
-/// How many general registers come before the first that some core does not know; all, if the
-/// program counter is not among those. A client that saves trace frames writes register blocks
-/// of this length, in which no register can be told to be unknown.
+/// Returns the number of general registers before the first that is unknown in some core; all, if
+/// the program counter is not among them. Clients that save trace frames write register blocks of
+/// this length, which cannot mark a register as unknown.
 fn block(description: &TargetDescription, cores: &[Core]) -> usize {
     let general: Vec<_> = description.registers().filter(|r| r.general).collect();
     let known = |core: &Core, register| core.register(register).iter().all(Option::is_some);
@@ -451,7 +454,7 @@ fn is_core(device: &Device) -> bool {
     device.class == DeviceClass::Core
 }
 
-/// The cores that the options leave, as indices of devices.
+/// Returns the device indices of the cores selected by the options.
 fn choose(snapshot: &Snapshot, options: &Options) -> Result<Vec<usize>, EndpointError> {
     let all = snapshot.devices.iter().enumerate();
     let all: Vec<(usize, &Device)> = all.filter(|(_, device)| is_core(device)).collect();
@@ -486,7 +489,7 @@ fn choose(snapshot: &Snapshot, options: &Options) -> Result<Vec<usize>, Endpoint
     Ok(chosen.into_iter().map(|(index, _)| index).collect())
 }
 
-/// Names may differ in case from where they are defined (section 3.3.5).
+/// References may differ in case from the definition (snapshot format, section 3.3.5).
 fn same_name(a: &str, b: &str) -> bool {
     a.trim().eq_ignore_ascii_case(b.trim())
 }
@@ -520,8 +523,8 @@ fn core(loaded: &Loaded, index: usize) -> Core {
     }
 }
 
-/// The dumps of a device in words, and those that hold nothing though their files are there;
-/// the reader has told of the others.
+/// Describes the dumps of a device, and notes those that are empty although their files exist; the
+/// reader has reported the others.
 fn describe_dumps(
     loaded: &Loaded,
     device: &Device,
@@ -561,7 +564,7 @@ fn describe_dumps(
     (dumps, faults)
 }
 
-/// The threads as GDB wants them (GDB manual, appendix G.8).
+/// Formats the thread list (GDB manual, G.8 "Thread List Format").
 pub(super) fn threads_xml(cores: &[Core]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\"?>\n<threads>\n");
     for (index, core) in cores.iter().enumerate() {
@@ -577,7 +580,7 @@ pub(super) fn threads_xml(cores: &[Core]) -> String {
     xml
 }
 
-/// Text in XML; what XML cannot hold becomes `?`.
+/// Escapes text for XML; replaces characters not allowed in XML by `?`.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! Moves of cores in their histories, and what a client is told of where they end.
+//! Moves cores in their histories and writes the stop replies.
 //!
-//! A core without trace that can be followed has one position, the halted state. That position
-//! is both ends of its history: every move stops at once, with the end that it met.
+//! A core without decodable trace has one position, the halted state. That position is both ends
+//! of its history: every move stops at once at the respective end.
 
 mod together;
 
@@ -21,23 +21,24 @@ use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PlaceKind, 
 /// Why a core stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
-    /// It has moved as far as it should.
+    /// The move is complete.
     Moved,
     /// It is at a breakpoint.
     Breakpoint(Kind),
-    /// History is not known here.
+    /// It is at a gap.
     Gap,
     /// It is at the first known position.
     HistoryBegins,
     /// It is at the last known position.
     HistoryEnds,
-    /// The client does not want to wait any longer.
+    /// The client interrupted the move.
     Interrupted,
 }
 
-/// What the user is told who did not wait for the first move.
-const UNFINISHED: &str = "stopped while the trace was decoded up to its end: the last place in it \
-                          where decoding can begin is far before; the next move goes on with that\n";
+/// Message shown when the first move is interrupted.
+const UNFINISHED: &str = "interrupted while decoding the trace to its end, because the last place \
+                          where decoding can start is far before the end; the next move \
+                          continues\n";
 
 /// Where and why a move ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ struct Stop {
     reason: Reason,
 }
 
-/// Moves cores and appends what the client is told: text for the user, and the stop.
+/// Moves cores and appends the replies: text for the user, and the stop reply.
 pub(super) fn run(
     target: &mut SnapshotTarget,
     resume: Resume,
@@ -75,8 +76,7 @@ pub(super) fn run(
     write_packet(stop.reply(target).as_bytes(), out);
 }
 
-/// What a client is told of a move that was ended before anything came of it: the cores stand
-/// where they stood.
+/// Appends the replies for a move that was ended without effect: the cores are where they were.
 pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, out: &mut Vec<u8>) {
     target.selection.stopped(thread);
     if !why.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, o
     write_packet(stop.reply(target).as_bytes(), out);
 }
 
-/// Moves the core, and the others with it unless it moves alone.
+/// Moves the core, and the others along unless it moves alone.
 fn go(target: &mut SnapshotTarget, resume: Resume, goes_on: &mut dyn FnMut() -> bool) -> Stop {
     let thread = resume.thread;
     let Some(from) = target.positions.position(thread) else {
@@ -144,7 +144,7 @@ fn end(direction: Direction) -> Reason {
     }
 }
 
-/// One place on.
+/// Moves by one place.
 fn step(target: &mut SnapshotTarget, resume: Resume, from: Position) -> Reason {
     let history = target.positions.history(resume.thread);
     let next = history.and_then(|history| history.step(from, resume.direction));
@@ -157,7 +157,7 @@ fn step(target: &mut SnapshotTarget, resume: Resume, from: Position) -> Reason {
     }
 }
 
-/// Why a core stops where it stands.
+/// Returns why a core stops at its position.
 fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
     let Some(past) = target.positions.past(thread) else {
         return Reason::Moved;
@@ -169,7 +169,7 @@ fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
     kind.map_or(Reason::Moved, Reason::Breakpoint)
 }
 
-/// On to a breakpoint, a gap or an end.
+/// Moves to a breakpoint, a gap or an end of history.
 fn search(
     target: &mut SnapshotTarget,
     resume: Resume,
@@ -196,7 +196,7 @@ fn search(
     }
 }
 
-/// What the user is told who leaves a halted state that the trace does not lead to.
+/// Returns the message for leaving a halted state that does not agree with the end of the trace.
 fn end_disagrees(target: &mut SnapshotTarget, thread: Tid) -> String {
     let history = target.positions.history(thread);
     match history.map(|history| history.end_agrees()) {
@@ -216,7 +216,7 @@ fn gap(target: &SnapshotTarget, thread: Tid) -> String {
 }
 
 impl Stop {
-    /// The reply that tells a client (GDB manual, E.3).
+    /// Formats the stop reply (GDB manual, E.3).
     ///
     /// GDB reads `replaylog`. LLDB does not know it and, when a step leaves the pc where it is,
     /// steps again without end; an exception with a description makes it stop and say why. A gap
@@ -229,12 +229,12 @@ impl Stop {
             Reason::Breakpoint(Kind::Hardware) => (5, "hwbreak:;".to_owned()),
             Reason::Gap => (29, exception("gap in history")),
             Reason::HistoryBegins => {
-                let told = exception("beginning of history");
-                (5, format!("replaylog:begin;{told}"))
+                let description = exception("beginning of history");
+                (5, format!("replaylog:begin;{description}"))
             }
             Reason::HistoryEnds => {
-                let told = exception("end of history");
-                (5, format!("replaylog:end;{told}"))
+                let description = exception("end of history");
+                (5, format!("replaylog:end;{description}"))
             }
             Reason::Interrupted => (2, String::new()),
         };
@@ -248,7 +248,7 @@ fn exception(words: &str) -> String {
     format!("reason:exception;description:{};", hex_text(words))
 }
 
-/// Registers in a reply, which GDB then need not ask for: the program counter, and `$isa`.
+/// Formats the registers in a stop reply, which saves GDB requests: the program counter and `$isa`.
 fn registers(target: &SnapshotTarget, thread: Tid) -> String {
     let mut text = String::new();
     let mut described = target.endpoint.description.registers();
@@ -269,8 +269,8 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
     text
 }
 
-/// What a client is told of a thread that has not moved: it stands where the snapshot was taken.
-/// LLDB wants its name, and a reason to stop for no more than the `current` one.
+/// Formats the stop reply of a thread that has not moved from the state of the snapshot.
+/// LLDB requires its name, and a stop reason only for the `current` thread.
 pub fn standing(thread: Tid, name: &str, current: bool) -> String {
     let signal = if current { 5 } else { 0 };
     format!("T{signal:02}thread:{thread:x};hexname:{};", hex_text(name))

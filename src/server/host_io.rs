@@ -1,4 +1,4 @@
-//! Host I/O: the program's file, and no other, for a client to read (GDB manual, E.7).
+//! Host I/O: lets clients read the file of the program, and no other (GDB manual, E.7).
 
 use gdbstub::target::ext::host_io as io;
 use gdbstub::target::ext::host_io::{HostIoErrno, HostIoError, HostIoResult};
@@ -7,10 +7,10 @@ use super::target::SnapshotTarget;
 use crate::snapshot::program::Program;
 use std::sync::Arc;
 
-/// Most files that one client may hold open.
+/// Maximum number of open files per client.
 const MAX_OPEN: usize = 64;
 
-/// The files that a client may open, and has opened.
+/// The open files of a client.
 pub struct Files {
     program: Option<Arc<Program>>,
     open: Vec<bool>,
@@ -24,7 +24,7 @@ impl Files {
         }
     }
 
-    /// The path of the program, as clients are told it.
+    /// Returns the path of the program as reported to clients.
     pub(super) fn program_path(&self) -> &[u8] {
         match &self.program {
             Some(program) => program.elf.path.as_os_str().as_encoded_bytes(),
@@ -32,7 +32,7 @@ impl Files {
         }
     }
 
-    /// The bytes that the program's file has now.
+    /// Returns the current size of the program's file.
     fn remaining(&self) -> usize {
         let program = self.program.as_ref();
         program.map_or(0, |program| program.elf.remaining())

@@ -1,8 +1,9 @@
-//! What a client sends, read ahead by a thread of its own: so that it is known while an answer is
-//! made whether the answer is still wanted.
+//! Input from a client, read ahead by a separate thread. This shows during a request whether the
+//! client still waits for the reply.
 //!
-//! A client that leaves, or presses Ctrl-C, wants the work for it to end. Work that asks now and
-//! then ends in order; what has not ended after [`GRACE`] is ended where it is ([`crate::stop`]).
+//! A client that disconnects or sends Ctrl-C cancels its request. Work that polls for this ends in
+//! order ([`crate::stop::Cancel`]); work that continues after [`GRACE`] is unwound
+//! ([`crate::stop::Stop`]).
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -16,19 +17,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::session::Meanwhile;
 use crate::stop::Stop;
 
-/// Bytes that are read ahead.
+/// Maximum number of bytes read ahead.
 const AHEAD: usize = 0x1_0000;
-/// What a client sends that wants a move to stop.
+/// The byte that interrupts a move.
 const CTRL_C: u8 = 0x03;
-/// Work that is not wanted may go on for so long.
+/// Time that cancelled work has to end by itself.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often it is looked at meanwhile.
-const LOOK: Timespec = Timespec {
+/// How often cancelled work is checked.
+const CHECK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// What a client has sent, as far as it was read. Clones share it.
+/// The bytes received from a client. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Inbox {
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -38,15 +39,15 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     bytes: VecDeque<u8>,
-    /// The client sends nothing more: it has left, or reading failed.
+    /// The client disconnected, or reading failed.
     ended: bool,
-    /// Why, if that was an error.
+    /// The error, if reading failed.
     error: Option<io::Error>,
-    /// An answer is made; whether packets that come meanwhile say that it is not wanted.
+    /// A request is being answered; `true` if a further packet cancels it.
     busy: Option<bool>,
-    /// Since when the answer is not wanted.
+    /// When the request was cancelled.
     unwanted: Option<Instant>,
-    /// Nobody takes the bytes any more.
+    /// The bytes are not consumed any more.
     closed: bool,
 }
 
@@ -61,7 +62,7 @@ impl State {
         }
     }
 
-    /// Whether an answer is made that is not wanted; notes since when.
+    /// Returns whether the current request is cancelled, and records when that happened.
     fn is_unwanted(&mut self) -> bool {
         let unwanted = match (self.busy, self.meanwhile()) {
             (None, _) | (_, Meanwhile::Waits) | (Some(false), Meanwhile::AsksOn) => false,
@@ -77,14 +78,14 @@ impl State {
 }
 
 impl Inbox {
-    /// Reads from `reader` until the client leaves.
+    /// Starts the thread that reads from `reader` until the client disconnects.
     pub fn fill(&self, reader: impl Read + AsFd + Send + 'static) -> io::Result<()> {
         let inbox = self.clone();
         let reading = thread::Builder::new().name("reader".to_owned());
         reading.spawn(move || inbox.read(reader)).map(|_| ())
     }
 
-    /// What ends the work for this client.
+    /// Returns the stop flag for the work of this client.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
@@ -93,7 +94,7 @@ impl Inbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next byte; waits for it. `None`: the client has left.
+    /// Waits for the next byte. `None`: the client disconnected.
     pub fn next(&self) -> io::Result<Option<u8>> {
         let mut state = self.lock();
         loop {
@@ -108,34 +109,33 @@ impl Inbox {
         }
     }
 
-    /// What the client does while an answer is made.
+    /// Returns what the client has done since the request.
     pub fn meanwhile(&self) -> Meanwhile {
         self.lock().meanwhile()
     }
 
-    /// An answer is made from now on; `takes_back`: the client sends another packet only where it
-    /// does not want it any more.
+    /// Marks the start of a request. `takes_back`: a further packet from the client cancels it.
     pub fn begin(&self, takes_back: bool) {
         self.lock().busy = Some(takes_back);
     }
 
-    /// The answer is made.
+    /// Marks the end of a request.
     pub fn end(&self) {
         let mut state = self.lock();
         state.busy = None;
         state.unwanted = None;
         self.stop.clear();
-        // The reader may wait for room.
+        // The reader may be waiting for space.
         self.shared.1.notify_all();
     }
 
-    /// Nothing is taken any more.
+    /// Stops reading.
     pub fn close(&self) {
         self.lock().closed = true;
         self.shared.1.notify_all();
     }
 
-    /// Whether an answer is made.
+    /// Returns whether a request is being answered.
     pub fn is_busy(&self) -> bool {
         self.lock().busy.is_some()
     }
@@ -153,8 +153,8 @@ impl Inbox {
             }
             let full = state.bytes.len() >= AHEAD;
             if state.ended || full {
-                // Either way there is nothing to read; one who has left is still noticed.
-                let wait = Duration::from_nanos(LOOK.tv_nsec as u64);
+                // There is nothing to read, but a disconnect is still detected.
+                let wait = Duration::from_nanos(CHECK.tv_nsec as u64);
                 let changed = &self.shared.1;
                 let waited = changed.wait_timeout(state, wait);
                 let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ impl Inbox {
                 continue;
             }
             drop(state);
-            if watched && !is_ready(&reader, LOOK) {
+            if watched && !is_ready(&reader, CHECK) {
                 continue;
             }
             let count = reader.read(&mut piece);
@@ -181,13 +181,13 @@ impl Inbox {
     }
 }
 
-/// Whether there is something to read, or the client is gone; waits for it.
+/// Waits until there is something to read or the client disconnects; returns whether it did.
 fn is_ready(reader: &impl AsFd, wait: Timespec) -> bool {
     let mut descriptors = [PollFd::new(reader, PollFlags::IN)];
     poll(&mut descriptors, Some(&wait)).is_ok_and(|count| count > 0)
 }
 
-/// Whether the other side is gone, though it has sent more than was read.
+/// Returns whether the client disconnected, even if there are unread bytes.
 fn has_left(reader: &impl AsFd) -> bool {
     let left = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
     let mut descriptors = [PollFd::new(reader, PollFlags::RDHUP)];

@@ -1,14 +1,14 @@
-//! `$isa`: a register of the server's own, which says how code is read.
+//! `$isa`: a server-defined register with the instruction set.
 //!
-//! GDB reads 32-bit Arm code by CPSR.T. In the past the trace tells the instruction set and not
-//! the rest of the CPSR; this register tells it.
+//! GDB selects the instruction set of 32-bit Arm code by CPSR.T. At past positions the trace
+//! contains the instruction set but not the rest of the CPSR; this register reports it.
 
 use std::fmt::Write as _;
 
 use crate::arch::TargetDescription;
 use crate::quantity::Isa;
 
-/// Adds the register to a target description; gives its number.
+/// Adds the register to a target description. Returns its number.
 pub(super) fn add_to(xml: &mut String, description: &TargetDescription) -> Option<u32> {
     const END: &str = "</target>\n";
     let last = description
@@ -29,7 +29,7 @@ pub(super) fn add_to(xml: &mut String, description: &TargetDescription) -> Optio
     Some(number)
 }
 
-/// Its value, as it is sent.
+/// Returns its value as sent.
 pub(super) fn value(isa: Option<Isa>) -> &'static str {
     match isa {
         Some(Isa::A32) => "00000000",

@@ -1,28 +1,29 @@
-//! Signs of life while a client waits for an answer.
+//! Keepalive packets while a client waits for a reply.
 //!
-//! GDB gives most replies some seconds. Where it waits for a reply about tracing it prints what
-//! packets of the form `O<text in hex>` say, and waits anew: an empty one keeps it waiting.
+//! GDB waits a few seconds for most replies. While it waits for a reply about tracing, it prints
+//! the text of packets of the form `O<text in hex>` and restarts the timeout: an empty one only
+//! restarts the timeout.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// GDB waits for two seconds.
+/// Interval between keepalive packets. GDB waits for two seconds.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A packet that says nothing.
+/// An empty output packet.
 pub(super) const SIGN: &[u8] = b"$O#4f";
 
-/// Sends a client a sign of life.
+/// Sends a keepalive packet to a client.
 pub(super) type Alive = Arc<dyn Fn() + Send + Sync>;
 
-/// Does work; until it is done signs of life are sent.
-pub(super) fn patiently<R>(alive: Option<&Alive>, work: impl FnOnce() -> R) -> R {
+/// Runs `work`, sending keepalive packets until it is done.
+pub(super) fn with_keepalive<R>(alive: Option<&Alive>, work: impl FnOnce() -> R) -> R {
     let Some(alive) = alive else { return work() };
     thread::scope(|scope| {
         let (done, waiting) = channel::<()>();
-        // Without a thread the work is done without signs.
+        // If no thread can be started, no keepalive packets are sent.
         let _ = thread::Builder::new().spawn_scoped(scope, move || {
             while waiting.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
                 alive();
@@ -40,14 +41,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn signs_are_sent_until_the_work_is_done() {
+    fn keepalive_packets_are_sent_until_the_work_is_done() {
         let signs = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&signs);
         let alive: Alive = Arc::new(move || {
             counted.fetch_add(1, Ordering::SeqCst);
         });
-        // The work lasts until a sign was sent.
-        let seen = patiently(Some(&alive), || {
+        // The work ends after two packets.
+        let seen = with_keepalive(Some(&alive), || {
             while signs.load(Ordering::SeqCst) < 2 {
                 thread::yield_now();
             }
@@ -55,7 +56,7 @@ mod tests {
         });
         let after = signs.load(Ordering::SeqCst);
         assert!(seen >= 2 && after - seen <= 1);
-        assert_eq!(patiently(Some(&alive), || 7), 7);
-        assert_eq!(patiently(None, || 7), 7);
+        assert_eq!(with_keepalive(Some(&alive), || 7), 7);
+        assert_eq!(with_keepalive(None, || 7), 7);
     }
 }

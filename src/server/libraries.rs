@@ -1,19 +1,19 @@
-//! The shared libraries of a program, as its dynamic linker listed them when it halted.
+//! The shared libraries of a program, from the dynamic linker's list at the halted state.
 //!
-//! Without this GDB reads the list from the program's memory, which is not known at past positions.
-//! A statically linked program of glibc has such a list too, with a breakpoint address in the
-//! program itself: GDB would take all of its code for the dynamic linker's, and not stop in it.
+//! Without this GDB reads the list from the program's memory, which is unknown at past positions.
+//! A program statically linked with glibc also has such a list, with a breakpoint address in the
+//! program itself: GDB would take all of its code for the dynamic linker and not stop in it.
 
 use std::fmt::Write as _;
 
 use super::endpoint::{Endpoint, escape};
 use crate::snapshot::libraries::LinkMap;
 
-/// What is said in the reply to `qSupported`.
+/// Feature in the reply to `qSupported`.
 pub(super) const FEATURE: &str = ";qXfer:libraries-svr4:read+";
 
-/// The list as GDB wants it (GDB manual, "Library List Format for SVR4 Targets"); `None` where no
-/// program is known.
+/// Formats the list (GDB manual, "Library List Format for SVR4 Targets"); `None` without a
+/// program.
 pub(super) fn document(endpoint: &Endpoint) -> Option<String> {
     let core = endpoint.cores.first()?;
     endpoint.programs().next()?;
@@ -29,7 +29,7 @@ pub(super) fn document(endpoint: &Endpoint) -> Option<String> {
     }
     text.push_str(">\n");
     for library in entries.filter(|library| !library.name.is_empty()) {
-        // GDB tells namespaces of the linker apart by the last of these.
+        // GDB distinguishes namespaces of the linker by `lmid`.
         let _ = writeln!(
             text,
             "<library name=\"{}\" lm=\"{:#x}\" l_addr=\"{:#x}\" l_ld=\"{:#x}\" lmid=\"{debug:#x}\"/>",

@@ -25,14 +25,14 @@ use super::keepalive::SIGN;
 use super::session::{End, Session};
 use crate::stop;
 
-/// Most clients of one endpoint at a time.
+/// Maximum number of simultaneous clients of one endpoint.
 const MAX_CLIENTS: usize = 32;
-/// How long is waited where the system has no descriptor or memory for a client.
+/// Pause before retrying when the system has no descriptor or memory for a client.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A client that does not answer for so long is asked whether it is there.
+/// Idle time after which TCP checks whether a client is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Speaks with one client until one side ends it.
+/// Serves one client until either side disconnects.
 pub fn converse(
     endpoint: Arc<Endpoint>,
     input: impl Read + AsFd + Send + 'static,
@@ -45,7 +45,7 @@ pub fn converse(
     done
 }
 
-/// Answers what comes into an inbox; `heard` is called for every packet.
+/// Answers the requests in an inbox; `heard` is called for every packet.
 fn answer(
     endpoint: Arc<Endpoint>,
     inbox: &Inbox,
@@ -61,18 +61,18 @@ fn answer(
     let signs = Arc::clone(&output);
     let mut session = Session::new(endpoint).with_signs(Arc::new(move || {
         let mut output = signs.lock().unwrap_or_else(PoisonError::into_inner);
-        // A client that went away is noticed where its packets are read.
+        // The reader detects disconnects.
         let _ = output.write_all(SIGN).and_then(|()| output.flush());
     }));
     let mut replies = Vec::new();
     while let Some(byte) = inbox.next()? {
-        // Only the byte that ends a packet makes work.
+        // Only the last byte of a packet causes work.
         inbox.begin(!session.acknowledges());
         let end = stop::heeding(Some(inbox.stop()), || {
             session.push_while(byte, &mut replies, &mut || inbox.meanwhile())
         });
         inbox.end();
-        // At once: the next answer may take its time, and say so.
+        // Send at once: the next request may take long.
         if !replies.is_empty() {
             heard();
             send(&replies)?;
@@ -85,7 +85,7 @@ fn answer(
     Ok(None)
 }
 
-/// Speaks with the client on standard input and output.
+/// Serves the client on standard input and output.
 pub fn serve_stdio(endpoint: Arc<Endpoint>) -> io::Result<()> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     match converse(endpoint, input, io::stdout()) {
@@ -103,7 +103,7 @@ fn is_disconnect(error: &io::Error) -> bool {
     )
 }
 
-/// A place where clients of one endpoint connect.
+/// A socket where clients of one endpoint connect.
 pub enum Listener {
     /// A TCP port.
     Tcp(TcpListener),
@@ -122,19 +122,19 @@ impl Drop for SocketFile {
 }
 
 impl SocketFile {
-    /// Its path.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 }
 
 impl Listener {
-    /// Listens on a TCP address; port 0 takes a free one.
+    /// Listens on a TCP address; port 0 selects a free port.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
         TcpListener::bind(address).map(Self::Tcp)
     }
 
-    /// Listens on a Unix socket. A socket that nobody listens on any more is replaced.
+    /// Listens on a Unix socket. Replaces a socket file without a listener.
     pub fn unix(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
@@ -146,7 +146,7 @@ impl Listener {
         Ok(Self::Unix(listener, SocketFile(path.to_owned())))
     }
 
-    /// What is typed behind `target remote`.
+    /// Returns the argument for `target remote`.
     pub fn address(&self) -> io::Result<String> {
         match self {
             Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
@@ -154,7 +154,7 @@ impl Listener {
         }
     }
 
-    /// The socket's file, to be removed when the program is ended by a signal.
+    /// Returns the socket file, to be removed when a signal ends the program.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Tcp(_) => None,
@@ -184,15 +184,15 @@ impl Listener {
     }
 }
 
-/// So that one whose machine has gone is noticed some time.
+/// Enables TCP keepalive, which detects clients whose machine is gone.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     rustix::net::sockopt::set_socket_keepalive(stream, true)?;
     rustix::net::sockopt::set_tcp_keepidle(stream, KEEP_ALIVE)?;
     Ok(())
 }
 
-/// A connection that failed before it was accepted concerns nobody else, and descriptors and
-/// memory come back when others leave.
+/// Returns whether accepting can be retried: the connection failed before it was accepted, or
+/// descriptors or memory are short until other clients disconnect.
 fn pass_over(error: io::Error) -> io::Result<()> {
     let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     if lacks
@@ -215,7 +215,7 @@ fn is_stale(path: &Path) -> bool {
     is_socket && UnixStream::connect(path).is_err()
 }
 
-/// A client's connection, which its threads share.
+/// A client's connection, shared by its threads.
 struct Connection<S>(Arc<S>);
 
 impl<S> Clone for Connection<S> {
@@ -264,7 +264,7 @@ struct Taken {
 
 struct Slot {
     number: u64,
-    /// When it was answered last; `None`: it has not asked for anything yet.
+    /// When it last received a reply; `None` before its first request.
     heard: Option<Instant>,
     since: Instant,
     inbox: Inbox,
@@ -277,8 +277,8 @@ impl Slots {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A slot for a new client. If all are taken, the client that has been idle longest gives
-    /// way, those first that never asked for anything; `None`: all are at work.
+    /// Allocates a slot for a new client. If all are taken, disconnects the client that has been
+    /// idle longest, clients without any request first. `None` if all are busy.
     fn take(
         self: &Arc<Self>,
         inbox: &Inbox,
@@ -290,7 +290,7 @@ impl Slots {
                 let idle = idle.filter(|(_, slot)| !slot.inbox.is_busy());
                 let (oldest, _) = idle.min_by_key(|(_, slot)| (slot.heard, slot.since))?;
                 let slot = taken.clients.swap_remove(oldest);
-                // Its reader sees the end, and its threads end.
+                // Its reader detects the end, and its threads end.
                 let _ = rustix::net::shutdown(&*slot.connection, Shutdown::Both);
             }
             let number = taken.next;
@@ -308,7 +308,7 @@ impl Slots {
     }
 }
 
-/// A slot that a client has, until it is dropped.
+/// The slot of a client; dropping it frees the slot.
 struct Place {
     slots: Arc<Slots>,
     number: u64,
@@ -333,7 +333,7 @@ impl Drop for Place {
     }
 }
 
-/// Speaks with a client in a thread of its own.
+/// Serves a client in a new thread.
 fn client<S>(endpoint: &Arc<Endpoint>, slots: &Arc<Slots>, stream: S)
 where
     S: AsFd + Send + Sync + 'static,
@@ -346,7 +346,7 @@ where
         return;
     };
     let endpoint = Arc::clone(endpoint);
-    // A thread that cannot be had closes the connection; the others go on.
+    // If no thread can be started, only this connection is closed.
     let _ = thread::Builder::new()
         .name("client".to_owned())
         .spawn(move || {
@@ -354,7 +354,7 @@ where
                 let _ = answer(endpoint, &inbox, connection.clone(), &|| place.heard());
                 inbox.close();
             }
-            // Whoever else holds the connection sees its end.
+            // Other holders of the connection detect the end.
             let _ = rustix::net::shutdown(&connection, Shutdown::Both);
         });
 }

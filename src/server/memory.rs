@@ -1,8 +1,8 @@
-//! What a debugger sees at an address: the memory of a core in its current address space, in
-//! another space or that of a memory device if the user wants it.
+//! Memory as seen by a debugger: that of a core in its current address space or, if selected by
+//! the user, in another space or in a memory device.
 //!
-//! Which of overlapping dumps is taken is in [`crate::snapshot::memory`]. A program's segments
-//! are part of a core's memory, behind all dumps.
+//! [`crate::snapshot::memory`] resolves overlapping dumps. The segments of programs are part of a
+//! core's memory, with lower priority than all dumps.
 
 use super::endpoint::{Core, Endpoint};
 use crate::arch::Space;
@@ -11,73 +11,73 @@ use crate::snapshot::memory::CoreMemory;
 
 /// Where a session reads memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum MemoryView {
     /// As each core sees it in its current state.
     Current,
     /// In an address space of the snapshot format.
     Space(Space),
-    /// In a memory device: its place in [`Endpoint::devices`].
+    /// In a memory device, by index in [`Endpoint::devices`].
     Device(usize),
 }
 
-/// A stretch of addresses, known or not.
+/// A range of addresses that is either all known or all unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct MemoryRange {
     /// Its first address.
     pub start: u64,
     /// Its size in bytes.
     pub size: u64,
-    /// Whether there is memory.
+    /// Whether its memory is known.
     pub known: bool,
 }
 
 impl Endpoint {
-    /// The memory that is looked into, and the space within it.
-    fn looked_at<'a>(&'a self, core: &'a Core, look: Look) -> (&'a CoreMemory, Space) {
-        match look {
-            Look::Current => (&core.memory, core.space.space),
-            Look::Space(space) => (&core.memory, space),
-            Look::Device(index) => match self.devices.get(index) {
+    /// Returns the memory and address space of a view.
+    fn viewed<'a>(&'a self, core: &'a Core, view: MemoryView) -> (&'a CoreMemory, Space) {
+        match view {
+            MemoryView::Current => (&core.memory, core.space.space),
+            MemoryView::Space(space) => (&core.memory, space),
+            MemoryView::Device(index) => match self.devices.get(index) {
                 Some(device) => (&device.memory, Space::Any),
                 None => (&core.memory, core.space.space),
             },
         }
     }
 
-    /// Reads memory; answers how many bytes are known in one piece from the address on. Code that
-    /// changed is that of a version, or what was there at the end.
+    /// Reads memory; returns the number of contiguous known bytes from the address. Changed code is
+    /// read as of `version`; `None` means the final state.
     pub fn read(
         &self,
         core: &Core,
-        look: Look,
+        view: MemoryView,
         version: Option<u32>,
         address: u64,
         out: &mut [u8],
     ) -> usize {
-        let (memory, space) = self.looked_at(core, look);
+        let (memory, space) = self.viewed(core, view);
         match version {
             Some(version) => memory.read_code(version, Address(address), space, out),
             None => memory.read(Address(address), space, out),
         }
     }
 
-    /// The stretch of known or unknown addresses that begins with an address.
-    pub fn stretch(&self, core: &Core, look: Look, address: u64) -> Stretch {
-        let (memory, space) = self.looked_at(core, look);
+    /// Returns the range of known or unknown addresses that starts at an address.
+    pub fn range_at(&self, core: &Core, view: MemoryView, address: u64) -> MemoryRange {
+        let (memory, space) = self.viewed(core, view);
         let known = memory.slice(Address(address), space).len() as u64;
         let next = || memory.next(Address(address), space);
         let gap = || next().map_or(u64::MAX, |next| next.0) - address;
-        Stretch {
+        MemoryRange {
             start: address,
             size: if known > 0 { known } else { gap() },
             known: known > 0,
         }
     }
 
-    /// The place that `monitor space NAME` means.
-    pub(super) fn look(&self, name: &str) -> Result<Look, String> {
+    /// Parses the argument of `monitor space NAME`.
+    pub(super) fn parse_view(&self, name: &str) -> Result<MemoryView, String> {
         if name.eq_ignore_ascii_case("current") {
-            return Ok(Look::Current);
+            return Ok(MemoryView::Current);
         }
         let device = self
             .devices
@@ -89,10 +89,10 @@ impl Endpoint {
                 self.devices.iter().position(same)
             });
         if let Some(index) = device {
-            return Ok(Look::Device(index));
+            return Ok(MemoryView::Device(index));
         }
         match Space::parse(name) {
-            Some(space) => Ok(Look::Space(space)),
+            Some(space) => Ok(MemoryView::Space(space)),
             None => {
                 let mut names = vec!["current"];
                 names.extend(Space::ALL.map(Space::name));
@@ -105,15 +105,15 @@ impl Endpoint {
         }
     }
 
-    /// Where memory is read, in words.
-    pub(super) fn describe_look(&self, core: &Core, look: Look) -> String {
-        match look {
-            Look::Current => match core.space.name {
+    /// Describes where memory is read.
+    pub(super) fn describe_view(&self, core: &Core, view: MemoryView) -> String {
+        match view {
+            MemoryView::Current => match core.space.name {
                 Some(space) => format!("in {space}, the current space of {}", core.name),
                 None => format!("in the one address space of {}", core.name),
             },
-            Look::Space(space) => format!("in {space}"),
-            Look::Device(index) => match self.devices.get(index) {
+            MemoryView::Space(space) => format!("in {space}"),
+            MemoryView::Device(index) => match self.devices.get(index) {
                 Some(device) => format!("in the memory device {}", device.name),
                 None => "nowhere".to_owned(),
             },

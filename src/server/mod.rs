@@ -1,4 +1,4 @@
-//! Snapshots served to debuggers: GDB and LLDB, over GDB's remote protocol.
+//! Serves snapshots to debuggers (GDB, LLDB) over GDB's remote protocol.
 //!
 //! ```text
 //! snapshot → endpoint (cores of one architecture) ← session ← client
@@ -6,8 +6,9 @@
 //!                                                           → gdbstub → target
 //! ```
 //!
-//! A snapshot is a record: registers and memory are read, never written. Each core is a thread.
-//! Knows no protocol of trace: where cores stand is in `positions`, how they move in `execution`.
+//! A snapshot is read-only: registers and memory cannot be written. Each core is a thread.
+//! Independent of trace protocols: `positions` holds the current positions, `execution` moves
+//! cores.
 
 mod breakpoints;
 mod btrace;

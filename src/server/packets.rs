@@ -1,4 +1,4 @@
-//! Packets that gdbstub lacks, or that a snapshot answers in its own way.
+//! Packets that gdbstub does not support, or that a snapshot answers differently.
 
 use std::fmt::Write as _;
 
@@ -17,32 +17,32 @@ use crate::remote_protocol::framing::{
     MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet, write_runs,
 };
 
-/// What is to be done with a packet.
+/// How to handle a packet.
 pub(super) enum Answer {
-    /// The payload of the reply, escaped where it needs to be.
+    /// Reply with a payload, escaped as required.
     Reply(Vec<u8>),
     /// `QStartNoAckMode`.
     NoAckMode,
-    /// `vKill`, which wants an answer before the end.
+    /// `vKill`, answered before the session ends.
     Kill,
-    /// A move, which answers with where it ended.
+    /// A move, answered with a stop reply.
     Move(Resume),
-    /// A command of the user's, which answers with text.
+    /// A `monitor` command, answered with text.
     Monitor(String),
-    /// For gdbstub.
+    /// Pass to gdbstub.
     Pass(Vec<u8>),
 }
 
 /// Not supported, in the remote protocol.
 const UNSUPPORTED: &[u8] = b"";
-/// GDB shows the text behind `E.`.
-const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is a record: its registers cannot be changed";
-const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is a record: its memory cannot be changed";
-const NO_WATCHPOINTS: &[u8] = b"E.the trace does not tell what was written to memory";
+/// GDB shows the text after `E.`.
+const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is read-only: its registers cannot be changed";
+const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is read-only: its memory cannot be changed";
+const NO_WATCHPOINTS: &[u8] = b"E.the trace does not contain writes to memory";
 /// `EFAULT`.
 pub(super) const NO_MEMORY: &[u8] = b"E0e";
 
-/// Answers a packet, or says who does.
+/// Answers a packet, or decides how to handle it.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     let reply = |reply: &[u8]| Answer::Reply(reply.to_vec());
     let or_malformed =
@@ -54,7 +54,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
         return Answer::Reply(reply);
     }
     let general = target.selection.read();
-    // What only greets needs no position.
+    // Packets of the handshake need no position.
     if !packet.starts_with(b"q") && !packet.starts_with(b"Q") && !packet.starts_with(b"v") {
         target.positions.rest();
     }
@@ -103,8 +103,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     }
 }
 
-/// Whether the answer is made of bytes of the snapshot's files that nobody has looked at one by
-/// one: trace frames and branch traces, and memory and registers of a frame.
+/// Returns whether the reply contains unchecked bytes of the snapshot's files: trace frames, branch
+/// traces, and memory and registers of a frame.
 pub(super) fn is_of_files(target: &SnapshotTarget, packet: &[u8]) -> bool {
     const FRAMES: [&[u8]; 6] = [
         b"QTFrame:",
@@ -127,7 +127,7 @@ fn text(digits: &[u8]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Answers what is known by its name; the answer is `None` where it is malformed.
+/// Answers packets with long names. The inner `None` means a malformed packet.
 fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> {
     let after = |name: &str| packet.strip_prefix(name.as_bytes());
     if packet == b"qOffsets" {
@@ -159,8 +159,8 @@ fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> V
     }
 }
 
-/// Where a position-independent program was loaded. Without an answer GDB takes the addresses of
-/// the file.
+/// Reports where a position-independent program was loaded. With an empty reply GDB uses the
+/// addresses in the file.
 fn offsets(endpoint: &Endpoint) -> Vec<u8> {
     let program = endpoint
         .program
@@ -172,7 +172,7 @@ fn offsets(endpoint: &Endpoint) -> Vec<u8> {
     })
 }
 
-/// The features of a qSupported reply: those of gdbstub that hold here, and our own.
+/// Formats the `qSupported` reply: the applicable features of gdbstub, and our own.
 pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
     let text = String::from_utf8_lossy(reply);
     let text = text.trim_start_matches('$');
@@ -201,7 +201,7 @@ pub(super) fn features(reply: &[u8], endpoint: &Endpoint) -> Vec<u8> {
     out
 }
 
-/// `H`: notes the thread, and says it to gdbstub in the way it understands.
+/// `H`: selects a thread, and returns the packet for gdbstub in the form that it supports.
 fn select(target: &mut SnapshotTarget, operation: u8, thread: &[u8]) -> Option<Vec<u8>> {
     let chosen = match thread {
         b"-1" | b"0" => None,
@@ -221,13 +221,13 @@ fn select(target: &mut SnapshotTarget, operation: u8, thread: &[u8]) -> Option<V
     Some(format!("Hg{:x}", target.selection.read()).into_bytes())
 }
 
-/// Two hexadecimal numbers with a separator.
+/// Parses two hexadecimal numbers with a separator.
 pub(super) fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
     let at = bytes.iter().position(|byte| *byte == separator)?;
     Some((parse_hex(&bytes[..at])?, parse_hex(&bytes[at + 1..])?))
 }
 
-/// `m`: what is known from the address on; an error where nothing is.
+/// `m`: the known bytes from the address; an error if there are none.
 fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (address, length) = pair(arguments, b',')?;
     let length = usize::try_from(length).ok()?.min(MAX_PACKET / 2 - 8);
@@ -244,7 +244,7 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let core = target.core(thread)?;
     let mut bytes = vec![0; shown];
     let endpoint = &target.endpoint;
-    let count = endpoint.read(core, target.look, version, address, &mut bytes);
+    let count = endpoint.read(core, target.memory_view, version, address, &mut bytes);
     if count == 0 && length != 0 {
         return Some(NO_MEMORY.to_vec());
     }
@@ -262,7 +262,7 @@ fn registers(target: &SnapshotTarget) -> Option<Vec<u8>> {
     Some(known_or_not(&bytes?.concat()))
 }
 
-/// Registers as they are sent: `xx` for each byte that is not known.
+/// Formats registers, with `xx` for each unknown byte.
 pub(super) fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
     let mut digits = Vec::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -276,7 +276,7 @@ pub(super) fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
     reply
 }
 
-/// `p`: a register, `xx` for each byte that is not known. An error would break a backtrace.
+/// `p`: a register, with `xx` for each unknown byte. An error reply would break a backtrace.
 fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
     if target.endpoint.isa_register == Some(number) {
@@ -290,7 +290,7 @@ fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     Some(known_or_not(&bytes))
 }
 
-/// A piece of a document: `:offset,length` behind the annex, which is empty.
+/// Replies with a piece of a document: `:offset,length` after an empty annex.
 pub(super) fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
     let (offset, length) = pair(arguments.strip_prefix(b":")?, b',')?;
     let rest = document.get(usize::try_from(offset).ok()?..).unwrap_or(&[]);
@@ -316,7 +316,7 @@ fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
 fn region(target: &SnapshotTarget, address: &[u8]) -> Option<Vec<u8>> {
     let address = parse_hex(address)?;
     let core = target.core(target.selection.read())?;
-    let region = target.endpoint.stretch(core, target.look, address);
+    let region = target.endpoint.range_at(core, target.memory_view, address);
     let mut reply = format!("start:{:x};size:{:x};", region.start, region.size);
     if region.known {
         reply.push_str("permissions:rwx;");

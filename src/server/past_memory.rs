@@ -1,9 +1,9 @@
-//! What of memory is shown at past positions.
+//! Selects the memory shown at past positions.
 //!
-//! Dumps were taken when the core halted, and the trace does not tell what was written before.
-//! Shown in the past is what is the same at all times: what programs say is not written to, and
-//! code. Without a program, a page in which instructions were executed is code; the decoder
-//! takes it to be the same at all times too.
+//! Dumps were taken when the core halted, and the trace does not contain earlier writes. Past
+//! positions show only memory that is assumed constant: read-only sections of programs, and code.
+//! Without a program, a page with executed instructions is code; the decoder also assumes that it
+//! is constant.
 
 use std::collections::HashSet;
 
@@ -14,15 +14,15 @@ use super::endpoint::Endpoint;
 use super::positions::Positions;
 use crate::timeline::{Direction, Entry, Position};
 
-/// Pages begin at multiples of it.
+/// Page size in bytes.
 const PAGE: u64 = 0x1000;
-/// Straight lines before and after a position in which code is looked for.
+/// Number of entries before and after a position that are searched for code.
 const LINES: usize = 4096;
 
 /// How memory is read at past positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// What may have been written since is not shown.
+    /// Memory that may have been written since is not shown.
     #[default]
     Unavailable,
     /// All memory as it was when the core halted.
@@ -37,20 +37,20 @@ struct Section {
     writable: bool,
 }
 
-/// What is known of memory at past positions.
+/// What is known about memory at past positions.
 #[derive(Debug, Default)]
 pub(super) struct PastMemory {
     pub mode: Mode,
-    /// By address; `None` before it is first asked for.
+    /// By address; `None` before the first use.
     sections: Option<Vec<Section>>,
-    /// Pages with executed instructions, as far as they were met.
+    /// Pages with executed instructions found so far.
     code: HashSet<u64>,
-    /// Around which position code was looked for last.
-    looked: Option<(Tid, Position)>,
+    /// The position around which code was last searched.
+    searched: Option<(Tid, Position)>,
 }
 
 impl PastMemory {
-    /// In words.
+    /// Describes the mode.
     pub fn describe(&self) -> &'static str {
         match self.mode {
             Mode::Unavailable => {
@@ -64,7 +64,7 @@ impl PastMemory {
         }
     }
 
-    /// How many of `length` bytes from an address on are shown where a core stands.
+    /// Returns how many of `length` bytes from an address are shown at the position of a core.
     pub fn shown(
         &mut self,
         endpoint: &Endpoint,
@@ -84,13 +84,13 @@ impl PastMemory {
         let end = address.saturating_add(length as u64);
         let mut at = address;
         while at < end {
-            // Code that changed is known in itself, wherever it lies.
+            // Recorded versions of changed code are known wherever they are.
             if let Some(Some(code)) = changed.and_then(|changed| changed.code(version, at)) {
                 at = at.saturating_add(code.len() as u64);
                 continue;
             }
             let (shown, until) = self.constant(endpoint, at);
-            if !shown && !self.look(positions, thread, at) {
+            if !shown && !self.find_code(positions, thread, at) {
                 break;
             }
             at = until;
@@ -98,7 +98,7 @@ impl PastMemory {
         usize::try_from(at.min(end) - address).unwrap_or(length)
     }
 
-    /// Whether an address always holds the same, as far as is known, and up to where that goes.
+    /// Returns whether memory at an address is assumed constant, and the end of that range.
     fn constant(&mut self, endpoint: &Endpoint, at: u64) -> (bool, u64) {
         let sections = self.sections.get_or_insert_with(|| sections(endpoint));
         let next = sections.partition_point(|section| section.start <= at);
@@ -113,8 +113,9 @@ impl PastMemory {
         (self.code.contains(&(at / PAGE)), until)
     }
 
-    /// Looks for code around where a core stands; whether it is in the page of an address.
-    fn look(&mut self, positions: &mut Positions, thread: Tid, at: u64) -> bool {
+    /// Searches for code around the position of a core; returns whether the page of an address
+    /// contains some.
+    fn find_code(&mut self, positions: &mut Positions, thread: Tid, at: u64) -> bool {
         let written = |section: &Section| (section.start..section.end).contains(&at);
         if self.sections.iter().flatten().any(written) {
             return false;
@@ -122,10 +123,10 @@ impl PastMemory {
         let Some(position) = positions.position(thread) else {
             return false;
         };
-        if self.looked != Some((thread, position))
+        if self.searched != Some((thread, position))
             && let Some(history) = positions.history(thread)
         {
-            self.looked = Some((thread, position));
+            self.searched = Some((thread, position));
             for direction in [Direction::Backward, Direction::Forward] {
                 for event in history.entries(position, direction).take(LINES) {
                     if let Entry::Run { range, .. } = event.entry {
@@ -139,7 +140,7 @@ impl PastMemory {
     }
 }
 
-/// The sections of all programs that are loaded, by address.
+/// Returns the loaded sections of all programs, by address.
 fn sections(endpoint: &Endpoint) -> Vec<Section> {
     let mut all = Vec::new();
     for program in endpoint.programs() {

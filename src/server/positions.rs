@@ -1,7 +1,7 @@
-//! Where the cores stand in their histories, and what is known of them there.
+//! The positions of the cores in their histories, and the registers known there.
 //!
-//! A client has histories of its own: what one looks at never makes another wait. They are
-//! opened when they are first asked for. Knows no packets.
+//! Each client has its own histories, so clients do not wait for each other. They are opened on
+//! first use. Independent of packets.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::flow;
 use crate::quantity::{Address, Isa};
 use crate::timeline::{Direction, Gap, History, Place, PlaceKind, Position, Timeline, TracedCore};
 
-/// How long a client waits for what it did not ask for: GDB gives most replies two seconds.
-const PATIENCE: Duration = Duration::from_millis(800);
-/// Most gaps in a row that are passed to find where execution goes on.
+/// Time limit for work that the client did not request: GDB waits two seconds for most replies.
+const RESTING_LIMIT: Duration = Duration::from_millis(800);
+/// Maximum number of consecutive gaps passed to find where execution continues.
 pub(super) const GAPS: usize = 1000;
 
 /// A past position of a core.
@@ -25,8 +25,8 @@ pub(super) const GAPS: usize = 1000;
 pub(super) struct Past {
     /// What is there.
     pub place: Place,
-    /// The instruction that is shown: at a gap the one that execution came to, if that is known, or
-    /// else the one at which it goes on.
+    /// The instruction that is shown: at a gap the one that execution reached, if known, else the
+    /// one where it continues.
     pub pc: Option<Address>,
 }
 
@@ -36,14 +36,14 @@ pub(super) struct Positions {
     timeline: Option<Timeline>,
     /// By core; `None` is the halted state.
     past: Vec<Option<Past>>,
-    /// By core: where the trace ends of those that rest there, and in which instruction set.
+    /// By core: the end of the trace and its instruction set, if the core rests there.
     ends: Vec<Option<(Address, Option<Isa>)>>,
-    /// These are known.
+    /// Whether all of `ends` are known.
     rested: bool,
 }
 
 impl Positions {
-    /// All cores stand where they halted.
+    /// Creates the positions with all cores at the halted state.
     pub fn new(endpoint: Arc<Endpoint>) -> Self {
         Self {
             past: vec![None; endpoint.cores.len()],
@@ -72,24 +72,24 @@ impl Positions {
         })
     }
 
-    /// Where the cores stand, to come back to.
+    /// Returns the positions of the cores, to restore them later.
     pub fn places(&self) -> Vec<Option<Past>> {
         self.past.clone()
     }
 
-    /// Puts the cores back after work that was ended in the middle: what it decoded is forgotten.
+    /// Restores positions after work was unwound, and discards what it decoded.
     pub fn come_back(&mut self, past: Vec<Option<Past>>) {
         self.past = past;
         self.timeline = None;
     }
 
-    /// Finds where the traces end of cores that rest there. A client does not wait for one that takes
-    /// long to decode: that is tried again later.
+    /// Finds the end of the trace for cores that rest there. If decoding takes long, it is
+    /// continued at the next call.
     pub fn rest(&mut self) {
         if self.rested {
             return;
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + RESTING_LIMIT;
         self.rested = true;
         for number in 0..self.ends.len() {
             let core = &self.endpoint.cores[number];
@@ -108,28 +108,28 @@ impl Positions {
         }
     }
 
-    /// Where the trace of a core ends that has no halted state.
+    /// Returns where the trace of a core without halted state ends.
     pub fn end_of_trace(&self, thread: Tid) -> Option<Address> {
         self.ends.get(thread.get() - 1)?.map(|(pc, _)| pc)
     }
 
-    /// Whether a core has a trace and no halted state.
+    /// Returns whether a core has a trace but no halted state.
     pub fn rests(&self, thread: Tid) -> bool {
         let core = self.endpoint.cores.get(thread.get() - 1);
         core.is_some_and(|core| core.rests)
     }
 
-    /// What is to be known of the histories before they are believed.
+    /// Returns the notes on the histories.
     pub fn notes(&mut self) -> &[String] {
         self.timeline().notes()
     }
 
-    /// Whether any core has a history.
+    /// Returns whether any core has a history.
     pub fn has_history(&mut self) -> bool {
         self.timeline().cores().next().is_some()
     }
 
-    /// The history of a thread's core; `None` where its trace cannot be followed.
+    /// Returns the history of a thread's core; `None` if its trace cannot be followed.
     pub fn history(&mut self, thread: Tid) -> Option<&mut History> {
         let device = self.endpoint.cores.get(thread.get() - 1)?.device;
         self.timeline().history(device)
@@ -142,18 +142,18 @@ impl Positions {
             .is_none_or(|history| history.reach_end(goes_on))
     }
 
-    /// Where a core stands, if that is not the halted state.
+    /// Returns the position of a core, unless it is the halted state.
     pub fn past(&self, thread: Tid) -> Option<&Past> {
         self.past.get(thread.get() - 1)?.as_ref()
     }
 
-    /// In the past, the version of code that changed which the core runs: the context ID.
+    /// Returns the version of changed code that the core runs at a past position: the context ID.
     pub fn version(&self, thread: Tid) -> Option<u32> {
         let context = self.past(thread)?.place.context;
         Some(context.and_then(|context| context.context_id).unwrap_or(0))
     }
 
-    /// The name of the position at which a core stands; `None` without a history.
+    /// Returns the position of a core; `None` without a history.
     pub fn position(&mut self, thread: Tid) -> Option<Position> {
         match self.past(thread) {
             Some(past) => Some(past.place.position),
@@ -161,12 +161,12 @@ impl Positions {
         }
     }
 
-    /// The last timestamp traced before where a core stands; none at the halted state.
+    /// Returns the last timestamp before the position of a core; `None` at the halted state.
     pub fn time(&self, thread: Tid) -> Option<u64> {
         self.past(thread).and_then(|past| past.place.time)
     }
 
-    /// The instruction set where a core stands, if that is known.
+    /// Returns the instruction set at the position of a core, if known.
     pub fn isa(&self, thread: Tid) -> Option<Isa> {
         let core = self.endpoint.cores.get(thread.get() - 1)?;
         let Some(past) = self.past(thread) else {
@@ -186,7 +186,7 @@ impl Positions {
         }
     }
 
-    /// Puts a core at a position; answers whether there is such a one.
+    /// Moves a core to a position. Returns whether the position exists.
     pub fn set(&mut self, thread: Tid, position: Position) -> bool {
         let Some(history) = self.history(thread) else {
             return false;
@@ -200,7 +200,7 @@ impl Positions {
                 place,
                 pc: Some(pc),
             }),
-            // Execution was there, though it cannot be followed.
+            // Execution reached this address, but cannot be followed further.
             PlaceKind::Gap(
                 Gap::Flow(flow::Gap::MemoryMissing(pc))
                 | Gap::Flow(flow::Gap::NotFollowed { address: pc, .. }),
@@ -210,7 +210,7 @@ impl Positions {
             }),
             PlaceKind::Gap(_) => Some(Past {
                 place,
-                pc: goes_on(history, position),
+                pc: after_gap(history, position),
             }),
         };
         let halted = || self.endpoint.cores.get(thread.get() - 1)?.registers.pc();
@@ -224,7 +224,7 @@ impl Positions {
         true
     }
 
-    /// Where another core was when a core was where it stands, as far as timestamps tell.
+    /// Returns the position of another core at the time of a core, according to timestamps.
     pub fn at_same_time(&mut self, thread: Tid, other: Tid) -> Option<Position> {
         let device = |thread: Tid| Some(self.endpoint.cores.get(thread.get() - 1)?.device);
         let (from, to) = (device(thread)?, device(other)?);
@@ -232,7 +232,7 @@ impl Positions {
         self.timeline().at_same_time(from, position, to)
     }
 
-    /// Whether the trace of a core has timestamps.
+    /// Returns whether the trace of a core has timestamps.
     fn is_timed(&mut self, thread: Tid) -> bool {
         let Some(history) = self.history(thread) else {
             return false;
@@ -241,7 +241,7 @@ impl Positions {
         history.place(end).is_some_and(|place| place.time.is_some())
     }
 
-    /// The other cores that timestamps tie to a core.
+    /// Returns the other cores whose positions timestamps relate to a core.
     pub fn tied(&mut self, thread: Tid) -> Vec<Tid> {
         if !self.is_timed(thread) {
             return Vec::new();
@@ -251,8 +251,8 @@ impl Positions {
         others.filter(|other| self.is_timed(*other)).collect()
     }
 
-    /// The other cores with a history, and the place of each at the time of a core, where
-    /// timestamps tell it.
+    /// Returns the other cores with their positions at the time of a core, where timestamps
+    /// determine it.
     pub fn others(&mut self, thread: Tid) -> Vec<(Tid, Position)> {
         let others: Vec<Tid> = self.endpoint.threads().filter(|t| *t != thread).collect();
         let others = others.into_iter();
@@ -261,20 +261,20 @@ impl Positions {
             .collect()
     }
 
-    /// Takes the other cores to the time of a core, where timestamps tell it.
+    /// Moves the other cores to the time of a core, where timestamps determine it.
     pub fn along(&mut self, thread: Tid) {
         for (other, position) in self.others(thread) {
             self.set(other, position);
         }
     }
 
-    /// A register where a core stands: its bytes, or `None` for each where it is not known. In
-    /// the past that is every register but the program counter.
+    /// Returns a register at the position of a core, with `None` for unknown bytes. At past
+    /// positions only the program counter is known.
     pub fn register(&self, thread: Tid, register: &RegisterDescription) -> Option<Bytes> {
         let core = self.endpoint.cores.get(thread.get() - 1)?;
         let pc = match self.past(thread) {
             Some(past) => past.pc,
-            // Before the end is known, clients need some program counter.
+            // Clients require a program counter even before the end is known.
             None if core.rests && register.name == "pc" => match self.end_of_trace(thread) {
                 Some(end) => Some(end),
                 None => return Some(core.register(register)),
@@ -293,8 +293,8 @@ impl Positions {
     }
 }
 
-/// The instruction at which execution goes on after a gap.
-fn goes_on(history: &mut History, gap: Position) -> Option<Address> {
+/// Returns the instruction where execution continues after a gap.
+fn after_gap(history: &mut History, gap: Position) -> Option<Address> {
     let mut at = gap;
     for _ in 0..GAPS {
         at = history.step(at, Direction::Forward)?;

@@ -1,6 +1,6 @@
-//! What a client asks cores to do: `vCont`, `c`, `s`, `bc`, `bs` (GDB manual, E.2).
+//! Packets that resume cores: `vCont`, `c`, `s`, `bc`, `bs` (GDB manual, E.2).
 //!
-//! Knows no positions; [`super::execution`] moves.
+//! Independent of positions; [`super::execution`] moves cores.
 
 use gdbstub::common::Tid;
 
@@ -12,7 +12,7 @@ use crate::timeline::Direction;
 pub enum Extent {
     /// One place.
     Step,
-    /// Until it leaves the addresses from the first up to the second, which is not in it.
+    /// Until it leaves the addresses from the first up to the second, exclusive.
     Within(u64, u64),
     /// To the next reason to stop.
     On,
@@ -23,7 +23,7 @@ pub enum Extent {
 pub struct Resume {
     /// The thread (core) that moves.
     pub thread: Tid,
-    /// The others stay (`set scheduler-locking on`).
+    /// Whether the others keep their positions (`set scheduler-locking on`).
     pub alone: bool,
     /// Where to.
     pub direction: Direction,
@@ -31,20 +31,20 @@ pub struct Resume {
     pub extent: Extent,
 }
 
-/// A packet that asks for no move, or is malformed.
+/// A packet that does not resume, or is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Other {
     /// Another packet.
     NoMove,
-    /// A move that cannot be understood.
+    /// A malformed packet.
     Malformed,
 }
 
-/// Reads a packet. `selected` is the thread that `Hg` chose, `alone` the one that `Hc` chose, if
-/// that was not all.
+/// Parses a packet. `selected` is the thread selected with `Hg`, `alone` the one selected with `Hc`,
+/// unless that was all.
 ///
-/// Signals mean nothing to a snapshot: `C05` is `c`. GDB chooses one thread with `Hc` only if the
-/// others must not move; where all may, it is the selected one that the user moves.
+/// Signals are ignored: `C05` is `c`. GDB selects one thread with `Hc` only if the others must not
+/// move; if all may, the user moves the selected one.
 pub fn parse(packet: &[u8], selected: Tid, alone: Option<Tid>) -> Result<Resume, Other> {
     let chosen = |direction, extent| Resume {
         thread: alone.unwrap_or(selected),
@@ -64,8 +64,8 @@ pub fn parse(packet: &[u8], selected: Tid, alone: Option<Tid>) -> Result<Resume,
     }
 }
 
-/// The actions of `vCont`. The thread that steps is the one that the user moves; without one it
-/// is the one that continues alone, or the selected one.
+/// Parses the actions of `vCont`. The user moves the thread that steps; without one, the thread that
+/// continues alone, or the selected one.
 fn continue_actions(actions: &[u8], selected: Tid) -> Option<Resume> {
     let mut all = None;
     let mut one: Option<(Tid, Extent)> = None;
@@ -112,7 +112,7 @@ fn extent(action: &[u8]) -> Option<Extent> {
     })
 }
 
-/// The number of a thread.
+/// Parses a thread number.
 pub fn thread_id(digits: &[u8]) -> Option<Tid> {
     Tid::new(usize::try_from(parse_hex(digits)?).ok()?)
 }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_are_read() {
+    fn moves_are_parsed() {
         use Direction::{Backward, Forward};
         use Extent::{On, Step, Within};
         for (packet, hc, wanted) in [
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_move_is_told() {
+    fn packets_that_do_not_resume_are_errors() {
         for packet in ["g", "bz", "vCont?", "vCont", "qC"] {
             let read = parse(packet.as_bytes(), tid(1), None);
             assert_eq!(read, Err(Other::NoMove), "{packet}");

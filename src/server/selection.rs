@@ -1,7 +1,7 @@
-//! Which thread the user has selected.
+//! The thread selected by the user.
 //!
-//! The remote protocol does not say: GDB names the thread that it reads (`Hg`), and reads all of
-//! them for `info threads`. `thread N` asks whether the thread is alive (`T`).
+//! The remote protocol does not carry it: GDB sends the thread that it reads (`Hg`), and reads all
+//! threads for `info threads`. `thread N` checks whether the thread is alive (`T`).
 
 use gdbstub::common::Tid;
 
@@ -11,8 +11,8 @@ pub(super) struct Selection {
     /// The thread that is read.
     read: Tid,
     user: Tid,
-    /// The client has asked for all threads, and looks through them.
-    looks_through: bool,
+    /// The client has requested the thread list, and reads all threads.
+    reads_all: bool,
 }
 
 impl Default for Selection {
@@ -20,18 +20,18 @@ impl Default for Selection {
         Self {
             read: Tid::MIN,
             user: Tid::MIN,
-            looks_through: false,
+            reads_all: false,
         }
     }
 }
 
 impl Selection {
-    /// The thread whose registers and memory are read.
+    /// Returns the thread whose registers and memory are read.
     pub fn read(&self) -> Tid {
         self.read
     }
 
-    /// The thread that the user moves and asks about.
+    /// Returns the thread selected by the user.
     pub fn user(&self) -> Tid {
         self.user
     }
@@ -39,12 +39,12 @@ impl Selection {
     /// `Hg`.
     pub fn reads(&mut self, thread: Tid) {
         self.read = thread;
-        if !self.looks_through {
+        if !self.reads_all {
             self.user = thread;
         }
     }
 
-    /// Memory is read. GDB says `Hg` before, where that is another thread: it is the selected one.
+    /// Memory is read. GDB sends `Hg` before, if the thread is another one: it is the selected one.
     pub fn reads_memory(&mut self) {
         self.reads(self.read);
     }
@@ -52,19 +52,19 @@ impl Selection {
     /// `T`.
     pub fn asks_for(&mut self, thread: Tid) {
         self.user = thread;
-        self.looks_through = false;
+        self.reads_all = false;
     }
 
-    /// All threads are asked for.
+    /// The thread list is requested.
     pub fn lists(&mut self) {
-        self.looks_through = true;
+        self.reads_all = true;
     }
 
-    /// A thread has stopped: clients take it as the one that is read, and the user's.
+    /// A thread has stopped: clients select it.
     pub fn stopped(&mut self, thread: Tid) {
         self.read = thread;
         self.user = thread;
-        self.looks_through = false;
+        self.reads_all = false;
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looking_through_all_threads_selects_none() {
+    fn reading_all_threads_selects_none() {
         let tid = |number| Tid::new(number).unwrap();
         let mut selection = Selection::default();
         selection.reads(tid(2));
@@ -84,10 +84,10 @@ mod tests {
         assert_eq!((selection.read(), selection.user()), (tid(3), tid(2)));
         selection.reads_memory();
         assert_eq!(selection.user(), tid(2));
-        // `thread 3`: what was read is not read again.
+        // `thread 3`: registers are cached and not read again.
         selection.asks_for(tid(3));
         assert_eq!(selection.user(), tid(3));
-        // `thread apply 2 print $pc`, known already; then the code where the selected one steps.
+        // `thread apply 2 print $pc`, cached; then the code where the selected thread steps.
         selection.asks_for(tid(2));
         selection.reads_memory();
         assert_eq!(selection.user(), tid(3));

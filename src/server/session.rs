@@ -1,8 +1,8 @@
-//! One client's conversation: bytes in, bytes out.
+//! The session of one client: bytes in, bytes out.
 //!
-//! The session frames packets and checks sums, answers what gdbstub lacks (`packets`)
-//! and passes the rest on, byte by byte. gdbstub gives up on a malformed packet: here it is
-//! answered with an error, and the conversation goes on.
+//! The session frames packets, verifies checksums, answers packets that gdbstub does not support
+//! (`packets`), and passes the others on byte by byte. gdbstub fails on a malformed packet: here it
+//! is answered with an error, and the session continues.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use crate::mapped;
 use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, hex_text, write_packet};
 use crate::stop::{self, Stopped};
 
-/// The reply to a packet that cannot be understood.
+/// The reply to a malformed packet.
 pub(super) const MALFORMED: &[u8] = b"E01";
 
-/// How long a Ctrl-C that came too late for one move counts for the next.
+/// How long a Ctrl-C that arrived after the end of a move counts for the next move.
 ///
-/// A client sends it while it waits for a move to end. If that has ended by then, it was one of
-/// many (`reverse-stepi 1000`), and it is the next one that the user does not want.
+/// A client sends it while it waits for a move. If the move has already ended, it was one of many
+/// (`reverse-stepi 1000`), and the Ctrl-C cancels the next one.
 const LATE: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the snapshot's files are still whole.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the snapshot's files are checked for truncation.
+const CHECK: Duration = Duration::from_secs(1);
 
-/// How a conversation ended.
+/// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The client detached.
     Detached,
-    /// The client killed what it takes for a program; the snapshot is as it was.
+    /// The client killed the apparent program; the snapshot is unchanged.
     Killed,
 }
 
-/// What a client does while an answer is made.
+/// What a client has done since its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meanwhile {
     /// It waits.
@@ -56,7 +56,7 @@ pub enum Meanwhile {
 
 type Stub = GdbStubStateMachine<'static, SnapshotTarget, Outbox>;
 
-/// What gdbstub has written.
+/// The output of gdbstub.
 #[derive(Default)]
 struct Outbox(Vec<u8>);
 
@@ -78,24 +78,24 @@ impl Connection for Outbox {
     }
 }
 
-/// What gdbstub made of a packet.
+/// The result of passing a packet to gdbstub.
 enum Outcome {
-    /// Its reply, framed; empty where there is none.
+    /// Its reply, framed; may be empty.
     Reply(Vec<u8>),
     Ended(Vec<u8>, End),
     Failed,
 }
 
-/// How far the client's first question, `qSupported`, has come.
+/// The state of the client's first request, `qSupported`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Greeting {
     Awaited,
-    /// It is answered, and the client has not said that the reply arrived.
+    /// Answered, but the reply is not acknowledged.
     Asked,
     Over,
 }
 
-/// A conversation with one client.
+/// The session of one client.
 pub struct Session {
     framer: Framer,
     stub: Option<Stub>,
@@ -104,18 +104,18 @@ pub struct Session {
     acknowledges: bool,
     last_reply: Vec<u8>,
     greeting: Greeting,
-    /// Sends a sign of life.
+    /// Sends keepalive packets.
     alive: Option<Alive>,
-    /// When a Ctrl-C came that no move was stopped by.
+    /// When a Ctrl-C arrived that stopped no move.
     late: Option<Instant>,
     /// A move was stopped by a Ctrl-C that is still to be read.
-    heeded: bool,
-    /// When the files were looked at last.
-    looked: Instant,
+    interrupted: bool,
+    /// When the files were last checked.
+    checked: Instant,
 }
 
 impl Session {
-    /// A conversation about the cores of an endpoint.
+    /// Creates a session for an endpoint.
     pub fn new(endpoint: Arc<Endpoint>) -> Self {
         Self {
             framer: Framer::default(),
@@ -126,35 +126,35 @@ impl Session {
             greeting: Greeting::Awaited,
             alive: None,
             late: None,
-            heeded: false,
-            looked: Instant::now(),
+            interrupted: false,
+            checked: Instant::now(),
         }
     }
 
-    /// Whether packets are acknowledged: then a client sends one again that it has no answer to.
+    /// Returns whether packets are acknowledged: then a client resends a packet without reply.
     pub(super) fn acknowledges(&self) -> bool {
         self.acknowledges
     }
 
-    /// `alive` sends [`SIGN`](super::keepalive::SIGN) while the client waits.
+    /// Uses `alive` to send [`SIGN`](super::keepalive::SIGN) while the client waits.
     pub(super) fn with_signs(mut self, alive: Alive) -> Self {
         self.alive = Some(alive);
         self
     }
 
-    /// Takes bytes of the client and appends the replies, until an end.
+    /// Processes bytes from the client and appends the replies, until the session ends.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Option<End> {
         bytes.iter().find_map(|byte| self.push(*byte, out))
     }
 
-    /// Takes one byte of the client and appends the reply to what it completes.
+    /// Processes one byte from the client, and appends the reply to the packet that it completes.
     ///
     /// Any bytes are allowed. A reply is never longer than about two [`MAX_PACKET`].
     pub fn push(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<End> {
         self.push_while(byte, out, &mut || Meanwhile::Waits)
     }
 
-    /// The same; `client` tells while an answer takes its time whether it is waited for.
+    /// Same as [`Self::push`]; `client` is polled during long requests for what the client does.
     pub fn push_while(
         &mut self,
         byte: u8,
@@ -166,9 +166,9 @@ impl Session {
                 let greets = packet.starts_with(b"qSupported");
                 self.greeting = match self.greeting {
                     Greeting::Awaited if greets => Greeting::Asked,
-                    // GDB asks again after two seconds, which a server that it starts itself may
-                    // need to open a file: a second reply would be taken for that to its next
-                    // packet.
+                    // GDB repeats the request after two seconds, which a server that it starts
+                    // may take to open a file. GDB would take a second reply for the reply to its
+                    // next packet.
                     Greeting::Asked if greets => return None,
                     _ => Greeting::Over,
                 };
@@ -190,11 +190,11 @@ impl Session {
                 self.greeting = Greeting::Over;
             }
             Incoming::Acknowledge => {}
-            // GDB says so whenever it has waited for two seconds, even where nothing gets lost: a
-            // second reply would be taken for that to its next packet.
+            // GDB sends this after two seconds even on a reliable connection, and would take a
+            // second reply for the reply to its next packet.
             Incoming::Resend => {}
-            // One that a move waits for is stopped by what `client` says.
-            Incoming::Interrupt if std::mem::take(&mut self.heeded) => {}
+            // A Ctrl-C during a move has been reported by `client`.
+            Incoming::Interrupt if std::mem::take(&mut self.interrupted) => {}
             Incoming::Interrupt => self.late = Some(Instant::now()),
         }
         None
@@ -206,15 +206,15 @@ impl Session {
         }
     }
 
-    /// A file of the snapshot that is not whole any more. Whole pages that are missing are noticed
-    /// at once, the rest when the files are looked at.
+    /// Returns a message if a file of the snapshot was truncated. Missing whole pages are detected
+    /// at once, the rest when the files are checked.
     fn cut_file(&mut self) -> Option<String> {
-        if !mapped::is_cut() && self.looked.elapsed() < LOOK {
+        if !mapped::is_cut() && self.checked.elapsed() < CHECK {
             return None;
         }
-        self.looked = Instant::now();
+        self.checked = Instant::now();
         let cut = mapped::cut_file()?;
-        Some(format!("{cut}: what comes of it is not known any more\n"))
+        Some(format!("{cut}: its contents are not known any more\n"))
     }
 
     fn packet(
@@ -238,7 +238,7 @@ impl Session {
             Answer::Reply(reply) => write_packet(&reply, out),
             Answer::NoAckMode => {
                 self.acknowledges = false;
-                // In between acknowledgements a sign would be one packet more to acknowledge.
+                // With acknowledgements, a keepalive packet would have to be acknowledged too.
                 self.target.alive = self.alive.clone();
                 write_packet(b"OK", out);
             }
@@ -251,7 +251,7 @@ impl Session {
                 let start = out.len();
                 let mut goes_on = || {
                     let interrupted = client() == Meanwhile::Interrupts;
-                    self.heeded |= interrupted;
+                    self.interrupted |= interrupted;
                     !interrupted
                 };
                 let target = &mut self.target;
@@ -271,9 +271,9 @@ impl Session {
                 }
             }
             Answer::Monitor(command) => {
-                // GDB does not say when its user does not want to wait for a command any longer: it
-                // goes on with the next packet, and would take a late answer for that to it. (One that
-                // waits for an acknowledgement sends its packet again.)
+                // GDB does not report when its user interrupts a command: it continues with the next
+                // packet, and would take a late reply for the reply to it. (With acknowledgements, a
+                // client resends its packet instead.)
                 let acknowledges = self.acknowledges;
                 let mut now = || match client() {
                     Meanwhile::AsksOn if acknowledges => Meanwhile::Waits,
@@ -286,7 +286,7 @@ impl Session {
                     self.target.positions.come_back(places);
                     monitor::STOPPED.to_owned()
                 });
-                self.heeded |= now() == Meanwhile::Interrupts;
+                self.interrupted |= now() == Meanwhile::Interrupts;
                 if now() == Meanwhile::AsksOn {
                     return None;
                 }
@@ -318,7 +318,7 @@ impl Session {
         None
     }
 
-    /// Gives one packet to gdbstub.
+    /// Passes one packet to gdbstub.
     fn pass(&mut self, packet: &[u8]) -> Outcome {
         let Some(mut stub) = self.stub.take().or_else(|| self.new_stub()) else {
             return Outcome::Failed;
@@ -354,7 +354,7 @@ impl Session {
         }
     }
 
-    /// A new state machine, after the first packet or a malformed one.
+    /// Creates a state machine, for the first packet and after a malformed one.
     fn new_stub(&mut self) -> Option<Stub> {
         let stub = GdbStub::builder(Outbox::default())
             .packet_buffer_size(MAX_PACKET + 16)
@@ -371,7 +371,8 @@ impl Session {
     }
 }
 
-/// The session acknowledges packets itself; gdbstub never learns of no-ack mode.
+/// Removes the acknowledgement: the session acknowledges packets itself, and gdbstub is unaware of
+/// no-ack mode.
 fn without_acknowledgement(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.first() == Some(&b'+') {
         bytes.remove(0);

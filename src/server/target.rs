@@ -1,7 +1,7 @@
-//! What gdbstub asks of a target, answered from an endpoint's cores.
+//! The gdbstub target of an endpoint.
 //!
-//! A snapshot is a record: reading is served, writing is refused. Moves and breakpoints are the
-//! session's own: gdbstub never sees them.
+//! A snapshot is read-only: reads are served, writes refused. The session handles moves and
+//! breakpoints itself, without gdbstub.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ use super::endpoint::{Core, Endpoint};
 use super::host_io::Files;
 use super::keepalive::Alive;
 use super::libraries as library_list;
-use super::memory::Look;
+use super::memory::MemoryView;
 use super::past_memory::{Mode, PastMemory};
 use super::positions::Positions;
 use super::selection::Selection;
@@ -36,7 +36,7 @@ use crate::arch::Architecture;
 use crate::program::symbols::Symbols;
 use crate::snapshot::libraries;
 
-/// `EFAULT`: no memory is known at that address.
+/// `EFAULT`: no known memory at that address.
 pub(super) const EFAULT: u8 = 14;
 /// `EROFS`: a snapshot cannot be written.
 const EROFS: u8 = 30;
@@ -69,7 +69,7 @@ impl Registers for GeneralRegisters {
     }
 }
 
-/// Nor are single ones.
+/// Single registers are served by the session, too.
 #[derive(Debug)]
 pub enum NoRegister {}
 
@@ -83,10 +83,10 @@ impl RegId for NoRegister {
 pub struct SnapshotTarget {
     pub(super) endpoint: Arc<Endpoint>,
     /// Where memory is read.
-    pub(super) look: Look,
+    pub(super) memory_view: MemoryView,
     /// The threads that are read and selected.
     pub(super) selection: Selection,
-    /// The thread that moves while the others must not (`Hc`).
+    /// The thread that moves alone (`Hc`).
     pub(super) alone: Option<Tid>,
     pub(super) breakpoints: Breakpoints,
     pub(super) positions: Positions,
@@ -97,11 +97,11 @@ pub struct SnapshotTarget {
     symbols: OnceCell<Arc<Symbols>>,
     libraries: OnceCell<Option<Arc<str>>>,
     pub(super) files: Files,
-    /// The client's place among trace frames.
+    /// The client's position among trace frames.
     pub(super) trace: View,
-    /// The callers of where the cores stand.
+    /// The callers at the positions of the cores.
     pub(super) callers: Callers,
-    /// Keeps the client waiting for an answer that takes its time.
+    /// Sends keepalive packets during long requests.
     pub(super) alive: Option<Alive>,
 }
 
@@ -111,7 +111,7 @@ impl SnapshotTarget {
             files: Files::new(endpoint.program.clone()),
             positions: Positions::new(Arc::clone(&endpoint)),
             endpoint,
-            look: Look::Current,
+            memory_view: MemoryView::Current,
             past_memory: PastMemory::default(),
             btrace: None,
             symbols: OnceCell::new(),
@@ -125,15 +125,15 @@ impl SnapshotTarget {
         }
     }
 
-    /// The core that a thread stands for.
+    /// Returns the core of a thread.
     pub(super) fn core(&self, thread: Tid) -> Option<&Core> {
         self.endpoint.cores.get(thread.get() - 1)
     }
 }
 
 impl SnapshotTarget {
-    /// The version of code that changed which memory shows where a core stands; `None`: what was
-    /// there at the end.
+    /// Returns the version of changed code shown at the position of a core; `None` for the final
+    /// state.
     pub(super) fn version(&self, thread: Tid) -> Option<u32> {
         match self.past_memory.mode {
             Mode::Final => None,
@@ -141,7 +141,8 @@ impl SnapshotTarget {
         }
     }
 
-    /// The symbols of all programs and of their libraries in the snapshot. What cannot be read gives no names.
+    /// Returns the symbols of all programs and of their libraries in the snapshot. Unreadable files
+    /// are skipped.
     pub(super) fn symbols(&self) -> Arc<Symbols> {
         let made = self.symbols.get_or_init(|| {
             let mut symbols = Symbols::default();
@@ -160,7 +161,7 @@ impl SnapshotTarget {
         Arc::clone(made)
     }
 
-    /// The program's shared libraries, as a document.
+    /// Returns the list of the program's shared libraries as XML.
     pub(super) fn libraries(&self) -> Option<Arc<str>> {
         let made = || library_list::document(&self.endpoint).map(Arc::from);
         self.libraries.get_or_init(made).clone()
@@ -183,7 +184,7 @@ impl Target for SnapshotTarget {
         false
     }
 
-    // Breakpoints are the session's: no client writes them into memory.
+    // The session handles breakpoints: clients do not write them into memory.
     fn guard_rail_implicit_sw_breakpoints(&self) -> bool {
         true
     }
@@ -240,7 +241,10 @@ impl multi::MultiThreadBase for SnapshotTarget {
     fn read_addrs(&mut self, address: u64, data: &mut [u8], tid: Tid) -> TargetResult<usize, Self> {
         let core = self.core(tid).ok_or(TargetError::NonFatal)?;
         let version = self.version(tid);
-        match self.endpoint.read(core, self.look, version, address, data) {
+        match self
+            .endpoint
+            .read(core, self.memory_view, version, address, data)
+        {
             0 => Err(TargetError::Errno(EFAULT)),
             count => Ok(count),
         }
@@ -335,7 +339,7 @@ impl ProcessInfo for SnapshotTarget {
     }
 }
 
-/// Copies a part of a document; answers how many bytes.
+/// Copies a part of a document. Returns the number of bytes copied.
 fn copy_part(document: &[u8], offset: u64, length: usize, buf: &mut [u8]) -> usize {
     let rest = usize::try_from(offset)
         .ok()

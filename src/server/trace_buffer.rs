@@ -1,25 +1,25 @@
-//! The trace buffer as one run of bytes (`qTBuffer`), made piece by piece.
+//! The trace buffer as a byte stream (`qTBuffer`), written in pieces.
 //!
-//! A buffer may be larger than memory: frames are written anew for each piece, and only the
-//! bytes asked for are kept.
+//! A buffer may be larger than memory: frames are written again for each piece, and only the
+//! requested bytes are kept.
 
 use std::io::{self, Write};
 
 use super::trace_runs::TraceFrames;
 
-/// Bytes that are made at once; clients ask for some thousand at a time.
+/// Bytes per piece; clients request a few thousand at a time.
 const PIECE: usize = 64 << 10;
 
-/// Takes what is written and keeps a part of it.
-pub(super) struct Part {
-    /// The place of the next byte.
+/// Writer that keeps one piece of the stream.
+pub(super) struct PieceWriter {
+    /// Offset of the next byte.
     at: u64,
-    /// Where the part begins.
+    /// Offset of the piece.
     from: u64,
     kept: Vec<u8>,
 }
 
-impl Write for Part {
+impl Write for PieceWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let skipped = self.from.saturating_sub(self.at).min(bytes.len() as u64);
         let rest = &bytes[skipped as usize..];
@@ -34,19 +34,19 @@ impl Write for Part {
     }
 }
 
-/// A client's reading of a trace buffer.
+/// The state of a client that reads a trace buffer.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// A frame and its place: where to go on.
+    /// A frame and its offset: where to continue.
     frame: usize,
     place: u64,
-    /// The last piece and its place.
+    /// The last piece and its offset.
     piece_at: u64,
     piece: Vec<u8>,
 }
 
 impl Reading {
-    /// Bytes from `offset` on, up to `length`; none at the end.
+    /// Reads up to `length` bytes from `offset`; none at the end.
     pub(super) fn read(
         &mut self,
         frames: &dyn TraceFrames,
@@ -64,8 +64,8 @@ impl Reading {
             let skip = usize::try_from(offset.checked_sub(reading.piece_at)?).ok()?;
             (skip < reading.piece.len()).then_some(skip)
         };
-        // GDB takes fewer bytes than it asks for as an error when it saves in CTF. A piece that is
-        // not full ends with the buffer.
+        // When GDB saves in CTF, it treats a short reply as an error. A piece is short only at the
+        // end of the buffer.
         let enough = |skip| skip + length <= self.piece.len() || self.piece.len() < PIECE;
         if !inside(self).is_some_and(enough) {
             self.make(frames, offset)?;
@@ -78,13 +78,13 @@ impl Reading {
         if offset < self.place {
             (self.frame, self.place) = (0, 0);
         }
-        let mut part = Part {
+        let mut part = PieceWriter {
             at: self.place,
             from: offset,
             kept: Vec::new(),
         };
         for frame in self.frame..frames.count() {
-            // The frame that is begun last is written again for the next piece.
+            // The last frame started is written again for the next piece.
             (self.frame, self.place) = (frame, part.at);
             part = frames.write(frame, part)?;
             if part.kept.len() >= PIECE {

@@ -1,4 +1,4 @@
-//! A trace file behind an endpoint: registers and memory are those of its trace frames.
+//! Serves a trace file: registers and memory are those of its trace frames.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ use crate::tfile::{
     Block, ByteOrder, File, SourceString, Status, TraceFrame, Tracepoint, Variable,
 };
 
-/// The most tracepoints that a client is told of: GDB's time to load them grows with their
-/// square.
+/// Maximum number of tracepoints reported to a client: the time that GDB takes to load them is
+/// quadratic.
 const TOLD: usize = 1000;
 
 /// A register in a register block.
@@ -36,19 +36,19 @@ struct Register {
 #[derive(Debug)]
 pub(super) struct FileRun {
     file: File<'static>,
-    /// By number, as they lie in a block.
+    /// By number, in the order of the register block.
     registers: Vec<Register>,
-    /// The place of the program counter among them.
+    /// Index of the program counter among them.
     pc: Option<usize>,
-    /// The address of each tracepoint that tells the program counter of its frames.
+    /// The address of each tracepoint that determines the program counter of its frames.
     addresses: HashMap<u32, Option<u64>>,
-    /// The bytes of a reply to `g`.
+    /// Size of a reply to `g` in bytes.
     block: usize,
-    /// The frame that stands for the state where none is selected.
+    /// The frame shown as the state while no frame is selected.
     rest: usize,
 }
 
-/// What may be looked at for a frame with registers, in blocks of a few bytes: the file may hold
+/// Budget of the search for a frame with registers, in blocks of a few bytes: files may have
 /// gigabytes.
 const SEARCHED: usize = 1 << 16;
 
@@ -76,7 +76,7 @@ impl FileRun {
         let mut run = Self {
             rest: 0,
             pc: registers.iter().position(|register| register.is_pc),
-            // GDB refuses a longer one than the description has registers for.
+            // GDB refuses a reply longer than the registers of the description.
             block,
             registers,
             addresses: file.description().addresses(),
@@ -89,13 +89,13 @@ impl FileRun {
         Ok(run)
     }
 
-    /// The first frame with registers, or else the first with a program counter.
+    /// Returns the first frame with registers, else the first with a program counter.
     fn resting(&self) -> Option<usize> {
         let mut left = SEARCHED;
         let mut standing = None;
         for frame in self.file.frames().map_while(Result::ok) {
             let full = frame.blocks().any(|block| {
-                // Another page of the file costs as much as many blocks in this one.
+                // Another page of the file costs as much as many blocks in the same page.
                 let page = match block {
                     Block::Memory { bytes, .. } => bytes.len().min(4096) / 64,
                     _ => 0,
@@ -117,7 +117,7 @@ impl FileRun {
         standing
     }
 
-    /// The frame that stands for the state where none is selected: GDB wants one.
+    /// Returns the frame shown as the state while no frame is selected, which GDB requires.
     pub(super) fn rest(&self) -> usize {
         self.rest
     }
@@ -126,8 +126,8 @@ impl FileRun {
         self.file.frame(frame)?.ok()
     }
 
-    /// The program counter: as collected, or else the address of the tracepoint, if it has one
-    /// and was not stepping.
+    /// Returns the program counter: the collected one, else the address of the tracepoint unless it
+    /// was stepping.
     fn pc(&self, frame: &TraceFrame<'_>) -> Option<u64> {
         let Some(block) = registers(frame) else {
             return *self.addresses.get(&frame.tracepoint.into())?;
@@ -142,8 +142,8 @@ impl FileRun {
         }
     }
 
-    /// The number under which a client knows a tracepoint.
-    fn told(&self, number: u16) -> u16 {
+    /// Returns the number of a tracepoint as reported to clients.
+    fn reported(&self, number: u16) -> u16 {
         let tracepoints = &self.file.description().tracepoints;
         match tracepoints.last() {
             Some(last) if tracepoints.len() > TOLD => u16::try_from(last.number).unwrap_or(number),
@@ -186,26 +186,26 @@ impl FileRun {
         self.file.notes()
     }
 
-    /// How its run ended.
+    /// Returns how its run ended.
     pub(super) fn status(&self) -> Status {
         let status = self.file.description().status.clone();
         Status {
-            // GDB looks at no frame of a run that goes on.
+            // GDB refuses to select frames of a running experiment.
             running: false,
             other: Vec::new(),
             ..status.unwrap_or_default()
         }
     }
 
-    /// The tracepoints that a client is told of. Of too many it is told of one that went on
-    /// from there step by step.
+    /// Returns the tracepoints reported to clients. Too many are replaced by a single one that was
+    /// stepping.
     pub(super) fn list(&self) -> Vec<Tracepoint> {
         let tracepoints = &self.file.description().tracepoints;
         match tracepoints.last() {
             Some(last) if tracepoints.len() > TOLD => {
                 let mut one = last.clone();
                 one.steps = one.steps.max(1);
-                // For tdump: what the others collect.
+                // For tdump: the collected expressions of the others.
                 let others = tracepoints.iter().flat_map(|other| &other.sources);
                 let collects = others.filter(|source| source.kind == "cmd").take(1);
                 let line = |text: &str| SourceString {
@@ -250,14 +250,14 @@ impl TraceFrames for &FileRun {
 
     fn tracepoint(&self, frame: usize) -> u16 {
         let number = self.frame(frame).map_or(0, |frame| frame.tracepoint);
-        self.told(number)
+        self.reported(number)
     }
 
     fn find(&self, from: usize, wanted: Wanted) -> Option<usize> {
         let frames = self.file.frames_from(from).map_while(Result::ok);
         let mut frames = frames.map(|frame| {
             stop::check();
-            let is = wanted.is(self.told(frame.tracepoint), self.pc(&frame));
+            let is = wanted.is(self.reported(frame.tracepoint), self.pc(&frame));
             (frame.number, is)
         });
         frames.find(|(_, is)| *is).map(|(number, _)| number)
@@ -313,9 +313,13 @@ impl TraceFrames for &FileRun {
     }
 }
 
-/// The endpoint of a trace file. The bytes stay as long as the process: a map of the file.
-/// `elfs` are programs for the client; they, or `architecture`, tell what a file without a target
-/// description is of. Fails with the reason.
+/// Creates the endpoint of a trace file. The bytes, a mapping of the file, live as long as the
+/// process. `elfs` are programs for the client; they, or `architecture`, determine the target of a
+/// file without a target description.
+///
+/// # Errors
+///
+/// Returns a message if the file cannot be served.
 pub fn endpoint(
     bytes: &'static Mapped,
     title: &str,
@@ -332,7 +336,7 @@ pub fn endpoint(
     let file = file.releasing(|walked| bytes.release(walked));
     let text = file.description().target.clone();
     Target::of_file(text.as_deref(), chosen.as_ref(), &mut Vec::new())?;
-    // As the client reads it.
+    // As the client parses it.
     let text = text.map(|text| rewritten(&text)).transpose()?;
     let mut notes = Vec::new();
     let target = Target::of_file(text.as_deref(), chosen.as_ref(), &mut notes)?;
@@ -342,7 +346,7 @@ pub fn endpoint(
         Architecture::AArch32 => "Cortex-A15",
         Architecture::MProfile => "Cortex-M4",
     };
-    // What a session asks of a core: one with nothing known.
+    // Sessions require a core: one with unknown state.
     let files = [
         (
             "snapshot.ini",
@@ -374,7 +378,7 @@ pub fn endpoint(
         core.detected = Detected {
             architecture: target.architecture,
             from: match (&text, chosen) {
-                (None, Some(told)) => told.from.to_owned(),
+                (None, Some(chosen)) => chosen.from.to_owned(),
                 _ => "the file's target description".to_owned(),
             },
             assumed: false,
@@ -388,7 +392,7 @@ pub fn endpoint(
     endpoint.history = HistoryMode::None;
     endpoint.xml = match text.filter(|_| !target.by_default) {
         Some(text) => text,
-        // The same numbers, and none of the registers that mean nothing.
+        // The same register numbers, without unnamed registers.
         None => endpoint.description.xml(),
     };
     endpoint.isa_register = None;

@@ -1,14 +1,14 @@
-//! The finished trace runs behind an endpoint: whose trace frames there are, and what is in them.
+//! The finished trace runs of an endpoint and their trace frames.
 //!
-//! A core's trace is decoded when a client first asks for its frames, once for all clients.
-//! Knows no packets; the frames themselves are those of [`crate::convert::trace_run`].
+//! A core's trace is decoded when a client first requests its frames, once for all clients.
+//! Independent of packets; [`crate::convert::trace_run`] creates the frames.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::OnceLock;
 
 use super::endpoint::{Core, Endpoint};
-use super::trace_buffer::Part;
+use super::trace_buffer::PieceWriter;
 use super::trace_file::FileRun;
 use crate::arch::registers::Bytes;
 use crate::capture::{Capture, CaptureBuffer};
@@ -19,8 +19,7 @@ use crate::quantity::{Address, Isa};
 use crate::snapshot::Loaded;
 use crate::tfile::{ByteOrder, SourceString, Status, Tracepoint, Variable, Writer};
 
-/// Trace up to this size, in bytes, is decoded in less time than GDB waits for a reply, which is
-/// two seconds.
+/// Trace up to this size in bytes is decoded within the two seconds that GDB waits for a reply.
 const SMALL: u64 = 4 << 20;
 
 /// The tracepoint of the halted state.
@@ -29,10 +28,10 @@ const HALTED: u16 = 1;
 /// The tracepoint of all frames of the trace.
 const TRACED: u16 = 2;
 
-/// What to do with trace that is not small: GDB waits for these as long as it takes.
+/// Hint for large trace: GDB waits for these commands without timeout.
 pub(super) const FIRST: &str = "the trace is large: tfind decodes it, or monitor trace";
 
-/// Which trace frame is looked for.
+/// Condition on a trace frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// One of a tracepoint.
@@ -56,63 +55,64 @@ impl Wanted {
 
 /// Trace frames, numbered from 0.
 pub(super) trait TraceFrames {
-    /// How many there are.
+    /// Returns the number of frames.
     fn count(&self) -> usize;
 
-    /// Whether there is a frame of that number.
+    /// Returns whether a frame exists.
     fn has(&self, frame: usize) -> bool {
         frame < self.count()
     }
 
-    /// The whole trace buffer, if it lies in memory; otherwise frames are written one by one.
+    /// Returns the whole trace buffer if it is in memory; otherwise frames are written one by one.
     fn buffer(&self) -> Option<&[u8]> {
         None
     }
 
-    /// The number of a frame's tracepoint, of those in the list that clients are given.
+    /// Returns the number of a frame's tracepoint as reported to clients.
     fn tracepoint(&self, frame: usize) -> u16;
 
-    /// The first frame from `from` on that is wanted.
+    /// Returns the first frame from `from` that matches.
     fn find(&self, from: usize, wanted: Wanted) -> Option<usize>;
 
-    /// The variables that a frame has.
+    /// Returns the variables in a frame.
     fn values(&self, frame: usize) -> Vec<(i32, i64)>;
 
-    /// The instruction set in a frame of the trace, if that is known.
+    /// Returns the instruction set of a frame, if known.
     fn isa(&self, _frame: usize) -> Option<Isa> {
         None
     }
 
-    /// The memory that a frame has: address and bytes of pieces, by address.
+    /// Returns the memory in a frame: address and bytes of each piece, by address.
     fn memory(&self, frame: usize) -> Vec<(u64, &[u8])>;
 
-    /// The reply to `g` in a frame.
+    /// Returns the register block of a frame.
     fn registers(&self, frame: usize) -> Bytes;
 
-    /// A register in a frame, by its number in the description; `None` for no such number.
+    /// Returns a register in a frame by its number in the description; `None` if there is no such
+    /// register.
     fn register(&self, frame: usize, number: u32) -> Option<Bytes>;
 
-    /// Writes a frame as a trace buffer holds it, where the buffer does not lie in memory.
-    fn write(&self, _frame: usize, out: Part) -> io::Result<Part> {
+    /// Writes a frame in trace buffer format, if the buffer is not in memory.
+    fn write(&self, _frame: usize, out: PieceWriter) -> io::Result<PieceWriter> {
         Ok(out)
     }
 
-    /// How the run ended.
+    /// Returns how the run ended.
     fn status(&self) -> Status;
 
-    /// The tracepoints as a trace file has them.
+    /// Returns the tracepoints as in a trace file.
     fn tracepoints(&self) -> Vec<Tracepoint>;
 
-    /// The hits of a tracepoint.
+    /// Returns the hit count of a tracepoint.
     fn hits(&self, tracepoint: u64, address: u64) -> u64;
 }
 
-/// A core whose trace can be followed.
+/// A core with decodable trace.
 #[derive(Debug)]
 pub(super) struct TracedCore {
-    /// Its place in the device list.
+    /// Its index in the device list.
     device: usize,
-    /// Its place in [`Endpoint::cores`].
+    /// Its index in [`Endpoint::cores`].
     core: usize,
     run: OnceLock<Decoded>,
 }
@@ -121,27 +121,27 @@ pub(super) struct TracedCore {
 struct Decoded {
     run: Result<TraceRun, String>,
     notes: Vec<String>,
-    /// Frames of the trace at each address.
+    /// Number of trace frames by address.
     hits: HashMap<u64, u64>,
 }
 
-/// The trace runs behind an endpoint.
+/// The trace runs of an endpoint.
 #[derive(Debug)]
 pub(super) enum Traces {
-    /// Those of cores of a snapshot.
+    /// Trace runs of cores of a snapshot.
     Cores(Box<CoreRuns>),
-    /// That of a trace file.
+    /// The trace run of a trace file.
     File(Box<FileRun>),
 }
 
 impl Traces {
-    /// Those of the cores at `places` in the device list; `None` where no core has trace that can
-    /// be followed. Decodes nothing.
+    /// Creates the trace runs of the cores at indices `places` in the device list; `None` if no core
+    /// has decodable trace. Decodes nothing.
     pub(super) fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
         CoreRuns::of(loaded, places, programs).map(|runs| Self::Cores(Box::new(runs)))
     }
 
-    /// Their cores, by place in [`Endpoint::cores`].
+    /// Returns their cores as indices in [`Endpoint::cores`].
     pub(super) fn cores(&self) -> Vec<usize> {
         match self {
             Self::Cores(runs) => runs.cores.iter().map(|core| core.core).collect(),
@@ -149,7 +149,11 @@ impl Traces {
         }
     }
 
-    /// The frames of one of the runs; decodes if nobody has asked before. Fails with the reason.
+    /// Returns the frames of a run; decodes them the first time.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the trace cannot be decoded.
     pub(super) fn frames<'a>(
         &'a self,
         endpoint: &'a Endpoint,
@@ -161,7 +165,7 @@ impl Traces {
         }
     }
 
-    /// Whether frames are there before a client gives up waiting for them.
+    /// Returns whether frames are available before a client times out.
     pub(super) fn at_hand(&self, chosen: usize) -> bool {
         match self {
             Self::Cores(runs) => runs.at_hand(chosen),
@@ -169,7 +173,7 @@ impl Traces {
         }
     }
 
-    /// What is to be known of a run; decodes if nobody has asked before.
+    /// Returns the notes on a run; decodes it the first time.
     pub(super) fn notes(&self, chosen: usize) -> &[String] {
         match self {
             Self::Cores(runs) => runs.notes(chosen),
@@ -177,7 +181,7 @@ impl Traces {
         }
     }
 
-    /// The status before anything is decoded.
+    /// Returns the status before decoding.
     pub(super) fn standing(&self) -> Status {
         match self {
             Self::Cores(runs) => runs.standing(),
@@ -185,7 +189,7 @@ impl Traces {
         }
     }
 
-    /// The tracepoints that a client is told of, before anything is decoded.
+    /// Returns the tracepoints reported to clients before decoding.
     pub(super) fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
         match self {
             Self::Cores(runs) => runs.list(endpoint, chosen),
@@ -201,7 +205,7 @@ impl Traces {
         }
     }
 
-    /// The frame that stands for the state where none is selected, if one does.
+    /// Returns the frame shown as the state while no frame is selected, if any.
     pub(super) fn resting(&self) -> Option<usize> {
         match self {
             Self::Cores(_) => None,
@@ -214,15 +218,15 @@ impl Traces {
 #[derive(Debug)]
 pub(super) struct CoreRuns {
     loaded: Loaded,
-    /// Code where no dump has any.
+    /// Code for addresses without dump.
     programs: Vec<Elf>,
     cores: Vec<TracedCore>,
     small: bool,
 }
 
 impl CoreRuns {
-    /// Those of the cores at `places` in the device list; `None` where no core has trace that can
-    /// be followed. Decodes nothing.
+    /// Creates the trace runs of the cores at indices `places` in the device list; `None` if no core
+    /// has decodable trace. Decodes nothing.
     fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
         loaded.snapshot.trace.as_ref()?;
         let (capture, _) = Capture::open(loaded);
@@ -272,7 +276,11 @@ impl CoreRuns {
         }))
     }
 
-    /// The frames of one of the cores; decodes if nobody has asked before. Fails with the reason.
+    /// Returns the frames of a core; decodes them the first time.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if the trace cannot be decoded.
     fn frames<'a>(
         &'a self,
         endpoint: &'a Endpoint,
@@ -290,18 +298,18 @@ impl CoreRuns {
         })
     }
 
-    /// Whether frames are there before a client gives up waiting for them.
+    /// Returns whether frames are available before a client times out.
     fn at_hand(&self, chosen: usize) -> bool {
         let core = self.cores.get(chosen);
         self.small || core.is_some_and(|core| core.run.get().is_some())
     }
 
-    /// What decoding a core's trace had to say; decodes if nobody has asked before.
+    /// Returns the notes from decoding a core's trace; decodes it the first time.
     fn notes(&self, chosen: usize) -> &[String] {
         self.decoded(chosen).map_or(&[], |decoded| &decoded.notes)
     }
 
-    /// The status before anything is decoded.
+    /// Returns the status before decoding.
     fn standing(&self) -> Status {
         let notes = if self.small {
             "tfind decodes the trace"
@@ -316,9 +324,9 @@ impl CoreRuns {
         }
     }
 
-    /// The tracepoints that a client is told of, before anything is decoded: one for the halted
-    /// state, and one that went on from there step by step. A tracepoint for every address of the
-    /// trace, as trace files need them, would fill a client's list of breakpoints.
+    /// Returns the tracepoints reported to clients before decoding: one for the halted state, and one
+    /// that was stepping from there. A tracepoint for every address of the trace, as trace files
+    /// require, would fill a client's list of breakpoints.
     fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
         let core = self.cores.get(chosen).map(|core| core.core);
         let core = core.and_then(|core| endpoint.cores.get(core));
@@ -338,7 +346,7 @@ impl CoreRuns {
                 text: line.to_owned(),
             });
         }
-        // GDB numbers them from the last one on: this way its numbers are ours.
+        // GDB numbers them starting with the last: in this order its numbers equal ours.
         vec![traced, halted]
     }
 }
@@ -410,13 +418,13 @@ impl TraceFrames for CoreFrames<'_> {
         Some(self.value(frame, register))
     }
 
-    fn write(&self, frame: usize, out: Part) -> io::Result<Part> {
+    fn write(&self, frame: usize, out: PieceWriter) -> io::Result<PieceWriter> {
         let block = self.endpoint.block();
         let size = block.map(crate::arch::RegisterDescription::bytes).sum();
         let mut writer = Writer::bare(out, size, ByteOrder::Little);
         if frame == 0 {
-            // A client takes a register block to be as long as a reply to `g`. One with an
-            // unknown register cannot be told: then the tracepoint tells the program counter.
+            // Clients assume that a register block is as long as a reply to `g`, and cannot mark
+            // unknown registers: then the tracepoint determines the program counter.
             let block: Option<Vec<u8>> = self.registers(0).into_iter().collect();
             let block = block.unwrap_or_default();
             let memory = fitting(&self.memory(0), trace_run::room(block.len()));

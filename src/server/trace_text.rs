@@ -1,11 +1,11 @@
-//! Texts of a trace file as a client may have them: GDB prints them, and evaluates what
-//! tracepoints collect at `tdump`, and where they lie when it connects.
+//! Sanitizes texts of a trace file for clients: GDB prints them, evaluates the collected expressions
+//! at `tdump`, and evaluates tracepoint locations when it connects.
 
 use crate::arch::names;
 use crate::text::{is_plain, one_line};
 use crate::tfile::{Status, StopReason, Tracepoint, Variable};
 
-/// The status, with texts that do nothing to a terminal.
+/// Escapes the texts of a status for a terminal.
 pub(super) fn status(mut status: Status) -> Status {
     let texts = [&mut status.user_name, &mut status.notes];
     for text in texts.into_iter().flatten() {
@@ -17,19 +17,18 @@ pub(super) fn status(mut status: Status) -> Status {
     status
 }
 
-/// The variable under a name that is one.
+/// Replaces the name of a variable by a valid one.
 pub(super) fn variable(mut variable: Variable) -> Variable {
     variable.name = names::safe(&variable.name);
     variable
 }
 
-/// The tracepoint without what is not plain, and without calls of GDB's own functions, of which
-/// some run commands.
+/// Removes texts with control characters, and calls of GDB functions, some of which run commands.
 pub(super) fn tracepoint(mut tracepoint: Tracepoint) -> Tracepoint {
     let sources = &mut tracepoint.sources;
     sources.retain(|source| source.text.chars().all(is_plain) && !calls_gdb(&source.text));
     sources.retain(|source| names::safe(&source.kind) == source.kind);
-    // A place that is computed; GDB has the address, too.
+    // A computed location; GDB also has the address.
     sources.retain(|source| source.kind != "at" || !source.text.contains(['*', '$', '(']));
     let tracepoint_parts = [
         &mut tracepoint.options,
@@ -37,14 +36,14 @@ pub(super) fn tracepoint(mut tracepoint: Tracepoint) -> Tracepoint {
         &mut tracepoint.step_actions,
     ];
     for parts in tracepoint_parts {
-        // They stand in packets as they are.
+        // They are sent unescaped.
         parts.retain(|part| part.chars().all(|c| is_plain(c) && !"#$}*".contains(c)));
     }
     tracepoint
 }
 
-/// Whether an expression has `$name (`, or uses one of GDB's own functions in another way: their
-/// names begin with `$_`, as those of two values do (GDB manual, "Tracepoint Action Lists").
+/// Returns whether an expression contains `$name (`, or uses a GDB function in another way: their
+/// names start with `$_`, like two collectable values (GDB manual, "Tracepoint Action Lists").
 fn calls_gdb(text: &str) -> bool {
     text.split('$').skip(1).any(|word| {
         let rest = word.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
@@ -60,7 +59,7 @@ mod tests {
     use crate::tfile::SourceString;
 
     #[test]
-    fn what_a_tracepoint_collects_is_no_call_of_gdb() {
+    fn calls_of_gdb_functions_are_removed_from_tracepoints() {
         let source = |text: &str| SourceString {
             kind: "cmd".to_owned(),
             text: text.to_owned(),
@@ -86,9 +85,9 @@ mod tests {
             actions: vec!["R3".to_owned(), "X1#00".to_owned()],
             ..Tracepoint::default()
         };
-        let told = tracepoint(read);
-        let texts: Vec<&str> = told.sources.iter().map(|source| &*source.text).collect();
+        let safe = tracepoint(read);
+        let texts: Vec<&str> = safe.sources.iter().map(|source| &*source.text).collect();
         assert_eq!(texts, harmless);
-        assert_eq!(told.actions, ["R3"]);
+        assert_eq!(safe.actions, ["R3"]);
     }
 }

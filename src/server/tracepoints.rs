@@ -1,13 +1,13 @@
 //! Packets of tracing: a snapshot is a trace run that has finished (GDB manual, "Tracepoint
 //! Packets").
 //!
-//! GDB asks for the run, its tracepoints and its variables when it connects. That much is
-//! answered without decoding anything; `tfind` and what follows decode.
+//! GDB requests the run, its tracepoints and its variables when it connects. These are answered
+//! without decoding; `tfind` and later packets decode.
 
 use std::fmt::Write as _;
 
 use super::isa_register;
-use super::keepalive::patiently;
+use super::keepalive::with_keepalive;
 use super::packets::{NO_MEMORY, known_or_not, pair, transfer};
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
@@ -16,27 +16,27 @@ use super::trace_runs::{FIRST, TraceFrames, Wanted};
 use super::trace_text;
 use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex};
 
-/// A client's place among trace frames.
+/// A client's position among trace frames.
 #[derive(Debug, Default)]
 pub(super) struct View {
-    /// Which of the cores with trace.
+    /// Index among the cores with trace.
     chosen: usize,
     /// The selected frame; `None` for the state at which the snapshot was taken.
     pub(super) frame: Option<usize>,
-    /// The client has taken the list of tracepoints, as GDB does when it connects. A client that
-    /// takes it again is about to save the trace.
+    /// The client has read the list of tracepoints, as GDB does when it connects. A client that reads
+    /// it again is about to save the trace.
     connected: bool,
     /// Replies to `qTsP`, the next one last.
     tracepoints: Vec<String>,
     /// Replies to `qTsV`, the next one last.
     variables: Vec<String>,
-    /// What a frame holds, as a document.
+    /// The contents of a frame as XML.
     contents: Option<(usize, String)>,
     buffer: Reading,
 }
 
 impl SnapshotTarget {
-    /// Whether registers and memory are those of a trace frame.
+    /// Returns whether registers and memory are read from a trace frame.
     pub(super) fn looks_at_frame(&self) -> bool {
         let resting = || self.endpoint.traces.as_ref()?.resting();
         self.trace.frame.or_else(resting).is_some()
@@ -47,7 +47,7 @@ impl SnapshotTarget {
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     target.endpoint.traces.as_ref()?;
     let after = |name: &str| packet.strip_prefix(name.as_bytes());
-    if let Some(reply) = of_frame(target, packet) {
+    if let Some(reply) = frame_packet(target, packet) {
         return Some(reply);
     }
     match packet {
@@ -62,7 +62,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u
             return Some(next(&mut target.trace.variables));
         }
         b"qTsV" => return Some(next(&mut target.trace.variables)),
-        // What moves, moves the cores and not the trace.
+        // Moves apply to the cores, not to the trace frames.
         b"bs" | b"bc" | [b'c' | b'C' | b's' | b'S', ..] => {
             target.trace.frame = None;
             return None;
@@ -89,7 +89,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u
     Some(reply.unwrap_or_else(|| MALFORMED.to_vec()))
 }
 
-/// The frames that the client looks at; the error is for the client.
+/// Returns the selected trace frames if they are at hand; the error is a reply for the client.
 fn frames(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, Vec<u8>> {
     let endpoint = &*target.endpoint;
     let traces = endpoint.traces.as_ref().ok_or(MALFORMED)?;
@@ -99,13 +99,13 @@ fn frames(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, Vec<u8>>
     decoded(target).map_err(|reason| error(&reason))
 }
 
-/// An error with its reason.
+/// Formats an error reply with a reason.
 fn error(reason: &str) -> Vec<u8> {
     let reason = reason.replace(['#', '$', '}', '*'], "?");
     format!("E.{reason}").into()
 }
 
-/// The same, however long it takes.
+/// Returns the selected trace frames; decodes them if necessary.
 fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String> {
     let endpoint = &*target.endpoint;
     let Some(traces) = &endpoint.traces else {
@@ -115,7 +115,7 @@ fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String>
 }
 
 /// Registers and memory while a trace frame is selected.
-fn of_frame(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
+fn frame_packet(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     let traces = target.endpoint.traces.as_ref()?;
     let frame = target.trace.frame.or_else(|| traces.resting())?;
     let frames = frames(target).ok()?;
@@ -153,7 +153,7 @@ fn of_frame(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// What is known in one piece from an address on. Where pieces overlap, the first counts.
+/// Returns the contiguous known bytes from an address. The first of overlapping pieces counts.
 fn read(pieces: &[(u64, &[u8])], address: u64, length: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < length {
@@ -168,8 +168,8 @@ fn read(pieces: &[(u64, &[u8])], address: u64, length: usize) -> Vec<u8> {
     out
 }
 
-/// `qTStatus`. It never waits for the decoder while a client connects, nor for one that would
-/// take its time: GDB asks for it again and again, and when it quits.
+/// `qTStatus`. Never decodes while a client connects, nor if it would take long: GDB sends this
+/// repeatedly, and when it quits.
 fn status(target: &SnapshotTarget) -> Vec<u8> {
     let Some(traces) = &target.endpoint.traces else {
         return Vec::new();
@@ -218,7 +218,7 @@ fn next(lines: &mut Vec<String>) -> Vec<u8> {
     lines.pop().map_or(b"l".to_vec(), String::into_bytes)
 }
 
-/// `QTFrame`: a number, or what to look for from the next frame on.
+/// `QTFrame`: a frame number, or a condition to search for from the next frame.
 fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(wanted).ok()?;
     let (kind, rest) = text.split_once(':').unwrap_or(("", text));
@@ -241,8 +241,8 @@ fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
         None => number(rest).and_then(|number| usize::try_from(number).ok()),
         Some(_) => None,
     };
-    // It may decode the trace first, and go through all frames of a large file.
-    let found = patiently(target.alive.as_ref(), || {
+    // This may decode the trace, or scan all frames of a large file.
+    let found = with_keepalive(target.alive.as_ref(), || {
         let frames = match target.alive {
             Some(_) => decoded(target).map_err(|reason| error(&reason))?,
             None => frames(target)?,
@@ -267,7 +267,7 @@ fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// `qTP`: how often a tracepoint was hit. How much of a buffer its frames take says nothing here.
+/// `qTP`: the hit count of a tracepoint. The buffer usage of its frames has no meaning here.
 fn hits(target: &SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (number, address) = pair(arguments, b':')?;
     let frames = target.trace.connected.then(|| frames(target));
@@ -317,7 +317,7 @@ fn buffer(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// `qXfer:traceframe-info:read`: what the selected frame holds beside registers.
+/// `qXfer:traceframe-info:read`: the contents of the selected frame other than registers.
 fn contents(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let frame = target.trace.frame?;
     let kept = target.trace.contents.take().filter(|(of, _)| *of == frame);

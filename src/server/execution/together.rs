@@ -1,7 +1,6 @@
-//! Cores that move together: each stops at its own breakpoints, in the order that timestamps
-//! tell.
+//! Moves of several cores: each stops at its own breakpoints, in the order of the timestamps.
 //!
-//! A core that timestamps do not tie to the one that the user moves stays where it is.
+//! A core without timestamps in common with the core that the user moves keeps its position.
 
 use gdbstub::common::Tid;
 
@@ -10,18 +9,18 @@ use crate::quantity::Address;
 use crate::server::target::SnapshotTarget;
 use crate::timeline::{AddressSet, Direction, Found, Gaps, History, Position};
 
-/// A breakpoint of another core on the way.
+/// A breakpoint that another core reaches during the move.
 struct Hit {
     thread: Tid,
     position: Position,
     time: u64,
 }
 
-/// The client does not want to wait any longer.
+/// The client interrupted the move.
 struct Interrupted;
 
-/// After one core went on from a place to a stop: whether another came to a breakpoint before,
-/// and where all are then.
+/// After one core moved from `from` to `stop`: determines whether another core reaches a breakpoint
+/// before, and updates the positions of all cores.
 pub(super) fn settle(
     target: &mut SnapshotTarget,
     direction: Direction,
@@ -47,7 +46,7 @@ pub(super) fn settle(
         }
     }
     let time = target.positions.time(stop.thread);
-    // Of two at the same time the order is not known: the core that the user moves comes first.
+    // The order of two stops at the same time is unknown: the core that the user moves wins.
     let first = hits
         .iter()
         .filter(|hit| ends(stop.reason) || time.is_some_and(|t| before(direction, hit.time, t)))
@@ -60,10 +59,10 @@ pub(super) fn settle(
         });
     let Some(first) = first else {
         if stop.reason == Reason::HistoryBegins {
-            // No timestamp comes before the begin: the others go back to theirs.
+            // There is no timestamp before the start of history: the others go to theirs.
             for other in target.positions.tied(stop.thread) {
-                if let Some(begin) = target.positions.history(other).map(History::begin) {
-                    target.positions.set(other, begin);
+                if let Some(start) = target.positions.history(other).map(History::begin) {
+                    target.positions.set(other, start);
                 }
             }
         }
@@ -79,7 +78,7 @@ pub(super) fn settle(
         }
         return stop;
     };
-    // The core that the user moves went too far.
+    // The core that the user moves passed the stop.
     let met = target.positions.position(stop.thread);
     target.positions.set(stop.thread, from);
     target.positions.set(first.thread, first.position);
@@ -99,7 +98,7 @@ fn ends(reason: Reason) -> bool {
     matches!(reason, Reason::HistoryBegins | Reason::HistoryEnds)
 }
 
-/// Whether a time is passed before another one.
+/// Returns whether a move in `direction` reaches `time` before `other`.
 fn before(direction: Direction, time: u64, other: u64) -> bool {
     match direction {
         Direction::Forward => time < other,
@@ -107,8 +106,8 @@ fn before(direction: Direction, time: u64, other: u64) -> bool {
     }
 }
 
-/// The first breakpoint of a core on its way. Gaps are passed: it is not this core that the user
-/// moves.
+/// Finds the first breakpoint of a core during the move. Passes gaps, since the user does not move
+/// this core.
 fn first_hit(
     target: &mut SnapshotTarget,
     thread: Tid,
@@ -134,7 +133,8 @@ fn first_hit(
     }
 }
 
-/// Takes a core to a place on its way: never back, and never up to `limit`, where it will stop.
+/// Moves a core to a position in the direction of the move, but never back and never as far as
+/// `limit`, where it will stop.
 fn take_to(
     target: &mut SnapshotTarget,
     thread: Tid,

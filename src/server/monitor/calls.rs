@@ -1,4 +1,4 @@
-//! `monitor calls`: how the selected core got here.
+//! `monitor calls`: the calls that led to the position of the selected core.
 
 use std::fmt::Write as _;
 
@@ -10,13 +10,13 @@ use crate::report::history as words;
 use crate::server::target::SnapshotTarget;
 use crate::timeline::Direction;
 
-/// Instructions before the position that are looked at.
+/// Number of instructions before the position that are examined.
 const WINDOW: u64 = 1_000_000;
-/// Calls that are listed unless the user says how many.
+/// Default number of calls listed.
 const LISTED: usize = 40;
-/// Most calls that are listed.
+/// Maximum number of calls listed.
 const MOST: u64 = 10_000;
-/// Open calls that are listed though they are not among the last ones.
+/// Maximum number of open calls listed in addition to the last calls.
 const OPEN: usize = 20;
 /// Deeper lines are not indented further.
 const INDENTED: i64 = 60;
@@ -62,11 +62,11 @@ pub(super) fn run(target: &mut SnapshotTarget, count: &str) -> String {
     let pc = pc.or_else(|| target.positions.end_of_trace(thread));
     let pc = pc.or_else(|| Some(Address(target.core(thread)?.registers.pc()?)));
     let mut text = if whole {
-        format!("{name} from the begin of history to {here}\n")
+        format!("{name}: start of history to {here}\n")
     } else {
         format!(
-            "{name} from {first} to {here}: of earlier history (more than {WINDOW} instructions \
-             ago) nothing is told here\n"
+            "{name}: {first} to {here}; history more than {WINDOW} instructions before is not \
+             included\n"
         )
     };
     text += &list(&calls, &symbols);
@@ -94,11 +94,11 @@ fn list(calls: &Calls, symbols: &Symbols) -> String {
     if hidden > 0 {
         let _ = writeln!(text, "  … {hidden} open calls around these");
     }
-    let mut told = false;
+    let mut noted = false;
     for (number, line) in all().enumerate() {
-        if number >= shown.len() && !told && calls.left_out() > 0 {
+        if number >= shown.len() && !noted && calls.left_out() > 0 {
             let _ = writeln!(text, "  … {} lines left out", calls.left_out());
-            told = true;
+            noted = true;
         }
         let mark = if open.binary_search(&line.position).is_ok() {
             '*'

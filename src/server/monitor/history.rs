@@ -15,17 +15,17 @@ use crate::timeline::{
     AddressSet, Direction, EndAgrees, Entry, Found, Gaps, Place, PlaceKind, Position,
 };
 
-/// Places around here that are listed unless the user says how many.
+/// Default number of places listed to each side.
 const AROUND: u64 = 10;
-/// Most places and exceptions that are listed to each side.
+/// Maximum number of places and exceptions listed to each side.
 const MOST: u64 = 1000;
-/// Most segments of the trace in which cycles are counted for one question: some 4 MiB.
+/// Maximum number of trace segments in which one command counts cycles: some 4 MiB.
 const COUNTED: u32 = 64;
-/// What GDB keeps, it shows again.
+/// Hint to flush the register cache of GDB.
 const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
                       (`flushregs` before GDB 11) makes it ask again\n";
 
-/// The name of the selected core, with a reason if it has no history.
+/// Returns the selected core and its name; an error message if it has no history.
 pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String> {
     let thread = target.selection.user();
     let name = target
@@ -77,7 +77,7 @@ fn standing(target: &SnapshotTarget, thread: Tid) -> &'static str {
     }
 }
 
-/// What is known at a position, a line each.
+/// Formats what is known at a position, one line each.
 fn about(
     target: &mut SnapshotTarget,
     thread: Tid,
@@ -131,12 +131,12 @@ fn about(
     let _ = match (cycles, place.segment_cycles) {
         (Some(Some(cycles)), _) => writeln!(
             text,
-            "  cycles    {cycles} counted since the begin of history"
+            "  cycles    {cycles} counted since the start of history"
         ),
         (None, cycles) => writeln!(
             text,
-            "  cycles    {} counted in this segment of the trace; those before it are too many \
-             to count at once: ask again",
+            "  cycles    {} counted in this segment of the trace; counting those before it \
+             takes longer: repeat the command to continue",
             cycles.unwrap_or(0)
         ),
         (Some(None), _) => Ok(()),
@@ -149,7 +149,7 @@ fn about(
     text
 }
 
-/// Where the other cores are.
+/// Formats the positions of the other cores.
 fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
     let mut text = String::new();
     let along = target.positions.tied(thread);
@@ -173,7 +173,7 @@ fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
     text
 }
 
-/// Why one may doubt what is shown.
+/// Returns the notes on the reliability of what is shown.
 fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     let mut doubts = Vec::new();
     match target
@@ -190,7 +190,7 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
         }
         Some(EndAgrees::Unknown) if target.positions.rests(thread) => {}
         Some(EndAgrees::Unknown) => doubts.push(
-            "the trace does not tell where execution went on from its end: it may not be \
+            "the trace does not contain where execution continued after its end: this may not be \
              where the core halted"
                 .to_owned(),
         ),
@@ -217,7 +217,7 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     doubts
 }
 
-/// Whether code was the same in the past.
+/// Describes whether code was the same at past positions.
 fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
     let changed = target.core(thread).map(|core| core.memory.changed());
     let past = target.positions.past(thread);
@@ -242,7 +242,7 @@ fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
     }
 }
 
-/// `monitor history`: the places around here.
+/// `monitor history`: the places around the current position.
 pub(super) fn around(target: &mut SnapshotTarget, count: &str) -> String {
     let (thread, _) = match core(target) {
         Ok(found) => found,
@@ -310,7 +310,7 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
     text
 }
 
-/// The bytes of an instruction.
+/// Returns the bytes of an instruction.
 fn code(
     target: &SnapshotTarget,
     thread: Tid,
@@ -321,14 +321,18 @@ fn code(
     let core = target.core(thread)?;
     let version = place.context.and_then(|context| context.context_id);
     let mut bytes = [0; 4];
-    let known = target
-        .endpoint
-        .read(core, target.look, version.or(Some(0)), pc.0, &mut bytes);
+    let known = target.endpoint.read(
+        core,
+        target.memory_view,
+        version.or(Some(0)),
+        pc.0,
+        &mut bytes,
+    );
     let size = branch::size(isa, [bytes[0], bytes[1]]);
     Some(bytes[..known.min(size)].to_vec())
 }
 
-/// A number as users write it.
+/// Parses a number typed by the user.
 pub(super) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -394,7 +398,7 @@ pub(super) fn find(
         Ok(found) => found,
         Err(reason) => return reason,
     };
-    // A name may have blanks in it.
+    // A name may contain spaces.
     let (what, direction) = match wanted.rsplit_once(char::is_whitespace) {
         Some((what, "back")) => (what.trim(), Direction::Backward),
         _ => (wanted, Direction::Forward),
@@ -403,7 +407,7 @@ pub(super) fn find(
         return "expected an address or a function, and maybe back\n".to_owned();
     }
     let symbols = target.symbols();
-    // GDB's `armsnap find` names all places of a location, with commas between them.
+    // GDB's `armsnap find` passes all addresses of a location, separated by commas.
     let places: Option<_> = what
         .split(',')
         .map(|place| number(place.strip_prefix('*').unwrap_or(place)))
@@ -441,7 +445,7 @@ pub(super) fn find(
     format!("{at}: {shown}{time}; monitor goto {at} goes there\n")
 }
 
-/// `monitor exceptions`: those before and after here.
+/// `monitor exceptions`: the exceptions before and after the current position.
 pub(super) fn exceptions(target: &mut SnapshotTarget, count: &str) -> String {
     let (thread, name) = match core(target) {
         Ok(found) => found,
@@ -477,7 +481,7 @@ pub(super) fn exceptions(target: &mut SnapshotTarget, count: &str) -> String {
     let mut line = |(at, exception): &(Position, Exception)| {
         let handler = history.place(*at).and_then(|place| place.pc());
         let handler = handler.map_or_else(String::new, |pc| {
-            format!(", goes on at {}", words::address(pc, &symbols))
+            format!(", continues at {}", words::address(pc, &symbols))
         });
         let name = at.to_string();
         format!("  {name:<14}  {}{handler}\n", words::exception(exception))

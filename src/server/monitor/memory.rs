@@ -3,7 +3,7 @@
 use crate::server::past_memory::Mode;
 use crate::server::target::SnapshotTarget;
 
-/// Runs the command; without a word it tells how memory is read.
+/// Runs the command; without an argument it shows how memory is read.
 pub(super) fn run(target: &mut SnapshotTarget, wanted: &str) -> String {
     match wanted {
         "" => {}

@@ -1,4 +1,4 @@
-//! `monitor` commands: what a debugger has no commands of its own for.
+//! `monitor` commands: functions that debuggers have no commands for.
 
 mod calls;
 mod history;
@@ -11,25 +11,25 @@ use crate::text::lines;
 
 const HELP: &str = "\
 monitor help                   this list
-monitor info                   the snapshot, its cores, their memory, what is to be known of them
+monitor info                   the snapshot, its cores, their memory, and notes on them
 monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or a part of the name
-monitor where                  the position in history: its time, its reason to doubt
-monitor history [N]            N positions before this one and after it, 10 if not said
-monitor calls [N]              the last N calls to this position, nested, 40 if not said; * is open
+monitor where                  the position in history: its time, and notes on reliability
+monitor history [N]            N positions before this one and after it (default 10)
+monitor calls [N]              the last N calls to this position, nested (default 40); * is open
 monitor goto POSITION          go there; also begin, end, time T, cycle N
 monitor find WHAT [back]       the next visit of an address or a function, or the one before
-monitor exceptions [N]         N exceptions before this position and after it, 20 if not said
-monitor memory [MODE]          in the past: final (memory as at the end), unavailable (what may
-                               have been written since is not shown)
+monitor exceptions [N]         N exceptions before this position and after it (default 20)
+monitor memory [MODE]          at past positions: final (memory as at the end), unavailable
+                               (memory that may have been written since is not shown)
 monitor space                  where memory is read now, and where else it can be
 monitor space NAME             read memory of that address space, or of that memory device
 monitor space current          follow the state of each core again
-monitor trace                  the trace frames: of which core, how many, what is to be known of them
-monitor trace NAME             make tfind look at the trace of that core
+monitor trace                  the trace frames: their core, their number, and notes on them
+monitor trace NAME             select the trace of that core for tfind
 ";
 
-/// The answer to who does not want to wait any longer.
-pub(super) const STOPPED: &str = "stopped before the end of the trace\n";
+/// Message shown when a command is interrupted.
+pub(super) const STOPPED: &str = "interrupted before the end of the trace\n";
 
 /// Runs a command, as long as `goes_on` says so; the answer is text for the user's terminal.
 pub(super) fn run(

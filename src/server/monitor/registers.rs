@@ -6,7 +6,7 @@ use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
 use crate::server::endpoint::{Core, Endpoint};
 
-/// Lists the registers of a core at the halted state whose names match.
+/// Lists the registers with matching names of a core at the halted state.
 pub(super) fn list(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {
     let mut text = String::new();
     for register in endpoint.description.registers() {
@@ -36,7 +36,7 @@ fn register_is_wide(register: &RegisterDescription) -> bool {
     register.bits > 64 || register.kind == "ieee_double"
 }
 
-/// A value in hexadecimal; `..` for bytes that are not known.
+/// Formats a value in hexadecimal, with `..` for unknown bytes.
 fn value(bytes: &Bytes) -> String {
     if bytes.iter().all(Option::is_none) {
         return "<unavailable>".to_owned();
@@ -48,7 +48,8 @@ fn value(bytes: &Bytes) -> String {
     format!("0x{}", digits.collect::<String>())
 }
 
-/// Whether a name matches a pattern with `*` and `?`, or contains one without; any case.
+/// Returns whether a name matches a pattern with `*` and `?`, or contains a pattern without them.
+/// Ignores case.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.to_ascii_lowercase(), name.to_ascii_lowercase());
     if !pattern.contains(['*', '?']) {
@@ -56,7 +57,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // The place behind the last `*`, and what it covers up to.
+    // The index after the last `*`, and the end of what it matches.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

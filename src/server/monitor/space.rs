@@ -3,22 +3,22 @@
 use std::fmt::Write as _;
 
 use crate::server::endpoint::{Core, Endpoint};
-use crate::server::memory::Look;
+use crate::server::memory::MemoryView;
 use crate::server::target::SnapshotTarget;
 
-/// Runs the command; without a name it tells where memory is read and where else it can be.
+/// Runs the command; without a name it shows where memory is read, and the alternatives.
 pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
     let Some(core) = target.core(target.selection.user()) else {
         return String::new();
     };
     if name.is_empty() {
-        return spaces(&target.endpoint, core, target.look);
+        return spaces(&target.endpoint, core, target.memory_view);
     }
-    match target.endpoint.look(name) {
-        Ok(look) => {
-            target.look = look;
+    match target.endpoint.parse_view(name) {
+        Ok(view) => {
+            target.memory_view = view;
             let core = target.core(target.selection.user());
-            let now = core.map(|core| target.endpoint.describe_look(core, target.look));
+            let now = core.map(|core| target.endpoint.describe_view(core, target.memory_view));
             format!(
                 "Memory is read {}.\n\
                  GDB may have kept code and stack: `maintenance flush dcache` forgets them.\n",
@@ -29,8 +29,8 @@ pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
     }
 }
 
-fn spaces(endpoint: &Endpoint, core: &Core, look: Look) -> String {
-    let mut text = format!("Memory is read {}.\n", endpoint.describe_look(core, look));
+fn spaces(endpoint: &Endpoint, core: &Core, view: MemoryView) -> String {
+    let mut text = format!("Memory is read {}.\n", endpoint.describe_view(core, view));
     let _ = writeln!(text, "The state of {}: {}.", core.name, core.space.reason);
     for (name, size) in core.space_sizes() {
         let _ = writeln!(text, "  {name:<8} {size} bytes in dumps of {}", core.name);
