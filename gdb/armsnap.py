@@ -12,7 +12,7 @@ import gdb
 
 
 class Prefix(gdb.Command):
-    """Saved Arm systems: snapshots made and opened, and the history that their trace tells."""
+    """Saved Arm systems: save and open snapshots, and navigate the history in their trace."""
 
     def __init__(self):
         super().__init__("armsnap", gdb.COMMAND_SUPPORT, gdb.COMPLETE_NONE, True)
@@ -36,7 +36,7 @@ class Program(gdb.Parameter):
 
 
 def ask(command):
-    """What GDB prints for a command; nothing where it fails."""
+    """Returns the output of a GDB command; empty if it fails."""
     try:
         return gdb.execute(command, to_string=True)
     except gdb.error:
@@ -44,7 +44,7 @@ def ask(command):
 
 
 def safe_name(name):
-    """A name of the target's in ASCII letters, digits, `_`, `.` and `-`.
+    """Returns a name from the target in ASCII letters, digits, `_`, `.` and `-`.
 
     Nothing else of a target's text is ever part of a command, an expression, a file name or an
     .ini file."""
@@ -52,13 +52,13 @@ def safe_name(name):
 
 
 def printable(text):
-    """Text from outside for the terminal: what could steer it, or hide itself, is escaped."""
+    """Escapes untrusted text for the terminal, except line ends."""
     return "\n".join(map(on_one_line, text.split("\n")))
 
 
 def on_one_line(name):
-    """A name from outside for the terminal: the same, and lines do not end either."""
-    # Not printable are controls, formats (bidirectional, of no width), surrogates, separators.
+    """Escapes an untrusted name for the terminal, including line ends."""
+    # Not printable: controls, format characters (bidirectional, zero width), surrogates, separators.
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
 
 
@@ -71,7 +71,7 @@ Scripts that come with its programs do not run: `set auto-load off` is done,
 unless `--allow-scripts` is among the options.
 The program is found if the snapshot has it, or named before: `file PROGRAM`.
 What GDB was attached to before is left, and its program forgotten.
-`set armsnap-program PATH` names the armsnap that is started."""
+`set armsnap-program PATH` sets the armsnap program to start."""
 
     def __init__(self):
         super().__init__("armsnap attach", gdb.COMMAND_SUPPORT, gdb.COMPLETE_FILENAME)
@@ -91,14 +91,14 @@ What GDB was attached to before is left, and its program forgotten.
             raise gdb.GdbError(f"{server}: not found; set armsnap-program PATH")
         words = [found, "serve", "--stdio", *words[1:], "--", words[0]]
         if any("\n" in word for word in words):
-            raise gdb.GdbError("GDB cannot be given a name with a line break")
+            raise gdb.GdbError("a name with a line break cannot be passed to GDB")
         if gdb.selected_thread():
-            # Of two architectures the program of the first would stand in the way.
+            # With two architectures, the program of the first would conflict.
             gdb.execute("with confirm off -- file")
             ask("disconnect")
         if not allow_scripts:
             gdb.execute("set auto-load off")
-        # GDB's own has not what it needs here.
+        # GDB's own command lacks the data it needs here.
         CoreFile()
         command = " ".join(shlex.quote(word) for word in words)
         gdb.execute(f"target remote | exec {command}", from_tty)
@@ -108,7 +108,7 @@ Prefix()
 Program()
 Attach()
 
-# In a source tree the other files lie beside this one; `armsnap gdb-commands` prints all as one,
+# In a source tree the other files are next to this one; `armsnap gdb-commands` prints all as one,
 # up to this line of this file.
 OTHERS = ("registers.py", "memory.py", "save.py", "core.py", "history.py", "past.py", "quiet.py")
 for other in OTHERS:

@@ -1,4 +1,4 @@
-"""`generate-core-file` on a snapshot: what is known of it becomes a core file.
+"""`generate-core-file` for snapshots: saves the known state as a core file.
 
 GDB's own calls a function of the program to find the heap, which a snapshot cannot run, and has
 none for a system of which it knows no kernel. Follows save.py.
@@ -12,12 +12,12 @@ import tempfile
 
 import gdb
 
-# Of ELF: types of notes; a file and its segments (System V ABI, chapters 4 and 5).
+# ELF constants: note types, file and segment types (System V ABI, chapters 4 and 5).
 NT_PRSTATUS, NT_FPREGSET, NT_AUXV, NT_ARM_VFP = 1, 2, 6, 0x400
-# Of the auxiliary vector: where the program was entered, from which GDB knows where it lies.
+# Auxiliary vector: the entry point, from which GDB derives the load address of the program.
 AT_ENTRY = 9
 ET_CORE, PT_LOAD, PT_NOTE = 4, 1, 4
-# As many segments as the header can count.
+# Maximum number of segments in the header.
 MAX_SEGMENTS = 0xFFFE
 SIGTRAP = 5
 
@@ -26,7 +26,7 @@ class CoreFile(gdb.Command):
     """Save a core file of the snapshot.
 Usage: generate-core-file [FILE]
 
-FILE is core.1 if not said. Registers and memory are those that `armsnap save`
+FILE defaults to core.1. Registers and memory are those that `armsnap save`
 saves. A core file cannot tell that a register is not known: such ones are 0 in
 it, and named here."""
 
@@ -39,7 +39,7 @@ it, and named here."""
         path = os.path.expanduser(words[0]) if words else "core.1"
         selected = gdb.selected_thread()
         if selected is None:
-            raise gdb.GdbError("nothing is there to be saved")
+            raise gdb.GdbError("there is nothing to save")
         try:
             write_core(path, selected)
         except OSError as error:
@@ -51,7 +51,7 @@ it, and named here."""
 
 
 def write_core(path, selected):
-    """Writes notes of all threads, the selected one first, and the memory."""
+    """Writes the notes of all threads, the selected one first, and the memory."""
     inferior = gdb.selected_inferior()
     wide = inferior.architecture().name().startswith("aarch64")
     threads = sorted(inferior.threads(), key=lambda thread: (thread.num != selected.num, thread.num))
@@ -78,7 +78,7 @@ def write_core(path, selected):
                     else:
                         segments.append((address, len(data)))
         if len(segments) > MAX_SEGMENTS:
-            raise gdb.GdbError(f"{len(segments)} pieces of memory: no core file has so many")
+            raise gdb.GdbError(f"{len(segments)} pieces of memory: too many for a core file")
         memory.seek(0)
         temporary = f"{path}.{os.getpid()}.part"
         try:
@@ -93,7 +93,7 @@ def write_core(path, selected):
 
 
 def thread_notes(number, known, wide):
-    """The registers of a thread as Linux has them in core files of its architecture."""
+    """Returns the registers of a thread in the layout of Linux core files."""
     unknown = []
 
     def value(name, size):
@@ -103,7 +103,7 @@ def thread_notes(number, known, wide):
 
     if wide:
         names = [f"x{n}" for n in range(31)] + ["sp", "pc", "cpsr"]
-        # elf_prstatus: the signal, the thread, and the registers behind 112 bytes.
+        # elf_prstatus: the signal, the thread, and the registers after 112 bytes.
         status = struct.pack("<12xh18xi76x", SIGTRAP, number)
         status += b"".join(value(name, 8) for name in names) + bytes(8)
         state = b"".join(known.get(f"v{n}", 0).to_bytes(16, "little") for n in range(32))
@@ -118,12 +118,12 @@ def thread_notes(number, known, wide):
         state += struct.pack("<I", known.get("fpscr", 0))
         notes = note(b"CORE", NT_PRSTATUS, status) + note(b"LINUX", NT_ARM_VFP, state)
     if unknown:
-        print(f"thread {number}: not known, and 0 in the core file: {', '.join(unknown)}")
+        print(f"thread {number}: unknown, saved as 0 in the core file: {', '.join(unknown)}")
     return notes
 
 
 def entry_note(wide):
-    """The auxiliary vector, as far as it is known."""
+    """Returns the known entries of the auxiliary vector."""
     shown = re.search(r"^\s*Entry point: 0x([0-9a-f]+)", ask("info files"), re.MULTILINE)
     vector = (AT_ENTRY, int(shown[1], 16), 0, 0) if shown else ()
     data = struct.pack(f"<{len(vector)}{'Q' if wide else 'I'}", *vector)
@@ -131,14 +131,14 @@ def entry_note(wide):
 
 
 def note(owner, kind, data):
-    """A note: name and contents begin at multiples of 4."""
+    """Returns a note: name and contents are aligned to 4 bytes."""
     name = owner + b"\0"
     name += bytes(-len(name) % 4)
     return struct.pack("<III", len(owner) + 1, len(data), kind) + name + data + bytes(-len(data) % 4)
 
 
 def head(wide, notes, segments):
-    """The ELF header and the program headers: the notes lie behind them, and then the memory."""
+    """Returns the ELF header and the program headers, followed by the notes and the memory."""
     file, program = ("<HHIQQQIHHHHHH", "<IIQQQQQQ") if wide else ("<HHIIIIIHHHHHH", "<IIIIIIII")
     size = 16 + struct.calcsize(file)
     entry, count = struct.calcsize(program), len(segments) + 1
@@ -159,6 +159,6 @@ def head(wide, notes, segments):
     return out + b"".join(segment(PT_LOAD, 7, start, length) for start, length in segments)
 
 
-# Only where `armsnap gdb` started this GDB: elsewhere GDB's own is right for its target.
+# Only in a GDB started by `armsnap gdb`: elsewhere GDB's own command fits its target.
 if "ARMSNAP" in globals():
     CoreFile()

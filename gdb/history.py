@@ -1,4 +1,4 @@
-"""The decoded trace as a history: armsnap's commands for what `monitor` does, and GDB told of moves.
+"""History commands: wrappers of `monitor` commands that update GDB after moves.
 
 Follows armsnap.py.
 """
@@ -9,9 +9,9 @@ import gdb
 
 
 def monitor(words):
-    """What the server answers to `monitor WORDS` for the selected thread."""
+    """Returns the output of `monitor WORDS` for the selected thread."""
     try:
-        # The server's core is the one that GDB asked about last.
+        # The server uses the thread that GDB accessed last.
         pc = int(gdb.parse_and_eval("(unsigned long long)$pc"))
         gdb.selected_inferior().read_memory(pc, 1)
     except gdb.error:
@@ -23,8 +23,8 @@ def monitor(words):
 
 
 def flush(what):
-    """Runs `maintenance flush WHAT` in silence, if this GDB has it."""
-    # GDB 10 takes any WHAT, and flushes symbols.
+    """Runs `maintenance flush WHAT` silently, if this GDB supports it."""
+    # GDB 10 accepts any WHAT, and flushes symbols.
     if what in gdb.execute("help maintenance flush", to_string=True):
         gdb.execute(f"maintenance flush {what}", to_string=True)
         return True
@@ -35,20 +35,20 @@ def forget_memory():
     """Makes GDB read memory again."""
     flush("dcache")
     for cache in ("stack-cache", "code-cache"):
-        # Before GDB 13; to switch it is to empty it.
+        # Before GDB 13; changing the setting clears the cache.
         if gdb.parameter(cache):
             gdb.execute(f"set {cache} off")
             gdb.execute(f"set {cache} on")
 
 
 def show_move():
-    """Makes GDB ask for registers and memory again, and shows where it is, as at a stop."""
+    """Makes GDB read registers and memory again, and shows the location as at a stop."""
     if not flush("register-cache"):
         # Before GDB 11.
         gdb.execute("flushregs", to_string=True)
     forget_memory()
     Returned.mind()
-    # `frame` shows the same; this also tells the TUI and front ends of another place.
+    # `frame` shows the same; this also updates the TUI and front ends.
     for command in ("up 0", "display"):
         try:
             gdb.execute(command)
@@ -65,14 +65,14 @@ def go(words):
 
 
 def without_advice(text):
-    """An answer without what a user of `monitor` alone must do, and whether that was in it."""
+    """Strips the hint for users of plain `monitor`; returns the text, and whether it had the hint."""
     lines = text.splitlines(True)
     kept = [line for line in lines if "maintenance flush" not in line]
     return "".join(kept), len(kept) < len(lines)
 
 
-class Told(gdb.Command):
-    """A command that prints what the server tells."""
+class MonitorCommand(gdb.Command):
+    """A command that prints the output of a `monitor` command."""
 
     words = ()
 
@@ -81,7 +81,7 @@ class Told(gdb.Command):
         super().__init__(f"armsnap {name}", gdb.COMMAND_SUPPORT)
 
     def complete(self, text, word):
-        # First GDB asks without a word, to learn where words end.
+        # GDB first calls this without a word, to determine the word boundaries.
         return [known for known in self.words if known.startswith(word or "")]
 
     def invoke(self, argument, from_tty):
@@ -89,42 +89,42 @@ class Told(gdb.Command):
         gdb.write(printable(monitor(f"{self.name} {argument}")))
 
 
-class Info(Told):
-    """Tell of the snapshot: its cores, their memory, what is to be known of them.
+class Info(MonitorCommand):
+    """Show the snapshot: its cores, their memory, and notes on them.
 Usage: armsnap info"""
 
 
-class Where(Told):
-    """Tell the position in history: its time, and its reason to doubt.
+class Where(MonitorCommand):
+    """Show the position in history: its time, and notes on its reliability.
 Usage: armsnap where"""
 
 
-class History(Told):
-    """List positions in history around here.
+class History(MonitorCommand):
+    """List the positions in history around the current one.
 Usage: armsnap history [N]
 
-N positions before this one and after it, 10 if not said. `armsnap goto POSITION`
-goes to one of them."""
+N positions before the current one and after it (default 10).
+`armsnap goto POSITION` goes to one of them."""
 
 
-class Calls(Told):
+class Calls(MonitorCommand):
     """List the calls that led to this position, nested.
 Usage: armsnap calls [N]
 
-The last N calls, 40 if not said; * marks those that are still open."""
+The last N calls (default 40); * marks calls that are still open."""
 
 
-class Exceptions(Told):
+class Exceptions(MonitorCommand):
     """List exceptions before this position and after it.
 Usage: armsnap exceptions [N]"""
 
 
-class Memory(Told):
-    """Say how memory is read at past positions.
+class Memory(MonitorCommand):
+    """Show or set how memory is read at past positions.
 Usage: armsnap memory [final|unavailable]
 
 final        as it was at the end
-unavailable  what may have been written since cannot be read"""
+unavailable  memory that may have been written since cannot be read"""
 
     words = ("final", "unavailable")
 
@@ -136,11 +136,11 @@ unavailable  what may have been written since cannot be read"""
             forget_memory()
 
 
-class Goto(Told):
+class Goto(MonitorCommand):
     """Go to a position in history.
 Usage: armsnap goto POSITION|begin|end|time T|cycle N
 
-`armsnap history` and `armsnap find` tell positions."""
+`armsnap history` and `armsnap find` show positions."""
 
     words = ("begin", "cycle", "end", "time")
 
@@ -151,12 +151,12 @@ Usage: armsnap goto POSITION|begin|end|time T|cycle N
         go(argument)
 
 
-class Find(Told):
+class Find(MonitorCommand):
     """Go to the next visit of a function or an address, or to the one before.
 Usage: armsnap find LOCATION [back]
 
-LOCATION is what `break` takes: a function, FILE:LINE, *ADDRESS; or the expression of an
-address. Of a function it is the first instruction."""
+LOCATION is as for `break`: a function, FILE:LINE, *ADDRESS; or an expression for an
+address. For a function it is the first instruction."""
 
     def complete(self, text, word):
         return gdb.COMPLETE_SYMBOL
@@ -172,7 +172,7 @@ address. Of a function it is the first instruction."""
             wanted = ",".join(map(hex, sorted(code_addresses(what))))
             found = monitor(f"find {wanted} {back}")
         except gdb.GdbError:
-            # The server knows a name that GDB does not read, as that of a Rust function in C.
+            # The server knows names that GDB cannot parse, as of Rust functions in C.
             found = monitor(f"find {what} {back}")
             if "is neither an address nor a function" in found:
                 raise
@@ -184,12 +184,12 @@ address. Of a function it is the first instruction."""
 
 
 def code_addresses(what):
-    """The addresses that a location means, as `break` has it, or else an expression."""
+    """Returns the addresses of a location as for `break`, or of an expression."""
     where = None
     if not what.startswith("*"):
         try:
             rest, places = gdb.decode_line(what)
-            # Something behind it, as in `f + 4`: an expression.
+            # Followed by more text, as in `f + 4`: an expression.
             found = {place.pc for place in places or () if place.pc}
             if found and not rest:
                 return found

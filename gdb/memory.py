@@ -1,4 +1,4 @@
-"""The memory that GDB knows of, read into the files of a snapshot.
+"""Reads the memory known to GDB into the files of a snapshot.
 
 Follows armsnap.py.
 """
@@ -9,24 +9,24 @@ import time
 
 import gdb
 
-# Regions of memory that nobody asked for are saved up to this size.
+# Maximum size of memory regions saved without an explicit request.
 LARGEST = 64 << 20
-# What is read of a stack, beyond the outermost frame that GDB finds.
+# Bytes read of a stack beyond the outermost frame found by GDB.
 STACK = 64 << 10
-# No stack is larger, nor deeper.
+# Maximum size and depth of a stack.
 MAX_STACK = 8 << 20
 MAX_FRAMES = 10000
-# What is read before a program counter or a return address, and behind it.
+# Bytes read before and after a program counter or a return address.
 CODE = 4 << 10
-# Callers whose code is read.
+# Maximum number of callers whose code is read.
 CALLERS = 256
-# What is read at once; and where only parts of that can be read, what memory comes in.
+# Bytes read at once; and the page size, used if only parts can be read.
 CHUNK = 64 << 10
 PAGE = 4 << 10
 
 
 def size_text(size):
-    """A size for people."""
+    """Formats a size for display."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
             break
@@ -35,7 +35,7 @@ def size_text(size):
 
 
 def merged(ranges):
-    """Ranges in order of address, with those that overlap or touch as one."""
+    """Sorts ranges by address, and merges overlapping and adjacent ones."""
     out = []
     for start, end in sorted(ranges):
         if out and start <= out[-1][1]:
@@ -46,7 +46,7 @@ def merged(ranges):
 
 
 def without(ranges, others):
-    """What of `ranges` is in none of `others`, both in order of address."""
+    """Returns the parts of `ranges` outside `others`, both sorted by address."""
     for start, end in ranges:
         for low, high in others:
             if high <= start or end <= low:
@@ -59,7 +59,7 @@ def without(ranges, others):
 
 
 def server_ranges():
-    """The memory map of a server that knows qMemoryRegionInfo (armsnap, lldb-server)."""
+    """Returns the memory map of a server with qMemoryRegionInfo (armsnap, lldb-server)."""
     at, found = 0, []
     while len(found) < 10000:
         reply = ask(f"maintenance packet qMemoryRegionInfo:{at:x}")
@@ -76,23 +76,23 @@ def server_ranges():
 
 
 def addresses(pattern, text):
-    """The ranges that the lines of a text tell."""
+    """Parses the ranges in the lines of a text."""
     found = set()
     for match in re.finditer(pattern, text, re.MULTILINE):
-        # `info mem` says 0 for the end of the address space.
+        # `info mem` shows 0 for the end of the address space.
         found.add((int(match[1], 16), int(match[2], 16) or 1 << 64))
     return found
 
 
 def known_ranges(largest):
-    """The memory that GDB knows of: of its target, and of the sections of its files.
+    """Returns the memory known to GDB: from its target, and from the sections of its files.
 
-    Regions that are larger than `largest` are named and left out."""
+    Lists and leaves out regions larger than `largest`."""
     files = ask("info files")
     mapping = r"^\s*0x([0-9a-f]+)\s+0x([0-9a-f]+)\s+0x[0-9a-f]+\s+(?!.*(?:/dev/|---p|\[v))"
     found = addresses(r"^\s*0x([0-9a-f]+) - 0x([0-9a-f]+) is ", files)
     if "Local core dump file:" in files:
-        # A core file does not have all that was mapped: GDB reads zeros there.
+        # A core file does not contain all mapped memory: GDB reads zeros there.
         sections = ask("maintenance info sections")
         empty = r"^\s*\[\d+\]\s+0x([0-9a-f]+)->0x([0-9a-f]+) at .*: load(?!.*HAS_CONTENTS)"
         found -= addresses(empty, sections)
@@ -106,14 +106,14 @@ def known_ranges(largest):
             ranges.append((start, end))
         else:
             size = size_text(end - start)
-            print(f"left out: {start:#x}-{end - 1:#x} ({size}); --memory names parts of it")
+            print(f"left out: {start:#x}-{end - 1:#x} ({size}); --memory selects parts of it")
     if not found:
-        print("left out: memory without stacks and code, of which GDB knows nothing; --memory names it")
+        print("left out: memory other than stacks and code, which GDB has no map of; --memory selects it")
     return merged(ranges)
 
 
 def newest_frame():
-    """The newest frame, selected; None where GDB cannot tell its caller (a trace frame)."""
+    """Selects and returns the newest frame; None if GDB cannot unwind it (a trace frame)."""
     try:
         frame = gdb.newest_frame()
         frame.select()
@@ -123,7 +123,7 @@ def newest_frame():
 
 
 def stack_range(frame):
-    """The stack of the newest frame: up to the outermost frame, and some more."""
+    """Returns the stack of the newest frame, to somewhat beyond the outermost frame."""
     if frame is None:
         return []
     try:
@@ -142,7 +142,7 @@ def stack_range(frame):
 
 
 def code_ranges(frame):
-    """The code around the program counter, the link register, and the callers."""
+    """Returns the code around the program counter, the link register, and the callers."""
     places = []
     for name in ("lr", "x30"):
         try:
@@ -159,20 +159,20 @@ def code_ranges(frame):
         pass
     limit = 1 << (8 * gdb.lookup_type("long").pointer().sizeof)
     places = [place % limit for place in places]
-    # There an M-profile core has no code, but values that mean the return from an exception.
+    # In this range M-profile cores have EXC_RETURN values instead of code.
     places = [place for place in places if limit > 1 << 32 or place < 0xE0000000]
     return [(max(place - CODE, 0), min(place + CODE, limit)) for place in places if place]
 
 
 def readable(inferior, start, size):
-    """(address, bytes) of what can be read of a range, in order."""
+    """Yields (address, bytes) for the readable parts of a range, in order."""
     try:
         yield start, bytes(inferior.read_memory(start, size))
         return
     except gdb.MemoryError:
         pass
     except gdb.error as error:
-        # In a trace frame; anything else is no answer about memory.
+        # In a trace frame; other errors are not about memory.
         if "unavailable" not in str(error) and "not available" not in str(error):
             raise
     if size == 1:
@@ -183,14 +183,14 @@ def readable(inferior, start, size):
             return
     half = 1 << ((size - 1).bit_length() - 1)
     if size > PAGE:
-        # Pages are whole on both sides.
+        # Both halves consist of whole pages.
         half -= (start + half) % PAGE
     yield from readable(inferior, start, half)
     yield from readable(inferior, start + half, size - half)
 
 
 def remote_object(name):
-    """An object of the remote protocol as text; nothing where the server has none."""
+    """Returns an object of the remote protocol as text; empty if the server has none."""
     text = ""
     while len(text) < 16 << 20:
         reply = ask(f"maintenance packet qXfer:{name}:read::{len(text):x},800")
@@ -204,7 +204,7 @@ def remote_object(name):
 
 
 def trace_frame_ranges():
-    """The memory that was collected in the selected trace frame."""
+    """Returns the memory collected in the selected trace frame."""
     collected = r'<memory\s+start="0x([0-9a-f]+)"\s+length="0x([0-9a-f]+)"'
     for match in re.finditer(collected, remote_object("traceframe-info")):
         start, length = int(match[1], 16), int(match[2], 16)
@@ -221,7 +221,7 @@ class Dumps:
         self.told = time.monotonic()
 
     def read(self, ranges, name):
-        """Sections of a device file, for what can be read of the ranges."""
+        """Returns sections of a device file for the readable parts of the ranges."""
         dumps = []
         for start, end in ranges:
             dumps += self.read_range(start, end, name)
@@ -257,7 +257,7 @@ class Dumps:
         return dumps
 
     def left_out(self):
-        """What cannot be read, for people; nothing where all can."""
+        """Describes unreadable memory for display; empty if there is none."""
         ranges = merged(self.missing)
         size = sum(end - start for start, end in ranges)
         named = [f"{start:#x}-{end - 1:#x}" for start, end in ranges[:3]]
@@ -265,8 +265,8 @@ class Dumps:
         return f"left out: {size_text(size)} that cannot be read, at {', '.join(named)}" if size else ""
 
     def tell(self):
-        """Progress, every two seconds."""
+        """Prints progress every two seconds."""
         if time.monotonic() > self.told + 2:
             self.told = time.monotonic()
-            gdb.write(f"{size_text(self.looked_at)} of {size_text(self.total)} looked at\n")
+            gdb.write(f"{size_text(self.looked_at)} of {size_text(self.total)} read\n")
             gdb.flush()

@@ -1,4 +1,4 @@
-"""`armsnap gdb` begins quietly, and `tdump` needs no tracepoints.
+"""Quiet start of `armsnap gdb`, and `tdump` without tracepoints.
 
 Follows memory.py.
 """
@@ -7,26 +7,26 @@ import re
 
 import gdb
 
-# What GDB remarks when it connects: of the server's tracepoints, one for each, and of a program,
-# which a snapshot need not have.
+# Messages of GDB when it connects: one for each of the server's tracepoints, and one about a
+# missing program, which a snapshot need not have.
 REMARKS = re.compile(
     r"(Tracepoint \d+ at .*"
     r"|Created tracepoint \d+ for target's tracepoint \d+ at .*"
     r"|warning: No executable has been specified and target does not support"
     r"|determining executable automatically\.  Try using the \"file\" command\.)\n?"
 )
-# Ranges of memory that `tdump` names.
+# Maximum number of memory ranges listed by `tdump`.
 RANGES = 16
-# Registers of a core beside the program counter.
+# Registers of a core other than the program counter.
 OTHERS = re.compile(r"[rx]\d+|sp|lr|[cx]psr")
 OWN_TDUMP = "--own-tdump "
 
 
 class Quietly(gdb.Command):
-    """Run a command that connects, without GDB's remarks on tracepoints and programs.
+    """Run a command that connects, without GDB's messages about tracepoints and programs.
 Usage: armsnap quietly [--own-tdump] COMMAND
 
-With --own-tdump `tdump` is armsnap's own from now on, which needs no tracepoints."""
+With --own-tdump, `tdump` is replaced by armsnap's version, which needs no tracepoints."""
 
     def __init__(self):
         super().__init__("armsnap quietly", gdb.COMMAND_SUPPORT, gdb.COMPLETE_COMMAND)
@@ -36,7 +36,7 @@ With --own-tdump `tdump` is armsnap's own from now on, which needs no tracepoint
         if argument.startswith(OWN_TDUMP):
             argument = argument[len(OWN_TDUMP) :]
             TraceFrame()
-        # As a whole: what is printed while GDB connects comes in pieces of lines.
+        # As a whole: GDB prints partial lines while it connects.
         try:
             text = gdb.execute(argument, from_tty, True)
         except gdb.error as error:
@@ -50,7 +50,7 @@ class TraceFrame(gdb.Command):
     """Print everything collected in the current trace frame.
 Usage: tdump
 
-armsnap's own: GDB's wants the tracepoint in its list of breakpoints."""
+armsnap's version: GDB's requires the tracepoint in its list of breakpoints."""
 
     def __init__(self):
         super().__init__("tdump", gdb.COMMAND_DATA)
@@ -73,7 +73,7 @@ armsnap's own: GDB's wants the tracepoint in its list of breakpoints."""
 
 
 def number_of(name):
-    """A convenience variable as a number; None where it is void."""
+    """Returns a convenience variable as a number; None if it is void."""
     try:
         return int(gdb.parse_and_eval(name))
     except (gdb.error, ValueError):
@@ -81,7 +81,7 @@ def number_of(name):
 
 
 def is_known(frame, name):
-    """Whether a register was collected."""
+    """Returns whether a register was collected."""
     try:
         return "<unavailable>" not in str(frame.read_register(name))
     except (gdb.error, ValueError):
@@ -89,7 +89,7 @@ def is_known(frame, name):
 
 
 def show_registers():
-    """Those that were collected; often the program counter alone."""
+    """Prints the collected registers; often only the program counter."""
     frame = gdb.selected_frame()
     for register in frame.architecture().registers():
         if OTHERS.fullmatch(register.name) and is_known(frame, register.name):
@@ -100,7 +100,7 @@ def show_registers():
 
 
 def variables():
-    """The names of trace state variables."""
+    """Returns the names of trace state variables."""
     table = gdb.execute("info tvariables", to_string=True)
     return re.findall(r"^(\$[A-Za-z_]\w*)\s", table, re.MULTILINE | re.ASCII)
 

@@ -1,4 +1,4 @@
-"""Registers as a snapshot has them.
+"""Reads registers in the form of the snapshot format.
 
 Follows armsnap.py.
 """
@@ -8,17 +8,17 @@ import struct
 
 import gdb
 
-# Types of values that are numbers.
+# Types of numeric values.
 TYPES = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_PTR, gdb.TYPE_CODE_FLAGS, gdb.TYPE_CODE_ENUM)
 TYPES += (gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_RANGE)
-# Names that the format has too.
+# Names that the snapshot format defines too.
 OWN = re.compile(r"[xrvd][0-9]{1,2}|sp|lr|pc|cpsr|fpsr|fpcr|fpscr")
-# Floating-point numbers by their size in bytes: how `struct` calls them.
+# Formats of `struct` for floating-point numbers, by size in bytes.
 FLOATS = {4: "f", 8: "d"}
 
 
 def integer(value):
-    """The bits of a register as a number; None for a type that is no register's."""
+    """Returns the bits of a register as a number; None for an unsupported type."""
     kind = value.type.strip_typedefs()
     bits = 8 * kind.sizeof
     if kind.code in TYPES and bits <= 64:
@@ -33,7 +33,7 @@ def integer(value):
             return None
         return sum(part << (width * index) for index, part in enumerate(parts))
     if kind.code == gdb.TYPE_CODE_UNION:
-        # Views of the same bits: the first that has them all as numbers.
+        # Views of the same bits: the first that has all of them as numbers.
         for field in kind.fields():
             if field.type.sizeof == kind.sizeof and not is_float(field.type):
                 found = integer(value[field])
@@ -43,7 +43,7 @@ def integer(value):
 
 
 def float_bits(value, size):
-    """The bits of a floating-point number; None for a size that is not IEEE 754's."""
+    """Returns the bits of a floating-point number; None if it is not an IEEE 754 size."""
     if size not in FLOATS:
         return None
     # From GDB 11 on this shows the bits; before, the number without its fraction.
@@ -53,7 +53,7 @@ def float_bits(value, size):
 
 
 def is_float(kind):
-    """Whether a part of a vector is one of floating-point numbers."""
+    """Returns whether a field of a vector has floating-point elements."""
     kind = kind.strip_typedefs()
     while kind.code == gdb.TYPE_CODE_ARRAY:
         kind = kind.target().strip_typedefs()
@@ -61,20 +61,20 @@ def is_float(kind):
 
 
 def value_of(frame, name):
-    """The value of a register. A target's names are looked up, and never parsed."""
+    """Returns the value of a register. Names from the target are looked up, never parsed."""
     if frame is not None:
         return frame.read_register(name)
-    # Of a trace frame GDB has no frame; the core's own registers can be asked for.
+    # GDB has no stack frame in a trace frame; registers can still be read.
     if OWN.fullmatch(name) or name == "xpsr":
         return gdb.parse_and_eval("$" + name)
     raise ValueError(name)
 
 
 def registers(architecture, frame):
-    """(name in the snapshot, bits, value) of each register that is known."""
+    """Yields (name in the snapshot, bits, value) for each known register."""
     aarch64 = architecture.name().startswith("aarch64")
-    # GDB's names for parts of registers and for a floating-point unit of long ago; and the
-    # instruction set that armsnap's server tells.
+    # GDB's names for parts of registers and for an obsolete floating-point unit; and the
+    # instruction set that armsnap's server reports.
     parts = re.compile(r"isa|" + (r"[wqdshb][0-9]+" if aarch64 else r"[sq][0-9]+|f[0-7]|fps"))
     known = {}
     for register in architecture.registers():
@@ -88,7 +88,7 @@ def registers(architecture, frame):
             continue
         if bits is None:
             continue
-        # The format's names for the core's own; others as the target calls them.
+        # Names of the format for core registers; other names as in the target.
         written = safe_name(name)
         if OWN.fullmatch(name):
             written = name.upper()
@@ -99,7 +99,7 @@ def registers(architecture, frame):
 
 
 def core_type(thread, architecture, known):
-    """The type of a core: a product's name where the target tells it."""
+    """Returns the type of a core: the product name, if the target reports it."""
     shown = ask(f"info threads {thread.num}")
     product = re.search(r"\b(?:Cortex-[AMRX]|Neoverse-[A-Z])\d+[A-Z]*", shown, re.IGNORECASE)
     if product:

@@ -1,4 +1,4 @@
-"""`armsnap save`: what GDB is attached to becomes a snapshot.
+"""`armsnap save`: saves the target of GDB as a snapshot.
 
 Follows registers.py and memory.py.
 """
@@ -11,18 +11,17 @@ import tempfile
 
 import gdb
 
-# Of M-profile's system control space: what tells of faults, and how exceptions stack. Reading it
-# changes nothing (DDI 0403, B3.2), as it would of SysTick and of the debug registers.
+# M-profile system control space: fault status and exception configuration. Reading it has no side
+# effects (DDI 0403, B3.2), unlike SysTick and the debug registers.
 SYSTEM_CONTROL = [(0xE000ED00, 0xE000ED90), (0xE000EF30, 0xE000EF48)]
-# A position-independent program, in its ELF header.
+# ELF file type of a position-independent program.
 ET_DYN = 3
-# Names of files of a remote system that can be in a GDB command: within quotes nothing in them
-# means anything.
+# Names of remote files that are safe in a GDB command: without special meaning within quotes.
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_./+,:@=~ -]+")
 
 
 def number(expression):
-    """An expression of the user's as a number."""
+    """Evaluates an expression from the user as a number."""
     try:
         return int(gdb.parse_and_eval(f"(unsigned long long)({expression})"))
     except gdb.error as error:
@@ -30,14 +29,14 @@ def number(expression):
 
 
 def program():
-    """The file name of the program as GDB has it, or None."""
+    """Returns the file name of the program in GDB, or None."""
     space = gdb.current_progspace()
     names = [space.filename] + [objfile.filename for objfile in gdb.objfiles()]
     return next((name for name in names if name), None)
 
 
 def copy_program(directory):
-    """Copies the program; answers its name there, or why there is none."""
+    """Copies the program; returns its name in the snapshot, or why there is none."""
     name = program()
     if not name:
         return None, "GDB knows no program"
@@ -59,18 +58,18 @@ def copy_program(directory):
         head = file.read(32)
     if len(head) < 32 or not head.startswith(b"\x7fELF"):
         os.remove(to)
-        return None, f"{on_one_line(name)} is no ELF file"
+        return None, f"{on_one_line(name)} is not an ELF file"
     return base, None
 
 
 def fetch(name, to):
-    """Copies a file of the remote system; answers why it cannot be."""
+    """Copies a file of the remote system; returns the reason if that fails."""
     if not PLAIN_NAME.fullmatch(name):
-        return f"{on_one_line(name)}: a name with such characters is not given to GDB's `remote get`"
+        return f"{on_one_line(name)}: the name has characters that are not passed to GDB's `remote get`"
     with tempfile.TemporaryDirectory(prefix="armsnap-") as directory:
         fetched = os.path.join(directory, "program")
         if not PLAIN_NAME.fullmatch(fetched):
-            return f"{directory}: TMPDIR has characters that are not given to `remote get`"
+            return f"{directory}: TMPDIR has characters that are not passed to `remote get`"
         ask(f"remote get '{name}' '{fetched}'")
         try:
             shutil.copyfile(fetched, to)
@@ -80,7 +79,7 @@ def fetch(name, to):
 
 
 def load_offset(path):
-    """How far behind the addresses of its file the program was loaded."""
+    """Returns the load offset of the program relative to the addresses in its file."""
     shown = re.search(r"^\s*Entry point: 0x([0-9a-f]+)", ask("info files"), re.MULTILINE)
     with open(path, "rb") as file:
         head = file.read(32)
@@ -92,7 +91,7 @@ def load_offset(path):
 
 
 class Arguments(argparse.ArgumentParser):
-    """Arguments of a command: wrong ones are GDB errors."""
+    """Parser for the arguments of a command; reports errors as GDB errors."""
 
     def __init__(self, name):
         super().__init__(prog=f"armsnap {name}", add_help=False, allow_abbrev=False)
@@ -102,7 +101,7 @@ class Arguments(argparse.ArgumentParser):
 
 
 class Save(gdb.Command):
-    """Save what GDB is attached to as a snapshot.
+    """Save the target of GDB as a snapshot.
 Usage: armsnap save DIR [--memory START,LENGTH]... [--memory SIZE] [--force]
 
 DIR      the directory to make; it appears whole or not at all
@@ -125,7 +124,7 @@ is said. The program and its libraries are copied; trace is not.
     def complete(self, text, word):
         typed = text.split(" ")[-1]
         if typed.startswith("-"):
-            # The word that GDB completes is the end of it: some begin it behind the hyphens.
+            # GDB completes the end of the word: in some versions the part after the hyphens.
             begin = len(typed) - len(word or "")
             return [o[begin:] for o in ("--memory", "--force") if o.startswith(typed)]
         return gdb.COMPLETE_FILENAME
@@ -143,7 +142,7 @@ is said. The program and its libraries are copied; trace is not.
         thread = gdb.selected_thread()
         if thread is None:
             raise gdb.GdbError(
-                "nothing is there to be saved: attach to a target, open a core file, "
+                "there is nothing to save: attach to a target, open a core file, "
                 "or start a program first"
             )
         directory = os.path.abspath(os.path.expanduser(given.DIR))
@@ -172,16 +171,16 @@ is said. The program and its libraries are copied; trace is not.
 
 
 def asked_range(text):
-    """`START,LENGTH` as a range; the last comma divides."""
+    """Parses `START,LENGTH` as a range; the last comma is the separator."""
     start, _, length = text.rpartition(",")
     start, length = number(start), number(length)
     if length == 0 or start + length > 1 << 64:
-        raise gdb.GdbError(f"--memory {text}: no such range of memory")
+        raise gdb.GdbError(f"--memory {text}: expected a range of memory within the address space")
     return start, start + length
 
 
 def may_replace(directory, force):
-    """Fails where something is that is not to be replaced."""
+    """Fails if the destination exists and must not be replaced."""
     if not os.path.lexists(directory):
         return
     if os.path.isdir(directory) and not os.path.islink(directory):
@@ -195,7 +194,7 @@ def may_replace(directory, force):
 
 
 def appear(temporary, directory):
-    """Gives a directory its name. What was there goes away only after that."""
+    """Renames a directory to its final name. Removes the old one only after that."""
     if not os.path.lexists(directory):
         os.rename(temporary, directory)
         return
@@ -210,11 +209,11 @@ def appear(temporary, directory):
 
 
 def save(directory, selected, asked, largest):
-    """Writes the files of a snapshot; answers what is in it."""
+    """Writes the files of a snapshot; returns a description of its contents."""
     inferior = gdb.selected_inferior()
     threads = sorted(inferior.threads(), key=lambda thread: thread.num)
     if any(thread.is_running() for thread in threads):
-        raise gdb.GdbError("threads run: `interrupt -a` stops them")
+        raise gdb.GdbError("threads are running: `interrupt -a` stops them")
     cores, stacks, code, used = [], [], [], {"snapshot"}
     for thread in threads:
         thread.switch()
@@ -240,7 +239,7 @@ def save(directory, selected, asked, largest):
     else:
         ranges = merged(known_ranges(largest) + (SYSTEM_CONTROL if m_profile else []))
     if ask("info auxv"):
-        # A process: its threads share one memory.
+        # A process: its threads share their memory.
         more = merged(more + [stack for own in stacks for stack in own])
     more = list(without(more, ranges))
     taken = merged(ranges + more)
@@ -251,7 +250,7 @@ def save(directory, selected, asked, largest):
     if asked and not dumps.saved:
         raise gdb.GdbError("none of this memory can be read")
     left_out = dumps.left_out()
-    # Around code and stacks much need not be there.
+    # Much of the memory around code and stacks may not exist.
     shared += dumps.read(more, "memory")
     for (thread, name, kind, known), own in zip(cores, stacks):
         thread.switch()
@@ -269,7 +268,7 @@ def save(directory, selected, asked, largest):
         for index, (_, name, _, _) in enumerate(cores):
             file.write(f"device{index}={name}.ini\n")
         if copied:
-            # What could be read of what it writes to is in the dumps; the rest is not known.
+            # The readable part of its writable memory is in the dumps; the rest is unknown.
             file.write(f"\n[program]\nfile={copied}\noffset={offset:#x}\nmemory=read-only\n")
     copied_libraries = copy_libraries(directory)
     if not all(thread.is_valid() for thread in threads):
@@ -284,11 +283,11 @@ def save(directory, selected, asked, largest):
 
 
 def copy_libraries(directory):
-    """Copies the libraries of the program, to where `armsnap gdb` looks for them; says how many."""
+    """Copies the libraries of the program to where `armsnap gdb` searches them; returns the count."""
     count, missing = 0, []
     for objfile in gdb.objfiles():
         name = objfile.filename
-        # Debug information apart from its file, and the system's own library have none to copy.
+        # Separate debug information and the vDSO have no file to copy.
         if not name or objfile.owner or name == program() or name.startswith("system-supplied"):
             continue
         local = name[len("target:") :] if name.startswith("target:") else name
@@ -313,7 +312,7 @@ def copy_libraries(directory):
 
 
 def trace_left_out():
-    """That there is a trace, which GDB cannot copy."""
+    """Returns a note if there is a trace, which GDB cannot copy."""
     status = re.search(r'received: "T[01];(?!tnotrun)', ask("maintenance packet qTStatus"))
     if status:
         return "left out: the trace, which stays in what is served; `tsave FILE` keeps its frames"

@@ -244,7 +244,10 @@ fn names_of_a_remote_target() {
         let made = directory.path().join("made");
         let program = format!("/x{quote}\n{}\n", shell(&made));
         let (saved, shown) = save_from(directory.path(), &made, program);
-        assert!(shown.contains("not given to GDB's `remote get`"), "{shown}");
+        assert!(
+            shown.contains("not passed to GDB's `remote get`"),
+            "{shown}"
+        );
         let (_, ours) = shown.split_once("saved: 1 core").expect(&shown);
         assert!(ours.contains("\\nshell touch"), "{shown}");
         let registers = saved_registers(&saved, "t__dump__file__etc_passwd_2J.ini");

@@ -591,7 +591,7 @@ fn nothing_is_made_of_mistakes() {
         &[],
         &[format!("armsnap save {}", at("new"))],
     );
-    assert!(text.contains("nothing is there to be saved"), "{text}");
+    assert!(text.contains("there is nothing to save"), "{text}");
     let kept = std::fs::read_to_string(directory.path().join("old/snapshot.ini")).unwrap();
     assert_eq!(kept, "keep");
     // A snapshot is replaced if that is asked for.
@@ -634,7 +634,7 @@ fn help_and_completion() {
         ],
     );
     for wanted in [
-        "armsnap save -- Save what GDB is attached to as a snapshot.",
+        "armsnap save -- Save the target of GDB as a snapshot.",
         "armsnap attach -- Open a snapshot.",
         "Usage: armsnap save DIR [--memory START,LENGTH]... [--memory SIZE] [--force]",
         "\narmsnap save\n",
