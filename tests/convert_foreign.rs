@@ -83,6 +83,8 @@ fn frames_of_other_writers_become_snapshots() {
                     .unwrap()
                     .write(&out, false, &mut |_, _| {});
                 assert!(error.unwrap_err().to_string().contains("exists"));
+                // Files that are open are input, which is never replaced.
+                drop((found, loaded));
                 read(&bytes, frame, merge)
                     .unwrap()
                     .write(&out, true, &mut |_, _| {})

@@ -54,10 +54,8 @@ fn written_files_are_read_back() {
         let file = File::open(&bytes, None).unwrap();
         assert_eq!(file.order(), order);
         assert_eq!(file.description(), &description());
-        assert_eq!(
-            file.notes(),
-            ["R is read as hex, as GDB writes it: 16 bytes a register block"]
-        );
+        // 10 in hex, as GDB writes it: the frames fit no other reading.
+        assert!(file.notes().is_empty(), "{:?}", file.notes());
         assert_eq!(file.count(), 2);
         let blocks: Vec<_> = file.frame(0).unwrap().unwrap().blocks().collect();
         assert_eq!(blocks.len(), 4);
