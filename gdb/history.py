@@ -170,6 +170,10 @@ address. For a function it is the first instruction."""
             raise gdb.GdbError("expected a function or an address, and maybe back")
         try:
             wanted = ",".join(map(hex, sorted(code_addresses(what))))
+            # Of a function that was chosen at start GDB has the one that chose it, which is meant
+            # only if it is named by its address.
+            if what.startswith("*"):
+                wanted = "*" + wanted
             found = monitor(f"find {wanted} {back}")
         except gdb.GdbError:
             # The server knows names that GDB cannot parse, as of Rust functions in C.

@@ -6,8 +6,8 @@ mod record_support;
 
 use std::process::Command;
 
-use gdb::{ends_of_history, forget_registers, gdb_version, need_gdb, run, session, text};
-use record_support::{Guest, build};
+use gdb::{ends_of_history, forget_registers, need_gdb, run, session, text};
+use record_support::{Guest, build, decoded};
 
 const PROGRAM: &str = r#"
     #include <stdlib.h>
@@ -34,19 +34,35 @@ const PROGRAM: &str = r#"
 "#;
 
 /// A recorded program that crashed; `None` without a compiler for it.
-fn recorded(options: &[&str]) -> Option<Guest> {
+fn recorded(program: &str, options: &[&str]) -> Option<Guest> {
     need_gdb();
-    if gdb_version() > 16 {
-        println!("SKIPPED: GDB 18 reads the linker's list in spite of the server's");
-        return None;
-    }
-    let guest = build("aarch64", "sort.c", PROGRAM, options)?;
+    let guest = build("aarch64", "sort.c", program, options)?;
     let mut record = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     record.arg("record").arg("-o");
     record.arg(guest.directory.path().join("saved"));
     let run = run(record.arg("--").arg(&guest.program));
     assert!(run.status.success(), "{run:?}");
     Some(guest)
+}
+
+/// What GDB without any of our commands shows.
+fn plain(guest: &Guest, commands: &[&str]) -> String {
+    let saved = guest.directory.path().join("saved");
+    let mut gdb = Command::new("gdb-multiarch");
+    gdb.args(["-nx", "-batch"]).arg(&guest.program);
+    let libraries = saved.join("libraries");
+    for setting in ["sysroot", "solib-search-path"] {
+        gdb.args(["-iex", &format!("set {setting} {}", libraries.display())]);
+    }
+    gdb.arg("-ex").arg(format!(
+        "target remote | exec {} serve --stdio {}",
+        env!("CARGO_BIN_EXE_armsnap"),
+        saved.display()
+    ));
+    for command in commands {
+        gdb.args(["-ex", command]);
+    }
+    text(&run(&mut gdb))
 }
 
 /// What is shown between two marks.
@@ -57,7 +73,7 @@ fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
 
 #[test]
 fn libraries_stay() {
-    let Some(guest) = recorded(&["-O0"]) else {
+    let Some(guest) = recorded(PROGRAM, &["-O0"]) else {
         return;
     };
     let saved = guest.directory.path().join("saved");
@@ -100,18 +116,11 @@ fn libraries_stay() {
 /// A GDB without any of our commands.
 #[test]
 fn reverse_step_in_a_static_program_stays_near() {
-    let Some(guest) = recorded(&["-O0", "-static"]) else {
+    let Some(guest) = recorded(PROGRAM, &["-O0", "-static"]) else {
         return;
     };
-    let saved = guest.directory.path().join("saved");
-    let mut gdb = Command::new("gdb-multiarch");
-    gdb.args(["-nx", "-batch", "-ex"]).arg(format!(
-        "target remote | exec {} serve --stdio {}",
-        env!("CARGO_BIN_EXE_armsnap"),
-        saved.display()
-    ));
     let forget = forget_registers();
-    for command in [
+    let commands = [
         "break twice",
         "reverse-continue",
         forget,
@@ -121,11 +130,102 @@ fn reverse_step_in_a_static_program_stays_near() {
         "reverse-step",
         "reverse-step",
         "echo <2>\\n",
-    ] {
-        gdb.args(["-ex", command]);
-    }
-    let shown = text(&run(&mut gdb));
+    ];
+    let shown = plain(&guest, &commands);
     let moved = between(&shown, "<1>\n", "<2>");
     assert!(moved.contains("main () at "), "{shown}");
     assert_eq!(ends_of_history(moved), 0, "{shown}");
+}
+
+const CHOSEN: &str = r#"
+    #include <string.h>
+    __attribute__((noinline)) static size_t mine(const char *of) { return strlen(of); }
+    int main(int argc, char **argv)
+    {
+        size_t n = mine(argv[0]);
+        n += mine("spoke");
+        *(volatile int *)8 = n;
+        return 0;
+    }
+"#;
+
+/// `strlen` of glibc is one of several, which its resolver chooses when the program starts. GDB sets
+/// its breakpoint at the resolver; there GDB 13 crashed, as it finds no caller in the past.
+fn stops_in_the_chosen_function(options: &[&str]) {
+    let options = [&["-O0", "-fno-builtin"], options].concat();
+    let Some(guest) = recorded(CHOSEN, &options) else {
+        return;
+    };
+    let saved = guest.directory.path().join("saved");
+    let commands = [
+        "break strlen",
+        "reverse-continue",
+        "printf \"<1>%#lx\\n\", $pc",
+        "backtrace 2",
+        "reverse-continue",
+        "printf \"<2>%#lx\\n\", $pc",
+        "reverse-stepi",
+        "continue",
+        "printf \"<3>%#lx\\n\", $pc",
+    ];
+    let shown = session(&saved, &[], &commands);
+    let at = |shown: &str, mark: &str| {
+        let pc = between(shown, mark, "\n").trim_start_matches("0x");
+        u64::from_str_radix(pc, 16).unwrap()
+    };
+    let stopped = at(&shown, "<1>");
+    assert!(
+        between(&shown, "<1>", "<2>").contains(" in mine ("),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("breakpoint at strlen: the implementation"),
+        "{shown}"
+    );
+    for mark in ["<2>", "<3>"] {
+        assert_eq!(at(&shown, mark), stopped, "{shown}");
+    }
+    // `mine` went there through a table of four instructions.
+    let executed = decoded(&saved).into_values().next().unwrap();
+    let entered = executed
+        .iter()
+        .rposition(|place| place.address.0 == stopped);
+    let caller = executed[entered.unwrap() - 5].address.0 & 0xfff;
+    let mine = guest.symbol("mine") & 0xfff;
+    assert!((mine..mine + 64).contains(&caller), "{caller:#x}");
+    let bare = plain(&guest, &commands);
+    for mark in ["<1>", "<2>", "<3>"] {
+        assert_eq!(at(&bare, mark), stopped, "{bare}");
+    }
+
+    let found = session(
+        &saved,
+        &[],
+        &[
+            "armsnap find strlen back",
+            "printf \"<1>%#lx\\n\", $pc",
+            "armsnap goto end",
+            "monitor find strlen back",
+            "armsnap find *strlen back",
+            "printf \"<4>%#lx\\n\", $pc",
+        ],
+    );
+    assert_eq!(at(&found, "<1>"), stopped, "{found}");
+    let told = found.lines().find(|line| line.ends_with(" goes there"));
+    assert!(
+        told.unwrap().contains(&format!(": {stopped:#x}")),
+        "{found}"
+    );
+    // By its address, the resolver itself.
+    assert_ne!(at(&found, "<4>"), stopped, "{found}");
+}
+
+#[test]
+fn a_function_that_a_static_program_chose() {
+    stops_in_the_chosen_function(&["-static"]);
+}
+
+#[test]
+fn a_function_that_the_dynamic_linker_chose() {
+    stops_in_the_chosen_function(&[]);
 }

@@ -160,7 +160,7 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
     let limits = limits(file);
     let mut functions: Vec<Function> = Vec::new();
     let mut read = |symbol: object::Symbol<'_, '_>| {
-        if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
+        if !names_code(&symbol) {
             return;
         }
         let name = symbol.name().unwrap_or_default();
@@ -202,6 +202,18 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
         function.end = function.end.min(behind);
     }
     functions
+}
+
+/// Whether it is the symbol of a function, or of one that is chosen when the program starts: there
+/// its value is that of the function which chooses.
+fn names_code(symbol: &object::Symbol<'_, '_>) -> bool {
+    let chosen = match symbol.flags() {
+        object::SymbolFlags::Elf { st_info, .. } => {
+            st_info.st_type() == object::elf::STT_GNU_IFUNC && !symbol.is_undefined()
+        }
+        _ => false,
+    };
+    chosen || symbol.kind() == SymbolKind::Text && symbol.is_definition()
 }
 
 /// The limits of functions: the loaded sections, by address, or the segments if the file has no

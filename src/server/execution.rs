@@ -70,6 +70,9 @@ pub(super) fn run(
     if stop.reason == Reason::Gap {
         text += &gap(target, stop.thread);
     }
+    if stop.reason == Reason::Moved && resume.extent == Extent::On {
+        text += &chosen_by(target, stop.thread);
+    }
     if !text.is_empty() {
         write_packet(format!("O{}", hex_text(&text)).as_bytes(), out);
     }
@@ -169,6 +172,27 @@ fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
     kind.map_or(Reason::Moved, Reason::Breakpoint)
 }
 
+/// Where a core is to stop.
+///
+/// For `break strlen` a client may set its breakpoint at the resolver, to learn there what was
+/// chosen, and cannot: values of the past are not known, and GDB 13 crashes where it finds no
+/// caller. It is stopped in the function that was chosen; from within the resolver on its way
+/// back to its own start.
+fn stops(target: &SnapshotTarget, thread: Tid) -> AddressSet {
+    let mut wanted = Vec::new();
+    let mut chosen = None;
+    let pc = target.positions.past(thread).and_then(|past| past.pc);
+    for address in target.breakpoints.addresses() {
+        let chosen = chosen.get_or_insert_with(|| target.chosen());
+        let inside = pc.is_some_and(|pc| chosen.is_within(pc.0, address));
+        match chosen.by(address).filter(|_| !inside) {
+            Some(functions) => wanted.extend(functions.iter().copied().map(Address)),
+            None => wanted.push(Address(address)),
+        }
+    }
+    wanted.into_iter().collect()
+}
+
 /// Moves to a breakpoint, a gap or an end of history.
 fn search(
     target: &mut SnapshotTarget,
@@ -176,7 +200,7 @@ fn search(
     from: Position,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Reason {
-    let wanted: AddressSet = target.breakpoints.addresses().map(Address).collect();
+    let wanted = stops(target, resume.thread);
     let Some(history) = target.positions.history(resume.thread) else {
         return end(resume.direction);
     };
@@ -213,6 +237,22 @@ fn gap(target: &SnapshotTarget, thread: Tid) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Which resolver's breakpoint stopped a core in the function that was chosen: the client does not
+/// know of one there.
+fn chosen_by(target: &SnapshotTarget, thread: Tid) -> String {
+    let pc = target.positions.past(thread).and_then(|past| past.pc);
+    let (chosen, symbols) = (target.chosen(), target.symbols());
+    let mut resolvers = target.breakpoints.addresses().filter(|address| {
+        let functions = chosen.by(*address);
+        pc.is_some_and(|pc| functions.is_some_and(|functions| functions.contains(&pc.0)))
+    });
+    let Some(resolver) = resolvers.next() else {
+        return String::new();
+    };
+    let name = symbols.function(resolver).map_or("a function", |(n, _)| n);
+    format!("breakpoint at {name}: the implementation that was chosen when the program started\n")
 }
 
 impl Stop {

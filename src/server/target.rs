@@ -33,7 +33,9 @@ use super::positions::Positions;
 use super::selection::Selection;
 use super::tracepoints::View;
 use crate::arch::Architecture;
+use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
+use crate::snapshot::chosen::Chosen;
 use crate::snapshot::libraries;
 
 /// `EFAULT`: no known memory at that address.
@@ -95,6 +97,7 @@ pub struct SnapshotTarget {
     /// The branch trace that the client fetches.
     pub(super) btrace: Option<btrace::Document>,
     symbols: OnceCell<Arc<Symbols>>,
+    chosen: OnceCell<Arc<Chosen>>,
     libraries: OnceCell<Option<Arc<str>>>,
     pub(super) files: Files,
     /// The client's position among trace frames.
@@ -115,6 +118,7 @@ impl SnapshotTarget {
             past_memory: PastMemory::default(),
             btrace: None,
             symbols: OnceCell::new(),
+            chosen: OnceCell::new(),
             libraries: OnceCell::new(),
             selection: Selection::default(),
             alone: None,
@@ -150,13 +154,35 @@ impl SnapshotTarget {
             for program in endpoint.programs() {
                 let _ = symbols.add_moved(program.elf.bytes(), program.elf.offset);
             }
-            if let (Some(program), Some(core)) = (&endpoint.program, endpoint.cores.first()) {
-                let memory = (&*core.memory, core.space.space);
-                for library in libraries::of_program(&endpoint.loaded, &program.elf, memory) {
-                    let _ = symbols.add_moved(library.bytes(), library.offset);
-                }
+            for library in self.library_files() {
+                let _ = symbols.add_moved(library.bytes(), library.offset);
             }
             Arc::new(symbols)
+        });
+        Arc::clone(made)
+    }
+
+    /// The files of the program's libraries, as they were loaded.
+    fn library_files(&self) -> Vec<Elf> {
+        let endpoint = &*self.endpoint;
+        let (Some(program), Some(core)) = (&endpoint.program, endpoint.cores.first()) else {
+            return Vec::new();
+        };
+        let memory = (&*core.memory, core.space.space);
+        libraries::of_program(&endpoint.loaded, &program.elf, memory)
+    }
+
+    /// The functions that were chosen when the program started.
+    pub(super) fn chosen(&self) -> Arc<Chosen> {
+        let made = self.chosen.get_or_init(|| {
+            let endpoint = &*self.endpoint;
+            let Some(core) = endpoint.cores.first() else {
+                return Arc::default();
+            };
+            let libraries = self.library_files();
+            let programs = endpoint.programs().map(|program| &program.elf);
+            let memory = (&*core.memory, core.space.space);
+            Arc::new(Chosen::of(programs.chain(&libraries), memory))
         });
         Arc::clone(made)
     }

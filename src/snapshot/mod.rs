@@ -27,6 +27,7 @@
 //! ```
 
 pub mod changed;
+pub mod chosen;
 pub(crate) mod coverage;
 pub mod elf_dump;
 pub mod files;

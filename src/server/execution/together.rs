@@ -4,8 +4,7 @@
 
 use gdbstub::common::Tid;
 
-use super::{Reason, Stop, arrived};
-use crate::quantity::Address;
+use super::{Reason, Stop, arrived, stops};
 use crate::server::target::SnapshotTarget;
 use crate::timeline::{AddressSet, Direction, Found, Gaps, History, Position};
 
@@ -31,10 +30,10 @@ pub(super) fn settle(
     if stop.reason == Reason::Interrupted {
         return stop;
     }
-    let wanted: AddressSet = target.breakpoints.addresses().map(Address).collect();
     let mut hits: Vec<Hit> = Vec::new();
-    if !wanted.addresses().is_empty() {
+    if target.breakpoints.addresses().next().is_some() {
         for thread in target.positions.tied(stop.thread) {
+            let wanted = stops(target, thread);
             match first_hit(target, thread, direction, &wanted, goes_on) {
                 Ok(hit) => hits.extend(hit),
                 Err(Interrupted) => {

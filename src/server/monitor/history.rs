@@ -1,5 +1,6 @@
 //! `monitor where`, `history`, `goto`, `find`, `exceptions`: the history of the selected core.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
@@ -412,7 +413,12 @@ pub(super) fn find(
         .split(',')
         .map(|place| number(place.strip_prefix('*').unwrap_or(place)))
         .collect();
-    let addresses = places.unwrap_or_else(|| symbols.addresses(what));
+    let addresses: BTreeSet<u64> = places.unwrap_or_else(|| symbols.addresses(what));
+    // With a star it is that very instruction, else of a function that was chosen the chosen one.
+    let addresses = match what.starts_with('*') {
+        true => addresses,
+        false => target.chosen().instead_of(addresses),
+    };
     if addresses.is_empty() {
         return format!("{what:?} is neither an address nor a function of the program\n");
     }

@@ -1,0 +1,303 @@
+//! Functions that are chosen when a program starts: which ones were.
+//!
+//! The value of such a symbol (STT_GNU_IFUNC) is a resolver, which runs once and returns the
+//! function to use. The dynamic linker, or the program's own start, stores that where relocations
+//! name the resolver (IRELATIVE) or the symbol; memory still has it when the program halts
+//! (AAELF64, "Dynamic relocations"; AAELF32, "Dynamic relocations").
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use object::elf;
+use object::read::elf::{ElfFile, FileHeader, Rel, Rela, SectionHeader, Sym};
+use object::{Object, ObjectSegment, SymbolIndex};
+
+use super::program::Seen;
+use crate::program::elf::{Elf, Machine};
+use crate::quantity::Address;
+
+/// More segments than a program has; each stored function is looked for in all of them.
+const MOST_SEGMENTS: usize = 64;
+/// More resolvers than have the same name or address in the files of a program.
+const MOST_ALIKE: usize = 32;
+/// The smallest entry of a table of symbols or relocations has that many bytes.
+const SMALLEST: usize = 8;
+
+/// A resolver, and what was chosen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Resolver {
+    /// The first address behind it.
+    end: u64,
+    functions: BTreeSet<u64>,
+}
+
+/// The chosen functions of a program and its libraries, by the addresses of their resolvers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chosen(BTreeMap<u64, Resolver>);
+
+impl Chosen {
+    /// Those of files that are loaded in `memory`. What cannot be read has none.
+    pub fn of<'e>(files: impl Iterator<Item = &'e Elf>, memory: Seen) -> Self {
+        let files: Vec<_> = files
+            .filter_map(|elf| match object::File::parse(elf.bytes()).ok()? {
+                object::File::Elf64(file) => Loaded::of(elf, &file, 8),
+                object::File::Elf32(file) => Loaded::of(elf, &file, 4),
+                _ => None,
+            })
+            .collect();
+        // Which files have a resolver of some name, or at some address.
+        let (mut named, mut placed) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
+        for file in &files {
+            for resolver in &file.resolvers {
+                for alike in [
+                    named.entry(resolver.name).or_default(),
+                    placed.entry(resolver.start).or_default(),
+                ] {
+                    if alike.len() < MOST_ALIKE {
+                        alike.push((file, resolver));
+                    }
+                }
+            }
+        }
+        let mut chosen = Self::default();
+        for file in &files {
+            for slot in &file.slots {
+                let resolvers = match slot.means {
+                    Means::Symbol(name) => named.get(name),
+                    Means::Resolver(address) => placed.get(&address),
+                };
+                let Some(function) = resolvers.and_then(|_| file.stored(slot.address, memory))
+                else {
+                    continue;
+                };
+                for (of, resolver) in resolvers.into_iter().flatten() {
+                    if function != resolver.start && of.has_code(function) {
+                        let known = chosen.0.entry(resolver.start).or_default();
+                        known.end = known.end.max(resolver.end);
+                        known.functions.insert(function);
+                    }
+                }
+            }
+        }
+        chosen
+    }
+
+    /// What a resolver chose: usually one function; `None` where the address is of no resolver, or
+    /// nothing is known of its choice.
+    pub fn by(&self, resolver: u64) -> Option<&BTreeSet<u64>> {
+        Some(&self.0.get(&resolver)?.functions)
+    }
+
+    /// Addresses of functions, with what was chosen in place of resolvers.
+    pub fn instead_of(&self, addresses: BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut all = BTreeSet::new();
+        for address in addresses {
+            match self.by(address) {
+                Some(functions) => all.extend(functions),
+                None => {
+                    all.insert(address);
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether an address lies in a resolver.
+    pub fn is_within(&self, address: u64, resolver: u64) -> bool {
+        let end = self.0.get(&resolver).map_or(resolver, |known| known.end);
+        (resolver..end).contains(&address)
+    }
+}
+
+struct Named<'e> {
+    name: &'e [u8],
+    start: u64,
+    end: u64,
+}
+
+/// What a word of memory is to hold.
+enum Means<'e> {
+    Symbol(&'e [u8]),
+    Resolver(u64),
+}
+
+struct Slot<'e> {
+    address: u64,
+    means: Means<'e>,
+}
+
+/// What is read of a file; all addresses are those of memory.
+struct Loaded<'e> {
+    elf: &'e Elf,
+    /// Bytes of a word.
+    size: usize,
+    code: Vec<(u64, u64)>,
+    resolvers: Vec<Named<'e>>,
+    slots: Vec<Slot<'e>>,
+}
+
+impl<'e> Loaded<'e> {
+    fn of<E: FileHeader>(elf: &'e Elf, file: &ElfFile<'e, E>, size: usize) -> Option<Self> {
+        let executed = |flags| match flags {
+            object::SegmentFlags::Elf { p_flags, .. } => p_flags.0 & elf::PF_X.0 != 0,
+            _ => false,
+        };
+        let segments = file.segments();
+        if elf.segments.len() > MOST_SEGMENTS || file.segments().count() > MOST_SEGMENTS {
+            return None;
+        }
+        let code = segments.filter(|segment| executed(segment.flags()));
+        let moved = |address: u64| address.wrapping_add(elf.offset);
+        let mut loaded = Self {
+            elf,
+            size,
+            code: code
+                .map(|segment| (moved(segment.address()), segment.size()))
+                .collect(),
+            resolvers: Vec::new(),
+            slots: Vec::new(),
+        };
+        loaded.read(file);
+        Some(loaded)
+    }
+
+    fn read<E: FileHeader>(&mut self, file: &ElfFile<'e, E>) {
+        let (endian, data) = (file.endian(), self.elf.bytes());
+        let moved = |address: u64| address.wrapping_add(self.elf.offset);
+        let sections = file.elf_section_table();
+        let arm = self.elf.machine == Machine::Arm;
+        // No more entries than the file has room for, though sections may overlap.
+        let mut room = data.len() / SMALLEST;
+        let mut take = |entries: usize| {
+            let taken = room.checked_sub(entries);
+            room = taken.unwrap_or(room);
+            taken.is_some()
+        };
+        for (index, section) in sections.enumerate() {
+            let kind = section.sh_type(endian);
+            if kind == elf::SHT_SYMTAB || kind == elf::SHT_DYNSYM {
+                let Ok(Some(table)) = section.symbols(endian, data, sections, index) else {
+                    continue;
+                };
+                if !take(table.len()) {
+                    continue;
+                }
+                for symbol in table.iter() {
+                    if symbol.st_type() != elf::STT_GNU_IFUNC || symbol.is_undefined(endian) {
+                        continue;
+                    }
+                    let start = symbol.st_value(endian).into();
+                    let start = self.in_code(moved(start));
+                    self.resolvers.push(Named {
+                        name: symbol.name(endian, table.strings()).unwrap_or_default(),
+                        start,
+                        end: start.saturating_add(symbol.st_size(endian).into()),
+                    });
+                }
+            }
+            if section.sh_flags(endian).0 & elf::SHF_ALLOC.0 == 0 {
+                continue;
+            }
+            let symbols = sections.section(section.link(endian)).ok();
+            let symbols =
+                symbols.and_then(|s| s.symbols(endian, data, sections, section.link(endian)).ok());
+            let symbols = symbols.flatten().unwrap_or_default();
+            let name = |index: Option<SymbolIndex>| {
+                let symbol = symbols.symbol(index?).ok()?;
+                symbol.name(endian, symbols.strings()).ok()
+            };
+            if let Ok(Some((entries, _))) = section.rela(endian, data)
+                && take(entries.len())
+            {
+                for entry in entries {
+                    let kind = entry.r_type(endian, false);
+                    let means = if is_relative(arm, kind) {
+                        let addend: i64 = entry.r_addend(endian).into();
+                        Some(Means::Resolver(self.in_code(moved(addend.cast_unsigned()))))
+                    } else if is_symbol(arm, kind) {
+                        name(entry.symbol(endian, false)).map(Means::Symbol)
+                    } else {
+                        None
+                    };
+                    let address = moved(entry.r_offset(endian).into());
+                    self.slots
+                        .extend(means.map(|means| Slot { address, means }));
+                }
+            }
+            if let Ok(Some((entries, _))) = section.rel(endian, data)
+                && take(entries.len())
+            {
+                for entry in entries {
+                    let address = moved(entry.r_offset(endian).into());
+                    let kind = entry.r_type(endian);
+                    let means = if is_relative(arm, kind) {
+                        let addend = self.in_file(address);
+                        addend.map(|addend| Means::Resolver(self.in_code(moved(addend))))
+                    } else if is_symbol(arm, kind) {
+                        name(entry.symbol(endian)).map(Means::Symbol)
+                    } else {
+                        None
+                    };
+                    self.slots
+                        .extend(means.map(|means| Slot { address, means }));
+                }
+            }
+        }
+    }
+
+    /// The low bit of the address of an Arm function says Thumb (AAELF32, "Symbol Values").
+    fn in_code(&self, address: u64) -> u64 {
+        address & !u64::from(self.elf.machine == Machine::Arm)
+    }
+
+    fn has_code(&self, address: u64) -> bool {
+        let inside = |(start, size): &(u64, u64)| address.wrapping_sub(*start) < *size;
+        self.code.iter().any(inside)
+    }
+
+    fn word(&self, bytes: &[u8]) -> Option<u64> {
+        let mut word = [0; 8];
+        let bytes = bytes.get(..self.size)?;
+        word[..self.size].copy_from_slice(bytes);
+        if !self.elf.little_endian {
+            word[..self.size].reverse();
+        }
+        Some(u64::from_le_bytes(word))
+    }
+
+    /// The word that the file has at an address.
+    fn in_file(&self, address: u64) -> Option<u64> {
+        self.word(self.elf.slice(address)?)
+    }
+
+    /// The function that memory has at an address, unless it is what was there before it was
+    /// written to.
+    fn stored(&self, address: u64, (memory, space): Seen) -> Option<u64> {
+        let mut bytes = [0; 8];
+        let bytes = bytes.get_mut(..self.size)?;
+        let known = memory.read(Address(address), space, bytes);
+        let word = self.word(bytes.get(..known)?)?;
+        let before = self.in_file(address).unwrap_or(0);
+        let unchanged = word == before || word == before.wrapping_add(self.elf.offset);
+        (!unchanged).then(|| self.in_code(word))
+    }
+}
+
+fn is_relative(arm: bool, kind: elf::RelocationType) -> bool {
+    match arm {
+        true => kind == elf::R_ARM_IRELATIVE,
+        false => kind == elf::R_AARCH64_IRELATIVE,
+    }
+}
+
+/// Whether a relocation stores the address of a symbol.
+fn is_symbol(arm: bool, kind: elf::RelocationType) -> bool {
+    match arm {
+        true => [elf::R_ARM_JUMP_SLOT, elf::R_ARM_GLOB_DAT, elf::R_ARM_ABS32].contains(&kind),
+        false => [
+            elf::R_AARCH64_JUMP_SLOT,
+            elf::R_AARCH64_GLOB_DAT,
+            elf::R_AARCH64_ABS64,
+        ]
+        .contains(&kind),
+    }
+}
