@@ -11,6 +11,10 @@ import gdb
 import gdb.unwinder
 
 
+# How often the server is asked for what it takes long to find; each time it gets on.
+QUESTIONS = 200
+
+
 class FrameId:
     """What GDB tells frames apart by. No memory is where such a frame is said to be."""
 
@@ -65,7 +69,12 @@ class Callers(gdb.unwinder.Unwinder):
                 pass
 
     def ask_more(self):
-        reply = packet(f"qArmsnap.callers:{gdb.selected_thread().ptid[1]:x},{len(self.frames):x}")
+        question = f"qArmsnap.callers:{gdb.selected_thread().ptid[1]:x},{len(self.frames):x}"
+        for _ in range(QUESTIONS):
+            reply = packet(question)
+            # The server has not finished; in between a user can press Ctrl-C.
+            if reply != "~":
+                break
         frames = re.findall(r"([0-9a-f,]+);", reply)
         self.frames += [[int(digits, 16) for digits in frame.split(",")] for frame in frames]
         self.more = bool(frames) and reply.endswith("+")

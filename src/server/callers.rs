@@ -5,10 +5,12 @@
 //! innermost first, as `STACK,CALL,FUNCTION,PC;`, by the first three of which the client can tell
 //! frames apart, and a letter: `+` where there are more, `.` where nothing is
 //! known of who called the last one. At the halted state and in trace frames it is `-`: the
-//! client unwinds by itself.
+//! client unwinds by itself. It is `~` alone where that takes long: the client asks again, and its
+//! user can interrupt it in between (GDB sends no Ctrl-C while it waits for a packet).
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use gdbstub::common::Tid;
 
@@ -21,6 +23,8 @@ use crate::arch::Architecture;
 use crate::timeline::{Direction, Gap, OpenCall, OpenCalls, Outside, PlaceKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
+/// How long calls are looked for before a reply.
+const PATIENCE: Duration = Duration::from_millis(300);
 /// Frames in a reply.
 const FRAMES: usize = 64;
 /// Where the frames of a 64-bit core are said to be. Of bits 55 to 52 of an address that a program
@@ -64,7 +68,12 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         Some(before) => (before, FRAMES + 1),
         None => (0, FRAMES),
     };
-    let (calls, outside) = calls.at(history, position, first, count, &mut || true);
+    let began = Instant::now();
+    let mut goes_on = || began.elapsed() < PATIENCE;
+    let (calls, outside) = calls.at(history, position, first, count, &mut goes_on);
+    if outside == Outside::Unfinished {
+        return Some(b"~".to_vec());
+    }
     let mut calls = calls.as_slice();
     let mut stands = Some((pc.0, pc.0));
     if skip > 0 {
@@ -89,7 +98,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     }
     let end = match (outside, stands) {
         (Outside::More, Some(_)) => '+',
-        (Outside::Unknown, Some(at)) => {
+        (Outside::Unknown | Outside::Unfinished, Some(at)) => {
             frame(&mut text, None, at);
             '.'
         }

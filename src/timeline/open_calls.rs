@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Number of places of a stretch.
-const STRETCH: u64 = 1 << 20;
+const STRETCH: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 /// Maximum number of stretches examined before a position.
 const MOST: usize = 64;
 /// Number of stretches whose changes are kept.
@@ -41,6 +41,8 @@ pub enum Outside {
     More,
     /// Unknown: history starts, a gap lost the open calls, or they are too far back.
     Unknown,
+    /// The search was stopped before its end; the stretches examined so far are kept.
+    Unfinished,
 }
 
 /// The innermost open call of a stretch, or the state at its begin after so many returns beyond.
@@ -83,8 +85,8 @@ pub struct OpenCalls {
 }
 
 impl OpenCalls {
-    /// At most `count` open calls at a position, innermost first, after the first `skip` of them; as
-    /// long as `goes_on` says so.
+    /// At most `count` open calls at a position, innermost first, after the first `skip` of them.
+    /// `goes_on` is asked before more than one stretch is looked at that was not before.
     pub fn at(
         &mut self,
         history: &mut History,
@@ -95,7 +97,9 @@ impl OpenCalls {
     ) -> (Vec<OpenCall>, Outside) {
         let mut calls = Vec::new();
         let mut skip = skip;
-        let mut stretch = self.whole(history, begin(position));
+        let first = begin(position);
+        let mut looked = !self.whole.iter().any(|stretch| stretch.begin == first);
+        let mut stretch = self.whole(history, first);
         let next = stretch.changes.partition_point(|(at, _)| *at <= position);
         let mut at = match next.checked_sub(1) {
             Some(last) => stretch.changes[last].1,
@@ -122,10 +126,17 @@ impl OpenCalls {
             for to in stretch.returns[..before as usize].iter().rev() {
                 pending.push_front(*to);
             }
-            let Some(last) = stretch.before.filter(|_| goes_on()) else {
+            let Some(last) = stretch.before else {
                 break;
             };
-            stretch = self.end(history, begin(last));
+            let last = begin(last);
+            if !self.ends.contains_key(&last) {
+                if looked && !goes_on() {
+                    return (calls, Outside::Unfinished);
+                }
+                looked = true;
+            }
+            stretch = self.end(history, last);
             at = stretch.end;
         }
         (calls, Outside::Unknown)

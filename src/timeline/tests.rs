@@ -272,12 +272,29 @@ fn check(loaded: &Loaded, program: &Program, buffers: usize, options: &Options) 
         let before = index.checked_sub(1).map(|before| here[before].0);
         assert_eq!(cut.step(position, Direction::Backward), before);
     }
+    let end = whole.end();
+    let asked = calls_in_stretches(whole, end);
+    assert!(asked > 1 || there.len() < 100, "{asked}");
     let mut segments: Vec<_> = here
         .iter()
         .map(|place| (place.0.session, place.0.segment))
         .collect();
     segments.dedup();
     segments.len()
+}
+
+/// Asked for a stretch at a time, open calls are the same in the end; answers how often that was.
+fn calls_in_stretches(history: &mut History, position: Position) -> usize {
+    let all = OpenCalls::default().at(history, position, 0, usize::MAX, &mut || true);
+    let mut calls = OpenCalls::default();
+    for asked in 1..100 {
+        let found = calls.at(history, position, 0, usize::MAX, &mut || false);
+        if found.1 != Outside::Unfinished {
+            assert_eq!(found, all);
+            return asked;
+        }
+    }
+    panic!("it does not get on");
 }
 
 fn cycles(entry: &Entry) -> u64 {
