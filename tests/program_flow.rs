@@ -100,7 +100,7 @@ fn traced<U: TraceUnit>(
 }
 
 /// What a trace says: its instructions, its marks, and how often each kind of packet occurs.
-struct Said {
+struct Record {
     executed: Vec<u64>,
     marks: Vec<Mark>,
     kinds: BTreeMap<String, usize>,
@@ -113,7 +113,7 @@ fn decoded<D, E>(
     code: &Code,
     bytes: &[u8],
     kind: impl Fn(&D::Packet) -> String,
-) -> Said
+) -> Record
 where
     D: PacketDecoder,
     E: ElementDecoder<Packet = D::Packet>,
@@ -137,7 +137,7 @@ where
     elements.end(BufferOffset(at as u64), &mut driver);
     let Beside { gaps, marks } = driver.sink.beside;
     assert_eq!(gaps, []);
-    Said {
+    Record {
         executed,
         marks,
         kinds,
@@ -173,7 +173,7 @@ fn etmv4_said(
     executed: &[u64],
     extras: Extras,
     sync: usize,
-) -> (Said, u64) {
+) -> (Record, u64) {
     let unit = etmv4::TraceUnit::new(*options);
     let (bytes, gaps) = traced(unit, code, executed, extras, sync);
     let config = options.config();
@@ -290,7 +290,7 @@ const LEGACY: [(u32, usize); 8] = [
 ];
 
 /// Holds what a trace said against the truth.
-fn legacy_said(said: &Said, executed: &[u64], extras: Extras, what: &str) {
+fn legacy_said(said: &Record, executed: &[u64], extras: Extras, what: &str) {
     same(&said.executed, executed, what);
     let told = usize::from(extras.timestamps) * executed.len().div_ceil(101);
     assert_eq!(times(&said.marks), told, "{what}");

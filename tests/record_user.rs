@@ -266,7 +266,7 @@ fn a_recording_ends_where_it_is_told_to() {
         ("line", format!("program.s:{line}")),
     ] {
         let (said, addresses) = told(&guest, name, &["--until", &place, "--count", "3"], &[]);
-        let wanted = format!("stopped at {place} for the 3. time, PC {fib:#x}");
+        let wanted = format!("stopped at {place} (visit 3), PC {fib:#x}");
         assert!(said.contains(&wanted), "{said}");
         assert_eq!(addresses, executed[..third]);
         let decoded = decoded(&guest.directory.path().join(name));
@@ -400,7 +400,7 @@ again:  str x0, [sp, #8]
     let options = ["--witness-registers", file.to_str().unwrap()];
     let (_, executed) = told(&guest, "stepped", &options, &[]);
     let reader = std::io::BufReader::new(std::fs::File::open(&file).unwrap());
-    let mut reader = armsnap::record::states::Reader::new(reader).unwrap();
+    let mut reader = armsnap::record::register_log::Reader::new(reader).unwrap();
     let index = |name: &str| reader.names().iter().position(|n| n == name).unwrap();
     let (x0, x1, sp, pc) = (index("x0"), index("x1"), index("sp"), index("pc"));
     let mut places = Vec::new();
@@ -438,10 +438,10 @@ fn what_cannot_be_recorded_is_said_and_leaves_nothing() {
         assert!(!guest.directory.path().join("none").exists());
     };
     check(&["--protocol", "ptm"], 2, "use etmv4");
-    check(&["--until", "nowhere"], 2, "no symbol of this name");
+    check(&["--until", "nowhere"], 2, "no symbol has this name");
     check(&["--until", "program.s:9999"], 2, "no code of this line");
     check(&["--count", "2"], 2, "--until");
-    check(&["--until", "0x10"], 2, "no memory is there");
+    check(&["--until", "0x10"], 2, "no memory is mapped there");
     check(&["--witness", "/nowhere/at/all"], 1, "/nowhere/at/all");
     let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
         .env("PATH", "/nowhere")

@@ -277,6 +277,19 @@ fn nothing_is_overwritten_without_force() {
     write(&core("b"), &blobs(), &dir, true).unwrap();
     assert_eq!(name(), "b");
 
+    // Libraries are the snapshot's own, although no .ini file names them.
+    let libraries = dir.join("libraries");
+    std::fs::create_dir(&libraries).unwrap();
+    std::fs::write(libraries.join("libc.so.6"), b"\x7fELF").unwrap();
+    write(&core("a"), &blobs(), &dir, true).unwrap();
+    assert!(!libraries.exists());
+    std::fs::create_dir(&libraries).unwrap();
+    std::fs::write(libraries.join("notes"), "mine").unwrap();
+    let refused = write(&core("b"), &blobs(), &dir, true);
+    assert!(matches!(refused, Err(WriteError::InTheWay(file)) if file == libraries.join("notes")));
+    std::fs::remove_dir_all(&libraries).unwrap();
+    assert_eq!(name(), "a");
+
     let home = parent.path().join("home");
     std::fs::create_dir(&home).unwrap();
     write(&core("a"), &blobs(), &home, false).unwrap();

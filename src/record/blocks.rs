@@ -1,7 +1,7 @@
-//! The blocks that the emulator translated, decoded once.
+//! The emulator's translated blocks, decoded once.
 //!
-//! Knows no executions. The emulator's block is a straight run of instructions; branches stand
-//! at its end, but T32 and A32 instructions under a condition may stand anywhere.
+//! A block is a straight run of instructions. A branch ends a block; conditional T32 and A32
+//! instructions may stand anywhere.
 
 use super::stream::{Definition, bad};
 use crate::arch::branch::{self, Instruction, ItBlock, Kind};
@@ -10,7 +10,7 @@ use crate::quantity::{Address, Isa};
 use capstone::prelude::*;
 use std::io;
 
-/// Which instruction sets the cores execute.
+/// The instruction sets that the cores execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sets {
     /// AArch64 only.
@@ -24,33 +24,33 @@ pub enum Sets {
 /// A straight run of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its ID in the stream.
+    /// The block's ID in the stream.
     pub id: u32,
     /// The first instruction.
     pub start: Place,
-    /// Its instructions. None where the emulator stands in for the kernel's own code (Arm's
-    /// helpers at 0xffff0000).
+    /// The instructions; empty where the emulator replaces kernel code (Arm's helpers at
+    /// 0xffff0000).
     pub instructions: Vec<Instruction>,
-    /// Their bytes.
+    /// The bytes of the instructions.
     pub bytes: Vec<u8>,
-    /// The last one is SVC.
+    /// Whether the last instruction is SVC.
     pub calls: bool,
 }
 
 impl Block {
-    /// The address of an instruction, or the first one behind the block.
+    /// Returns the address of an instruction by index, or the end of the block.
     pub fn address(&self, instruction: usize) -> Address {
         let before = self.instructions.iter().take(instruction);
         let bytes: u64 = before.map(|i| u64::from(i.bytes)).sum();
         Address(self.start.address.0.wrapping_add(bytes))
     }
 
-    /// The first address behind the block.
+    /// Returns the end of the block, exclusive.
     pub fn end(&self) -> Address {
         Address(self.start.address.0.wrapping_add(self.bytes.len() as u64))
     }
 
-    /// Its last instruction.
+    /// Returns the last instruction.
     pub fn last(&self) -> &Instruction {
         static NONE: Instruction = Instruction {
             bytes: 4,
@@ -65,7 +65,7 @@ impl Block {
     }
 }
 
-/// All blocks, by the IDs of the stream.
+/// All blocks, by ID.
 #[derive(Debug)]
 pub struct BlockTable {
     sets: Sets,
@@ -73,7 +73,7 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
-    /// Without blocks.
+    /// Creates an empty table.
     pub fn new(sets: Sets) -> Self {
         Self {
             sets,
@@ -81,13 +81,13 @@ impl BlockTable {
         }
     }
 
-    /// The block of this ID.
+    /// Returns the block with this ID.
     #[inline]
     pub fn get(&self, id: u32) -> Option<&Block> {
         self.blocks.get(id as usize)
     }
 
-    /// Adds the next one. Blocks come in the order of their IDs.
+    /// Adds the next block. Blocks must come in the order of their IDs.
     pub fn add(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         if definition.id as usize != self.blocks.len() {
             return Err(bad("blocks do not come in the order of their IDs"));
@@ -96,7 +96,9 @@ impl BlockTable {
         if definition.sizes.is_empty()
             || !opaque && definition.sizes.iter().any(|&s| !matches!(s, 2 | 4 | 6))
         {
-            return Err(bad("a block without instructions, or with odd ones"));
+            return Err(bad(
+                "a block without instructions, or with an invalid instruction size",
+            ));
         }
         let sizes = if opaque { &[][..] } else { definition.sizes };
         let isa = self.isa(definition);
@@ -114,8 +116,8 @@ impl BlockTable {
             word[..known].copy_from_slice(&own[..known]);
             let mut instruction =
                 branch::decode(isa, Address(address), u32::from_le_bytes(word))
-                    .ok_or_else(|| bad("an instruction of no set that is followed"))?;
-            // At the end of a page the emulator looks at the half behind a T32 instruction too.
+                    .ok_or_else(|| bad("an instruction of an unsupported instruction set"))?;
+            // At the end of a page the emulator also reads the halfword after a T32 instruction.
             if instruction.bytes > size {
                 return Err(bad("half of an instruction"));
             }
@@ -149,12 +151,12 @@ impl BlockTable {
             {
                 Isa::T32
             }
-            Sets::A32AndT32 => TellApart::new().isa(definition),
+            Sets::A32AndT32 => SetDetector::new().isa(definition),
         }
     }
 }
 
-/// SVC, in its encodings of four bytes and of two.
+/// Returns whether an instruction is SVC, in its 32-bit and 16-bit encodings.
 fn is_call(isa: Isa, bytes: &[u8]) -> bool {
     let word = match *bytes {
         [a, b] => u32::from(u16::from_le_bytes([a, b])),
@@ -168,15 +170,15 @@ fn is_call(isa: Isa, bytes: &[u8]) -> bool {
     }
 }
 
-/// Tells A32 from T32 where all instructions have four bytes: one of the two disassembles to
-/// what the emulator says.
+/// Distinguishes A32 from T32 where all instructions have four bytes, by comparing both
+/// disassemblies with the emulator's.
 #[derive(Debug)]
-struct TellApart {
+struct SetDetector {
     a32: Option<Capstone>,
     t32: Option<Capstone>,
 }
 
-impl TellApart {
+impl SetDetector {
     fn new() -> Self {
         let build = |mode| {
             let builder = Capstone::new().arm().mode(mode);
@@ -206,7 +208,7 @@ impl TellApart {
     }
 }
 
-/// How well the disassembly of an instruction fits a line of the emulator's.
+/// Rates how well the disassembly of an instruction matches a line of the emulator's.
 fn agreement(capstone: Option<&Capstone>, address: u64, bytes: &[u8], line: &str) -> u32 {
     let Some(found) = capstone.and_then(|c| c.disasm_count(bytes, address, 1).ok()) else {
         return 0;

@@ -1,18 +1,17 @@
-//! An emulator with our plugin: started, its stream recorded, and the state at its end saved.
+//! An emulator with the plugin: start it, record its stream, and save its final state.
 //!
-//! What Linux programs and machines have in common. How either is started, and what ends a
-//! recording, is not known here.
+//! Shared by Linux programs and machines, which differ in how they start and what ends them.
 
-use super::layout::{Core, Layout};
 use super::plugin::{self, Plugin};
 use super::protocol::{MOST_CORES, TraceOptions};
 use super::remote::{self, Endpoint, Remote};
+use super::snapshot_files::{Contents, RecordedCore};
 use super::stop::{self, Reason};
-use super::store::Store;
 use super::stream::{self, CoreState, StoppedCore};
-use super::tracing::{self, Recording, Settings, Summary, Told};
+use super::trace_store::TraceStore;
+use super::tracing::{self, Recording, Settings, Summary, TraceEvent};
 use super::until::Until;
-use super::{state, witness};
+use super::{device_state, witness};
 use crate::encode::Place;
 use crate::leftovers::Private;
 use crate::mapped::{self, Mapped};
@@ -31,25 +30,25 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Why there is no recording.
+/// Errors of a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was asked for cannot be.
+    /// The options do not fit the program.
     #[error("{0}")]
     Usage(String),
-    /// The program, or the emulator, is at fault.
+    /// The program or the emulator failed.
     #[error("{0}")]
     Failed(String),
-    /// The emulator's plugin.
+    /// The emulator's plugin failed.
     #[error(transparent)]
     Plugin(#[from] plugin::Error),
-    /// The emulator's GDB server.
+    /// The emulator's GDB server failed.
     #[error(transparent)]
     Remote(#[from] remote::Error),
     /// The snapshot cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Files and sockets.
+    /// A file or socket could not be used.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -60,55 +59,55 @@ impl Error {
     }
 }
 
-/// What is recorded, and when it ends.
+/// What to record, and when to stop.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// What is traced.
+    /// The trace options.
     pub trace: TraceOptions,
-    /// Stop there.
+    /// Stop at this place.
     pub until: Option<Until>,
-    /// Stop after so many instructions.
+    /// Stop after this many instructions.
     pub instructions: Option<u64>,
-    /// Where the witness goes.
+    /// The file for the witness.
     pub witness: Option<File>,
-    /// The most bytes of memory that are kept.
+    /// The maximum number of bytes of memory to save.
     pub memory: u64,
 }
 
-/// What is told while the program runs.
+/// Progress and interruption of a recording.
 pub struct Watch<'a> {
-    /// Called now and then with the number of instructions executed.
+    /// Called at intervals with the number of instructions executed.
     pub progress: &'a mut dyn FnMut(u64),
-    /// Set when the recording should end where it is.
+    /// Set to end the recording at the current position.
     pub interrupted: &'a AtomicBool,
 }
 
-/// A recording that was made.
+/// A finished recording.
 #[derive(Debug)]
 pub struct Recorded {
     /// The snapshot's files, by path.
     pub files: BTreeMap<String, Mapped>,
     /// Why it ended.
     pub reason: Reason,
-    /// Where the core stands that ended it.
+    /// Where the core that ended it is stopped.
     pub at: Place,
-    /// What was recorded.
+    /// A summary of what was recorded.
     pub summary: Summary,
-    /// What cores are called: `cores`, `threads`.
+    /// The name for cores in messages: `cores` or `threads`.
     pub unit: &'static str,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Holds what `files` are mapped from.
+    /// The directory that `files` are mapped from.
     _directory: Private,
 }
 
-/// How long the emulator may take to start.
-const START: Duration = Duration::from_secs(60);
+/// The timeout for the emulator to start.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether it has.
+/// The polling interval during the start.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// An emulator that is to be started.
+/// An emulator to be started.
 pub(super) struct Launch {
     directory: Private,
     plugin: Plugin,
@@ -121,22 +120,22 @@ impl Launch {
         Ok(Self { directory, plugin })
     }
 
-    /// A file of the recording's own.
+    /// Returns the path of a private file of the recording.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The socket at which the emulator's GDB server is to listen.
+    /// Returns the socket for the emulator's GDB server.
     pub fn gdb(&self) -> PathBuf {
         self.file("gdb.socket")
     }
 
-    /// The emulator's arguments that load the plugin.
+    /// Returns the emulator's arguments that load the plugin.
     pub fn plugin(&self, options: &[(&str, OsString)]) -> [OsString; 2] {
         self.plugin.arguments(options)
     }
 
-    /// Starts it; `package` has it.
+    /// Starts the emulator; `package` is the Debian package that contains it.
     pub fn start(self, mut command: Command, package: &str) -> Result<Emulator, Error> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().map_err(|error| match error.kind() {
@@ -150,22 +149,22 @@ impl Launch {
             child,
             reader: None,
         };
-        let plugin = self.plugin.connect(&mut process.child, START)?;
-        let began = Instant::now();
-        while !gdb.exists() && began.elapsed() < START {
+        let plugin = self.plugin.connect(&mut process.child, START_TIMEOUT)?;
+        let start = Instant::now();
+        while !gdb.exists() && start.elapsed() < START_TIMEOUT {
             if let Some(status) = process.child.try_wait()? {
                 return Err(plugin::Error::Ended(status).into());
             }
             std::thread::sleep(PAUSE);
         }
-        let remote = Remote::connect(&Endpoint::Unix(gdb), START)?;
-        let (tell, told) = mpsc::channel();
+        let remote = Remote::connect(&Endpoint::Unix(gdb), START_TIMEOUT)?;
+        let (event_sender, events) = mpsc::channel();
         Ok(Emulator {
             process,
             remote,
             plugin,
-            told,
-            tell: Some(tell),
+            events,
+            event_sender: Some(event_sender),
             progress: Arc::default(),
             notes: Vec::new(),
             directory: self.directory,
@@ -173,7 +172,7 @@ impl Launch {
     }
 }
 
-/// What must come to an end.
+/// The emulator's process and the thread that reads its stream; both end when this is dropped.
 struct Process {
     child: Child,
     reader: Option<JoinHandle<io::Result<Box<dyn Recording>>>>,
@@ -181,53 +180,53 @@ struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if let Some(reader) = self.reader.take() {
-            // What it read does not matter any more.
+            // The result is no longer needed.
             drop(reader.join());
         }
     }
 }
 
-/// An emulator that runs.
+/// A running emulator.
 pub(super) struct Emulator {
     process: Process,
     pub remote: Remote,
     pub plugin: UnixStream,
-    pub told: Receiver<Told>,
-    tell: Option<Sender<Told>>,
+    pub events: Receiver<TraceEvent>,
+    event_sender: Option<Sender<TraceEvent>>,
     pub progress: Arc<AtomicU64>,
     pub notes: Vec<String>,
     pub directory: Private,
 }
 
-/// A core as it stands at the end.
+/// The state of a core at the end of the recording.
 pub(super) struct Halted {
-    /// As the GDB server names it.
+    /// The thread ID of the GDB server.
     pub thread: String,
-    pub core: Core,
+    pub core: RecordedCore,
     pub place: Option<Place>,
 }
 
-/// A recording that has ended, and its state.
+/// The final state of a recording.
 pub(super) struct Ending<'a> {
     pub reason: Reason,
-    /// Where the core stands that ended it.
+    /// Where the core that ended it is stopped.
     pub at: Option<Place>,
-    /// All cores, in their order.
+    /// All cores, in order.
     pub cores: Vec<Halted>,
-    /// Their type.
+    /// The cores' type.
     pub kind: &'a str,
-    /// They are `NAME_0` and so on.
+    /// The prefix of the cores' names: `NAME_0` and so on.
     pub name: &'a str,
-    /// What cores are called: `cores`, `threads`.
+    /// The name for cores in messages: `cores` or `threads`.
     pub unit: &'static str,
     pub trace: TraceOptions,
     pub etm: crate::protocol::Core,
-    /// Description, memory, and program.
-    pub layout: Layout,
+    /// The description, memory, and program.
+    pub contents: Contents,
 }
 
 impl Emulator {
@@ -235,17 +234,17 @@ impl Emulator {
         self.process.child.id()
     }
 
-    /// Begins to record what it executes.
+    /// Starts recording the emulator's stream.
     pub fn record(&mut self, settings: Settings, witness: Option<File>) -> Result<(), Error> {
         let buffer = self.directory.path().join("trace.bin");
-        let store = Store::create(&buffer, settings.trace.last)?;
+        let store = TraceStore::create(&buffer, settings.trace.last)?;
         let witness = witness.map(|file| witness::Writer::new(Box::new(BufWriter::new(file))));
-        let tell = self
-            .tell
+        let sender = self
+            .event_sender
             .take()
-            .ok_or_else(|| Error::Failed("the recording was begun twice".to_owned()))?;
+            .ok_or_else(|| Error::Failed("the recording was started twice".to_owned()))?;
         let progress = Arc::clone(&self.progress);
-        let mut recording = tracing::recording(settings, store, witness, tell, progress);
+        let mut recording = tracing::recording(settings, store, witness, sender, progress);
         let input = self.plugin.try_clone()?;
         self.process.reader = Some(std::thread::spawn(move || {
             stream::read(input, &mut *recording).map(|()| recording)
@@ -253,7 +252,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// The recording, once the emulator has ended.
+    /// Returns the recording, once the emulator has ended.
     pub fn recording(&mut self) -> Result<Box<dyn Recording>, Error> {
         let reader = self.process.reader.take();
         let recording = reader
@@ -263,9 +262,9 @@ impl Emulator {
         Ok(recording)
     }
 
-    /// The thread that stopped: the one that was told, or the first.
-    pub fn stopped_thread(&mut self, told: Option<String>) -> Result<String, Error> {
-        Ok(match told {
+    /// Returns the thread that stopped: the one that the stop reply names, or the first.
+    pub fn stopped_thread(&mut self, reported: Option<String>) -> Result<String, Error> {
+        Ok(match reported {
             Some(thread) => thread,
             None => self
                 .remote
@@ -276,8 +275,8 @@ impl Emulator {
         })
     }
 
-    /// The cores as they stand: `find` gives what the plugin tells of one, by its index and its
-    /// name in the GDB server.
+    /// Reads the state of all cores. `find` returns the plugin's report on a core, by index and
+    /// thread ID of the GDB server.
     pub fn halted<'a>(
         &mut self,
         kind: &str,
@@ -287,56 +286,57 @@ impl Emulator {
         let mut cut = 0;
         for (index, thread) in self.remote.threads()?.into_iter().enumerate() {
             self.remote.select(&thread)?;
-            let mut registers = state::registers(&mut self.remote)?;
-            let told = find(index, &thread);
-            if let Some(pc) = told.and_then(stop::frozen_pc) {
-                // The emulator brings it up to date at jumps only.
+            let mut registers = device_state::registers(&mut self.remote)?;
+            let reported = find(index, &thread);
+            if let Some(pc) = reported.and_then(stop::frozen_pc) {
+                // The emulator updates PC at branches only.
                 stop::set_pc(&mut registers, pc);
             }
             let place = stop::place(&registers, self.remote.target().architecture);
-            if let (Some(CoreState::Cut(_)), Some(place)) = (told.map(|told| told.state), place) {
-                // What they hold now is not what they held there.
+            if let (Some(CoreState::Cut(_)), Some(place)) = (reported.map(|core| core.state), place)
+            {
+                // The other registers have changed since the cut.
                 registers = vec![stop::pc_alone(place)];
                 cut += 1;
             }
             cores.push(Halted {
                 place,
                 thread,
-                core: Core {
+                core: RecordedCore {
                     name: String::new(),
                     kind: kind.to_owned(),
                     registers,
-                    number: told.map(|told| told.core),
+                    number: reported.map(|core| core.core),
                 },
             });
         }
         if cut > 0 {
             self.notes.push(format!(
-                "{cut} threads were running while the program exited: of their registers only PC \
-                 is known"
+                "{cut} threads were running while the program exited: only PC is known of their \
+                 registers"
             ));
         }
         Ok(cores)
     }
 
-    /// Ends it, and puts everything together.
+    /// Ends the emulator and assembles the snapshot.
     pub fn finish(mut self, ending: Ending<'_>) -> Result<Recorded, Error> {
         let at = ending.at.ok_or_else(|| {
-            Error::Failed("the emulator does not tell where the program stands".to_owned())
+            Error::Failed("the emulator does not report where the program is stopped".to_owned())
         })?;
-        // Nothing more is asked of it.
+        // The state is complete: the emulator is not needed any more.
         let _ = self.process.child.kill();
         let _ = self.process.child.wait();
         let next = ending.cores.iter();
         let next = next.filter_map(|halted| Some((halted.core.number?, halted.place?)));
         let summary = self.recording()?.finish(&next.collect())?;
-        let mut layout = ending.layout;
-        layout.cores = ending.cores.into_iter().map(|halted| halted.core).collect();
-        let before = layout.cores.len();
+        let mut contents = ending.contents;
+        contents.cores = ending.cores.into_iter().map(|halted| halted.core).collect();
+        let before = contents.cores.len();
         for (number, last) in &summary.ended {
-            // Those beyond the trace IDs have nothing to show.
+            // Cores without a trace ID have no trace to show.
             if summary.cores.iter().any(|traced| traced.0 == *number) {
-                layout.cores.push(Core {
+                contents.cores.push(RecordedCore {
                     name: String::new(),
                     kind: ending.kind.to_owned(),
                     registers: vec![stop::pc_alone(*last)],
@@ -344,17 +344,19 @@ impl Emulator {
                 });
             }
         }
-        let ended = layout.cores.len() - before;
-        for (index, core) in layout.cores.iter_mut().enumerate() {
+        let ended = contents.cores.len() - before;
+        for (index, core) in contents.cores.iter_mut().enumerate() {
             core.name = format!("{}_{index}", ending.name);
         }
-        let names = layout.cores[before..].iter().map(|core| core.name.clone());
-        layout.recording.ended = names.collect();
-        layout.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
-        layout.changed = summary.versions.changed(layout.halves());
-        let files = layout.files(&ending.trace, ending.etm, &summary)?;
+        let names = contents.cores[before..]
+            .iter()
+            .map(|core| core.name.clone());
+        contents.recording.ended = names.collect();
+        contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
+        contents.changed = summary.versions.changed(contents.halves());
+        let files = contents.files(&ending.trace, ending.etm, &summary)?;
         self.notes
-            .extend(notes(&summary, ended, ending.unit, &layout.changed));
+            .extend(notes(&summary, ended, ending.unit, &contents.changed));
         Ok(Recorded {
             files,
             reason: ending.reason,
@@ -371,7 +373,7 @@ fn notes(summary: &Summary, ended: usize, unit: &str, changed: &Changed) -> Vec<
     let mut notes = Vec::new();
     if ended > 0 {
         notes.push(format!(
-            "{ended} {unit} ended before: of their registers only PC is known, at their last \
+            "{ended} {unit} ended earlier: only PC is known of their registers, at their last \
              instruction"
         ));
     }

@@ -1,8 +1,8 @@
-//! Events of the stream → straight runs of instructions that were executed, and what came
+//! Events of the stream → executed straight runs of instructions, and the exceptions and gaps
 //! between them.
 //!
-//! The emulator says that an instruction began before it takes effect. Whether the last one of a
-//! block did is seen from where execution went on. Knows no protocol of trace.
+//! The emulator reports the start of an instruction before it takes effect. Whether the last
+//! instruction of a block took effect follows from where execution continues.
 
 use super::blocks::{Block, BlockTable};
 use super::stream::{Event, bad};
@@ -11,53 +11,53 @@ use crate::encode::{Place, TAIL_CHAIN};
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use std::io;
 
-/// Takes the flow of all cores.
+/// Receives the flow of all cores.
 pub trait Steps {
-    /// The first `count` instructions of the block were executed, one at least.
+    /// The first `count` instructions of the block were executed; `count` is at least 1.
     fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()>;
 
-    /// An exception was taken: its number as it was noted; execution would have gone on at
-    /// `return_to`.
+    /// An exception was taken. `number` is as in the event; `return_to` is where execution would
+    /// have continued.
     fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()>;
 
-    /// What follows does not follow from the last instruction, and no exception was noted. It
-    /// would have gone on at `instead`, if that is known.
+    /// Execution continued elsewhere than the last instruction leads to, without a noted exception.
+    /// `instead` is where it would have continued, if known.
     fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()>;
 
-    /// What was executed last returned from an exception, although its encoding does not say so
+    /// The last instruction returned from an exception, which its encoding does not show
     /// (M-profile).
     fn exception_return(&mut self, _core: u32) {}
 
-    /// What was executed last began to return from an exception, and this one was taken instead
-    /// (M-profile).
+    /// The last instruction started a return from an exception, and this exception was taken
+    /// instead (M-profile, tail-chaining).
     fn tail_chain(&mut self, core: u32, number: u32) -> io::Result<()> {
         self.exception(core, number, TAIL_CHAIN)
     }
 
-    /// What follows was executed at this time, by a clock that all threads share.
+    /// The following blocks were executed at this time, on a clock shared by all threads.
     fn time(&mut self, _core: u32, _time: u64) {}
 
-    /// The core is in this exception level from here on.
+    /// The core is at this exception level from here on.
     fn level(&mut self, _core: u32, _level: ExceptionLevel) {}
 }
 
-/// Where a core would go on, as far as what it executed tells.
+/// Where a core would continue, as far as the executed instructions determine it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
-    /// Here.
+    /// At this instruction.
     At(Place),
-    /// At one of the two: a branch under a condition.
+    /// At one of two instructions: a conditional branch.
     Either(Place, Place),
-    /// Wherever an indirect branch led, or no instruction was executed.
+    /// Not known: after an indirect branch, or before the first instruction.
     Unknown,
 }
 
-/// A block whose last instructions may not have been executed.
+/// A block whose last instruction may not have been executed.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     id: u32,
-    /// How many instructions began; `None`: all.
-    begun: Option<u32>,
+    /// The number of instructions started; `None`: all.
+    started: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,18 +71,18 @@ pub struct Flow {
     cores: Vec<Core>,
 }
 
-/// How a block ended, seen from where execution went on.
+/// The outcome of a block, given where execution continued.
 struct Outcome {
     executed: usize,
-    /// Where it would have gone on, if it did not.
+    /// Where execution would have continued, if it did not.
     broken: Option<Option<Place>>,
 }
 
-/// The most cores that are followed.
+/// The maximum number of cores.
 const MOST_CORES: u32 = 1 << 20;
 
 impl Flow {
-    /// A core begins.
+    /// Adds a core.
     pub fn begin(&mut self, core: u32) -> io::Result<()> {
         if core >= MOST_CORES {
             return Err(bad("too many cores"));
@@ -92,7 +92,7 @@ impl Flow {
         Ok(())
     }
 
-    /// What a core did.
+    /// Handles an event of a core.
     pub fn event(
         &mut self,
         core: u32,
@@ -103,7 +103,7 @@ impl Flow {
         let state = self
             .cores
             .get_mut(core as usize)
-            .ok_or_else(|| bad("a core that did not begin"))?;
+            .ok_or_else(|| bad("a core that was not started"))?;
         match event {
             Event::Block(id) => {
                 let next = blocks
@@ -112,11 +112,11 @@ impl Flow {
                 if let Some(pending) = state.pending {
                     settle(core, pending, blocks, Some(next.start), steps)?;
                 }
-                state.pending = Some(Pending { id, begun: None });
+                state.pending = Some(Pending { id, started: None });
             }
-            Event::Left(begun) => {
+            Event::Left(started) => {
                 if let Some(pending) = &mut state.pending {
-                    pending.begun = Some(begun);
+                    pending.started = Some(started);
                 }
             }
             Event::Time(time) => steps.time(core, time),
@@ -138,7 +138,7 @@ impl Flow {
         Ok(())
     }
 
-    /// Where a core would go on. `faulted`: the last instruction did not take effect.
+    /// Returns where a core would continue. `faulted`: the last instruction did not take effect.
     pub fn onward(&self, core: u32, faulted: bool, blocks: &BlockTable) -> Onward {
         let pending = self.cores.get(core as usize).and_then(|core| core.pending);
         let found = pending.and_then(|pending| Some((pending, blocks.get(pending.id)?)));
@@ -146,15 +146,15 @@ impl Flow {
             return Onward::Unknown;
         };
         let count = block.instructions.len();
-        let begun = pending
-            .begun
-            .map_or(count, |begun| count.min(begun as usize));
+        let started = pending
+            .started
+            .map_or(count, |started| count.min(started as usize));
         let at = |address| Place {
             address,
             isa: block.start.isa,
         };
-        if faulted || begun < count {
-            let executed = begun.saturating_sub(usize::from(faulted));
+        if faulted || started < count {
+            let executed = started.saturating_sub(usize::from(faulted));
             return Onward::At(at(block.address(executed)));
         }
         let last = block.last();
@@ -166,7 +166,7 @@ impl Flow {
                     address: target,
                     isa,
                 };
-                // In T32 an IT block may make it conditional.
+                // In T32 an IT block may make the branch conditional.
                 if last.conditional || inside && !last.link {
                     Onward::Either(target, end)
                 } else {
@@ -177,7 +177,7 @@ impl Flow {
         }
     }
 
-    /// An exception was taken; execution would have gone on at `return_to`.
+    /// Handles an exception; execution would have continued at `return_to`.
     pub fn exception(
         &mut self,
         core: u32,
@@ -190,8 +190,7 @@ impl Flow {
         steps.exception(core, number, return_to)
     }
 
-    /// The core is about to execute the instruction at `next`, if that is known, and will not:
-    /// its flow ends here.
+    /// Ends the flow of a core before it executes the instruction at `next`, if that is known.
     pub fn end(
         &mut self,
         core: u32,
@@ -206,30 +205,30 @@ impl Flow {
         }
     }
 
-    /// The last instruction that a core began, and the place behind it.
+    /// Returns the last instruction that a core started, and the address after it.
     pub fn last(&self, core: u32, blocks: &BlockTable) -> Option<(Place, Place)> {
         let pending = self.cores.get(core as usize)?.pending?;
         let block = blocks.get(pending.id)?;
         let count = block.instructions.len();
-        let begun = pending
-            .begun
-            .map_or(count, |begun| count.min(begun as usize));
+        let started = pending
+            .started
+            .map_or(count, |started| count.min(started as usize));
         let isa = block.start.isa;
         let place = |address| Place { address, isa };
-        let last = begun.checked_sub(1)?;
-        Some((place(block.address(last)), place(block.address(begun))))
+        let last = started.checked_sub(1)?;
+        Some((place(block.address(last)), place(block.address(started))))
     }
 
-    /// Instructions that began and are not told yet: those of the last block of each core.
+    /// Returns the number of started instructions in the last block of all cores.
     pub fn pending(&self, blocks: &BlockTable) -> u64 {
         let pending = self.cores.iter().filter_map(|core| core.pending);
-        let begun = pending.map(|pending| match pending.begun {
-            Some(begun) => begun.into(),
+        let started = pending.map(|pending| match pending.started {
+            Some(started) => started.into(),
             None => blocks
                 .get(pending.id)
                 .map_or(0, |block| block.instructions.len() as u64),
         });
-        begun.sum()
+        started.sum()
     }
 }
 
@@ -244,7 +243,7 @@ fn settle(
     let Some(block) = blocks.get(pending.id) else {
         return Ok(());
     };
-    let outcome = outcome(block, pending.begun, next);
+    let outcome = outcome(block, pending.started, next);
     if outcome.executed > 0 {
         steps.ran(core, block, outcome.executed)?;
     }
@@ -254,7 +253,7 @@ fn settle(
     }
 }
 
-fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
+fn outcome(block: &Block, started: Option<u32>, next: Option<Place>) -> Outcome {
     let count = block.instructions.len();
     let at = |address| Place {
         address,
@@ -270,21 +269,21 @@ fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
             broken: Some(Some(block.start)),
         };
     }
-    if let Some(begun) = begun
-        && (begun as usize) < count
+    if let Some(started) = started
+        && (started as usize) < count
     {
-        // Nothing but a fault of its own, or an order to try it again, leaves it there.
-        let executed = (begun as usize).saturating_sub(1);
+        // A block is left early only if an instruction faults or is retried.
+        let executed = (started as usize).saturating_sub(1);
         let here = at(block.address(executed));
-        // With -icount the emulator tries an access to a device again, and tells the plugin
-        // nothing of that.
-        if begun > 0 && next == Some(at(block.address(begun as usize))) {
-            return connected(begun as usize);
+        // With -icount the emulator retries an access to a device without
+        // notifying the plugin.
+        if started > 0 && next == Some(at(block.address(started as usize))) {
+            return connected(started as usize);
         }
-        let goes_on = next.is_none_or(|next| next == here);
+        let resumes = next.is_none_or(|next| next == here);
         return Outcome {
             executed,
-            broken: (!goes_on).then_some(Some(here)),
+            broken: (!resumes).then_some(Some(here)),
         };
     }
     let Some(next) = next else {
@@ -294,7 +293,7 @@ fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
     let again = || next == at(block.address(count - 1));
     match last.kind {
         Kind::Indirect if block.start.isa == Isa::A64 || !again() => connected(count),
-        // A load of PC that faulted.
+        // A load to PC that faulted.
         Kind::Indirect => connected(count - 1),
         Kind::Branch { target, isa } => {
             let taken = Place {
@@ -313,7 +312,7 @@ fn outcome(block: &Block, begun: Option<u32>, next: Option<Place>) -> Outcome {
             }
         }
         _ if next == at(block.end()) => connected(count),
-        // It faulted, or is tried again. A call is executed even where it will be made again.
+        // The instruction faulted or is retried. A system call counts as executed in any case.
         _ if again() && !block.calls => connected(count - 1),
         _ => Outcome {
             executed: count,

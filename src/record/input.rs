@@ -1,33 +1,36 @@
-//! What reading a witness takes: a first line that says what it is, and numbers.
+//! Input of the ground-truth logs: a first line that identifies the format, then numbers.
 
 use std::io::{self, BufRead};
 
-/// A file that is read.
+/// A log that is read.
 #[derive(Debug)]
 pub(super) struct Input<R> {
     input: R,
-    /// What it is, in errors.
+    /// The kind of log, for error messages.
     what: &'static str,
 }
 
 impl<R: BufRead> Input<R> {
-    /// Reads the first line, which must be this.
+    /// Reads the first line, which must equal `first`.
     pub fn new(mut input: R, what: &'static str, first: &str) -> io::Result<Self> {
         let mut found = vec![0; first.len()];
         input.read_exact(&mut found)?;
         let input = Self { input, what };
         if found != first.as_bytes() {
-            return Err(input.bad(&format!("expected {:?} at the begin", first.trim_end())));
+            return Err(input.bad(&format!(
+                "expected {:?} in the first line",
+                first.trim_end()
+            )));
         }
         Ok(input)
     }
 
-    /// It is not as it should be.
+    /// Returns an error for malformed contents.
     pub fn bad(&self, text: &str) -> io::Error {
         io::Error::new(io::ErrorKind::InvalidData, format!("{}: {text}", self.what))
     }
 
-    /// A number in LEB128 without sign.
+    /// Reads an unsigned LEB128 number.
     pub fn number(&mut self) -> io::Result<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -45,7 +48,7 @@ impl<R: BufRead> Input<R> {
         Err(self.bad("a number of more than 64 bits"))
     }
 
-    /// So many bytes.
+    /// Reads `count` bytes.
     pub fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count];
         self.input.read_exact(&mut bytes)?;
@@ -72,6 +75,9 @@ mod tests {
         assert!(number(&long).is_err());
         assert!(number(&[0x80; 11]).is_err());
         let error = Input::new(&b"other"[..], "test", "this\n").unwrap_err();
-        assert_eq!(error.to_string(), "test: expected \"this\" at the begin");
+        assert_eq!(
+            error.to_string(),
+            "test: expected \"this\" in the first line"
+        );
     }
 }

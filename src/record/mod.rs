@@ -1,31 +1,31 @@
-//! Programs that run in an emulator → snapshots with the trace of how they got there.
+//! Records programs that run in an emulator as snapshots with trace.
 //!
 //! ```text
-//! QEMU with our plugin → stream (blocks executed) → flow (runs, exceptions) ┬→ tracer, trace unit
+//! QEMU with the plugin → stream (executed blocks) → flow (runs, exceptions) ┬→ tracer, trace unit
 //!                                                                           └→ witness
 //! ```
 //!
-//! The plugin (`plugin.c`) runs inside of the emulator; everything behind the stream is the same
-//! for a Linux program and for a bare-metal system. Registers and memory come from the emulator's
-//! GDB server. How trace is written is the trace units' affair.
+//! The plugin (`plugin.c`, `plugin_exit.c`) runs inside the emulator. Everything after the stream is
+//! the same for a Linux program and a bare-metal system. Registers and memory are read through the
+//! emulator's GDB server. The trace units encode the trace.
 
 pub mod blocks;
+pub mod device_state;
 mod emulator;
 pub mod flow;
+mod guest_program;
 mod input;
-pub mod layout;
 pub mod plugin;
 pub mod process;
 pub mod protocol;
+pub mod register_log;
 pub mod remote;
 pub mod signals;
-mod sites;
-pub mod state;
-pub mod states;
+pub mod snapshot_files;
 mod stop;
-pub mod store;
 pub mod stream;
 pub mod system;
+pub mod trace_store;
 pub mod tracing;
 mod transport;
 pub mod traps;

@@ -1,4 +1,4 @@
-//! The emulator's plugin: brought to where the emulator can load it, and its socket.
+//! The plugin for the emulator: its shared object on disk, and its socket.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,35 +10,35 @@ use std::time::{Duration, Instant};
 
 use super::stream::Command;
 
-/// The shared object; empty if there was no C compiler when this program was built.
+/// The shared object; empty if armsnap was built without a C compiler.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 
-/// Why there is no connection to the plugin.
+/// Why the plugin could not be connected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It was not built.
+    /// armsnap was built without the plugin.
     #[error(
-        "this armsnap was built without a C compiler, which recording needs: build it again \
+        "this armsnap was built without a C compiler, which recording needs: rebuild it \
              where cc is installed (Debian: apt install gcc)"
     )]
     NotBuilt,
     /// The emulator ended before it loaded the plugin.
-    #[error("the emulator ended at once ({0}): what it says itself tells why")]
+    #[error("the emulator ended during startup ({0}); see its messages above")]
     Ended(std::process::ExitStatus),
     /// The emulator did not load the plugin in time.
-    #[error("the emulator did not load its plugin in {0:?}")]
+    #[error("the emulator did not load its plugin within {0:?}")]
     Silent(Duration),
-    /// Files and sockets.
+    /// A file or socket could not be used.
     #[error("{}: {error}", .path.display())]
     Io {
-        /// Where.
+        /// The file or socket.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
 }
 
-/// A plugin that waits to be loaded.
+/// A plugin ready to be loaded.
 #[derive(Debug)]
 pub struct Plugin {
     object: PathBuf,
@@ -47,7 +47,7 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Puts it into `directory`, which is the caller's own.
+    /// Writes the plugin and its socket to `directory`, which must be private to the caller.
     pub fn new(directory: &Path) -> Result<Self, Error> {
         if OBJECT.is_empty() {
             return Err(Error::NotBuilt);
@@ -68,7 +68,7 @@ impl Plugin {
         })
     }
 
-    /// The emulator's arguments that load it, with options that `plugin.c` lists.
+    /// Returns the emulator's arguments that load the plugin, with options listed in `plugin.c`.
     pub fn arguments(&self, options: &[(&str, OsString)]) -> [OsString; 2] {
         let mut value = self.object.clone().into_os_string();
         value.push(",socket=");
@@ -80,9 +80,9 @@ impl Plugin {
         ["-plugin".into(), value]
     }
 
-    /// Waits until `emulator` has loaded it.
+    /// Waits until `emulator` has loaded the plugin, for at most `patience`.
     pub fn connect(self, emulator: &mut Child, patience: Duration) -> Result<UnixStream, Error> {
-        let began = Instant::now();
+        let start = Instant::now();
         let failed = |error| Error::Io {
             path: self.socket.clone(),
             error,
@@ -99,7 +99,7 @@ impl Plugin {
             if let Some(status) = emulator.try_wait().map_err(failed)? {
                 return Err(Error::Ended(status));
             }
-            if began.elapsed() > patience {
+            if start.elapsed() > patience {
                 return Err(Error::Silent(patience));
             }
             std::thread::sleep(Duration::from_millis(2));
@@ -107,7 +107,7 @@ impl Plugin {
     }
 }
 
-/// Tells the plugin to do something; see [`Command`].
-pub fn tell(mut stream: &UnixStream, command: &Command) -> io::Result<()> {
+/// Sends a command to the plugin.
+pub fn send(mut stream: &UnixStream, command: &Command) -> io::Result<()> {
     stream.write_all(&command.bytes())
 }

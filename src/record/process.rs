@@ -1,4 +1,4 @@
-//! The emulator's process as the host sees it: its mappings and its memory.
+//! Mappings and memory of the emulator's process, through /proc.
 //!
 //! Knows /proc; not what the memory holds.
 

@@ -1,6 +1,6 @@
-//! Which trace units the recorded cores have: their protocol, options, and registers.
+//! The trace units of the recorded cores: protocol, options, and registers.
 //!
-//! Knows trace units and what a snapshot says of them; no packets, and no emulators.
+//! Configures trace units and describes them in the snapshot; writes no packets.
 
 use crate::etm::Registers;
 use crate::protocol::Core;
@@ -8,7 +8,7 @@ use crate::quantity::TraceId;
 use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use crate::{etmv3, etmv4, ptm};
 
-/// Protocols of instruction trace that are written.
+/// Instruction trace protocols that can be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// ETMv4.
@@ -21,7 +21,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Etmv4 => "etmv4",
@@ -31,12 +31,12 @@ impl Protocol {
     }
 }
 
-/// When there are timestamps.
+/// When timestamps are traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Timestamps {
     /// Never.
     Never,
-    /// From the moment when a Linux program has several threads, so that they move together.
+    /// From the second thread of a Linux program on, to order the threads' histories.
     #[default]
     OfThreads,
     /// Always.
@@ -48,17 +48,17 @@ pub enum Timestamps {
 pub struct TraceOptions {
     /// The protocol.
     pub protocol: Protocol,
-    /// The target of every branch that is taken is traced.
+    /// Trace the target of every taken branch (branch broadcasting).
     pub branch_broadcast: bool,
-    /// Targets of returns are left out where the call was traced; ETMv3 has no such thing.
+    /// Omit the targets of returns whose call was traced (return stack); not in ETMv3.
     pub return_stack: bool,
-    /// Cycles are counted: one for each instruction, as the emulator knows no others.
+    /// Trace cycle counts: one cycle per instruction.
     pub cycles: bool,
-    /// Timestamps: the instructions executed by all cores so far.
+    /// When to trace timestamps: the number of instructions executed by all cores.
     pub timestamps: Timestamps,
-    /// Bytes of trace after which a decoder can begin anew; 0: never.
+    /// Bytes of trace between synchronisation points; 0: none after the first.
     pub sync: usize,
-    /// Keep the last bytes of each core's trace only.
+    /// Keep only this many bytes at the end of each core's trace.
     pub last: Option<u64>,
 }
 
@@ -76,25 +76,25 @@ impl Default for TraceOptions {
     }
 }
 
-/// The first trace ID; each core has the next one.
+/// The trace ID of the first core; the other cores follow in order.
 const FIRST_ID: u8 = 0x10;
 
-/// How many cores have a trace ID (0x70 and above are reserved).
+/// The number of cores with a trace ID (0x70 and above are reserved).
 pub const MOST_CORES: u32 = 0x70 - FIRST_ID as u32;
 
-/// The trace ID of a core, while there are any.
+/// Returns the trace ID of a core, or `None` if all IDs are used.
 pub fn trace_id(core: u32) -> Option<TraceId> {
     let id = u8::try_from(core.checked_add(FIRST_ID.into())?).ok()?;
     (id < 0x70).then_some(TraceId(id))
 }
 
 impl TraceOptions {
-    /// There may be timestamps.
+    /// Returns whether the trace may contain timestamps.
     pub fn has_timestamps(&self) -> bool {
         self.timestamps != Timestamps::Never
     }
 
-    /// An ETMv4 of a core.
+    /// Returns the options of a core's ETMv4.
     pub fn etmv4(&self, id: TraceId, core: Core) -> etmv4::TraceUnitOptions {
         etmv4::TraceUnitOptions {
             trace_id: id.0,
@@ -103,13 +103,13 @@ impl TraceOptions {
             timestamps: self.has_timestamps(),
             return_stack: self.return_stack,
             branch_broadcast: self.branch_broadcast,
-            // Of code that changed: none before.
+            // Traced only once code has changed.
             context_ids: true,
             ..etmv4::TraceUnitOptions::default()
         }
     }
 
-    /// ETMCR: branch output, cycle-accurate tracing, timestamps, return stack (ARM IHI 0014Q
+    /// Returns ETMCR: branch output, cycle-accurate tracing, timestamps (ARM IHI 0014Q
     /// 3.5.1, ARM IHI 0035B 3.16).
     fn control(&self) -> u32 {
         u32::from(self.branch_broadcast) << 8
@@ -117,7 +117,7 @@ impl TraceOptions {
             | u32::from(self.has_timestamps()) << 28
     }
 
-    /// A PTM of a core, PFTv1.1: with return stack and 64-bit timestamps in natural binary.
+    /// Returns the registers of a core's PTM (PFTv1.1) with return stack and 64-bit timestamps.
     pub fn ptm(&self, id: TraceId) -> Registers {
         Registers {
             etmcr: self.control() | u32::from(self.return_stack) << 29,
@@ -127,7 +127,7 @@ impl TraceOptions {
         }
     }
 
-    /// An ETMv3.5 of a core, with 64-bit timestamps in natural binary.
+    /// Returns the registers of a core's ETMv3.5 with 64-bit timestamps in natural binary.
     pub fn etmv3(&self, id: TraceId) -> Registers {
         Registers {
             etmcr: self.control(),
@@ -137,8 +137,8 @@ impl TraceOptions {
         }
     }
 
-    /// The trace source of a core, as a snapshot has it, without key and file.
-    /// `versions`: there are context IDs in the trace.
+    /// Returns the device of a core's trace source, without key and file. `versions` is whether the
+    /// trace contains context IDs.
     pub fn device(&self, id: TraceId, core: Core, name: String, versions: bool) -> Device {
         let legacy = |registers: Registers| {
             vec![
@@ -176,17 +176,17 @@ impl TraceOptions {
         }
     }
 
-    /// The PTM itself.
+    /// Returns the PTM of a core.
     pub fn ptm_unit(&self, id: TraceId) -> ptm::TraceUnit {
         ptm::TraceUnit::new(ptm::Config::read(&self.ptm(id), Core::default()))
     }
 
-    /// The ETMv3 itself.
+    /// Returns the ETMv3 of a core.
     pub fn etmv3_unit(&self, id: TraceId, core: Core) -> etmv3::TraceUnit {
         etmv3::TraceUnit::new(etmv3::Config::read(&self.etmv3(id), core))
     }
 
-    /// The ETMv4 itself.
+    /// Returns the ETMv4 of a core.
     pub fn etmv4_unit(&self, id: TraceId, core: Core) -> etmv4::TraceUnit {
         etmv4::TraceUnit::new(self.etmv4(id, core))
     }

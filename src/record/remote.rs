@@ -1,8 +1,7 @@
 //! A client of GDB's remote protocol (GDB manual, appendix E): the emulator's side of registers,
 //! memory, breakpoints and running.
 //!
-//! Whatever the other side replies is taken for data: every wait has an end, every length a
-//! bound. Knows nothing of snapshots.
+//! Replies are untrusted data: every wait has a timeout, every length a bound.
 
 use super::transport::Transport;
 use crate::convert::target::Target;
@@ -15,31 +14,31 @@ use std::time::{Duration, Instant};
 
 pub use super::transport::Endpoint;
 
-/// Why the emulator could not be asked.
+/// Errors of the connection to the emulator's GDB server.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody listens there.
+    /// No server listens at the endpoint.
     #[error("{endpoint}: no GDB server answers: {error}")]
     Connect {
-        /// Where.
+        /// The endpoint.
         endpoint: String,
-        /// Why.
+        /// The cause.
         error: io::Error,
     },
-    /// The connection is gone.
+    /// The connection is lost.
     #[error("the connection to the GDB server is lost: {0}")]
     Lost(#[from] io::Error),
-    /// There was no reply in time.
+    /// No reply came in time.
     #[error("the GDB server does not reply to {0:?}")]
     Silent(String),
-    /// A reply that the protocol does not know.
+    /// An unexpected reply.
     #[error("the GDB server was asked {asked:?}: expected {wanted}, found {found:?}")]
-    Odd {
+    Unexpected {
         /// The request.
         asked: String,
-        /// What was expected.
+        /// The expected reply.
         wanted: &'static str,
-        /// The reply, as far as it fits a line.
+        /// The reply, shortened to a line.
         found: String,
     },
     /// The target description cannot be used.
@@ -47,17 +46,17 @@ pub enum Error {
     Description(String),
 }
 
-/// What the program did when it stopped.
+/// Why the program stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It waits, because of a signal.
+    /// It is halted by a signal.
     Signal {
         /// GDB's number of the signal: 5 for a breakpoint or a step, 2 for an interrupt.
         signal: u8,
-        /// The thread that the signal is for, if that is told.
+        /// The thread that received the signal, if the reply names it.
         thread: Option<String>,
     },
-    /// It exited; its status.
+    /// It exited with this status.
     Exited(u64),
     /// It was ended by a signal.
     Ended(u8),
@@ -68,31 +67,31 @@ pub enum Stop {
 pub struct Remote {
     transport: Transport,
     target: Target,
-    /// Bytes of memory asked for at once.
+    /// The number of bytes of memory read by one request.
     piece: usize,
-    /// Registers that `p` does not read.
+    /// Registers that the server does not return for `p`.
     unreadable: BTreeSet<u32>,
-    /// What the program, or the emulator's monitor, printed.
+    /// Output of the program or the emulator's monitor.
     output: Vec<u8>,
 }
 
-/// How long a reply may take.
+/// The timeout of a reply.
 const REPLY: Duration = Duration::from_secs(30);
 
-/// What is asked for at once of a description.
+/// The number of bytes of a description read by one request.
 const CHUNK: usize = 0x800;
 
-/// The longest document of a description, in bytes.
+/// The maximum size of a description's document in bytes.
 const LONGEST_DOCUMENT: usize = 1 << 22;
 
-/// The most documents that a description is made of.
+/// The maximum number of documents of a description.
 const DOCUMENTS: usize = 64;
 
-/// The most threads.
+/// The maximum number of threads.
 const THREADS: usize = 1 << 16;
 
 impl Remote {
-    /// Connects, once somebody listens, within `wait`; learns the registers.
+    /// Connects within `wait`, once the server listens, and reads the target description.
     pub fn connect(endpoint: &Endpoint, wait: Duration) -> Result<Self, Error> {
         let transport = Transport::connect(endpoint, wait).map_err(|error| Error::Connect {
             endpoint: endpoint.to_string(),
@@ -117,7 +116,7 @@ impl Remote {
             .split(';')
             .find_map(|feature| parse_hex(feature.strip_prefix("PacketSize=")?.as_bytes()));
         if let Some(size) = size {
-            // A byte has two digits; `m` has a reply of nothing else.
+            // The reply to `m` has two digits for each byte.
             remote.piece = (size / 2).clamp(16, 0x4000) as usize;
         }
         let document = remote.document("target.xml", &mut 0)?;
@@ -125,18 +124,18 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Architecture and registers.
+    /// Returns the architecture and registers.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// What was printed since the last call: by the emulator's monitor, or by the program if the
-    /// server passes that on.
+    /// Takes the output since the last call: the monitor's, and the program's if the server forwards
+    /// it.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// Threads, as they are named in [`Remote::select`] and [`Stop`].
+    /// Returns the thread IDs, for [`Remote::select`] and as in [`Stop`].
     pub fn threads(&mut self) -> Result<Vec<String>, Error> {
         let mut threads = Vec::new();
         let mut asked = "qfThreadInfo";
@@ -152,20 +151,20 @@ impl Remote {
         Ok(threads)
     }
 
-    /// Registers are read of this thread from now on.
+    /// Selects the thread whose registers are read.
     pub fn select(&mut self, thread: &str) -> Result<(), Error> {
         self.done(&format!("Hg{thread}"))
     }
 
-    /// All registers of the selected thread, in the order of [`Target::registers`]; `None` where
-    /// the server does not tell.
+    /// Reads all registers of the selected thread, in the order of [`Target::registers`]; `None`
+    /// for those that the server does not report.
     pub fn registers(&mut self) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let reply = self.ask("g")?;
         let mut rest = &reply[..];
         let mut values = Vec::new();
         let sizes: Vec<usize> = self.target.registers.iter().map(|r| r.1).collect();
         for (size, number) in sizes.into_iter().zip(self.target.numbers.clone()) {
-            // A reply to `g` may end early: the other registers are read one by one.
+            // A reply to `g` may be short: the remaining registers are read one by one.
             let digits = rest.split_off(..2 * size).filter(|_| size > 0);
             values.push(match digits {
                 Some(digits) => bytes_of(digits),
@@ -178,7 +177,7 @@ impl Remote {
         Ok(values)
     }
 
-    /// A register of the selected thread by its number.
+    /// Reads a register of the selected thread by number.
     fn register(&mut self, number: u32, size: usize) -> Result<Option<Vec<u8>>, Error> {
         if self.unreadable.contains(&number) {
             return Ok(None);
@@ -191,7 +190,7 @@ impl Remote {
         Ok(value)
     }
 
-    /// The value of a register of the selected thread by its name.
+    /// Reads a register of the selected thread by name.
     pub fn value(&mut self, name: &str) -> Result<Option<u64>, Error> {
         let found = self.target.registers.iter().position(|r| r.0 == name);
         let Some(index) = found else {
@@ -204,7 +203,7 @@ impl Remote {
             .map(|bytes| number_of(&bytes)))
     }
 
-    /// Memory from `address` on: `length` bytes, or up to the first that cannot be read.
+    /// Reads `length` bytes of memory at `address`, or those before the first unreadable one.
     pub fn memory(&mut self, address: u64, length: usize) -> Result<Vec<u8>, Error> {
         let mut memory = Vec::new();
         while memory.len() < length {
@@ -221,64 +220,64 @@ impl Remote {
         Ok(memory)
     }
 
-    /// Sets a breakpoint. `kind`: the bytes of the instruction, 2 to 4.
+    /// Inserts a breakpoint. `kind` is the size of the instruction in bytes, 2 to 4.
     pub fn insert_breakpoint(&mut self, address: u64, kind: u8) -> Result<(), Error> {
         self.done(&format!("Z0,{address:x},{kind:x}"))
     }
 
-    /// Takes a breakpoint away.
+    /// Removes a breakpoint.
     pub fn remove_breakpoint(&mut self, address: u64, kind: u8) -> Result<(), Error> {
         self.done(&format!("z0,{address:x},{kind:x}"))
     }
 
-    /// All threads run on; see [`Remote::wait`].
+    /// Resumes all threads; see [`Remote::wait`].
     pub fn resume(&mut self) -> Result<(), Error> {
         Ok(self.transport.send(b"vCont;c")?)
     }
 
-    /// A signal is delivered to the selected thread, and all run on; see [`Remote::wait`]. The
-    /// number is GDB's.
+    /// Delivers a signal (GDB's number) to the selected thread and resumes all threads; see
+    /// [`Remote::wait`].
     pub fn resume_with(&mut self, signal: u8) -> Result<(), Error> {
         Ok(self.transport.send(format!("C{signal:02x}").as_bytes())?)
     }
 
-    /// One thread executes one instruction, the others none; see [`Remote::wait`].
+    /// Steps one thread by one instruction while the others stay halted; see [`Remote::wait`].
     pub fn step(&mut self, thread: &str) -> Result<(), Error> {
         Ok(self
             .transport
             .send(format!("vCont;s:{thread}").as_bytes())?)
     }
 
-    /// A signal is delivered to one thread, which executes one instruction; see
-    /// [`Remote::wait`]. The number is GDB's.
+    /// Delivers a signal (GDB's number) to one thread and steps it by one instruction; see
+    /// [`Remote::wait`].
     pub fn step_with(&mut self, thread: &str, signal: u8) -> Result<(), Error> {
         let packet = format!("vCont;S{signal:02x}:{thread}");
         Ok(self.transport.send(packet.as_bytes())?)
     }
 
-    /// The program that runs should stop; see [`Remote::wait`].
+    /// Interrupts the running program; see [`Remote::wait`].
     pub fn interrupt(&mut self) -> Result<(), Error> {
         Ok(self.transport.send_raw(&[3])?)
     }
 
-    /// Waits for the program that runs to stop, for so long at most.
+    /// Waits for the running program to stop, for at most `wait`.
     pub fn wait(&mut self, wait: Duration) -> Result<Option<Stop>, Error> {
         let until = Instant::now() + wait;
         while let Some(packet) = self.transport.receive(until)? {
             let request = packet.strip_prefix(b"F").and_then(|rest| rest.first());
             if request.is_some_and(u8::is_ascii_lowercase) {
-                // Files of the host are none of the program's business (E.13.8: EUNKNOWN).
+                // Host I/O is refused (GDB manual, E.13.8: EUNKNOWN).
                 self.transport.send(b"F-1,270f")?;
             } else if !self.printed(&packet) {
                 return stop(&packet)
                     .map(Some)
-                    .ok_or_else(|| odd("vCont", "a stop reply", &packet));
+                    .ok_or_else(|| unexpected("vCont", "a stop reply", &packet));
             }
         }
         Ok(None)
     }
 
-    /// A command of the emulator's monitor; what it printed.
+    /// Runs a command of the emulator's monitor and returns its output.
     pub fn monitor(&mut self, command: &str) -> Result<String, Error> {
         self.output.clear();
         let mut packet = b"qRcmd,".to_vec();
@@ -288,18 +287,18 @@ impl Remote {
         Ok(String::from_utf8_lossy(&self.take_output()).into_owned())
     }
 
-    /// The program runs on without us.
+    /// Detaches; the program continues.
     pub fn detach(mut self) -> Result<(), Error> {
         self.done("D")
     }
 
-    /// The program ends.
+    /// Kills the program.
     pub fn kill(mut self) -> Result<(), Error> {
-        // The server is gone before it acknowledges anything.
+        // The server exits without an acknowledgement.
         Ok(self.transport.send(b"k")?)
     }
 
-    /// Sends a request; its reply.
+    /// Sends a request and returns the reply.
     pub fn ask(&mut self, request: &str) -> Result<Vec<u8>, Error> {
         self.transport.send(request.as_bytes())?;
         let until = Instant::now() + REPLY;
@@ -307,7 +306,7 @@ impl Remote {
             match self.transport.receive(until)? {
                 None => return Err(Error::Silent(request.to_owned())),
                 Some(packet) if self.printed(&packet) => {}
-                // Another thread stopped at the same time; it will say so again.
+                // Another thread stopped at the same time; its stop will be reported again.
                 Some(packet) if packet.starts_with(b"T") && stop(&packet).is_some() => {}
                 Some(packet) => return Ok(packet),
             }
@@ -317,11 +316,11 @@ impl Remote {
     fn done(&mut self, request: &str) -> Result<(), Error> {
         match &self.ask(request)?[..] {
             b"OK" => Ok(()),
-            reply => Err(odd(request, "OK", reply)),
+            reply => Err(unexpected(request, "OK", reply)),
         }
     }
 
-    /// Whether a packet is output: `O` and digits, so that OK is none.
+    /// Returns whether a packet is output: `O` and hex digits, unlike `OK`.
     fn printed(&mut self, packet: &[u8]) -> bool {
         const MOST: usize = 1 << 22;
         let digits = packet.strip_prefix(b"O").filter(|rest| !rest.is_empty());
@@ -333,7 +332,7 @@ impl Remote {
         true
     }
 
-    /// A document of the target description, those that it includes in their places.
+    /// Reads a document of the target description with its includes expanded.
     fn document(&mut self, name: &str, count: &mut usize) -> Result<String, Error> {
         *count += 1;
         if *count > DOCUMENTS {
@@ -352,10 +351,10 @@ impl Remote {
                 Some((b'm', rest)) if !rest.is_empty() && offset < LONGEST_DOCUMENT => {
                     text.extend_from_slice(rest);
                 }
-                _ => return Err(odd(&asked, "a part of the target description", &reply)),
+                _ => return Err(unexpected(&asked, "part of the target description", &reply)),
             }
         }
-        // The prefix is not always declared.
+        // Servers do not always declare the prefix.
         let text = String::from_utf8_lossy(&text)
             .replace("<xi:include", "<include")
             .replace("</xi:include", "</include");
@@ -374,7 +373,7 @@ impl Remote {
     }
 }
 
-/// Where a document includes others, and which.
+/// Returns the position and name of each document that a document includes.
 fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, String> {
     let document = xml::read(text)?;
     let nodes = document.descendants();
@@ -384,18 +383,18 @@ fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, String> {
     Ok(nodes.map(|node| (node.range(), href(node))).collect())
 }
 
-/// Where the root element of a document is.
+/// Returns the position of a document's root element.
 fn root(text: &str) -> Option<Range<usize>> {
     Some(xml::read(text).ok()?.root_element().range())
 }
 
-/// The number that bytes are, eight at most, the lowest first.
+/// Returns the value of up to eight little-endian bytes.
 pub(super) fn number_of(bytes: &[u8]) -> u64 {
     let join = |value, byte: &u8| value << 8 | u64::from(*byte);
     bytes.iter().rev().fold(0, join)
 }
 
-/// Pairs of hexadecimal digits; `None` where they are none, as in `xxxx` for what is not known.
+/// Decodes pairs of hex digits; `None` for others, such as the `xxxx` of an unavailable register.
 pub(super) fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
     if !digits.len().is_multiple_of(2) {
         return None;
@@ -404,7 +403,7 @@ pub(super) fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// A stop reply (GDB manual, E.3).
+/// Parses a stop reply (GDB manual, E.3).
 fn stop(packet: &[u8]) -> Option<Stop> {
     let (kind, rest) = packet.split_first()?;
     let number = |digits: &[u8]| bytes_of(digits)?.first().copied();
@@ -433,8 +432,8 @@ fn stop(packet: &[u8]) -> Option<Stop> {
     }
 }
 
-fn odd(asked: &str, wanted: &'static str, found: &[u8]) -> Error {
-    Error::Odd {
+fn unexpected(asked: &str, wanted: &'static str, found: &[u8]) -> Error {
+    Error::Unexpected {
         asked: asked.to_owned(),
         wanted,
         found: String::from_utf8_lossy(&found[..found.len().min(200)]).into_owned(),

@@ -1,6 +1,6 @@
 //! Signals of Linux, and GDB's numbers for them (GDB manual, "Signals"; include/gdb/signals.def).
 
-/// Linux' number, GDB's number, name.
+/// Linux number, GDB number, name.
 const SIGNALS: [(u32, u8, &str); 31] = [
     (1, 1, "SIGHUP"),
     (2, 2, "SIGINT"),
@@ -35,7 +35,7 @@ const SIGNALS: [(u32, u8, &str); 31] = [
     (31, 12, "SIGSYS"),
 ];
 
-/// Linux' number of a signal that GDB numbers otherwise.
+/// Converts GDB's number of a signal to the Linux number.
 pub fn from_gdb(number: u8) -> Option<u32> {
     let known = SIGNALS
         .iter()
@@ -50,7 +50,7 @@ pub fn from_gdb(number: u8) -> Option<u32> {
     }
 }
 
-/// `SIGSEGV`, or `signal 40`.
+/// Returns the name of a signal: `SIGSEGV`, or `signal 40`.
 pub fn name(number: u32) -> String {
     match SIGNALS.iter().find(|signal| signal.0 == number) {
         Some(signal) => signal.2.to_owned(),
@@ -58,7 +58,7 @@ pub fn name(number: u32) -> String {
     }
 }
 
-/// Whether a signal that is not handled ends the program (signal(7), "Standard signals").
+/// Returns whether a signal without a handler ends the program (signal(7), "Standard signals").
 pub fn ends_program(number: u32) -> bool {
     !matches!(number, 17..=23 | 28)
 }

@@ -1,4 +1,4 @@
-//! Where and why a recording ends, and the registers there.
+//! The reason for which a recording ends, and the registers there.
 
 use super::signals;
 use super::stream::{CoreState, StoppedCore};
@@ -13,13 +13,13 @@ use std::fmt;
 pub enum Reason {
     /// The program was about to exit with this status.
     Exit(u64),
-    /// It reached the place that was asked for.
+    /// It reached the place named by `--until`.
     Until(String),
-    /// A signal (Linux' number) was about to end it.
+    /// A signal (Linux number) was about to end it.
     Signal(u32),
     /// The machine shut down, or was about to be reset.
     ShutDown,
-    /// It executed as many instructions as were asked for.
+    /// It executed the requested number of instructions.
     Instructions(u64),
     /// The user stopped it.
     Interrupted,
@@ -38,7 +38,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Where a core is frozen, of which the emulator does not tell.
+/// Returns the address at which a core is frozen, which the emulator's GDB server does not report.
 pub(super) fn frozen_pc(core: &StoppedCore) -> Option<u64> {
     match core.state {
         CoreState::Frozen(pc) | CoreState::Cut(pc) => Some(pc),
@@ -46,7 +46,7 @@ pub(super) fn frozen_pc(core: &StoppedCore) -> Option<u64> {
     }
 }
 
-/// Gives the program counter another value.
+/// Sets the program counter.
 pub(super) fn set_pc(registers: &mut [Register], pc: u64) {
     if let Some(register) = registers.iter_mut().find(|register| register.name == "PC") {
         let bytes = pc.to_le_bytes().to_vec();
@@ -54,7 +54,7 @@ pub(super) fn set_pc(registers: &mut [Register], pc: u64) {
     }
 }
 
-/// The program counter of a core of which nothing else is known.
+/// Returns the program counter of a core whose other registers are not known.
 pub(super) fn pc_alone(place: Place) -> Register {
     let bits = if place.isa == Isa::A64 { 64 } else { 32 };
     Register {
@@ -65,7 +65,7 @@ pub(super) fn pc_alone(place: Place) -> Register {
     }
 }
 
-/// Where a core stands.
+/// Returns the address and instruction set at which a core is stopped.
 pub(super) fn place(registers: &[Register], architecture: Architecture) -> Option<Place> {
     let value = |name: &str| {
         let register = registers.iter().find(|register| register.name == name)?;
@@ -77,7 +77,7 @@ pub(super) fn place(registers: &[Register], architecture: Architecture) -> Optio
     })
 }
 
-/// The instruction set that CPSR tells (bit 5 in AArch32 state: T).
+/// Returns the instruction set selected by CPSR (bit 5 in AArch32 state: T).
 pub(super) fn isa(architecture: Architecture, cpsr: Option<u64>) -> Option<Isa> {
     match architecture {
         Architecture::AArch64 => Some(Isa::A64),

@@ -1,92 +1,94 @@
-//! What the plugin tells: the blocks that the emulator translated, and their executions.
+//! The plugin's stream: the blocks that the emulator translated, and their executions.
 //!
 //! All numbers are little endian. The stream consists of chunks, each with a head of four `u32`:
-//! kind, core, bytes that follow, extra. Cores are numbered from 0 as they begin; a number is
-//! never used again.
+//! kind, core, length of the data, extra. Cores are numbered from 0 in order of their start; a
+//! number is never reused.
 //!
-//! | kind | what follows |
+//! | kind | data |
 //! | --- | --- |
-//! | 1 blocks | translated blocks, each: `u32` id, `u32` count of instructions, `u32` bytes of text, `u64` address, the size of each instruction (`u8`), the bytes of all of them, text: lines of the emulator's disassembly of the first instructions, where A32 and T32 could be confused |
-//! | 2 events | `u32` events of the core; extra is the host's thread ID |
-//! | 3 begin | the core begins; extra is the emulator's index of it |
-//! | 4 stopped | answers a command; core is 0 if a core was still running. A row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen, 3 cut), `u32` the emulator's index, `u64` where it is frozen or cut |
-//! | 5 end | the core ends; with core `0xffff_ffff` the program does |
-//! | 6 handler | the program sets what handles a signal; extra is its number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
-//! | 7 log | text of the emulator's log, as it was written between the chunks before and behind it |
-//! | 8 mask | the program changes which signals a thread takes, or returns from a handler; extra is the host's thread ID |
-//! | 9 limit | as many instructions began as were asked for; a core of a system waits for command 3 |
-//! | 10 store | an instruction stored to memory; extra is the number of bytes; `u64` address |
-//! | 11 exit | the core, a thread of a Linux program, is about to make the system call with which the program exits; it waits for command 5; extra is the host's thread ID; `u64` address of the call, `u32` its bytes, `u32` the status. Other threads are cut: nothing is told any more of what they execute |
-//! | 12 child | the program has forked: the child is not told |
+//! | 1 blocks | translated blocks, each: `u32` id, `u32` count of instructions, `u32` bytes of text, `u64` address, the size of each instruction (`u8`), the bytes of all instructions, text: lines of the emulator's disassembly of the first instructions, if A32 and T32 cannot be distinguished by size |
+//! | 2 events | `u32` events of the core; extra: host thread ID |
+//! | 3 begin | the core starts; extra: the emulator's index of the core |
+//! | 4 stopped | reply to a command; core is 0 if a core was still running. A row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen, 3 cut), `u32` the emulator's index, `u64` address at which it is frozen or cut |
+//! | 5 end | the core ends; core `0xffff_ffff`: the program ends |
+//! | 6 handler | the program sets a signal's handler; extra: the signal's number; `u64` address, 0 default, 1 ignored; `u64` flags (sigaction(2)) |
+//! | 7 log | text of the emulator's log, written between the adjacent chunks |
+//! | 8 mask | a thread changes its signal mask, or returns from a handler; extra: host thread ID |
+//! | 9 limit | the requested number of instructions was started; a core of a system waits for command 3 |
+//! | 10 store | an instruction stored to memory; extra: number of bytes; `u64` address |
+//! | 11 exit | the core, a thread of a Linux program, is about to make the system call that exits the program; it waits for command 5; extra: host thread ID; `u64` address of the call, `u32` its size in bytes, `u32` the status. Other threads are cut: what they execute afterwards is not reported |
+//! | 12 child | the program has forked; the child is not recorded |
 //!
-//! An event is
-//! - below `0x8000_0000`: the block of this id began to be executed. It is defined earlier in the
-//!   stream. If no event says otherwise, all its instructions began, in their order.
-//! - `0x8000_0000 | n`: of the block before, only `n` instructions began.
-//! - `0xc000_0000`: three more words: an exception was taken: its number (of the one who sent
-//!   the command: a signal, or an exception of the core), and where execution would have gone on
-//!   (low, high).
-//! - `0xe000_0000`: two more words (low, high): the time at which the block before began to be
-//!   executed. Threads of a Linux program tell it behind system calls and now and then: the
-//!   instructions that all of them executed since there was more than one, as far as they were
-//!   told by then.
+//! An event is one of:
 //!
-//! The other way go commands of six `u32`: kind, thread ID, a number, milliseconds to wait,
-//! `u64` a value. 1 note: put an exception event (number, value) behind what the thread executed;
-//! it must be stopped. 2 freeze: stop all threads but this one, which is stopped already, and
-//! flush. 3 resume. 4 flush what all cores executed: nothing may run. 5 leave: the thread that exits
-//! goes on; the signal SIGSEGV or a trap at the call stops it there again. 6 trap: code (the thread
-//! ID's place) of so many bytes (the number; 0: none any more) was replaced by a trap at an address
-//! (the value); forked children get it back. 2 and 4 are answered by a chunk of kind 4.
+//! - below `0x8000_0000`: the block with this ID was entered. The block is defined earlier in the
+//!   stream. Unless another event follows, all its instructions were started in order.
+//! - `0x8000_0000 | n`: only `n` instructions of the previous block were started.
+//! - `0xc000_0000` and three more words: an exception was taken. The words are the number from the
+//!   note command, and the address at which execution would have continued (low, high).
+//! - `0xe000_0000` and two more words (low, high): the time at which the previous block was entered.
+//!   Threads of a Linux program report it after system calls and at intervals. The time is the
+//!   number of instructions that all threads executed since the second one started, as far as they
+//!   were counted at that moment.
 //!
-//! Several cores that one host thread executes in turn are told in the order in which they were
-//! executed; the order of events on different threads is not known.
+//! Commands are sent in the other direction as `u32` kind, `u32` thread ID, `u32` number, `u32`
+//! milliseconds to wait, `u64` value:
 //!
-//! Knows no instructions and no protocol of trace.
+//! | command | effect |
+//! | --- | --- |
+//! | 1 note | adds an exception event (number, value) after what the thread, which must be stopped, executed |
+//! | 2 freeze | stops all threads but this one, which is already stopped, and flushes; the reply is chunk 4 |
+//! | 3 resume | resumes frozen threads |
+//! | 4 flush | sends all buffered events; no core may run; the reply is chunk 4 |
+//! | 5 leave | lets the exiting thread continue; SIGSEGV or a trap at the call stops it there again |
+//! | 6 trap | a trap at an address (value) replaces code (in the field of the thread ID) of `number` bytes; 0 bytes: the trap was removed. Forked children get the code back |
+//!
+//! Cores that one host thread executes in turn are reported in the order of execution. The order of
+//! events on different host threads is not known.
 
 use std::io::{self, Read};
 
-/// The most bytes of a chunk.
+/// The maximum size of a chunk's data in bytes.
 const MOST: u32 = 1 << 20;
 
-/// An order for the plugin.
+/// A command for the plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Puts an exception behind what the stopped thread executed.
+    /// Adds an exception after what the stopped thread executed.
     Note {
-        /// The host's thread ID.
+        /// The host thread ID.
         thread: u32,
-        /// Its number, as the flow's user will understand it.
+        /// The exception's number, passed through to [`Event::Exception`].
         number: u32,
-        /// Where execution would have gone on.
+        /// The address at which execution would have continued.
         address: u64,
     },
     /// Stops all threads but this one, and flushes.
     Freeze {
-        /// The thread that is stopped already.
+        /// The thread that is already stopped.
         thread: u32,
-        /// How long to wait for the others.
+        /// How many milliseconds to wait for the others.
         wait_ms: u32,
     },
-    /// Frozen threads go on.
+    /// Resumes frozen threads.
     Resume,
-    /// Sends everything that is held back. Nothing may run.
+    /// Sends all buffered events. No core may run.
     Flush,
-    /// The thread that ends the program may go on.
+    /// Lets the thread that exits the program continue.
     Leave,
-    /// A trap was set, or taken away.
+    /// A trap was inserted or removed.
     Trap {
-        /// Where.
+        /// The trap's address.
         address: u64,
-        /// The code that was there, four bytes at most; nothing if the trap is gone.
+        /// The replaced code, at most four bytes.
         code: u32,
-        /// The bytes of this code.
+        /// The size of the code in bytes; 0 if the trap was removed.
         bytes: u32,
     },
 }
 
 impl Command {
-    /// As it is sent.
+    /// Encodes the command.
     pub fn bytes(&self) -> [u8; 24] {
         let (words, value) = match *self {
             Self::Note {
@@ -113,49 +115,49 @@ impl Command {
     }
 }
 
-/// A block that was translated.
+/// The definition of a translated block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition<'a> {
-    /// What executions name it by.
+    /// The block's ID in events.
     pub id: u32,
-    /// Its first instruction.
+    /// The address of its first instruction.
     pub address: u64,
     /// The size of each instruction in bytes.
     pub sizes: &'a [u8],
-    /// Its instructions.
+    /// The bytes of its instructions.
     pub bytes: &'a [u8],
-    /// Lines of disassembly; may be empty.
+    /// Lines of the emulator's disassembly; may be empty.
     pub text: &'a [u8],
 }
 
-/// What happened on a core.
+/// An event of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// This block began to be executed.
+    /// The block with this ID was entered.
     Block(u32),
-    /// Of the block before only so many instructions began.
+    /// Only this many instructions of the previous block were started.
     Left(u32),
     /// An exception was taken.
     Exception {
-        /// Its number.
+        /// The exception's number.
         number: u32,
-        /// Where execution would have gone on.
+        /// The address at which execution would have continued.
         address: u64,
     },
-    /// The last block began to be executed at this time.
+    /// The previous block was entered at this time.
     Time(u64),
 }
 
-/// What a core does while the program is stopped.
+/// The state of a core while the program is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreState {
-    /// It is the one that stopped, or it could not be frozen.
+    /// The core stopped the program, or could not be frozen.
     Running,
-    /// In a system call.
+    /// The core is in a system call.
     SystemCall,
-    /// Held before the instruction at this address.
+    /// The core is frozen before the instruction at this address.
     Frozen(u64),
-    /// It went on from this address while the program exited, which is not recorded.
+    /// The core continued from this address while the program exited, without being recorded.
     Cut(u64),
 }
 
@@ -164,18 +166,18 @@ pub enum CoreState {
 pub struct StoppedCore {
     /// Its number in the stream.
     pub core: u32,
-    /// The host's thread ID; 0 if it has not executed anything.
+    /// The host thread ID; 0 if the core has not executed anything.
     pub thread: u32,
-    /// The emulator's index.
+    /// The emulator's index of the core.
     pub index: u32,
-    /// What it does.
+    /// The core's state.
     pub state: CoreState,
 }
 
-/// The program is stopped, and all that was executed was told.
+/// The program is stopped, and everything executed was reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
-    /// No core is running.
+    /// Whether no core is running.
     pub still: bool,
     /// The cores that have not ended.
     pub cores: Vec<StoppedCore>,
@@ -184,38 +186,38 @@ pub struct Stopped {
 /// A Linux program is about to exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// The host's ID of the thread that makes the call.
+    /// The host ID of the thread that makes the call.
     pub thread: u32,
     /// The address of the call.
     pub address: u64,
-    /// Its bytes.
+    /// The size of the call's instruction in bytes.
     pub bytes: u32,
-    /// The status with which the program exits.
+    /// The program's exit status.
     pub status: u32,
 }
 
-/// Takes what the plugin tells, in order.
+/// Receives the contents of the stream, in order.
 pub trait Sink {
-    /// A core begins; `index` is the emulator's.
+    /// A core starts; `index` is the emulator's.
     fn begin(&mut self, core: u32, index: u32) -> io::Result<()>;
     /// A block was translated.
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()>;
-    /// What a core did.
+    /// Events of a core.
     fn events(&mut self, core: u32, thread: u32, events: Events<'_>) -> io::Result<()>;
-    /// The answer to [`Command::Freeze`] or [`Command::Flush`].
+    /// The reply to [`Command::Freeze`] or [`Command::Flush`].
     fn stopped(&mut self, stopped: Stopped);
-    /// What handles a signal from now on: an address, 0 (default), or 1 (ignored), and the flags
-    /// of sigaction(2).
+    /// The program sets a signal's handler: an address, 0 (default), or 1 (ignored), and the flags of
+    /// sigaction(2).
     fn handler(&mut self, signal: u32, address: u64, flags: u64);
-    /// The thread changes which signals it takes, or returns from a handler.
+    /// The thread changes its signal mask, or returns from a handler.
     fn mask(&mut self, thread: u32);
     /// Text of the emulator's log.
     fn log(&mut self, _text: &[u8]) -> io::Result<()> {
         Ok(())
     }
-    /// As many instructions began as were asked for.
+    /// The requested number of instructions was started.
     fn limit(&mut self) {}
-    /// An instruction stored so many bytes.
+    /// An instruction stored this many bytes.
     fn store(&mut self, _address: u64, _bytes: u32) {}
     /// The program is about to exit.
     fn exit(&mut self, _exit: Exit) {}
@@ -227,14 +229,14 @@ pub trait Sink {
     fn ended(&mut self) {}
 }
 
-/// Events of one core.
+/// Iterates over the events of one core.
 #[derive(Clone, Debug)]
 pub struct Events<'a> {
     words: std::slice::ChunksExact<'a, u8>,
 }
 
 impl<'a> Events<'a> {
-    /// From their words.
+    /// Creates the iterator from the events' words.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self {
             words: bytes.chunks_exact(4),
@@ -274,7 +276,7 @@ impl Iterator for Events<'_> {
     }
 }
 
-/// The stream does not say what it should.
+/// Returns an error for an invalid stream.
 pub(crate) fn bad(what: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
@@ -282,7 +284,7 @@ pub(crate) fn bad(what: &str) -> io::Error {
     )
 }
 
-/// Reads bytes from the front.
+/// Reads fields from the front of a chunk.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -336,7 +338,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Fills `into`; false if the stream ends before.
+/// Fills `into`; returns false if the stream ends first.
 fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     match input.read_exact(into) {
         Ok(()) => Ok(true),
@@ -345,7 +347,7 @@ fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// Reads the stream to its end. It breaks off where the emulator was killed: half a chunk is none.
+/// Reads the stream to its end. An incomplete last chunk, from a killed emulator, is ignored.
 pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result<()> {
     let mut bytes = Vec::new();
     loop {
@@ -405,7 +407,7 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
 mod tests {
     use super::*;
 
-    /// What came, in words.
+    /// The stream's contents as text.
     #[derive(Default)]
     struct Log(Vec<String>);
 
@@ -451,14 +453,14 @@ mod tests {
         words.flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    fn told(bytes: &[u8]) -> io::Result<Vec<String>> {
+    fn contents(bytes: &[u8]) -> io::Result<Vec<String>> {
         let mut log = Log::default();
         read(bytes, &mut log)?;
         Ok(log.0)
     }
 
     #[test]
-    fn a_stream_may_break_off_anywhere() {
+    fn an_incomplete_last_chunk_is_ignored() {
         let exception = 0xc000_0000;
         let chunks = [
             (chunk(3, 0, 5, &[]), 1),
@@ -471,7 +473,7 @@ mod tests {
             (chunk(5, 0, 0, &[]), 1),
         ];
         let all: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.0.clone()).collect();
-        let whole = told(&all).unwrap();
+        let whole = contents(&all).unwrap();
         assert_eq!(
             whole[1..5],
             [
@@ -482,19 +484,23 @@ mod tests {
                  state: Frozen(4096) }] }",
             ]
         );
-        let (mut end, mut said) = (0, 0);
-        for (bytes, says) in &chunks {
+        let (mut end, mut count) = (0, 0);
+        for (bytes, items) in &chunks {
             for length in end..end + bytes.len() {
-                assert_eq!(told(&all[..length]).unwrap(), whole[..said], "{length}");
+                assert_eq!(
+                    contents(&all[..length]).unwrap(),
+                    whole[..count],
+                    "{length}"
+                );
             }
             end += bytes.len();
-            said += says;
+            count += items;
         }
-        assert_eq!(said, whole.len());
+        assert_eq!(count, whole.len());
     }
 
     #[test]
-    fn what_is_no_stream_is_an_error() {
+    fn an_invalid_stream_is_an_error() {
         for bytes in [
             chunk(99, 0, 0, &[]),
             chunk(2, 0, 0, &[0xc000_0000, 1]),
@@ -503,7 +509,7 @@ mod tests {
             chunk(11, 0, 77, &[0x1000, 0, 2]),
             [1, 0, u32::MAX, 0].map(u32::to_le_bytes).concat(),
         ] {
-            assert!(told(&bytes).is_err(), "{bytes:?}");
+            assert!(contents(&bytes).is_err(), "{bytes:?}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! What the emulator's plugin tells → trace of each core, and the witness.
+//! The plugin's stream → trace of each core, and the witness.
 //!
-//! Everything that differs between the protocols is in the trace unit.
+//! The trace units hold everything that differs between the protocols.
 
 use super::blocks::{Block, BlockTable, Sets};
 use super::flow::{Flow, Steps};
 use super::protocol::{self, Protocol, Timestamps, TraceOptions};
-use super::store::Store;
 use super::stream::{Definition, Events, Exit, Sink, Stopped};
 use super::system::System;
 use super::system::join::Join;
+use super::trace_store::TraceStore;
 use super::versions::Versions;
 use super::witness;
 use crate::arch::branch::Kind;
@@ -23,41 +23,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 
-/// What is told to who controls the emulator, while it runs.
+/// Events reported to the controller of the emulator while the program runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// The program is stopped, and everything executed is traced up to the last block.
+pub enum TraceEvent {
+    /// The program is stopped, and everything executed up to the last block is traced.
     Stopped {
         /// Its cores.
         stopped: Stopped,
-        /// Instructions that began so far.
+        /// The number of instructions started so far.
         instructions: u64,
     },
-    /// An exception of a system has not returned, and the return would tell where it was taken.
-    Waits,
-    /// It is known of all.
-    Settled,
-    /// As many instructions were executed as were asked for; a core waits to be resumed.
+    /// The return address of an exception is unknown until its handler returns.
+    ReturnPending,
+    /// The return addresses of all exceptions are known.
+    ReturnsKnown,
+    /// The requested number of instructions was executed; a core waits to be resumed.
     Limit,
-    /// What handles a signal from now on.
+    /// The program set a signal's handler.
     Handler {
-        /// Linux' number.
+        /// The signal's Linux number.
         signal: u32,
-        /// An address, 0 (default), or 1 (ignored).
+        /// The handler's address, 0 (default), or 1 (ignored).
         address: u64,
         /// Flags of sigaction(2).
         flags: u64,
     },
-    /// An instruction stored so many bytes; only where that was asked for.
+    /// An instruction stored to memory; reported only with `stores=on`.
     Store {
-        /// Where.
+        /// The address.
         address: u64,
-        /// How many.
+        /// The number of bytes.
         bytes: u32,
     },
-    /// The thread changed which signals it takes.
+    /// The thread changed its signal mask.
     Mask(u32),
-    /// A Linux program has a second thread.
+    /// A Linux program started its second thread.
     Threads,
     /// A Linux program is about to exit; its thread waits for [`Command::Leave`].
     ///
@@ -67,34 +67,34 @@ pub enum Told {
     Child,
 }
 
-/// How exceptions are told in the protocol that is written.
+/// The source of exceptions, and how they are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceptions {
-    /// A Linux program: exceptions that were noted are signals (Linux' numbers), those that were
-    /// not are system calls. The trace covers EL0 only: it ends with each and begins anew.
+    /// A Linux program: noted exceptions are signals (Linux numbers), others are system calls. The
+    /// trace covers EL0 only: it stops at each exception and restarts after it.
     Signals,
-    /// A system: the emulator's log tells exceptions, and the trace goes on in the handler.
+    /// A system: exceptions come from the emulator's log, and the trace continues in the handler.
     System(System),
 }
 
-/// A recording.
+/// Settings of a recording.
 #[derive(Debug)]
 pub struct Settings {
-    /// Which instruction sets the cores execute.
+    /// The instruction sets of the cores.
     pub sets: Sets,
-    /// The state of the cores at their begin.
+    /// The initial state of the cores.
     pub context: Context,
-    /// How exceptions are told.
+    /// The source of exceptions.
     pub exceptions: Exceptions,
-    /// What is traced.
+    /// The trace options.
     pub trace: TraceOptions,
 }
 
-/// Instructions between two timestamps.
+/// The number of instructions between two timestamps.
 const TIMESTAMP_EVERY: u64 = 4096;
 
-/// Bytes of trace that are worth storing.
-const WORTH: usize = 1 << 13;
+/// The number of bytes of trace from which on they are stored.
+const STORE_SIZE: usize = 1 << 13;
 
 #[derive(Debug)]
 struct CoreTrace<U> {
@@ -102,66 +102,66 @@ struct CoreTrace<U> {
     tracer: Tracer<U, Pieces>,
     /// Instructions until the next timestamp.
     until_timestamp: u64,
-    /// Its state, with the version of the code that it runs.
+    /// The core's context; the context ID is the version of the code it runs.
     context: Context,
-    /// The blocks that ran since the last branch, while code differs between versions.
+    /// The blocks executed since the last branch; used while code versions differ.
     line: Vec<Block>,
 }
 
 /// The trace of all cores.
 #[derive(Debug)]
-struct Lines<U> {
+struct CoreTraces<U> {
     cores: Vec<Option<CoreTrace<U>>>,
     settings: Settings,
-    store: Store,
+    store: TraceStore,
     witness: Option<witness::Writer>,
-    /// Instructions executed.
+    /// The number of instructions executed.
     instructions: u64,
-    /// Cores beyond the trace IDs.
+    /// The number of cores without a trace ID.
     untraced: u64,
-    /// Trace on its way to the store, and where in it a decoder can begin.
+    /// Trace on its way to the store, and the offsets at which decoding can start.
     bytes: Vec<u8>,
-    beginnings: Vec<usize>,
+    start_points: Vec<usize>,
     versions: Versions,
-    /// When a Linux program had a second thread: instructions executed so far. From there on the
-    /// threads tell the time.
+    /// The number of instructions executed when a Linux program started its second thread. From
+    /// there on the stream carries times.
     threads: Option<u64>,
 }
 
-/// Blocks of one straight line, beyond which it is not kept together where code changes.
+/// The most blocks of a straight line that are kept in one version of changing code.
 const LINE: usize = 64;
 
-impl<U: TraceUnit> Lines<U> {
+impl<U: TraceUnit> CoreTraces<U> {
     fn core(&mut self, core: u32) -> Option<&mut CoreTrace<U>> {
         self.cores.get_mut(core as usize)?.as_mut()
     }
 
-    /// A timestamp as soon as the core has executed something.
+    /// Requests a timestamp after the core's next block.
     fn timestamp_soon(&mut self, core: u32) {
         if let Some(trace) = self.core(core) {
             trace.until_timestamp = 0;
         }
     }
 
-    fn take(&mut self, core: u32, worth: usize) -> io::Result<()> {
+    fn take(&mut self, core: u32, at_least: usize) -> io::Result<()> {
         let Some(trace) = self.cores.get_mut(core as usize).and_then(Option::as_mut) else {
             return Ok(());
         };
-        if trace.tracer.made() < worth {
+        if trace.tracer.made() < at_least {
             return Ok(());
         }
         self.bytes.clear();
-        self.beginnings.clear();
-        let beginnings = &mut self.beginnings;
+        self.start_points.clear();
+        let start_points = &mut self.start_points;
         trace
             .tracer
-            .take_with(&mut self.bytes, |place| beginnings.push(place));
-        self.store.write(trace.id, &self.bytes, &self.beginnings)
+            .take_with(&mut self.bytes, |place| start_points.push(place));
+        self.store.write(trace.id, &self.bytes, &self.start_points)
     }
 
-    /// The version of code that a block belongs to, before it is traced.
+    /// Selects the version of code that a block belongs to, before the block is traced.
     #[cold]
-    fn choose(&mut self, core: u32, block: &Block, count: usize) {
+    fn select_version(&mut self, core: u32, block: &Block, count: usize) {
         let Some(trace) = self.cores.get_mut(core as usize).and_then(Option::as_mut) else {
             return;
         };
@@ -170,7 +170,7 @@ impl<U: TraceUnit> Lines<U> {
         let version = self.versions.of(now, block, trace.line.iter());
         if before.is_none() || version != now {
             trace.context.context_id = Some(version);
-            // What was traced of an A32 or T32 line does not let the context change within it.
+            // The context cannot change within a line of A32 or T32 code.
             let is_split = block.start.isa != Isa::A64 || trace.line.len() >= LINE;
             if !trace.line.is_empty() && is_split {
                 trace.tracer.gap(TraceOnReason::BeginOrFilter);
@@ -178,29 +178,29 @@ impl<U: TraceUnit> Lines<U> {
             }
             trace.tracer.context(trace.context);
         }
-        let goes_on = block
+        let falls_through = block
             .instructions
             .get(count.wrapping_sub(1))
             .is_some_and(|last| last.kind == Kind::Other);
-        if !goes_on {
+        if !falls_through {
             trace.line.clear();
         } else if trace.line.len() < LINE {
             trace.line.push(block.clone());
         }
     }
 
-    /// What follows is no straight line from what ran before.
+    /// Ends the straight line: the next block does not follow the last one.
     fn line_ends(&mut self, core: u32) {
         if let Some(trace) = self.core(core) {
             trace.line.clear();
         }
     }
 
-    fn number(&self, signal: u32) -> u16 {
+    fn signal_number(&self, signal: u32) -> u16 {
         let (illegal, debug, alignment, data, interrupt) = match self.settings.trace.protocol {
             // IHI 0064H, "Exception packet", TYPE.
             Protocol::Etmv4 => (3, 6, 10, 12, 14),
-            // IHI 0035B 4.5.4; IHI 0014Q 7.3.5.
+            // IHI 0035B 4.5.4 and IHI 0014Q 7.3.5, exception information byte.
             Protocol::Ptm | Protocol::Etmv3 => (9, 11, 12, 12, 14),
         };
         match signal {
@@ -212,7 +212,7 @@ impl<U: TraceUnit> Lines<U> {
         }
     }
 
-    fn call(&self) -> u16 {
+    fn call_number(&self) -> u16 {
         match self.settings.trace.protocol {
             Protocol::Etmv4 => 2,
             Protocol::Ptm | Protocol::Etmv3 => 10,
@@ -220,11 +220,11 @@ impl<U: TraceUnit> Lines<U> {
     }
 }
 
-impl<U: TraceUnit> Steps for Lines<U> {
+impl<U: TraceUnit> Steps for CoreTraces<U> {
     fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
         self.instructions += count as u64;
         if self.versions.matter() {
-            self.choose(core, block, count);
+            self.select_version(core, block, count);
         }
         let timestamps =
             self.settings.trace.timestamps == Timestamps::Always && self.threads.is_none();
@@ -239,8 +239,8 @@ impl<U: TraceUnit> Steps for Lines<U> {
                     trace.tracer.mark(Mark::Timestamp(now));
                 }
             }
-            if trace.tracer.made() >= WORTH {
-                self.take(core, WORTH)?;
+            if trace.tracer.made() >= STORE_SIZE {
+                self.take(core, STORE_SIZE)?;
             }
         }
         match &mut self.witness {
@@ -252,7 +252,7 @@ impl<U: TraceUnit> Steps for Lines<U> {
     fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()> {
         let signals = self.settings.exceptions == Exceptions::Signals;
         let taken = if signals {
-            self.number(number)
+            self.signal_number(number)
         } else {
             number as u16
         };
@@ -304,7 +304,7 @@ impl<U: TraceUnit> Steps for Lines<U> {
 
     fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()> {
         let signals = self.settings.exceptions == Exceptions::Signals;
-        let call = self.call();
+        let call = self.call_number();
         self.line_ends(core);
         if let Some(trace) = self.core(core) {
             if let Some(place) = instead.filter(|_| signals) {
@@ -316,28 +316,28 @@ impl<U: TraceUnit> Steps for Lines<U> {
     }
 }
 
-/// Takes the stream of a recording to its end.
+/// A recording that consumes the plugin's stream.
 pub trait Recording: Sink + Send {
-    /// The stream has ended: `next` has the instructions that the cores were about to execute.
+    /// Ends the recording after the stream. `next` holds each core's next instruction.
     fn finish(self: Box<Self>, next: &BTreeMap<u32, Place>) -> io::Result<Summary>;
 }
 
-/// What was recorded.
+/// A summary of what was recorded.
 #[derive(Debug, Default)]
 pub struct Summary {
-    /// Instructions executed by all cores.
+    /// The number of instructions executed by all cores.
     pub instructions: u64,
-    /// Cores that were traced: their numbers and trace IDs.
+    /// The traced cores: number and trace ID.
     pub cores: Vec<(u32, TraceId)>,
     /// Cores that ended, and the last instruction of each.
     pub ended: Vec<(u32, Place)>,
-    /// Cores for which there was no trace ID.
+    /// The number of cores without a trace ID.
     pub untraced: u64,
-    /// How often the flow was not connected although nothing said so.
+    /// The number of gaps in the flow that no event explains.
     pub gaps: u64,
-    /// What was executed where, and in which versions.
+    /// The executed code and its versions.
     pub versions: Versions,
-    /// There are timestamps in the trace.
+    /// Whether the trace contains timestamps.
     pub timestamps: bool,
 }
 
@@ -346,14 +346,14 @@ struct Tracing<U, F> {
     flow: Flow,
     /// Cores that ended, and the last instruction of each.
     ended: Vec<(u32, Place)>,
-    /// Of a system: the emulator's log.
+    /// The emulator's log of a system, joined with the flow.
     join: Option<Join>,
     /// The core that executed last.
     last: u32,
-    lines: Lines<U>,
+    traces: CoreTraces<U>,
     make: F,
-    told: Sender<Told>,
-    /// Instructions so far, for whoever shows progress.
+    observer: Sender<TraceEvent>,
+    /// The number of instructions so far, for progress reports.
     progress: Arc<AtomicU64>,
 }
 
@@ -369,14 +369,14 @@ where
         }
         if core == 1 && self.join.is_none() {
             let pending = self.flow.pending(&self.blocks);
-            self.lines.threads = Some(self.lines.instructions + pending);
+            self.traces.threads = Some(self.traces.instructions + pending);
         }
         if core == 1 {
-            // Nobody waits for it after the recording was given up.
-            let _ = self.told.send(Told::Threads);
+            // The receiver is gone once the recording is abandoned.
+            let _ = self.observer.send(TraceEvent::Threads);
         }
         let trace = protocol::trace_id(core).map(|id| {
-            let settings = &self.lines.settings;
+            let settings = &self.traces.settings;
             let sync = settings.trace.sync;
             let mut tracer = Tracer::new((self.make)(id), Pieces::default(), sync);
             tracer.context(settings.context);
@@ -389,71 +389,71 @@ where
                 line: Vec::new(),
             }
         });
-        self.lines.untraced += u64::from(trace.is_none());
-        let count = self.lines.cores.len().max(core as usize + 1);
-        self.lines.cores.resize_with(count, || None);
-        self.lines.cores[core as usize] = trace;
+        self.traces.untraced += u64::from(trace.is_none());
+        let count = self.traces.cores.len().max(core as usize + 1);
+        self.traces.cores.resize_with(count, || None);
+        self.traces.cores[core as usize] = trace;
         Ok(())
     }
 
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         self.blocks.add(definition)?;
         if let Some(block) = self.blocks.get(definition.id) {
-            self.lines.versions.define(block);
+            self.traces.versions.define(block);
         }
         Ok(())
     }
 
     fn events(&mut self, core: u32, _: u32, events: Events<'_>) -> io::Result<()> {
-        let (flow, blocks, lines) = (&mut self.flow, &self.blocks, &mut self.lines);
+        let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
         match &mut self.join {
             None => {
                 for event in events {
-                    flow.event(core, event?, blocks, lines)?;
+                    flow.event(core, event?, blocks, traces)?;
                 }
             }
             Some(join) => {
                 if std::mem::replace(&mut self.last, core) != core {
-                    // So that the cores' histories can be put in order.
-                    lines.timestamp_soon(core);
+                    // Orders the cores' histories.
+                    traces.timestamp_soon(core);
                 }
                 let waited = join.waits();
-                join.executes(Some(core), flow, blocks, lines)?;
+                join.executes(Some(core), flow, blocks, traces)?;
                 for event in events {
-                    join.event(core, event?, flow, blocks, lines)?;
+                    join.event(core, event?, flow, blocks, traces)?;
                 }
                 if waited && !join.waits() {
-                    let _ = self.told.send(Told::Settled);
+                    let _ = self.observer.send(TraceEvent::ReturnsKnown);
                 }
             }
         }
-        // So that the trace of several cores lies in the buffer as it came.
-        self.lines.take(core, 1)?;
+        // Keeps the traces of several cores in order in the buffer.
+        self.traces.take(core, 1)?;
         self.progress
-            .store(self.lines.instructions, Ordering::Relaxed);
+            .store(self.traces.instructions, Ordering::Relaxed);
         Ok(())
     }
 
     fn stopped(&mut self, stopped: Stopped) {
         if let Some(join) = &mut self.join {
-            let (flow, blocks, lines) = (&mut self.flow, &self.blocks, &mut self.lines);
-            // What was logged behind the last block. An error will come again at the end.
-            let _ = join.executes(None, flow, blocks, lines);
+            let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
+            // Handles the log after the last block. An error is reported again at the end.
+            let _ = join.executes(None, flow, blocks, traces);
             join.close();
             if join.waits() {
-                let _ = self.told.send(Told::Waits);
+                let _ = self.observer.send(TraceEvent::ReturnPending);
             }
         }
-        let instructions = self.lines.instructions + self.flow.pending(&self.blocks);
-        // Nobody waits for it after the recording was given up.
-        let _ = self.told.send(Told::Stopped {
+        let instructions = self.traces.instructions + self.flow.pending(&self.blocks);
+        // The receiver is gone once the recording is abandoned.
+        let _ = self.observer.send(TraceEvent::Stopped {
             stopped,
             instructions,
         });
     }
 
     fn handler(&mut self, signal: u32, address: u64, flags: u64) {
-        let _ = self.told.send(Told::Handler {
+        let _ = self.observer.send(TraceEvent::Handler {
             signal,
             address,
             flags,
@@ -461,7 +461,7 @@ where
     }
 
     fn mask(&mut self, thread: u32) {
-        let _ = self.told.send(Told::Mask(thread));
+        let _ = self.observer.send(TraceEvent::Mask(thread));
     }
 
     fn log(&mut self, text: &[u8]) -> io::Result<()> {
@@ -472,40 +472,40 @@ where
     }
 
     fn store(&mut self, address: u64, bytes: u32) {
-        let _ = self.told.send(Told::Store { address, bytes });
+        let _ = self.observer.send(TraceEvent::Store { address, bytes });
     }
 
     fn exit(&mut self, exit: Exit) {
-        let _ = self.told.send(Told::Exit(exit));
+        let _ = self.observer.send(TraceEvent::Exit(exit));
     }
 
     fn child(&mut self) {
-        let _ = self.told.send(Told::Child);
+        let _ = self.observer.send(TraceEvent::Child);
     }
 
     fn limit(&mut self) {
-        let _ = self.told.send(Told::Limit);
+        let _ = self.observer.send(TraceEvent::Limit);
     }
 
     fn end(&mut self, core: u32) -> io::Result<()> {
         let last = self.flow.last(core, &self.blocks);
         self.flow_ends(core, None)?;
-        if let Some(trace) = self.lines.core(core) {
+        if let Some(trace) = self.traces.core(core) {
             trace.tracer.finish(last.map(|(_, behind)| behind));
         }
         self.ended.extend(last.map(|(last, _)| (core, last)));
-        self.lines.take(core, 1)
+        self.traces.take(core, 1)
     }
 }
 
 impl<U: TraceUnit, F> Tracing<U, F> {
     fn flow_ends(&mut self, core: u32, next: Option<Place>) -> io::Result<()> {
-        let (flow, blocks, lines) = (&mut self.flow, &self.blocks, &mut self.lines);
+        let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
         match &mut self.join {
-            None => flow.end(core, next, blocks, lines),
+            None => flow.end(core, next, blocks, traces),
             Some(join) => {
-                join.executes(None, flow, blocks, lines)?;
-                join.end(core, next, flow, blocks, lines)
+                join.executes(None, flow, blocks, traces)?;
+                join.end(core, next, flow, blocks, traces)
             }
         }
     }
@@ -518,40 +518,40 @@ where
 {
     fn finish(mut self: Box<Self>, next: &BTreeMap<u32, Place>) -> io::Result<Summary> {
         let mut summary = Summary {
-            untraced: self.lines.untraced,
+            untraced: self.traces.untraced,
             ended: std::mem::take(&mut self.ended),
             ..Summary::default()
         };
-        for core in 0..self.lines.cores.len() as u32 {
+        for core in 0..self.traces.cores.len() as u32 {
             let place = next.get(&core).copied();
             self.flow_ends(core, place)?;
-            if let Some(trace) = self.lines.core(core) {
+            if let Some(trace) = self.traces.core(core) {
                 trace.tracer.finish(place);
                 let (id, gaps) = (trace.id, trace.tracer.gaps());
                 summary.gaps += gaps;
                 summary.cores.push((core, id));
             }
-            self.lines.take(core, 1)?;
+            self.traces.take(core, 1)?;
         }
-        summary.instructions = self.lines.instructions;
-        self.lines.store.finish()?;
-        if let Some(witness) = self.lines.witness {
+        summary.instructions = self.traces.instructions;
+        self.traces.store.finish()?;
+        if let Some(witness) = self.traces.witness {
             witness.finish()?;
         }
-        let trace = &self.lines.settings.trace;
-        let threads = self.lines.threads.is_some() && trace.has_timestamps();
+        let trace = &self.traces.settings.trace;
+        let threads = self.traces.threads.is_some() && trace.has_timestamps();
         summary.timestamps = trace.timestamps == Timestamps::Always || threads;
-        summary.versions = self.lines.versions;
+        summary.versions = self.traces.versions;
         Ok(summary)
     }
 }
 
-/// A recording that stores its trace.
+/// Creates a recording that writes trace to `store` and reports events to `observer`.
 pub fn recording(
     settings: Settings,
-    store: Store,
+    store: TraceStore,
     witness: Option<witness::Writer>,
-    told: Sender<Told>,
+    observer: Sender<TraceEvent>,
     progress: Arc<AtomicU64>,
 ) -> Box<dyn Recording> {
     let trace = settings.trace;
@@ -559,7 +559,7 @@ pub fn recording(
         Exceptions::Signals => core_of(settings.sets),
         Exceptions::System(system) => system.core,
     };
-    let parts = (settings, store, witness, told, progress);
+    let parts = (settings, store, witness, observer, progress);
     match trace.protocol {
         Protocol::Etmv4 => tracing(parts, move |id| trace.etmv4_unit(id, core)),
         Protocol::Ptm => tracing(parts, move |id| trace.ptm_unit(id)),
@@ -567,7 +567,7 @@ pub fn recording(
     }
 }
 
-/// What an ETMv4 must know of its core.
+/// Returns the core properties that determine the encoding of ETMv4.
 pub fn core_of(sets: Sets) -> Core {
     Core {
         profile: match sets {
@@ -580,9 +580,9 @@ pub fn core_of(sets: Sets) -> Core {
 
 type Parts = (
     Settings,
-    Store,
+    TraceStore,
     Option<witness::Writer>,
-    Sender<Told>,
+    Sender<TraceEvent>,
     Arc<AtomicU64>,
 );
 
@@ -591,8 +591,8 @@ where
     U: TraceUnit + Send + 'static,
     F: Fn(TraceId) -> U + Send + 'static,
 {
-    let (settings, store, witness, told, progress) = parts;
-    // The others have no room for context IDs.
+    let (settings, store, witness, observer, progress) = parts;
+    // Only ETMv4 trace carries context IDs here.
     let versions = Versions::new(settings.trace.protocol == Protocol::Etmv4);
     Box::new(Tracing {
         blocks: BlockTable::new(settings.sets),
@@ -605,7 +605,7 @@ where
             }
         },
         last: u32::MAX,
-        lines: Lines {
+        traces: CoreTraces {
             cores: Vec::new(),
             settings,
             store,
@@ -613,12 +613,12 @@ where
             instructions: 0,
             untraced: 0,
             bytes: Vec::new(),
-            beginnings: Vec::new(),
+            start_points: Vec::new(),
             versions,
             threads: None,
         },
         make,
-        told,
+        observer,
         progress,
     })
 }

@@ -1,6 +1,6 @@
-//! Packets of the remote protocol over a socket, from the client's side.
+//! Packets of the remote protocol over a socket, client side.
 //!
-//! Knows framing and acknowledgements, not what packets mean.
+//! Handles framing and acknowledgements, not the meaning of packets.
 
 use crate::remote_protocol::framing::{Framer, Incoming, write_packet};
 use std::fmt;
@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Where a GDB server listens.
+/// The address of a GDB server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A TCP address.
     Tcp(SocketAddr),
-    /// A socket of the file system.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -75,31 +75,31 @@ impl Stream {
     }
 }
 
-/// A connection.
+/// A connection to a GDB server.
 #[derive(Debug)]
 pub(super) struct Transport {
     stream: Stream,
     framer: Framer,
-    /// Bytes that were read and not looked at.
+    /// Bytes received and not yet parsed.
     ahead: Vec<u8>,
     at: usize,
-    /// Acknowledgements that are not sent yet. A server that has much to say does not read
-    /// meanwhile: sent one by one they would fill the socket, and both would wait for ever.
+    /// Acknowledgements not yet sent. A server does not read while it sends much output:
+    /// acknowledging packet by packet would fill the socket and deadlock both sides.
     owed: Vec<u8>,
-    /// The last packet sent, whole.
+    /// The last packet sent, framed.
     sent: Vec<u8>,
     /// How often it was sent again.
     resent: u8,
 }
 
-/// The longest wait for the other side to take what is sent.
+/// The timeout for sending.
 const WRITE: Duration = Duration::from_secs(30);
 
-/// How often a packet is sent, or asked for, again.
+/// How often a packet is resent, or requested again.
 const TRIES: u8 = 8;
 
 impl Transport {
-    /// Tries until somebody listens, or `wait` is over.
+    /// Connects, retrying for at most `wait` until the server listens.
     pub(super) fn connect(endpoint: &Endpoint, wait: Duration) -> io::Result<Self> {
         const PAUSE: Duration = Duration::from_millis(5);
         let until = Instant::now() + wait;
@@ -138,12 +138,12 @@ impl Transport {
         self.stream.write_all(&owed)
     }
 
-    /// Sends bytes that are no packet.
+    /// Sends bytes without framing.
     pub(super) fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
-    /// The next packet, expanded; `None` if there is none until then.
+    /// Receives the next packet, expanded; `None` if none arrives before `until`.
     pub(super) fn receive(&mut self, until: Instant) -> io::Result<Option<Vec<u8>>> {
         let mut bad = 0;
         loop {
@@ -192,7 +192,7 @@ impl Transport {
             if !self.owed.is_empty() {
                 left = left.min(SOON);
             }
-            // A time of zero would be none.
+            // A timeout of zero is invalid.
             self.stream
                 .set_read_timeout(left.max(Duration::from_millis(1)))?;
             match self.stream.read(&mut self.ahead) {
@@ -217,7 +217,7 @@ fn invalid(text: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, text)
 }
 
-/// Undoes escapes and runs (GDB manual, E.1).
+/// Decodes escapes and run-length encoding (GDB manual, E.1).
 fn expand(payload: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(payload.len());
     let mut bytes = payload.iter();
@@ -242,7 +242,7 @@ mod tests {
     use crate::remote_protocol::framing::{write_binary, write_hex_runs};
 
     #[test]
-    fn runs_and_escapes_are_undone() {
+    fn runs_and_escapes_are_decoded() {
         assert_eq!(expand(b"0* 1}\x03z"), b"00001#z");
         assert_eq!(expand(b"*"), b"");
         assert_eq!(expand(b"* }"), b"");

@@ -1,20 +1,20 @@
-//! Where a recording should stop, as the user says it: at an address, a function, or a source line.
+//! The argument of `--until`: an address, a function, or a source line.
 //!
-//! Knows ELF files and their debug information, not the program that runs.
+//! Resolved with ELF files and their debug information, not with the running program.
 
-use super::sites::Program;
+use super::guest_program::Program;
 use crate::program::symbols::Symbols;
 use object::{Object, ObjectSection};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Where, and how often that is reached.
+/// A place at which to stop, and how often it must be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Until {
-    /// As the user wrote it.
+    /// The argument as written.
     pub text: String,
-    /// It stops there for the so-manieth time: 1 is the first.
+    /// Stop at the N-th visit; the first one is 1.
     pub count: u64,
 }
 
@@ -23,13 +23,13 @@ impl fmt::Display for Until {
         write!(f, "{}", self.text)?;
         match self.count {
             0 | 1 => Ok(()),
-            count => write!(f, " for the {count}. time"),
+            count => write!(f, " (visit {count})"),
         }
     }
 }
 
 impl Until {
-    /// The address that the text is, if it is a number.
+    /// Returns the address if the argument is a number.
     pub fn number(&self) -> Option<u64> {
         match self
             .text
@@ -41,8 +41,8 @@ impl Until {
         }
     }
 
-    /// Its addresses in a file, before that is moved; bit 0 is set where the symbol says T32. None
-    /// if the file has no such thing. Fails with the reason why it cannot be used.
+    /// Returns the matching addresses in a file, without load bias; bit 0 is set for T32 symbols.
+    /// The set is empty if nothing matches. Fails with the reason if the place cannot be used.
     pub(super) fn addresses(&self, program: &Program, elf: &[u8]) -> Result<BTreeSet<u64>, String> {
         if let Some((file, line)) = file_and_line(&self.text) {
             return of_line(elf, file, line).map_err(|error| format!("{self}: {error}"));
@@ -50,14 +50,14 @@ impl Until {
         if let Some((address, indirect)) = program.symbol(&self.text) {
             return match indirect {
                 false => Ok(BTreeSet::from([address])),
-                // The resolver is there (STT_GNU_IFUNC), which runs when the program is loaded.
+                // The symbol is the resolver (STT_GNU_IFUNC), which runs at load time.
                 true => Err(format!(
-                    "{self}: which function this is, is only decided when the program is loaded \
-                     (IFUNC): name the one it is, or its address"
+                    "{self}: the implementation is chosen when the program is loaded (IFUNC): \
+                     name the chosen function, or its address"
                 )),
             };
         }
-        // Names as the source has them. What cannot be read has none.
+        // Source names (demangled). Symbols that cannot be read are skipped.
         let mut symbols = Symbols::default();
         let _ = symbols.add(elf);
         Ok(symbols.addresses(&self.text))
@@ -68,12 +68,12 @@ impl Until {
 fn file_and_line(text: &str) -> Option<(&str, u64)> {
     let (file, line) = text.rsplit_once(':')?;
     let line = line.parse().ok().filter(|line| *line > 0)?;
-    // `area::1` is no file.
+    // `area::1` is not a file and line.
     (!file.is_empty() && !file.ends_with(':')).then_some((file, line))
 }
 
-/// The first instruction of a line in each function that has it. A line without code means the
-/// next one with code, as GDB has it.
+/// Returns the first instruction of a line in each function that contains it. A line without code
+/// stands for the next line with code, as in GDB.
 fn of_line(elf: &[u8], file: &str, line: u64) -> Result<BTreeSet<u64>, String> {
     let object = object::File::parse(elf).map_err(|error| error.to_string())?;
     let sections = gimli::DwarfSections::load(|id| {
@@ -104,7 +104,7 @@ fn of_line(elf: &[u8], file: &str, line: u64) -> Result<BTreeSet<u64>, String> {
                         entry.is_some_and(|entry| is_file(&dwarf, &unit, header, entry, file))
                     })
                 });
-                // A line may have several rows; it begins with the first.
+                // Only the first of a line's rows is its start.
                 if let Some(at) = wanted.filter(|at| row.is_stmt() && inside != Some(*at)) {
                     if at < best {
                         best = at;
@@ -121,7 +121,7 @@ fn of_line(elf: &[u8], file: &str, line: u64) -> Result<BTreeSet<u64>, String> {
     let mut symbols = Symbols::default();
     let _ = symbols.add(elf);
     let mut functions = BTreeSet::new();
-    // A line that is reached again and again, as that of a loop, is stopped at where it begins.
+    // Keep the lowest address per function: a loop's line is stopped at where it starts.
     found.retain(|&address| {
         symbols
             .start(address)
@@ -132,7 +132,7 @@ fn of_line(elf: &[u8], file: &str, line: u64) -> Result<BTreeSet<u64>, String> {
 
 type Slice<'d> = gimli::EndianSlice<'d, gimli::LittleEndian>;
 
-/// Whether the file's path ends with the components of `wanted`.
+/// Returns whether the file's path ends with the components of `wanted`.
 fn is_file(
     dwarf: &gimli::Dwarf<Slice<'_>>,
     unit: &gimli::Unit<Slice<'_>>,

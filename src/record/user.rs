@@ -1,7 +1,7 @@
-//! Linux programs under qemu-user: started, stopped, and their state read.
+//! Recording of Linux programs under qemu-user.
 //!
-//! The emulator's GDB server tells of each signal before it is delivered. At the exit the process
-//! would be gone before anybody could ask, so that the plugin holds it at that system call.
+//! The emulator's GDB server stops before each signal is delivered. At the exit the process would
+//! disappear before its state can be read, so the plugin holds it at that system call.
 
 mod memory;
 mod run;
@@ -11,10 +11,10 @@ mod traps;
 
 use super::blocks::Sets;
 use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
-use super::layout::Layout;
+use super::guest_program::Program;
 use super::process;
 use super::protocol::{Protocol, TraceOptions};
-use super::sites::Program;
+use super::snapshot_files::Contents;
 use super::tracing::{self, Exceptions, Settings};
 use crate::element::Context;
 use crate::mapped::Mapped;
@@ -25,34 +25,34 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A recording to be made.
+/// A request to record a program.
 #[derive(Debug)]
 pub struct Request {
     /// The program.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Where the dynamic linker and libraries are; found by itself if not given.
+    /// The directory of the dynamic linker and libraries; searched for if not given.
     pub sysroot: Option<PathBuf>,
-    /// What is recorded.
+    /// What to record.
     pub options: Options,
-    /// Where registers and stores of each instruction go; it makes the program slow.
+    /// The file for the register log; stepping makes the program slow.
     pub registers: Option<File>,
 }
 
-/// A program in the emulator.
+/// A program running in the emulator.
 struct Session {
     emulator: Emulator,
-    /// Writes to it go past the protection of pages.
+    /// The emulator's memory; writes ignore page protection.
     memory: Option<process::Memory>,
     program: Program,
-    /// How far the program was moved.
+    /// The program's load bias.
     moved: u64,
-    /// What is added to an address to find it in the emulator's memory.
+    /// The offset from guest addresses to addresses of the emulator.
     base: u64,
 }
 
-/// Records a program.
+/// Records a program until it stops, and returns the snapshot.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let (mut session, program) = start(&mut request)?;
     let mut run = run::Run::new(&mut session, &mut request)?;
@@ -67,7 +67,7 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     let options = &mut request.options;
     if program.is_64bit && options.trace.protocol != Protocol::Etmv4 {
         return Err(Error::Usage(format!(
-            "--protocol {}: it traces AArch32, and {} is for AArch64: use etmv4",
+            "--protocol {}: it traces AArch32 only, and {} is for AArch64: use etmv4",
             options.trace.protocol.name(),
             path.display()
         )));
@@ -81,7 +81,7 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     command.arg("-g").arg(launch.gdb());
     let plugin = match (options.instructions, &request.registers) {
         (_, Some(_)) => vec![("stores", "on".into())],
-        // A few steps remain, so that the end is met exactly.
+        // The last instructions are single-stepped, to stop exactly at the limit.
         (Some(count), None) => {
             let limit = count.saturating_sub(run::STEPS).max(1);
             vec![("limit", limit.to_string().into())]
@@ -130,7 +130,7 @@ fn settings(program: &Program, trace: TraceOptions) -> Settings {
     }
 }
 
-/// Where the libraries of a program are that wants a dynamic linker.
+/// Returns the sysroot of a program with a dynamic linker.
 fn sysroot(given: Option<&Path>, path: &Path, program: &Program) -> Result<Option<PathBuf>, Error> {
     if let Some(given) = given {
         return Ok(Some(given.to_owned()));
@@ -150,7 +150,7 @@ fn sysroot(given: Option<&Path>, path: &Path, program: &Program) -> Result<Optio
     if root.join(relative).exists() {
         return Ok(Some(root.to_owned()));
     }
-    // The dynamic linker of a foreign architecture of this system.
+    // This system has the foreign architecture's dynamic linker installed.
     if Path::new(interpreter).exists() {
         return Ok(None);
     }
@@ -161,7 +161,7 @@ fn sysroot(given: Option<&Path>, path: &Path, program: &Program) -> Result<Optio
     )))
 }
 
-/// Reads the state, and puts everything together.
+/// Reads the final state and assembles the snapshot.
 fn finish(
     mut session: Session,
     request: &Request,
@@ -175,7 +175,7 @@ fn finish(
         ("AArch32", Sets::A32AndT32)
     };
     let kind = match (is_64bit, trace.protocol) {
-        // One with pointer authentication: other decoders know its branches by the core's type.
+        // A core with pointer authentication: other decoders derive its branches from the type.
         (true, _) => "Cortex-A76",
         (false, Protocol::Etmv4) => "Cortex-A32",
         (false, Protocol::Ptm) => "Cortex-A15",
@@ -186,7 +186,7 @@ fn finish(
         let number = number(thread)?;
         ended.cores.iter().find(|core| core.thread == number)
     })?;
-    // The one that ended it comes first.
+    // The core that ended the recording comes first.
     let first = cores
         .iter()
         .position(|core| number(&core.thread) == Some(ended.thread));
@@ -204,7 +204,7 @@ fn finish(
             .unwrap_or_else(|| name.to_string_lossy().into_owned());
         (name, image.bytes)
     });
-    let layout = Layout {
+    let contents = Contents {
         description: format!(
             "{} in {state} state under QEMU, recorded by armsnap {}",
             request.program.display(),
@@ -217,7 +217,7 @@ fn finish(
             linux_program: true,
             ..Recording::default()
         },
-        ..Layout::default()
+        ..Contents::default()
     };
     session.emulator.finish(Ending {
         reason: ended.reason,
@@ -228,6 +228,6 @@ fn finish(
         unit: "threads",
         trace,
         etm: tracing::core_of(sets),
-        layout,
+        contents,
     })
 }

@@ -1,30 +1,30 @@
-//! Code that changed while the program ran: what stood where, and in which versions.
+//! Code that changed while the program ran, and the versions in which it was executed.
 //!
-//! A version is a number that the trace carries as the context ID. All that a core executes while
-//! that number holds agrees with one contents of memory, so that whoever decodes the trace knows
-//! the instructions. Code that never changed belongs to all versions.
+//! A version is a number that the trace carries as the context ID. Everything that a core executes
+//! under one number agrees with one state of memory, so a decoder knows the instructions. Code that
+//! never changed belongs to all versions.
 //!
-//! Knows blocks; not the trace, nor the files of a snapshot.
+//! Works on blocks, independent of the trace and the snapshot's files.
 
 use super::blocks::Block;
 use super::traps;
 use crate::snapshot::changed::{Changed, Code, EVER};
 use std::collections::{BTreeSet, HashMap};
 
-/// Bytes that are kept together.
+/// The number of bytes stored together.
 const CHUNK: u64 = 256;
 const HALVES: usize = CHUNK as usize / 2;
 
-/// More versions are not told apart.
+/// The maximum number of versions.
 const MOST_VERSIONS: u32 = 1 << 12;
-/// Halfwords that all versions may have.
+/// The maximum number of halfwords of all versions.
 const MOST_HALVES: usize = 1 << 22;
-/// Of the newest and of the oldest versions as many are tried before there is a new one.
+/// How many of the newest and of the oldest versions are tried before a new one is created.
 const TRIED: usize = 32;
 
-/// The version of which nothing is known.
+/// A version with unknown code.
 const UNKNOWN: u32 = u32::MAX;
-/// A block that every version may have.
+/// Marks a block that fits every version.
 const ANY: u32 = u32::MAX - 1;
 
 #[derive(Debug)]
@@ -33,12 +33,12 @@ struct Chunk {
     known: u128,
 }
 
-/// Halfwords of code, as they were executed first.
+/// Halfwords of code as first executed.
 #[derive(Debug, Default)]
-struct First(HashMap<u64, Box<Chunk>>);
+struct InitialCode(HashMap<u64, Box<Chunk>>);
 
-impl First {
-    /// What stands at an address; `half` if nothing did so far.
+impl InitialCode {
+    /// Returns the halfword at an address; stores `half` if there is none.
     fn add(&mut self, address: u64, half: u16) -> u16 {
         let chunk = self.0.entry(address / CHUNK).or_insert_with(|| {
             Box::new(Chunk {
@@ -64,53 +64,53 @@ impl First {
     }
 }
 
-/// A halfword that was not the same at all times.
+/// A halfword whose contents changed.
 #[derive(Clone, Copy, Debug)]
 struct Contended {
     first: u16,
-    /// Versions below this one may have executed the first contents before that was known.
+    /// Lower versions may have executed the first contents before the change was seen.
     since: u32,
 }
 
-/// A block, checked when so many halfwords were contended: it belongs to a version, or to
-/// [`ANY`].
+/// The version of a block, or [`ANY`], valid while the number of contended halfwords is
+/// `contended`.
 #[derive(Clone, Copy, Debug)]
 struct Checked {
     contended: usize,
     version: u32,
 }
 
-/// All versions.
+/// All versions of the code.
 #[derive(Debug, Default)]
 pub struct Versions {
-    first: First,
+    first: InitialCode,
     contended: HashMap<u64, Contended>,
-    /// Of each version what it has besides the first contents.
+    /// The contents of each version that differ from the first contents.
     own: Vec<HashMap<u64, u16>>,
     halves: usize,
-    /// By block.
+    /// The cached version of each block, by ID.
     checked: Vec<Checked>,
-    /// The trace cannot carry them.
-    untold: bool,
+    /// Whether the trace cannot carry versions.
+    untraced: bool,
 }
 
 impl Versions {
-    /// Version 0 alone. Without `told` there will be no others: what changed is not known then.
-    pub fn new(told: bool) -> Self {
+    /// Starts with version 0. Unless `traced`, no others are created and changed code is unknown.
+    pub fn new(traced: bool) -> Self {
         Self {
             own: vec![HashMap::new()],
-            untold: !told,
+            untraced: !traced,
             ..Self::default()
         }
     }
 
-    /// There is code that changed, and the trace tells which version runs.
+    /// Returns whether code changed and the trace carries versions.
     #[inline]
     pub fn matter(&self) -> bool {
-        !self.contended.is_empty() && !self.untold
+        !self.contended.is_empty() && !self.untraced
     }
 
-    /// A block was translated.
+    /// Adds a translated block.
     pub fn define(&mut self, block: &Block) {
         let since = self.own.len() as u32;
         for (address, half) in halves(block) {
@@ -122,8 +122,8 @@ impl Versions {
         }
     }
 
-    /// The version in which a block is executed behind those of `line`, from which a straight
-    /// line leads to it; `now` is the version so far.
+    /// Returns the version in which a block is executed. `line` holds the preceding blocks of its
+    /// straight line; `now` is the current version.
     #[inline]
     pub fn of<'b>(
         &mut self,
@@ -174,7 +174,7 @@ impl Versions {
         version
     }
 
-    /// A version without contents, as long as there may be more.
+    /// Creates an empty version, or returns [`UNKNOWN`] at the limit.
     fn begin(&mut self) -> u32 {
         let version = self.own.len() as u32;
         if version >= MOST_VERSIONS || self.halves >= MOST_HALVES {
@@ -207,7 +207,7 @@ impl Versions {
         self.checked[index] = checked;
     }
 
-    /// Whether nothing in a version says otherwise.
+    /// Returns whether halfwords do not contradict a version.
     fn fits(&self, version: u32, halves: &[(u64, u16)]) -> bool {
         let Some(own) = self.own.get(version as usize) else {
             return false;
@@ -221,8 +221,8 @@ impl Versions {
         })
     }
 
-    /// What changed, and what ran there. `there` gives what memory has at the end: code that it
-    /// has no more is kept too.
+    /// Returns the changed addresses and the code executed there. `there` reads memory at the end:
+    /// code that is gone by then is kept as well.
     pub fn changed(&self, there: impl Fn(u64) -> Option<u16>) -> Changed {
         let mut addresses = BTreeSet::new();
         let mut code = Vec::new();
@@ -240,7 +240,7 @@ impl Versions {
             }
         }
         addresses.extend(self.contended.keys());
-        if !self.untold {
+        if !self.untraced {
             for (&address, contended) in &self.contended {
                 add(address, (0, contended.since - 1), contended.first);
                 for (version, own) in (0_u32..).zip(&self.own).skip(contended.since as usize) {
@@ -254,7 +254,7 @@ impl Versions {
     }
 }
 
-/// The halfwords of a block, without traps that the recording put there.
+/// Returns the halfwords of a block, without the recording's own traps.
 fn halves(block: &Block) -> impl Iterator<Item = (u64, u16)> {
     let trap = traps::trap(block.start.isa);
     let mut bytes = &block.bytes[..];
@@ -296,7 +296,7 @@ mod tests {
     }
 
     impl Guest {
-        /// A block of such words.
+        /// Adds a block of these words.
         fn block(&mut self, versions: &mut Versions, address: u64, words: &[u32]) -> usize {
             let mut table = BlockTable::new(Sets::A64);
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -354,7 +354,7 @@ mod tests {
         let other = guest.block(&mut versions, 0x3000, &[movz(7)]);
         assert_eq!(guest.run(&mut versions, 1, three), 2);
         assert_eq!(guest.run(&mut versions, 2, other), 2);
-        // At the end there is what ran last, and 0x3000 is gone.
+        // At the end memory holds what ran last, and 0x3000 is unmapped.
         let end = |address: u64| match address {
             0x1000 => Some(movz(3) as u16),
             0x3000.. => None,
@@ -374,7 +374,7 @@ mod tests {
             assert_eq!(half, (movz(version + 1) as u16).to_le_bytes());
             assert_eq!(word(&changed, version, 0x3000), Some(movz(7)));
         }
-        assert_eq!(changed.code(3, 0x1000), Some(None), "no such version");
+        assert_eq!(changed.code(3, 0x1000), Some(None), "unknown version");
         assert_eq!(changed.code(0, 0x2000), None, "it did not change");
         assert_eq!(changed.ranges(), [(0x1000, 2), (0x3000, 4)]);
     }
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn without_versions_what_changed_is_not_known() {
+    fn without_versions_changed_code_is_unknown() {
         let mut versions = Versions::new(false);
         let mut guest = Guest::default();
         let one = guest.block(&mut versions, 0x1000, &[movz(1), RET]);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_not_more_versions_than_can_be_kept() {
+    fn the_number_of_versions_is_limited() {
         let mut versions = Versions::new(true);
         let mut guest = Guest::default();
         let mut now = 0;

@@ -1,19 +1,17 @@
-//! The witness: the true sequence of executed instructions, core by core.
+//! The witness: the ground-truth log of executed instructions, per core.
 //!
-//! A file begins with the line `armsnap witness 1`. Behind it come records of numbers, each
-//! written as LEB128 without sign. The first number of a record says what it is:
+//! The first line of a file is `armsnap witness 1`. It is followed by records of unsigned LEB128
+//! numbers. The first number of a record is its kind:
 //!
-//! | first | then | meaning |
+//! | kind | fields | meaning |
 //! | --- | --- | --- |
 //! | 0 | address, instruction set (0 A64, 1 A32, 2 T32), count; for T32 the size of each instruction | the next block, numbered from 0: a straight run of instructions |
-//! | 1 | core | what follows is of this core |
-//! | 2 | number, address, instruction set | an exception: a signal (Linux' number) or the number in the trace's protocol, and where execution would have gone on |
+//! | 1 | core | the following records are of this core |
+//! | 2 | number, address, instruction set | an exception: a signal (Linux number) or the number in the trace protocol, and where execution would have continued |
 //! | 3 | block, count | only the first `count` instructions of the block were executed |
-//! | 4 | count | the block before was executed so many times more, as a whole |
+//! | 4 | count | the previous block was executed `count` more times, completely |
 //! | 5 | | the end |
 //! | 8 + n | | block n was executed |
-//!
-//! Knows nothing of trace.
 
 use super::blocks::Block;
 use super::input::Input;
@@ -32,21 +30,21 @@ const AGAIN: u64 = 4;
 const END: u64 = 5;
 const EXECUTED: u64 = 8;
 
-/// The most instructions of a block: more than the emulator makes.
+/// The maximum number of instructions of a block, above that of the emulator.
 const MOST: u64 = 1 << 12;
 
-/// The most instructions of all blocks.
+/// The maximum number of instructions of all blocks.
 const MOST_OF_ALL: usize = 1 << 28;
 
 /// Writes a witness.
 pub struct Writer {
     out: Box<dyn Write + Send>,
     buffer: Vec<u8>,
-    /// The number of each of the stream's blocks.
+    /// The witness's number of each block, by the stream's ID.
     numbers: Vec<Option<u64>>,
     defined: u64,
     core: Option<u32>,
-    /// The block executed last as a whole, and how often again.
+    /// The last completely executed block, and its number of repetitions.
     last: Option<(u64, u64)>,
 }
 
@@ -65,7 +63,7 @@ fn number_of(isa: Isa) -> u64 {
 }
 
 impl Writer {
-    /// Begins a witness.
+    /// Starts a witness.
     pub fn new(out: Box<dyn Write + Send>) -> Self {
         Self {
             out,
@@ -127,7 +125,7 @@ impl Writer {
         number
     }
 
-    /// The first `count` instructions of a block were executed.
+    /// Records the execution of the first `count` instructions of a block.
     pub fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
         self.select(core)?;
         let number = self.number(block);
@@ -148,7 +146,7 @@ impl Writer {
         Ok(())
     }
 
-    /// An exception was taken; execution would have gone on at `return_to`.
+    /// Records an exception; execution would have continued at `return_to`.
     pub fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()> {
         self.select(core)?;
         self.settle();
@@ -159,7 +157,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the end.
+    /// Writes the end of the witness.
     pub fn finish(mut self) -> io::Result<()> {
         self.settle();
         self.put(END);
@@ -168,18 +166,18 @@ impl Writer {
     }
 }
 
-/// What a witness says.
+/// A record of a witness.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// A core executed instructions: the first `count` ones of a block, so many times.
+pub enum Record {
+    /// A core executed the first `count` instructions of a block, `times` times.
     Ran {
         /// The core.
         core: u32,
         /// The block's number.
         block: usize,
-        /// Instructions.
+        /// The number of instructions.
         count: usize,
-        /// Times.
+        /// The number of executions.
         times: u64,
     },
     /// A core took an exception.
@@ -188,7 +186,7 @@ pub enum Said {
         core: u32,
         /// Its number.
         number: u32,
-        /// Where execution would have gone on.
+        /// Where execution would have continued.
         return_to: Place,
     },
 }
@@ -196,14 +194,14 @@ pub enum Said {
 /// A straight run of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The first one.
+    /// The first instruction.
     pub start: Place,
-    /// The size of each.
+    /// The size of each instruction in bytes.
     pub sizes: Vec<u8>,
 }
 
 impl Run {
-    /// The places of its instructions.
+    /// Returns the addresses and instruction sets of its instructions.
     pub fn places(&self) -> impl Iterator<Item = Place> {
         let mut next = self.start;
         self.sizes.iter().map(move |&size| {
@@ -219,15 +217,15 @@ impl Run {
 pub struct Reader<R> {
     input: Input<R>,
     blocks: Vec<Run>,
-    /// Instructions of all blocks.
+    /// The number of instructions of all blocks.
     instructions: usize,
     core: u32,
-    /// The block executed last as a whole.
+    /// The last completely executed block.
     last: Option<usize>,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the begin.
+    /// Reads the header.
     pub fn new(input: R) -> io::Result<Self> {
         Ok(Self {
             input: Input::new(input, "witness", FIRST)?,
@@ -238,7 +236,7 @@ impl<R: BufRead> Reader<R> {
         })
     }
 
-    /// A block by its number.
+    /// Returns a block by number.
     pub fn block(&self, number: usize) -> Option<&Run> {
         self.blocks.get(number)
     }
@@ -258,7 +256,9 @@ impl<R: BufRead> Reader<R> {
         let start = self.place()?;
         let count = self.input.number()?;
         if !(1..=MOST).contains(&count) {
-            return Err(self.input.bad("a block of no length, or too long"));
+            return Err(self
+                .input
+                .bad("a block without instructions, or with too many"));
         }
         let count = count as usize;
         self.instructions += count;
@@ -273,14 +273,14 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
-    fn ran(&self, block: usize, count: Option<usize>, times: u64) -> io::Result<Said> {
+    fn ran(&self, block: usize, count: Option<usize>, times: u64) -> io::Result<Record> {
         let all = self
             .blocks
             .get(block)
             .ok_or_else(|| self.input.bad("a block that is not defined"))?
             .sizes
             .len();
-        Ok(Said::Ran {
+        Ok(Record::Ran {
             core: self.core,
             block,
             count: count.unwrap_or(all).min(all),
@@ -288,22 +288,22 @@ impl<R: BufRead> Reader<R> {
         })
     }
 
-    /// What comes next; `None` at the end.
-    pub fn read(&mut self) -> io::Result<Option<Said>> {
+    /// Reads the next record; `None` at the end.
+    pub fn read(&mut self) -> io::Result<Option<Record>> {
         loop {
             match self.input.number()? {
                 BLOCK => self.define()?,
                 CORE => {
                     let core = self.input.number()?;
-                    self.core =
-                        u32::try_from(core).map_err(|_| self.input.bad("a core's number"))?;
+                    self.core = u32::try_from(core)
+                        .map_err(|_| self.input.bad("an invalid core number"))?;
                     self.last = None;
                 }
                 EXCEPTION => {
                     let number = self.input.number()? as u32;
                     let return_to = self.place()?;
                     self.last = None;
-                    return Ok(Some(Said::Exception {
+                    return Ok(Some(Record::Exception {
                         core: self.core,
                         number,
                         return_to,
@@ -319,7 +319,7 @@ impl<R: BufRead> Reader<R> {
                     let times = self.input.number()?;
                     let block = self
                         .last
-                        .ok_or_else(|| self.input.bad("no block to repeat"))?;
+                        .ok_or_else(|| self.input.bad("a repetition without a block"))?;
                     return self.ran(block, None, times).map(Some);
                 }
                 END => return Ok(None),
@@ -334,17 +334,17 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// All instructions of each core, in order: `most` at most of all cores.
+    /// Reads all instructions of each core, in order; fails if there are more than `most` in total.
     pub fn places(mut self, most: u64) -> io::Result<BTreeMap<u32, Vec<Place>>> {
         let mut cores: BTreeMap<u32, Vec<Place>> = BTreeMap::new();
         let mut left = most;
-        while let Some(said) = self.read()? {
-            let Said::Ran {
+        while let Some(record) = self.read()? {
+            let Record::Ran {
                 core,
                 block,
                 count,
                 times,
-            } = said
+            } = record
             else {
                 continue;
             };
@@ -353,7 +353,7 @@ impl<R: BufRead> Reader<R> {
             for _ in 0..times {
                 left = left
                     .checked_sub(count as u64)
-                    .ok_or_else(|| self.input.bad("more instructions than were asked for"))?;
+                    .ok_or_else(|| self.input.bad("more instructions than the caller's limit"))?;
                 places.extend(run.places().take(count));
             }
         }
@@ -433,10 +433,10 @@ mod tests {
             Reader::new(&*bytes).and_then(|reader| reader.places(1000))
         };
         // Defined, executed, and again.
-        let told = |count, times| read(&[BLOCK, 0x1000, 0, count, EXECUTED, AGAIN, times, END]);
-        assert_eq!(told(2, 4).unwrap()[&0].len(), 10);
+        let read_all = |count, times| read(&[BLOCK, 0x1000, 0, count, EXECUTED, AGAIN, times, END]);
+        assert_eq!(read_all(2, 4).unwrap()[&0].len(), 10);
         for (count, times) in [(0, u64::MAX), (2, u64::MAX), (MOST + 1, 0), (u64::MAX, 0)] {
-            assert!(told(count, times).is_err(), "{count} {times}");
+            assert!(read_all(count, times).is_err(), "{count} {times}");
         }
     }
 

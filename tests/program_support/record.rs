@@ -2,7 +2,7 @@
 
 use super::Program;
 use armsnap::encode::Place;
-use armsnap::record::witness::{Reader, Said};
+use armsnap::record::witness::{Reader, Record};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
@@ -88,7 +88,7 @@ pub fn executed_in_order(witness: &Path) -> Vec<(u32, u64)> {
     let mut reader = reader(witness);
     let mut all = Vec::new();
     while let Some(said) = reader.read().unwrap() {
-        let Said::Ran {
+        let Record::Ran {
             core,
             block,
             count,
@@ -138,7 +138,7 @@ impl Iterator for Instructions {
                 continue;
             }
             match self.reader.read().unwrap()? {
-                Said::Ran {
+                Record::Ran {
                     core,
                     block,
                     count,
@@ -150,7 +150,7 @@ impl Iterator for Instructions {
                     self.next = 0;
                     self.again = times - 1;
                 }
-                Said::Exception { .. } => {}
+                Record::Exception { .. } => {}
             }
         }
         self.next += 1;

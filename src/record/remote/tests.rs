@@ -84,7 +84,7 @@ fn a_saved_system_is_read_back() {
     assert_eq!(threads.len(), 2);
     for (thread, device) in threads.iter().zip(&loaded.snapshot.devices) {
         remote.select(thread).unwrap();
-        let found = crate::record::state::registers(&mut remote).unwrap();
+        let found = crate::record::device_state::registers(&mut remote).unwrap();
         assert_eq!(found.len(), device.registers.len());
         for wanted in &device.registers {
             let found = found.iter().find(|found| found.name == wanted.name);
@@ -126,7 +126,7 @@ fn descriptions_include_others_and_registers_come_in_pieces() {
     let values = remote.registers().unwrap();
     assert_eq!(values[0], Some(vec![0x78, 0x56, 0x34, 0x12]));
     assert_eq!(values[1..], [None, None, None]);
-    let registers = crate::record::state::registers(&mut remote).unwrap();
+    let registers = crate::record::device_state::registers(&mut remote).unwrap();
     assert_eq!(registers.len(), 1);
     assert_eq!(registers[0].name, "R0");
     assert_eq!(registers[0].size, None);

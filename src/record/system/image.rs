@@ -1,27 +1,27 @@
-//! The image that a machine runs: where it is loaded, and its semihosting calls.
+//! The image that a machine runs: its load addresses and semihosting calls.
 
 use crate::mapped::Mapped;
 use crate::quantity::Isa;
 use crate::record::Error;
-use crate::record::sites::Program;
+use crate::record::guest_program::Program;
 use crate::record::until::Until;
 use object::{Object, ObjectSegment};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-/// An ELF file.
+/// An ELF image.
 #[derive(Debug)]
 pub(super) struct Image {
-    /// All of it.
+    /// The contents of the file.
     pub bytes: Mapped,
     program: Program,
-    /// What it occupies in memory.
+    /// The memory it occupies.
     pub segments: Vec<Range<u64>>,
     calls: Vec<(u64, Isa)>,
 }
 
-/// The most semihosting calls at which breakpoints stand.
+/// The maximum number of semihosting calls with breakpoints.
 const MOST_CALLS: usize = 512;
 
 impl Image {
@@ -62,7 +62,7 @@ impl Image {
         }
     }
 
-    /// The places that the user means. Fails with the reason if there is none.
+    /// Returns the addresses that match `until`. Fails with the reason.
     pub fn until(&self, until: &Until) -> Result<Vec<u64>, String> {
         let found = match until.number() {
             Some(address) => BTreeSet::from([address]),
@@ -72,7 +72,7 @@ impl Image {
         Ok(found.into_iter().map(|address| address & !bit).collect())
     }
 
-    /// The bytes of a breakpoint at an address.
+    /// Returns the size in bytes of a breakpoint at an address.
     pub fn breakpoint_kind(&self, address: u64) -> u8 {
         match self.program.isa(address) {
             Some(Isa::T32) => 2,
@@ -81,14 +81,14 @@ impl Image {
         }
     }
 
-    /// Instructions that may be semihosting calls.
+    /// Returns the instructions that may be semihosting calls.
     pub fn calls(&self) -> &[(u64, Isa)] {
         &self.calls
     }
 }
 
 /// Finds semihosting calls (Semihosting for AArch32 and AArch64, "The semihosting interface").
-/// Data that look like one do no harm.
+/// Data that looks like a call is harmless.
 fn semihosting(program: &Program, address: u64, code: &[u8], calls: &mut Vec<(u64, Isa)>) {
     let mut add = |offset: usize, isa: Isa| {
         let at = address.wrapping_add(offset as u64);

@@ -1,10 +1,9 @@
-//! The emulator's log joined with what the cores executed: exceptions with the addresses at which
-//! execution would have gone on.
+//! Joins the emulator's log with the flow of the cores: exceptions and their return addresses.
 //!
-//! An AArch32 core's log does not tell that address. Where what was executed does not either (an
-//! interrupt behind a branch), it is known once the exception has returned: until then the core's
-//! events wait. Cortex-M stacks frames at different addresses, by which returns are matched with
-//! exceptions when a scheduler switches tasks.
+//! The log of an AArch32 core has no return addresses. Where the flow does not determine one (an
+//! interrupt after a branch), it is known once the handler returns; until then the core's events
+//! are queued. On Cortex-M, returns are matched with exceptions by the address of the stacked
+//! frame, because a scheduler may switch tasks.
 
 use super::log::{Logged, Reader, Taken};
 use super::numbers::{Numbers, Relation};
@@ -16,63 +15,63 @@ use crate::record::stream::{Event, bad};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 
-/// What a core did, in its order.
+/// An item of a core's history, in order.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Event(Event),
-    /// An exception, by its number in the order of all of the core.
+    /// An exception, with its sequence number on the core.
     Exception(u64, Taken),
     Return(Option<u8>),
     TailChain(u16, Option<u64>),
     Level(u8),
 }
 
-/// An exception that did not return yet.
+/// An exception that has not returned yet.
 #[derive(Clone, Debug)]
 struct InFlight {
-    /// It, and those before it that would have gone on at the same place.
+    /// The exception, and earlier ones with the same return address.
     orders: Vec<u64>,
     frame: Option<u32>,
 }
 
-/// The most exceptions in flight that are remembered.
+/// The maximum number of exceptions in flight.
 const MOST_IN_FLIGHT: usize = 1024;
 
-/// The most items that wait for an exception to return.
+/// The maximum number of items queued for an exception to return.
 const MOST_WAITING: usize = 1 << 20;
 
 #[derive(Debug, Default)]
-struct Core {
+struct CoreQueue {
     waiting: VecDeque<Item>,
     in_flight: Vec<InFlight>,
     exceptions: u64,
-    /// These returned: the next block begins where they were taken.
+    /// Exceptions that returned: the next block starts at their return address.
     returned: Vec<u64>,
-    /// Where exceptions that wait would have gone on; `None`: not known, for good.
+    /// The return addresses of queued exceptions; `None`: cannot be determined.
     found: BTreeMap<u64, Option<Place>>,
     level: Option<u8>,
-    /// An exception led here, and nothing was executed since.
+    /// The handler that an exception entered, if nothing was executed since.
     handler: Option<Place>,
-    /// What comes now is not recorded: it only tells where exceptions return to.
+    /// The recording has ended: further execution only yields return addresses.
     closed: bool,
 }
 
-/// Joins the two.
+/// Joins log and flow.
 #[derive(Debug)]
 pub struct Join {
     numbers: Numbers,
     is_64bit: bool,
     reader: Reader,
     logged: Vec<Logged>,
-    cores: Vec<Core>,
-    /// Which core has QEMU's index.
+    cores: Vec<CoreQueue>,
+    /// The core with each of QEMU's indices.
     indices: BTreeMap<u32, u32>,
     /// The core that executed something last.
     current: u32,
 }
 
 impl Join {
-    /// Before anything was executed.
+    /// Starts before the first instruction.
     pub fn new(numbers: Numbers, is_64bit: bool) -> Self {
         Self {
             numbers,
@@ -85,32 +84,31 @@ impl Join {
         }
     }
 
-    /// A core begins, which has this index.
+    /// Adds a core with QEMU's index.
     pub fn begin(&mut self, core: u32, index: u32) {
         let count = self.cores.len().max(core as usize + 1);
-        self.cores.resize_with(count, Core::default);
+        self.cores.resize_with(count, CoreQueue::default);
         self.indices.insert(index, core);
     }
 
-    /// The recording ends here. What is executed from now on only tells where exceptions return
-    /// to.
+    /// Ends the recording. Further execution only yields return addresses.
     pub fn close(&mut self) {
         for core in &mut self.cores {
             core.closed = true;
         }
     }
 
-    /// Some core waits to learn where an exception returns to.
+    /// Returns whether a core waits for the return address of an exception.
     pub fn waits(&self) -> bool {
         self.cores.iter().any(|core| !core.waiting.is_empty())
     }
 
-    /// Text of the log.
+    /// Adds text of the log.
     pub fn log(&mut self, text: &[u8]) {
         self.reader.text(text, &mut self.logged);
     }
 
-    /// The core executes something: what was logged came before.
+    /// Handles the log up to here, before the core executes its next block.
     pub fn executes(
         &mut self,
         core: Option<u32>,
@@ -148,7 +146,7 @@ impl Join {
         Ok(())
     }
 
-    /// What a core did.
+    /// Handles an event of a core.
     #[inline]
     pub fn event(
         &mut self,
@@ -168,7 +166,7 @@ impl Join {
         }
     }
 
-    /// The core stands here, and nothing more comes of it.
+    /// Ends the flow of a core before the instruction at `next`.
     pub fn end(
         &mut self,
         core: u32,
@@ -190,13 +188,13 @@ impl Join {
         flow.end(core, next, blocks, steps)
     }
 
-    /// The core that runs returned from an exception.
+    /// Handles an exception return of the running core.
     fn returns(&mut self, frame: Option<u32>) {
         let Some(state) = self.cores.get_mut(self.current as usize) else {
             return;
         };
         let index = match frame {
-            // A scheduler makes the frame of a new task: no exception has stacked it.
+            // The frame of a new task was made by a scheduler, not stacked by an exception.
             Some(_) => state.in_flight.iter().rposition(|e| e.frame == frame),
             None => state.in_flight.len().checked_sub(1),
         };
@@ -215,7 +213,7 @@ impl Join {
         steps: &mut impl Steps,
     ) -> io::Result<()> {
         let Some(state) = self.cores.get_mut(core as usize) else {
-            return Err(bad("the log names a core that did not begin"));
+            return Err(bad("the log names a core that was not started"));
         };
         match &mut item {
             Item::Exception(order, taken) if taken.return_to.is_none() => {
@@ -248,7 +246,7 @@ impl Join {
         self.drain(core, flow, blocks, steps)
     }
 
-    /// Passes on what need not wait.
+    /// Passes on the items whose return addresses are known.
     fn drain(
         &mut self,
         core: u32,
@@ -270,12 +268,12 @@ impl Join {
                     let faulted = Numbers::relation(&taken) == Relation::Faulted;
                     let onward = flow.onward(core, faulted, blocks);
                     match state.return_to(order, &taken, onward, is_64bit) {
-                        Found::Later => return Ok(()),
-                        Found::Never => {
+                        ReturnAddress::Later => return Ok(()),
+                        ReturnAddress::Never => {
                             flow.end(core, None, blocks, steps)?;
                             steps.broken(core, None)?;
                         }
-                        Found::At(place) => {
+                        ReturnAddress::At(place) => {
                             let number = numbers.of(&taken).into();
                             flow.exception(core, number, place, blocks, steps)?;
                         }
@@ -309,7 +307,7 @@ impl Join {
     }
 }
 
-/// A handler of a Cortex-M.
+/// Returns the address of a Cortex-M handler.
 fn handler(address: u64) -> Place {
     Place {
         address: Address(address & !1),
@@ -317,34 +315,40 @@ fn handler(address: u64) -> Place {
     }
 }
 
-/// Where an exception would have gone on.
-enum Found {
+/// The return address of an exception.
+enum ReturnAddress {
     At(Place),
     Later,
     Never,
 }
 
-impl Core {
-    fn return_to(&self, order: u64, taken: &Taken, onward: Onward, is_64bit: bool) -> Found {
+impl CoreQueue {
+    fn return_to(
+        &self,
+        order: u64,
+        taken: &Taken,
+        onward: Onward,
+        is_64bit: bool,
+    ) -> ReturnAddress {
         let logged = taken.return_to.map(Address);
         if let Some(place) = logged.and_then(|address| place(address, onward, is_64bit)) {
-            return Found::At(place);
+            return ReturnAddress::At(place);
         }
         let fits = |place: Place| match onward {
             Onward::Either(one, other) => place == one || place == other,
             Onward::At(_) | Onward::Unknown => true,
         };
         match (onward, self.handler) {
-            (Onward::At(place), _) | (Onward::Unknown, Some(place)) => Found::At(place),
+            (Onward::At(place), _) | (Onward::Unknown, Some(place)) => ReturnAddress::At(place),
             (Onward::Either(..) | Onward::Unknown, _) => match self.found.get(&order) {
-                None => Found::Later,
-                Some(Some(place)) if fits(*place) => Found::At(*place),
-                Some(_) => Found::Never,
+                None => ReturnAddress::Later,
+                Some(Some(place)) if fits(*place) => ReturnAddress::At(*place),
+                Some(_) => ReturnAddress::Never,
             },
         }
     }
 
-    /// The exception that others wait for has no address.
+    /// Marks the return address of the first queued exception as unknown.
     fn give_up(&mut self) {
         if let Some(Item::Exception(order, _)) = self.waiting.front() {
             self.found.entry(*order).or_insert(None);
@@ -359,8 +363,8 @@ impl Core {
     }
 }
 
-/// The place of an address that was logged: its instruction set is that of what was executed,
-/// unless a branch led to it.
+/// Returns a logged address with its instruction set: that of the executed code, unless a branch
+/// led to the address.
 fn place(address: Address, onward: Onward, is_64bit: bool) -> Option<Place> {
     let at = |isa| Some(Place { address, isa });
     match onward {

@@ -1,30 +1,29 @@
-//! The emulator's log of exceptions (`-d int`, for M-profile with `mmu`) → what happened.
+//! Parser of the emulator's log of exceptions (`-d int`, for M-profile with `mmu`).
 //!
-//! Knows the words that QEMU prints. An AArch64 core's lines tell where execution would have
-//! gone on; an AArch32 core's do not. A Cortex-M's tell the address of the stacked frame instead,
-//! among the accesses that the memory protection is asked for.
+//! The log of an AArch64 core contains the return addresses of exceptions; that of an AArch32 core
+//! does not. That of a Cortex-M contains the address of the stacked frame instead, among the
+//! accesses checked by the memory protection unit.
 
-/// What the log says.
+/// An entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logged {
     /// A core took an exception.
     Exception(Taken),
-    /// The core that runs returned from an exception, to this exception level if that is known;
-    /// its stack frame, in M-profile.
+    /// The running core returned from an exception.
     Return {
-        /// To this level.
+        /// The exception level returned to, if known.
         level: Option<u8>,
         /// M-profile: the address of the frame that was unstacked.
         frame: Option<u32>,
     },
-    /// M-profile: instead of a return that had begun, this exception was taken.
+    /// M-profile: this exception was taken instead of completing a return (tail-chaining).
     TailChain {
-        /// Its number.
+        /// The exception's number.
         number: u16,
-        /// Where the handler begins.
+        /// The address of the handler.
         handler: Option<u64>,
     },
-    /// The core that runs is in another exception level, without an exception.
+    /// The running core changed its exception level without an exception.
     Level(u8),
     /// An AArch64 core executes AArch32 code from here on.
     OtherState,
@@ -39,31 +38,31 @@ pub struct Taken {
     pub cause: u16,
     /// M-profile: the number of the exception.
     pub number: Option<u16>,
-    /// Where execution would have gone on.
+    /// The return address.
     pub return_to: Option<u64>,
-    /// The level that it was taken to.
+    /// The exception level it was taken to.
     pub level: Option<u8>,
-    /// An alignment fault.
+    /// Whether it is an alignment fault.
     pub alignment: bool,
     /// M-profile: the address of the stacked frame.
     pub frame: Option<u32>,
-    /// Where the handler begins.
+    /// The address of the handler.
     pub handler: Option<u64>,
 }
 
-/// QEMU's cause of a fault of fetching.
+/// QEMU's cause of an instruction fetch fault (EXCP_PREFETCH_ABORT).
 const PREFETCH_ABORT: u16 = 3;
 
-/// QEMU's cause that begins a return from an exception in M-profile.
+/// QEMU's cause that starts a return from an exception in M-profile.
 const EXCEPTION_EXIT: u16 = 8;
 
-/// Reads the log as it grows.
+/// Parses the log as it grows.
 #[derive(Debug, Default)]
 pub struct Reader {
-    /// The begin of a line of which the end is to come.
+    /// The start of an incomplete line.
     line: Vec<u8>,
     taken: Option<Taken>,
-    /// A return from an exception in M-profile, and what was read of it.
+    /// A return from an exception in M-profile, as far as it was read.
     exit: Option<Exit>,
 }
 
@@ -75,12 +74,12 @@ struct Exit {
     successful: bool,
 }
 
-/// The longest line that is kept.
+/// The maximum length of a line.
 const LONGEST: usize = 1 << 12;
 
 impl Reader {
-    /// Takes more text; gives what its whole lines tell. What concerns the exception of the last
-    /// line may go on: [`Reader::end`].
+    /// Parses more text and returns the entries of its complete lines. The last exception may
+    /// continue in the next line; [`Reader::end`] completes it.
     pub fn text(&mut self, text: &[u8], out: &mut Vec<Logged>) {
         for &byte in text {
             if byte != b'\n' {
@@ -96,7 +95,7 @@ impl Reader {
         }
     }
 
-    /// An instruction is executed: nothing more comes of what was begun.
+    /// Completes the last entry, before an instruction is executed.
     pub fn end(&mut self, out: &mut Vec<Logged>) {
         out.extend(self.taken.take().map(Logged::Exception));
         let Some(exit) = self.exit.take() else {
@@ -153,7 +152,7 @@ impl Reader {
         }
     }
 
-    /// A line that belongs to the exception of the lines before.
+    /// Parses a line that continues the exception of the previous lines.
     fn detail(&mut self, rest: &str) {
         if let Some(exit) = &mut self.exit {
             exit.successful |= rest.starts_with("successful exception return");
@@ -172,7 +171,7 @@ impl Reader {
         } else if let Some(place) = after(rest, "with ELR ") {
             taken.return_to = hex(place);
         } else if let Some(place) = after(rest, "with IFSR ").and_then(|r| after(r, "IFAR ")) {
-            // BKPT, which has the same vector, leaves this register as it was.
+            // BKPT has the same vector and does not set IFAR.
             taken.return_to = hex(place).filter(|_| taken.cause == PREFETCH_ABORT);
         } else if let Some(syndrome) = after(rest, "with ESR ").and_then(|r| after(r, "/")) {
             // ESR_ELx.DFSC (DDI 0487, D17.2.37): 0b100001 is an alignment fault.
@@ -189,7 +188,7 @@ impl Reader {
         }
     }
 
-    /// The first word that is stacked, or read back, is at the begin of the frame.
+    /// Takes the address of the frame from the first word stacked or unstacked.
     fn access(&mut self, rest: &str) {
         let address = |kind| {
             let address = after(rest, kind).and_then(hex)?;
@@ -220,20 +219,20 @@ fn after<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     Some(&text[text.find(label)? + label.len()..])
 }
 
-/// The decimal number at the begin.
+/// Parses the decimal number at the start of a text.
 fn number(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     text[..end.unwrap_or(text.len())].parse().ok()
 }
 
-/// The number at the begin, 0x and hexadecimal.
+/// Parses the hexadecimal number, with 0x, at the start of a text.
 fn hex(text: &str) -> Option<u64> {
     let text = text.strip_prefix("0x")?;
     let end = text.find(|c: char| !c.is_ascii_hexdigit());
     u64::from_str_radix(&text[..end.unwrap_or(text.len())], 16).ok()
 }
 
-/// The exception level of an AArch32 mode.
+/// Returns the exception level of an AArch32 mode.
 fn mode_level(mode: &str) -> Option<u8> {
     match mode.split(' ').next()? {
         "usr" => Some(0),
@@ -248,7 +247,7 @@ fn mode_level(mode: &str) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// The same however it is cut.
+    /// Parses a text, and checks that the result is the same for every split of it.
     fn read(text: &str) -> Vec<Logged> {
         let mut whole = Vec::new();
         let mut reader = Reader::default();

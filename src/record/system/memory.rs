@@ -1,31 +1,31 @@
-//! The memory of a machine that the program used: its RAM without what is zero.
+//! The memory of a machine: its RAM without pages of zeros.
 //!
-//! The emulator writes ranges of memory, as the core sees them, to files much faster than its GDB
-//! server sends them.
+//! The emulator's monitor writes ranges of memory, as the core sees them, to files much faster
+//! than the GDB server sends them.
 
 use super::Session;
 use super::image::Image;
 use crate::arch::Architecture;
 use crate::mapped;
 use crate::record::Error;
-use crate::record::layout::{Region, fit};
+use crate::record::snapshot_files::{Region, fit};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Kept or left out as a whole.
+/// The unit that is saved or left out.
 const PAGE: u64 = 1 << 12;
 
-/// Pages of zeros between others that are kept, so that there are not too many regions.
+/// The maximum number of zero pages saved between others, to limit the number of regions.
 const BRIDGED: u64 = 16 * PAGE;
 
-/// Around the stack pointer, in a range that is not RAM by QEMU's own account.
+/// The size saved around a stack pointer in a range that QEMU does not list as RAM.
 const STACK: u64 = 4 * PAGE;
 
 /// The system control space of a Cortex-M, from which GDB learns how exceptions stack.
 const CONTROL_SPACE: Range<u64> = 0xe000_e000..0xe000_f000;
 
-/// Reads what is kept, up to `most` bytes; what is left out is noted. `stacks`: where the stack
-/// pointers are.
+/// Reads up to `most` bytes of memory; a note names what is left out. `stacks` holds the stack
+/// pointers.
 pub(super) fn read(
     session: &mut Session,
     image: &Image,
@@ -39,7 +39,7 @@ pub(super) fn read(
         let page = stack & !(PAGE - 1);
         page.saturating_sub(PAGE)..page.saturating_add(PAGE)
     }));
-    // Memory behind a controller is none of the ranges.
+    // Memory behind a protection controller is not among the ranges.
     for range in &wanted {
         if !ranges
             .iter()
@@ -83,7 +83,7 @@ fn pages(range: &Range<u64>) -> Range<u64> {
     (range.start & !(PAGE - 1))..end
 }
 
-/// RAM that the first core sees, by QEMU's memory tree.
+/// Returns the RAM visible to the first core, from QEMU's memory tree.
 fn ranges(tree: &str) -> Vec<Range<u64>> {
     let mut best: Vec<Range<u64>> = Vec::new();
     for view in tree.split("FlatView #").skip(1) {
@@ -93,7 +93,7 @@ fn ranges(tree: &str) -> Vec<Range<u64>> {
             continue;
         }
         let mut names = BTreeSet::new();
-        // Memory that is seen at several addresses is kept at the first.
+        // Memory visible at several addresses is saved at the first one.
         let found: Vec<Range<u64>> = view
             .lines()
             .filter_map(ram)
@@ -120,7 +120,7 @@ fn ram(line: &str) -> Option<(Range<u64>, &str)> {
     Some((hex(first)?..hex(last)?.checked_add(1)?, name))
 }
 
-/// What of a range is not zero, or wanted.
+/// Returns the parts of a range that are not zero, or that are wanted in any case.
 fn region(
     session: &mut Session,
     range: &Range<u64>,
@@ -138,14 +138,14 @@ fn region(
         range.start,
         path.display()
     );
-    let said = session.emulator.remote.monitor(&command)?;
+    let output = session.emulator.remote.monitor(&command)?;
     let bytes = match mapped::map(&path) {
-        Ok(bytes) if said.trim().is_empty() => bytes,
+        Ok(bytes) if output.trim().is_empty() => bytes,
         _ => {
             session.emulator.notes.push(format!(
                 "memory at {:#x} is not saved: {}",
                 range.start,
-                said.trim()
+                output.trim()
             ));
             return Ok(());
         }

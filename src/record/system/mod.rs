@@ -1,8 +1,8 @@
-//! Bare-metal images on machines of `qemu-system`: started, stopped, and their state read.
+//! Recording of bare-metal images on machines of `qemu-system`.
 //!
-//! All cores run on one thread of the host, so that what they did has an order. Exceptions come
-//! from the emulator's log. A program that exits by semihosting takes the emulator with it, so
-//! that breakpoints stand at its semihosting calls.
+//! All cores run on one host thread, which orders their execution. Exceptions are read from the
+//! emulator's log. A program that exits by semihosting ends the emulator, so breakpoints are
+//! inserted at its semihosting calls.
 
 mod image;
 pub mod join;
@@ -13,8 +13,8 @@ mod run;
 
 use super::blocks::Sets;
 use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
-use super::layout::Layout;
 use super::protocol::{Protocol, TraceOptions};
+use super::snapshot_files::Contents;
 use super::tracing::{Exceptions, Settings};
 use crate::arch::Architecture;
 use crate::element::Context;
@@ -28,35 +28,35 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What decides how a system's exceptions are told.
+/// How the exceptions of a system are traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct System {
-    /// Their numbers.
+    /// The numbers of exceptions.
     pub numbers: Numbers,
-    /// The cores, as far as an ETMv4 knows them.
+    /// The core properties that determine the encoding of ETMv4.
     pub core: protocol::Core,
 }
 
-/// A recording to be made.
+/// A request to record an image.
 #[derive(Debug)]
 pub struct Request {
-    /// The image, an ELF file.
+    /// The image (an ELF file).
     pub image: PathBuf,
     /// QEMU's machine (`-M`).
     pub machine: String,
-    /// Its cores (`-cpu`), if not those that it has by itself.
+    /// The type of its cores (`-cpu`), if not the machine's default.
     pub cpu: Option<String>,
-    /// How many (`-smp`).
+    /// The number of cores (`-smp`).
     pub cores: Option<u32>,
-    /// Memory (`-m`).
+    /// The size of the memory (`-m`).
     pub ram: Option<String>,
-    /// Further arguments of the emulator.
+    /// Further arguments for the emulator.
     pub arguments: Vec<String>,
-    /// What is recorded.
+    /// What to record.
     pub options: Options,
 }
 
-/// A machine in the emulator.
+/// A machine running in the emulator.
 struct Session {
     emulator: Emulator,
     architecture: Architecture,
@@ -65,7 +65,7 @@ struct Session {
     core: protocol::Core,
 }
 
-/// Records an image.
+/// Records an image until it stops, and returns the snapshot.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let image = Image::read(&request.image)?;
     let mut session = start(&mut request, &image)?;
@@ -76,7 +76,7 @@ pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, E
 fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
     let mut command = Command::new(image.emulator());
     command.arg("-M").arg(&request.machine);
-    // The cores of `virt` are 32-bit ones unless others are named.
+    // The default cores of `virt` are 32-bit.
     let default = (image.is_64bit() && request.machine == "virt").then(|| "cortex-a57".to_owned());
     if let Some(cpu) = request.cpu.clone().or(default) {
         command.arg("-cpu").arg(cpu);
@@ -95,12 +95,12 @@ fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
         command.args(["-monitor", "none"]);
     }
     if !given("-icount") {
-        // Time passes with the instructions that are executed, so that a run can be repeated, and
-        // timers do not go faster than a program that is watched.
+        // Time is counted in executed instructions: runs are repeatable, and
+        // timers do not outrun a program slowed down by the plugin.
         command.args(["-icount", "shift=4"]);
     }
-    // A recording needs no network card, drive or display; some of them want firmware files that
-    // a minimal installation of QEMU lacks. Whatever `--qemu` names is there.
+    // A recording needs no network card, drive or display; some of them need firmware files that
+    // a minimal installation of QEMU lacks. `--qemu` can add devices.
     command.arg("-nodefaults");
     let mut endpoint = OsString::from("unix:");
     endpoint.push(gdb);
@@ -112,7 +112,7 @@ fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
     command.arg("-kernel").arg(&request.image);
     command.args(&request.arguments);
     command.stdin(Stdio::null());
-    // The user's Ctrl-C ends the recording, not the emulator.
+    // Ctrl-C ends the recording, not the emulator.
     command.process_group(0);
     command
 }
@@ -148,12 +148,14 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     Ok(session)
 }
 
-/// Whether there is such a trace unit for such cores.
+/// Checks that the cores can have a trace unit of this protocol.
 fn fits(protocol: Protocol, session: &Session) -> Result<(), Error> {
     let name = protocol.name();
     let reason = match (protocol, session.architecture) {
-        (Protocol::Ptm | Protocol::Etmv3, Architecture::AArch64) => "it traces AArch32: use etmv4",
-        (Protocol::Ptm, Architecture::MProfile) => "there is none for Cortex-M: use etmv3 or etmv4",
+        (Protocol::Ptm | Protocol::Etmv3, Architecture::AArch64) => {
+            "it traces AArch32 only: use etmv4"
+        }
+        (Protocol::Ptm, Architecture::MProfile) => "Cortex-M has no PTM: use etmv3 or etmv4",
         _ => return Ok(()),
     };
     Err(Error::Usage(format!(
@@ -162,7 +164,7 @@ fn fits(protocol: Protocol, session: &Session) -> Result<(), Error> {
     )))
 }
 
-/// The type of the first core in QEMU's tree of objects: `cortex-a57-arm-cpu`.
+/// Returns the type of the first core in QEMU's object tree: `cortex-a57-arm-cpu`.
 fn kind(tree: &str, architecture: Architecture) -> String {
     let names = tree.lines().filter_map(|line| {
         let (_, name) = line
@@ -209,7 +211,7 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
         })),
         _ => None,
     };
-    // Only a machine with EL3 is secure when it starts, and a Cortex-M of Armv8-M.
+    // Only a machine with EL3, or an Armv8-M core, starts in secure state.
     let secure = level == Some(ExceptionLevel(3))
         || session.architecture == Architecture::MProfile && session.core.version >= 8;
     Ok(Settings {
@@ -236,7 +238,7 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
     })
 }
 
-/// Reads the state, and puts everything together.
+/// Reads the final state and assembles the snapshot.
 fn finish(
     mut session: Session,
     request: &Request,
@@ -258,9 +260,9 @@ fn finish(
         .collect();
     session.emulator.remote.select(&ended.thread)?;
     let memory = memory::read(&mut session, &image, &stacks, request.options.memory)?;
-    run::learn(&mut session, &image, &ended)?;
+    run::await_returns(&mut session, &image, &ended)?;
     let name = request.image.file_name().unwrap_or_default();
-    let layout = Layout {
+    let contents = Contents {
         description: format!(
             "{} on QEMU's {}, recorded by armsnap {}",
             request.image.display(),
@@ -269,7 +271,7 @@ fn finish(
         ),
         memory,
         program: Some((name.to_string_lossy().into_owned(), image.bytes, 0)),
-        ..Layout::default()
+        ..Contents::default()
     };
     session.emulator.finish(Ending {
         reason: ended.reason,
@@ -283,6 +285,6 @@ fn finish(
         unit: "cores",
         trace: request.options.trace,
         etm: session.core,
-        layout,
+        contents,
     })
 }

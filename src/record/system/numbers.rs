@@ -1,28 +1,28 @@
-//! Exceptions of the emulator → their numbers in the protocol that is written.
+//! Exceptions of the emulator → their numbers in the trace protocol.
 
 use super::log::Taken;
 use crate::record::protocol::Protocol;
 
-/// What decides the numbers.
+/// What determines the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// The protocol.
     pub protocol: Protocol,
-    /// A Cortex-M.
+    /// Whether the core is a Cortex-M.
     pub microcontroller: bool,
 }
 
 /// How an exception relates to the last instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The instruction faulted: it comes again.
+    /// The instruction faulted: it will be executed again.
     Faulted,
-    /// It was executed, and called for the exception or has nothing to do with it.
+    /// The instruction was executed; it requested the exception or is unrelated.
     Executed,
 }
 
 impl Numbers {
-    /// The number of an exception.
+    /// Returns the trace protocol's number of an exception.
     pub fn of(self, taken: &Taken) -> u16 {
         match taken.number.filter(|_| self.microcontroller) {
             Some(number) => self.of_microcontroller(number),
@@ -30,7 +30,7 @@ impl Numbers {
         }
     }
 
-    /// The number of an exception of a Cortex-M, from the architecture's.
+    /// Returns the trace protocol's number of a Cortex-M exception.
     pub fn of_microcontroller(self, number: u16) -> u16 {
         match (self.protocol, number) {
             // IHI 0064H, "Exception packet", TYPE: interrupts 0 to 7, and all others.
@@ -78,10 +78,10 @@ impl Numbers {
         }
     }
 
-    /// How the exception relates to the last instruction that began.
+    /// Returns how an exception relates to the last started instruction.
     pub fn relation(taken: &Taken) -> Relation {
         match taken.cause {
-            // SVC, fetching, IRQ, FIQ, HVC, SMC, their virtual kin
+            // SVC, prefetch abort, IRQ, FIQ, HVC, SMC, virtual IRQ, FIQ and SError
             2 | 3 | 5 | 6 | 11 | 13 | 14 | 15 | 24 => Relation::Executed,
             _ => Relation::Faulted,
         }
@@ -114,7 +114,7 @@ mod tests {
             let etmv4 = numbers(Protocol::Etmv4).of_microcontroller(number);
             assert_eq!(etmv4::exceptions::name(Profile::M, etmv4), name);
             let etmv3 = numbers(Protocol::Etmv3).of_microcontroller(number);
-            let told = etmv3::Information {
+            let information = etmv3::Information {
                 exception: etmv3,
                 deprecated: false,
                 cancel: false,
@@ -122,7 +122,7 @@ mod tests {
                 hyp: None,
                 resume: 0,
             };
-            assert_eq!(told.exception_name(Profile::M), name);
+            assert_eq!(information.exception_name(Profile::M), name);
         }
         for (interrupt, etmv4, etmv3) in [(0, 16, 8), (7, 23, 7), (8, 0x208, 24), (100, 0x264, 116)]
         {

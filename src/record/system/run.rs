@@ -1,37 +1,41 @@
-//! When a machine stops, and why.
+//! Runs a machine until something ends the recording.
 
 use super::image::Image;
 use super::{Request, Session};
 use crate::arch::Architecture;
-use crate::record::plugin::tell;
+use crate::record::plugin::send;
 use crate::record::remote::{Stop, number_of};
 use crate::record::stream::{Command, StoppedCore};
-use crate::record::tracing::Told;
+use crate::record::tracing::TraceEvent;
 use crate::record::{Error, Reason, Watch};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Where a recording ended.
+/// How and where a recording ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub reason: Reason,
-    /// The core that ended it, as the GDB server names it.
+    /// The core that ended it, as the GDB server's thread ID.
     pub thread: String,
     pub cores: Vec<StoppedCore>,
-    /// Where breakpoints stand that were asked for.
+    /// The breakpoints of `--until`.
     until: Vec<u64>,
-    /// An exception has not returned, and the return would tell where it was taken.
-    pub waits: bool,
+    /// Whether the return address of an exception is unknown until its handler returns.
+    pub return_pending: bool,
 }
 
-/// How long a handler may take to return once the recording has ended.
+/// The timeout for handlers to return after the end of the recording.
 const RETURN: Duration = Duration::from_secs(2);
 
-/// Runs on, without recording, until exceptions have returned of which nothing else tells where
-/// they were taken.
-pub(super) fn learn(session: &mut Session, image: &Image, ended: &Ended) -> Result<(), Error> {
-    if !ended.waits {
+/// Continues without recording until the handlers of exceptions with unknown return addresses
+/// return.
+pub(super) fn await_returns(
+    session: &mut Session,
+    image: &Image,
+    ended: &Ended,
+) -> Result<(), Error> {
+    if !ended.return_pending {
         return Ok(());
     }
     for &address in ended
@@ -40,31 +44,31 @@ pub(super) fn learn(session: &mut Session, image: &Image, ended: &Ended) -> Resu
         .chain(image.calls().iter().map(|call| &call.0))
     {
         let kind = image.breakpoint_kind(address);
-        // One address may have been asked for twice.
+        // Duplicate addresses have one breakpoint.
         let _ = session.emulator.remote.remove_breakpoint(address, kind);
     }
     session.emulator.remote.resume()?;
-    let begun = Instant::now();
-    while let Some(left) = RETURN.checked_sub(begun.elapsed()) {
-        match session.emulator.told.recv_timeout(left) {
-            Ok(Told::Settled) | Err(_) => break,
+    let start = Instant::now();
+    while let Some(left) = RETURN.checked_sub(start.elapsed()) {
+        match session.emulator.events.recv_timeout(left) {
+            Ok(TraceEvent::ReturnsKnown) | Err(_) => break,
             Ok(_) => {}
         }
     }
     Ok(())
 }
 
-/// How often the state of things is looked at while the machine runs.
-const GLANCE: Duration = Duration::from_millis(50);
+/// The polling interval while the machine runs.
+const POLL: Duration = Duration::from_millis(50);
 
-/// How long the plugin and its stream may take to come to rest.
-const REST: Duration = Duration::from_secs(120);
+/// The timeout for the plugin's reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Between the order to stop and the moment at which the emulator was told: the core that waits
-/// meanwhile goes on to the end of its block, and if this is too short, a little further.
-const TELL: Duration = Duration::from_millis(20);
+/// The delay between the interrupt and resuming the core that waits at the limit, so that the
+/// emulator has seen the interrupt. If it is too short, the core runs past its block.
+const INTERRUPT_DELAY: Duration = Duration::from_millis(20);
 
-/// Runs it until something ends the recording.
+/// Runs the machine until something ends the recording.
 pub(super) fn to_the_end(
     session: &mut Session,
     request: &Request,
@@ -78,8 +82,8 @@ pub(super) fn to_the_end(
             .map_err(|error| Error::Usage(format!("--until {error}")))?;
         if until.is_empty() {
             return Err(Error::Usage(format!(
-                "--until {}: {} has no such function and no code of such a line, and it is no \
-                 address",
+                "--until {}: expected an address, or a function or FILE:LINE of {}: no symbol has \
+                 this name, and no code belongs to this line",
                 wanted.text,
                 request.image.display()
             )));
@@ -95,10 +99,10 @@ pub(super) fn to_the_end(
     let mut asked = None;
     session.emulator.remote.resume()?;
     loop {
-        let stop = session.emulator.remote.wait(GLANCE)?;
+        let stop = session.emulator.remote.wait(POLL)?;
         (watch.progress)(session.emulator.progress.load(Ordering::Relaxed));
         let Some(stop) = stop else {
-            let limit = matches!(session.emulator.told.try_recv(), Ok(Told::Limit));
+            let limit = matches!(session.emulator.events.try_recv(), Ok(TraceEvent::Limit));
             if asked.is_none() && (limit || watch.interrupted.load(Ordering::Relaxed)) {
                 asked = Some(match request.options.instructions.filter(|_| limit) {
                     Some(count) => Reason::Instructions(count),
@@ -106,8 +110,8 @@ pub(super) fn to_the_end(
                 });
                 session.emulator.remote.interrupt()?;
                 if limit {
-                    std::thread::sleep(TELL);
-                    tell(&session.emulator.plugin, &Command::Resume)?;
+                    std::thread::sleep(INTERRUPT_DELAY);
+                    send(&session.emulator.plugin, &Command::Resume)?;
                 }
             }
             continue;
@@ -116,8 +120,8 @@ pub(super) fn to_the_end(
             Stop::Signal { signal, thread } => (signal, thread),
             Stop::Exited(status) => {
                 return Err(Error::Failed(format!(
-                    "the machine ended with status {status} by itself, where nobody could stop \
-                     it: --until a function before that"
+                    "the machine ended with status {status} before it could be stopped: use \
+                     --until with a function executed earlier"
                 )));
             }
             Stop::Ended(signal) => {
@@ -129,38 +133,40 @@ pub(super) fn to_the_end(
         let thread = session.emulator.stopped_thread(thread)?;
         let reason = match (signal, asked.take()) {
             // GDB's numbers: SIGINT, SIGTRAP; SIGQUIT for a machine that shut down.
-            (5, asked) => match place(session, image, request, &until, &mut reached, &thread)? {
-                Some(reason) => Some(reason),
-                None => {
-                    // A call that is no exit, or a place that was not reached often enough, is
-                    // executed, then all goes on.
-                    session.emulator.remote.step(&thread)?;
-                    session.emulator.remote.wait(REST)?;
-                    if asked.is_none() {
-                        session.emulator.remote.resume()?;
+            (5, asked) => {
+                match stop_reason(session, image, request, &until, &mut reached, &thread)? {
+                    Some(reason) => Some(reason),
+                    None => {
+                        // A call that does not exit, or a place not visited often enough, is
+                        // executed, then the machine continues.
+                        session.emulator.remote.step(&thread)?;
+                        session.emulator.remote.wait(REPLY_TIMEOUT)?;
+                        if asked.is_none() {
+                            session.emulator.remote.resume()?;
+                        }
+                        asked
                     }
-                    asked
                 }
-            },
+            }
             (2, asked) => Some(asked.unwrap_or(Reason::Interrupted)),
             (_, _) => Some(Reason::ShutDown),
         };
         if let Some(reason) = reason {
-            let (cores, waits) = rest(session)?;
+            let (cores, return_pending) = flush(session)?;
             return Ok(Ended {
                 reason,
                 thread,
                 cores,
                 until,
-                waits,
+                return_pending,
             });
         }
     }
 }
 
-/// Why the recording ends where this core stands, if it does. `reached`: how often a core came to
-/// where it should stop.
-fn place(
+/// Returns the reason to end the recording where this core stopped, if there is one. `reached`
+/// counts the visits of `--until`.
+fn stop_reason(
     session: &mut Session,
     image: &Image,
     request: &Request,
@@ -190,8 +196,8 @@ fn place(
     exit_status(session).map(|status| status.map(Reason::Exit))
 }
 
-/// The status of a semihosting call that exits (Semihosting for AArch32 and AArch64, SYS_EXIT,
-/// SYS_EXIT_EXTENDED).
+/// Returns the status of a semihosting call that exits (Semihosting for AArch32 and AArch64,
+/// SYS_EXIT, SYS_EXIT_EXTENDED).
 fn exit_status(session: &mut Session) -> Result<Option<u64>, Error> {
     const SYS_EXIT: u64 = 0x18;
     const SYS_EXIT_EXTENDED: u64 = 0x20;
@@ -219,18 +225,18 @@ fn exit_status(session: &mut Session) -> Result<Option<u64>, Error> {
     }))
 }
 
-/// Everything executed is told; the cores, and [`Ended::waits`].
-fn rest(session: &mut Session) -> Result<(Vec<StoppedCore>, bool), Error> {
-    tell(&session.emulator.plugin, &Command::Flush)?;
-    let mut waits = false;
+/// Flushes all events. Returns the cores and [`Ended::return_pending`].
+fn flush(session: &mut Session) -> Result<(Vec<StoppedCore>, bool), Error> {
+    send(&session.emulator.plugin, &Command::Flush)?;
+    let mut return_pending = false;
     loop {
-        match session.emulator.told.recv_timeout(REST) {
-            Ok(Told::Stopped { stopped, .. }) => return Ok((stopped.cores, waits)),
-            Ok(Told::Waits) => waits = true,
+        match session.emulator.events.recv_timeout(REPLY_TIMEOUT) {
+            Ok(TraceEvent::Stopped { stopped, .. }) => return Ok((stopped.cores, return_pending)),
+            Ok(TraceEvent::ReturnPending) => return_pending = true,
             Ok(_) => {}
             Err(_) => {
                 return Err(Error::Failed(
-                    "the emulator's plugin does not tell what was executed".to_owned(),
+                    "the emulator's plugin does not reply".to_owned(),
                 ));
             }
         }

@@ -1,19 +1,19 @@
-//! The memory of a program that is stopped.
+//! The memory of a stopped program.
 //!
-//! The emulator's process has mappings of its own; those that its GDB server reads as the
-//! program's are the program's.
+//! The emulator's process also contains mappings of its own. The program's are those that the
+//! emulator's GDB server can read.
 
 use super::{Emulator, Error, Session};
 use crate::mapped;
-use crate::record::layout::{Region, fit};
 use crate::record::process;
+use crate::record::snapshot_files::{Region, fit};
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::Range;
 
 const PAGE: u64 = 0x1000;
 
-/// Reads up to `most` bytes of it; what is left out is noted.
+/// Reads up to `most` bytes of memory; a note names what is left out.
 pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Error> {
     let mut ranges = ranges(session)?;
     session.emulator.notes.extend(fit(&mut ranges, most));
@@ -25,7 +25,7 @@ pub(super) fn read(session: &mut Session, most: u64) -> Result<Vec<Region>, Erro
     Ok(regions)
 }
 
-/// The program's ranges of memory, as the host has them.
+/// Returns the program's ranges of memory, from the host's mappings.
 fn ranges(session: &mut Session) -> Result<Vec<Range<u64>>, Error> {
     let highest = if session.program.is_64bit {
         1 << 52
@@ -37,13 +37,13 @@ fn ranges(session: &mut Session) -> Result<Vec<Range<u64>>, Error> {
         let start = mapping.start.wrapping_sub(session.base);
         let length = mapping.end - mapping.start;
         if mapping.readable && start < highest && length <= highest - start {
-            ranges.extend(seen(&mut session.emulator, start..start + length)?);
+            ranges.extend(guest_ranges(&mut session.emulator, start..start + length)?);
         }
     }
     Ok(ranges)
 }
 
-/// Ranges by address, those that touch made one.
+/// Joins adjacent ranges.
 fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in ranges {
@@ -55,10 +55,10 @@ fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// What of a mapping is the program's. Adjacent mappings of the program and of the emulator may
-/// be one to the host.
-fn seen(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
-    /// Pages of such a mapping that are looked at one by one.
+/// Returns the parts of a mapping that belong to the program. The host may merge adjacent mappings
+/// of the program and of the emulator.
+fn guest_ranges(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
+    /// The maximum number of pages checked one by one.
     const MOST: u64 = 1 << 14;
     let middle = (range.start + (range.end - range.start) / 2) & !(PAGE - 1);
     let mut known = Vec::new();
@@ -74,7 +74,7 @@ fn seen(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<u64>>, E
     }
     if pages > MOST {
         emulator.notes.push(format!(
-            "memory at {:#x}-{:#x} is left out: not all of it is the program's",
+            "memory at {:#x}-{:#x} is left out: not all of it belongs to the program",
             range.start, range.end
         ));
         return Ok(Vec::new());
@@ -89,7 +89,7 @@ fn seen(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<u64>>, E
     Ok(joined(ranges))
 }
 
-/// A range, to a file with holes where it is zero.
+/// Copies a range to a file with holes for zeros.
 fn copy(session: &mut Session, range: &Range<u64>) -> Result<Region, Error> {
     let name = format!("memory_{:x}.bin", range.start);
     let path = session.emulator.directory.path().join(name);

@@ -1,27 +1,27 @@
-//! A program runs until something ends the recording.
+//! Runs a program until something ends the recording.
 
 use super::steps::Steps;
-use super::traps::{Trap, Why};
+use super::traps::{Trap, TrapReason};
 use super::{Error, Session, Watch};
 use crate::encode::Place;
 use crate::quantity::Isa;
-use crate::record::plugin::tell;
+use crate::record::plugin::send;
 use crate::record::remote::{self, Stop};
 use crate::record::signals;
 use crate::record::stop::Reason;
 use crate::record::stream::{Command, Exit, Stopped, StoppedCore};
-use crate::record::tracing::Told;
+use crate::record::tracing::TraceEvent;
 use crate::record::until::Until;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// Instructions that are stepped through before the number asked for is reached: more than two
-/// blocks of the emulator have.
+/// The number of instructions stepped before the requested number is reached: more than two blocks
+/// of the emulator.
 pub(super) const STEPS: u64 = 1100;
 
-/// Where a recording ended.
+/// How and where a recording ended.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
     pub reason: Reason,
@@ -30,50 +30,50 @@ pub(super) struct Ended {
     pub cores: Vec<StoppedCore>,
 }
 
-/// What a signal does to the program.
+/// The effect of a signal on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     None,
     Handled,
     Ends,
 }
-/// A program that is run to its end.
+/// The state of a running program.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) traps: BTreeMap<u64, Trap>,
-    /// It is about to exit.
+    /// Set once the program is about to exit.
     pub(super) exit: Option<Exit>,
-    /// Processes that it started.
+    /// The number of processes it started.
     pub(super) children: u64,
-    /// Looks at each instruction.
+    /// Steps through each instruction, for the register log.
     pub(super) steps: Option<Steps>,
-    /// Where there were traps.
+    /// Addresses of removed traps.
     pub(super) removed: BTreeSet<u64>,
     pub(super) until: Option<Until>,
-    /// How often it came there.
+    /// How often `until` was reached.
     pub(super) reached: u64,
     pub(super) instructions: Option<u64>,
-    /// What handles signals: an address, 0 (default) or 1 (ignored), and flags.
+    /// Signal handlers: address, 0 (default) or 1 (ignored), and flags.
     pub(super) handlers: BTreeMap<u32, (u64, u64)>,
-    /// Signals that threads were given and that are blocked while they are handled.
+    /// Signals that are blocked while a thread handles them.
     pub(super) blocked: BTreeSet<(u32, u32)>,
 }
 /// GDB's number of SIGTRAP: a trap or a step.
 const TRAP: u8 = 5;
 
-/// How often the state of things is looked at while the program runs.
-const GLANCE: Duration = Duration::from_millis(20);
+/// The polling interval while the program runs.
+const POLL: Duration = Duration::from_millis(20);
 
-/// How long the program may take to stop when it should.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout for an interrupted program to stop.
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the plugin and its stream may take to come to rest.
-const REST: Duration = Duration::from_secs(120);
+/// The timeout for the plugin's reply.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long other threads may take to be frozen.
+/// The timeout for other threads to freeze.
 const FREEZE_MS: u32 = 2000;
 impl Run {
-    /// Runs it until something ends the recording.
+    /// Runs the program until something ends the recording.
     pub fn complete(
         &mut self,
         session: &mut Session,
@@ -81,7 +81,7 @@ impl Run {
     ) -> Result<Ended, Error> {
         let here = session.here()?;
         let trap = self.traps.get(&here.address.0);
-        if trap.is_some_and(|trap| trap.why == Why::Until)
+        if trap.is_some_and(|trap| trap.reason == TrapReason::Until)
             && let Some(reason) = self.reached_until()
         {
             let thread = session.thread(None)?;
@@ -120,8 +120,8 @@ impl Run {
     fn wait(&mut self, session: &mut Session, watch: &mut Watch<'_>) -> Result<Stop, Error> {
         let mut asked: Option<Instant> = None;
         loop {
-            match session.emulator.remote.wait(GLANCE) {
-                // The emulator says so before the call, which it is made to try again.
+            match session.emulator.remote.wait(POLL) {
+                // The emulator reports the exit before the call, which is then retried.
                 Ok(Some(Stop::Exited(_))) if self.exit.is_some() => {}
                 Ok(Some(stop)) => return Ok(stop),
                 Ok(None) => {}
@@ -131,8 +131,8 @@ impl Run {
                 Err(error) => return Err(error.into()),
             }
             loop {
-                match session.emulator.told.try_recv() {
-                    Ok(told) => drop(self.told(session, told)?),
+                match session.emulator.events.try_recv() {
+                    Ok(event) => drop(self.handle(session, event)?),
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => return Err(session.unread()),
                 }
@@ -144,9 +144,9 @@ impl Run {
                         asked = Some(Instant::now());
                         session.interrupt()?;
                     }
-                    Some(asked) if asked.elapsed() > PATIENCE => {
+                    Some(asked) if asked.elapsed() > INTERRUPT_TIMEOUT => {
                         return Err(Error::Failed(
-                            "interrupted, and the program does not take the signal: nothing is \
+                            "interrupted, but the program does not take the signal: nothing is \
                              written"
                                 .to_owned(),
                         ));
@@ -157,39 +157,43 @@ impl Run {
         }
     }
 
-    /// Takes what was told. Gives back what a stop was answered with.
-    fn told(&mut self, session: &mut Session, told: Told) -> Result<Option<(Stopped, u64)>, Error> {
-        match told {
-            Told::Handler {
+    /// Handles an event. Returns the reply to a command, if the event is one.
+    fn handle(
+        &mut self,
+        session: &mut Session,
+        event: TraceEvent,
+    ) -> Result<Option<(Stopped, u64)>, Error> {
+        match event {
+            TraceEvent::Handler {
                 signal,
                 address,
                 flags,
             } => {
                 self.handlers.insert(signal, (address, flags));
             }
-            Told::Limit | Told::Waits | Told::Settled => {}
-            Told::Store { address, bytes } => {
+            TraceEvent::Limit | TraceEvent::ReturnPending | TraceEvent::ReturnsKnown => {}
+            TraceEvent::Store { address, bytes } => {
                 if let Some(steps) = &mut self.steps {
                     steps.stored(address, bytes);
                 }
             }
-            Told::Mask(of) => self.blocked.retain(|blocked| blocked.0 != of),
-            Told::Threads => {
+            TraceEvent::Mask(of) => self.blocked.retain(|blocked| blocked.0 != of),
+            TraceEvent::Threads => {
                 if self.steps.is_some() {
                     return Err(Error::Failed(
-                        "--witness-registers: the program has several threads: only those of one \
-                         can be stepped through"
+                        "--witness-registers: the program has several threads: only a program with \
+                         one thread can be stepped through"
                             .to_owned(),
                     ));
                 }
             }
-            Told::Exit(exit) => {
+            TraceEvent::Exit(exit) => {
                 self.exit = Some(exit);
                 self.trap_exit(session, exit)?;
-                tell(&session.emulator.plugin, &Command::Leave)?;
+                send(&session.emulator.plugin, &Command::Leave)?;
             }
-            Told::Child => self.children += 1,
-            Told::Stopped {
+            TraceEvent::Child => self.children += 1,
+            TraceEvent::Stopped {
                 stopped,
                 instructions,
             } => return Ok(Some((stopped, instructions))),
@@ -197,7 +201,7 @@ impl Run {
         Ok(None)
     }
 
-    /// The program stopped. Lets it run on unless this is the end.
+    /// Handles a stop of the program. Resumes it unless the recording ends here.
     fn stopped(
         &mut self,
         session: &mut Session,
@@ -219,7 +223,7 @@ impl Run {
             return self.trapped(session, thread, here, &trap, watch);
         }
         if signal == TRAP && self.removed.contains(&here.address.0) {
-            // The thread was on its way into a trap when that was removed.
+            // The thread hit a trap while it was being removed.
             self.go(session, thread)?;
             return Ok(None);
         }
@@ -244,7 +248,7 @@ impl Run {
             && let Some(limit) = self.instructions
             && instructions >= limit.saturating_sub(STEPS)
         {
-            tell(&session.emulator.plugin, &Command::Resume)?;
+            send(&session.emulator.plugin, &Command::Resume)?;
             if stopped.cores.len() > 1 {
                 return self
                     .end(session, thread, Reason::Instructions(instructions))
@@ -265,11 +269,11 @@ impl Run {
                         number,
                         address: here.address.0 | thumb,
                     };
-                    tell(&session.emulator.plugin, &note)?;
+                    send(&session.emulator.plugin, &note)?;
                 }
             }
         }
-        tell(&session.emulator.plugin, &Command::Resume)?;
+        send(&session.emulator.plugin, &Command::Resume)?;
         if self.steps.is_some() {
             session
                 .emulator
@@ -281,7 +285,7 @@ impl Run {
         Ok(None)
     }
 
-    /// The program goes on: by one instruction where each is looked at.
+    /// Resumes the program, by one instruction if it is stepped through.
     fn go(&mut self, session: &mut Session, thread: u32) -> Result<(), Error> {
         match self.steps {
             None => session.emulator.remote.resume()?,
@@ -290,20 +294,20 @@ impl Run {
         Ok(())
     }
 
-    /// An instruction was executed.
+    /// Logs the registers after a stepped instruction.
     fn stepped(&mut self, session: &mut Session) -> Result<(), Error> {
         if self.steps.is_none() {
             return Ok(());
         }
-        tell(&session.emulator.plugin, &Command::Flush)?;
-        self.answer(session)?;
+        send(&session.emulator.plugin, &Command::Flush)?;
+        self.reply(session)?;
         match &mut self.steps {
             Some(steps) => steps.step(session),
             None => Ok(()),
         }
     }
 
-    /// Nothing more is executed.
+    /// Finishes the register log.
     pub fn finish(&mut self) -> Result<(), Error> {
         match self.steps.take() {
             Some(steps) => steps.finish(),
@@ -311,7 +315,7 @@ impl Run {
         }
     }
 
-    /// What a signal that a thread is about to take does. One that a fault makes while it is
+    /// Returns the effect of a signal that a thread is about to take. A fault whose signal is
     /// blocked, as in its own handler, ends the program.
     fn effect(&mut self, number: u32, thread: u32) -> Effect {
         const NO_DEFER: u64 = 0x4000_0000;
@@ -341,20 +345,20 @@ impl Run {
         trap: &Trap,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Ended>, Error> {
-        match trap.why {
-            Why::Until => {
+        match trap.reason {
+            TrapReason::Until => {
                 if let Some(reason) = self.reached_until() {
                     return self.end(session, thread, reason).map(Some);
                 }
             }
-            Why::Entry => {}
-            // Where the program exits: seen before.
-            Why::Exit => {
+            TrapReason::Entry => {}
+            // The exit of the program is handled in `stopped`.
+            TrapReason::Exit => {
                 self.go(session, thread)?;
                 return Ok(None);
             }
         }
-        match self.pass(session, thread, here, trap.why, watch)? {
+        match self.pass(session, thread, here, trap.reason, watch)? {
             Stop::Signal { signal: TRAP, .. } => {
                 self.stepped(session)?;
                 self.go(session, thread)?;
@@ -368,37 +372,37 @@ impl Run {
         Ok(None)
     }
 
-    /// The program came to where it should stop; why it ends there, if that was often enough.
+    /// Counts a visit of `until`. Returns the reason to stop once it was visited often enough.
     fn reached_until(&mut self) -> Option<Reason> {
         self.reached += 1;
         let until = self.until.as_ref()?;
         (self.reached >= until.count).then(|| Reason::Until(until.to_string()))
     }
 
-    /// Executes the instruction in whose place a trap stands. At the program's first one the
-    /// libraries are there.
+    /// Executes the instruction that a trap replaces. At the program's entry its libraries are
+    /// loaded, and `until` is resolved in them.
     fn pass(
         &mut self,
         session: &mut Session,
         thread: u32,
         here: Place,
-        why: Why,
+        reason: TrapReason,
         watch: &mut Watch<'_>,
     ) -> Result<Stop, Error> {
         self.remove(session, here.address.0)?;
-        if why == Why::Entry {
+        if reason == TrapReason::Entry {
             self.set_until(session, true)?;
             self.remove(session, here.address.0)?;
         }
         session.emulator.remote.step(&format!("{thread:x}"))?;
         let stop = self.wait(session, watch)?;
-        if why != Why::Entry {
-            self.set(session, here, why)?;
+        if reason != TrapReason::Entry {
+            self.set(session, here, reason)?;
         }
         Ok(stop)
     }
 
-    /// One instruction after the other, until as many were executed as were asked for.
+    /// Steps one instruction at a time until the requested number is reached.
     fn step_to_limit(
         &mut self,
         session: &mut Session,
@@ -410,15 +414,15 @@ impl Run {
         for _ in executed..limit {
             let before = session.here()?;
             if let Some(trap) = self.traps.get(&before.address.0).cloned() {
-                if trap.why == Why::Exit {
+                if trap.reason == TrapReason::Exit {
                     return self.trapped(session, thread, before, &trap, watch);
                 }
-                if trap.why == Why::Until
+                if trap.reason == TrapReason::Until
                     && let Some(reason) = self.reached_until()
                 {
                     return self.end(session, thread, reason).map(Some);
                 }
-                match self.pass(session, thread, before, trap.why, watch)? {
+                match self.pass(session, thread, before, trap.reason, watch)? {
                     Stop::Signal { signal: TRAP, .. } => continue,
                     Stop::Signal { signal, thread } => {
                         let thread = session.thread(thread)?;
@@ -442,28 +446,28 @@ impl Run {
             .map(Some)
     }
 
-    /// Holds all threads; what was executed is told up to here.
+    /// Freezes all threads and flushes their events.
     fn freeze(&mut self, session: &mut Session, thread: u32) -> Result<(Stopped, u64), Error> {
         let freeze = Command::Freeze {
             thread,
             wait_ms: FREEZE_MS,
         };
-        tell(&session.emulator.plugin, &freeze)?;
-        self.answer(session)
+        send(&session.emulator.plugin, &freeze)?;
+        self.reply(session)
     }
 
-    /// What a command is answered with.
-    fn answer(&mut self, session: &mut Session) -> Result<(Stopped, u64), Error> {
+    /// Waits for the reply to a command.
+    fn reply(&mut self, session: &mut Session) -> Result<(Stopped, u64), Error> {
         loop {
-            match session.emulator.told.recv_timeout(REST) {
-                Ok(told) => {
-                    if let Some(answer) = self.told(session, told)? {
-                        return Ok(answer);
+            match session.emulator.events.recv_timeout(REPLY_TIMEOUT) {
+                Ok(event) => {
+                    if let Some(reply) = self.handle(session, event)? {
+                        return Ok(reply);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     return Err(Error::Failed(
-                        "the emulator's plugin does not answer".to_owned(),
+                        "the emulator's plugin does not reply".to_owned(),
                     ));
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(session.unread()),
@@ -475,7 +479,7 @@ impl Run {
         let (stopped, _) = self.freeze(session, thread)?;
         if !stopped.still {
             session.emulator.notes.push(
-                "not all threads could be held: their registers may be of another moment"
+                "not all threads could be stopped: their registers may be from another moment"
                     .to_owned(),
             );
         }
@@ -487,7 +491,7 @@ impl Run {
         }
         let addresses: Vec<u64> = self.traps.keys().copied().collect();
         for address in addresses {
-            // Code that is not mapped any more needs no care.
+            // Code that was unmapped meanwhile needs no restoring.
             match self.remove(session, address) {
                 Ok(_) | Err(Error::Io(_)) => {}
                 Err(error) => return Err(error),

@@ -1,29 +1,29 @@
-//! What is asked of the emulator while its program is stopped.
+//! Queries to the emulator while its program is stopped.
 
 use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::mapped::Mapped;
 use crate::quantity::{Address, Isa};
+use crate::record::guest_program::Program;
 use crate::record::process;
 use crate::record::remote::number_of;
-use crate::record::sites::Program;
 use crate::record::stop;
 use crate::record::until::Until;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
-/// A file of the program that is loaded: the program itself, or a library.
+/// A loaded ELF file: the program itself, or a library.
 pub(super) struct Image {
     pub path: PathBuf,
     pub bytes: Mapped,
     pub program: Program,
-    /// How far it was moved.
+    /// Its load bias.
     pub moved: u64,
 }
 
 impl Session {
-    /// The program is stopped as by the user. A terminal may have done so already.
+    /// Sends SIGINT to the program. A terminal may have done so already.
     pub(super) fn interrupt(&self) -> io::Result<()> {
         let pid = i32::try_from(self.emulator.pid()).ok();
         match pid.and_then(rustix::process::Pid::from_raw) {
@@ -42,7 +42,7 @@ impl Session {
         ))
     }
 
-    /// The stream has ended before the program.
+    /// Returns the error for a stream that ended before the program.
     pub(super) fn unread(&mut self) -> Error {
         match self.emulator.recording() {
             Err(error @ Error::Io(_)) => error,
@@ -50,15 +50,18 @@ impl Session {
         }
     }
 
-    /// The thread that stopped; selects it.
-    pub(super) fn thread(&mut self, told: Option<String>) -> Result<u32, Error> {
-        let thread = self.emulator.stopped_thread(told)?;
+    /// Selects the thread that stopped, and returns its ID.
+    pub(super) fn thread(&mut self, reported: Option<String>) -> Result<u32, Error> {
+        let thread = self.emulator.stopped_thread(reported)?;
         self.emulator.remote.select(&thread)?;
-        u32::from_str_radix(&thread, 16)
-            .map_err(|_| Error::Failed(format!("the emulator names a thread {thread:?}")))
+        u32::from_str_radix(&thread, 16).map_err(|_| {
+            Error::Failed(format!(
+                "the emulator reports an invalid thread ID {thread:?}"
+            ))
+        })
     }
 
-    /// Where the selected thread stands.
+    /// Returns the address and instruction set at which the selected thread is stopped.
     pub(super) fn here(&mut self) -> Result<Place, Error> {
         let pc = self.emulator.remote.value("pc")?;
         let cpsr = self.emulator.remote.value("cpsr")?;
@@ -69,7 +72,7 @@ impl Session {
         })
     }
 
-    /// The address of the program's first instruction (getauxval(3), AT_ENTRY).
+    /// Returns the address of the program's first instruction (getauxval(3), AT_ENTRY).
     pub(super) fn entry(&mut self) -> Result<u64, Error> {
         const ENTRY: u64 = 9;
         let reply = self.emulator.remote.ask("qXfer:auxv:read::0,1000")?;
@@ -83,12 +86,12 @@ impl Session {
             Some(entry) => Ok(entry),
             None if self.program.fixed => Ok(self.program.entry & !1),
             None => Err(Error::Failed(
-                "the emulator does not tell where the program was loaded".to_owned(),
+                "the emulator does not report where the program was loaded".to_owned(),
             )),
         }
     }
 
-    /// The program and its libraries, as far as they are loaded.
+    /// Returns the program and the libraries loaded so far.
     pub(super) fn images(&self) -> Result<Vec<Image>, Error> {
         let mut images: Vec<Image> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -96,7 +99,7 @@ impl Session {
             let Some(path) = mapping.file.filter(|file| seen.insert(file.clone())) else {
                 continue;
             };
-            // The emulator's own are for another architecture.
+            // The emulator's own files are for another architecture.
             let Ok((program, bytes)) = Program::open(&path) else {
                 continue;
             };
@@ -114,8 +117,8 @@ impl Session {
         Ok(images)
     }
 
-    /// What is added to an address to find it in the emulator's memory: seen from where the
-    /// program's file is mapped.
+    /// Returns the offset from guest addresses to addresses of the emulator, derived from the
+    /// mapping of the program's file.
     pub(super) fn find_base(&self, request: &Request) -> Result<u64, Error> {
         let path = &request.program;
         let path = path
@@ -130,8 +133,8 @@ impl Session {
         base.ok_or_else(|| Error::of_file(&path, "the emulator did not map it"))
     }
 
-    /// The places that the user means: those in the program, and where that has none those in its
-    /// libraries, as far as they are loaded.
+    /// Returns the places that match `until`: those in the program, or else those in the libraries
+    /// loaded so far.
     pub(super) fn until(&self, until: &Until) -> Result<Vec<Place>, Error> {
         if let Some(address) = until.number() {
             return Ok(vec![self.place(&self.program, address, self.moved)]);

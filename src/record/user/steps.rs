@@ -1,16 +1,16 @@
-//! Registers and stores of each instruction, for the witness of states.
+//! Registers and stores of each instruction, for the register log.
 
 use super::{Error, Session};
+use crate::record::register_log::Writer;
 use crate::record::remote::{bytes_of, number_of};
-use crate::record::states::Writer;
 use std::fs::File;
 use std::io::BufWriter;
 
-/// Looks at a program after each instruction.
+/// Logs registers and stores after each instruction.
 #[derive(Debug)]
 pub(super) struct Steps {
     out: Writer<BufWriter<File>>,
-    /// Bytes of each register in the reply to `g`.
+    /// The size in bytes of each register in the reply to `g`.
     sizes: Vec<usize>,
     /// Stores of the instruction: address, bytes.
     stores: Vec<(u64, u32)>,
@@ -18,7 +18,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Before the first instruction.
+    /// Starts the log with the state before the first instruction.
     pub fn new(file: File, session: &mut Session) -> Result<Self, Error> {
         let length = session.emulator.remote.ask("g")?.len() / 2;
         let mut names = Vec::new();
@@ -49,20 +49,20 @@ impl Steps {
         let value = |size: &usize| Some(number_of(&bytes_of(rest.split_off(..2 * size)?)?));
         let values: Option<Vec<u64>> = self.sizes.iter().map(value).collect();
         values.ok_or_else(|| {
-            Error::Failed("the emulator tells fewer registers than before".to_owned())
+            Error::Failed("the emulator reports fewer registers than before".to_owned())
         })
     }
 
-    /// The instruction stored.
+    /// Adds a store of the current instruction.
     pub fn stored(&mut self, address: u64, bytes: u32) {
-        /// More than any instruction makes.
+        /// More stores than any instruction makes.
         const MOST: usize = 1 << 12;
         if self.stores.len() < MOST {
             self.stores.push((address, bytes));
         }
     }
 
-    /// An instruction was executed.
+    /// Logs the state after an instruction.
     pub fn step(&mut self, session: &mut Session) -> Result<(), Error> {
         self.count += 1;
         let values = self.values(session)?;
@@ -84,12 +84,12 @@ impl Steps {
         Ok(())
     }
 
-    /// Instructions so far.
+    /// Returns the number of instructions so far.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Writes the end.
+    /// Writes the end of the log.
     pub fn finish(self) -> Result<(), Error> {
         Ok(self.out.finish()?)
     }

@@ -1,35 +1,37 @@
-//! Traps in the program: where it should stop, and at its exit.
+//! Traps in the program: at its entry, at `--until`, and at its exit.
 
 use super::run::Run;
 use super::steps::Steps;
 use super::{Error, Request, Session};
 use crate::encode::Place;
 use crate::quantity::{Address, Isa};
-use crate::record::plugin::tell;
+use crate::record::plugin::send;
 use crate::record::remote::{self, number_of};
 use crate::record::stream::{Command, Exit};
 use crate::record::traps;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a trap is where it is.
+/// The reason for a trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
-    /// The program begins here, and its libraries are loaded.
+pub(super) enum TrapReason {
+    /// The program's entry, where its libraries are loaded.
     Entry,
-    /// The place that was asked for.
+    /// The place named by `--until`.
     Until,
-    /// The system call with which it exits.
+    /// The system call that exits the program.
     Exit,
 }
+
+/// A trap in the program.
 #[derive(Clone, Debug)]
 pub(super) struct Trap {
-    pub why: Why,
+    pub reason: TrapReason,
     pub isa: Isa,
-    /// What it stands in the place of; nothing if it is a breakpoint of the emulator.
+    /// The replaced code; `None` for a breakpoint of the emulator.
     pub original: Option<Vec<u8>>,
 }
 impl Run {
-    /// Before the first instruction.
+    /// Prepares the run, before the first instruction.
     pub fn new(session: &mut Session, request: &mut Request) -> Result<Self, Error> {
         let entry = session.entry()?;
         session.moved = entry.wrapping_sub(session.program.entry & !1);
@@ -59,14 +61,14 @@ impl Run {
                 address: Address(entry),
                 isa,
             };
-            run.set(session, place, Why::Entry)?;
+            run.set(session, place, TrapReason::Entry)?;
         }
         let dynamic = session.program.interpreter.is_some();
         run.set_until(session, !dynamic)?;
         Ok(run)
     }
 
-    /// Traps where the recording should stop. Fails if there is no such place, and `all` is loaded.
+    /// Inserts traps for `--until`. With `all` libraries loaded, fails if no place matches.
     pub(super) fn set_until(&mut self, session: &mut Session, all: bool) -> Result<(), Error> {
         let Some(until) = self.until.clone() else {
             return Ok(());
@@ -74,7 +76,7 @@ impl Run {
         let places = session.until(&until)?;
         let mut set = false;
         for place in &places {
-            set |= self.set(session, *place, Why::Until)?;
+            set |= self.set(session, *place, TrapReason::Until)?;
         }
         if set || !all {
             return Ok(());
@@ -82,30 +84,30 @@ impl Run {
         Err(Error::Usage(if places.is_empty() {
             format!(
                 "--until {}: expected an address, or a function or FILE:LINE of the program or of \
-                 the libraries that it begins with: there is no symbol of this name, and no code \
-                 of this line",
+                 the libraries loaded at its start: no symbol has this name, and no code belongs \
+                 to this line",
                 until.text
             )
         } else {
             format!(
-                "--until {}: no memory is there when the program begins",
+                "--until {}: no memory is mapped there when the program starts",
                 until.text
             )
         }))
     }
 
-    /// Puts a trap to a place; false if there is no memory.
+    /// Inserts a trap; returns false if no memory is mapped there.
     pub(super) fn set(
         &mut self,
         session: &mut Session,
         place: Place,
-        why: Why,
+        reason: TrapReason,
     ) -> Result<bool, Error> {
         let address = place.address.0;
         if let Some(there) = self.traps.get_mut(&address) {
-            // What was asked for is more than what we look for by ourselves.
-            if why == Why::Until {
-                there.why = why;
+            // A place named by the user takes precedence.
+            if reason == TrapReason::Until {
+                there.reason = reason;
             }
             return Ok(true);
         }
@@ -122,9 +124,9 @@ impl Run {
                     code: number_of(bytes) as u32,
                     bytes: bytes.len() as u32,
                 };
-                tell(&session.emulator.plugin, &note(&bytes))?;
+                send(&session.emulator.plugin, &note(&bytes))?;
                 if memory.write(at, code).is_err() {
-                    tell(&session.emulator.plugin, &note(&[]))?;
+                    send(&session.emulator.plugin, &note(&[]))?;
                     return Ok(false);
                 }
                 Some(bytes)
@@ -136,14 +138,21 @@ impl Run {
                     .insert_breakpoint(address, code.len() as u8);
                 match set {
                     Ok(()) => None,
-                    Err(remote::Error::Odd { .. }) => return Ok(false),
+                    Err(remote::Error::Unexpected { .. }) => return Ok(false),
                     Err(error) => return Err(error.into()),
                 }
             }
         };
         let isa = place.isa;
         self.removed.remove(&address);
-        self.traps.insert(address, Trap { why, isa, original });
+        self.traps.insert(
+            address,
+            Trap {
+                reason,
+                isa,
+                original,
+            },
+        );
         Ok(true)
     }
 
@@ -164,7 +173,7 @@ impl Run {
                     code: 0,
                     bytes: 0,
                 };
-                tell(&session.emulator.plugin, &gone)?;
+                send(&session.emulator.plugin, &gone)?;
             }
             _ => {
                 let length = traps::trap(trap.isa).len() as u8;
@@ -174,7 +183,7 @@ impl Run {
         Ok(Some(trap))
     }
 
-    /// A trap at the call with which the program exits, while its thread waits in that call.
+    /// Inserts a trap at the system call that exits the program, whose thread waits in it.
     pub(super) fn trap_exit(&mut self, session: &mut Session, exit: Exit) -> Result<(), Error> {
         let isa = match (session.program.is_64bit, exit.bytes) {
             (true, _) => Isa::A64,
@@ -182,9 +191,9 @@ impl Run {
             (false, _) => Isa::A32,
         };
         let address = Address(exit.address);
-        // Breakpoints of the emulator cannot be set while it runs; a signal stops the program too.
+        // The emulator's breakpoints cannot be inserted while it runs; a signal stops it as well.
         if session.memory.is_some() {
-            self.set(session, Place { address, isa }, Why::Exit)?;
+            self.set(session, Place { address, isa }, TrapReason::Exit)?;
         }
         Ok(())
     }

@@ -2,10 +2,11 @@
 //! and no file that is being read.
 
 use crate::mapped;
+use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::{ini, paths};
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// The first file in a snapshot's directory that the snapshot does not name, or that is being read.
@@ -19,12 +20,26 @@ pub(super) fn in_the_way(dir: &Path) -> io::Result<Option<PathBuf>> {
             let within = path.strip_prefix(dir).unwrap_or(&path);
             if entry.file_type()?.is_dir() {
                 directories.push(path);
-            } else if !named.contains(within) || mapped::is_open(&path) {
+                continue;
+            }
+            let own = named.contains(within) || is_library(within, &path)?;
+            if !own || mapped::is_open(&path) {
                 return Ok(Some(path));
             }
         }
     }
     Ok(None)
+}
+
+/// Returns whether a file is a library of the snapshot: an ELF file in `libraries`, which no .ini
+/// file names.
+fn is_library(within: &Path, path: &Path) -> io::Result<bool> {
+    if within.parent() != Some(Path::new(LIBRARIES)) || !path.is_file() {
+        return Ok(false);
+    }
+    let mut magic = Vec::new();
+    File::open(path)?.take(4).read_to_end(&mut magic)?;
+    Ok(magic == b"\x7fELF")
 }
 
 /// The files named in the .ini files of a snapshot, starting with snapshot.ini: every value of any

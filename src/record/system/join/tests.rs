@@ -3,11 +3,11 @@ use crate::record::blocks::{Block, Sets};
 use crate::record::protocol::Protocol;
 use crate::record::stream::Definition;
 
-/// What the steps were, as text.
+/// Logs the steps as text.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct StepLog(Vec<String>);
 
-impl Steps for Told {
+impl Steps for StepLog {
     fn ran(&mut self, _: u32, block: &Block, count: usize) -> io::Result<()> {
         self.0.push(format!("{:x}+{count}", block.start.address.0));
         Ok(())
@@ -31,7 +31,7 @@ struct Machine {
     join: Join,
     flow: Flow,
     blocks: BlockTable,
-    told: Told,
+    steps: StepLog,
 }
 
 impl Machine {
@@ -63,7 +63,7 @@ impl Machine {
             join: Join::new(numbers, false),
             flow: Flow::default(),
             blocks,
-            told: Told::default(),
+            steps: StepLog::default(),
         };
         machine.flow.begin(0).unwrap();
         machine.join.begin(0, 0);
@@ -71,10 +71,10 @@ impl Machine {
     }
 
     fn block(&mut self, id: u32) {
-        let (flow, blocks, told) = (&mut self.flow, &self.blocks, &mut self.told);
-        self.join.executes(Some(0), flow, blocks, told).unwrap();
+        let (flow, blocks, steps) = (&mut self.flow, &self.blocks, &mut self.steps);
+        self.join.executes(Some(0), flow, blocks, steps).unwrap();
         let event = Event::Block(id);
-        self.join.event(0, event, flow, blocks, told).unwrap();
+        self.join.event(0, event, flow, blocks, steps).unwrap();
     }
 
     fn exception(&mut self, number: u16, frame: u32) {
@@ -95,30 +95,30 @@ impl Machine {
 
     fn end(mut self, next: u64) -> Vec<String> {
         let place = handler(next);
-        let (flow, blocks, told) = (&mut self.flow, &self.blocks, &mut self.told);
-        self.join.executes(None, flow, blocks, told).unwrap();
-        self.join.end(0, Some(place), flow, blocks, told).unwrap();
-        self.told.0
+        let (flow, blocks, steps) = (&mut self.flow, &self.blocks, &mut self.steps);
+        self.join.executes(None, flow, blocks, steps).unwrap();
+        self.join.end(0, Some(place), flow, blocks, steps).unwrap();
+        self.steps.0
     }
 }
 
 #[test]
-fn the_return_tells_where_an_interrupt_was_taken() {
+fn the_return_address_of_an_interrupt_follows_from_the_return() {
     let mut machine = Machine::new();
     // bx lr led to 0x400, where the interrupt came first.
     machine.block(0);
     machine.exception(15, 0x2000);
     machine.block(2);
-    assert!(machine.join.waits() && machine.told.0.is_empty());
+    assert!(machine.join.waits() && machine.steps.0.is_empty());
     machine.return_from(0x2000);
     machine.block(3);
     assert!(!machine.join.waits());
-    let told = machine.end(0x402);
-    assert_eq!(told, ["100+2", "!15 400", "300+1", "return", "400+1"]);
+    let steps = machine.end(0x402);
+    assert_eq!(steps, ["100+2", "!15 400", "300+1", "return", "400+1"]);
 }
 
 #[test]
-fn frames_tell_which_task_an_interrupt_returned_to() {
+fn interrupts_are_matched_with_returns_by_frame() {
     let mut machine = Machine::new();
     // Of one task behind beq, which was not taken; of the other behind bx lr.
     machine.block(1);
@@ -135,10 +135,10 @@ fn frames_tell_which_task_an_interrupt_returned_to() {
     machine.block(2);
     machine.return_from(0x3000);
     machine.block(3);
-    let told = machine.end(0x402);
+    let steps = machine.end(0x402);
     let expected = "200+2 | !14 204 | 300+1 | return | 100+2 | !14 400 | 300+1 | return | 204+1 | \
         !15 206 | 300+1 | return | 400+1";
-    assert_eq!(told.join(" | "), expected);
+    assert_eq!(steps.join(" | "), expected);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn an_interrupt_that_does_not_return() {
     machine.exception(15, 0x2000);
     machine.block(2);
     assert_eq!(machine.end(0x300), ["100+2", "?"]);
-    // After the end what is executed only tells where it was.
+    // After the end, execution only yields the return address.
     let mut machine = Machine::new();
     machine.block(0);
     machine.exception(15, 0x2000);

@@ -1,12 +1,12 @@
-//! Registers and memory of a program in an emulator, as a snapshot's devices hold them.
+//! Registers of a program in an emulator, as a snapshot's devices hold them.
 //!
-//! Knows what QEMU calls its registers and where that is not what the architecture calls them.
+//! Maps QEMU's register names to the architecture's.
 
 use super::remote::{Error, Remote};
 use crate::arch::Architecture;
 use crate::snapshot::model::{Register, RegisterValue};
 
-/// The registers of the selected thread, under the names of the architecture.
+/// Reads the registers of the selected thread, under the architecture's names.
 pub fn registers(remote: &mut Remote) -> Result<Vec<Register>, Error> {
     let values = remote.registers()?;
     let target = remote.target();
@@ -21,7 +21,7 @@ pub fn registers(remote: &mut Remote) -> Result<Vec<Register>, Error> {
         let bits = *size as u32 * 8;
         registers.push(Register {
             name,
-            // 32 bits are what a register has where nothing is written.
+            // A snapshot's registers have 32 bits unless a size is given.
             size: (bits != 32).then_some(bits),
             value: RegisterValue(value).canonical(Some(bits)),
             ..Register::default()
@@ -30,18 +30,18 @@ pub fn registers(remote: &mut Remote) -> Result<Vec<Register>, Error> {
     Ok(registers)
 }
 
-/// The architecture's name of a register; `None` for what is no register, or not its value.
+/// Returns the architecture's name of a register, or `None` if QEMU's register is not saved.
 fn name_of(architecture: Architecture, name: &str) -> Option<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     let odd = name.is_empty() || !name.chars().all(plain);
-    // System registers of the emulator for which the architecture has no register.
+    // Encodings that the architecture reserves.
     let reserved = name.ends_with("RESERVED") || name.starts_with("RES_");
     if odd || reserved {
         return None;
     }
     Some(match (architecture, name) {
         (Architecture::MProfile, "xpsr") => "xPSR".to_owned(),
-        // It is brought up to date only when the exception level changes.
+        // QEMU updates it only when the exception level changes.
         (Architecture::AArch64, "SP_EL1") => return None,
         (Architecture::AArch64, "AMAIR0") => "AMAIR_EL1".to_owned(),
         (Architecture::AArch64, _) if has_aarch32_name(name) => format!("{name}_EL1"),
@@ -51,7 +51,7 @@ fn name_of(architecture: Architecture, name: &str) -> Option<String> {
     })
 }
 
-/// Registers of AArch64 that have the names of AArch32, which lack the exception level.
+/// Returns whether QEMU names an AArch64 register as in AArch32, without the exception level.
 fn has_aarch32_name(name: &str) -> bool {
     const NAMES: [&str; 8] = [
         "SCTLR", "CPACR", "VBAR", "CLIDR", "CSSELR", "AIDR", "CNTKCTL", "L2ACTLR",

@@ -1,6 +1,6 @@
-//! A recording as a snapshot: its devices, its trace metadata, its files.
+//! The files of a recorded snapshot: devices, trace metadata, memory and trace.
 //!
-//! Knows the snapshot format; not where the state came from.
+//! Writes the snapshot format, wherever the state came from.
 
 use super::protocol::{Timestamps, TraceOptions};
 use super::tracing::Summary;
@@ -19,16 +19,16 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-/// A core as it stands at the end.
+/// The state of a core at the end of the recording.
 #[derive(Clone, Debug, Default)]
-pub struct Core {
+pub struct RecordedCore {
     /// Its name.
     pub name: String,
     /// Its type (`Cortex-A57`).
     pub kind: String,
     /// Its registers.
     pub registers: Vec<Register>,
-    /// Its number in the recording, if it executed anything.
+    /// Its number in the recording, if it executed an instruction.
     pub number: Option<u32>,
 }
 
@@ -42,16 +42,16 @@ pub struct Region {
 }
 
 impl Region {
-    /// Where it is.
+    /// Returns its addresses.
     pub fn range(&self) -> Range<u64> {
         self.address..self.address.saturating_add(self.bytes.len() as u64)
     }
 }
 
-/// Leaves out the largest ranges of memory until the others have no more than `most` bytes, and
-/// says which.
+/// Removes the largest ranges until the remaining ones have at most `most` bytes. Returns a note
+/// that names the removed ranges.
 pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<String> {
-    /// Ranges that are named.
+    /// How many ranges the note names.
     const NAMED: usize = 3;
     let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
     ranges.sort_by_key(length);
@@ -78,33 +78,32 @@ pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<String> {
     })
 }
 
-/// Everything that a recorded snapshot holds.
+/// The contents of a recorded snapshot.
 #[derive(Clone, Debug, Default)]
-pub struct Layout {
-    /// What it is, for people.
+pub struct Contents {
+    /// The description in snapshot.ini.
     pub description: String,
     /// The cores.
-    pub cores: Vec<Core>,
-    /// The memory that all of them see.
+    pub cores: Vec<RecordedCore>,
+    /// The memory of all cores.
     pub memory: Vec<Region>,
-    /// The program: file name, contents, and how far behind the addresses of the file it was
-    /// loaded.
+    /// The program: file name, contents, and load bias.
     pub program: Option<(String, Mapped, u64)>,
-    /// Libraries that it loaded: the names by which they are wanted, contents.
+    /// The libraries it loaded: `DT_SONAME` or file name, and contents.
     pub libraries: Vec<(String, Mapped)>,
     /// The trace buffer.
     pub trace: Option<Mapped>,
-    /// Code that changed while the trace was made.
+    /// Code that changed during the recording.
     pub changed: Changed,
-    /// What is recorded.
+    /// The section `[recording]`.
     pub recording: Recording,
 }
 
 const BUFFER: &str = "ETB_0";
 const TRACE: &str = "trace.bin";
 
-impl Layout {
-    /// The snapshot's files, by path.
+impl Contents {
+    /// Returns the snapshot's files, by path.
     pub fn files(
         &self,
         options: &TraceOptions,
@@ -142,8 +141,8 @@ impl Layout {
         Ok(files)
     }
 
-    /// Gives the halfword that readers find at an address: in memory or, where that is left out,
-    /// in the program.
+    /// Returns a function that reads the halfword at an address from the saved memory or, where
+    /// none is saved, from the program.
     pub fn halves(&self) -> impl Fn(u64) -> Option<u16> {
         let of_memory = self.memory.iter();
         let mut pieces: Vec<(u64, &[u8])> = of_memory
@@ -248,7 +247,7 @@ impl Layout {
     }
 }
 
-/// Its name in the snapshot: none that another file has, or that an .ini file cannot hold.
+/// Returns the program's file name in the snapshot: unique, and valid in an .ini file.
 fn program_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let name: String = name
@@ -265,7 +264,7 @@ fn program_name(name: &str) -> String {
     }
 }
 
-/// Where a library lies in the snapshot, unless its name is none of a file.
+/// Returns the path of a library in the snapshot, or `None` if its name is not a file name.
 fn library(name: &str) -> Option<String> {
     let is_name = Path::new(name).file_name() == Some(name.as_ref());
     is_name.then(|| format!("{LIBRARIES}/{name}"))
@@ -322,10 +321,10 @@ mod tests {
         let mut ranges = all.clone();
         assert_eq!(fit(&mut ranges, 0x9800), None);
         assert_eq!(ranges.len(), 4);
-        let said = fit(&mut ranges, 0x97ff).unwrap();
+        let note = fit(&mut ranges, 0x97ff).unwrap();
         assert_eq!(ranges, [0..0x800, 0x1000..0x2000, 0x10000..0x11000]);
         assert_eq!(
-            said,
+            note,
             "28672 bytes of memory are left out, at 0x2000-0x9000: all would be more than \
              --memory 38911"
         );

@@ -1,13 +1,15 @@
-//! The witness of states: the registers of a thread and its stores, instruction by instruction.
+//! The register log: the registers and stores of a thread after each instruction.
 //!
-//! A file begins with the line `armsnap registers 1`. Numbers are LEB128 without sign. Behind the
-//! line come the count of registers and the name of each (its length, its bytes). Then come
-//! steps, the first one with the state before the first instruction, each other one with what the
-//! next instruction did: `1`; the count of registers that changed; of each its index and its new
-//! value; the count of stores; of each its address, its count of bytes, and these as they are in
-//! memory behind the instruction. `0` ends the file.
+//! The first line of a file is `armsnap registers 1`. All numbers are unsigned LEB128. The line is
+//! followed by the number of registers and the name of each (length, bytes), and then by the steps.
+//! The first step is the state before the first instruction; each further step is the effect of one
+//! instruction:
 //!
-//! Before the first step all registers are zero. Knows nothing of trace.
+//! - `1`
+//! - the number of changed registers; for each: index, new value
+//! - the number of stores; for each: address, length, and the bytes in memory after the instruction
+//!
+//! `0` ends the file. Before the first step all registers are zero.
 
 use super::input::Input;
 use crate::protocol::number::leb128;
@@ -15,10 +17,10 @@ use std::io::{self, BufRead, Write};
 
 const FIRST: &str = "armsnap registers 1\n";
 
-/// A store: where, and the bytes that are there now.
+/// A store: its address, and the bytes in memory after it.
 pub type Store = (u64, Vec<u8>);
 
-/// Writes a witness of states.
+/// Writes a register log.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -27,7 +29,7 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins with the names of the registers.
+    /// Writes the header with the names of the registers.
     pub fn new(out: W, names: &[String]) -> io::Result<Self> {
         let mut buffer = Vec::from(FIRST);
         leb128(names.len() as u64, &mut buffer);
@@ -50,7 +52,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// All registers after an instruction, and its stores.
+    /// Writes the values of all registers after an instruction, and its stores.
     pub fn step(&mut self, values: &[u64], stores: &[Store]) -> io::Result<()> {
         let pairs = self.values.iter().zip(values).enumerate();
         let changed = pairs.filter(|(_, (old, new))| old != new);
@@ -71,7 +73,7 @@ impl<W: Write> Writer<W> {
         self.flush()
     }
 
-    /// Writes the end.
+    /// Writes the end of the log.
     pub fn finish(mut self) -> io::Result<()> {
         leb128(0_u64, &mut self.buffer);
         self.flush()?;
@@ -79,7 +81,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a witness of states.
+/// Reads a register log.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
@@ -89,11 +91,11 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the begin.
+    /// Reads the header.
     pub fn new(input: R) -> io::Result<Self> {
         const MOST: u64 = 1 << 10;
         let mut reader = Self {
-            input: Input::new(input, "witness of registers", FIRST)?,
+            input: Input::new(input, "register log", FIRST)?,
             names: Vec::new(),
             values: Vec::new(),
             stores: Vec::new(),
@@ -116,27 +118,27 @@ impl<R: BufRead> Reader<R> {
         const MOST: u64 = 1 << 10;
         let count = self.input.number()?;
         if count > MOST {
-            return Err(self.input.bad("a name or a store is too long"));
+            return Err(self.input.bad("a name or store that is too long"));
         }
         self.input.bytes(count as usize)
     }
 
-    /// The names of the registers.
+    /// Returns the names of the registers.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Their values after the step that was read last.
+    /// Returns the values of the registers after the last step read.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// The stores of the step that was read last.
+    /// Returns the stores of the last step read.
     pub fn stores(&self) -> &[Store] {
         &self.stores
     }
 
-    /// Reads the next step; false at the end.
+    /// Reads the next step; returns false at the end.
     pub fn step(&mut self) -> io::Result<bool> {
         match self.input.number()? {
             0 => return Ok(false),
@@ -149,7 +151,7 @@ impl<R: BufRead> Reader<R> {
             let index = usize::try_from(index).unwrap_or(usize::MAX);
             match self.values.get_mut(index) {
                 Some(register) => *register = value,
-                None => return Err(self.input.bad("a register that has no name")),
+                None => return Err(self.input.bad("a register without a name")),
             }
         }
         self.stores.clear();

@@ -1,7 +1,7 @@
-//! Programs for the emulator and their libraries: where they are loaded, their symbols and their
+//! ELF files that run in the emulator, programs and libraries: load addresses, symbols and
 //! instruction sets.
 //!
-//! Knows ELF files, not the process that runs them.
+//! Reads files only, not the process that runs them.
 
 use crate::mapped::{self, Mapped};
 use crate::quantity::Isa;
@@ -10,27 +10,27 @@ use object::{Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol};
 use object::{elf, read};
 use std::path::Path;
 
-/// A program for the emulator, or a library of one.
+/// A program for the emulator, or one of its libraries.
 #[derive(Debug)]
 pub struct Program {
-    /// For AArch64; otherwise for AArch32.
+    /// Whether it is for AArch64; otherwise it is for AArch32.
     pub is_64bit: bool,
-    /// The first instruction; bit 0 is set if it is T32.
+    /// The address of the first instruction; bit 0 is set for T32.
     pub entry: u64,
-    /// The dynamic linker that it wants.
+    /// The path of its dynamic linker (`PT_INTERP`).
     pub interpreter: Option<String>,
-    /// The name by which others want it, if it is a library.
+    /// The library's name for the dynamic linker (`DT_SONAME`).
     pub soname: Option<String>,
-    /// Its code is loaded where it says.
+    /// Whether it is loaded at the addresses in the file (`ET_EXEC`).
     pub fixed: bool,
     segments: Vec<Segment>,
-    /// Where code of an instruction set (or data: `None`) begins, by address.
+    /// The instruction set from an address on, `None` for data; ordered by address.
     marks: Vec<(u64, Option<Isa>)>,
-    /// With whether they only lead to a function (STT_GNU_IFUNC).
+    /// Name, address, and whether it is an indirect function (`STT_GNU_IFUNC`).
     symbols: Vec<(String, u64, bool)>,
 }
 
-/// A part of the file that is loaded.
+/// A loaded segment of the file.
 #[derive(Clone, Debug)]
 struct Segment {
     address: u64,
@@ -39,7 +39,7 @@ struct Segment {
 }
 
 impl Program {
-    /// Reads an ELF file. Fails with the reason if it is none of a little-endian Arm Linux.
+    /// Reads a little-endian ELF file for AArch64 or Arm. Fails with the reason.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
         match bytes.get(4) {
             Some(2) => Self::of(
@@ -117,7 +117,7 @@ impl Program {
         })
     }
 
-    /// Maps and reads the file of a program. Fails with the reason.
+    /// Maps and reads the ELF file of a program. Fails with the reason.
     pub fn open(path: &Path) -> Result<(Self, Mapped), String> {
         let bytes = mapped::map(path).map_err(|error| error.to_string())?;
         if !bytes.starts_with(b"\x7fELF") {
@@ -126,8 +126,8 @@ impl Program {
         Ok((Self::read(&bytes)?, bytes))
     }
 
-    /// The address of a symbol, before the program is moved, and whether there is only what finds
-    /// the function (IFUNC). Bit 0 is set if it is T32.
+    /// Returns the address of a symbol in the file, and whether it is an indirect function
+    /// (`STT_GNU_IFUNC`). Bit 0 is set for T32.
     pub fn symbol(&self, name: &str) -> Option<(u64, bool)> {
         let mut symbols = self.symbols.iter();
         let (_, address, indirect) = symbols.find(|symbol| symbol.0 == name)?;
@@ -137,7 +137,7 @@ impl Program {
         })
     }
 
-    /// The instruction set at an address, where that is marked.
+    /// Returns the instruction set at an address, if the file has mapping symbols there.
     pub fn isa(&self, address: u64) -> Option<Isa> {
         if self.is_64bit {
             return Some(Isa::A64);
@@ -146,8 +146,7 @@ impl Program {
         self.marks.get(after.checked_sub(1)?)?.1
     }
 
-    /// How far the program was moved, if the byte of the file at `offset` was loaded to
-    /// `address`.
+    /// Returns the load bias of the program if the file's byte at `offset` was loaded at `address`.
     pub fn moved(&self, offset: u64, address: u64) -> Option<u64> {
         const PAGE: u64 = 0xfff;
         let segment = self.segments.iter().find(|segment| {

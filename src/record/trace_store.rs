@@ -1,7 +1,7 @@
-//! Where trace goes while a program runs: to a trace buffer in a file, or, of each core, its last
-//! bytes to memory.
+//! Stores trace while a program runs: all of it in a trace buffer file, or the last bytes of each
+//! core in memory.
 //!
-//! Knows bytes and trace IDs; no protocols.
+//! Handles bytes and trace IDs, independent of the protocol.
 
 use crate::formatter::encode::Encoder;
 use crate::quantity::TraceId;
@@ -9,54 +9,54 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// The last bytes of one source.
+/// The last bytes of one source's trace.
 #[derive(Debug, Default)]
-struct Last {
+struct TraceTail {
     bytes: Vec<u8>,
-    /// Where in `bytes` a decoder can begin; ascending.
-    beginnings: Vec<usize>,
+    /// Offsets in `bytes` at which decoding can start, in ascending order.
+    start_points: Vec<usize>,
 }
 
-impl Last {
-    fn write(&mut self, bytes: &[u8], beginnings: &[usize], keep: u64) {
+impl TraceTail {
+    fn write(&mut self, bytes: &[u8], start_points: &[usize], keep: u64) {
         let before = self.bytes.len();
-        self.beginnings
-            .extend(beginnings.iter().map(|place| before + place));
+        self.start_points
+            .extend(start_points.iter().map(|place| before + place));
         self.bytes.extend_from_slice(bytes);
-        // Moving what is kept costs as much as what was added, at most.
+        // At most as many bytes are moved as were added since the last cut.
         let keep = usize::try_from(keep).unwrap_or(usize::MAX);
         if self.bytes.len() >= keep.saturating_mul(2).max(1 << 16) {
             self.cut(keep);
         }
     }
 
-    /// Cuts off what lies before the first beginning of the last `keep` bytes, or before the
-    /// last beginning if there is none.
+    /// Drops everything before the first start point in the last `keep` bytes, or before the last
+    /// start point if those bytes have none.
     fn cut(&mut self, keep: usize) {
         let from = self.bytes.len().saturating_sub(keep);
-        let index = self.beginnings.partition_point(|&place| place < from);
-        let index = index.min(self.beginnings.len().saturating_sub(1));
-        let begin = self.beginnings.get(index).copied().unwrap_or(0);
+        let index = self.start_points.partition_point(|&place| place < from);
+        let index = index.min(self.start_points.len().saturating_sub(1));
+        let begin = self.start_points.get(index).copied().unwrap_or(0);
         self.bytes.drain(..begin);
-        self.beginnings.drain(..index);
-        for place in &mut self.beginnings {
+        self.start_points.drain(..index);
+        for place in &mut self.start_points {
             *place -= begin;
         }
     }
 }
 
-/// The trace of all cores.
+/// Stores the trace of all cores.
 #[derive(Debug)]
-pub struct Store {
+pub struct TraceStore {
     file: BufWriter<File>,
     encoder: Encoder,
     frames: Vec<u8>,
-    /// Bytes to keep of each source, and what is kept.
-    last: Option<(u64, Vec<(TraceId, Last)>)>,
+    /// The number of bytes to keep of each source, and the bytes kept.
+    last: Option<(u64, Vec<(TraceId, TraceTail)>)>,
 }
 
-impl Store {
-    /// Writes a trace buffer in CoreSight's format to a new file.
+impl TraceStore {
+    /// Creates a file for a trace buffer of CoreSight formatter frames. With `last`, only that
     pub fn create(path: &Path, last: Option<u64>) -> io::Result<Self> {
         Ok(Self {
             file: BufWriter::new(File::create_new(path)?),
@@ -66,19 +66,19 @@ impl Store {
         })
     }
 
-    /// Bytes of a source, and where in them a decoder can begin.
-    pub fn write(&mut self, id: TraceId, bytes: &[u8], beginnings: &[usize]) -> io::Result<()> {
+    /// Adds bytes of a source, and the offsets in them at which decoding can start.
+    pub fn write(&mut self, id: TraceId, bytes: &[u8], start_points: &[usize]) -> io::Result<()> {
         let Some((keep, sources)) = &mut self.last else {
             return self.frames(id, bytes);
         };
         let index = match sources.iter().position(|source| source.0 == id) {
             Some(index) => index,
             None => {
-                sources.push((id, Last::default()));
+                sources.push((id, TraceTail::default()));
                 sources.len() - 1
             }
         };
-        sources[index].1.write(bytes, beginnings, *keep);
+        sources[index].1.write(bytes, start_points, *keep);
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Store {
         Ok(())
     }
 
-    /// Nothing more comes.
+    /// Writes the remaining trace to the file.
     pub fn finish(mut self) -> io::Result<()> {
         if let Some((keep, sources)) = self.last.take() {
             for (id, mut last) in sources {
@@ -108,30 +108,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_bytes_begin_where_a_decoder_can() {
-        let mut last = Last::default();
+    fn the_last_bytes_start_at_a_start_point() {
+        let mut last = TraceTail::default();
         for piece in 0..1000_u32 {
             let bytes: Vec<u8> = piece.to_le_bytes().repeat(100);
             last.write(&bytes, &[200], 1000);
         }
         assert!(last.bytes.len() < 1 << 17);
         last.cut(1000);
-        // Pieces have 400 bytes: of the last 1000, the first with a beginning is the one before
-        // the last two.
+        // Each piece has 400 bytes, with a start point at 200: the last 1000 bytes start with
+        // the start point of the third piece from the end.
         assert_eq!(last.bytes.len(), 1000);
         assert_eq!(last.bytes[..4], 997_u32.to_le_bytes());
         last.cut(100);
-        assert_eq!(last.bytes.len(), 200, "no beginning in the last 100 bytes");
-        assert_eq!(last.beginnings, [0]);
+        assert_eq!(
+            last.bytes.len(),
+            200,
+            "no start point in the last 100 bytes"
+        );
+        assert_eq!(last.start_points, [0]);
     }
 
     #[test]
-    fn a_trace_that_is_short_is_kept() {
-        let mut last = Last::default();
+    fn short_trace_is_kept() {
+        let mut last = TraceTail::default();
         last.write(&[1, 2, 3], &[0], 1000);
         last.cut(1000);
         assert_eq!(last.bytes, [1, 2, 3]);
-        let mut empty = Last::default();
+        let mut empty = TraceTail::default();
         empty.cut(10);
         assert!(empty.bytes.is_empty());
     }
