@@ -3,7 +3,7 @@
 use armsnap::arch::Architecture;
 use clap::ValueEnum;
 
-/// What decides the register set of a core.
+/// The architecture, which determines the register set of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Arch {
     /// ARMv8-A and later in AArch64 state
@@ -15,7 +15,7 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The architecture.
+    /// Converts to the library's type.
     pub const fn architecture(self) -> Architecture {
         match self {
             Self::Aarch64 => Architecture::AArch64,
@@ -24,7 +24,7 @@ impl Arch {
         }
     }
 
-    /// As it is written on the command line.
+    /// Returns the value on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Aarch64 => "aarch64",

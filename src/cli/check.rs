@@ -1,11 +1,11 @@
-//! `armsnap check`: what is wrong, missing or odd in a snapshot.
+//! `armsnap check`: reports errors, missing parts and oddities of a snapshot.
 
 use super::{Failure, ReportArguments};
 use armsnap::check::check;
 use armsnap::snapshot::model::Severity;
 use std::process::ExitCode;
 
-/// Prints a line for every finding. Errors make it fail, warnings alone do not.
+/// Prints a line for each finding. Fails if there are errors; warnings do not count.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     let findings = check(&arguments.snapshot.load()?);
     let text: String = findings.iter().map(|found| format!("{found}\n")).collect();

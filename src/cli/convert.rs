@@ -27,11 +27,11 @@ pub struct Arguments {
     /// A snapshot (a directory, or its snapshot.ini) or a trace file
     input: PathBuf,
 
-    /// The trace file or the snapshot directory to write. Of several cores each has a file:
+    /// The trace file or the snapshot directory to write. Several cores have a file each:
     /// NAME.tf becomes NAME.CORE.tf
     output: PathBuf,
 
-    /// Overwrite what is there
+    /// Overwrite existing output
     #[arg(long)]
     force: bool,
 
@@ -48,7 +48,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     last: Option<usize>,
 
-    /// Snapshot to trace file: begin at the first frame at ADDRESS, or at @OFFSET in the trace
+    /// Snapshot to trace file: start at the first frame at ADDRESS, or at @OFFSET in the trace
     /// buffer
     #[arg(long, value_name = "ADDRESS|@OFFSET", value_parser = bound)]
     from: Option<Bound>,
@@ -58,13 +58,13 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS|@OFFSET", value_parser = bound)]
     to: Option<Bound>,
 
-    /// Snapshot to trace file: the halted state without the trace. With --frames the trace frames
-    /// are there, but not the trace that they are made of
+    /// Snapshot to trace file: the halted state without the trace. With --frames, trace frames
+    /// are written, but not the trace they are made from
     #[arg(long)]
     state_only: bool,
 
-    /// A program, for code that no dump and no trace frame has, and for names of functions; of a
-    /// trace file without a target description it tells the architecture (repeatable)
+    /// A program, for code missing from dumps and trace frames, and for function names; also
+    /// gives the architecture of a trace file without a target description (repeatable)
     #[arg(long, value_name = "FILE")]
     elf: Vec<PathBuf>,
 
@@ -72,12 +72,12 @@ pub struct Arguments {
     #[arg(long, value_enum)]
     arch: Option<Arch>,
 
-    /// Snapshot to trace file: follow paths that lead out of the snapshot's directory
+    /// Snapshot to trace file: follow paths that leave the snapshot's directory
     #[arg(long)]
     allow_outside: bool,
 
-    /// Snapshot to trace file: where a core has no dump and no program, do not take the code of
-    /// another core of its architecture
+    /// Snapshot to trace file: do not take code from another core of the same architecture where a
+    /// core has neither dump nor program
     #[arg(long)]
     no_shared_memory: bool,
 
@@ -86,20 +86,20 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     frame: Option<usize>,
 
-    /// Trace file to snapshot: memory of earlier frames too
+    /// Trace file to snapshot: add memory of earlier frames
     #[arg(long)]
     merge: bool,
 
-    /// Trace file to snapshot: make an ETMv4 trace of the trace frames
+    /// Trace file to snapshot: turn the trace frames into ETMv4 trace
     #[arg(long)]
     trace: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Frames {
-    /// The last instruction of each straight line: branches, taken or not, and the like
+    /// The last instruction of each straight line, such as a branch, taken or not
     Waypoints,
-    /// Where functions are entered
+    /// The first instruction of each called function
     Functions,
     /// All executed instructions
     Instructions,
@@ -132,7 +132,7 @@ impl From<convert::Error> for Failure {
     }
 }
 
-/// Converts, in the direction that the input gives.
+/// Converts in the direction given by the input.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if is_trace_file(&arguments.input)? {
         to_snapshot(arguments)?;
@@ -142,7 +142,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the input is a trace file and no snapshot.
+/// Returns whether the input is a trace file, not a snapshot.
 pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     if input.is_dir() {
         return Ok(false);
@@ -153,7 +153,7 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     file.take(MAGIC.len() as u64)
         .read_to_end(&mut head)
         .map_err(cannot)?;
-    // A trace file cut in its first line is told as one.
+    // A trace file cut in its first line is reported as a trace file.
     Ok(head.first() == MAGIC.first())
 }
 
@@ -164,9 +164,9 @@ fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
     }
 }
 
-fn tell(notes: &[String]) {
-    let mut told = BTreeSet::new();
-    for note in notes.iter().filter(|note| told.insert(*note)) {
+fn print_notes(notes: &[String]) {
+    let mut printed = BTreeSet::new();
+    for note in notes.iter().filter(|note| printed.insert(*note)) {
         say(text::one_line(note));
     }
 }
@@ -210,7 +210,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
             Some(core) => {
                 let name = &loaded.snapshot.devices[core].name;
                 let path = with_core(&arguments.output, name);
-                // Names need not differ; places in the device list do.
+                // Names may be equal; indices in the device list differ.
                 if outputs.iter().any(|(_, other, _)| *other == path) {
                     with_core(&arguments.output, &format!("{name}.{core}"))
                 } else {
@@ -243,8 +243,8 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         written.push((path, output));
     }
     drop(progress);
-    tell(&notes);
-    // Of several files none appears before all are whole.
+    print_notes(&notes);
+    // No file appears before all of them are complete.
     for (path, output) in written {
         output.finish()?;
         if runs.len() > 1 {
@@ -304,8 +304,8 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     let name = name.to_string_lossy();
     let done = if arguments.trace {
         let mut progress = Progress::new(0);
-        let mut told = |done, total| progress.of(done, total);
-        with_trace::read(&bytes, &name, &options, &elfs, &mut notes, &mut told)
+        let mut report = |done, total| progress.of(done, total);
+        with_trace::read(&bytes, &name, &options, &elfs, &mut notes, &mut report)
     } else {
         snapshot::read(&bytes, &name, &options, &mut notes)
     };
@@ -313,21 +313,21 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
         .iter()
         .map(|note| format!("{input}: {note}"))
         .collect();
-    tell(&notes);
+    print_notes(&notes);
     let found = done.map_err(|error| match error {
         convert::Error::Usage(text) => Failure::Usage(format!("{input}: {text}")),
         error => fault(error.to_string()),
     })?;
     if arguments.output.is_file() || arguments.output.is_symlink() {
         return Err(Failure::Usage(format!(
-            "{} exists and is no snapshot",
+            "{} exists and is not a snapshot",
             arguments.output.display()
         )));
     }
     let mut progress = Progress::new(0);
-    let mut told = |done, total| progress.of(done, total);
+    let mut report = |done, total| progress.of(done, total);
     found
-        .write(&arguments.output, arguments.force, &mut told)
+        .write(&arguments.output, arguments.force, &mut report)
         .map_err(|error| match error {
             convert::Error::Write(exists @ (WriteError::Exists(_) | WriteError::InTheWay(_))) => {
                 Failure::Usage(exists.to_string())

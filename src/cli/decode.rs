@@ -1,10 +1,10 @@
-//! `armsnap decode`: the trace of a snapshot as packets, elements, branches or instructions.
+//! `armsnap decode`: lists trace as packets, elements, branches or instructions.
 
 mod job;
 mod programs;
 
 use super::progress::Progress;
-use super::{Failure, SnapshotArguments, tell};
+use super::{Failure, SnapshotArguments, print_notes};
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Selection, SelectionError};
 use armsnap::decode::silence;
 use armsnap::report::listing::Counts;
@@ -46,7 +46,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     elf: Vec<PathBuf>,
 
-    /// Do not take code from the program where no dump is
+    /// Do not take code from the program where there is no dump
     #[arg(long)]
     no_elf_memory: bool,
 
@@ -58,11 +58,11 @@ pub struct Arguments {
     #[arg(long)]
     force: bool,
 
-    /// How many processor cores to use (default: all)
+    /// Number of processor cores to use (default: all)
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
 
-    /// Print what was decoded and how fast, as one JSON object on the last line
+    /// Print counts and speed as one JSON object on the last line
     #[arg(long)]
     stats: bool,
 }
@@ -71,7 +71,7 @@ pub struct Arguments {
 pub enum Level {
     /// Packets with their bytes
     Packets,
-    /// What was executed, and everything beside it
+    /// Executed ranges, exceptions, contexts, timestamps and other events
     Elements,
     /// Branch targets, events, exceptions and time: no code image needed
     Branches,
@@ -81,15 +81,15 @@ pub enum Level {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Aligned lines for people
+    /// Aligned text
     Text,
-    /// JSON Lines for programs
+    /// JSON Lines
     Jsonl,
     /// Nothing
     None,
 }
 
-/// What was decoded.
+/// Counts of what was decoded.
 #[derive(Debug, Default)]
 struct Stats {
     bytes: u64,
@@ -107,7 +107,7 @@ fn cpu_time() -> Duration {
     )
 }
 
-/// Decodes.
+/// Decodes the trace of a snapshot.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let loaded = arguments.snapshot.open()?;
     let selection = Selection {
@@ -119,9 +119,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         _ => Failure::Input(error.to_string()),
     })?;
     let faulty = notes.iter().any(|note| note.severity == Severity::Error);
-    tell(&notes);
+    print_notes(&notes);
     let needs_code = matches!(arguments.level, Level::Elements | Level::Instructions);
-    let wanted = programs::Wanted {
+    let options = programs::ProgramOptions {
         named: &arguments.elf,
         as_memory: needs_code && !arguments.no_elf_memory,
         symbols: match arguments.level {
@@ -139,10 +139,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Format::Text | Format::None => Form::Text,
     };
     let mut out = PlainStream::new(out, form);
-    let (programs, notes) = programs::Programs::of(&loaded, &capture, &wanted)?;
+    let (programs, notes) = programs::Programs::of(&loaded, &capture, &options)?;
     if needs_code {
-        tell(&notes);
-        tell(&without_core(&loaded, &capture));
+        print_notes(&notes);
+        print_notes(&without_core(&loaded, &capture));
     }
     let every = std::thread::available_parallelism();
     let jobs = arguments.jobs.or(every.ok()).map_or(1, NonZero::get);
@@ -153,7 +153,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         format: arguments.format,
         jobs,
     };
-    // Which of them were asked for does not make the others unknown.
+    // Sources that were not selected are still known by their trace IDs.
     let whole = Selection {
         sources: Vec::new(),
         ..selection
@@ -172,8 +172,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         })?;
         stats.wall += wall.elapsed();
         stats.cpu += cpu_time().saturating_sub(cpu);
-        tell(&decoded.notes);
-        tell(&silence(&loaded, whole, decoded.totals.as_ref()));
+        print_notes(&decoded.notes);
+        print_notes(&silence(&loaded, whole, decoded.totals.as_ref()));
         stats.packets += decoded.packets;
         stats.counts += decoded.counts;
         if !buffer.sources.is_empty() {
@@ -181,7 +181,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
     }
     drop(progress);
-    tell(&programs.taken_from_others());
+    print_notes(&programs.taken_from_others());
     out.into_inner().finish()?;
     if arguments.stats {
         print_stats(&stats)?;
@@ -193,14 +193,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The sources whose code cannot be known.
+/// Returns a note for each source without a core.
 fn without_core(loaded: &Loaded, capture: &Capture) -> Vec<String> {
     let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
     let lacking = sources.filter(|source| source.core.is_none() && source.protocol.needs_core());
     let note = |source: &CaptureSource| {
         let place = &loaded.snapshot.devices[source.device].place;
         format!(
-            "{place}: {}: no core is given for it: its code is not known",
+            "{place}: {}: no core is assigned to it: its code is not known",
             source.name
         )
     };

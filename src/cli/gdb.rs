@@ -1,7 +1,6 @@
 //! `armsnap gdb`: GDB on a snapshot, through a pipe to `armsnap serve --stdio`.
 //!
-//! GDB takes the place of this process, so that its exit status, its signals and the terminal
-//! are its own.
+//! GDB replaces this process, so it owns the exit status, signals and terminal.
 
 mod support;
 
@@ -21,7 +20,7 @@ use armsnap::server::Endpoint;
 use armsnap::snapshot::libraries::LIBRARIES;
 use armsnap::snapshot::program::Program;
 
-/// It knows all architectures.
+/// A GDB for all architectures.
 const DEFAULT_GDB: &str = "gdb-multiarch";
 
 /// The arguments of `gdb`.
@@ -37,15 +36,15 @@ pub struct Arguments {
     /// `auto-load safe-path` allows that.
     #[arg(long)]
     pub allow_scripts: bool,
-    /// What is served.
+    /// The selection of what is served.
     #[command(flatten)]
     pub selection: Selection,
-    /// Further arguments for GDB.
+    /// Further arguments for GDB
     #[arg(last = true, value_name = "GDB ARGUMENTS")]
     pub arguments: Vec<OsString>,
 }
 
-/// GDB's own side: what `armsnap gdb` gives it.
+/// The Python files that `armsnap gdb` loads in GDB.
 const COMMANDS: [&str; 8] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
@@ -57,10 +56,10 @@ const COMMANDS: [&str; 8] = [
     include_str!("../../gdb/quiet.py"),
 ];
 
-/// Where the first file begins to look for the others.
+/// The line of the first file from which on it loads the others.
 const BESIDE: &str = "# In a source tree";
 
-/// Prints the commands, for a GDB that was started otherwise.
+/// Prints the commands, for a GDB not started by armsnap.
 pub fn print_commands() -> Result<ExitCode, Failure> {
     let [first, others @ ..] = COMMANDS;
     let own = first.split_once(BESIDE).map_or(first, |(own, _)| own);
@@ -69,7 +68,7 @@ pub fn print_commands() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Starts GDB; returns only where that fails.
+/// Starts GDB; returns only on failure.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let endpoint = only(arguments.selection.endpoints(&arguments.snapshot)?)?;
     let server = std::env::current_exe()?;
@@ -90,7 +89,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// What GDB is told before the user's own arguments.
+/// Returns the arguments of GDB that precede the user's.
 fn gdb_arguments(
     server: &Path,
     arguments: &Arguments,
@@ -125,11 +124,11 @@ fn gdb_arguments(
             out.push(directory.into());
         }
     }
-    // Otherwise GDB asks before each step whether the tracepoints can be set.
+    // Otherwise GDB asks before each step whether tracepoints can be inserted.
     out.push("-ex".into());
     out.push("set may-insert-tracepoints off".into());
-    // Reading code is most of what GDB does for a step: it reads it from the program, where that
-    // is what the dumps hold.
+    // Reading code takes most of the time of a step: GDB reads it from the program if the dumps
+    // agree with it.
     if endpoint.programs().next().is_some() && endpoint.programs().all(read_only_agrees) {
         out.push("-ex".into());
         out.push("set trust-readonly-sections on".into());
@@ -146,12 +145,12 @@ fn gdb_arguments(
     Ok(out)
 }
 
-/// Whether the parts of a program that it cannot change are in memory as in its file.
+/// Returns whether the read-only parts of a program are equal in memory and in its file.
 fn read_only_agrees(program: &Program) -> bool {
     program.comparison.compared > 0 && program.comparison.differing == 0
 }
 
-/// Makes GDB ask this program for its commands: it may be installed without any other file.
+/// Returns the GDB command that loads the armsnap commands from this program.
 fn python_command(server: &Path) -> OsString {
     let mut path = String::new();
     for &byte in server.as_os_str().as_bytes() {
@@ -169,8 +168,8 @@ fn python_command(server: &Path) -> OsString {
     .into()
 }
 
-/// `target remote | armsnap serve --stdio …`, for the shell that GDB starts; with Python by
-/// commands of our own, which keep GDB quiet.
+/// Returns `target remote | armsnap serve --stdio …`, for the shell that GDB starts; with Python,
+/// as an armsnap command that suppresses GDB's remarks.
 fn target_command(server: &Path, arguments: &Arguments, python: bool) -> Result<OsString, Failure> {
     let selection = &arguments.selection;
     let mut words: Vec<OsString> = vec![server.into(), "serve".into(), "--stdio".into()];
@@ -209,7 +208,7 @@ fn target_command(server: &Path, arguments: &Arguments, python: bool) -> Result<
     for word in &words {
         if word.as_bytes().contains(&b'\n') {
             return Err(Failure::Usage(
-                "GDB cannot be given a name with a line break".to_owned(),
+                "a name with a line break cannot be passed to GDB".to_owned(),
             ));
         }
         command.push(" ");
@@ -218,7 +217,7 @@ fn target_command(server: &Path, arguments: &Arguments, python: bool) -> Result<
     Ok(command)
 }
 
-/// A file name in a GDB command.
+/// Quotes a file name for a GDB command.
 fn gdb_quote(path: &OsStr) -> OsString {
     use std::os::unix::ffi::OsStringExt;
     let mut out = vec![b'"'];

@@ -1,10 +1,10 @@
-//! `armsnap info`: what a snapshot holds.
+//! `armsnap info`: prints the contents of a snapshot.
 
 use super::{Failure, ReportArguments};
 use armsnap::report::info::{Info, text};
 use std::process::ExitCode;
 
-/// Prints the snapshot's contents; the reader's notes are a part of them.
+/// Prints the contents of a snapshot, including the reader's notes.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     let info = Info::new(&arguments.snapshot.load()?);
     arguments.print(&info, text::Text(&info))?;

@@ -1,7 +1,7 @@
-//! Arguments → one call each; printing. A file for every subcommand.
+//! The command line: a file for each subcommand.
 //!
 //! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
-//! input is at fault, 2 wrong usage.
+//! input is faulty, 2 wrong usage.
 
 mod arch;
 mod check;
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true)]
+#[command(version, about, arg_required_else_help = true, max_term_width = 80)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -35,22 +35,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Judge a snapshot by the specification of its format
+    /// Check a snapshot against the specification of its format
     Check(ReportArguments),
-    /// Tell what a snapshot holds: devices, registers, memory, trace
+    /// Show the contents of a snapshot: devices, registers, memory, trace
     Info(ReportArguments),
     /// Serve a snapshot to GDB or LLDB
     Serve(serve::Arguments),
     /// Start GDB on a snapshot
     Gdb(gdb::Arguments),
-    /// Print the Python file with GDB's armsnap commands, for `source` in a GDB that runs
-    /// already; `armsnap gdb` has them
+    /// Print the armsnap commands as a Python file for `source` in any GDB
     GdbCommands,
     /// Decode the trace of a snapshot
     Decode(decode::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     Convert(convert::Arguments),
-    /// Run a program in an emulator, and save how it ends as a snapshot with trace
+    /// Run a program in an emulator and save a snapshot with trace where it stops
     Record(record::Arguments),
 }
 
@@ -59,17 +58,17 @@ enum Command {
 pub struct SnapshotArguments {
     /// A directory that holds snapshot.ini, or the path of a snapshot.ini
     pub snapshot: PathBuf,
-    /// Follow paths that lead out of the snapshot's directory
+    /// Follow paths that leave the snapshot's directory
     #[arg(long)]
     pub allow_outside: bool,
-    /// Where a core has no dump and no program, do not take the memory of another core of its
-    /// architecture
+    /// Do not take memory from another core of the same architecture where a core has neither
+    /// dump nor program
     #[arg(long)]
     pub no_shared_memory: bool,
 }
 
 impl SnapshotArguments {
-    /// Opens it without telling its notes.
+    /// Opens the snapshot without printing its notes.
     pub fn load(&self) -> Result<Loaded, Failure> {
         let options = OpenOptions {
             allow_outside: self.allow_outside,
@@ -78,7 +77,7 @@ impl SnapshotArguments {
         Ok(Snapshot::open(&self.snapshot, &options)?)
     }
 
-    /// Opens it; notes go to standard error.
+    /// Opens the snapshot and prints its notes on standard error.
     pub fn open(&self) -> Result<Loaded, Failure> {
         let loaded = self.load()?;
         for note in &loaded.notes {
@@ -99,7 +98,7 @@ pub struct ReportArguments {
 }
 
 impl ReportArguments {
-    /// Prints a report as asked for.
+    /// Prints a report as text or JSON.
     fn print(&self, report: &impl Serialize, text: impl Display) -> Result<(), Failure> {
         let form = if self.json { Form::Json } else { Form::Text };
         let mut out = BufWriter::new(PlainStream::new(io::stdout().lock(), form));
@@ -113,26 +112,26 @@ impl ReportArguments {
     }
 }
 
-/// Prints a message on standard error. All messages go through here: there may be text from
-/// outside in each.
+/// Prints a message on standard error with control characters escaped. All messages are printed
+/// here, because any of them may contain text from an input.
 pub fn say(message: impl Display) {
     eprintln!("{}", text::lines(&message.to_string()));
 }
 
-/// Prints notes, a line each.
-pub fn tell(notes: &[impl std::fmt::Display]) {
+/// Prints notes, one line each.
+pub fn print_notes(notes: &[impl std::fmt::Display]) {
     for note in notes {
         say(text::one_line(&note.to_string()));
     }
 }
 
-/// Why a subcommand did not do its work.
+/// Why a subcommand failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The snapshot cannot be used.
     #[error(transparent)]
     Snapshot(#[from] snapshot::Error),
-    /// The input does not allow it.
+    /// The input is faulty.
     #[error("{0}")]
     Input(String),
     /// The arguments do not fit the snapshot.
@@ -143,12 +142,12 @@ pub enum Failure {
     Io(#[from] io::Error),
 }
 
-/// The arguments. Wrong usage ends here with status 2.
+/// Parses the arguments. Wrong usage exits here with status 2.
 fn parse() -> Arguments {
     Arguments::try_parse().unwrap_or_else(|error| {
         let shown = error.render().to_string();
         if shown == text::lines(&shown) {
-            // In colours, if it likes.
+            // Keeps clap's colours.
             error.exit();
         }
         say(shown.trim_end());
@@ -156,17 +155,16 @@ fn parse() -> Arguments {
     })
 }
 
-/// Ctrl-C, termination and hanging up end the program as they would anyway, without leaving
-/// files that are not whole.
+/// Removes incomplete files on SIGINT, SIGTERM and SIGHUP before the signal ends the program.
 fn clean_up_on_signals() -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // What was ignored stays ignored (`nohup`).
+    // Ignored signals stay ignored (`nohup`).
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let heeded = |signal: &i32| ignored.unwrap_or(0) >> (signal - 1) & 1 == 0;
-    let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(heeded);
-    let mut signals = signal_hook::iterator::Signals::new(heeded)?;
+    let handled = |signal: &i32| ignored.unwrap_or(0) >> (signal - 1) & 1 == 0;
+    let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(handled);
+    let mut signals = signal_hook::iterator::Signals::new(handled)?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             armsnap::leftovers::remove_all();
@@ -176,7 +174,7 @@ fn clean_up_on_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the subcommand that the arguments name.
+/// Parses the arguments and runs the subcommand.
 pub fn run() -> ExitCode {
     let command = parse().command;
     if matches!(command, Command::Decode(_) | Command::Convert(_))
@@ -195,10 +193,10 @@ pub fn run() -> ExitCode {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
     };
-    // What was told of a file that shrank meanwhile is not to be believed.
+    // Results read from a file that shrank meanwhile are not valid.
     match done.and_then(|status| Ok(mapped::whole().map(|()| status)?)) {
         Ok(status) => status,
-        // Who reads our output has seen enough (`armsnap … | head`).
+        // The reader of the output has closed it (`armsnap … | head`).
         Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
             say(&failure);

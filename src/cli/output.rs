@@ -1,4 +1,4 @@
-//! Where results go: standard output, or a file that appears whole or not at all.
+//! The destination of results: standard output, or a file that appears only when complete.
 
 use super::Failure;
 use armsnap::leftovers::Leftover;
@@ -16,16 +16,16 @@ pub enum Output {
     Standard(StdoutLock<'static>),
     /// A file under a temporary name beside the final one.
     File {
-        /// What is written.
+        /// The writer.
         file: File,
-        /// Its name until it is whole.
+        /// Its name until it is complete.
         temporary: Leftover,
-        /// Its name then.
+        /// Its final name.
         path: PathBuf,
-        /// Whether a file of that name is overwritten.
+        /// Whether an existing file is overwritten.
         force: bool,
     },
-    /// What is no file: a pipe, `/dev/null`.
+    /// A pipe or device, such as `/dev/null`.
     Device(File),
 }
 
@@ -33,7 +33,7 @@ fn exists(path: &Path) -> Failure {
     Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
 }
 
-/// Input is not written over: it would be cut while it is read, or lost.
+/// Refuses to overwrite input, which would be truncated while it is read.
 fn not_input(path: &Path) -> Result<(), Failure> {
     if mapped::is_open(path) {
         return Err(is_input(path));
@@ -41,10 +41,10 @@ fn not_input(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a file that a snapshot names, though it may not have been looked at yet.
+/// Refuses to overwrite a file that a snapshot names, even if it was not read yet.
 pub fn not_named(path: &Path, loaded: &Loaded) -> Result<(), Failure> {
     let same = |written: &str| {
-        // Of a file outside as well: it is the user's who allowed it.
+        // This includes files outside the directory.
         let file = paths::resolve(&loaded.root, written, true).ok()?.metadata();
         let (file, output) = (file.ok()?, path.metadata().ok()?);
         Some((file.dev(), file.ino()) == (output.dev(), output.ino()))
@@ -58,7 +58,7 @@ pub fn not_named(path: &Path, loaded: &Loaded) -> Result<(), Failure> {
         let files = buffer.files.iter();
         files.flat_map(|file| beside(&buffer.place, file))
     });
-    // Programs and what else armsnap records.
+    // Programs and other files in sections of armsnap's own.
     let others = loaded.snapshot.other_sections.iter();
     let others = others.flat_map(|section| &section.entries);
     let others = others.map(|(_, value)| value.clone());
@@ -69,7 +69,7 @@ pub fn not_named(path: &Path, loaded: &Loaded) -> Result<(), Failure> {
     }
 }
 
-/// Where a file may be that an .ini file names.
+/// Returns the possible paths of a file that an .ini file names.
 fn beside(place: &Place, written: &str) -> [String; 2] {
     let beside = place.file.with_file_name(written);
     [written.to_owned(), beside.to_string_lossy().into_owned()]
@@ -83,13 +83,13 @@ fn is_input(path: &Path) -> Failure {
 }
 
 impl Output {
-    /// A file, or standard output without a path. Nothing is overwritten without `force`.
+    /// Creates the file, or uses standard output without a path. Overwrites only with `force`.
     pub fn new(path: Option<&Path>, force: bool) -> Result<Self, Failure> {
         let Some(path) = path else {
             return Ok(Self::Standard(io::stdout().lock()));
         };
         match path.symlink_metadata() {
-            // A pipe or a device holds nothing that could be overwritten.
+            // A pipe or device has no contents to overwrite.
             Ok(there) if !there.is_file() && path.metadata().is_ok_and(|to| !to.is_file()) => {
                 let file = File::options().write(true).open(path);
                 return Ok(Self::Device(file.map_err(|error| {
@@ -113,7 +113,7 @@ impl Output {
         })
     }
 
-    /// Everything is written.
+    /// Completes the output.
     pub fn finish(self) -> Result<(), Failure> {
         mapped::whole()?;
         match self {
@@ -126,7 +126,7 @@ impl Output {
                 force,
             } => {
                 file.flush()?;
-                // It may have come into being since the start.
+                // The file may have been created since the start.
                 if !force && path.symlink_metadata().is_ok() {
                     return Err(exists(&path));
                 }

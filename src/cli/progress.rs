@@ -1,13 +1,13 @@
-//! How far work of more than a second has come, on standard error if that is a terminal.
+//! Progress of work longer than a second, on standard error if it is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Work that is done sooner shows nothing.
+/// The delay before progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Bytes done of all bytes. The bar goes away when this is dropped.
+/// A progress bar of bytes. It is removed when this is dropped.
 pub struct Progress {
     total: u64,
     began: Instant,
@@ -16,7 +16,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// None of `total` bytes is done.
+    /// Creates a bar for `total` bytes.
     pub fn new(total: u64) -> Self {
         Self {
             total,
@@ -26,7 +26,7 @@ impl Progress {
         }
     }
 
-    /// So many bytes are done of `total`, which may be another than before: of the next stage.
+    /// Sets the number of bytes done and the total, which changes with each stage.
     pub fn of(&mut self, done: u64, total: u64) {
         if self.total != total {
             self.total = total;
@@ -38,7 +38,7 @@ impl Progress {
         self.at(done);
     }
 
-    /// So many bytes are done.
+    /// Sets the number of bytes done.
     pub fn at(&mut self, done: u64) {
         if !self.visible || self.began.elapsed() < PATIENCE {
             return;
@@ -62,8 +62,7 @@ impl Drop for Progress {
     }
 }
 
-/// How many of something there are, where nobody knows how many there will be. The line goes
-/// away when this is dropped.
+/// A counter without a known total. The line is removed when this is dropped.
 pub struct Counter {
     what: &'static str,
     began: Instant,
@@ -72,7 +71,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// None so far.
+    /// Creates a counter at zero.
     pub fn new(what: &'static str) -> Self {
         Self {
             what,
@@ -82,7 +81,7 @@ impl Counter {
         }
     }
 
-    /// So many by now.
+    /// Sets the count.
     pub fn at(&mut self, count: u64) {
         let elapsed = self.began.elapsed();
         if !self.visible || elapsed < PATIENCE {

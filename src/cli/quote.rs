@@ -1,15 +1,15 @@
-//! Quoting for the shell, for commands that users copy and that GDB gives to `/bin/sh`.
+//! Shell quoting, for commands that users copy and that GDB passes to `/bin/sh`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// A word that the shell takes as it is.
+/// Quotes a word for the shell.
 pub fn shell_quote(word: &str) -> String {
     let quoted = shell_quote_os(OsStr::new(word));
     quoted.into_string().unwrap_or_default()
 }
 
-/// A word, of any bytes, that the shell takes as it is.
+/// Quotes a word of any bytes for the shell.
 pub fn shell_quote_os(word: &OsStr) -> OsString {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(byte);
     let bytes = word.as_bytes();

@@ -1,4 +1,4 @@
-//! `armsnap record`: a program in an emulator → a snapshot with the trace of how it got there.
+//! `armsnap record`: runs a program in an emulator and writes a snapshot with trace.
 
 use super::Failure;
 use super::progress::Counter;
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tempfile::NamedTempFile;
 
-/// Run a program in an emulator, and save how it ends as a snapshot with trace
+/// Run a program in an emulator and save a snapshot with trace where it stops
 #[derive(Args)]
 pub struct Arguments {
-    /// The program for Linux on AArch64 or Arm, here or in PATH, and its arguments; with --system
-    /// a bare-metal image. Options stand before it
+    /// A Linux program for AArch64 or Arm, as a path or a name in PATH, and its arguments; with
+    /// --system, a bare-metal image. Options precede it
     #[arg(
         trailing_var_arg = true,
         required = true,
@@ -26,11 +26,11 @@ pub struct Arguments {
     )]
     program: Vec<OsString>,
 
-    /// The snapshot's directory [default: the program's name with .snapshot]
+    /// The snapshot's directory [default: PROGRAM.snapshot]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Replace a snapshot or witness that is there
+    /// Replace an existing snapshot or witness
     #[arg(long)]
     force: bool,
 
@@ -38,32 +38,32 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value = "etmv4")]
     protocol: ProtocolName,
 
-    /// Trace the target of every branch that is taken
+    /// Trace the target of every taken branch
     #[arg(long)]
     branch_broadcast: bool,
 
-    /// Leave out the targets of returns to where a traced call came from
+    /// Omit the targets of returns from traced calls
     #[arg(long)]
     return_stack: bool,
 
-    /// Trace cycles: one for each instruction, the emulator knows no others
+    /// Trace cycle counts: one cycle per instruction
     #[arg(long)]
     cycles: bool,
 
-    /// Trace timestamps: how many instructions were executed. Without it programs have them from
-    /// their second thread on
+    /// Trace timestamps: the number of instructions executed. By default, Linux programs have them
+    /// from their second thread on
     #[arg(long)]
     timestamps: bool,
 
-    /// No timestamps, whatever the number of threads
+    /// Trace no timestamps, even with several threads
     #[arg(long, conflicts_with = "timestamps")]
     no_timestamps: bool,
 
-    /// Bytes of trace after which a decoder can begin anew; 0: never
+    /// Bytes of trace between synchronisation points; 0: no periodic ones
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     sync: usize,
 
-    /// Keep the last N bytes of each thread's trace, from where a decoder can begin
+    /// Keep the last N bytes of each core's trace, from a synchronisation point on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     last: Option<u64>,
 
@@ -72,7 +72,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FUNCTION|FILE:LINE|ADDRESS")]
     until: Option<String>,
 
-    /// With --until: stop when it comes there for the N-th time
+    /// With --until: stop at the N-th visit
     #[arg(long, value_name = "N", requires = "until", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
@@ -81,11 +81,11 @@ pub struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     instructions: Option<u64>,
 
-    /// Write the true sequence of executed instructions there
+    /// Write the emulator's sequence of executed instructions to FILE
     #[arg(long, value_name = "FILE")]
     witness: Option<PathBuf>,
 
-    /// Write registers and stores of each instruction there: programs of one thread, some
+    /// Write registers and stores of each instruction to FILE: single-threaded programs only, some
     /// thousand instructions a second
     #[arg(long, value_name = "FILE", conflicts_with = "system")]
     witness_registers: Option<PathBuf>,
@@ -94,19 +94,19 @@ pub struct Arguments {
     #[arg(long, value_name = "MACHINE")]
     system: Option<String>,
 
-    /// With --system: the machine's cores, as QEMU names them (cortex-a57…)
+    /// With --system: the type of the cores, as in QEMU (cortex-a57…)
     #[arg(long, value_name = "NAME", requires = "system")]
     cpu: Option<String>,
 
-    /// With --system: how many cores
+    /// With --system: the number of cores
     #[arg(long, value_name = "N", requires = "system", value_parser = clap::value_parser!(u32).range(1..))]
     smp: Option<u32>,
 
-    /// With --system: how much memory the machine has, as QEMU takes it (64M)
+    /// With --system: the size of the machine's memory, as in QEMU (64M)
     #[arg(long, value_name = "SIZE", requires = "system")]
     ram: Option<String>,
 
-    /// With --system: a further argument of QEMU (repeatable)
+    /// With --system: a further argument for QEMU (repeatable)
     #[arg(
         long,
         value_name = "ARGUMENT",
@@ -115,11 +115,11 @@ pub struct Arguments {
     )]
     qemu: Vec<String>,
 
-    /// The directory in which the dynamic linker and libraries lie
+    /// The directory with the dynamic linker and libraries
     #[arg(long, value_name = "DIR", conflicts_with = "system")]
     sysroot: Option<PathBuf>,
 
-    /// The most bytes of memory that are saved
+    /// The maximum number of bytes of memory to save
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     memory: u64,
 }
@@ -147,7 +147,7 @@ impl From<Error> for Failure {
 impl Arguments {
     fn trace(&self) -> TraceOptions {
         let sync = match self.last {
-            // So that there is a begin in what is kept.
+            // Ensures a synchronisation point in the trace that is kept.
             Some(last) => {
                 let most = usize::try_from(last / 4).unwrap_or(usize::MAX).max(64);
                 if self.sync == 0 {
@@ -190,7 +190,7 @@ impl Arguments {
         }
     }
 
-    /// Where the snapshot goes.
+    /// Returns the snapshot's directory.
     fn output(&self, program: &Path) -> PathBuf {
         self.output.clone().unwrap_or_else(|| {
             let mut name = program.file_name().unwrap_or_default().to_owned();
@@ -200,8 +200,8 @@ impl Arguments {
     }
 }
 
-/// The program: as it is named, or if there is none of a name without a directory, from PATH.
-fn found(program: &Path) -> PathBuf {
+/// Resolves the program: as named, or from PATH if it has no directory and does not exist here.
+fn resolve(program: &Path) -> PathBuf {
     let alone = program.components().count() == 1 && !program.exists();
     let path = std::env::var_os("PATH")
         .filter(|_| alone)
@@ -216,12 +216,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let Some((program, rest)) = arguments.program.split_first() else {
         return Err(Failure::Usage("expected a program".to_owned()));
     };
-    let program = found(Path::new(program));
+    let program = resolve(Path::new(program));
     let output = arguments.output(&program);
-    // What is in the way is said before the program runs, not behind it.
+    // Fails before the program runs, not after.
     write::may_write(&output, arguments.force).map_err(Error::from)?;
-    let witness = Beside::of(arguments.witness.as_deref(), arguments.force)?;
-    let registers = Beside::of(arguments.witness_registers.as_deref(), arguments.force)?;
+    let witness = PendingFile::of(arguments.witness.as_deref(), arguments.force)?;
+    let registers = PendingFile::of(arguments.witness_registers.as_deref(), arguments.force)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -245,7 +245,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 cores: arguments.smp,
                 ram: arguments.ram.clone(),
                 arguments: arguments.qemu.clone(),
-                options: arguments.options(Beside::file(&witness)?),
+                options: arguments.options(PendingFile::file(&witness)?),
             };
             system::record(request, &mut watch)?
         }
@@ -254,24 +254,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 program,
                 arguments: rest.to_vec(),
                 sysroot: arguments.sysroot.clone(),
-                options: arguments.options(Beside::file(&witness)?),
-                registers: Beside::file(&registers)?,
+                options: arguments.options(PendingFile::file(&witness)?),
+                registers: PendingFile::file(&registers)?,
             };
             user::record(request, &mut watch)?
         }
     };
     drop(counter);
-    super::tell(&recorded.notes);
+    super::print_notes(&recorded.notes);
     write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
         .map_err(Error::from)?;
     for beside in witness.into_iter().chain(registers) {
         beside.persist(arguments.force)?;
     }
-    tell(&recorded, &output);
+    print_summary(&recorded, &output);
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(recorded: &Recorded, output: &Path) {
+fn print_summary(recorded: &Recorded, output: &Path) {
     let summary = &recorded.summary;
     let threads = match summary.cores.len() {
         1 => String::new(),
@@ -294,14 +294,14 @@ fn exists(path: &Path) -> Failure {
     Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
 }
 
-/// A file that gets its name when it is whole.
-struct Beside<'a> {
+/// A file that appears under its name only when it is complete.
+struct PendingFile<'a> {
     file: NamedTempFile,
     path: &'a Path,
 }
 
-impl<'a> Beside<'a> {
-    /// Of a file that is wanted.
+impl<'a> PendingFile<'a> {
+    /// Creates the file if a path is given.
     fn of(path: Option<&'a Path>, force: bool) -> Result<Option<Self>, Failure> {
         let Some(path) = path else {
             return Ok(None);
@@ -317,7 +317,7 @@ impl<'a> Beside<'a> {
         Ok(Some(Self { file, path }))
     }
 
-    /// The file, to be written.
+    /// Returns a handle for writing.
     fn file(beside: &Option<Self>) -> std::io::Result<Option<std::fs::File>> {
         let file = beside.as_ref().map(|beside| beside.file.as_file());
         file.map(std::fs::File::try_clone).transpose()

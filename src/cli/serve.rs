@@ -1,4 +1,4 @@
-//! `armsnap serve`: a snapshot behind sockets, or on standard input and output.
+//! `armsnap serve`: serves a snapshot on sockets, or on standard input and output.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ use armsnap::server::{
 };
 use armsnap::text;
 
-/// Most notes that are printed; `monitor info` shows all.
+/// The maximum number of printed notes; `monitor info` shows all.
 const MAX_NOTES: usize = 20;
 
 /// How history is offered.
@@ -35,12 +35,12 @@ pub enum History {
     Replay,
     /// GDB's own branch trace: `info record`, `record instruction-history`.
     Btrace,
-    /// None: reverse execution is not offered.
+    /// No reverse execution
     None,
 }
 
 impl History {
-    /// As it is written on the command line.
+    /// Returns the value on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Replay => "replay",
@@ -50,23 +50,23 @@ impl History {
     }
 }
 
-/// What is served, the same for `serve` and `gdb`.
+/// The selection of what is served, shared by `serve` and `gdb`.
 #[derive(Clone, Debug, Args)]
 pub struct Selection {
-    /// A core by name; may be given several times. Default: all cores.
+    /// A core by name (repeatable). Default: all cores
     #[arg(long, value_name = "NAME")]
     pub core: Vec<String>,
-    /// Only the cores of this cluster.
+    /// Only the cores of this cluster
     #[arg(long, value_name = "NAME")]
     pub cluster: Option<String>,
     /// A program of the cores. Default: an ELF file of the snapshot's directory whose contents
     /// match the dumps.
     #[arg(long, value_name = "FILE")]
     pub elf: Vec<PathBuf>,
-    /// Do not read memory from the program where no dump is.
+    /// Do not read memory from the program where there is no dump
     #[arg(long)]
     pub no_elf_memory: bool,
-    /// The architecture of a trace file that has no target description.
+    /// The architecture of a trace file without a target description
     #[arg(long, value_enum)]
     pub arch: Option<Arch>,
     /// How history is offered.
@@ -75,9 +75,9 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The endpoints of a snapshot.
+    /// Returns the endpoints of a snapshot.
     pub fn endpoints(&self, snapshot: &SnapshotArguments) -> Result<Vec<Endpoint>, Failure> {
-        // A path that cannot be read is told as that of a snapshot.
+        // A path that cannot be read is reported as that of a snapshot.
         if is_trace_file(&snapshot.snapshot).unwrap_or(false) {
             return Ok(vec![self.trace_file(snapshot)?]);
         }
@@ -105,7 +105,7 @@ impl Selection {
 }
 
 impl Selection {
-    /// The endpoint of a trace file.
+    /// Returns the endpoint of a trace file.
     fn trace_file(&self, input: &SnapshotArguments) -> Result<Endpoint, Failure> {
         let path = &input.snapshot;
         let given = [
@@ -134,18 +134,18 @@ pub struct Arguments {
     /// The snapshot.
     #[command(flatten)]
     pub snapshot: SnapshotArguments,
-    /// Listen on this address. Default: 127.0.0.1 at a free port. With cores of several
-    /// architectures each further one takes the next port.
+    /// Listen on this address. Default: a free port of 127.0.0.1. With several architectures, each
+    /// further one takes the next port
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["unix", "stdio"])]
     pub listen: Option<SocketAddr>,
-    /// Listen on this Unix socket. With cores of several architectures `.NAME` is added.
+    /// Listen on this Unix socket. With several architectures, `.NAME` is appended
     #[arg(long, value_name = "PATH", conflicts_with = "stdio")]
     pub unix: Option<PathBuf>,
-    /// Speak the remote protocol on standard input and output.
+    /// Speak the remote protocol on standard input and output
     #[arg(long)]
     pub stdio: bool,
-    /// Tell clients of no tracepoints when they connect: these take numbers of breakpoints. GDB's
-    /// `tdump` wants them.
+    /// Announce no tracepoints to clients. Tracepoints take numbers of breakpoints, but GDB's
+    /// `tdump` needs them
     #[arg(long)]
     pub no_tracepoints: bool,
     /// What is served.
@@ -153,7 +153,7 @@ pub struct Arguments {
     pub selection: Selection,
 }
 
-/// Runs `serve`; returns when standard input ends, or never.
+/// Runs `serve`; returns only when standard input ends.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
     for endpoint in &mut endpoints {
@@ -212,14 +212,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The one endpoint; otherwise an error that lists the choices.
+/// Returns the only endpoint, or an error that lists the choices.
 pub fn only(mut endpoints: Vec<Endpoint>) -> Result<Endpoint, Failure> {
     if endpoints.len() == 1
         && let Some(endpoint) = endpoints.pop()
     {
         return Ok(endpoint);
     }
-    let mut text = "cores of several architectures need an endpoint each, and here is one; \
+    let mut text = "cores of several architectures need an endpoint each, and this mode has one: \
                     choose with --core or --cluster:"
         .to_owned();
     for endpoint in &endpoints {
@@ -237,7 +237,7 @@ fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, Failu
         let port = u16::try_from(index)
             .ok()
             .and_then(|index| address.port().checked_add(index))
-            .ok_or_else(|| Failure::Usage(format!("no port is left behind {address}")))?;
+            .ok_or_else(|| Failure::Usage(format!("there is no port after {address}")))?;
         address.set_port(port);
     }
     Ok(address)
@@ -253,7 +253,7 @@ fn with_suffix(path: &Path, endpoint: &Endpoint) -> PathBuf {
 fn print_notes(endpoints: &[Endpoint]) {
     let mut notes: Vec<String> = Vec::new();
     for note in endpoints.iter().flat_map(Endpoint::remarks) {
-        // What concerns the whole snapshot is in each endpoint.
+        // Notes on the whole snapshot are in each endpoint.
         if !notes.contains(&note) {
             notes.push(note);
         }
@@ -269,10 +269,10 @@ fn print_notes(endpoints: &[Endpoint]) {
     }
 }
 
-/// Tells a debugger that started this process that all messages were written.
+/// Closes standard error, to signal the end of messages to a debugger that started this process.
 ///
-/// GDB looks for them with a system call after each character that it receives, until it sees the
-/// end of the pipe (which it makes of sockets); that was half the time of a step.
+/// Until the end of the pipe GDB polls it with a system call for each character that it receives,
+/// which doubles the time of a step.
 fn end_messages() -> io::Result<()> {
     let messages = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let kind = messages.metadata()?.file_type();
@@ -283,7 +283,7 @@ fn end_messages() -> io::Result<()> {
     Ok(())
 }
 
-/// Ctrl-C and termination end the program as they would anyway, without leaving socket files.
+/// Removes socket files on Ctrl-C and termination before the signal ends the program.
 fn remove_sockets_at_the_end(listeners: &[Listener]) -> io::Result<()> {
     let files: Vec<PathBuf> = listeners
         .iter()

@@ -1,8 +1,8 @@
-//! One buffer through the decoders of its sources, on one processor core or on several.
+//! Decodes a buffer with one decoder per source, on one or several threads.
 //!
-//! With several, each source or group of sources has a thread that takes the whole buffer apart
-//! for itself. The pages of text come back through bounded channels in the order in which one
-//! thread alone would have written them.
+//! With several threads, each one deformats the whole buffer and decodes a group of sources. The
+//! pages of text return through bounded channels, in the order in which a single thread would have
+//! written them.
 
 use super::{Format, Level, programs::Programs};
 use armsnap::capture::{CaptureBuffer, CaptureSource, Visitor, traced_core};
@@ -27,14 +27,14 @@ use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-/// Bytes of trace decoded at once. Their listing is kept in memory, and an atom of a few bits
-/// may become a line.
+/// The number of bytes of trace decoded at once. Their listing is kept in memory, and an atom of a
+/// few bits may become a line.
 const PIECE: usize = 16 << 10;
-/// The same where nothing is printed.
+/// The number of bytes of trace decoded at once if nothing is printed.
 const SILENT_PIECE: usize = 256 << 10;
-/// Text that is written out at once.
+/// The size at which text is written out.
 const PAGE: usize = 1 << 20;
-/// Pages of a source that may wait for the ones of another.
+/// The number of pages of a source that may wait for another source.
 const WAITING: usize = 4;
 
 type Decoder<'a> = Box<dyn Decoding<dyn Listed + 'a> + 'a>;
@@ -84,24 +84,24 @@ impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
     }
 }
 
-/// What was decoded.
+/// Counts of what was decoded, and notes.
 #[derive(Clone, Debug, Default)]
 pub struct Decoded {
-    /// Packets.
+    /// The number of packets.
     pub packets: u64,
-    /// Lines and what they count.
+    /// Counts of the listing.
     pub counts: Counts,
-    /// Bytes by trace ID; none where nothing was decoded.
+    /// Bytes by trace ID; `None` if nothing was decoded.
     pub totals: Option<Totals>,
-    /// What to tell the user, one line each.
+    /// Notes for the user, one line each.
     pub notes: Vec<String>,
 }
 
 /// Why decoding stopped.
 pub enum Stopped {
-    /// Nobody takes what is written, or it cannot be written.
+    /// The output cannot be written.
     Io(io::Error),
-    /// A decoder cannot be made.
+    /// A decoder cannot be created.
     Maker(String),
 }
 
@@ -111,7 +111,7 @@ impl From<io::Error> for Stopped {
     }
 }
 
-/// What the decoders of all sources share.
+/// Settings shared by the decoders of all sources.
 pub struct Job<'a> {
     /// The snapshot.
     pub loaded: &'a Loaded,
@@ -121,12 +121,12 @@ pub struct Job<'a> {
     pub level: Level,
     /// What to print.
     pub format: Format,
-    /// How many threads decode, at most.
+    /// The maximum number of threads.
     pub jobs: usize,
 }
 
 impl Job<'_> {
-    /// Decodes a buffer; `progress` gets the bytes of it that are done.
+    /// Decodes a buffer; `progress` receives the number of bytes done.
     pub fn decode(
         &self,
         buffer: &CaptureBuffer,
@@ -160,8 +160,8 @@ impl Job<'_> {
         })
     }
 
-    /// `send` is called for every source after every piece, and once more at the end: the text
-    /// that is to be written then, if any.
+    /// Decodes a group of sources. `send` receives the text of each source, if any, after every
+    /// piece and once more at the end.
     fn group(
         &self,
         buffer: &CaptureBuffer,
@@ -209,7 +209,7 @@ impl Job<'_> {
             let mut pages = Vec::new();
             let mut workers = Vec::new();
             for group in buffer.sources.chunks(size) {
-                // Written pages come back, so that their memory is used again.
+                // Written pages are returned to reuse their memory.
                 let (written, empty) = channel();
                 let (senders, receivers): (Vec<SyncSender<_>>, Vec<_>) =
                     group.iter().map(|_| sync_channel(WAITING)).unzip();
@@ -234,7 +234,7 @@ impl Job<'_> {
             let written = write_in_order(&pages, out, |pieces| {
                 progress((pieces * self.piece() as u64).min(buffer.bytes()));
             });
-            // Whoever still sends ends here.
+            // Threads that are still sending end here.
             drop(pages);
             let mut decoded = Decoded::default();
             let mut stopped = None;
@@ -243,7 +243,7 @@ impl Job<'_> {
                     Ok(Ok(part)) => {
                         decoded.packets += part.packets;
                         decoded.counts += part.counts;
-                        // The same of every group.
+                        // The totals are the same in every group.
                         decoded.totals = part.totals;
                         decoded.notes.extend(part.notes);
                     }
@@ -251,13 +251,13 @@ impl Job<'_> {
                     Err(panic) => std::panic::resume_unwind(panic),
                 }
             }
-            // That nobody took the pages any more follows from the failure to write.
+            // A write error is the cause of closed channels, so it is reported first.
             written?;
             stopped.map_or(Ok(decoded), Err)
         })
     }
 
-    /// What the trace of a source lacks to be followed.
+    /// Describes the branches of a source that cannot be followed.
     fn unfollowed(&self, source: &CaptureSource, unfollowed: &Unfollowed) -> String {
         let device = &self.loaded.snapshot.devices[source.device];
         let more = match unfollowed.times - 1 {
@@ -278,7 +278,7 @@ impl Job<'_> {
                  return stack was off, though {bit} says that it was on"
             ),
             (_, Some(bit)) => format!(
-                "so that nothing is followed up to the next address: the return stack was on, though \
+                "so nothing is followed up to the next address: the return stack was on, though \
                  {bit} says that it was off, or trace is lost, or the code is not what ran"
             ),
             (_, None) => {
@@ -288,8 +288,8 @@ impl Job<'_> {
             }
         };
         format!(
-            "{}: {}: at offset {:#x}{more} trace goes on behind {branch} whose target it does not \
-             tell, {what}",
+            "{}: {}: at offset {:#x}{more} trace continues after {branch} whose target it does not \
+             contain, {what}",
             device.place, source.name, unfollowed.first.0
         )
     }
@@ -342,14 +342,14 @@ impl Job<'_> {
     }
 }
 
-/// The pages of one source, to the writer and back.
+/// The channels for the pages of one source, to the writer and back.
 struct Pages {
     filled: Receiver<Option<Vec<u8>>>,
     written: Sender<Vec<u8>>,
 }
 
-/// Writes what comes from the sources: a page or none from each in turn, until the first one has
-/// no more; `piece` is told how many rounds there were.
+/// Writes the pages of all sources: a page or none from each in turn, until no source has more.
+/// `piece` receives the number of finished rounds.
 fn write_in_order(
     pages: &[Pages],
     out: &mut impl Write,
@@ -364,7 +364,7 @@ fn write_in_order(
             more = true;
             if let Some(page) = page {
                 out.write_all(&page)?;
-                // At its end a source needs none any more.
+                // A source that has ended no longer receives pages.
                 let _ = source.written.send(page);
             }
         }

@@ -1,4 +1,4 @@
-//! The programs of the traced cores: code where no dump is, and names for people.
+//! The programs of the traced cores: code where there is no dump, and symbols.
 
 use super::super::Failure;
 use armsnap::arch::Space;
@@ -13,18 +13,18 @@ use armsnap::snapshot::program::{Program, Seen};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What of programs is wanted.
-pub struct Wanted<'a> {
-    /// Programs that the user named; if there are none, one is looked for in the snapshot.
+/// How programs are used.
+pub struct ProgramOptions<'a> {
+    /// Programs named by the user; if there are none, the snapshot is searched for one.
     pub named: &'a [PathBuf],
-    /// They serve as code where no dump is.
+    /// Whether programs provide code where there is no dump.
     pub as_memory: bool,
-    /// Their symbols are shown.
+    /// Whether symbols are shown.
     pub symbols: bool,
 }
 
 /// A traced core.
-struct Core {
+struct TracedCore {
     name: String,
     machine: Machine,
     memory: CoreMemory,
@@ -33,24 +33,24 @@ struct Core {
 
 /// The memory of the traced cores and the symbols of their programs.
 pub struct Programs {
-    cores: BTreeMap<usize, Core>,
+    cores: BTreeMap<usize, TracedCore>,
     symbols: Vec<(Machine, Symbols)>,
 }
 
 impl Programs {
-    /// The memory of each core that is traced in `capture`, by the index of its device, and
-    /// the programs. What is assumed or odd comes with it, one line each.
+    /// Loads the memory of each core traced in `capture`, by device index, and its programs.
+    /// Returns notes about assumptions and oddities, one line each.
     pub fn of(
         loaded: &Loaded,
         capture: &Capture,
-        wanted: &Wanted,
+        options: &ProgramOptions,
     ) -> Result<(Self, Vec<String>), Failure> {
-        let named = wanted.named.iter().map(|path| Elf::open(path));
+        let named = options.named.iter().map(|path| Elf::open(path));
         let named: Vec<Elf> = named
             .collect::<Result<_, _>>()
             .map_err(|error| Failure::Input(error.to_string()))?;
         let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
-        let mut cores: BTreeMap<usize, Core> = sources
+        let mut cores: BTreeMap<usize, TracedCore> = sources
             .filter_map(|source| source.core)
             .map(|index| (index, core(loaded, index)))
             .collect();
@@ -61,7 +61,7 @@ impl Programs {
                 .filter(|core| core.machine == machine)
                 .map(|core| (&core.memory, core.space))
                 .collect();
-            // A 64-bit core may run a 32-bit program: what the user names is taken.
+            // A 64-bit core may run a 32-bit program named by the user.
             let programs = if memories.is_empty() && named.is_empty() {
                 Vec::new()
             } else {
@@ -71,7 +71,7 @@ impl Programs {
                 continue;
             }
             notes.extend(programs.iter().flat_map(Program::notes));
-            if wanted.as_memory {
+            if options.as_memory {
                 for core in cores.values_mut() {
                     let own = core.machine == machine;
                     for program in programs.iter().filter(|program| own || program.named) {
@@ -80,7 +80,7 @@ impl Programs {
                     }
                 }
             }
-            if wanted.symbols {
+            if options.symbols {
                 let mut found = Symbols::default();
                 for program in &programs {
                     if let Err(reason) = found.add_moved(program.elf.bytes(), program.elf.offset) {
@@ -91,7 +91,7 @@ impl Programs {
                 if let (Some(program), Some(core)) = (programs.first(), core) {
                     let memory = (&core.memory, core.space);
                     for library in libraries::of_program(loaded, &program.elf, memory) {
-                        // One that cannot be read gives no names.
+                        // An unreadable library provides no names.
                         let _ = found.add_moved(library.bytes(), library.offset);
                     }
                 }
@@ -104,7 +104,7 @@ impl Programs {
         Ok((Self { cores, symbols }, notes))
     }
 
-    /// What code was taken of other cores, one line for each core that lacked it.
+    /// Returns a note for each core whose code was taken from other cores.
     pub fn taken_from_others(&self) -> Vec<String> {
         let cores = self.cores.values();
         let taken = cores.filter_map(|core| Some((core, core.memory.taken_from_others()?)));
@@ -113,12 +113,12 @@ impl Programs {
             .collect()
     }
 
-    /// The memory of a core, by the index of its device.
+    /// Returns the memory of a core, by device index.
     pub fn memory(&self, core: usize) -> Option<&CoreMemory> {
         self.cores.get(&core).map(|core| &core.memory)
     }
 
-    /// The symbols of a core's programs: those for its machine come first.
+    /// Returns the symbols of a core's programs, preferring those for its machine.
     pub fn symbols(&self, core: usize) -> Option<&Symbols> {
         let machine = self.cores.get(&core)?.machine;
         let own = self.symbols.iter().find(|(of, _)| *of == machine);
@@ -128,11 +128,11 @@ impl Programs {
     }
 }
 
-fn core(loaded: &Loaded, index: usize) -> Core {
+fn core(loaded: &Loaded, index: usize) -> TracedCore {
     let device = &loaded.snapshot.devices[index];
     let architecture = Architecture::detect(device).architecture;
     let registers = RegisterFile::read(device, architecture);
-    Core {
+    TracedCore {
         name: device.name.clone(),
         machine: architecture.machine(),
         memory: CoreMemory::new(loaded, device),

@@ -1,5 +1,5 @@
-//! Whether a GDB that the user names can debug Arm, asked before it has the snapshot: without
-//! it, the connection fails in words that do not say why.
+//! Checks that a GDB named by the user supports Arm. Otherwise the connection would fail with an
+//! unrelated message.
 
 use super::Failure;
 use armsnap::arch::Architecture;
@@ -7,11 +7,11 @@ use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
 
-/// More than any GDB answers.
+/// The maximum size of GDB's answer.
 const ANSWER: u64 = 64 << 10;
 
-/// Fails where the program is no GDB for that architecture. One that cannot be started is none of
-/// this concern.
+/// Fails if the program is not a GDB for this architecture. A program that cannot be started is
+/// reported elsewhere.
 pub fn check(gdb: &OsStr, architecture: Architecture) -> Result<(), Failure> {
     let wanted = match architecture {
         Architecture::AArch64 => "aarch64",
@@ -32,13 +32,13 @@ pub fn check(gdb: &OsStr, architecture: Architecture) -> Result<(), Failure> {
     )))
 }
 
-/// Whether it has Python: that of a toolchain may not.
+/// Returns whether a GDB has Python; a toolchain's may not.
 pub fn has_python(gdb: &OsStr) -> bool {
     let answer = ask(gdb, "python print(6 * 7)").ok().flatten();
     answer.is_some_and(|answer| answer.starts_with("42"))
 }
 
-/// What it prints for a command; `None` where it cannot be started.
+/// Returns the output of a GDB command, or `None` if GDB cannot be started.
 fn ask(gdb: &OsStr, command: &str) -> io::Result<Option<String>> {
     let child = Command::new(gdb)
         .args(["-nx", "-batch", "-ex", command])
@@ -53,7 +53,7 @@ fn ask(gdb: &OsStr, command: &str) -> io::Result<Option<String>> {
     if let Some(out) = child.stdout.take() {
         out.take(ANSWER).read_to_end(&mut answer)?;
     }
-    // It may have more to say.
+    // It may still be printing.
     let _ = child.kill();
     child.wait()?;
     Ok(Some(String::from_utf8_lossy(&answer).into_owned()))
