@@ -5,7 +5,7 @@
 //!                                                                           └→ witness
 //! ```
 //!
-//! The plugin (`plugin.c`, `plugin_exit.c`) runs inside the emulator. Everything after the stream is
+//! The plugin (`plugin.c`) runs inside the emulator. Everything after the stream is
 //! the same for a Linux program and a bare-metal system. Registers and memory are read through the
 //! emulator's GDB server. The trace units encode the trace.
 

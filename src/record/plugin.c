@@ -1,12 +1,12 @@
 /*
- * A plugin for QEMU's emulator (TCG): tells which instructions each core executes.
+ * A plugin for QEMU (TCG) that reports the instructions executed by each core.
  *
- * What it writes to the socket that it is given is described in stream.rs, which reads it.
- * Arguments: socket=PATH, stores=on (tell stores), limit=N (interrupt the program after N instructions; a
- * system waits there for a command),
- * log=PATH (the emulator's log, which is passed on; systems only).
+ * stream.rs documents and reads the stream that the plugin writes to its socket.
+ * Arguments: socket=PATH; stores=on: report stores; limit=N: interrupt the program after N
+ * instructions (a system waits there for a command); log=PATH: the emulator's log, which is
+ * forwarded (systems only).
  *
- * Must not know trace protocols, snapshots, or GDB.
+ * Independent of trace protocols, snapshots, and GDB.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The plugin interface of QEMU 7.2, version 1, as far as it is used. */
+/* The used part of the plugin interface of QEMU 7.2 (version 1). */
 typedef uint64_t qemu_plugin_id_t;
 struct qemu_plugin_tb;
 struct qemu_plugin_insn;
@@ -75,7 +75,7 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 #define EXPORT __attribute__((visibility("default")))
 EXPORT int qemu_plugin_version = 1;
 
-/* Kinds of chunks, events and commands: stream.rs. */
+/* Kinds of chunks, events and commands; see stream.rs. */
 enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD };
 enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
@@ -90,11 +90,11 @@ struct chunk {
     uint32_t kind, core, bytes, extra;
 };
 
-/* A translated block, as its executions name it. */
+/* A translated block. */
 struct block {
     uint32_t id, count;
     uint64_t pc;
-    uint64_t last;      /* its last instruction */
+    uint64_t last;      /* address of its last instruction */
     uint32_t last_size;
 };
 
@@ -102,13 +102,13 @@ struct vcpu {
     uint32_t core, tid;
     uint32_t count;     /* words filled */
     uint32_t expected;  /* instructions of the last block */
-    uint64_t progress;  /* of these, begun */
-    uint64_t pc;        /* where it is frozen, or cut */
-    struct block *block; /* the last one */
+    uint64_t progress;  /* started ones among these */
+    uint64_t pc;        /* address at which it is frozen or cut */
+    struct block *block; /* the last executed block */
     int state, live;
-    int cut;            /* what it executes is not recorded any more */
-    uint32_t untimed;   /* instructions since its last time */
-    int called;         /* it made a system call since then */
+    int cut;            /* execution is no longer recorded */
+    uint32_t untimed;   /* instructions since the last reported time */
+    int called;         /* made a system call since then */
     uint32_t *words;
 };
 
@@ -120,11 +120,11 @@ struct command {
 static struct vcpu *vcpus[MOST_CORES];
 static unsigned vcpu_count;
 static uint32_t cores;
-static int one_thread = 1; /* all cores are executed by one host thread, so far */
+static int one_thread = 1; /* one host thread has executed all cores so far */
 static int in_system;
 static int is_arm;
 static struct vcpu *current;
-static uint64_t progress; /* instructions begun of the block that is executed; one_thread */
+static uint64_t progress; /* started instructions of the current block; if one_thread */
 static uint64_t limit = UINT64_MAX, instructions;
 
 static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -137,12 +137,12 @@ static int out = -1;
 static volatile int dead;
 static volatile int halting; /* bits: */
 enum { FREEZING = 1, EXITING = 2 };
-static struct vcpu *exiting; /* what ends the program */
+static struct vcpu *exiting; /* the thread that exits the program */
 static volatile int may_leave;
-static int child; /* a fork of the process that is recorded */
-static int stores; /* stores are told */
-static uint64_t clock_now; /* instructions of all threads, as far as they were counted */
-static volatile int held; /* at the limit of instructions */
+static int child; /* this is a fork of the recorded process */
+static int stores; /* stores are reported */
+static uint64_t clock_now; /* counted instructions of all threads */
+static volatile int held; /* waiting at the limit of instructions */
 
 static void put(const void *bytes, size_t length)
 {
@@ -188,7 +188,7 @@ static void flush(struct vcpu *v)
     pthread_mutex_unlock(&out_lock);
 }
 
-/* Tells it if the last block was left early. There is room for this: see room(). */
+/* Reports if the last block was left early. room() has reserved space for this. */
 static inline void settle(struct vcpu *v)
 {
     uint64_t begun = one_thread ? progress : v->progress;
@@ -202,14 +202,14 @@ static inline void settle(struct vcpu *v)
     progress = 0;
 }
 
-/* Room for the events of one step. */
+/* Reserves space for the events of one step. */
 static inline void room(struct vcpu *v)
 {
     if (v->count > WORDS - 8)
         flush(v);
 }
 
-/* Holds a core at the begin of a block. Returns whether it is cut. */
+/* Freezes a core at the start of a block. Returns whether it is cut. */
 static int halt(struct vcpu *v, uint64_t pc)
 {
     if (!v->cut) {
@@ -245,15 +245,15 @@ static void count_towards_limit(struct vcpu *v, struct block *block)
 }
 
 /*
- * The emulator writes its log into a file that we see in memory. One byte tells whether there is
- * something new, so that it can be asked before every block, and text comes between the blocks
- * that it was written between. The file is kept a window ahead of what is written.
+ * The emulator writes its log to a file that is mapped here. Checking one byte before every block
+ * detects new text, which is sent between the blocks that it was written between. The file is kept
+ * one window larger than its contents.
  */
 #define WINDOW ((size_t)4 << 20)
 static const char *log_path;
 static int log_file = -1;
 static volatile char *log_text;
-static uint64_t log_begin; /* of the map in the file */
+static uint64_t log_begin; /* offset of the mapping in the file */
 static size_t log_at;
 
 static void map_log(void)
@@ -267,7 +267,7 @@ static void map_log(void)
     log_at = 0;
 }
 
-/* When the first core begins the emulator has opened it. */
+/* The emulator has opened the log when its first core starts. */
 static void open_log(void)
 {
     if (!log_path || log_file >= 0)
@@ -308,11 +308,12 @@ static void put_log(struct vcpu *v)
 }
 
 /*
- * Threads tell the time: each adds what it executed to the common clock. What one does after a
- * system call of another that it waited for has a later time, because calls are told too.
+ * Reports the time of a thread: each thread adds its instructions to a common clock. Times are also
+ * reported after system calls, so whatever a thread does after waiting for another one's call has a
+ * later time.
  */
 #define TIME_EVERY 1024
-static inline void tell_time(struct vcpu *v, uint32_t count)
+static inline void report_time(struct vcpu *v, uint32_t count)
 {
     v->untimed += count;
     if (v->untimed < TIME_EVERY && !v->called)
@@ -351,7 +352,7 @@ static void block_executed(unsigned vcpu, void *data)
     v->block = block;
     v->words[v->count++] = block->id;
     if (!one_thread)
-        tell_time(v, block->count);
+        report_time(v, block->count);
     if (__builtin_expect(limit != UINT64_MAX, 0))
         count_towards_limit(v, block);
 }
@@ -361,10 +362,10 @@ static void instruction_executed(unsigned vcpu, void *number)
     vcpus[vcpu]->progress = (uintptr_t)number;
 }
 
-/* A store; only asked for where single instructions are stepped through. */
+/* Reports a store; used only while the program is single-stepped. */
 static void stored(unsigned vcpu, uint32_t info, uint64_t address, void *unused)
 {
-    /* Loads come here too. */
+    /* Loads are passed here too. */
     if (!qemu_plugin_mem_is_store(info))
         return;
     pthread_mutex_lock(&out_lock);
@@ -378,7 +379,7 @@ static void define(const void *bytes, size_t length)
     defined += length;
 }
 
-/* The text by which A32 and T32 code of the same sizes can be told apart. */
+/* Disassembles code, to distinguish A32 from T32 instructions of the same sizes. */
 static size_t disassemble(struct qemu_plugin_tb *tb, size_t count, char *text, size_t room_left)
 {
     size_t length = 0;
@@ -476,12 +477,12 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
     v->live = 1;
     v->called = 1;
     pthread_mutex_lock(&out_lock);
-    /* What the first thread executed comes before the second one begins. */
+    /* Events of the first thread precede the start of the second one. */
     if (!in_system && cores == 1 && current)
         flush_locked(current);
     v->core = cores++;
     put_chunk(BEGIN, v->core, index, NULL, 0);
-    /* QEMU translates everything anew before a second thread runs. */
+    /* QEMU retranslates all code before a second thread runs. */
     if (!in_system && v->core > 0 && one_thread) {
         if (current) {
             current->progress = progress;
@@ -489,7 +490,7 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
         }
         one_thread = 0;
     }
-    /* The memory of a core that has ended is kept: its thread may still be on its way out. */
+    /* An ended core is not freed: its thread may still be exiting. */
     vcpus[index] = v;
     if (index >= vcpu_count)
         vcpu_count = index + 1;
@@ -527,7 +528,7 @@ static void flush_all(void)
 
 static void process_ends(qemu_plugin_id_t id, void *data)
 {
-    /* Once the program was seen to exit, its end is where it is held. */
+    /* An exiting program has ended at its system call. */
     if (exiting)
         return;
     flush_all();
@@ -536,7 +537,7 @@ static void process_ends(qemu_plugin_id_t id, void *data)
     pthread_mutex_unlock(&out_lock);
 }
 
-/* rt_sigaction and sigaction: which signals the program handles by itself. */
+/* Reports signal handlers set by rt_sigaction and sigaction. */
 static void note_handler(uint64_t number, uint64_t action, int old)
 {
     union { uint64_t wide[2]; uint32_t narrow[3]; } there;
@@ -553,7 +554,7 @@ static void note_handler(uint64_t number, uint64_t action, int old)
     pthread_mutex_unlock(&out_lock);
 }
 
-/* rt_sigprocmask, rt_sigreturn: signals that were blocked may not be so any more. */
+/* Reports changes of the signal mask by rt_sigprocmask and rt_sigreturn. */
 static void note_mask(struct vcpu *v)
 {
     pthread_mutex_lock(&out_lock);
@@ -570,8 +571,8 @@ static unsigned live_count(void)
 }
 
 /*
- * From now on exit_group fails on this thread of the host with an error that no system call gives
- * to programs, but that makes the emulator try the guest's call again.
+ * Makes exit_group fail on this host thread, with an internal error code that makes the emulator
+ * retry the guest's call.
  */
 static void refuse_exit(void)
 {
@@ -588,25 +589,24 @@ static void refuse_exit(void)
 }
 
 /*
- * The program is about to exit. The emulator's GDB server cannot be asked inside of a system call,
- * so the call is made to fail as one that a signal interrupts and that is made again; before that
- * the signal stops the program at the call. Where the program blocks signals, the trap does that
- * meanwhile stands in place of the call. Other threads are recorded as far as the end of the block
- * that they execute.
+ * Holds a program that is about to exit. The emulator's GDB server cannot be used inside a system
+ * call. So the call fails as if interrupted by a signal, and is restarted; before that, the signal
+ * stops the program at the call. If the program blocks signals, a trap stops it, which replaced the
+ * call meanwhile. Other threads are recorded to the end of their current block.
  */
 static void exit_begins(struct vcpu *v, uint64_t status, int group)
 {
     struct { uint64_t address; uint32_t size, status; } told;
     struct vcpu *none = NULL;
     if (!__atomic_compare_exchange_n(&exiting, &none, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-        /* Another thread came first; or it was not stopped, and nothing is left to be done. */
+        /* Another thread was first; or this one was not stopped, and nothing remains to be done. */
         while (none != v && !dead)
             usleep(500);
         return;
     }
     __atomic_fetch_or(&halting, EXITING, __ATOMIC_SEQ_CST);
     room(v);
-    /* All but the call itself was executed. */
+    /* Everything before the call was executed. */
     if (v->expected > 0)
         v->words[v->count++] = LEFT | (v->expected - 1);
     v->expected = 0;
@@ -624,7 +624,7 @@ static void exit_begins(struct vcpu *v, uint64_t status, int group)
         return;
     if (group)
         refuse_exit();
-    /* One that the emulator never blocks. */
+    /* The emulator never blocks this signal. */
     syscall(SYS_tgkill, getpid(), v->tid, SIGSEGV);
 }
 
@@ -644,7 +644,7 @@ static void syscall_begins(qemu_plugin_id_t id, unsigned vcpu, int64_t number, u
     }
     struct vcpu *v = vcpus[vcpu];
     if (!one_thread) {
-        /* Before anybody that waits for it goes on. */
+        /* Before threads that wait for this call continue. */
         __atomic_fetch_add(&clock_now, v->untimed, __ATOMIC_SEQ_CST);
         v->untimed = 0;
         v->called = 1;
@@ -659,7 +659,7 @@ static void syscall_ended(qemu_plugin_id_t id, unsigned vcpu, int64_t number, in
 {
     __atomic_store_n(&vcpus[vcpu]->state, RUNNING, __ATOMIC_SEQ_CST);
     if (child == 1) {
-        /* Translates everything anew, without us and without traps. */
+        /* Retranslates all code, without this plugin and without traps. */
         child = 2;
         qemu_plugin_uninstall(id, NULL);
     }
@@ -676,7 +676,7 @@ static int all_still(uint32_t except)
     return 1;
 }
 
-/* Traps in the program, and the code in whose place they stand. */
+/* Traps in the program, and the code that they replace. */
 #define MOST_TRAPS 16
 static struct { uint64_t address; uint32_t code, size; } traps[MOST_TRAPS];
 
@@ -693,7 +693,7 @@ static void note_trap(uint64_t address, uint32_t code, uint32_t size)
     traps[place].size = size;
 }
 
-/* Tells where each core stands. */
+/* Reports the state of each core. */
 static void report(uint32_t still)
 {
     pthread_mutex_lock(&out_lock);
@@ -766,7 +766,7 @@ static void *listen_to_commands(void *unused)
     struct command command;
     while (recv(out, &command, sizeof command, MSG_WAITALL) == sizeof command)
         obey(&command);
-    /* Nobody reads on: a program is not held up any more; a machine would run for ever. */
+    /* The reader is gone: a program is released; a machine, which would never end, exits. */
     dead = 1;
     halting = 0;
     if (in_system)
@@ -774,7 +774,7 @@ static void *listen_to_commands(void *unused)
     return NULL;
 }
 
-/* A forked child is another program: it is not traced, and its memory has no traps. */
+/* Detaches a forked child: it is not recorded, and traps are removed from its memory. */
 static void forked(void)
 {
     child = 1;
@@ -803,7 +803,7 @@ static int connect_to(const char *path)
         return -1;
     strcpy(address.sun_path, path);
     int first = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    /* Out of the way of the program's own descriptors. */
+    /* A number above those that the program uses. */
     int moved = fcntl(first, F_DUPFD_CLOEXEC, 900);
     if (moved >= 0) {
         close(first);
