@@ -43,6 +43,24 @@ def ask(command):
         return ""
 
 
+def connect(command, from_tty, to_string=False):
+    """Runs a command that connects to a snapshot.
+
+    GDB 17 and later take the code of a static glibc program for that of a dynamic linker, if they read
+    its list of libraries when they connect, and then never stop in it when stepping by lines."""
+    version = re.match(r"\d+", gdb.VERSION)
+    program = gdb.current_progspace().filename
+    static = program and " is .interp" not in ask("info files")
+    if not (version and int(version[0]) >= 17 and static):
+        return gdb.execute(command, from_tty, to_string)
+    before = gdb.parameter("osabi")
+    gdb.execute("set osabi none")
+    try:
+        return gdb.execute(command, from_tty, to_string)
+    finally:
+        gdb.execute(f"set osabi {before}")
+
+
 def safe_name(name):
     """Returns a name from the target in ASCII letters, digits, `_`, `.` and `-`.
 
@@ -101,7 +119,7 @@ What GDB was attached to before is left, and its program forgotten.
         # GDB's own command lacks the data it needs here.
         CoreFile()
         command = " ".join(shlex.quote(word) for word in words)
-        gdb.execute(f"target remote | exec {command}", from_tty)
+        connect(f"target remote | exec {command}", from_tty)
 
 
 Prefix()

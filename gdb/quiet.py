@@ -38,7 +38,7 @@ With --own-tdump, `tdump` is replaced by armsnap's version, which needs no trace
             TraceFrame()
         # As a whole: GDB prints partial lines while it connects.
         try:
-            text = gdb.execute(argument, from_tty, True)
+            text = connect(argument, from_tty, True)
         except gdb.error as error:
             raise gdb.GdbError(str(error))
         for line in text.splitlines(True):
