@@ -106,3 +106,8 @@ pub mod tfile;
 pub mod timeline;
 #[cfg(feature = "convert")]
 pub mod xml;
+
+/// Compiles and runs the code of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/decoding-as-a-library.md")]
+mod guide {}

@@ -2,6 +2,40 @@
 //!
 //! One set of packets serves both protocols (ARM IHI 0064H; ARM DDI 0487, part D); where they
 //! differ, [`Config`] decides. Independent of memory, files and the formatter.
+//!
+//! ```
+//! use armsnap::element::{Atoms, Element};
+//! use armsnap::etmv4::{Config, Decoder, Elements, Protocol, Registers};
+//! use armsnap::formatter::Demux;
+//! use armsnap::protocol::{Core, Describe, ElementDecoder};
+//! use armsnap::quantity::{Address, BufferOffset, Isa};
+//!
+//! // A-sync, trace info, trace on, address 0x1000 (A64) with context, atom E.
+//! let bytes = [
+//!     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x01, 0x00, 0x04, // up to trace on
+//!     0x85, 0x00, 0x08, 0, 0, 0, 0, 0, 0, 0x31, 0xf7,
+//! ];
+//! for protocol in [Protocol::Etmv4, Protocol::Ete] {
+//!     let registers = Registers::read(protocol, |name| (name == "TRCTRACEIDR").then_some(0x10));
+//!     let config = Config::read(&registers, Core::default());
+//!     let mut demux = Demux::new();
+//!     demux.unformatted(config.trace_id(), BufferOffset(0), &bytes);
+//!
+//!     let mut decoder = Decoder::new(&config);
+//!     let mut elements = Elements::new(&config);
+//!     let (mut names, mut out) = (Vec::new(), Vec::new());
+//!     demux.stream_mut(config.trace_id()).packets(&mut decoder, true, |at, packet, _| {
+//!         names.push(packet.name());
+//!         elements.packet(at, packet, &mut out);
+//!     });
+//!     elements.end(BufferOffset(bytes.len() as u64), &mut out);
+//!     assert_eq!((names[0], names.len()), ("async", 5));
+//!     let start = Element::Address { address: Address(0x1000), isa: Isa::A64 };
+//!     assert!(out.contains(&(BufferOffset(15), start)));
+//!     let atom = Element::WaypointAtoms(Atoms { bits: 1, count: 1 });
+//!     assert!(out.contains(&(BufferOffset(25), atom)));
+//! }
+//! ```
 
 mod address;
 mod config;

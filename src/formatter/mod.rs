@@ -10,6 +10,20 @@
 //! data. Beside an ID the auxiliary bit tells when it takes effect: at once (0), or after the
 //! next byte (1). FSYNC (`ff ff ff 7f`) and HSYNC (`ff 7f`) are what a trace port puts between
 //! and into frames; both look like the reserved ID 0x7f.
+//!
+//! ```
+//! use armsnap::formatter::{Deformatter, Demux, FrameKind};
+//! use armsnap::quantity::{BufferOffset, TraceId};
+//!
+//! // ID 0x10, then 14 bytes of its data; bit 0 of byte 2 is bit 1 of byte 15.
+//! let frame = [0x21, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0b10];
+//! let mut demux = Demux::new();
+//! let mut deformatter = Deformatter::new(FrameKind::Memory);
+//! deformatter.feed(BufferOffset(0), &frame, true, &mut demux);
+//! let payload = demux.stream(TraceId(0x10)).payload();
+//! assert_eq!(payload, [1, 3, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+//! assert_eq!(deformatter.counts().overhead, 2);
+//! ```
 
 mod deformat;
 mod demux;
