@@ -26,6 +26,7 @@ impl Atoms {
 
 /// One element of a trace source that follows a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Element {
     /// PTM, ETMv4, ETE: each atom leads to the next waypoint (P0 instruction), taken or not.
     WaypointAtoms(Atoms),
@@ -119,6 +120,7 @@ pub struct Context {
 
 /// Why tracing was turned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TraceOnReason {
     /// The start of trace, or the end of a filtered region.
     BeginOrFilter,
@@ -141,6 +143,7 @@ impl TraceOnReason {
 
 /// Why nothing is known until the next synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum NoSyncReason {
     /// The start of the buffer.
     Start,
@@ -169,6 +172,7 @@ impl NoSyncReason {
 
 /// The state of a memory transaction (ETE, Transactional Memory Extension).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Transaction {
     /// The trace starts inside one.
     Init,
@@ -219,6 +223,7 @@ impl TimestampRelation {
 
 /// An ITM element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Itm {
     /// Software wrote to a stimulus port.
     Stimulus {
@@ -280,6 +285,7 @@ pub struct Stm {
 
 /// An element that does not steer the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mark {
     /// Nothing is known from here to the next synchronisation point.
     NoSync(NoSyncReason),

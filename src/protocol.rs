@@ -128,6 +128,7 @@ impl<P, F: FnMut(BufferOffset, &P, &[u8])> PacketSink<P> for F {
 
 /// The value of a packet's field in a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Field {
     /// A small count, printed in decimal.
     Count(u64),

@@ -30,6 +30,7 @@ fn described(packet: &impl Describe) -> String {
             Field::Atoms(atoms) => (0..atoms.count)
                 .map(|i| if atoms.bits >> i & 1 == 1 { 'E' } else { 'N' })
                 .collect(),
+            other => panic!("a field that scripts cannot hold: {other:?}"),
         };
         text += &format!(" {name}={value}");
     });

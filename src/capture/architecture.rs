@@ -7,6 +7,7 @@ use std::fmt;
 
 /// A trace architecture with its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TraceArchitecture {
     /// ETMv1 to ETMv3 (ARM IHI 0014Q).
     Etm {

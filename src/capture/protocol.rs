@@ -5,6 +5,7 @@ use crate::snapshot::model::Device;
 
 /// A trace protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Protocol {
     /// ETM architecture 1 to 3.
     Etmv3,

@@ -96,10 +96,10 @@ impl Selection {
             },
         };
         endpoints(&snapshot.load()?, &options).map_err(|error| match error {
-            EndpointError::NoCore | EndpointError::Elf(_) => Failure::Input(error.to_string()),
             EndpointError::UnknownCore { .. }
             | EndpointError::UnknownCluster { .. }
             | EndpointError::NothingLeft => Failure::Usage(error.to_string()),
+            _ => Failure::Input(error.to_string()),
         })
     }
 }

@@ -31,6 +31,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 /// Why a conversion failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The input cannot be converted.
     #[error("{0}")]

@@ -200,6 +200,7 @@ pub enum ConditionalResult {
 
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Packet {
     /// Bytes before the first alignment synchronisation.
     NotSync,

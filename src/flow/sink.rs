@@ -6,6 +6,7 @@ use crate::quantity::{Address, BufferOffset, Isa};
 
 /// What kind of instruction ends a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LastKind {
     /// A direct branch.
     Branch,
@@ -86,6 +87,7 @@ pub struct QRange {
 /// Why the flow cannot be followed until the next address in the trace, be it of a target or (ETE)
 /// of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Gap {
     /// The trace ran into code that the image does not hold.
     MemoryMissing(Address),

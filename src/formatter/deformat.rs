@@ -8,6 +8,7 @@ use super::{Demux, FRAME_BYTES, FSYNC, HSYNC};
 
 /// How frames lie in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FrameKind {
     /// Frame after frame from the first byte on, as in the memory of an ETB, ETF or ETR
     /// (`coresight`). FSYNC is no part of it but is understood where it stands: the next frame

@@ -5,6 +5,7 @@ use crate::protocol::{Describe, Field};
 
 /// One packet, with what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Packet {
     /// Bytes before synchronisation.
     NotSync,

@@ -17,6 +17,7 @@ const MAX_RANGES: usize = 16;
 
 /// Why a file cannot be used as a program.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ElfError {
     /// The file cannot be read.
     #[error("{}: {error}", path.display())]

@@ -8,6 +8,7 @@ use crate::quantity::Isa;
 
 /// One packet. Addresses are complete: bits that a packet omits are taken from the address before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Packet {
     /// Bytes before the first A-sync, or after bytes that no encoder writes.
     NotSync,

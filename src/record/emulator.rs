@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 /// Errors of a recording.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The options do not fit the program.
     #[error("{0}")]

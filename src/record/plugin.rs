@@ -15,6 +15,7 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 
 /// Why the plugin could not be connected.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// armsnap was built without the plugin.
     #[error(

@@ -16,6 +16,7 @@ pub use super::transport::Endpoint;
 
 /// Errors of the connection to the emulator's GDB server.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// No server listens at the endpoint.
     #[error("{endpoint}: no GDB server answers: {error}")]

@@ -10,6 +10,7 @@ use std::fmt;
 
 /// Why a recording ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// The program was about to exit with this status.
     Exit(u64),

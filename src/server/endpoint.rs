@@ -66,6 +66,7 @@ impl Default for Options {
 
 /// An error that prevents serving.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EndpointError {
     /// The snapshot has no core.
     #[error("no device of class core: nothing to serve")]

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// Why a path is rejected.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PathError {
     /// The path is empty.
     #[error("empty path")]

@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 /// Why a snapshot cannot be written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// A name or a value contains characters that an .ini file cannot represent.
     #[error("{}: an .ini file cannot hold {}", .file, quote(.text))]

@@ -63,6 +63,7 @@ pub struct Packet {
 
 /// The kinds of packets (MIPI STPv2, "Packet encoding"), with what they carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PacketKind {
     /// Bytes before synchronisation.
     NotSync,

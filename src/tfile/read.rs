@@ -60,6 +60,7 @@ impl ByteOrder {
 
 /// Why bytes are not a trace file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The first line is not that of a trace file.
     #[error("line 1: expected \\x7fTRACE0, found {0:?}")]
