@@ -1,9 +1,18 @@
-//! .ini text ⇄ sections and entries, line by line.
+//! .ini text ⇄ sections and entries, by way of rust-ini.
 //!
-//! Keys may contain colons, values backslashes and quotes, and each part has a line number: no
-//! crate for .ini files preserves all that. Independent of snapshots.
+//! rust-ini cuts keys at colons, joins lines that end in a backslash or lack a `=`, and does not
+//! report lines. So each line is looked at first: what is none of an .ini file is reported, and
+//! characters that rust-ini would trip over are replaced until it has read them. It keeps the
+//! order, so that the numbers of the lines can wait beside it.
+//!
+//! It needs some 120 bytes for a line, however short. So it reads and writes some hundreds of lines
+//! at a time, and only what [`Document`] keeps grows with the file. Knows nothing of snapshots.
 
+use ini::{EscapePolicy, Ini, LineSeparator, ParseOption, Properties, WriteOption};
 use std::borrow::Cow;
+
+/// Lines that rust-ini has at a time.
+const STRETCH: usize = 512;
 
 /// The text of an .ini file, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +50,109 @@ pub struct Odd {
     pub line: u32,
     /// What is wrong.
     pub text: String,
+}
+
+/// Begins a guarded character. A private code point; where the text holds it, it is guarded too.
+const GUARD: char = '\u{E000}';
+/// A guarded character is this much higher.
+const LIFT: u32 = 0xE100;
+
+/// Whether rust-ini passes `c` through untouched wherever it stands.
+fn is_plain(c: char) -> bool {
+    match c {
+        GUARD | '\\' | ':' | '=' | '#' | ';' | '[' | ']' | '"' | '\'' => false,
+        ' ' => true,
+        _ => !c.is_control() && !c.is_whitespace(),
+    }
+}
+
+fn guard(text: &str, out: &mut String) {
+    for c in text.chars() {
+        if is_plain(c) {
+            out.push(c);
+        } else {
+            out.push(GUARD);
+            // Guarded code points end at U+E000, so the sum is a character.
+            out.push(char::from_u32(LIFT + u32::from(c)).unwrap_or(GUARD));
+        }
+    }
+}
+
+fn unguard(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let lifted = if c == GUARD { chars.next() } else { None };
+        let lowered = lifted.and_then(|c| char::from_u32(u32::from(c).wrapping_sub(LIFT)));
+        out.push(lowered.unwrap_or(c));
+    }
+    out
+}
+
+/// Some lines on their way through rust-ini.
+#[derive(Default)]
+struct Stretch {
+    /// Headers and entries, guarded.
+    text: String,
+    /// The line of each.
+    lines: Vec<u32>,
+}
+
+impl Stretch {
+    fn header(&mut self, name: &str, line: u32) {
+        self.text.push('[');
+        guard(name, &mut self.text);
+        self.text.push_str("]\n");
+        self.lines.push(line);
+    }
+
+    fn entry(&mut self, key: &str, value: &str, line: u32) {
+        guard(key, &mut self.text);
+        self.text.push('=');
+        guard(value, &mut self.text);
+        self.text.push('\n');
+        self.lines.push(line);
+    }
+
+    /// Reads the lines and adds what they hold to `sections`; the stretch is empty then. Entries
+    /// before the first header belong to the last section that is there.
+    fn read_into(&mut self, sections: &mut Vec<Section>, odd: &mut Vec<Odd>) {
+        let options = ParseOption {
+            enabled_quote: false,
+            enabled_escape: false,
+            ..ParseOption::default()
+        };
+        let mut lines = self.lines.drain(..);
+        let mut next_line = || lines.next().unwrap_or(0);
+        match Ini::load_from_str_opt(&self.text, options) {
+            Ok(ini) => {
+                for (name, properties) in &ini {
+                    if let Some(name) = name {
+                        sections.push(Section {
+                            name: unguard(name),
+                            line: next_line(),
+                            entries: Vec::new(),
+                        });
+                    }
+                    let Some(section) = sections.last_mut() else {
+                        continue;
+                    };
+                    let entries = properties.iter().map(|(key, value)| Entry {
+                        key: unguard(key),
+                        value: unguard(value),
+                        line: next_line(),
+                    });
+                    section.entries.extend(entries);
+                }
+            }
+            Err(error) => odd.push(Odd {
+                line: next_line(),
+                text: format!("cannot be read: {}", error.msg),
+            }),
+        }
+        drop(lines);
+        self.text.clear();
+    }
 }
 
 /// The text of a file: UTF-8 with or without byte-order mark, or else Latin-1.
@@ -84,11 +196,16 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
         });
     }
     let mut sections: Vec<Section> = Vec::new();
+    let mut stretch = Stretch::default();
+    let mut in_section = false;
     for (index, line) in text.split('\n').enumerate() {
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let line = trim(line.strip_suffix('\r').unwrap_or(line));
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
+        }
+        if stretch.lines.len() == STRETCH {
+            stretch.read_into(&mut sections, &mut odd);
         }
         if let Some(header) = line.strip_prefix('[') {
             let header = trim(without_comment(header));
@@ -97,29 +214,23 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
                 odd.push(Odd { line: number, text });
                 header
             });
-            sections.push(Section {
-                name: trim(name).to_owned(),
-                line: number,
-                entries: Vec::new(),
-            });
+            stretch.header(trim(name), number);
+            in_section = true;
             continue;
         }
-        let problem = match (line.split_once('='), sections.last_mut()) {
-            (None, _) => "expected key=value, found",
-            (Some(("", _)), _) => "expected a key before the =, found",
-            (Some(_), None) => "ignored, no section before it:",
-            (Some((key, value)), Some(section)) => {
-                section.entries.push(Entry {
-                    key: trim(key).to_owned(),
-                    value: trim(without_comment(value)).to_owned(),
-                    line: number,
-                });
+        let problem = match line.split_once('=') {
+            None => "expected key=value, found",
+            Some(("", _)) => "expected a key before the =, found",
+            Some(_) if !in_section => "ignored, no section before it:",
+            Some((key, value)) => {
+                stretch.entry(trim(key), trim(without_comment(value)), number);
                 continue;
             }
         };
         let text = format!("{problem} {}", quote(line));
         odd.push(Odd { line: number, text });
     }
+    stretch.read_into(&mut sections, &mut odd);
     (Document { sections }, odd)
 }
 
@@ -144,27 +255,48 @@ pub fn quote(text: &str) -> String {
 
 /// Writes a document. The error is the text that an .ini file cannot hold.
 pub fn write(document: &Document) -> Result<Vec<u8>, String> {
-    let mut out = String::new();
+    let mut out = Vec::new();
     for section in &document.sections {
         if !fits(&section.name, &[']']) {
             return Err(section.name.clone());
         }
         if !out.is_empty() {
-            out.push('\n');
+            out.push(b'\n');
         }
-        out.extend(["[", &section.name, "]\n"]);
-        for entry in &section.entries {
-            let bad_key = entry.key.is_empty() || entry.key.starts_with('[');
-            if bad_key || !fits(&entry.key, &['=']) {
-                return Err(entry.key.clone());
+        let mut ini = Ini::new();
+        let _ = ini
+            .entry(Some(section.name.clone()))
+            .or_insert_with(Properties::new);
+        append(&ini, &mut out)?;
+        for entries in section.entries.chunks(STRETCH) {
+            let mut ini = Ini::new();
+            let properties = ini.general_section_mut();
+            for entry in entries {
+                let bad_key = entry.key.is_empty() || entry.key.starts_with('[');
+                if bad_key || !fits(&entry.key, &['=']) {
+                    return Err(entry.key.clone());
+                }
+                if !fits(&entry.value, &[]) {
+                    return Err(entry.value.clone());
+                }
+                properties.append(&*entry.key, &*entry.value);
             }
-            if !fits(&entry.value, &[]) {
-                return Err(entry.value.clone());
-            }
-            out.extend([&entry.key, "=", &entry.value, "\n"]);
+            append(&ini, &mut out)?;
         }
     }
-    Ok(out.into_bytes())
+    Ok(out)
+}
+
+/// Writes what rust-ini has, as it is: texts that [`fits`] need no escapes.
+fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), String> {
+    let options = WriteOption {
+        escape_policy: EscapePolicy::Nothing,
+        // Its name for a line feed.
+        line_separator: LineSeparator::CR,
+        kv_separator: "=",
+    };
+    ini.write_to_opt(out, options)
+        .map_err(|error| error.to_string())
 }
 
 /// Whether `text` survives writing and reading unchanged.
