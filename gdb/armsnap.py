@@ -128,9 +128,9 @@ Attach()
 
 # In a source tree the other files are next to this one; `armsnap gdb-commands` prints all as one,
 # up to this line of this file.
-OTHERS = ("registers.py", "memory.py", "save.py", "core.py", "history.py", "past.py", "quiet.py")
+OTHERS = ("registers", "memory", "save", "core", "history", "past", "interrupt", "quiet")
 for other in OTHERS:
-    other = os.path.join(os.path.dirname(globals().get("__file__", "")), other)
+    other = os.path.join(os.path.dirname(globals().get("__file__", "")), f"{other}.py")
     if "__file__" in globals() and os.path.isfile(other):
         with open(other, encoding="utf-8") as source:
             exec(compile(source.read(), other, "exec"), globals())

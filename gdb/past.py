@@ -69,9 +69,8 @@ class Callers(gdb.unwinder.Unwinder):
                 pass
 
     def ask_more(self):
-        question = f"qArmsnap.callers:{gdb.selected_thread().ptid[1]:x},{len(self.frames):x}"
         for _ in range(QUESTIONS):
-            reply = packet(question)
+            reply = callers(gdb.selected_thread(), len(self.frames))
             # The server has not finished; in between a user can press Ctrl-C.
             if reply != "~":
                 break
@@ -93,6 +92,11 @@ class Callers(gdb.unwinder.Unwinder):
         if level is not None:
             self.levels[level] = frame
         return frame
+
+
+def callers(thread, known):
+    """The server's answer to which calls are open, without those that are known."""
+    return packet(f"qArmsnap.callers:{thread.ptid[1]:x},{known:x}")
 
 
 def packet(words):

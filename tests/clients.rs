@@ -240,3 +240,32 @@ fn ctrl_c_ends_monitor_where() {
     let text = interrupted(&server.addresses[0], &commands, "Cortex-A57_1");
     assert!(!text.contains("history is from"), "{text}");
 }
+
+#[test]
+fn ctrl_c_ends_the_script_that_moves() {
+    let Some(snapshot) = endless() else { return };
+    let script = snapshot.path().join("script");
+    let steps = "set $i = 0\nwhile $i < 4\nreverse-stepi\nset $i = $i + 1\nend\n";
+    let python = "python\nfor i in range(4):\n  gdb.execute('reverse-stepi')\nend\n";
+    let server = Server::start(snapshot.path(), &[], 1);
+    let commands = concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb/armsnap.py");
+    for text in [steps, python] {
+        std::fs::write(&script, format!("{text}echo behind the moves\\n\n")).unwrap();
+        let source = format!("source {}", script.display());
+        let commands = [commands, "info threads", &source, "echo GDB goes on\\n"];
+        let text = interrupted(&server.addresses[0], &commands, "Cortex-A57_1");
+        assert_eq!(text.matches("received signal SIGINT").count(), 1, "{text}");
+        assert!(!text.contains("behind the moves"), "{text}");
+        assert!(text.contains("GDB goes on"), "{text}");
+    }
+}
+
+#[test]
+fn hooks_of_the_user_stay() {
+    let source = concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb/armsnap.py");
+    let hook = "python gdb.execute('define hookpost-reverse-stepi\\necho my own hook\\\\n\\nend')";
+    let server = Server::start(&testdata("recorded/etmv4"), &[], 1);
+    let commands = [hook, source, "reverse-stepi", "reverse-stepi", "stepi"];
+    let text = attach(&server.addresses[0], &commands);
+    assert_eq!(text.matches("my own hook").count(), 2, "{text}");
+}

@@ -45,7 +45,7 @@ pub struct Arguments {
 }
 
 /// The Python files that `armsnap gdb` loads in GDB.
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 9] = [
     include_str!("../../gdb/armsnap.py"),
     include_str!("../../gdb/registers.py"),
     include_str!("../../gdb/memory.py"),
@@ -53,6 +53,7 @@ const COMMANDS: [&str; 8] = [
     include_str!("../../gdb/core.py"),
     include_str!("../../gdb/history.py"),
     include_str!("../../gdb/past.py"),
+    include_str!("../../gdb/interrupt.py"),
     include_str!("../../gdb/quiet.py"),
 ];
 
