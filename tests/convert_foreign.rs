@@ -36,7 +36,7 @@ fn frames_of_other_writers_become_snapshots() {
         assert_eq!(values, [("R0", Some(0x0403_0201)), ("PC", Some(0x8000))]);
         let pieces = device.dumps.iter().map(|d| (d.address, d.length.unwrap()));
         assert_eq!(pieces.collect::<Vec<_>>(), [(0x100, 5)]);
-        assert_eq!(*dumps.0["frame0_100.bin"], [1, 2, 3, 9, 9]);
+        assert_eq!(*dumps.0["memory.bin"], [1, 2, 3, 9, 9]);
         let title = first.description.unwrap();
         assert_eq!(title, "trace frame 0 of x.tf: tracepoint 1 at 0x8000");
 
@@ -51,7 +51,11 @@ fn frames_of_other_writers_become_snapshots() {
         let pieces = merged.devices[0].dumps.iter();
         let pieces: Vec<_> = pieces.map(|d| (d.address, &*d.other[0].1)).collect();
         assert_eq!(pieces, [(0x100, "0"), (0x102, "1"), (0x103, "0")]);
-        assert_eq!(*dumps.0["frame0_103.bin"], [9, 9]);
+        let offsets = merged.devices[0].dumps.iter().map(|d| d.offset);
+        assert_eq!(offsets.collect::<Vec<_>>(), [None, Some(2), Some(3)]);
+        assert_eq!(dumps.0.len(), 1);
+        assert_eq!(dumps.0["memory.bin"][..2], [1, 2]);
+        assert_eq!(dumps.0["memory.bin"][3..], [9, 9]);
 
         // The last frame: a tracepoint of two locations tells no pc.
         let (last, _) = made(&bytes, None, false);

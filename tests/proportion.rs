@@ -3,13 +3,14 @@
 
 mod gdb;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use gdb::{armsnap, run_within, text, write_snapshot};
 
+/// Bytes of memory for each stretch that `convert --merge` makes, as docs/limits.md has it.
+const LIMIT: usize = 2560;
 /// Against hangs: what is quadratic takes far longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -121,15 +122,20 @@ fn an_ini_file_takes_some_times_its_size() {
     assert!(text.contains("1 core"), "{text:.2000}");
 }
 
-#[test]
-fn many_frames_are_merged() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("x.tf");
-    let mut out = b"\x7fTRACE0\nR 8\ntdesc <target><architecture>aarch64</architecture>\
-                    <feature name=\"x\"><reg name=\"pc\" bitsize=\"64\"/></feature></target>\n\
-                    status 0;tstop::0\ntp T1:1000:E:0:0\n\n"
-        .to_vec();
-    let mut frame = |blocks: &[(u64, &[u8])]| {
+/// A trace file of AArch64 with the memory blocks of some frames.
+struct Frames(Vec<u8>);
+
+impl Frames {
+    fn new() -> Self {
+        Self(
+            b"\x7fTRACE0\nR 8\ntdesc <target><architecture>aarch64</architecture>\
+              <feature name=\"x\"><reg name=\"pc\" bitsize=\"64\"/></feature></target>\n\
+              status 0;tstop::0\ntp T1:1000:E:0:0\n\n"
+                .to_vec(),
+        )
+    }
+
+    fn frame<'a>(&mut self, blocks: impl Iterator<Item = (u64, &'a [u8])>) {
         let mut data = Vec::new();
         for (address, bytes) in blocks {
             data.push(b'M');
@@ -137,23 +143,48 @@ fn many_frames_are_merged() {
             data.extend((bytes.len() as u16).to_le_bytes());
             data.extend_from_slice(bytes);
         }
-        out.extend(1_u16.to_le_bytes());
-        out.extend((data.len() as u32).to_le_bytes());
-        out.extend(data);
-    };
+        self.0.extend(1_u16.to_le_bytes());
+        self.0.extend((data.len() as u32).to_le_bytes());
+        self.0.extend(data);
+    }
+
+    /// Merges them within so many megabytes; the snapshot.
+    fn merged(&self, megabytes: usize) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.tf");
+        std::fs::write(&file, &self.0).unwrap();
+        let back = directory.path().join("back");
+        within(megabytes, &["convert", "--merge", path(&file), path(&back)]);
+        directory
+    }
+}
+
+#[test]
+fn many_frames_are_merged() {
+    let mut frames = Frames::new();
     // Frames that all have the same memory, which the last one has cut into single bytes.
     for _ in 0..20_000 {
-        frame(&[(0x1000, &[1; 4000])]);
+        frames.frame([(0x1000, &[1; 4000][..])].into_iter());
     }
-    let cut: Vec<u64> = (0x1000..0x1000 + 4000).collect();
-    let cut: Vec<(u64, &[u8])> = cut.iter().rev().map(|&at| (at, &[2_u8][..])).collect();
-    frame(&cut);
-    std::fs::File::create(&file)
-        .unwrap()
-        .write_all(&out)
-        .unwrap();
-    let back = directory.path().join("back");
-    within(1000, &["convert", "--merge", path(&file), path(&back)]);
-    let dump = std::fs::read(back.join("frame20000_1000.bin")).unwrap();
+    let cut = (0x1000..0x1000 + 4000).rev();
+    frames.frame(cut.map(|at| (at, &[2_u8][..])));
+    let merged = frames.merged(1000);
+    let dump = std::fs::read(merged.path().join("back/memory.bin")).unwrap();
     assert!(dump == [2; 4000]);
+}
+
+#[test]
+fn many_frames_that_leave_many_stretches_are_merged() {
+    const FRAMES: u64 = 300_000;
+    let mut frames = Frames::new();
+    for n in 0..FRAMES {
+        frames.frame([(16 * n, &n.to_le_bytes()[..])].into_iter());
+    }
+    // What stands in docs/limits.md for each, and what the program itself takes.
+    let merged = frames.merged(100 + FRAMES as usize * LIMIT / (1 << 20));
+    let dump = std::fs::read(merged.path().join("back/memory.bin")).unwrap();
+    let numbers = dump
+        .chunks(8)
+        .map(|b| u64::from_le_bytes(b.try_into().unwrap()));
+    assert!(numbers.eq(0..FRAMES));
 }

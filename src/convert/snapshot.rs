@@ -18,6 +18,9 @@ use crate::snapshot::write;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame};
 use std::path::Path;
 
+/// The file with the memory of trace frames.
+const MEMORY: &str = "memory.bin";
+
 /// Options for reading a trace file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -301,22 +304,28 @@ impl<'a> Making<'_, 'a> {
             }
         }
         pieces.sort_unstable_by_key(|(address, _, _)| *address);
-        let mut dumps = Vec::new();
-        let mut at = 0;
-        while let Some(&(address, frame, _)) = pieces.get(at) {
-            let mut bytes = Vec::new();
-            while let Some((_, _, more)) = pieces.get(at).filter(|(next, of, _)| {
-                *of == frame && address.checked_add(bytes.len() as u64) == Some(*next)
-            }) {
-                bytes.extend_from_slice(more);
-                at += 1;
+        let mut dumps: Vec<Dump> = Vec::new();
+        // However many stretches there are, one file has them.
+        let mut file = Vec::new();
+        let mut last_frame = None;
+        for (address, frame, bytes) in pieces {
+            let offset = file.len() as u64;
+            file.extend_from_slice(bytes);
+            let before = dumps.last_mut().filter(|_| last_frame == Some(frame));
+            if let Some(dump) = before
+                && let Some(length) = &mut dump.length
+                && dump.address.checked_add(*length) == Some(address)
+            {
+                *length += bytes.len() as u64;
+                continue;
             }
-            let file = format!("frame{frame}_{address:x}.bin");
+            last_frame = Some(frame);
             dumps.push(Dump {
                 section: format!("dump{}", dumps.len() + 1),
-                file: file.clone(),
+                file: MEMORY.to_owned(),
                 address,
                 length: Some(bytes.len() as u64),
+                offset: (offset > 0).then_some(offset),
                 other: if merge {
                     vec![(TRACE_FRAME_KEY.to_owned(), frame.to_string())]
                 } else {
@@ -324,7 +333,9 @@ impl<'a> Making<'_, 'a> {
                 },
                 ..Dump::default()
             });
-            files.0.insert(file, bytes.into());
+        }
+        if !dumps.is_empty() {
+            files.0.insert(MEMORY.to_owned(), file.into());
         }
         dumps
     }

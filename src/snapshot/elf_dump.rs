@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use super::files::Files;
 use super::ini::quote;
-use super::model::{Dump, Note, Place, Severity, Snapshot};
+use super::model::{Dump, Note, Place, Severity, Snapshot, TRACE_FRAME};
 use super::program::Recorded;
 use super::read::beside;
 use crate::mapped::Mapped;
@@ -67,7 +67,9 @@ pub(super) fn find(
 ) -> HashMap<Place, ElfDump> {
     let (mut found, mut left) = (HashMap::new(), MOST_HEADERS);
     // A tool saved this memory: a page filled by a small program's file looks like the file.
-    if Recorded::of(snapshot).is_some() {
+    let mut sections = snapshot.other_sections.iter();
+    let of_trace_frame = sections.any(|section| section.name == TRACE_FRAME);
+    if of_trace_frame || Recorded::of(snapshot).is_some() {
         return found;
     }
     // A file of several dumps is examined once.

@@ -10,7 +10,7 @@ mod replaced;
 use super::files::{Files, InMemory};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::model::*;
-use super::paths;
+use super::paths::{self, PathError};
 use super::read::{Loaded, beside};
 use crate::leftovers::Leftover;
 use crate::mapped::{self, Mapped};
@@ -221,11 +221,29 @@ pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError
     if let Some(trace) = &snapshot.trace {
         add_text(&mut files, &trace.file, &trace_document(trace))?;
     }
-    let back = Loaded::from_files(Arc::new(InMemory(files.clone())), "snapshot.ini");
-    let back = back.map_err(|error| WriteError::Changed(error.to_string()))?;
-    match difference(&canonical(snapshot), &canonical(&back.snapshot)) {
+    let back = Loaded::from_files(Arc::new(Texts(InMemory(files.clone()))), "snapshot.ini");
+    let mut back = back
+        .map_err(|error| WriteError::Changed(error.to_string()))?
+        .snapshot;
+    make_canonical(&mut back);
+    match difference(&canonical(snapshot), &back) {
         None => Ok(files),
         Some(what) => Err(WriteError::Changed(what)),
+    }
+}
+
+/// The .ini files of a snapshot, beside which every other file is empty: that they are not there is
+/// nothing to be noted for each of them.
+#[derive(Debug)]
+struct Texts(InMemory);
+
+impl Files for Texts {
+    fn bytes(&self, written: &str) -> Result<Mapped, PathError> {
+        Ok(self.0.bytes(written).unwrap_or_else(|_| Vec::new().into()))
+    }
+
+    fn length(&self, written: &str) -> Result<u64, PathError> {
+        Ok(self.0.length(written).unwrap_or_default())
     }
 }
 
@@ -438,6 +456,11 @@ fn trace_document(trace: &Trace) -> Document {
 /// snapshots compare equal.
 pub fn canonical(snapshot: &Snapshot) -> Snapshot {
     let mut out = snapshot.clone();
+    make_canonical(&mut out);
+    out
+}
+
+fn make_canonical(out: &mut Snapshot) {
     let forget = |place: &mut Place| *place = Place::default();
     let others = |sections: &mut Vec<OtherSection>| {
         sections.iter_mut().for_each(|s| forget(&mut s.place));
@@ -464,7 +487,6 @@ pub fn canonical(snapshot: &Snapshot) -> Snapshot {
         let lines = trace.source_buffers.iter_mut().flatten();
         lines.for_each(|line| forget(&mut line.place));
     }
-    out
 }
 
 /// The first part in which two canonical snapshots differ.
