@@ -6,6 +6,11 @@ use crate::quantity::Isa;
 use capstone::prelude::*;
 use capstone::{Capstone, arch};
 
+/// Why there is no disassembler.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct DisassemblerError(#[from] capstone::Error);
+
 /// Disassemblers for the supported instruction sets.
 pub struct Disassembler {
     a64: Capstone,
@@ -15,8 +20,11 @@ pub struct Disassembler {
 
 impl Disassembler {
     /// For little-endian code. `m_profile` selects the M-profile variant of T32.
-    pub fn new(m_profile: bool) -> Result<Self, String> {
-        let text = |error: capstone::Error| error.to_string();
+    ///
+    /// # Errors
+    ///
+    /// If Capstone lacks one of the instruction sets, or memory.
+    pub fn new(m_profile: bool) -> Result<Self, DisassemblerError> {
         let thumb = if m_profile {
             vec![
                 arch::arm::ArchExtraMode::MClass,
@@ -29,20 +37,17 @@ impl Disassembler {
             a64: Capstone::new()
                 .arm64()
                 .mode(arch::arm64::ArchMode::Arm)
-                .build()
-                .map_err(text)?,
+                .build()?,
             a32: Capstone::new()
                 .arm()
                 .mode(arch::arm::ArchMode::Arm)
                 .extra_mode([arch::arm::ArchExtraMode::V8].into_iter())
-                .build()
-                .map_err(text)?,
+                .build()?,
             t32: Capstone::new()
                 .arm()
                 .mode(arch::arm::ArchMode::Thumb)
                 .extra_mode(thumb.into_iter())
-                .build()
-                .map_err(text)?,
+                .build()?,
         })
     }
 

@@ -16,6 +16,31 @@ type Slice = EndianArcSlice<RunTimeEndian>;
 /// The largest accepted ratio; debug information typically expands three to ten times.
 const EXPANSION: u64 = 100;
 
+/// Why an ELF file gives no names, or no source lines.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SymbolsError {
+    /// It is malformed.
+    #[error(transparent)]
+    Elf(#[from] object::Error),
+    /// Its debug information is malformed.
+    #[error(transparent)]
+    Dwarf(#[from] gimli::Error),
+    /// A compressed section claims an implausible size.
+    #[error(
+        "section {section}: its {bytes} bytes claim to hold {claimed}: expected at most {} times as many",
+        EXPANSION
+    )]
+    Expansion {
+        /// The section.
+        section: String,
+        /// Its compressed size.
+        bytes: usize,
+        /// The size that it claims.
+        claimed: u64,
+    },
+}
+
 /// A function of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Function {
@@ -58,14 +83,22 @@ pub struct Symbols {
 
 impl Symbols {
     /// Reads the symbols and the debug information of an ELF file, in addition to the existing
-    /// ones. Missing or unreadable parts contribute no names; the reason is returned as text.
-    pub fn add(&mut self, elf: &[u8]) -> Result<(), String> {
+    /// ones. Missing or unreadable parts contribute no names.
+    ///
+    /// # Errors
+    ///
+    /// If `elf` is not an ELF file, or its debug information cannot be read.
+    pub fn add(&mut self, elf: &[u8]) -> Result<(), SymbolsError> {
         self.add_moved(elf, 0)
     }
 
     /// The same for a program loaded `offset` bytes after the addresses in its file.
-    pub fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), String> {
-        let file = object::File::parse(elf).map_err(|error| error.to_string())?;
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    pub fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), SymbolsError> {
+        let file = object::File::parse(elf)?;
         let mut functions = functions(&file);
         for function in &mut functions {
             function.start = function.start.wrapping_add(offset);
@@ -84,9 +117,9 @@ impl Symbols {
                 Some(section) => uncompressed(&section)?,
                 None => Cow::Borrowed(&[][..]),
             };
-            Ok::<_, String>(Slice::new(Arc::from(&*data), endian))
+            Ok::<_, SymbolsError>(Slice::new(Arc::from(&*data), endian))
         })?;
-        let context = addr2line::Context::from_dwarf(dwarf).map_err(|e| e.to_string())?;
+        let context = addr2line::Context::from_dwarf(dwarf)?;
         self.lines.push((offset, Mutex::new(context)));
         Ok(())
     }
@@ -236,18 +269,17 @@ fn limits(file: &object::File<'_>) -> Vec<(u64, u64)> {
 }
 
 /// The bytes of a section, unless they expand disproportionately.
-fn uncompressed<'d>(section: &object::Section<'d, '_>) -> Result<Cow<'d, [u8]>, String> {
-    let data = section.compressed_data().map_err(|e| e.to_string())?;
+fn uncompressed<'d>(section: &object::Section<'d, '_>) -> Result<Cow<'d, [u8]>, SymbolsError> {
+    let data = section.compressed_data()?;
     let most = (data.data.len() as u64).saturating_mul(EXPANSION);
     if data.format != object::CompressionFormat::None && data.uncompressed_size > most {
-        return Err(format!(
-            "section {}: its {} bytes claim to hold {}: expected at most {EXPANSION} times as many",
-            section.name().unwrap_or_default(),
-            data.data.len(),
-            data.uncompressed_size
-        ));
+        return Err(SymbolsError::Expansion {
+            section: section.name().unwrap_or_default().to_owned(),
+            bytes: data.data.len(),
+            claimed: data.uncompressed_size,
+        });
     }
-    data.decompress().map_err(|e| e.to_string())
+    Ok(data.decompress()?)
 }
 
 #[cfg(test)]

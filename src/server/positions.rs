@@ -13,6 +13,7 @@ use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, RegisterDescription};
 use crate::flow;
 use crate::quantity::{Address, Isa};
+use crate::snapshot::model::Note;
 use crate::timeline::{Direction, Gap, History, Place, PlaceKind, Position, Timeline, TracedCore};
 
 /// Time limit for work that the client did not request: GDB waits two seconds for most replies.
@@ -120,7 +121,7 @@ impl Positions {
     }
 
     /// Returns the notes on the histories.
-    pub fn notes(&mut self) -> &[String] {
+    pub fn notes(&mut self) -> &[Note] {
         self.timeline().notes()
     }
 

@@ -105,7 +105,7 @@ impl Default for Options {
 /// The histories of a snapshot's cores.
 pub struct Timeline {
     histories: Vec<History>,
-    notes: Vec<String>,
+    notes: Vec<Note>,
     /// By core: the last timestamp looked up, and the position found for it.
     at_times: HashMap<usize, (u64, Option<Position>)>,
 }
@@ -124,7 +124,7 @@ impl Timeline {
             at_times: HashMap::new(),
         };
         let (capture, notes) = Capture::open(loaded);
-        out.notes.extend(notes.iter().map(Note::to_string));
+        out.notes.extend(notes);
         let chunks: Vec<Arc<Chunks>> = capture
             .buffers
             .iter()
@@ -136,7 +136,7 @@ impl Timeline {
             .collect();
         let tracks = traced.iter().map(|(_, (sources, _))| sources.len()).sum();
         for (core, (sources, notes)) in traced {
-            out.notes.extend(notes.iter().map(Note::to_string));
+            out.notes.extend(notes);
             let chunks_of = |buffer: &CaptureBuffer| {
                 let mut all = capture.buffers.iter().zip(&chunks);
                 let (_, chunks) = all.find(|(other, _)| other.index == buffer.index)?;
@@ -152,7 +152,7 @@ impl Timeline {
     }
 
     /// Assumptions and omissions, one line each.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 

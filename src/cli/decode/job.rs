@@ -70,7 +70,8 @@ impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
             }
             (Level::Instructions, Some(flow)) => {
                 let flow = Flow::new(flow, self.image);
-                let disassembler = Disassembler::new(self.m_profile)?;
+                let disassembler = Disassembler::new(self.m_profile);
+                let disassembler = disassembler.map_err(|error| error.to_string())?;
                 let listing =
                     InstructionListing::new(self.lines, self.image, self.symbols, disassembler);
                 let sink = Flowing::new(flow, listing);

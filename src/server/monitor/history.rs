@@ -12,6 +12,7 @@ use crate::program::disassembly::Disassembler;
 use crate::quantity::{Address, Isa};
 use crate::report::history as words;
 use crate::server::target::SnapshotTarget;
+use crate::snapshot::model::Note;
 use crate::timeline::{
     AddressSet, Direction, EndAgrees, Entry, Found, Gaps, Place, PlaceKind, Position,
 };
@@ -213,7 +214,8 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     doubts.extend(
         notes
             .iter()
-            .map(|note| note.strip_prefix(&prefix).unwrap_or(note).to_owned()),
+            .map(Note::to_string)
+            .map(|note| note.strip_prefix(&prefix).unwrap_or(&note).to_owned()),
     );
     doubts
 }
