@@ -1,0 +1,152 @@
+//! Trace files of any origin → snapshot.
+
+use crate::support::convert::{CORE, description, foreign, made, open, read};
+use armsnap::check::check;
+use armsnap::convert::{Error, snapshot};
+use armsnap::tfile::ByteOrder;
+
+#[test]
+fn frames_of_other_writers_become_snapshots() {
+    for order in [ByteOrder::Little, ByteOrder::Big] {
+        let mut writer = foreign(&description(CORE), order);
+        let registers = match order {
+            ByteOrder::Little => [1, 2, 3, 4, 0, 0x80, 0, 0],
+            ByteOrder::Big => [4, 3, 2, 1, 0, 0, 0x80, 0],
+        };
+        writer.registers(&registers).unwrap();
+        writer.memory(0x100, &[1, 2, 3]);
+        writer.memory(0x101, &[9, 9, 9, 9]);
+        writer.end_frame(1).unwrap();
+        writer.memory(0x102, &[7]);
+        writer.variable(5, -6);
+        writer.end_frame(1).unwrap();
+        writer.end_frame(2).unwrap();
+        let bytes = writer.finish().unwrap();
+
+        let (first, dumps) = made(&bytes, Some(0), false);
+        let device = &first.devices[0];
+        let values = device
+            .registers
+            .iter()
+            .map(|r| (&*r.name, r.value.as_u64()));
+        let values: Vec<_> = values.collect();
+        assert_eq!(values, [("R0", Some(0x0403_0201)), ("PC", Some(0x8000))]);
+        let pieces = device.dumps.iter().map(|d| (d.address, d.length.unwrap()));
+        assert_eq!(pieces.collect::<Vec<_>>(), [(0x100, 5)]);
+        assert_eq!(*dumps.0["memory.bin"], [1, 2, 3, 9, 9]);
+        let title = first.description.unwrap();
+        assert_eq!(title, "trace frame 0 of x.tf: tracepoint 1 at 0x8000");
+
+        let (second, _) = made(&bytes, Some(1), false);
+        let pc = &second.devices[0].registers;
+        assert_eq!((pc.len(), pc[0].value.as_u64()), (1, Some(0x8000)));
+        assert_eq!(second.devices[0].dumps.len(), 1);
+        let variables = &second.other_sections[0].entries;
+        assert_eq!(variables[2], ("$5".to_owned(), "-6".to_owned()));
+
+        let (merged, dumps) = made(&bytes, Some(1), true);
+        let pieces = merged.devices[0].dumps.iter();
+        let pieces: Vec<_> = pieces.map(|d| (d.address, &*d.other[0].1)).collect();
+        assert_eq!(pieces, [(0x100, "0"), (0x102, "1"), (0x103, "0")]);
+        let offsets = merged.devices[0].dumps.iter().map(|d| d.offset);
+        assert_eq!(offsets.collect::<Vec<_>>(), [None, Some(2), Some(3)]);
+        assert_eq!(dumps.0.len(), 1);
+        assert_eq!(dumps.0["memory.bin"][..2], [1, 2]);
+        assert_eq!(dumps.0["memory.bin"][3..], [9, 9]);
+
+        // The last frame: a tracepoint of two locations tells no pc.
+        let (last, _) = made(&bytes, None, false);
+        assert!(last.devices[0].registers.is_empty());
+        assert!(last.devices[0].dumps.is_empty());
+
+        let error = read(&bytes, Some(3), false).unwrap_err();
+        assert!(matches!(error, Error::Usage(_)));
+        assert_eq!(
+            error.to_string(),
+            "expected a trace frame from 0 to 2, found 3"
+        );
+        for frame in [Some(0), Some(1), Some(2)] {
+            for merge in [false, true] {
+                let directory = tempfile::tempdir().unwrap();
+                let out = directory.path().join("out");
+                read(&bytes, frame, merge)
+                    .unwrap()
+                    .write(&out, false, &mut |_, _| {})
+                    .unwrap();
+                let loaded = open(&out);
+                assert!(loaded.notes.is_empty(), "{:?}", loaded.notes);
+                let found = check(&loaded);
+                let odd = found
+                    .iter()
+                    .find(|note| note.to_string().contains("unknown key"));
+                assert!(odd.is_none(), "{odd:?}");
+                let error = read(&bytes, frame, merge)
+                    .unwrap()
+                    .write(&out, false, &mut |_, _| {});
+                assert!(error.unwrap_err().to_string().contains("exists"));
+                // Files that are open are input, which is never replaced.
+                drop((found, loaded));
+                read(&bytes, frame, merge)
+                    .unwrap()
+                    .write(&out, true, &mut |_, _| {})
+                    .unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_converted_says_why() {
+    let whole = |target: &str| {
+        let mut writer = foreign(&description(target), ByteOrder::Little);
+        writer.end_frame(1).unwrap();
+        writer.finish().unwrap()
+    };
+    let x86 = "<target><architecture>i386:x86-64</architecture></target>";
+    let text = |bytes: &[u8]| read(bytes, None, false).unwrap_err().to_string();
+    assert!(text(&whole(x86)).contains("found i386:x86-64"));
+    assert!(text(&whole("<target")).contains("tdesc:"));
+    assert!(text(b"\x7fTRACE0\nR 8\n\n").contains("no complete trace frame"));
+    assert!(text(b"\x7fTRACE1\nR 8\n\n").contains("expected \\x7fTRACE0"));
+    assert!(text(b"\x7fTRACE0\nR 8").contains("ends without an empty line"));
+    let no_target = b"\x7fTRACE0\nR 8\n\n\x01\0\0\0\0\0";
+    assert!(text(no_target).contains("no target description (tdesc)"));
+    let cut = b"\x7fTRACE0\nR 8\n\n\x01\0\x09\0\0\0\0";
+    assert!(text(cut).contains("no complete trace frame"));
+
+    // What is told and does not stop the work.
+    let odd = |body: &[u8]| {
+        let mut bytes = b"\x7fTRACE0\n".to_vec();
+        bytes.extend_from_slice(body);
+        let mut notes = Vec::new();
+        let options = snapshot::Options::default();
+        snapshot::read(&bytes.clone().into(), "x.tf", &options, &mut notes).unwrap();
+        notes.join("\n")
+    };
+    let tdesc = format!("tdesc {CORE}");
+    for (body, tail, told) in [
+        ("", "", "there is no R line"),
+        ("R 8\nstatus 9\n", "", "expected 0 or 1"),
+        (
+            "R 8\nstatus 0;tframes:-1\n",
+            "",
+            "tframes: cannot read \"-1\"",
+        ),
+        ("R 8\ntp T-1:10:E:0:0\n", "", "tp: cannot read"),
+        ("R 8\n", "Zoo", "block of type 'Z' at byte 0 cannot be read"),
+        (
+            "R 8\n",
+            "R123",
+            "block of type 'R' at byte 0 cannot be read",
+        ),
+        ("R 8\n", "M12345678\x05\x001", "block of type 'M' at byte 0"),
+        ("R 8\n", "", "has no registers"),
+    ] {
+        let mut file = format!("{body}{tdesc}\n").into_bytes();
+        file.extend_from_slice(&[3, 0, tail.len() as u8, 0, 0, 0]);
+        file.extend_from_slice(tail.as_bytes());
+        file.extend_from_slice(&[0; 4]);
+        let notes = odd(&file);
+        assert!(notes.contains(told), "{told} not in {notes}");
+    }
+}

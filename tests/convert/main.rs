@@ -1,0 +1,13 @@
+//! Snapshots and trace files, both ways.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod any_snapshot;
+mod convert_command;
+mod foreign;
+mod frames;
+mod in_gdb;
+mod snapshots;
+mod trace;
+mod undescribed;

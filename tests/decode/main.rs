@@ -1,0 +1,20 @@
+//! Trace decoded: packets, elements, program flow, beside the reference.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod by_hand;
+mod capture;
+mod corrupt_streams;
+mod decode_command;
+mod ds5_reports;
+mod every_byte;
+mod packet_scripts;
+mod parity;
+mod parity_etmv4;
+mod parity_ptm;
+mod parity_stream;
+mod program_flow;
+mod programs;
+mod silence;
+mod stream_packets;

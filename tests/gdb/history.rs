@@ -1,0 +1,307 @@
+//! History in GDB: stepping, breakpoints and gaps, and the `monitor` commands.
+
+use crate::support::gdb::{ends_of_history, forget_registers, gdb_version, session, shared};
+use crate::support::history::in_gdb::{self, walk, walks};
+use crate::support::history::{Step, decoded};
+
+const TC2: &str = "tc2-ptm-rstk-t32";
+const ACK: &str = "001-ack_test";
+
+/// The first steps back in GDB, and those forward again, are the last ones of the decoder.
+fn steps(name: &str, core: &str, source: &str, count: usize) {
+    let Some(snapshot) = shared(name) else { return };
+    let decoded = decoded(&snapshot, source);
+    let last = &decoded[decoded.len() - count..];
+    let core = format!("--core={core}");
+    let mut commands = vec![walk("reverse-stepi", count)];
+    // GDB 10 steps forward from no place without code.
+    if gdb_version() > 10 || !last.contains(&Step::Gap) {
+        commands.push(walk("stepi", count));
+    }
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let walks = walks(&snapshot, &[&core], &commands);
+    let mut back = in_gdb::steps(&walks[0]);
+    back.reverse();
+    assert_eq!(back, last, "{name}, back");
+    if let Some(forward) = walks.get(1) {
+        // The last step is to where the core halted.
+        let forward = in_gdb::steps(forward);
+        assert_eq!(forward[..count - 1], last[1..], "{name}, forward");
+    }
+}
+
+#[test]
+fn steps_of_tc2_are_the_decoders() {
+    steps(TC2, "Cortex-A15_0", "PTM_0_2", 500);
+}
+
+#[test]
+fn steps_of_001_ack_test_are_the_decoders() {
+    // Beyond a gap.
+    steps(ACK, "cpu_0", "ETE_0_s1", 700);
+}
+
+#[test]
+fn steps_of_juno_are_the_decoders() {
+    steps("juno_r1_1", "cpu_0", "ETM_0", 300);
+}
+
+#[test]
+fn thumb_code_is_read_as_the_trace_says() {
+    let Some(snapshot) = shared(TC2) else { return };
+    let commands = [
+        "reverse-stepi",
+        "x/i $pc",
+        "p $isa",
+        "p $cpsr",
+        "reverse-stepi 10",
+        "x/i $pc",
+        "p $isa",
+        "backtrace",
+        "stepi 11",
+        "p $isa",
+        "p/x $cpsr",
+    ];
+    let text = session(&snapshot, &["--core=Cortex-A15_0"], &commands);
+    for wanted in [
+        "=> 0x80000590:\tblt\t0x80000568",
+        "$1 = A32",
+        "$2 = <unavailable>",
+        "=> 0x80000fb2:\tstr\tr2, [r1, #0]",
+        "$3 = T32",
+        "#0  0x80000fb2 in ?? ()",
+        "$4 = A32",
+        "$5 = 0x",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("is not available"), "{text}");
+    // The trace ends with the halt, at the pc.
+    assert!(!text.contains("the trace ends before"), "{text}");
+}
+
+#[test]
+fn gaps_and_ends_are_stops_of_their_own() {
+    let Some(snapshot) = shared(TC2) else { return };
+    let commands = [
+        "reverse-continue",
+        "monitor where",
+        "reverse-continue",
+        "stepi",
+        "monitor where",
+        "stepi",
+        "monitor where",
+        "reverse-stepi",
+        "reverse-stepi",
+        "reverse-stepi",
+        "continue",
+        "continue",
+        "continue",
+        "p/x $pc",
+    ];
+    let text = session(&snapshot, &["--core=Cortex-A15_0"], &commands);
+    let lost = text
+        .matches("received signal SIGLOST, Resource lost.")
+        .count();
+    assert_eq!(lost, 4, "{text}");
+    assert_eq!(
+        text.matches("gap in history: the core was in debug state")
+            .count(),
+        4
+    );
+    assert_eq!(ends_of_history(&text), 4, "{text}");
+    assert_eq!(
+        text.matches("  gap       the core was in debug state")
+            .count(),
+        2,
+        "{text}"
+    );
+    assert!(text.contains("= 0x80000594"), "{text}");
+}
+
+#[test]
+fn memory_of_the_past_is_code_until_the_user_says_otherwise() {
+    let Some(snapshot) = shared(TC2) else { return };
+    let commands = [
+        "x/1xw $sp",
+        "set $stack = $sp",
+        "reverse-stepi 100",
+        "x/1xh $pc",
+        "x/1xw $stack",
+        "monitor memory final",
+        "maintenance flush dcache",
+        "x/1xw $stack",
+    ];
+    let text = session(&snapshot, &["--core=Cortex-A15_0"], &commands);
+    let words = text.matches("0x8008e268:\t0x").count();
+    assert_eq!(words, 2, "{text}");
+    assert_eq!(
+        text.matches("Cannot access memory at address 0x8008e268")
+            .count(),
+        1,
+        "{text}"
+    );
+}
+
+#[test]
+fn monitor_goes_and_finds() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let forget = forget_registers();
+    let commands = [
+        "monitor goto begin",
+        forget,
+        "p/x $pc",
+        "monitor find 0x39200",
+        "monitor find 0x39200 back",
+        "monitor goto 0+90740",
+        forget,
+        "p/x $pc",
+        "monitor history 2",
+        "monitor exceptions 1",
+        "monitor calls 3",
+        "monitor goto end",
+        forget,
+        "p/x $pc",
+        "monitor goto 0+90751",
+        "monitor goto time 5",
+        "monitor goto nowhere",
+        "monitor find nothing",
+        "continue",
+    ];
+    let text = session(&snapshot, &[], &commands);
+    for wanted in [
+        "cpu_0 at 0+0",
+        "$1 = 0xa10c8",
+        "0x39200",
+        "cpu_0 does not execute 0x39200 before 0+0",
+        "$2 = 0x3c1c4",
+        "> 0+90740         0x3c1c4                           mov x0, x1",
+        "  0+90742 ",
+        "call (number 2), returns to 0x9ef60, continues at 0x39200",
+        "cpu_0: start of history to 0+90740\n",
+        "\n* 0+90694        0x9daf0\n* 0+90712          -- call: 0x39200\n> 0+90740  in 2 open calls",
+        "$3 = 0xa10c0",
+        "cpu_0: the trace has no 0+90751",
+        "cpu_0: the trace has no time 5",
+        "\"nowhere\" is no position",
+        "\"nothing\" is neither an address nor a function",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("0+90743"), "{text}");
+    assert_eq!(ends_of_history(&text), 1, "{text}");
+}
+
+#[test]
+fn breakpoints_stop_both_ways_at_each_visit() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let wanted = decoded(&snapshot, "ETE_0_s1");
+    // From the last gap on: GDB stops at those too.
+    let last = wanted.iter().rposition(|step| *step == Step::Gap).unwrap();
+    let rest = &wanted[last + 1..];
+    // The address that is visited most often there.
+    let count = |step: &Step| rest.iter().filter(|other| *other == step).count();
+    let Some(Step::At(address)) = rest.iter().copied().max_by_key(count) else {
+        panic!("no instruction");
+    };
+    let visits = count(&Step::At(address));
+    assert!(visits > 1);
+    for kind in ["break", "hbreak"] {
+        let breakpoint = format!("{kind} *{address:#x}");
+        let mut commands = vec![breakpoint.as_str()];
+        commands.extend(std::iter::repeat_n("reverse-continue", visits + 1));
+        commands.extend(std::iter::repeat_n("continue", visits + 1));
+        let text = session(&snapshot, &[], &commands);
+        let stops = text.matches("\nBreakpoint 1, ").count();
+        assert_eq!(stops, 2 * visits, "{text}");
+        assert_eq!(text.matches("SIGLOST").count(), 1, "{text}");
+        assert_eq!(ends_of_history(&text), 1, "{text}");
+    }
+    let text = session(
+        &snapshot,
+        &[],
+        &["reverse-stepi", "watch *(int*)0x10000", "continue"],
+    );
+    assert!(
+        text.contains("Could not insert hardware watchpoint"),
+        "{text}"
+    );
+}
+
+#[test]
+fn gdbs_own_branch_trace() {
+    let Some(snapshot) = shared(ACK) else { return };
+    let wanted = decoded(&snapshot, "ETE_0_s1");
+    let gaps = wanted.iter().filter(|step| **step == Step::Gap).count();
+    let commands = [
+        "info record",
+        "record instruction-history /s",
+        "record function-call-history /ilc",
+        "set record btrace replay-memory-access read-write",
+        "reverse-stepi",
+        "p/x $pc",
+        "p $sp",
+        "record goto begin",
+        "x/i $pc",
+        "record goto 90740",
+        "p/x $pc",
+        "record goto end",
+        "p/x $pc",
+    ];
+    let text = session(&snapshot, &["--history=btrace"], &commands);
+    // There is no halted state: the trace leads to where GDB stands, without a gap.
+    let recorded = format!(
+        "Recorded {} instructions in 193 functions ({gaps} gaps)",
+        wanted.len()
+    );
+    for wanted in [
+        recorded.as_str(),
+        "90750\t   0x000000000009dc04:\tbr\tx2",
+        "inst 90124,90751",
+        "$1 = 0x9dc04",
+        "$2 = <unavailable>",
+        "=> 0xa10c8:\tret",
+        "$3 = 0x3c1c0",
+        "$4 = 0xa10c0",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+/// Captures whose registers are placeholders: there is a trace and no halted state.
+#[test]
+fn a_trace_without_a_state_is_opened_at_its_end() {
+    for (name, core) in [(ACK, "cpu_0"), ("juno_r1_1", "cpu_0"), ("TC2", "cpu_0")] {
+        let Some(snapshot) = shared(name) else { return };
+        let core = format!("--core={core}");
+        let commands = [
+            "p/x $pc",
+            "info registers sp",
+            "monitor where",
+            "reverse-stepi",
+            "stepi",
+            "stepi",
+            "p/x $pc",
+        ];
+        let text = session(&snapshot, &[&core], &commands);
+        let shown: Vec<&str> = text.lines().filter(|line| line.starts_with('$')).collect();
+        assert_eq!(shown.len(), 2, "{text}");
+        let value = |line: &str| line.split(" = ").nth(1).map(str::to_owned);
+        assert_eq!(value(shown[0]), value(shown[1]), "{text}");
+        for placeholder in ["0xffffffc000081000", "0xc0008000"] {
+            assert!(!shown[0].ends_with(placeholder), "{text}");
+        }
+        assert!(text.contains("<unavailable>"), "{text}");
+        assert!(!text.contains("the core halted at"), "{text}");
+        assert_eq!(
+            text.matches("note: cpu_0: there is no halted state")
+                .count(),
+            1,
+            "{text}"
+        );
+        assert!(
+            text.contains("the end of the trace (the halted state is not in"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Shared libraries at past positions: the server knows where they were loaded, GDB need not read
+//! it from the program's memory.
+
+use std::process::Command;
+
+use crate::support::gdb::{
+    ends_of_history, forget_registers, gdb_version, need_gdb, run, session, text,
+};
+use crate::support::record::{Guest, build, decoded};
+
+const PROGRAM: &str = r#"
+    #include <stdlib.h>
+    #include <string.h>
+    static int compare(const void *a, const void *b)
+    {
+        return strcmp(a, b);
+    }
+    static int twice(int of)
+    {
+        int sum = of;
+        sum += of;
+        return sum;
+    }
+    int main(void)
+    {
+        char names[4][8] = { "wheel", "spoke", "frame", "bell" };
+        qsort(names, 4, 8, compare);
+        int sum = twice(3);
+        sum += twice(4);
+        *(volatile int *)8 = sum;
+        return 0;
+    }
+"#;
+
+/// A recorded program that crashed; `None` without a compiler for it.
+fn recorded(program: &str, options: &[&str]) -> Option<Guest> {
+    need_gdb();
+    let guest = build("aarch64", "sort.c", program, options)?;
+    let mut record = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    record.arg("record").arg("-o");
+    record.arg(guest.directory.path().join("saved"));
+    let run = run(record.arg("--").arg(&guest.program));
+    assert!(run.status.success(), "{run:?}");
+    Some(guest)
+}
+
+/// What GDB without any of our commands shows.
+fn plain(guest: &Guest, commands: &[&str]) -> String {
+    let saved = guest.directory.path().join("saved");
+    let mut gdb = Command::new("gdb-multiarch");
+    gdb.args(["-nx", "-batch"]).arg(&guest.program);
+    let libraries = saved.join("libraries");
+    for setting in ["sysroot", "solib-search-path"] {
+        gdb.args(["-iex", &format!("set {setting} {}", libraries.display())]);
+    }
+    gdb.arg("-ex").arg(format!(
+        "target remote | exec {} serve --stdio {}",
+        env!("CARGO_BIN_EXE_armsnap"),
+        saved.display()
+    ));
+    for command in commands {
+        gdb.args(["-ex", command]);
+    }
+    text(&run(&mut gdb))
+}
+
+/// What is shown between two marks.
+fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
+    let inside = text.split(first).nth(1).and_then(|t| t.split(last).next());
+    inside.unwrap_or_else(|| panic!("{text}"))
+}
+
+#[test]
+fn libraries_stay() {
+    if gdb_version() > 16 {
+        println!("SKIPPED: GDB 18 lists libraries of the past without their symbols");
+        return;
+    }
+    let Some(guest) = recorded(PROGRAM, &["-O0"]) else {
+        return;
+    };
+    let saved = guest.directory.path().join("saved");
+    let commands = [
+        "echo <1>\\n",
+        "info sharedlibrary",
+        "backtrace",
+        "echo <2>\\n",
+        "armsnap find compare back",
+        "echo <3>\\n",
+        "info sharedlibrary",
+        "echo <4>\\n",
+        "backtrace",
+        "finish",
+        "reverse-finish",
+        "armsnap goto begin",
+        "continue",
+        "echo <5>\\n",
+        "info sharedlibrary",
+        "backtrace",
+        "echo <6>\\n",
+    ];
+    let shown = session(&saved, &[], &commands);
+    let list = between(&shown, "<1>\n", "#0 ");
+    assert!(list.contains("libc.so.6"), "{shown}");
+    assert!(list.contains("ld-linux-aarch64.so.1"), "{shown}");
+    assert_eq!(between(&shown, "<3>\n", "<4>"), list, "{shown}");
+    let past = between(&shown, "<4>\n", "<5>");
+    assert!(past.contains("in qsort"), "{shown}");
+    assert!(past.contains(" in main () at "), "{shown}");
+    // And at the end all is as it was.
+    let (end, first) = (
+        between(&shown, "<5>\n", "<6>"),
+        between(&shown, "<1>\n", "<2>"),
+    );
+    assert_eq!(end, first, "{shown}");
+    assert!(!shown.contains("warning:"), "{shown}");
+}
+
+/// Even in a GDB without any of our commands.
+#[test]
+fn reverse_step_in_a_static_program_stays_near() {
+    let Some(guest) = recorded(PROGRAM, &["-O0", "-static"]) else {
+        return;
+    };
+    let forget = forget_registers();
+    let commands = [
+        "break twice",
+        "reverse-continue",
+        forget,
+        "stepi",
+        "stepi",
+        "echo <1>\\n",
+        "reverse-step",
+        "reverse-step",
+        "echo <2>\\n",
+    ];
+    // GDB 17 and later need our commands for it.
+    let shown = match gdb_version() {
+        ..=16 => plain(&guest, &commands),
+        _ => session(&guest.directory.path().join("saved"), &[], &commands),
+    };
+    let moved = between(&shown, "<1>\n", "<2>");
+    assert!(moved.contains("main () at "), "{shown}");
+    assert_eq!(ends_of_history(moved), 0, "{shown}");
+}
+
+const CHOSEN: &str = r#"
+    #include <string.h>
+    __attribute__((noinline)) static size_t mine(const char *of) { return strlen(of); }
+    int main(int argc, char **argv)
+    {
+        size_t n = mine(argv[0]);
+        n += mine("spoke");
+        *(volatile int *)8 = n;
+        return 0;
+    }
+"#;
+
+/// `strlen` of glibc is one of several, which its resolver chooses when the program starts. GDB sets
+/// its breakpoint at the resolver; there GDB 13 crashed, as it finds no caller in the past.
+fn stops_in_the_chosen_function(options: &[&str]) {
+    let options = [&["-O0", "-fno-builtin"], options].concat();
+    let Some(guest) = recorded(CHOSEN, &options) else {
+        return;
+    };
+    let saved = guest.directory.path().join("saved");
+    let commands = [
+        "break strlen",
+        "reverse-continue",
+        "printf \"<1>%#lx\\n\", $pc",
+        "backtrace 2",
+        "reverse-continue",
+        "printf \"<2>%#lx\\n\", $pc",
+        "reverse-stepi",
+        "continue",
+        "printf \"<3>%#lx\\n\", $pc",
+    ];
+    let shown = session(&saved, &[], &commands);
+    let at = |shown: &str, mark: &str| {
+        let pc = between(shown, mark, "\n").trim_start_matches("0x");
+        u64::from_str_radix(pc, 16).unwrap()
+    };
+    let stopped = at(&shown, "<1>");
+    assert!(
+        between(&shown, "<1>", "<2>").contains(" in mine ("),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("breakpoint at strlen: the implementation"),
+        "{shown}"
+    );
+    for mark in ["<2>", "<3>"] {
+        assert_eq!(at(&shown, mark), stopped, "{shown}");
+    }
+    // `mine` went there through a table of four instructions.
+    let executed = decoded(&saved).into_values().next().unwrap();
+    let entered = executed
+        .iter()
+        .rposition(|place| place.address.0 == stopped);
+    let caller = executed[entered.unwrap() - 5].address.0 & 0xfff;
+    let mine = guest.symbol("mine") & 0xfff;
+    assert!((mine..mine + 64).contains(&caller), "{caller:#x}");
+    let bare = plain(&guest, &commands);
+    for mark in ["<1>", "<2>", "<3>"] {
+        assert_eq!(at(&bare, mark), stopped, "{bare}");
+    }
+
+    let found = session(
+        &saved,
+        &[],
+        &[
+            "armsnap find strlen back",
+            "printf \"<1>%#lx\\n\", $pc",
+            "armsnap goto end",
+            "monitor find strlen back",
+            "armsnap find *strlen back",
+            "printf \"<4>%#lx\\n\", $pc",
+        ],
+    );
+    assert_eq!(at(&found, "<1>"), stopped, "{found}");
+    let told = found.lines().find(|line| line.ends_with(" goes there"));
+    assert!(
+        told.unwrap().contains(&format!(": {stopped:#x}")),
+        "{found}"
+    );
+    // By its address, the resolver itself.
+    assert_ne!(at(&found, "<4>"), stopped, "{found}");
+}
+
+#[test]
+fn a_function_that_a_static_program_chose() {
+    stops_in_the_chosen_function(&["-static"]);
+}
+
+#[test]
+fn a_function_that_the_dynamic_linker_chose() {
+    stops_in_the_chosen_function(&[]);
+}

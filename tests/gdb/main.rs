@@ -1,0 +1,26 @@
+//! Sessions of GDB and LLDB, and the clients of the server.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod clients;
+mod endpoints;
+mod history;
+mod history_commands;
+mod hostile_client;
+mod hostile_names;
+mod hostile_scripts;
+mod hostile_terminal;
+mod libraries;
+mod lldb;
+mod moves;
+mod quiet_start;
+mod readme;
+mod recorded_history;
+mod save;
+mod save_and_find;
+mod served_trace_files;
+mod session;
+mod symbol_names;
+mod trace_frames;
+mod tsave;

@@ -1,0 +1,264 @@
+//! The transcripts of the README and of the guide to debugging are what the program prints.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A command of a transcript, and the lines below it.
+#[derive(Debug)]
+struct Step {
+    command: String,
+    /// What is typed at GDB's prompt.
+    typed: Vec<String>,
+    /// What is printed; `…` stands for any lines.
+    lines: Vec<String>,
+}
+
+const README: &str = include_str!("../../README.md");
+const DEBUGGING: &str = include_str!("../../docs/debugging.md");
+
+/// The commands of a text's indented blocks that begin with `$`.
+fn steps(text: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        let Some(line) = line.strip_prefix("    ") else {
+            // An empty line may be a part of what is printed.
+            if line.is_empty() && open {
+                steps.last_mut().unwrap().lines.push(String::new());
+            } else {
+                open = false;
+            }
+            continue;
+        };
+        if let Some(command) = line.strip_prefix("$ ") {
+            open = true;
+            steps.push(Step {
+                command: command.to_owned(),
+                typed: Vec::new(),
+                lines: Vec::new(),
+            });
+        } else if let (true, Some(typed)) = (open, line.strip_prefix("(gdb) ")) {
+            let step = steps.last_mut().unwrap();
+            step.typed.push(typed.to_owned());
+            step.lines.push("…".to_owned());
+        } else if open {
+            steps.last_mut().unwrap().lines.push(line.to_owned());
+        }
+    }
+    steps
+}
+
+/// Fails unless `lines` are the begin of `found`; `…` skips up to the line that comes next.
+fn compare(command: &str, lines: &[String], found: &str) {
+    let mut rest = found.lines().map(str::trim_end);
+    let mut skip = false;
+    let end = lines.iter().rposition(|line| !line.is_empty());
+    for line in &lines[..end.map_or(0, |end| end + 1)] {
+        if line == "…" {
+            skip = true;
+            continue;
+        }
+        let next = match skip {
+            true => rest.find(|found| found == line),
+            false => rest.next(),
+        };
+        assert_eq!(next, Some(line.as_str()), "{command}: {found}");
+        skip = false;
+    }
+}
+
+/// Runs the steps of the README that `wanted` chooses, in `directory`; answers how many.
+fn run(directory: &Path, wanted: impl Fn(&str) -> bool) -> usize {
+    run_with(README, directory, false, wanted)
+}
+
+/// The same of a text; with `errors` what is printed is that of both streams.
+fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) -> bool) -> usize {
+    let steps = steps(text);
+    let mut count = 0;
+    for step in steps.iter().filter(|step| wanted(&step.command)) {
+        let command = step.command.split("  #").next().unwrap();
+        let mut shell = command.replacen("armsnap", env!("CARGO_BIN_EXE_armsnap"), 1);
+        let through_us = shell.contains(" gdb ");
+        if through_us || shell.starts_with("gdb-multiarch ") {
+            crate::support::gdb::need_gdb();
+            if through_us && !shell.contains(" -- ") {
+                shell += " --";
+            }
+            shell += " -nx -batch -iex 'set width 0'";
+        }
+        for typed in &step.typed {
+            shell += &format!(" -ex '{typed}'");
+        }
+        if shell.contains(" check ") {
+            // There are errors in the snapshot.
+            shell += " || [ $? = 1 ]";
+        }
+        if errors {
+            shell += " 2>&1";
+        }
+        let mut child = Command::new("sh");
+        child.args(["-c", &shell]).current_dir(directory);
+        let output = crate::support::gdb::run(child.stdin(Stdio::null()));
+        assert!(
+            output.status.success(),
+            "{command}: {}",
+            crate::support::gdb::text(&output)
+        );
+        compare(
+            command,
+            &step.lines,
+            &String::from_utf8_lossy(&output.stdout),
+        );
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn on_our_own_snapshots() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let count = run(place, |command| {
+        command.contains(" testdata/")
+            && !command.contains(" serve ")
+            && !command.contains("lldb")
+            && !command.contains("armsnap save ")
+            && !command.contains(".tf")
+    });
+    assert_eq!(count, 5);
+}
+
+#[test]
+fn a_damaged_copy() {
+    let place = tempfile::tempdir().unwrap();
+    let bad = place.path().join("bad");
+    std::fs::create_dir(&bad).unwrap();
+    for entry in std::fs::read_dir(crate::support::gdb::testdata("virt-a57")).unwrap() {
+        let from = entry.unwrap().path();
+        if from.is_file() {
+            std::fs::copy(&from, bad.join(from.file_name().unwrap())).unwrap();
+        }
+    }
+    let core = bad.join("cpu_1.ini");
+    let text = std::fs::read_to_string(&core).unwrap();
+    let damaged = text
+        .replace("PC(size:64)=0x000000004010025C", "PC(size:64)=0xZZ")
+        .replace("file=data.bin", "file=dta.bin");
+    assert_ne!(text, damaged);
+    std::fs::write(&core, damaged).unwrap();
+    let count = run(place.path(), |command| command == "armsnap check bad");
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn what_is_saved_from_gdb() {
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(
+        crate::support::gdb::testdata(""),
+        place.path().join("testdata"),
+    )
+    .unwrap();
+    let count = run(place.path(), |command| command.contains("armsnap save "));
+    assert_eq!(count, 1);
+    assert!(place.path().join("copy/snapshot.ini").is_file());
+}
+
+/// A directory with a program and its sources.
+fn place_of(program: &str, sources: &[&str]) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    let copy = |from: &Path| {
+        let name = from.file_name().unwrap();
+        std::fs::copy(from, place.path().join(name)).unwrap();
+    };
+    copy(&crate::support::program::program(program).elf);
+    for source in sources {
+        copy(&crate::support::gdb::testdata("programs").join(source));
+    }
+    place
+}
+
+#[test]
+fn a_program_and_its_crash() {
+    let place = place_of("crash-a64", &["crash.c", "linux.h"]);
+    let count = run_with(README, place.path(), true, |command| {
+        command.ends_with(" crash-a64.elf") || command == "armsnap gdb crash"
+    });
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn two_cores_of_a_machine() {
+    let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
+    let count = run_with(README, place.path(), true, |command| {
+        command.starts_with("armsnap record --system ") || command == "armsnap gdb cores"
+    });
+    assert_eq!(count, 2);
+}
+
+#[test]
+fn trace_files_and_back() {
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(
+        crate::support::gdb::testdata(""),
+        place.path().join("testdata"),
+    )
+    .unwrap();
+    let count = run(place.path(), |command| command.contains("regulator.tf"));
+    assert_eq!(count, 4);
+    for made in ["again", "history"] {
+        let file = place.path().join(made).join("snapshot.ini");
+        assert!(file.is_file(), "{made}");
+    }
+}
+
+#[test]
+fn the_guide_to_debugging() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let count = run_with(DEBUGGING, place, true, |command| {
+        command.starts_with("armsnap gdb testdata/recorded/")
+    });
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn the_guides_real_capture() {
+    let Some(capture) = crate::support::gdb::shared("001-ack_test") else {
+        return;
+    };
+    let count = run_with(DEBUGGING, capture.parent().unwrap(), true, |command| {
+        command.starts_with("armsnap gdb 001-ack_test")
+    });
+    assert_eq!(count, 1);
+}
+
+/// Snapshots of the transcripts lie in the repository, or were made by commands above; of captures the
+/// text says where they are.
+#[test]
+fn transcripts_use_what_a_reader_has() {
+    // The README's need no capture.
+    let captures = DEBUGGING.contains("github.com/Linaro/OpenCSD");
+    for (text, name, captures) in [
+        (README, "README.md", false),
+        (DEBUGGING, "docs/debugging.md", captures),
+    ] {
+        // A copy that a sentence describes.
+        let mut made = vec!["bad"];
+        let all = steps(text);
+        for step in &all {
+            let words: Vec<&str> = step.command.split_whitespace().collect();
+            if let [
+                "armsnap",
+                "gdb" | "decode" | "info" | "convert" | "check",
+                input,
+                ..,
+            ] = words[..]
+            {
+                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(input);
+                let there = input.starts_with("testdata/") && path.exists();
+                let known = there || made.contains(&input) || input.starts_with("--");
+                assert!(known || captures, "{name}: {}", step.command);
+            }
+            made.extend(words);
+        }
+    }
+}

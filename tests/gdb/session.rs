@@ -1,0 +1,329 @@
+//! GDB sessions on real captures and on machines whose live state GDB recorded: every register,
+//! every dump, every core, backtraces.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::support::gdb::{evaluate, session, shared, testdata};
+
+/// Sections of an .ini file, read without the reader under test: names, and keys with values.
+fn ini(path: &Path) -> Vec<(String, Vec<(String, String)>)> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let mut sections = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix('[') {
+            sections.push((name.trim_end_matches(']').to_owned(), Vec::new()));
+        } else if let Some((key, value)) = line.rsplit_once('=')
+            && let Some((_, entries)) = sections.last_mut()
+        {
+            entries.push((key.trim().to_owned(), value.trim().to_owned()));
+        }
+    }
+    sections
+}
+
+fn entries(path: &Path, wanted: &str) -> Vec<(String, String)> {
+    let sections = ini(path).into_iter();
+    let found = sections.filter(|(name, _)| name == wanted);
+    found.flat_map(|(_, entries)| entries).collect()
+}
+
+fn number(text: &str) -> u128 {
+    match text.strip_prefix("0x") {
+        Some(digits) => u128::from_str_radix(digits, 16),
+        None => text.parse(),
+    }
+    .unwrap_or_else(|_| panic!("no number: {text:?}"))
+}
+
+/// How GDB is asked for a register of a snapshot.
+fn expression(aarch64: bool, name: &str) -> String {
+    let lower = name.to_ascii_lowercase();
+    let (letter, digits) = lower.split_at(1);
+    let indexed = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match (lower.as_str(), aarch64) {
+        ("lr", true) => "$x30".to_owned(),
+        // To GDB 10 these are other names of the whole registers.
+        _ if aarch64 && indexed && letter == "w" => format!("(unsigned)${lower}"),
+        ("sp" | "pc" | "cpsr" | "lr" | "fpscr" | "fpsr" | "fpcr", _) => format!("${lower}"),
+        // Parts of vectors that are not wholly known.
+        _ if aarch64 && indexed && "dshb".contains(letter) => format!("${lower}.u"),
+        _ if indexed && "xrds".contains(letter) => format!("${lower}"),
+        _ => format!("${name}"),
+    }
+}
+
+fn registers_equal_the_file(name: &str, device: &str, aarch64: bool, at_least: usize) {
+    let Some(snapshot) = shared(name) else { return };
+    let registers: Vec<(String, u128)> = entries(&snapshot.join(device), "regs")
+        .into_iter()
+        .map(|(key, value)| {
+            let name = key.split('(').next().unwrap_or_default().to_owned();
+            (name, number(&value))
+        })
+        .collect();
+    assert!(registers.len() >= at_least, "{} registers", registers.len());
+    let expressions: Vec<String> = registers
+        .iter()
+        .map(|(name, _)| expression(aarch64, name))
+        .collect();
+    let values = evaluate(&snapshot, &[], &expressions);
+    for ((name, wanted), value) in registers.iter().zip(values) {
+        assert_eq!(value, *wanted, "{name}");
+    }
+}
+
+#[test]
+fn every_register_of_a57_single_step() {
+    registers_equal_the_file("a57_single_step", "device1.ini", true, 400);
+}
+
+#[test]
+fn every_register_of_a55_test_tpiu() {
+    registers_equal_the_file("a55-test-tpiu", "device1.ini", true, 400);
+}
+
+#[test]
+fn every_register_of_tc2_ptm_rstk_t32() {
+    registers_equal_the_file("tc2-ptm-rstk-t32", "device1.ini", false, 280);
+}
+
+#[test]
+fn every_register_of_trace_cov_a15() {
+    registers_equal_the_file("trace_cov_a15", "device1.ini", false, 280);
+}
+
+#[test]
+fn what_the_snapshot_lacks_is_unavailable_not_zero() {
+    let Some(snapshot) = shared("a57_single_step") else {
+        return;
+    };
+    // Of the vector registers only the lower half is known.
+    let text = session(&snapshot, &[], &["p $v0", "p $q7", "p $v31"]);
+    assert_eq!(text.matches("<unavailable>").count(), 3, "{text}");
+    let Some(snapshot) = shared("juno_r1_1") else {
+        return;
+    };
+    let text = session(&snapshot, &[], &["p $x0", "p $lr", "p $v1", "p/x $pc"]);
+    assert_eq!(text.matches("<unavailable>").count(), 3, "{text}");
+    assert!(text.contains("0xffffffc000081000"), "{text}");
+}
+
+#[test]
+fn groups_hold_the_registers_of_their_area() {
+    let Some(snapshot) = shared("tc2-ptm-rstk-t32") else {
+        return;
+    };
+    for (group, inside, outside) in [
+        ("system", "S_TTBR0", "SP_SVC"),
+        ("banked", "R8_FIQ", "SCTLR"),
+        ("timers", "CNTPCT", "SCTLR"),
+        ("pmu", "PMCR", "CNTPCT"),
+    ] {
+        let text = session(&snapshot, &[], &[&format!("info registers {group}")]);
+        let has = |name: &str| {
+            text.lines()
+                .any(|line| line.starts_with(&format!("{name} ")))
+        };
+        assert!(has(inside), "{group}: {text}");
+        assert!(!has(outside), "{group}: {text}");
+    }
+}
+
+fn memory_equals_the_dumps(name: &str, device: &str, wanted: usize) {
+    let Some(snapshot) = shared(name) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mut commands = Vec::new();
+    let mut files = Vec::new();
+    for (section, entries) in ini(&snapshot.join(device)) {
+        if !section.starts_with("dump") {
+            continue;
+        }
+        let entries: BTreeMap<String, String> = entries.into_iter().collect();
+        let bytes = std::fs::read(snapshot.join(&entries["file"])).unwrap();
+        let start = number(&entries["address"]);
+        let end = start + bytes.len() as u128;
+        let file = directory.path().join(&section);
+        commands.push(format!(
+            "dump binary memory {} {start:#x} {end:#x}",
+            file.display()
+        ));
+        files.push((file, bytes));
+    }
+    assert_eq!(files.len(), wanted);
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    let text = session(&snapshot, &[], &commands);
+    for (file, bytes) in files {
+        let read = std::fs::read(&file).unwrap_or_else(|_| panic!("{text}"));
+        assert!(read == bytes, "{} differs", file.display());
+    }
+}
+
+#[test]
+fn memory_of_a57_single_step() {
+    memory_equals_the_dumps("a57_single_step", "device1.ini", 1);
+}
+
+#[test]
+fn memory_of_tc2_ptm_rstk_t32() {
+    memory_equals_the_dumps("tc2-ptm-rstk-t32", "device1.ini", 9);
+}
+
+#[test]
+fn memory_of_trace_cov_a15() {
+    memory_equals_the_dumps("trace_cov_a15", "device1.ini", 9);
+}
+
+#[test]
+fn unmapped_memory_is_an_error_and_partial_reads_give_what_is_there() {
+    let Some(snapshot) = shared("a57_single_step") else {
+        return;
+    };
+    let text = session(&snapshot, &[], &["x/1xw 0x1000"]);
+    assert!(
+        text.contains("Cannot access memory at address 0x1000"),
+        "{text}"
+    );
+    // The dump ends at 0xfffe_c448.
+    let text = session(&snapshot, &[], &["x/4xw 0xfffec440"]);
+    assert!(text.contains("0xfffec440:\t0x"), "{text}");
+    assert!(
+        text.contains("Cannot access memory at address 0xfffec448"),
+        "{text}"
+    );
+}
+
+#[test]
+fn every_core_is_a_thread_with_its_name() {
+    for (name, cores) in [
+        ("juno_r1_1", 6),
+        ("TC2", 5),
+        ("a57_single_step", 1),
+        ("trace_cov_a15", 1),
+    ] {
+        let Some(snapshot) = shared(name) else { return };
+        let text = session(&snapshot, &[], &["info threads"]);
+        let devices = entries(&snapshot.join("snapshot.ini"), "device_list");
+        let mut found = 0;
+        for (_, file) in devices {
+            let device: BTreeMap<String, String> = entries(&snapshot.join(file), "device")
+                .into_iter()
+                .collect();
+            if device["class"] == "core" {
+                found += 1;
+                let quoted = format!("\"{}\" ({}", device["name"], device["type"]);
+                assert!(text.contains(&quoted), "{quoted}: {text}");
+            }
+        }
+        assert_eq!(found, cores);
+        assert_eq!(
+            text.matches("  Thread ").count() + text.matches(" Thread 1 ").count(),
+            cores + 1,
+            "{text}"
+        );
+    }
+}
+
+/// What GDB showed of the live machine, against what it shows of the snapshot.
+fn sessions_equal_the_live_machine(name: &str) {
+    let snapshot = testdata(name);
+    let expected = snapshot.join("expected");
+    let threads = std::fs::read_to_string(expected.join("threads.txt")).unwrap();
+    assert!(!threads.is_empty());
+    for line in threads.lines() {
+        let mut words = line.split_whitespace();
+        let thread = words.next().unwrap();
+        let directory = expected.join(words.next().unwrap());
+        let select = format!("thread {thread}");
+        for (file, command) in [
+            ("bt.txt", "bt"),
+            ("bt-full.txt", "bt full"),
+            ("args.txt", "info args"),
+            ("locals.txt", "info locals"),
+        ] {
+            let wanted = std::fs::read_to_string(directory.join(file)).unwrap();
+            let text = session(
+                &snapshot,
+                &[],
+                &[&select, "echo <<<\\n", command, "echo >>>\\n"],
+            );
+            let (_, shown) = text.split_once("<<<\n").expect(&text);
+            let (shown, _) = shown.split_once(">>>\n").expect(&text);
+            assert_eq!(shown.trim_end(), wanted.trim_end(), "{line}: {command}");
+        }
+        registers_equal_the_live_machine(&snapshot, thread, &directory.join("registers.txt"));
+    }
+}
+
+fn registers_equal_the_live_machine(snapshot: &Path, thread: &str, file: &Path) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let registers: Vec<(&str, u128)> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, value)| value.starts_with("0x"))
+        .map(|(name, value)| (name, number(value)))
+        .collect();
+    assert!(registers.len() > 16, "{text}");
+    let vector = |name: &str| {
+        let digits = name.strip_prefix('v').unwrap_or_default();
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let expressions: Vec<String> = registers
+        .iter()
+        .map(|(name, _)| match vector(name) {
+            true => format!("${name}.q.u[0]"),
+            false => format!("${name}"),
+        })
+        .collect();
+    let select = format!("thread {thread}");
+    let values = evaluate(snapshot, &[&select], &expressions);
+    let wanted: Vec<u128> = registers.iter().map(|(_, value)| *value).collect();
+    assert_eq!(values, wanted);
+}
+
+#[test]
+fn virt_a57_looks_as_it_did_when_it_lived() {
+    sessions_equal_the_live_machine("virt-a57");
+}
+
+#[test]
+fn mps2_m4_looks_as_it_did_when_it_lived() {
+    sessions_equal_the_live_machine("mps2-m4");
+}
+
+#[test]
+fn memory_that_only_another_core_was_dumped_with_is_shown_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(directory.path().join(name), text).unwrap();
+    };
+    let core = |name: &str| {
+        format!(
+            "[device]\nname={name}\nclass=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x1000\n\
+                 SP(size:64)=0x2000\nCPSR=0x3c5\nX0(size:64)=1\n"
+        )
+    };
+    write(
+        "snapshot.ini",
+        "[snapshot]\nversion=1.0\n[device_list]\na=a.ini\nb=b.ini\n",
+    );
+    write("a.ini", &core("bare"));
+    write(
+        "b.ini",
+        &(core("dumped") + "[dump]\nfile=code\naddress=0x1000\n"),
+    );
+    write("code", "\x1f\x20\x03\x55\x1f\x20\x03\x55");
+    let look = ["x/1xw 0x1004", "thread 2", "x/1xw 0x1000"];
+    let shown = session(directory.path(), &[], &look);
+    assert!(shown.contains("0x1004:\t0x5503201f"), "{shown}");
+    let told = "bare: no dump and no program of it has 0x1000: where it has no memory, that of \
+                dumped is shown";
+    assert_eq!(shown.matches(told).count(), 1, "{shown}");
+    let alone = session(directory.path(), &["--no-shared-memory"], &look);
+    assert!(
+        alone.contains("Cannot access memory at address 0x1004"),
+        "{alone}"
+    );
+    assert!(alone.contains("0x1000:\t0x5503201f"), "{alone}");
+    assert!(!alone.contains("that of dumped"), "{alone}");
+}

@@ -1,0 +1,88 @@
+//! A hundred million instructions and more, recorded in each protocol, plainly and with all options:
+//! decoding the snapshot gives exactly those of the witness, and so does the reference decoder.
+//!
+//! Decoding takes its time in a debug build: scripts/test runs this one with --release. There the
+//! reference reads the begin; all of it takes up to ten minutes a recording:
+//!
+//!     cargo test --release --test record_long -- --ignored
+
+use crate::support::program::decode::{by_library, by_reference, cores};
+use crate::support::program::program;
+use crate::support::program::record::{Instructions, Recording};
+
+const OPTIONS: &[&str] = &[
+    "--cycles",
+    "--timestamps",
+    "--branch-broadcast",
+    "--sync",
+    "4096",
+];
+
+/// How many instructions the reference decoder reads, where it does not read all.
+const BEGIN: u64 = 5_000_000;
+
+fn long(name: &str, protocol: &str, options: &[&str], reference: u64) {
+    let program = program(name);
+    let code = program.code();
+    let recording = Recording::of(program, &[&["--protocol", protocol], options].concat());
+    let (snapshot, witness) = (recording.snapshot(), recording.witness());
+    let [(core, id)] = &cores(&snapshot)[..] else {
+        panic!("one core");
+    };
+
+    let mut executed = Instructions::of(&witness);
+    let mut count = 0_u64;
+    let beside = by_library(&snapshot, core, &code, &mut |address, _| {
+        assert_eq!(Some(address), executed.next(), "instruction {count}");
+        count += 1;
+        true
+    });
+    assert_eq!(beside.gaps, []);
+    assert_eq!(executed.next(), None, "behind instruction {count}");
+    assert!(count > 100_000_000, "{count}");
+
+    let mut executed = Instructions::of(&witness);
+    let mut read = 0_u64;
+    let trouble = by_reference(&snapshot, *id, &code, &mut |address, _| {
+        assert_eq!(Some(address), executed.next(), "the reference: {read}");
+        read += 1;
+        read < reference
+    });
+    assert_eq!(trouble, Vec::<String>::new());
+    assert_eq!(read, count.min(reference));
+}
+
+macro_rules! long {
+    ($($test:ident: $name:literal, $protocol:literal;)*) => {
+        $(mod $test {
+            use super::{BEGIN, OPTIONS, long};
+
+            #[test]
+            #[cfg_attr(debug_assertions, ignore = "with --release")]
+            fn plain() {
+                long($name, $protocol, &[], BEGIN);
+            }
+            #[test]
+            #[cfg_attr(debug_assertions, ignore = "with --release")]
+            fn all_options() {
+                long($name, $protocol, OPTIONS, BEGIN);
+            }
+            #[test]
+            #[ignore = "the reference reads all of it"]
+            fn whole_plain() {
+                long($name, $protocol, &[], u64::MAX);
+            }
+            #[test]
+            #[ignore = "the reference reads all of it"]
+            fn whole_all_options() {
+                long($name, $protocol, OPTIONS, u64::MAX);
+            }
+        })*
+    };
+}
+
+long! {
+    etmv4_of_a64: "sieve-a64", "etmv4";
+    ptm_of_t32: "sieve-t32", "ptm";
+    etmv3_of_a32: "sieve-a32", "etmv3";
+}

@@ -1,0 +1,15 @@
+//! Programs recorded in an emulator.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod changed_code;
+mod exit;
+mod libraries;
+mod linux_programs;
+mod matrix;
+mod plugin_stream;
+mod saved_recordings;
+mod systems;
+mod threads;
+mod trace_files;

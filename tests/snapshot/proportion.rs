@@ -1,0 +1,188 @@
+//! Snapshots and trace files of very many small parts: time and memory stay in proportion to
+//! their size. Bounds are on memory and output; a watchdog stands against hangs.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::support::gdb::{armsnap, run_within, text, write_snapshot};
+
+/// Bytes of memory for each stretch that `convert --merge` makes, as docs/limits.md has it.
+const LIMIT: usize = 2560;
+/// Against hangs: what is quadratic takes far longer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs the program with an address space of some megabytes; what it says.
+fn within(megabytes: usize, arguments: &[&str]) -> String {
+    let mut command = Command::new("bash");
+    let limit = format!("ulimit -v {}; exec \"$0\" \"$@\"", megabytes << 10);
+    command
+        .args(["-c", &limit])
+        .arg(armsnap().get_program())
+        .args(arguments);
+    let output = run_within(&mut command, PATIENCE);
+    let text = text(&output);
+    assert!(output.status.success(), "{:?}: {text:.2000}", output.status);
+    text
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// An ELF file for AArch64 whose `segments` all hold the same `bytes` of the file, from address
+/// 0x10000 on.
+fn elf(segments: u16, bytes: usize) -> Vec<u8> {
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let headers = 64 + 56 * u64::from(segments);
+    file.extend(2_u16.to_le_bytes());
+    file.extend(183_u16.to_le_bytes());
+    file.extend(1_u32.to_le_bytes());
+    for word in [0_u64, 64, 0] {
+        file.extend(word.to_le_bytes());
+    }
+    file.extend(0_u32.to_le_bytes());
+    for half in [64, 56, segments, 64, 0, 0] {
+        file.extend(half.to_le_bytes());
+    }
+    for _ in 0..segments {
+        file.extend(1_u32.to_le_bytes());
+        file.extend(5_u32.to_le_bytes());
+        for word in [headers, 0x1_0000, 0x1_0000, bytes as u64, bytes as u64, 1] {
+            file.extend(word.to_le_bytes());
+        }
+    }
+    file.resize(file.len() + bytes, 0x1f);
+    file
+}
+
+/// A core with many dumps of one byte each, with a gap behind each.
+fn many_dumps(count: usize) -> String {
+    let mut device = "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x10000\n".to_owned();
+    for n in 0..count {
+        let address = 0x1_0000 + 8 * n;
+        device += &format!("[dump{n}]\nfile=x\naddress={address:#x}\nlength=1\n");
+    }
+    device
+}
+
+#[test]
+fn many_dumps_beside_many_programs() {
+    const DUMPS: usize = 20_000;
+    let snapshot = write_snapshot(&[("cpu_0", &many_dumps(DUMPS))], &[("x", b"\x1f")]);
+    for n in 0..50 {
+        let name = format!("p{n}.elf");
+        std::fs::write(snapshot.path().join(name), elf(200, 8 * DUMPS)).unwrap();
+    }
+    let text = within(2000, &["info", path(snapshot.path())]);
+    assert!(text.contains("program "), "{text:.2000}");
+    // Served, each gap in each segment would have a note.
+    let mut serve = armsnap();
+    serve.arg("serve").arg(snapshot.path()).arg("--stdio");
+    let output = run_within(&mut serve, PATIENCE);
+    assert!(
+        output.stderr.len() < 100_000,
+        "{} bytes",
+        output.stderr.len()
+    );
+    let decode = run_within(armsnap().arg("check").arg(snapshot.path()), PATIENCE);
+    assert!(decode.status.code().is_some());
+}
+
+#[test]
+fn many_cores_with_many_programs() {
+    let names: Vec<String> = (0..1500).map(|n| format!("cpu_{n}")).collect();
+    let device = |n: usize| format!("class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)={n}\n");
+    let devices: Vec<String> = (0..names.len()).map(device).collect();
+    let devices: Vec<(&str, &str)> = names
+        .iter()
+        .zip(&devices)
+        .map(|(name, device)| (&**name, &**device))
+        .collect();
+    let snapshot = write_snapshot(&devices, &[]);
+    for n in 0..500 {
+        std::fs::write(snapshot.path().join(format!("p{n}.elf")), elf(1, 100)).unwrap();
+    }
+    let text = within(2000, &["info", path(snapshot.path())]);
+    assert!(text.contains("1500 cores"), "{text:.2000}");
+}
+
+#[test]
+fn an_ini_file_takes_some_times_its_size() {
+    let mut device =
+        "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x10000\n[other]\n".to_owned();
+    // Lines as short as can be.
+    let size = 8 << 20;
+    device.extend(std::iter::repeat_n("a=\n", size / 3));
+    let snapshot = write_snapshot(&[("cpu_0", &device)], &[]);
+    // The program itself takes some; 125 times the size would be a gigabyte.
+    let text = within(850, &["info", path(snapshot.path())]);
+    assert!(text.contains("1 core"), "{text:.2000}");
+}
+
+/// A trace file of AArch64 with the memory blocks of some frames.
+struct Frames(Vec<u8>);
+
+impl Frames {
+    fn new() -> Self {
+        Self(
+            b"\x7fTRACE0\nR 8\ntdesc <target><architecture>aarch64</architecture>\
+              <feature name=\"x\"><reg name=\"pc\" bitsize=\"64\"/></feature></target>\n\
+              status 0;tstop::0\ntp T1:1000:E:0:0\n\n"
+                .to_vec(),
+        )
+    }
+
+    fn frame<'a>(&mut self, blocks: impl Iterator<Item = (u64, &'a [u8])>) {
+        let mut data = Vec::new();
+        for (address, bytes) in blocks {
+            data.push(b'M');
+            data.extend(address.to_le_bytes());
+            data.extend((bytes.len() as u16).to_le_bytes());
+            data.extend_from_slice(bytes);
+        }
+        self.0.extend(1_u16.to_le_bytes());
+        self.0.extend((data.len() as u32).to_le_bytes());
+        self.0.extend(data);
+    }
+
+    /// Merges them within so many megabytes; the snapshot.
+    fn merged(&self, megabytes: usize) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("x.tf");
+        std::fs::write(&file, &self.0).unwrap();
+        let back = directory.path().join("back");
+        within(megabytes, &["convert", "--merge", path(&file), path(&back)]);
+        directory
+    }
+}
+
+#[test]
+fn many_frames_are_merged() {
+    let mut frames = Frames::new();
+    // Frames that all have the same memory, which the last one has cut into single bytes.
+    for _ in 0..20_000 {
+        frames.frame([(0x1000, &[1; 4000][..])].into_iter());
+    }
+    let cut = (0x1000..0x1000 + 4000).rev();
+    frames.frame(cut.map(|at| (at, &[2_u8][..])));
+    let merged = frames.merged(1000);
+    let dump = std::fs::read(merged.path().join("back/memory.bin")).unwrap();
+    assert!(dump == [2; 4000]);
+}
+
+#[test]
+fn many_frames_that_leave_many_stretches_are_merged() {
+    const FRAMES: u64 = 300_000;
+    let mut frames = Frames::new();
+    for n in 0..FRAMES {
+        frames.frame([(16 * n, &n.to_le_bytes()[..])].into_iter());
+    }
+    // What stands in docs/limits.md for each, and what the program itself takes.
+    let merged = frames.merged(100 + FRAMES as usize * LIMIT / (1 << 20));
+    let dump = std::fs::read(merged.path().join("back/memory.bin")).unwrap();
+    let numbers = dump
+        .chunks(8)
+        .map(|b| u64::from_le_bytes(b.try_into().unwrap()));
+    assert!(numbers.eq(0..FRAMES));
+}

@@ -1,0 +1,12 @@
+//! What tests of several subjects share: GDB sessions, recorded programs, reference listings.
+#![allow(dead_code, reason = "each binary uses a part of it")]
+
+pub mod convert;
+pub mod flow;
+pub mod gdb;
+pub mod history;
+pub mod mutation;
+pub mod program;
+pub mod record;
+pub mod stream;
+pub mod timeline;
