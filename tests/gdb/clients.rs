@@ -38,6 +38,18 @@ fn threads(id: u32) -> usize {
         .count()
 }
 
+/// The number of threads once it stays the same: a server that starts has some for a moment.
+fn settled_threads(id: u32) -> usize {
+    let (mut count, mut same) = (threads(id), 0);
+    wait_until("threads settle", || {
+        let now = threads(id);
+        same = if now == count { same + 1 } else { 0 };
+        count = now;
+        same == 20
+    });
+    count
+}
+
 fn packet(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     write_packet(text.as_bytes(), &mut bytes);
@@ -72,7 +84,7 @@ fn work_ends_with_its_client() {
     let Some(snapshot) = endless() else { return };
     let mut server = Server::start(snapshot.path(), &[], 1);
     let id = server.id();
-    let before = threads(id);
+    let before = settled_threads(id);
     let where_ = "qRcmd,7768657265";
     for packets in [
         &["bs"][..],

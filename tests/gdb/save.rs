@@ -524,7 +524,7 @@ fn a_board_without_a_program() {
     commands.push(format!("armsnap save {}", saved.display()));
     let live = plain_gdb(directory.path(), &[], &commands);
     assert!(
-        live.contains("left out: memory without stacks and code"),
+        live.contains("left out: memory other than stacks and code"),
         "{live}"
     );
     assert!(live.contains("no program: GDB knows no program"), "{live}");
@@ -547,7 +547,7 @@ fn nothing_is_made_of_mistakes() {
         ),
         (
             format!("armsnap save {} --memory 0,0", at("new")),
-            "no such range",
+            "expected a range of memory within the address space",
         ),
         (
             format!("armsnap save {} --memory=-1,2", at("new")),

@@ -106,7 +106,9 @@ fn what_the_snapshot_lacks_is_unavailable_not_zero() {
     };
     let text = session(&snapshot, &[], &["p $x0", "p $lr", "p $v1", "p/x $pc"]);
     assert_eq!(text.matches("<unavailable>").count(), 3, "{text}");
-    assert!(text.contains("0xffffffc000081000"), "{text}");
+    // The PC of the file is a placeholder: shown is the end of the trace.
+    assert!(text.contains("there is no halted state"), "{text}");
+    assert!(!text.contains("0xffffffc000081000"), "{text}");
 }
 
 #[test]

@@ -387,7 +387,7 @@ fn what_cannot_be_recorded() {
     let image = &program("irq-m4-bare-m4").elf;
     let directory = tempfile::tempdir().unwrap();
     for (options, status, wanted) in [
-        (&["--protocol", "ptm"][..], 2, "none for Cortex-M"),
+        (&["--protocol", "ptm"][..], 2, "Cortex-M has no PTM"),
         (&["--until", "nowhere"], 2, "no symbol has this name"),
         (&["--smp", "0"], 2, "0 is not in"),
         (&["--sysroot", "/usr"], 2, "cannot be used with"),
