@@ -7,7 +7,7 @@
 //! ```
 
 use armsnap::element::Context;
-use armsnap::encode::{Place, Tracer};
+use armsnap::encode::{CodeAddress, Tracer};
 use armsnap::etmv4::{TraceUnit, TraceUnitOptions};
 use armsnap::flow::Pieces;
 use armsnap::formatter::encode::Encoder;
@@ -112,7 +112,7 @@ fn make(directory: &Path, mib: usize, (repeat, sync): (usize, usize)) {
         is_64bit: Some(true),
         ..Context::default()
     });
-    let place = |address| Place {
+    let place = |address| CodeAddress {
         address: Address(address),
         isa: Isa::A64,
     };

@@ -10,8 +10,8 @@ mod trace;
 
 pub use cores::placeholder;
 
-use crate::snapshot::Loaded;
-use crate::snapshot::model::{Place, Severity, Snapshot};
+use crate::snapshot::OpenSnapshot;
+use crate::snapshot::model::{FileLine, Severity, Snapshot};
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ impl Need {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Where.
-    pub place: Place,
+    pub place: FileLine,
     /// An error makes `check` fail.
     pub severity: Severity,
     /// The purpose that requires it.
@@ -96,7 +96,7 @@ impl Serialize for Finding {
 ///
 /// A missing requirement for trace is an error if the snapshot has trace metadata, otherwise a
 /// warning; one for debug is an error if it has none.
-pub fn check(loaded: &Loaded) -> Vec<Finding> {
+pub fn check(loaded: &OpenSnapshot) -> Vec<Finding> {
     let mut checker = Checker {
         loaded,
         snapshot: &loaded.snapshot,
@@ -124,13 +124,20 @@ pub fn check(loaded: &Loaded) -> Vec<Finding> {
 }
 
 struct Checker<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a OpenSnapshot,
     snapshot: &'a Snapshot,
     findings: Vec<Finding>,
 }
 
 impl Checker<'_> {
-    fn push(&mut self, s: Severity, n: Need, place: &Place, section: &'static str, text: String) {
+    fn push(
+        &mut self,
+        s: Severity,
+        n: Need,
+        place: &FileLine,
+        section: &'static str,
+        text: String,
+    ) {
         self.findings.push(Finding {
             place: place.clone(),
             severity: s,
@@ -141,7 +148,7 @@ impl Checker<'_> {
     }
 
     /// Reports that something required for `need` is wrong or missing.
-    fn wrong(&mut self, need: Need, place: &Place, section: &'static str, text: String) {
+    fn wrong(&mut self, need: Need, place: &FileLine, section: &'static str, text: String) {
         let traced = self.snapshot.trace.is_some();
         let severity = match need {
             Need::Required => Severity::Error,
@@ -152,7 +159,7 @@ impl Checker<'_> {
         self.push(severity, need, place, section, text);
     }
 
-    fn advice(&mut self, place: &Place, section: &'static str, text: String) {
+    fn advice(&mut self, place: &FileLine, section: &'static str, text: String) {
         self.push(Severity::Warning, Need::Advice, place, section, text);
     }
 
@@ -195,7 +202,7 @@ impl Checker<'_> {
     fn named(
         &mut self,
         name: &str,
-        place: &Place,
+        place: &FileLine,
         section: &'static str,
         what: &str,
     ) -> Option<usize> {

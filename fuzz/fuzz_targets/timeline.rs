@@ -4,7 +4,7 @@
 use armsnap::quantity::Address;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::timeline::{
-    AddressSet, Direction, Found, Gaps, History, Options, PlaceKind, Position, Timeline, TracedCore,
+    AddressSet, Direction, Found, Gaps, History, Options, PointKind, Position, Timeline, TracedCore,
 };
 use armsnap_fuzz::TYPES;
 use libfuzzer_sys::fuzz_target;
@@ -50,7 +50,7 @@ fn go(history: &mut History, here: Position, [what, which]: [u8; 2]) -> Position
                 }
                 Found::Gap(at) => {
                     let place = history.place(at).unwrap();
-                    assert!(matches!(place.kind, PlaceKind::Gap(_)));
+                    assert!(matches!(place.kind, PointKind::Gap(_)));
                     at
                 }
                 Found::End(at) => at,

@@ -23,7 +23,7 @@ use armsnap::report::listing::jsonl::JsonLines;
 use armsnap::report::listing::packets::PacketListing;
 use armsnap::report::listing::text::TextLines;
 use armsnap::server::{Meanwhile, Session, endpoints};
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::DeviceClass;
@@ -39,7 +39,7 @@ const STEPS: usize = 50;
 
 /// Does everything with the snapshot in `files`; answers whether there was one.
 pub fn snapshot(files: InMemory) -> bool {
-    let Ok(loaded) = Loaded::from_files(Arc::new(files), "snapshot.ini") else {
+    let Ok(loaded) = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini") else {
         return false;
     };
     for finding in check(&loaded) {
@@ -49,7 +49,7 @@ pub fn snapshot(files: InMemory) -> bool {
     let told = Text(&info).to_string();
     assert!(!told.is_empty());
     if let Ok(files) = texts(&loaded.snapshot) {
-        assert!(Loaded::from_files(Arc::new(InMemory(files)), "snapshot.ini").is_ok());
+        assert!(OpenSnapshot::from_files(Arc::new(InMemory(files)), "snapshot.ini").is_ok());
     }
     let (capture, _) = Capture::open(&loaded);
     let parts = capture.buffers.iter().flat_map(|buffer| &buffer.parts);
@@ -108,7 +108,7 @@ impl<'a, L: armsnap::report::listing::Lines + 'a> Visitor for Make<'a, L> {
     }
 }
 
-fn decode(loaded: &Loaded, capture: &Capture, level: usize) {
+fn decode(loaded: &OpenSnapshot, capture: &Capture, level: usize) {
     let devices = &loaded.snapshot.devices;
     let memories = devices.iter().map(|device| CoreMemory::new(loaded, device));
     let memories: Vec<CoreMemory> = memories.collect();
@@ -147,7 +147,7 @@ fn decode(loaded: &Loaded, capture: &Capture, level: usize) {
 }
 
 /// To the begin, forward and back again a few steps in each history.
-fn walk(loaded: &Loaded) {
+fn walk(loaded: &OpenSnapshot) {
     let cores = loaded.snapshot.devices.iter().enumerate();
     let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
     let cores: Vec<TracedCore> = cores
@@ -178,7 +178,7 @@ fn walk(loaded: &Loaded) {
 }
 
 /// To a trace file and back.
-fn convert(loaded: &Loaded) {
+fn convert(loaded: &OpenSnapshot) {
     let options = trace_file::Options::default();
     let Ok(runs) = trace_file::core_runs(loaded, &options) else {
         return;
@@ -223,7 +223,7 @@ pub fn trace_file_back(bytes: Vec<u8>) {
 }
 
 /// What a client asks: registers, memory, moves, and the monitor's commands.
-fn serve(loaded: &Loaded) {
+fn serve(loaded: &OpenSnapshot) {
     let Ok(endpoints) = endpoints(loaded, &armsnap::server::Options::default()) else {
         return;
     };

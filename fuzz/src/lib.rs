@@ -7,7 +7,7 @@ use armsnap::element::{Element, ElementSink};
 use armsnap::etmv4::{Config, Decoder, Elements, Protocol, Registers};
 use armsnap::protocol::{Core, Describe, ElementDecoder, PacketDecoder, Profile};
 use armsnap::quantity::BufferOffset;
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ pub fn snapshot(
     (buffers, format): (&str, u32),
     code: &[u8],
     trace: &[u8],
-) -> Loaded {
+) -> OpenSnapshot {
     let format = ["source_data", "coresight", "dstream_coresight"][format as usize % 3];
     let mut etm = format!("[device]\nname=etm\nclass=trace_source\ntype={source}\n[regs]\n");
     for (name, value) in NAMES.iter().zip(values) {
@@ -156,5 +156,5 @@ pub fn snapshot(
         ("trace.bin", trace),
     ];
     let files = files.map(|(name, bytes)| (name.to_owned(), bytes.to_vec().into()));
-    Loaded::from_files(Arc::new(InMemory(files.into())), "snapshot.ini").unwrap()
+    OpenSnapshot::from_files(Arc::new(InMemory(files.into())), "snapshot.ini").unwrap()
 }

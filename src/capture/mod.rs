@@ -23,8 +23,8 @@ pub use protocol::Protocol;
 use crate::formatter::FrameKind;
 use crate::protocol::Core;
 use crate::quantity::TraceId;
-use crate::snapshot::Loaded;
-use crate::snapshot::model::{BufferFormat, Note, Place, Severity, Snapshot, Trace};
+use crate::snapshot::OpenSnapshot;
+use crate::snapshot::model::{BufferFormat, FileLine, Note, Severity, Snapshot, Trace};
 use crate::snapshot::topology;
 use std::collections::HashMap;
 
@@ -90,7 +90,7 @@ pub struct Capture {
 impl Capture {
     /// The trace of a snapshot, and what was assumed or left out. Without trace there are no
     /// buffers. A note of [`Severity::Error`] stands for a buffer that cannot be decoded.
-    pub fn open(loaded: &Loaded) -> (Self, Vec<Note>) {
+    pub fn open(loaded: &OpenSnapshot) -> (Self, Vec<Note>) {
         Self::select(loaded, &Selection::default()).unwrap_or_default()
     }
 
@@ -100,7 +100,7 @@ impl Capture {
     ///
     /// If the snapshot has no trace, or none of a name that is selected.
     pub fn select(
-        loaded: &Loaded,
+        loaded: &OpenSnapshot,
         selection: &Selection,
     ) -> Result<(Self, Vec<Note>), SelectionError> {
         let snapshot = &loaded.snapshot;
@@ -183,7 +183,7 @@ fn known(what: &'static str, wanted: &[String], names: &[&str]) -> Result<(), Se
 
 /// A capture that is being opened.
 struct Opening<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a OpenSnapshot,
     trace: &'a Trace,
     /// By device: its protocol, core and configuration. A source may be in many buffers.
     configs: HashMap<usize, Option<(Protocol, Option<usize>, Config)>>,
@@ -191,7 +191,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn note(&mut self, place: &Place, severity: Severity, section: &'static str, text: String) {
+    fn note(&mut self, place: &FileLine, severity: Severity, section: &'static str, text: String) {
         self.notes.push(Note {
             place: place.clone(),
             severity,

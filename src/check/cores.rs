@@ -5,7 +5,7 @@ use crate::arch::{Architecture, CoreType, RegisterFile, Space, state, views};
 use crate::program::elf::Machine;
 use crate::quantity::Address;
 use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::model::{Device, DeviceClass, Dump, Place, Snapshot};
+use crate::snapshot::model::{Device, DeviceClass, Dump, FileLine, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 
 /// The parts of PSTATE, which Arm DS writes instead of CPSR.
@@ -20,7 +20,7 @@ struct Stray {
     machine: Machine,
 }
 
-fn pc_place(core: &Device) -> Place {
+fn pc_place(core: &Device) -> FileLine {
     let pc = core.register("PC").or_else(|| core.register("R15"));
     pc.map_or(&core.place, |register| &register.place).clone()
 }

@@ -4,17 +4,17 @@ use super::{Checker, Need};
 use crate::arch::Space;
 use crate::capture::registers;
 use crate::program::elf::Segment;
-use crate::snapshot::model::{Device, DeviceClass, Place, TRACE_FRAME, TRACE_FRAME_KEY};
+use crate::snapshot::model::{Device, DeviceClass, FileLine, TRACE_FRAME, TRACE_FRAME_KEY};
 use crate::snapshot::registers::LAST_ID;
 use std::collections::HashMap;
 
 impl Checker<'_> {
     pub(super) fn devices(&mut self) {
         let snapshot = self.snapshot;
-        let mut keys: HashMap<&str, &Place> = HashMap::new();
-        let mut names: HashMap<&str, &Place> = HashMap::new();
+        let mut keys: HashMap<&str, &FileLine> = HashMap::new();
+        let mut names: HashMap<&str, &FileLine> = HashMap::new();
         let mut folded: HashMap<String, &str> = HashMap::new();
-        let mut locations: HashMap<String, &Place> = HashMap::new();
+        let mut locations: HashMap<String, &FileLine> = HashMap::new();
         for device in &snapshot.devices {
             if let Some(first) = keys.insert(&device.key, &device.listed) {
                 let text = format!("key {} again, first in line {}", device.key, first.line);
@@ -181,7 +181,7 @@ impl Checker<'_> {
         }
     }
 
-    fn space(&mut self, device: &Device, written: &str, place: &Place) -> Option<Space> {
+    fn space(&mut self, device: &Device, written: &str, place: &FileLine) -> Option<Space> {
         use crate::arch::Architecture;
         let Some(space) = Space::parse(written) else {
             let text = format!("unknown space {}", crate::snapshot::ini::quote(written));

@@ -40,7 +40,7 @@ fn findings(file: &str, changes: &[(&str, &str)]) -> Vec<String> {
         }
         files.0.insert((*name).into(), text.into_bytes().into());
     }
-    let loaded = Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap();
+    let loaded = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap();
     check(&loaded).iter().map(Finding::to_string).collect()
 }
 
@@ -358,7 +358,7 @@ fn a_pc_in_memory_of_another_core_or_a_program_is_accepted() {
     let begin = cpu.find("[dump0]").unwrap();
     let cpu2 = cpu[..begin].replace("name=cpu", "name=cpu2");
     files.0.insert("cpu2.ini".into(), cpu2.into_bytes().into());
-    let loaded = Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap();
+    let loaded = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap();
     assert_eq!(check(&loaded), []);
 }
 
@@ -409,7 +409,7 @@ fn names_and_locations_are_unique() {
     );
     put("c.ini", "[device]\nname=w\nclass=widget\ntype=W\n");
     put("d.ini", "[device]\nname=n\n");
-    let loaded = Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap();
+    let loaded = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap();
     let found: Vec<String> = check(&loaded).iter().map(Finding::to_string).collect();
     assert_eq!(
         found,
@@ -493,7 +493,7 @@ fn placeholders_are_reported() {
 #[test]
 fn json_has_the_fields() {
     let finding = Finding {
-        place: Place {
+        place: FileLine {
             file: "a.ini".into(),
             line: 3,
         },

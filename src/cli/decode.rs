@@ -8,7 +8,7 @@ use super::{Failure, SnapshotArguments, print_notes};
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Selection, SelectionError};
 use armsnap::decode::silence;
 use armsnap::report::listing::Counts;
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::Severity;
 use armsnap::text::{Form, PlainStream};
 use clap::{Args, ValueEnum};
@@ -194,7 +194,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Returns a note for each source without a core.
-fn without_core(loaded: &Loaded, capture: &Capture) -> Vec<String> {
+fn without_core(loaded: &OpenSnapshot, capture: &Capture) -> Vec<String> {
     let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
     let lacking = sources.filter(|source| source.core.is_none() && source.protocol.needs_core());
     let note = |source: &CaptureSource| {

@@ -17,7 +17,7 @@ mod serve;
 
 use armsnap::mapped;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{self, Loaded, OpenOptions};
+use armsnap::snapshot::{self, OpenOptions, OpenSnapshot};
 use armsnap::text::{self, Form, PlainStream};
 use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
@@ -69,7 +69,7 @@ pub struct SnapshotArguments {
 
 impl SnapshotArguments {
     /// Opens the snapshot without printing its notes.
-    pub fn load(&self) -> Result<Loaded, Failure> {
+    pub fn load(&self) -> Result<OpenSnapshot, Failure> {
         let options = OpenOptions {
             allow_outside: self.allow_outside,
             no_shared_memory: self.no_shared_memory,
@@ -78,7 +78,7 @@ impl SnapshotArguments {
     }
 
     /// Opens the snapshot and prints its notes on standard error.
-    pub fn open(&self) -> Result<Loaded, Failure> {
+    pub fn open(&self) -> Result<OpenSnapshot, Failure> {
         let loaded = self.load()?;
         for note in &loaded.notes {
             say(note);

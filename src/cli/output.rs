@@ -3,8 +3,8 @@
 use super::Failure;
 use armsnap::leftovers::Leftover;
 use armsnap::mapped;
-use armsnap::snapshot::model::Place;
-use armsnap::snapshot::{Loaded, paths};
+use armsnap::snapshot::model::FileLine;
+use armsnap::snapshot::{OpenSnapshot, paths};
 use std::fs::File;
 use std::io::{self, StdoutLock, Write};
 use std::os::unix::fs::MetadataExt;
@@ -42,7 +42,7 @@ fn not_input(path: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses to overwrite a file that a snapshot names, even if it was not read yet.
-pub fn not_named(path: &Path, loaded: &Loaded) -> Result<(), Failure> {
+pub fn not_named(path: &Path, loaded: &OpenSnapshot) -> Result<(), Failure> {
     let same = |written: &str| {
         // This includes files outside the directory.
         let file = paths::resolve(&loaded.root, written, true).ok()?.metadata();
@@ -70,7 +70,7 @@ pub fn not_named(path: &Path, loaded: &Loaded) -> Result<(), Failure> {
 }
 
 /// Returns the possible paths of a file that an .ini file names.
-fn beside(place: &Place, written: &str) -> [String; 2] {
+fn beside(place: &FileLine, written: &str) -> [String; 2] {
     let beside = place.file.with_file_name(written);
     [written.to_owned(), beside.to_string_lossy().into_owned()]
 }

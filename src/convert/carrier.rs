@@ -23,7 +23,7 @@ use crate::snapshot::files::InMemory;
 use crate::snapshot::model::Snapshot;
 use crate::snapshot::read::beside;
 use crate::snapshot::write::{self, WriteError};
-use crate::snapshot::{Loaded, paths};
+use crate::snapshot::{OpenSnapshot, paths};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -75,7 +75,7 @@ pub struct CarriedFiles {
 impl CarriedFiles {
     /// Collects the .ini files of a snapshot and the files that they name, unchanged. Files that
     /// are missing or lie outside the snapshot are reported in `notes`.
-    pub fn whole(loaded: &Loaded, notes: &mut Vec<String>) -> Self {
+    pub fn whole(loaded: &OpenSnapshot, notes: &mut Vec<String>) -> Self {
         let snapshot = &loaded.snapshot;
         let mut carried_files = Self::default();
         carried_files.carried.entry = paths::normal(&loaded.entry).unwrap_or_default();
@@ -98,7 +98,10 @@ impl CarriedFiles {
     }
 
     /// Collects the files without the trace; the .ini files are regenerated.
-    pub fn without_trace(loaded: &Loaded, notes: &mut Vec<String>) -> Result<Self, WriteError> {
+    pub fn without_trace(
+        loaded: &OpenSnapshot,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, WriteError> {
         let state = Snapshot {
             trace: None,
             ..loaded.snapshot.clone()
@@ -115,7 +118,7 @@ impl CarriedFiles {
     }
 
     /// Adds the memory dumps and the record of changed code.
-    fn dumps(&mut self, loaded: &Loaded, notes: &mut Vec<String>) {
+    fn dumps(&mut self, loaded: &OpenSnapshot, notes: &mut Vec<String>) {
         if let Some((place, file)) = changed::file(&loaded.snapshot) {
             self.add(loaded, &place.file, file, notes);
         }
@@ -135,7 +138,7 @@ impl CarriedFiles {
 
     fn add(
         &mut self,
-        loaded: &Loaded,
+        loaded: &OpenSnapshot,
         from: &Path,
         written: &str,
         notes: &mut Vec<String>,
@@ -295,10 +298,10 @@ impl Carried {
     }
 
     /// Opens the files as a snapshot.
-    pub fn open(&self) -> Result<Loaded, crate::snapshot::Error> {
+    pub fn open(&self) -> Result<OpenSnapshot, crate::snapshot::Error> {
         let files = self.files.iter();
         let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
-        Loaded::from_files(std::sync::Arc::new(InMemory(files.collect())), &self.entry)
+        OpenSnapshot::from_files(std::sync::Arc::new(InMemory(files.collect())), &self.entry)
     }
 
     /// Writes the files into the new directory `dir`; `force` replaces an existing snapshot.

@@ -4,7 +4,7 @@
 //! is more than one.
 
 use crate::arch::branch::{self, Instruction, Kind};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::flow::{self, CodeImage, View, fetch};
 use crate::quantity::{Address, Isa};
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ const ALL: usize = 1 << 26;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The first instruction.
-    pub start: Place,
+    pub start: CodeAddress,
     /// The address after the last instruction.
     pub end: Address,
 }
@@ -31,14 +31,14 @@ pub struct CodePaths<C> {
     /// Addresses whose execution is always seen.
     watched: HashSet<u64>,
     /// Earlier results: loops repeat the same search.
-    known: HashMap<(View, Place, Place), Option<Vec<Line>>>,
+    known: HashMap<(View, CodeAddress, CodeAddress), Option<Vec<Line>>>,
     left: usize,
 }
 
 /// An instruction with its successors, as indices of the list of nodes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
-    here: Place,
+    here: CodeAddress,
     /// The address after it.
     after: Address,
     next: [Option<usize>; 2],
@@ -64,7 +64,7 @@ impl<C: CodeImage> CodePaths<C> {
     }
 
     /// The instruction at a place, if its code is there.
-    pub fn instruction(&self, view: View, here: Place) -> Option<Instruction> {
+    pub fn instruction(&self, view: View, here: CodeAddress) -> Option<Instruction> {
         let mut instruction = flow::instruction(&self.code, view, here.isa, here.address)?;
         instruction.conditional |= self.may_be_in_it_block(view, here);
         Some(instruction)
@@ -73,13 +73,13 @@ impl<C: CodeImage> CodePaths<C> {
     /// A T32 instruction is conditional in the IT block of one of the four instructions before it
     /// (DDI 0487, F1.3.1 "Conditional instructions"). An apparent IT may be half of another
     /// instruction: the search then treats the branch as conditional.
-    fn may_be_in_it_block(&self, view: View, here: Place) -> bool {
-        let decode = |at: Place| {
+    fn may_be_in_it_block(&self, view: View, here: CodeAddress) -> bool {
+        let decode = |at: CodeAddress| {
             let (word, _) = fetch(&self.code, view, at.address);
             branch::decode(Isa::T32, at.address, u32::from_le_bytes(word))
         };
         let covers = |halfwords: u64| {
-            let mut at = Place {
+            let mut at = CodeAddress {
                 address: Address(here.address.0.wrapping_sub(2 * halfwords)),
                 isa: Isa::T32,
             };
@@ -97,7 +97,7 @@ impl<C: CodeImage> CodePaths<C> {
     }
 
     /// The lines executed from `from` (included) to `to` (excluded).
-    pub fn between(&mut self, view: View, from: Place, to: Place) -> Option<Vec<Line>> {
+    pub fn between(&mut self, view: View, from: CodeAddress, to: CodeAddress) -> Option<Vec<Line>> {
         let key = (view, from, to);
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -107,7 +107,7 @@ impl<C: CodeImage> CodePaths<C> {
         found
     }
 
-    fn search(&mut self, view: View, from: Place, to: Place) -> Option<Vec<Line>> {
+    fn search(&mut self, view: View, from: CodeAddress, to: CodeAddress) -> Option<Vec<Line>> {
         let mut nodes = vec![Node {
             here: from,
             ..Node::default()
@@ -126,7 +126,7 @@ impl<C: CodeImage> CodePaths<C> {
             let outcomes = match instruction.kind {
                 Kind::Indirect => return None,
                 Kind::Branch { target, isa } => {
-                    let target = Place {
+                    let target = CodeAddress {
                         address: target,
                         isa,
                     };
@@ -161,8 +161,8 @@ impl<C: CodeImage> CodePaths<C> {
 }
 
 /// The place after an instruction.
-pub fn next(here: Place, bytes: u8) -> Place {
-    Place {
+pub fn next(here: CodeAddress, bytes: u8) -> CodeAddress {
+    CodeAddress {
         address: here.address.after(bytes.into(), here.isa),
         isa: here.isa,
     }
@@ -231,8 +231,8 @@ mod tests {
         0xb400_0000 | (offset.cast_unsigned() & 0x7_ffff) << 5
     }
 
-    fn at(index: u64) -> Place {
-        Place {
+    fn at(index: u64) -> CodeAddress {
+        CodeAddress {
             address: Address(0x1000 + 4 * index),
             isa: Isa::A64,
         }
@@ -332,7 +332,7 @@ mod tests {
         let bytes = halfwords.iter().flat_map(|h| h.to_le_bytes()).collect();
         code.add(Address(0x1000), bytes);
         let mut paths = CodePaths::new(code, HashSet::new());
-        let t32 = |address| Place {
+        let t32 = |address| CodeAddress {
             address: Address(address),
             isa: Isa::T32,
         };

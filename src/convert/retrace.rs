@@ -10,7 +10,7 @@ use super::steps::Step;
 use crate::arch::branch::{Instruction, Kind};
 use crate::capture::Protocol;
 use crate::element::{Context, Mark, TraceOnReason};
-use crate::encode::{Place, TAIL_CHAIN, Tracer};
+use crate::encode::{CodeAddress, TAIL_CHAIN, Tracer};
 use crate::etmv4::{self, TraceUnitOptions};
 use crate::flow::{CodeImage, ContextKey, View};
 use crate::quantity::{Address, Isa, Profile};
@@ -57,7 +57,7 @@ pub struct Retraced {
 /// The instruction executed last.
 #[derive(Clone, Copy)]
 struct PreviousInstruction {
-    place: Place,
+    place: CodeAddress,
     instruction: Instruction,
     /// Whether the frame reports it as taken.
     taken: Option<bool>,
@@ -132,7 +132,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
                 if !connected {
                     self.cut();
                 }
-                let start = Place {
+                let start = CodeAddress {
                     address: line,
                     isa: place.isa,
                 };
@@ -160,7 +160,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Ends the trace, with the core halted at `halted`.
-    pub fn finish(mut self, halted: Option<Place>) -> Retraced {
+    pub fn finish(mut self, halted: Option<CodeAddress>) -> Retraced {
         match halted.filter(|&halted| self.leads_to(halted)) {
             Some(halted) => self.tracer.finish(Some(halted)),
             None => {
@@ -208,7 +208,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Traces a line.
-    fn run(&mut self, start: Place, end: Address) {
+    fn run(&mut self, start: CodeAddress, end: Address) {
         let length = end.0.wrapping_sub(start.address.0);
         match self.left.checked_sub(length) {
             Some(left) => self.left = left,
@@ -247,7 +247,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Traces the only path from one instruction to another, if there is one.
-    fn follow(&mut self, last: PreviousInstruction, to: Place) -> bool {
+    fn follow(&mut self, last: PreviousInstruction, to: CodeAddress) -> bool {
         match self.paths.between(self.view, last.place, to) {
             Some(lines) => {
                 self.run_rest(last, &lines);
@@ -258,14 +258,14 @@ impl<C: CodeImage + Clone> Retracer<C> {
     }
 
     /// Whether the last instruction itself leads to a place.
-    fn leads_to(&mut self, to: Place) -> bool {
+    fn leads_to(&mut self, to: CodeAddress) -> bool {
         let Some(last) = self.previous else {
             return false;
         };
         let falls = next(last.place, last.instruction.bytes) == to;
         match last.instruction.kind {
             Kind::Branch { target, isa } => {
-                let leads = Place {
+                let leads = CodeAddress {
                     address: target,
                     isa,
                 } == to;
@@ -299,7 +299,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
             Kind::Branch { target, isa } if target == address => isa,
             _ => last.place.isa,
         };
-        let to = Place { address, isa };
+        let to = CodeAddress { address, isa };
         if !indirect && !self.leads_to(to) {
             return false;
         }
@@ -315,7 +315,7 @@ impl<C: CodeImage + Clone> Retracer<C> {
 
     /// A frame at the return address of an exception means that the exception was taken there, not
     /// that the instruction was executed.
-    fn is_only_return(&mut self, values: &FrameValues, place: Place) -> bool {
+    fn is_only_return(&mut self, values: &FrameValues, place: CodeAddress) -> bool {
         if values.exception_return != Some(place.address) {
             return false;
         }

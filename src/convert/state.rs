@@ -4,7 +4,7 @@ use crate::arch::Space;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
 use crate::quantity::Address;
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::DeviceClass;
 use crate::tfile::{memory_length, memory_size};
@@ -42,7 +42,7 @@ fn known(registers: &RegisterFile, register: &RegisterDescription) -> Option<Vec
 impl State {
     /// Reads the state of the core at index `core` of the device list. With `alone`, the target
     /// description covers only this core instead of all cores of its architecture.
-    pub fn of(loaded: &Loaded, core: usize, alone: bool) -> Self {
+    pub fn of(loaded: &OpenSnapshot, core: usize, alone: bool) -> Self {
         let devices = &loaded.snapshot.devices;
         let device = &devices[core];
         let detected = Architecture::detect(device);

@@ -7,7 +7,7 @@ use super::target::Target;
 use super::trace_run::PROTOCOL;
 use crate::arch::Architecture;
 use crate::capture::Protocol;
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use crate::remote_protocol::hex;
 use crate::tfile::{Block, ByteOrder, File, TraceFrame};
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The executed instruction.
-    pub place: Option<Place>,
+    pub place: Option<CodeAddress>,
     /// The values of the variables, and the exception level in CPSR.
     pub values: FrameValues,
 }
@@ -106,7 +106,7 @@ impl<'f, 'a> Steps<'f, 'a> {
     }
 
     /// Where the core is halted, if a frame contains it.
-    pub fn halted(&self) -> Option<Place> {
+    pub fn halted(&self) -> Option<CodeAddress> {
         let first = self.file.frame(0)?.ok()?;
         let values = self.values(&first);
         self.is_halted(&values)
@@ -153,7 +153,7 @@ impl<'f, 'a> Steps<'f, 'a> {
     }
 
     /// The program counter and its instruction set.
-    fn place(&self, frame: &TraceFrame<'_>, values: &Variables) -> Option<Place> {
+    fn place(&self, frame: &TraceFrame<'_>, values: &Variables) -> Option<CodeAddress> {
         let collected = self.register(frame, self.pc);
         let number = u32::from(frame.tracepoint);
         let address = collected.or_else(|| *self.addresses.get(&number)?)?;
@@ -175,7 +175,7 @@ impl<'f, 'a> Steps<'f, 'a> {
             Isa::T32 => address & 0xffff_fffe,
             _ => address & 0xffff_ffff,
         };
-        Some(Place {
+        Some(CodeAddress {
             address: Address(address),
             isa,
         })

@@ -7,7 +7,7 @@ use super::carrier::{CarriedFiles, FIELD};
 pub use super::trace_run::Options;
 use super::trace_run::{NOWHERE, TraceRun, status};
 use super::{Error, Progress};
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::model::DeviceClass;
 use crate::tfile::{ByteOrder, Description, Status, Writer};
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ pub struct CoreRun {
 
 /// The trace files for a snapshot: one for each core, or only the core named in `options`. A
 /// snapshot without cores becomes a file that only carries it.
-pub fn core_runs(loaded: &Loaded, options: &Options) -> Result<Vec<CoreRun>, Error> {
+pub fn core_runs(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<CoreRun>, Error> {
     let devices = loaded.snapshot.devices.iter().enumerate();
     let cores: Vec<usize> = devices
         .filter(|(_, device)| device.class == DeviceClass::Core)
@@ -65,7 +65,7 @@ pub fn core_runs(loaded: &Loaded, options: &Options) -> Result<Vec<CoreRun>, Err
 /// Writes the trace file of `core_run` to `out`. Messages for the user are added to `notes`;
 /// `progress` receives the progress of decoding and then of writing.
 pub fn write<W: Write>(
-    loaded: &Loaded,
+    loaded: &OpenSnapshot,
     core_run: CoreRun,
     options: &Options,
     out: W,

@@ -15,7 +15,7 @@ use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, Isa};
 use crate::remote_protocol::hex;
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::Note;
 use crate::tfile::{
@@ -145,7 +145,7 @@ impl TraceRun {
     /// covers only this core instead of all cores of its architecture. Messages for the user are
     /// added to `notes`; `progress` receives the progress of decoding.
     pub fn of(
-        loaded: &Loaded,
+        loaded: &OpenSnapshot,
         core: usize,
         alone: bool,
         options: &Options,
@@ -466,7 +466,7 @@ fn register_note(state: &State) -> Option<String> {
 }
 
 fn decode(
-    loaded: &Loaded,
+    loaded: &OpenSnapshot,
     core: usize,
     sources: &[(&CaptureBuffer, &CaptureSource)],
     options: &Options,

@@ -21,7 +21,7 @@ use crate::snapshot::model::{
     Buffer, BufferFormat, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,
     SourceBuffers, Trace,
 };
-use crate::snapshot::{Loaded, write};
+use crate::snapshot::{OpenSnapshot, write};
 use crate::tfile::{Block, File};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ pub fn read(
 }
 
 /// Opens a snapshot read from a trace file, with its files.
-fn open(found: Found) -> Result<(Loaded, InMemory), Error> {
+fn open(found: Found) -> Result<(OpenSnapshot, InMemory), Error> {
     let fault = |error: crate::snapshot::Error| Error::Input(error.to_string());
     match found {
         Found::Carried(carried) => {
@@ -100,7 +100,7 @@ fn open(found: Found) -> Result<(Loaded, InMemory), Error> {
             let mut files = write::texts(&snapshot)?;
             files.extend(dumps.0);
             let files = InMemory(files);
-            let loaded = Loaded::from_files(Arc::new(files.clone()), "snapshot.ini");
+            let loaded = OpenSnapshot::from_files(Arc::new(files.clone()), "snapshot.ini");
             Ok((loaded.map_err(fault)?, files))
         }
     }

@@ -9,7 +9,7 @@ use crate::flow::FlowConfig;
 use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
 use crate::protocol::{Describe, ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, TraceId};
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 
 /// Bytes of every buffer that are examined.
 const FIRST: u64 = 64 << 10;
@@ -124,7 +124,11 @@ fn totals_of(buffer: &CaptureBuffer) -> Totals {
 
 /// Diagnoses a buffer with all its sources. `totals` are the bytes of each ID, if the buffer was
 /// decoded.
-pub fn silence(loaded: &Loaded, buffer: &CaptureBuffer, totals: Option<&Totals>) -> Vec<String> {
+pub fn silence(
+    loaded: &OpenSnapshot,
+    buffer: &CaptureBuffer,
+    totals: Option<&Totals>,
+) -> Vec<String> {
     let written = loaded.snapshot.trace.as_ref();
     let Some(written) = written.and_then(|trace| trace.buffers.get(buffer.index)) else {
         return Vec::new();

@@ -5,7 +5,7 @@
 //! packets, and not where the instructions came from.
 //!
 //! ```
-//! use armsnap::encode::{Place, Tracer};
+//! use armsnap::encode::{CodeAddress, Tracer};
 //! use armsnap::etmv4;
 //! use armsnap::flow::Pieces;
 //! use armsnap::quantity::{Address, Isa};
@@ -16,7 +16,7 @@
 //! code.add(Address(0x1000), words.map(u32::to_le_bytes).concat());
 //! let unit = etmv4::TraceUnit::new(etmv4::TraceUnitOptions::default());
 //! let mut tracer = Tracer::new(unit, code, 4096);
-//! let at = |address| Place { address: Address(address), isa: Isa::A64 };
+//! let at = |address| CodeAddress { address: Address(address), isa: Isa::A64 };
 //! tracer.run(at(0x1000), Address(0x1008));
 //! tracer.run(at(0x1000), Address(0x100c));
 //! tracer.finish(Some(at(0x100c)));
@@ -29,7 +29,7 @@ mod tracer;
 mod unit;
 
 pub use tracer::Tracer;
-pub use unit::{Options, Place, TAIL_CHAIN, Taken, TraceUnit, Waypoint};
+pub use unit::{CodeAddress, Options, TAIL_CHAIN, Taken, TraceUnit, Waypoint};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -13,7 +13,7 @@ pub(crate) use programs::{Mix, Program, Sets};
 /// The instructions that were decoded.
 struct Listing<'a> {
     code: &'a Pieces,
-    executed: Vec<Place>,
+    executed: Vec<CodeAddress>,
     gaps: Vec<Gap>,
     marks: Vec<Mark>,
 }
@@ -22,7 +22,7 @@ impl FlowSink for Listing<'_> {
     fn range(&mut self, _: BufferOffset, range: &Range, _: Option<u32>) {
         let mut here = range.start;
         while here < range.end {
-            self.executed.push(Place {
+            self.executed.push(CodeAddress {
                 address: here,
                 isa: range.isa,
             });
@@ -48,7 +48,7 @@ pub(crate) fn decoded<D, E>(
     config: FlowConfig,
     code: &Pieces,
     bytes: &[u8],
-) -> (Vec<Place>, Vec<Mark>)
+) -> (Vec<CodeAddress>, Vec<Mark>)
 where
     D: PacketDecoder,
     E: ElementDecoder<Packet = D::Packet>,
@@ -121,7 +121,7 @@ where
 
 /// What differs, with what lies around it.
 #[track_caller]
-pub(crate) fn same(decoded: &[Place], executed: &[Place], what: &str) {
+pub(crate) fn same(decoded: &[CodeAddress], executed: &[CodeAddress], what: &str) {
     let first = decoded
         .iter()
         .zip(executed)
@@ -130,7 +130,7 @@ pub(crate) fn same(decoded: &[Place], executed: &[Place], what: &str) {
     if first == executed.len() && first == decoded.len() {
         return;
     }
-    let around = |places: &[Place]| {
+    let around = |places: &[CodeAddress]| {
         let from = first.saturating_sub(4);
         format!(
             "{:x?}",

@@ -4,7 +4,7 @@
 mod it_blocks;
 mod outcome;
 
-use super::{Options, Place, TAIL_CHAIN, TraceUnit, Waypoint};
+use super::{CodeAddress, Options, TAIL_CHAIN, TraceUnit, Waypoint};
 use crate::arch::branch::{Instruction, Kind};
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::flow::{CodeImage, ContextKey, View, instruction};
@@ -15,10 +15,10 @@ use it_blocks::ItBlocks;
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     instruction: Instruction,
-    here: Place,
-    after: Place,
+    here: CodeAddress,
+    after: CodeAddress,
     /// The instruction before, if it is one since the last waypoint, target or exception.
-    last: Option<Place>,
+    last: Option<CodeAddress>,
 }
 
 impl Pending {
@@ -33,7 +33,7 @@ impl Pending {
 #[derive(Clone, Copy, Debug)]
 struct Exception {
     number: u16,
-    return_to: Place,
+    return_to: CodeAddress,
     chained: bool,
 }
 
@@ -49,16 +49,16 @@ pub struct Tracer<U, C> {
     next_context: Option<Context>,
     view: View,
     /// Where execution has come to; none if what follows is not connected.
-    here: Option<Place>,
+    here: Option<CodeAddress>,
     /// Why tracing will begin again.
     reason: TraceOnReason,
     it_blocks: ItBlocks,
-    last: Option<Place>,
+    last: Option<CodeAddress>,
     pending: Option<Pending>,
     exception: Option<Exception>,
     /// Marks behind a waypoint that is pending, or before the begin.
     marks: Vec<Mark>,
-    stack: Vec<Place>,
+    stack: Vec<CodeAddress>,
     /// Tracing has begun.
     begun: bool,
     /// Bytes that were taken, and bytes written at the last synchronisation.
@@ -140,7 +140,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// The instructions from `start` up to `end` (the first address not executed) ran in a
     /// straight line.
-    pub fn run(&mut self, start: Place, end: Address) {
+    pub fn run(&mut self, start: CodeAddress, end: Address) {
         self.arrive(start);
         let mut here = start;
         while here.address < end {
@@ -163,7 +163,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// As [`run`](Self::run) for code that was decoded before: these instructions ran in a
     /// straight line.
-    pub fn run_decoded(&mut self, start: Place, instructions: &[Instruction]) {
+    pub fn run_decoded(&mut self, start: CodeAddress, instructions: &[Instruction]) {
         let mut here = start;
         for (index, instruction) in instructions.iter().enumerate() {
             if index == 0 || self.pending.is_some() {
@@ -176,8 +176,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     }
 
     /// An instruction was executed; the place behind it.
-    fn step(&mut self, here: Place, instruction: Instruction) -> Place {
-        let after = Place {
+    fn step(&mut self, here: CodeAddress, instruction: Instruction) -> CodeAddress {
+        let after = CodeAddress {
             address: here.address.after(instruction.bytes.into(), here.isa),
             isa: here.isa,
         };
@@ -201,7 +201,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// An exception was taken; execution would have gone on at `return_to`. The number is of the
     /// protocol that is written.
-    pub fn exception(&mut self, number: u16, return_to: Place) {
+    pub fn exception(&mut self, number: u16, return_to: CodeAddress) {
         if self.here.is_none() && self.exception.is_none() {
             // Nothing is traced: what follows begins with its own address.
             return;
@@ -303,7 +303,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// The trace ends. With the next instruction, if it is known, the core halts in debug state,
     /// and the trace tells how far it came.
-    pub fn finish(&mut self, next: Option<Place>) {
+    pub fn finish(&mut self, next: Option<CodeAddress>) {
         if let Some(next) = next.filter(|_| self.here.is_some()) {
             match self.unit.debug_halt() {
                 Some(number) => self.exception(number, next),

@@ -6,7 +6,7 @@ use crate::quantity::{Address, Isa};
 
 /// Where an instruction is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct CodeAddress {
     /// Its address.
     pub address: Address,
     /// Its instruction set.
@@ -34,7 +34,7 @@ pub struct Waypoint {
     /// It returned from an exception.
     pub exception_return: bool,
     /// Where execution went on.
-    pub next: Place,
+    pub next: CodeAddress,
 }
 
 /// An exception that was taken.
@@ -43,19 +43,19 @@ pub struct Taken {
     /// Its number in the protocol that is written.
     pub number: u16,
     /// Where execution would have gone on.
-    pub return_to: Place,
+    pub return_to: CodeAddress,
     /// The last instruction executed, if any was since the last waypoint, target or exception.
-    pub last: Option<Place>,
+    pub last: Option<CodeAddress>,
     /// It took the place of an exception return that had begun (M-profile tail-chaining):
     /// `return_to` is [`TAIL_CHAIN`].
     pub chained: bool,
     /// Where execution went on; `None`: tracing ends here.
-    pub handler: Option<Place>,
+    pub handler: Option<CodeAddress>,
 }
 
 /// What stands for the return address of an exception that was tail-chained (IHI 0064,
 /// "Exceptions in M-profile").
-pub const TAIL_CHAIN: Place = Place {
+pub const TAIL_CHAIN: CodeAddress = CodeAddress {
     address: Address(0xffff_fffe),
     isa: Isa::T32,
 };
@@ -70,13 +70,13 @@ pub trait TraceUnit {
 
     /// Takes the core's state from here on. It is written with the next address; at once where
     /// execution goes on in a straight line `at` some place.
-    fn context(&mut self, context: &Context, at: Option<Place>);
+    fn context(&mut self, context: &Context, at: Option<CodeAddress>);
 
     /// Tracing begins at `place`.
-    fn trace_on(&mut self, reason: TraceOnReason, place: Place);
+    fn trace_on(&mut self, reason: TraceOnReason, place: CodeAddress);
 
     /// A decoder that has seen nothing before can begin here.
-    fn synchronise(&mut self, place: Place);
+    fn synchronise(&mut self, place: CodeAddress);
 
     /// An instruction that is no waypoint.
     fn instruction(&mut self);

@@ -4,7 +4,7 @@
 use super::config::TimestampEncoding;
 use super::encode::{Encoder, Protocol};
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
-use crate::encode::{Options, Place, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, Taken, Waypoint};
 use crate::quantity::{ExceptionLevel, Security};
 
 /// What each of the protocols writes its own way of the instructions.
@@ -55,7 +55,7 @@ pub enum Common {
     /// Instruction synchronisation.
     ISync {
         /// The next instruction.
-        place: Place,
+        place: CodeAddress,
         /// Why tracing begins here; `None`: periodic synchronisation.
         reason: Option<TraceOnReason>,
         /// The state of the core.
@@ -207,7 +207,7 @@ impl<C: Tracing> TraceUnit<C> {
         }
     }
 
-    fn i_sync(&mut self, reason: Option<TraceOnReason>, place: Place) {
+    fn i_sync(&mut self, reason: Option<TraceOnReason>, place: CodeAddress) {
         let state = self.state();
         let context_id = self.context_id();
         let cycles = reason.and_then(|_| self.take_cycles());
@@ -233,14 +233,14 @@ impl<C: Tracing> crate::encode::TraceUnit for TraceUnit<C> {
         self.encoder.config.debug_halt()
     }
 
-    fn context(&mut self, context: &Context, at: Option<Place>) {
+    fn context(&mut self, context: &Context, at: Option<CodeAddress>) {
         self.context = *context;
         if at.is_some() {
             self.write_identifiers();
         }
     }
 
-    fn trace_on(&mut self, reason: TraceOnReason, place: Place) {
+    fn trace_on(&mut self, reason: TraceOnReason, place: CodeAddress) {
         C::write_atoms(self);
         if !std::mem::replace(&mut self.begun, true) {
             self.write_common(Common::ASync);
@@ -248,7 +248,7 @@ impl<C: Tracing> crate::encode::TraceUnit for TraceUnit<C> {
         self.i_sync(Some(reason), place);
     }
 
-    fn synchronise(&mut self, place: Place) {
+    fn synchronise(&mut self, place: CodeAddress) {
         C::write_atoms(self);
         self.write_common(Common::ASync);
         self.vmid = None;

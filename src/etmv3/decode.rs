@@ -4,7 +4,9 @@
 //! upper bits of the timestamp.
 
 use super::config::Config;
-use super::packet::{Branch, DataAddress, DataValue, ISync, Information, Packet, Place, Timing};
+use super::packet::{
+    Branch, DataAddress, DataValue, ISync, Information, Packet, SyncAddress, Timing,
+};
 use crate::element::Atoms;
 use crate::etm::decode::{
     AddressBytes, Addresses, SyncInformation, Synchronisation, Timestamps, context_id,
@@ -237,7 +239,7 @@ impl Decoder {
                 next = Some(addresses.complete(&after).value);
             }
             self.addresses = addresses;
-            place = Some(Place { address, isa, next });
+            place = Some(SyncAddress { address, isa, next });
         }
         let sync = ISync {
             place,

@@ -44,7 +44,7 @@ pub use config::Config;
 pub use decode::Decoder;
 pub use elements::Elements;
 pub use packet::{
-    Branch, DataAddress, DataValue, ISync, Information, Packet, PartAddress, Place, Timing,
+    Branch, DataAddress, DataValue, ISync, Information, Packet, PartAddress, SyncAddress, Timing,
 };
 
 /// Writes the packets of one ETMv3.

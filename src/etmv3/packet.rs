@@ -100,7 +100,7 @@ pub enum Timing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ISync {
     /// The current instruction; `None` in data-only mode.
-    pub place: Option<Place>,
+    pub place: Option<SyncAddress>,
     /// Why tracing starts here; `None`: periodic synchronisation.
     pub reason: Option<TraceOnReason>,
     /// Non-secure state.
@@ -115,7 +115,7 @@ pub struct ISync {
 
 /// The place of execution at an I-sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SyncAddress {
     /// The next instruction, or the load or store in progress.
     pub address: u32,
     /// Its instruction set.

@@ -1,9 +1,9 @@
 //! The packets that an ETMv3 writes for a program (ARM IHI 0014Q, chapters 4 and 7).
 
 use super::config::Config;
-use super::packet::{Branch, ISync, Information, Packet, Place as SyncPlace, Timing};
+use super::packet::{Branch, ISync, Information, Packet, SyncAddress, Timing};
 use crate::element::Atoms;
-use crate::encode::{Options, Place, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, Taken, Waypoint};
 use crate::etm::{Common, Settings, TraceUnit, Tracing};
 
 const NONE: Atoms = Atoms { bits: 0, count: 0 };
@@ -19,7 +19,7 @@ impl From<Common> for Packet {
                 context_id,
                 cycles,
             } => Self::ISync(ISync {
-                place: Some(SyncPlace {
+                place: Some(SyncAddress {
                     address: place.address.0 as u32,
                     isa: place.isa,
                     next: None,
@@ -117,7 +117,7 @@ impl TraceUnit<Config> {
 
     /// Execution continues at `to`, by a branch or an exception. `cancel`: instead of an exception
     /// return.
-    fn branch(&mut self, to: Place, exception: Option<u16>, cancel: bool) {
+    fn branch(&mut self, to: CodeAddress, exception: Option<u16>, cancel: bool) {
         Config::write_atoms(self);
         let information = self.change(exception).map(|change| Information {
             exception: change.exception,

@@ -9,7 +9,7 @@ use super::packet::{
     AddressBits, ContextInfo, ExceptionAddress, InstructionSet, Packet, TraceInfo,
 };
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
-use crate::encode::{Options, Place, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, Taken, Waypoint};
 use crate::flow::Waypoints;
 use crate::protocol::{Core, Profile};
 use crate::quantity::{Isa, Security};
@@ -151,7 +151,7 @@ pub struct TraceUnit {
     atoms: Atoms,
     traced: Traced,
     /// A target to be written unless an exception packet contains it.
-    owed: Option<Place>,
+    owed: Option<CodeAddress>,
     context: Context,
     /// The last context written.
     sent: Option<ContextInfo>,
@@ -223,7 +223,7 @@ impl TraceUnit {
     }
 
     /// Writes the address, with the context if it is not the last one written.
-    fn write_address(&mut self, place: Place) {
+    fn write_address(&mut self, place: CodeAddress) {
         let (address, is) = select(place);
         let context = self.context_info(place.isa);
         if self.sent == Some(context) {
@@ -248,7 +248,7 @@ impl TraceUnit {
 
     /// Writes the context, if it changed, after a waypoint that leads to `place`. A context packet
     /// keeps the instruction set of the last address, so if it changed, the address is written too.
-    fn write_context(&mut self, place: Place) {
+    fn write_context(&mut self, place: CodeAddress) {
         let context = self.context_info(place.isa);
         if self.sent == Some(context) {
             return;
@@ -296,7 +296,7 @@ impl TraceUnit {
 }
 
 /// The address and its instruction set select.
-fn select(place: Place) -> (u64, InstructionSet) {
+fn select(place: CodeAddress) -> (u64, InstructionSet) {
     let address = place.address.0;
     match place.isa {
         Isa::T32 | Isa::ThumbEe => (address & !1, InstructionSet::Is1),
@@ -325,7 +325,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         })
     }
 
-    fn context(&mut self, context: &Context, at: Option<Place>) {
+    fn context(&mut self, context: &Context, at: Option<CodeAddress>) {
         self.write_held();
         self.context = *context;
         // An address in the middle of a line would hide the start of the line.
@@ -334,7 +334,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         }
     }
 
-    fn trace_on(&mut self, reason: TraceOnReason, place: Place) {
+    fn trace_on(&mut self, reason: TraceOnReason, place: CodeAddress) {
         self.write_held();
         if self.sent.is_none() {
             self.begin();
@@ -348,7 +348,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         self.write_address(place);
     }
 
-    fn synchronise(&mut self, place: Place) {
+    fn synchronise(&mut self, place: CodeAddress) {
         self.write_held();
         self.begin();
         self.write_address(place);

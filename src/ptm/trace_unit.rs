@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
-use crate::encode::{Options, Place, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, Taken, Waypoint};
 use crate::etm::{Common, Settings, TraceUnit, Tracing};
 use crate::flow::Waypoints;
 
@@ -39,7 +39,7 @@ impl From<Common> for Packet {
 
 impl TraceUnit<Config> {
     /// A branch to `to`, or an exception.
-    fn branch(&mut self, to: Place, exception: Option<u16>) {
+    fn branch(&mut self, to: CodeAddress, exception: Option<u16>) {
         Config::write_atoms(self);
         let information = self.change(exception).map(|change| Information {
             exception: change.exception,

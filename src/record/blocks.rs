@@ -5,7 +5,7 @@
 
 use super::stream::{Definition, bad};
 use crate::arch::branch::{self, Instruction, ItBlock, Kind};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::quantity::{Address, Isa};
 use capstone::prelude::*;
 use std::io;
@@ -27,7 +27,7 @@ pub struct Block {
     /// The block's ID in the stream.
     pub id: u32,
     /// The first instruction.
-    pub start: Place,
+    pub start: CodeAddress,
     /// The instructions; empty where the emulator replaces kernel code (Arm's helpers at
     /// 0xffff0000).
     pub instructions: Vec<Instruction>,
@@ -131,7 +131,7 @@ impl BlockTable {
         let calls = is_call(isa, &code[code.len() - last..]);
         self.blocks.push(Block {
             id: definition.id,
-            start: Place {
+            start: CodeAddress {
                 address: Address(definition.address),
                 isa,
             },

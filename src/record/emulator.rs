@@ -12,7 +12,7 @@ use super::trace_store::TraceStore;
 use super::tracing::{self, Recording, Settings, Summary, TraceEvent};
 use super::until::Until;
 use super::{device_state, witness};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::leftovers::Private;
 use crate::mapped::{self, Mapped};
 use crate::snapshot::changed::Changed;
@@ -91,7 +91,7 @@ pub struct Recorded {
     /// Why it ended.
     pub reason: Reason,
     /// Where the core that ended it is stopped.
-    pub at: Place,
+    pub at: CodeAddress,
     /// A summary of what was recorded.
     pub summary: Summary,
     /// The name for cores in messages: `cores` or `threads`.
@@ -208,14 +208,14 @@ pub(super) struct Halted {
     /// The thread ID of the GDB server.
     pub thread: String,
     pub core: RecordedCore,
-    pub place: Option<Place>,
+    pub place: Option<CodeAddress>,
 }
 
 /// The final state of a recording.
 pub(super) struct Ending<'a> {
     pub reason: Reason,
     /// Where the core that ended it is stopped.
-    pub at: Option<Place>,
+    pub at: Option<CodeAddress>,
     /// All cores, in order.
     pub cores: Vec<Halted>,
     /// The cores' type.

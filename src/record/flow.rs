@@ -7,7 +7,7 @@
 use super::blocks::{Block, BlockTable};
 use super::stream::{Event, bad};
 use crate::arch::branch::Kind;
-use crate::encode::{Place, TAIL_CHAIN};
+use crate::encode::{CodeAddress, TAIL_CHAIN};
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use std::io;
 
@@ -18,11 +18,11 @@ pub trait Steps {
 
     /// An exception was taken. `number` is as in the event; `return_to` is where execution would
     /// have continued.
-    fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()>;
+    fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()>;
 
     /// Execution continued elsewhere than the last instruction leads to, without a noted exception.
     /// `instead` is where it would have continued, if known.
-    fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()>;
+    fn broken(&mut self, core: u32, instead: Option<CodeAddress>) -> io::Result<()>;
 
     /// The last instruction returned from an exception, which its encoding does not show
     /// (M-profile).
@@ -45,9 +45,9 @@ pub trait Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
     /// At this instruction.
-    At(Place),
+    At(CodeAddress),
     /// At one of two instructions: a conditional branch.
-    Either(Place, Place),
+    Either(CodeAddress, CodeAddress),
     /// Not known: after an indirect branch, or before the first instruction.
     Unknown,
 }
@@ -75,7 +75,7 @@ pub struct Flow {
 struct Outcome {
     executed: usize,
     /// Where execution would have continued, if it did not.
-    broken: Option<Option<Place>>,
+    broken: Option<Option<CodeAddress>>,
 }
 
 /// The maximum number of cores.
@@ -121,13 +121,13 @@ impl Flow {
             }
             Event::Time(time) => steps.time(core, time),
             Event::Exception { number, address } => {
-                let mut return_to = Place {
+                let mut return_to = CodeAddress {
                     address: Address(address & !1),
                     isa: if address & 1 == 1 { Isa::T32 } else { Isa::A32 },
                 };
                 let block = state.pending.and_then(|pending| blocks.get(pending.id));
                 if block.is_some_and(|block| block.start.isa == Isa::A64) {
-                    return_to = Place {
+                    return_to = CodeAddress {
                         address: Address(address),
                         isa: Isa::A64,
                     };
@@ -149,7 +149,7 @@ impl Flow {
         let started = pending
             .started
             .map_or(count, |started| count.min(started as usize));
-        let at = |address| Place {
+        let at = |address| CodeAddress {
             address,
             isa: block.start.isa,
         };
@@ -162,7 +162,7 @@ impl Flow {
         match last.kind {
             Kind::Indirect => Onward::Unknown,
             Kind::Branch { target, isa } => {
-                let target = Place {
+                let target = CodeAddress {
                     address: target,
                     isa,
                 };
@@ -182,7 +182,7 @@ impl Flow {
         &mut self,
         core: u32,
         number: u32,
-        return_to: Place,
+        return_to: CodeAddress,
         blocks: &BlockTable,
         steps: &mut impl Steps,
     ) -> io::Result<()> {
@@ -194,7 +194,7 @@ impl Flow {
     pub fn end(
         &mut self,
         core: u32,
-        next: Option<Place>,
+        next: Option<CodeAddress>,
         blocks: &BlockTable,
         steps: &mut impl Steps,
     ) -> io::Result<()> {
@@ -206,7 +206,7 @@ impl Flow {
     }
 
     /// Returns the last instruction that a core started, and the address after it.
-    pub fn last(&self, core: u32, blocks: &BlockTable) -> Option<(Place, Place)> {
+    pub fn last(&self, core: u32, blocks: &BlockTable) -> Option<(CodeAddress, CodeAddress)> {
         let pending = self.cores.get(core as usize)?.pending?;
         let block = blocks.get(pending.id)?;
         let count = block.instructions.len();
@@ -214,7 +214,7 @@ impl Flow {
             .started
             .map_or(count, |started| count.min(started as usize));
         let isa = block.start.isa;
-        let place = |address| Place { address, isa };
+        let place = |address| CodeAddress { address, isa };
         let last = started.checked_sub(1)?;
         Some((place(block.address(last)), place(block.address(started))))
     }
@@ -237,7 +237,7 @@ fn settle(
     core: u32,
     pending: Pending,
     blocks: &BlockTable,
-    next: Option<Place>,
+    next: Option<CodeAddress>,
     steps: &mut impl Steps,
 ) -> io::Result<()> {
     let Some(block) = blocks.get(pending.id) else {
@@ -253,9 +253,9 @@ fn settle(
     }
 }
 
-fn outcome(block: &Block, started: Option<u32>, next: Option<Place>) -> Outcome {
+fn outcome(block: &Block, started: Option<u32>, next: Option<CodeAddress>) -> Outcome {
     let count = block.instructions.len();
-    let at = |address| Place {
+    let at = |address| CodeAddress {
         address,
         isa: block.start.isa,
     };
@@ -296,7 +296,7 @@ fn outcome(block: &Block, started: Option<u32>, next: Option<Place>) -> Outcome 
         // A load to PC that faulted.
         Kind::Indirect => connected(count - 1),
         Kind::Branch { target, isa } => {
-            let taken = Place {
+            let taken = CodeAddress {
                 address: target,
                 isa,
             };

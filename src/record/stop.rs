@@ -3,7 +3,7 @@
 use super::signals;
 use super::stream::{CoreState, StoppedCore};
 use crate::arch::Architecture;
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::quantity::{Address, Isa};
 use crate::snapshot::model::{Register, RegisterValue};
 use std::fmt;
@@ -56,7 +56,7 @@ pub(super) fn set_pc(registers: &mut [Register], pc: u64) {
 }
 
 /// Returns the program counter of a core whose other registers are not known.
-pub(super) fn pc_alone(place: Place) -> Register {
+pub(super) fn pc_alone(place: CodeAddress) -> Register {
     let bits = if place.isa == Isa::A64 { 64 } else { 32 };
     Register {
         name: "PC".to_owned(),
@@ -67,12 +67,12 @@ pub(super) fn pc_alone(place: Place) -> Register {
 }
 
 /// Returns the address and instruction set at which a core is stopped.
-pub(super) fn place(registers: &[Register], architecture: Architecture) -> Option<Place> {
+pub(super) fn place(registers: &[Register], architecture: Architecture) -> Option<CodeAddress> {
     let value = |name: &str| {
         let register = registers.iter().find(|register| register.name == name)?;
         register.value.as_u64()
     };
-    Some(Place {
+    Some(CodeAddress {
         address: Address(value("PC")?),
         isa: isa(architecture, value("CPSR"))?,
     })

@@ -13,7 +13,7 @@ use super::versions::Versions;
 use super::witness;
 use crate::arch::branch::Kind;
 use crate::element::{Context, Mark, TraceOnReason};
-use crate::encode::{Place, TAIL_CHAIN, TraceUnit, Tracer};
+use crate::encode::{CodeAddress, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
 use crate::protocol::{Core, Profile};
 use crate::quantity::{ExceptionLevel, Isa, TraceId};
@@ -249,7 +249,7 @@ impl<U: TraceUnit> Steps for CoreTraces<U> {
         }
     }
 
-    fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()> {
+    fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()> {
         let signals = self.settings.exceptions == Exceptions::Signals;
         let taken = if signals {
             self.signal_number(number)
@@ -302,7 +302,7 @@ impl<U: TraceUnit> Steps for CoreTraces<U> {
         }
     }
 
-    fn broken(&mut self, core: u32, instead: Option<Place>) -> io::Result<()> {
+    fn broken(&mut self, core: u32, instead: Option<CodeAddress>) -> io::Result<()> {
         let signals = self.settings.exceptions == Exceptions::Signals;
         let call = self.call_number();
         self.line_ends(core);
@@ -319,7 +319,7 @@ impl<U: TraceUnit> Steps for CoreTraces<U> {
 /// A recording that consumes the plugin's stream.
 pub trait Recording: Sink + Send {
     /// Ends the recording after the stream. `next` holds each core's next instruction.
-    fn finish(self: Box<Self>, next: &BTreeMap<u32, Place>) -> io::Result<Summary>;
+    fn finish(self: Box<Self>, next: &BTreeMap<u32, CodeAddress>) -> io::Result<Summary>;
 }
 
 /// A summary of what was recorded.
@@ -330,7 +330,7 @@ pub struct Summary {
     /// The traced cores: number and trace ID.
     pub cores: Vec<(u32, TraceId)>,
     /// Cores that ended, and the last instruction of each.
-    pub ended: Vec<(u32, Place)>,
+    pub ended: Vec<(u32, CodeAddress)>,
     /// The number of cores without a trace ID.
     pub untraced: u64,
     /// The number of gaps in the flow that no event explains.
@@ -345,7 +345,7 @@ struct Tracing<U, F> {
     blocks: BlockTable,
     flow: Flow,
     /// Cores that ended, and the last instruction of each.
-    ended: Vec<(u32, Place)>,
+    ended: Vec<(u32, CodeAddress)>,
     /// The emulator's log of a system, joined with the flow.
     join: Option<Join>,
     /// The core that executed last.
@@ -499,7 +499,7 @@ where
 }
 
 impl<U: TraceUnit, F> Tracing<U, F> {
-    fn flow_ends(&mut self, core: u32, next: Option<Place>) -> io::Result<()> {
+    fn flow_ends(&mut self, core: u32, next: Option<CodeAddress>) -> io::Result<()> {
         let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
         match &mut self.join {
             None => flow.end(core, next, blocks, traces),
@@ -516,7 +516,7 @@ where
     U: TraceUnit + Send,
     F: Fn(TraceId) -> U + Send,
 {
-    fn finish(mut self: Box<Self>, next: &BTreeMap<u32, Place>) -> io::Result<Summary> {
+    fn finish(mut self: Box<Self>, next: &BTreeMap<u32, CodeAddress>) -> io::Result<Summary> {
         let mut summary = Summary {
             untraced: self.traces.untraced,
             ended: std::mem::take(&mut self.ended),

@@ -278,7 +278,7 @@ fn halves(block: &Block) -> impl Iterator<Item = (u64, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encode::Place;
+    use crate::encode::CodeAddress;
     use crate::quantity::{Address, Isa};
     use crate::record::blocks::{BlockTable, Sets};
     use crate::record::stream::Definition;
@@ -313,7 +313,7 @@ mod tests {
             block.id = self.blocks.len() as u32;
             assert_eq!(
                 block.start,
-                Place {
+                CodeAddress {
                     address: Address(address),
                     isa: Isa::A64
                 }

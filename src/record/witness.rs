@@ -15,7 +15,7 @@
 
 use super::blocks::Block;
 use super::input::Input;
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::protocol::number::leb128;
 use crate::quantity::{Address, Isa};
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ impl Writer {
     }
 
     /// Records an exception; execution would have continued at `return_to`.
-    pub fn exception(&mut self, core: u32, number: u32, return_to: Place) -> io::Result<()> {
+    pub fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()> {
         self.select(core)?;
         self.settle();
         self.put(EXCEPTION);
@@ -187,7 +187,7 @@ pub enum Record {
         /// Its number.
         number: u32,
         /// Where execution would have continued.
-        return_to: Place,
+        return_to: CodeAddress,
     },
 }
 
@@ -195,14 +195,14 @@ pub enum Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first instruction.
-    pub start: Place,
+    pub start: CodeAddress,
     /// The size of each instruction in bytes.
     pub sizes: Vec<u8>,
 }
 
 impl Run {
     /// Returns the addresses and instruction sets of its instructions.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
+    pub fn places(&self) -> impl Iterator<Item = CodeAddress> {
         let mut next = self.start;
         self.sizes.iter().map(move |&size| {
             let place = next;
@@ -241,7 +241,7 @@ impl<R: BufRead> Reader<R> {
         self.blocks.get(number)
     }
 
-    fn place(&mut self) -> io::Result<Place> {
+    fn place(&mut self) -> io::Result<CodeAddress> {
         let address = Address(self.input.number()?);
         let isa = match self.input.number()? {
             0 => Isa::A64,
@@ -249,7 +249,7 @@ impl<R: BufRead> Reader<R> {
             2 => Isa::T32,
             _ => return Err(self.input.bad("an unknown instruction set")),
         };
-        Ok(Place { address, isa })
+        Ok(CodeAddress { address, isa })
     }
 
     fn define(&mut self) -> io::Result<()> {
@@ -335,8 +335,8 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads all instructions of each core, in order; fails if there are more than `most` in total.
-    pub fn places(mut self, most: u64) -> io::Result<BTreeMap<u32, Vec<Place>>> {
-        let mut cores: BTreeMap<u32, Vec<Place>> = BTreeMap::new();
+    pub fn places(mut self, most: u64) -> io::Result<BTreeMap<u32, Vec<CodeAddress>>> {
+        let mut cores: BTreeMap<u32, Vec<CodeAddress>> = BTreeMap::new();
         let mut left = most;
         while let Some(record) = self.read()? {
             let Record::Ran {
@@ -402,7 +402,7 @@ mod tests {
             writer.ran(0, first, 2).unwrap();
         }
         writer.ran(1, second, 1).unwrap();
-        let return_to = Place {
+        let return_to = CodeAddress {
             address: Address(0x2002),
             isa: Isa::T32,
         };

@@ -13,7 +13,7 @@ use super::packets::transfer;
 use super::session::MALFORMED;
 use super::target::SnapshotTarget;
 use crate::quantity::{Address, Isa};
-use crate::timeline::{Direction, EndAgrees, Entry, PlaceKind, Position};
+use crate::timeline::{Direction, EndAgrees, Entry, PointKind, Position};
 
 /// Maximum number of blocks sent; GDB takes some 6 s to process them.
 const BLOCKS: usize = 100_000;
@@ -98,10 +98,10 @@ fn write(target: &mut SnapshotTarget, thread: Tid, position: Position) -> Option
     let mut text = String::from("<btrace version=\"1.0\">\n");
     // The newest block ends at the program counter, which is not executed yet.
     let (mut last, agrees) = match (here.kind, here.pc()) {
-        (PlaceKind::Halted, _) => (None, rests || history.end_agrees() == EndAgrees::Yes),
+        (PointKind::Halted, _) => (None, rests || history.end_agrees() == EndAgrees::Yes),
         (_, pc) => (pc, true),
     };
-    if let Some(pc) = halted.filter(|_| here.kind == PlaceKind::Halted) {
+    if let Some(pc) = halted.filter(|_| here.kind == PointKind::Halted) {
         let _ = writeln!(text, "<block begin=\"{pc:#x}\" end=\"{pc:#x}\"/>");
         if !agrees {
             text.push_str(GAP);

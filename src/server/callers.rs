@@ -20,7 +20,7 @@ use super::positions::{GAPS, Positions};
 use super::resume::thread_id;
 use super::target::SnapshotTarget;
 use crate::arch::Architecture;
-use crate::timeline::{Direction, Gap, OpenCall, OpenCalls, Outside, PlaceKind, Position};
+use crate::timeline::{Direction, Gap, OpenCall, OpenCalls, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
 /// How long calls are looked for before a reply.
@@ -141,10 +141,10 @@ fn told_at(positions: &mut Positions, thread: Tid) -> Option<Position> {
     let history = positions.history(thread)?;
     for _ in 0..GAPS {
         match kind {
-            PlaceKind::Instruction { .. } | PlaceKind::Halted | PlaceKind::Gap(Gap::Flow(_)) => {
+            PointKind::Instruction { .. } | PointKind::Halted | PointKind::Gap(Gap::Flow(_)) => {
                 break;
             }
-            PlaceKind::Gap(_) => {}
+            PointKind::Gap(_) => {}
         }
         let Some(next) = history.step(at, Direction::Forward) else {
             break;

@@ -16,7 +16,7 @@ use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
 use crate::check;
 use crate::program::elf::{Elf, ElfError};
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
@@ -162,7 +162,7 @@ impl Core {
     }
 
     /// Shares memory of other cores where it has none. Adds notes if `notes`.
-    fn share(&mut self, loaded: &Loaded, notes: bool) {
+    fn share(&mut self, loaded: &OpenSnapshot, notes: bool) {
         // The memory is not shared yet.
         let Some(memory) = Arc::get_mut(&mut self.memory) else {
             return;
@@ -224,7 +224,7 @@ pub struct Endpoint {
     /// Whether tracepoints are reported when a client connects.
     pub tells_tracepoints: bool,
     /// The snapshot.
-    pub(super) loaded: Loaded,
+    pub(super) loaded: OpenSnapshot,
     /// The finished trace runs of its cores.
     pub(super) traces: Option<Traces>,
 }
@@ -341,7 +341,7 @@ impl Endpoint {
 }
 
 /// Creates the endpoints of a snapshot: one for each architecture among the selected cores.
-pub fn endpoints(loaded: &Loaded, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
+pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
     let snapshot = &loaded.snapshot;
     let elfs = options.elfs.iter();
     let named: Vec<Elf> = elfs.map(|path| Elf::open(path)).collect::<Result<_, _>>()?;
@@ -495,7 +495,7 @@ fn same_name(a: &str, b: &str) -> bool {
     a.trim().eq_ignore_ascii_case(b.trim())
 }
 
-fn core(loaded: &Loaded, index: usize) -> Core {
+fn core(loaded: &OpenSnapshot, index: usize) -> Core {
     let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
     let registers = RegisterFile::read(device, detected.architecture);
@@ -527,7 +527,7 @@ fn core(loaded: &Loaded, index: usize) -> Core {
 /// Describes the dumps of a device, and notes those that are empty although their files exist; the
 /// reader has reported the others.
 fn describe_dumps(
-    loaded: &Loaded,
+    loaded: &OpenSnapshot,
     device: &Device,
     memory: &CoreMemory,
 ) -> (Vec<String>, Vec<String>) {

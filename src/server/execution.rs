@@ -16,7 +16,7 @@ use super::target::SnapshotTarget;
 use crate::quantity::Address;
 use crate::remote_protocol::framing::{hex_text, write_hex, write_packet};
 use crate::report::history as words;
-use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PlaceKind, Position};
+use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PointKind, Position};
 
 /// Why a core stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
     let Some(past) = target.positions.past(thread) else {
         return Reason::Moved;
     };
-    if let PlaceKind::Gap(_) = past.place.kind {
+    if let PointKind::Gap(_) = past.place.kind {
         return Reason::Gap;
     }
     let kind = past.pc.and_then(|pc| target.breakpoints.at(pc.0));
@@ -231,7 +231,7 @@ fn end_disagrees(target: &mut SnapshotTarget, thread: Tid) -> String {
 
 fn gap(target: &SnapshotTarget, thread: Tid) -> String {
     match target.positions.past(thread).map(|past| past.place.kind) {
-        Some(PlaceKind::Gap(gap)) => {
+        Some(PointKind::Gap(gap)) => {
             let what = words::gap(&gap);
             format!("gap in history: {what}\n")
         }

@@ -283,7 +283,7 @@ impl Slots {
         self: &Arc<Self>,
         inbox: &Inbox,
         connection: Arc<dyn AsFd + Send + Sync>,
-    ) -> Option<Place> {
+    ) -> Option<ClientSlot> {
         self.with(|taken| {
             if taken.clients.len() >= MAX_CLIENTS {
                 let idle = taken.clients.iter().enumerate();
@@ -303,18 +303,18 @@ impl Slots {
                 connection,
             });
             let slots = Arc::clone(self);
-            Some(Place { slots, number })
+            Some(ClientSlot { slots, number })
         })
     }
 }
 
 /// The slot of a client; dropping it frees the slot.
-struct Place {
+struct ClientSlot {
     slots: Arc<Slots>,
     number: u64,
 }
 
-impl Place {
+impl ClientSlot {
     fn heard(&self) {
         self.slots.with(|taken| {
             let mut clients = taken.clients.iter_mut();
@@ -325,7 +325,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         let number = self.number;
         self.slots

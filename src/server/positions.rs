@@ -14,7 +14,9 @@ use crate::arch::{Architecture, RegisterDescription};
 use crate::flow;
 use crate::quantity::{Address, Isa};
 use crate::snapshot::model::Note;
-use crate::timeline::{Direction, Gap, History, Place, PlaceKind, Position, Timeline, TracedCore};
+use crate::timeline::{
+    Direction, Gap, History, HistoryPoint, PointKind, Position, Timeline, TracedCore,
+};
 
 /// Time limit for work that the client did not request: GDB waits two seconds for most replies.
 const RESTING_LIMIT: Duration = Duration::from_millis(800);
@@ -25,7 +27,7 @@ pub(super) const GAPS: usize = 1000;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
     /// What is there.
-    pub place: Place,
+    pub place: HistoryPoint,
     /// The instruction that is shown: at a gap the one that execution reached, if known, else the
     /// one where it continues.
     pub pc: Option<Address>,
@@ -182,8 +184,8 @@ impl Positions {
             });
         };
         match past.place.kind {
-            PlaceKind::Instruction { isa, .. } => Some(isa),
-            PlaceKind::Gap(_) | PlaceKind::Halted => past.place.context.map(|context| context.isa),
+            PointKind::Instruction { isa, .. } => Some(isa),
+            PointKind::Gap(_) | PointKind::Halted => past.place.context.map(|context| context.isa),
         }
     }
 
@@ -196,20 +198,20 @@ impl Positions {
             return false;
         };
         let past = match place.kind {
-            PlaceKind::Halted => None,
-            PlaceKind::Instruction { pc, .. } => Some(Past {
+            PointKind::Halted => None,
+            PointKind::Instruction { pc, .. } => Some(Past {
                 place,
                 pc: Some(pc),
             }),
             // Execution reached this address, but cannot be followed further.
-            PlaceKind::Gap(
+            PointKind::Gap(
                 Gap::Flow(flow::Gap::MemoryMissing(pc))
                 | Gap::Flow(flow::Gap::NotFollowed { address: pc, .. }),
             ) => Some(Past {
                 place,
                 pc: Some(pc),
             }),
-            PlaceKind::Gap(_) => Some(Past {
+            PointKind::Gap(_) => Some(Past {
                 place,
                 pc: after_gap(history, position),
             }),
@@ -300,7 +302,7 @@ fn after_gap(history: &mut History, gap: Position) -> Option<Address> {
     for _ in 0..GAPS {
         at = history.step(at, Direction::Forward)?;
         let place = history.place(at)?;
-        if !matches!(place.kind, PlaceKind::Gap(_)) {
+        if !matches!(place.kind, PointKind::Gap(_)) {
             return place.pc();
         }
     }

@@ -12,7 +12,7 @@ use crate::convert::safe_description::rewritten;
 use crate::convert::target::{ChosenArchitecture, Target};
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::files::InMemory;
 use crate::stop;
 use crate::tfile::{
@@ -358,7 +358,7 @@ pub fn endpoint(
         ),
     ];
     let files = files.map(|(name, text)| (name.to_owned(), text.into_bytes().into()));
-    let loaded = Loaded::from_files(Arc::new(InMemory(files.into())), "snapshot.ini");
+    let loaded = OpenSnapshot::from_files(Arc::new(InMemory(files.into())), "snapshot.ini");
     let loaded = loaded.map_err(|error| error.to_string())?;
     let options = Options {
         elfs: elfs.to_vec(),

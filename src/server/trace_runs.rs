@@ -16,7 +16,7 @@ use crate::convert::state::{fitting, seen};
 use crate::convert::trace_run::{self, TraceRun};
 use crate::program::elf::Elf;
 use crate::quantity::{Address, Isa};
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::tfile::{ByteOrder, SourceString, Status, Tracepoint, Variable, Writer};
 
 /// Trace up to this size in bytes is decoded within the two seconds that GDB waits for a reply.
@@ -137,7 +137,7 @@ pub(super) enum Traces {
 impl Traces {
     /// Creates the trace runs of the cores at indices `places` in the device list; `None` if no core
     /// has decodable trace. Decodes nothing.
-    pub(super) fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
+    pub(super) fn of(loaded: &OpenSnapshot, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
         CoreRuns::of(loaded, places, programs).map(|runs| Self::Cores(Box::new(runs)))
     }
 
@@ -217,7 +217,7 @@ impl Traces {
 /// The trace runs of an endpoint's cores: at least one.
 #[derive(Debug)]
 pub(super) struct CoreRuns {
-    loaded: Loaded,
+    loaded: OpenSnapshot,
     /// Code for addresses without dump.
     programs: Vec<Elf>,
     cores: Vec<TracedCore>,
@@ -227,7 +227,7 @@ pub(super) struct CoreRuns {
 impl CoreRuns {
     /// Creates the trace runs of the cores at indices `places` in the device list; `None` if no core
     /// has decodable trace. Decodes nothing.
-    fn of(loaded: &Loaded, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
+    fn of(loaded: &OpenSnapshot, places: &[usize], programs: Vec<Elf>) -> Option<Self> {
         loaded.snapshot.trace.as_ref()?;
         let (capture, _) = Capture::open(loaded);
         let followed = |place: usize| {

@@ -14,8 +14,8 @@
 //! IDs; BYTES are pairs of hexadecimal digits in the order of memory.
 
 use super::ini::quote;
-use super::model::{Note, Place, Severity, Snapshot};
-use super::read::Loaded;
+use super::model::{FileLine, Note, Severity, Snapshot};
+use super::read::OpenSnapshot;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -212,7 +212,7 @@ impl Changed {
 
     /// Reads the changed code of a snapshot, with a note that reports it or what is wrong with it.
     /// If the file cannot be read, all code may have changed, so no code is followed.
-    pub fn of_snapshot(loaded: &Loaded) -> (Self, Option<Note>) {
+    pub fn of_snapshot(loaded: &OpenSnapshot) -> (Self, Option<Note>) {
         let Some((place, file)) = file(&loaded.snapshot) else {
             return (Self::default(), None);
         };
@@ -227,7 +227,7 @@ impl Changed {
         let read = read.and_then(|bytes| {
             Self::read(&bytes).map_err(|(line, text)| {
                 let file = file.into();
-                (Place { file, line }, text)
+                (FileLine { file, line }, text)
             })
         });
         match read {
@@ -258,7 +258,7 @@ impl Changed {
 
 /// The file named in `[changed_code]`, and the place of the entry; the name is empty if the entry
 /// is missing.
-pub fn file(snapshot: &Snapshot) -> Option<(&Place, &String)> {
+pub fn file(snapshot: &Snapshot) -> Option<(&FileLine, &String)> {
     static NONE: String = String::new();
     let mut sections = snapshot.other_sections.iter();
     let section = sections.find(|section| section.name == SECTION)?;
@@ -362,7 +362,7 @@ mod tests {
         assert!(end.contains(u64::MAX));
     }
 
-    fn loaded(files: &[(&str, &str)]) -> Loaded {
+    fn loaded(files: &[(&str, &str)]) -> OpenSnapshot {
         let mut all = InMemory::default();
         let list =
             "[snapshot]\nversion=1.0\n[device_list]\nd=cpu.ini\n[changed_code]\nfile=c.txt\n";
@@ -378,7 +378,7 @@ mod tests {
             all.0
                 .insert((*name).to_owned(), text.as_bytes().to_vec().into());
         }
-        Loaded::from_files(Arc::new(all), "snapshot.ini").unwrap()
+        OpenSnapshot::from_files(Arc::new(all), "snapshot.ini").unwrap()
     }
 
     #[test]

@@ -39,8 +39,8 @@ impl Chosen {
     pub fn of<'e>(files: impl Iterator<Item = &'e Elf>, memory: Seen) -> Self {
         let files: Vec<_> = files
             .filter_map(|elf| match object::File::parse(elf.bytes()).ok()? {
-                object::File::Elf64(file) => Loaded::of(elf, &file, 8),
-                object::File::Elf32(file) => Loaded::of(elf, &file, 4),
+                object::File::Elf64(file) => OpenSnapshot::of(elf, &file, 8),
+                object::File::Elf32(file) => OpenSnapshot::of(elf, &file, 4),
                 _ => None,
             })
             .collect();
@@ -126,7 +126,7 @@ struct Slot<'e> {
 }
 
 /// What is read of a file; all addresses are those of memory.
-struct Loaded<'e> {
+struct OpenSnapshot<'e> {
     elf: &'e Elf,
     /// Bytes of a word.
     size: usize,
@@ -135,7 +135,7 @@ struct Loaded<'e> {
     slots: Vec<Slot<'e>>,
 }
 
-impl<'e> Loaded<'e> {
+impl<'e> OpenSnapshot<'e> {
     fn of<E: FileHeader>(elf: &'e Elf, file: &ElfFile<'e, E>, size: usize) -> Option<Self> {
         let executed = |flags| match flags {
             object::SegmentFlags::Elf { p_flags, .. } => p_flags.0 & elf::PF_X.0 != 0,

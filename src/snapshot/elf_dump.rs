@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use super::files::Files;
 use super::ini::quote;
-use super::model::{Dump, Note, Place, Severity, Snapshot, TRACE_FRAME};
+use super::model::{Dump, FileLine, Note, Severity, Snapshot, TRACE_FRAME};
 use super::program::Recorded;
 use super::read::beside;
 use crate::mapped::Mapped;
@@ -64,7 +64,7 @@ pub(super) fn find(
     files: &dyn Files,
     snapshot: &Snapshot,
     notes: &mut Vec<Note>,
-) -> HashMap<Place, ElfDump> {
+) -> HashMap<FileLine, ElfDump> {
     let (mut found, mut left) = (HashMap::new(), MOST_HEADERS);
     // A tool saved this memory: a page filled by a small program's file looks like the file.
     let mut sections = snapshot.other_sections.iter();
@@ -218,13 +218,13 @@ mod tests {
     use crate::arch::Space;
     use crate::program::elf::tests::small_elf;
     use crate::quantity::Address;
-    use crate::snapshot::Loaded;
+    use crate::snapshot::OpenSnapshot;
     use crate::snapshot::files::InMemory;
     use crate::snapshot::memory::CoreMemory;
     use std::sync::Arc;
 
     /// A snapshot with one dump.
-    fn loaded(file: Vec<u8>, keys: &str) -> Loaded {
+    fn loaded(file: Vec<u8>, keys: &str) -> OpenSnapshot {
         let mut files = InMemory::default();
         let device = format!("[device]\nname=a\nclass=core\n[dump]\nfile=p.out\n{keys}\n");
         for (name, bytes) in [
@@ -234,10 +234,10 @@ mod tests {
         ] {
             files.0.insert(name.into(), bytes.into());
         }
-        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+        OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
     }
 
-    fn read(loaded: &Loaded, address: u64, length: usize) -> Vec<u8> {
+    fn read(loaded: &OpenSnapshot, address: u64, length: usize) -> Vec<u8> {
         let memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
         let mut bytes = vec![0; length];
         let known = memory.read(Address(address), Space::El1N, &mut bytes);
@@ -245,7 +245,7 @@ mod tests {
         bytes
     }
 
-    fn told(loaded: &Loaded) -> Vec<String> {
+    fn told(loaded: &OpenSnapshot) -> Vec<String> {
         let notes = loaded.notes.iter().map(ToString::to_string);
         notes.filter(|note| note.contains("ELF file")).collect()
     }

@@ -10,7 +10,7 @@ use object::elf::{DT_DEBUG, DT_NULL, PT_DYNAMIC};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 
 use super::program::{Program, Seen};
-use super::{Loaded, paths};
+use super::{OpenSnapshot, paths};
 use crate::program::elf::Elf;
 use crate::quantity::Address;
 
@@ -26,7 +26,7 @@ const MAX_PATH: usize = 4096;
 
 /// The libraries of a program in `memory`, each with the offset at which it was loaded. A library
 /// that is not in the snapshot, or differs from the one in memory, is left out.
-pub fn of_program(loaded: &Loaded, program: &Elf, memory: Seen) -> Vec<Elf> {
+pub fn of_program(loaded: &OpenSnapshot, program: &Elf, memory: Seen) -> Vec<Elf> {
     let (mut found, mut names) = (Vec::new(), BTreeSet::new());
     for Entry { name, offset, .. } in LinkMap::of(program, memory).unwrap_or_default().entries {
         let name = name.rsplit('/').next().unwrap_or_default();

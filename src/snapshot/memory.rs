@@ -17,7 +17,7 @@
 use super::changed::Changed;
 use super::files::Files;
 use super::model::Device;
-use super::read::{Loaded, beside};
+use super::read::{OpenSnapshot, beside};
 use super::shared::Others;
 use crate::arch::Space;
 use crate::mapped::Mapped;
@@ -84,14 +84,14 @@ pub struct CoreMemory {
 impl CoreMemory {
     /// The memory in the dumps of `device`. Dumps whose file is missing, or whose space has an
     /// unknown name, are left out: the reader's notes and `check` report them.
-    pub fn new(loaded: &Loaded, device: &Device) -> Self {
+    pub fn new(loaded: &OpenSnapshot, device: &Device) -> Self {
         let mut out = Self::empty(loaded);
         out.add_dumps(loaded, device);
         out
     }
 
     /// No memory.
-    pub(super) fn empty(loaded: &Loaded) -> Self {
+    pub(super) fn empty(loaded: &OpenSnapshot) -> Self {
         Self {
             files: loaded.files(),
             regions: Vec::new(),
@@ -102,7 +102,7 @@ impl CoreMemory {
         }
     }
 
-    pub(super) fn add_dumps(&mut self, loaded: &Loaded, device: &Device) {
+    pub(super) fn add_dumps(&mut self, loaded: &OpenSnapshot, device: &Device) {
         let out = self;
         for (index, dump) in device.dumps.iter().enumerate() {
             let Some(space) = Space::parse(dump.space.as_deref().unwrap_or("")) else {
@@ -376,7 +376,7 @@ mod tests {
     use crate::snapshot::files::InMemory;
     use proptest::prelude::*;
 
-    fn loaded(dumps: &str) -> Loaded {
+    fn loaded(dumps: &str) -> OpenSnapshot {
         let mut files = InMemory::default();
         let mut file = |name: &str, bytes: Vec<u8>| {
             files.0.insert(name.into(), bytes.into());
@@ -386,7 +386,7 @@ mod tests {
         file("a.ini", format!("{head}{dumps}").into_bytes());
         file("x", (0..16).collect());
         file("y", (100..116).collect());
-        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+        OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
     }
 
     #[test]

@@ -44,4 +44,4 @@ pub mod shared;
 pub mod topology;
 pub mod write;
 
-pub use read::{Error, Loaded, OpenOptions};
+pub use read::{Error, OpenOptions, OpenSnapshot};

@@ -9,14 +9,14 @@ use std::path::PathBuf;
 
 /// A place in an .ini file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct FileLine {
     /// The file, relative to the snapshot's directory.
     pub file: PathBuf,
     /// Line, from 1; 0 means the file as a whole.
     pub line: u32,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         match self.line {
@@ -30,7 +30,7 @@ impl fmt::Display for Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// Where.
-    pub place: Place,
+    pub place: FileLine,
     /// Its severity.
     pub severity: Severity,
     /// Section of the specification; empty if there is none.
@@ -73,7 +73,7 @@ pub struct Snapshot {
     /// Other sections of snapshot.ini, in order.
     pub other_sections: Vec<OtherSection>,
     /// The place of the version, or of the section that lacks it.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 /// A section unknown to the format: kept but not used.
@@ -84,7 +84,7 @@ pub struct OtherSection {
     /// Its keys and values, in order.
     pub entries: Vec<(String, String)>,
     /// The place of its header.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 /// An entry of `[clusters]`.
@@ -95,7 +95,7 @@ pub struct Cluster {
     /// Names of its devices, as written.
     pub devices: Vec<String>,
     /// Where.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 /// A device file (3.2).
@@ -122,9 +122,9 @@ pub struct Device {
     /// Other sections, in order.
     pub other_sections: Vec<OtherSection>,
     /// The place of `[device]`.
-    pub place: Place,
+    pub place: FileLine,
     /// The place of its entry in `[device_list]`.
-    pub listed: Place,
+    pub listed: FileLine,
 }
 
 /// The class of a device (3.2.1).
@@ -155,7 +155,7 @@ pub struct Register {
     /// The value.
     pub value: RegisterValue,
     /// Where.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 impl SavedCore for Device {
@@ -202,7 +202,7 @@ pub struct Dump {
     /// Other keys, in order.
     pub other: Vec<(String, String)>,
     /// The place of the section.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 /// The trace metadata (3.3).
@@ -221,7 +221,7 @@ pub struct Trace {
     /// Other sections, in order.
     pub other_sections: Vec<OtherSection>,
     /// The place of the metadata.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 /// A trace buffer (3.3.2).
@@ -238,7 +238,7 @@ pub struct Buffer {
     /// Other keys, in order.
     pub other: Vec<(String, String)>,
     /// The place of the section.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 /// The format of a trace buffer (3.3.2).
@@ -265,7 +265,7 @@ pub struct CoreSource {
     /// The source's name, or `@` and its location, as written.
     pub source: String,
     /// Where.
-    pub place: Place,
+    pub place: FileLine,
 }
 
 /// An entry of `[source_buffers]`.
@@ -278,5 +278,5 @@ pub struct SourceBuffers {
     /// Names of the buffers.
     pub buffers: Vec<String>,
     /// Where.
-    pub place: Place,
+    pub place: FileLine,
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::memory::CoreMemory;
 use super::model::Snapshot;
-use super::{Loaded, paths};
+use super::{OpenSnapshot, paths};
 use crate::arch::Space;
 use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use crate::quantity::Address;
@@ -63,7 +63,7 @@ impl Program {
     }
 
     /// The ELF file of a snapshot's directory, dump files included, that best matches memory.
-    fn find(loaded: &Loaded, machine: Machine, memories: &[Seen]) -> Option<Self> {
+    fn find(loaded: &OpenSnapshot, machine: Machine, memories: &[Seen]) -> Option<Self> {
         // One limit for all candidates: many files and many dumps must not all be compared
         // pairwise.
         let mut left = lookups(memories);
@@ -80,7 +80,7 @@ impl Program {
     }
 
     /// The program recorded in snapshot.ini, or else the one found by its contents.
-    pub fn of_snapshot(loaded: &Loaded, machine: Machine, memories: &[Seen]) -> Option<Self> {
+    pub fn of_snapshot(loaded: &OpenSnapshot, machine: Machine, memories: &[Seen]) -> Option<Self> {
         let recorded = Recorded::of(&loaded.snapshot).and_then(|recorded| {
             // Paths are not trusted: the program must be in the snapshot's directory.
             let plain = is_plain_name(OsStr::new(&recorded.file));
@@ -98,7 +98,7 @@ impl Program {
     /// The programs for cores of one machine: the ones named by the user, or else the snapshot's
     /// own.
     pub fn of_cores(
-        loaded: &Loaded,
+        loaded: &OpenSnapshot,
         named: &[Elf],
         machine: Machine,
         memories: &[Seen],
@@ -307,12 +307,12 @@ fn begins_as_elf(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Loaded, OpenOptions};
+    use super::super::{OpenOptions, OpenSnapshot};
     use super::*;
     use crate::program::elf::tests::small_elf;
 
     /// A snapshot with a dump at an address, and a program that contains it.
-    fn snapshot(section: &str, code_at: u64) -> (tempfile::TempDir, Loaded) {
+    fn snapshot(section: &str, code_at: u64) -> (tempfile::TempDir, OpenSnapshot) {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {
             std::fs::write(directory.path().join(name), bytes).unwrap();
@@ -327,7 +327,7 @@ mod tests {
         (directory, loaded)
     }
 
-    fn program(loaded: &Loaded) -> Option<Program> {
+    fn program(loaded: &OpenSnapshot) -> Option<Program> {
         let memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
         Program::of_snapshot(loaded, Machine::AArch64, &[(&memory, Space::Any)])
     }

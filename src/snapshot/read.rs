@@ -10,7 +10,7 @@ use super::changed::Changed;
 use super::elf_dump::{self, ElfDump};
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
-use super::model::{Cluster, Device, Dump, Note, OtherSection, Place, Severity, Snapshot};
+use super::model::{Cluster, Device, Dump, FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::{self, PathError};
 use super::program;
 use super::shared::Pools;
@@ -35,14 +35,14 @@ pub struct OpenOptions {
 #[error("{place}: {text}")]
 pub struct Error {
     /// Where.
-    pub place: Place,
+    pub place: FileLine,
     /// What was found, and what was expected.
     pub text: String,
 }
 
 /// A snapshot with access to its files.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct OpenSnapshot {
     /// The contents of the .ini files.
     pub snapshot: Snapshot,
     /// The snapshot's directory; empty if the files are in memory.
@@ -54,7 +54,7 @@ pub struct Loaded {
     /// Code that changed while the trace was made.
     pub changed: Arc<Changed>,
     files: Arc<dyn Files>,
-    elf_dumps: Arc<HashMap<Place, ElfDump>>,
+    elf_dumps: Arc<HashMap<FileLine, ElfDump>>,
     pub(super) no_shared_memory: bool,
     pools: Arc<OnceLock<Pools>>,
     elf_files: Arc<OnceLock<Vec<Elf>>>,
@@ -65,7 +65,7 @@ const LARGEST_INI: u64 = 256 << 20;
 
 impl Snapshot {
     /// Opens a snapshot: `path` is its directory, or its snapshot.ini.
-    pub fn open(path: &Path, options: &OpenOptions) -> Result<Loaded, Error> {
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<OpenSnapshot, Error> {
         let (root, entry) = if path.is_dir() {
             (path.to_owned(), "snapshot.ini".to_owned())
         } else {
@@ -77,11 +77,11 @@ impl Snapshot {
             )
         };
         let files = Directory::new(root.clone(), options.allow_outside);
-        let loaded = Loaded::from_files(Arc::new(files), &entry).map_err(|mut error| {
+        let loaded = OpenSnapshot::from_files(Arc::new(files), &entry).map_err(|mut error| {
             error.place.file = root.join(&error.place.file);
             error
         })?;
-        Ok(Loaded {
+        Ok(OpenSnapshot {
             root,
             no_shared_memory: options.no_shared_memory,
             ..loaded
@@ -89,7 +89,7 @@ impl Snapshot {
     }
 }
 
-impl Loaded {
+impl OpenSnapshot {
     /// Reads a snapshot from `files`, starting with `entry` (`snapshot.ini`).
     pub fn from_files(files: Arc<dyn Files>, entry: &str) -> Result<Self, Error> {
         let mut reader = Reader {
@@ -179,8 +179,8 @@ struct Ini {
 }
 
 impl Ini {
-    fn at(&self, line: u32) -> Place {
-        Place {
+    fn at(&self, line: u32) -> FileLine {
+        FileLine {
             file: self.file.clone(),
             line: line.max(1),
         }
@@ -195,7 +195,7 @@ impl Ini {
 }
 
 impl Reader<'_> {
-    fn note(&mut self, place: Place, severity: Severity, section: &'static str, text: String) {
+    fn note(&mut self, place: FileLine, severity: Severity, section: &'static str, text: String) {
         self.notes.push(Note {
             place,
             severity,
@@ -204,11 +204,11 @@ impl Reader<'_> {
         });
     }
 
-    fn error(&mut self, place: Place, section: &'static str, text: String) {
+    fn error(&mut self, place: FileLine, section: &'static str, text: String) {
         self.note(place, Severity::Error, section, text);
     }
 
-    fn odd(&mut self, place: Place, section: &'static str, text: String) {
+    fn odd(&mut self, place: FileLine, section: &'static str, text: String) {
         self.note(place, Severity::Warning, section, text);
     }
 
@@ -261,7 +261,7 @@ impl Reader<'_> {
 
     fn snapshot(&mut self, entry: &str) -> Result<Snapshot, Error> {
         let ini = self.ini(entry).map_err(|text| Error {
-            place: Place {
+            place: FileLine {
                 file: entry.into(),
                 line: 0,
             },

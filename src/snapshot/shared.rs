@@ -7,7 +7,7 @@
 
 use super::memory::CoreMemory;
 use super::model::{DeviceClass, Snapshot};
-use super::read::Loaded;
+use super::read::OpenSnapshot;
 use crate::arch::Architecture;
 use crate::arch::Space;
 use crate::quantity::Address;
@@ -27,7 +27,7 @@ struct Pool {
 pub(super) struct Pools(BTreeMap<Architecture, Arc<Pool>>);
 
 impl Pools {
-    pub(super) fn of(loaded: &Loaded) -> Self {
+    pub(super) fn of(loaded: &OpenSnapshot) -> Self {
         let mut pools: BTreeMap<Architecture, Pool> = BTreeMap::new();
         let devices = loaded.snapshot.devices.iter();
         for core in devices.filter(|device| device.class == DeviceClass::Core) {
@@ -102,7 +102,7 @@ const SWITCH: &str = "(--no-shared-memory switches that off)";
 impl CoreMemory {
     /// Shares the memory of other cores of the architecture with the core at index `device` of the
     /// device list. Memory added to the core takes precedence, even if it is added later.
-    pub fn share(&mut self, loaded: &Loaded, device: usize) {
+    pub fn share(&mut self, loaded: &OpenSnapshot, device: usize) {
         self.others = others(loaded, device);
     }
 
@@ -151,7 +151,7 @@ impl CoreMemory {
     }
 }
 
-fn others(loaded: &Loaded, device: usize) -> Option<Others> {
+fn others(loaded: &OpenSnapshot, device: usize) -> Option<Others> {
     let core = loaded.snapshot.devices.get(device)?;
     if core.class != DeviceClass::Core || !has_several_cores(&loaded.snapshot) {
         return None;
@@ -177,7 +177,7 @@ mod tests {
     use crate::snapshot::files::InMemory;
 
     /// Cores with dumps of 16 bytes, of their number each.
-    fn loaded(cores: &[(&str, &str)]) -> Loaded {
+    fn loaded(cores: &[(&str, &str)]) -> OpenSnapshot {
         let mut files = InMemory::default();
         let mut list = String::from("[device_list]\n");
         for (number, (kind, dumps)) in cores.iter().enumerate() {
@@ -194,10 +194,10 @@ mod tests {
         files
             .0
             .insert("snapshot.ini".into(), list.into_bytes().into());
-        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+        OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
     }
 
-    fn memory(loaded: &Loaded, device: usize) -> CoreMemory {
+    fn memory(loaded: &OpenSnapshot, device: usize) -> CoreMemory {
         let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[device]);
         memory.share(loaded, device);
         memory

@@ -4,9 +4,9 @@
 //! Names are compared exactly and then ignoring case, as the specification's own example requires
 //! (3.3.5). [`crate::capture`] interprets the trace protocols.
 
-use super::model::{Device, DeviceClass, Note, Place, Severity, Snapshot, Trace};
+use super::model::{Device, DeviceClass, FileLine, Note, Severity, Snapshot, Trace};
 use super::paths::PathError;
-use super::read::{Error, Loaded};
+use super::read::{Error, OpenSnapshot};
 use crate::mapped::Mapped;
 use std::collections::{HashMap, HashSet};
 
@@ -191,11 +191,11 @@ fn trace_sources(snapshot: &Snapshot) -> impl Iterator<Item = usize> + '_ {
 
 /// The files of the trace buffer `index`, in order. The buffer's data are their concatenation
 /// (3.3.2).
-pub fn buffer_parts(loaded: &Loaded, index: usize) -> Result<Vec<Mapped>, Error> {
+pub fn buffer_parts(loaded: &OpenSnapshot, index: usize) -> Result<Vec<Mapped>, Error> {
     let trace = loaded.snapshot.trace.as_ref();
     let Some((trace, buffer)) = trace.and_then(|t| Some((t, t.buffers.get(index)?))) else {
         return Err(Error {
-            place: Place {
+            place: FileLine {
                 file: loaded.entry.clone().into(),
                 line: 0,
             },
@@ -222,7 +222,7 @@ mod tests {
     use crate::snapshot::files::InMemory;
     use std::sync::Arc;
 
-    fn load(trace: &str, devices: &[&str]) -> Loaded {
+    fn load(trace: &str, devices: &[&str]) -> OpenSnapshot {
         let mut files = InMemory::default();
         let mut list =
             String::from("[snapshot]\nversion=1.0\n[trace]\nmetadata=t.ini\n[device_list]\n");
@@ -241,14 +241,14 @@ mod tests {
             .insert("t.ini".into(), trace.as_bytes().to_vec().into());
         files.0.insert("a.bin".into(), vec![1, 2].into());
         files.0.insert("b.bin".into(), vec![3].into());
-        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+        OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
     }
 
     const TWO: &str = "[trace_buffers]\nbuffers=buffer2,buffer1,\n\
         [buffer1]\nname=ETB_1\nfile=a.bin\nformat=source_data\n\
         [buffer2]\nname=ETB_2\nfile=a.bin, b.bin\nformat=coresight\n";
 
-    fn rows(loaded: &Loaded) -> Vec<(&str, usize, Option<usize>, Option<u32>)> {
+    fn rows(loaded: &OpenSnapshot) -> Vec<(&str, usize, Option<usize>, Option<u32>)> {
         let devices = &loaded.snapshot.devices;
         sources(&loaded.snapshot)
             .into_iter()

@@ -11,7 +11,7 @@ use super::files::{Files, InMemory};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::model::*;
 use super::paths::{self, PathError};
-use super::read::{Loaded, beside};
+use super::read::{OpenSnapshot, beside};
 use crate::leftovers::Leftover;
 use crate::mapped::{self, Mapped};
 use std::collections::BTreeMap;
@@ -221,7 +221,7 @@ pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError
     if let Some(trace) = &snapshot.trace {
         add_text(&mut files, &trace.file, &trace_document(trace))?;
     }
-    let back = Loaded::from_files(Arc::new(Texts(InMemory(files.clone()))), "snapshot.ini");
+    let back = OpenSnapshot::from_files(Arc::new(Texts(InMemory(files.clone()))), "snapshot.ini");
     let mut back = back
         .map_err(|error| WriteError::Changed(error.to_string()))?
         .snapshot;
@@ -461,7 +461,7 @@ pub fn canonical(snapshot: &Snapshot) -> Snapshot {
 }
 
 fn make_canonical(out: &mut Snapshot) {
-    let forget = |place: &mut Place| *place = Place::default();
+    let forget = |place: &mut FileLine| *place = FileLine::default();
     let others = |sections: &mut Vec<OtherSection>| {
         sections.iter_mut().for_each(|s| forget(&mut s.place));
     };

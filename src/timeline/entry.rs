@@ -64,7 +64,7 @@ pub struct Event {
 
 /// The kind of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlaceKind {
+pub enum PointKind {
     /// The next instruction to execute.
     Instruction {
         /// Its address.
@@ -84,11 +84,11 @@ pub enum PlaceKind {
 
 /// A place in a history with the state traced there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct HistoryPoint {
     /// Its position.
     pub position: Position,
     /// What is at the position.
-    pub kind: PlaceKind,
+    pub kind: PointKind,
     /// The state of the core as last traced. VMID and context ID are `None` if neither this
     /// segment of the trace nor the one before contains them.
     pub context: Option<Context>,
@@ -107,12 +107,12 @@ pub struct Place {
     pub offset: BufferOffset,
 }
 
-impl Place {
+impl HistoryPoint {
     /// Returns the address of the instruction, if there is one.
     pub fn pc(&self) -> Option<Address> {
         match self.kind {
-            PlaceKind::Instruction { pc, .. } => Some(pc),
-            PlaceKind::Gap(_) | PlaceKind::Halted => None,
+            PointKind::Instruction { pc, .. } => Some(pc),
+            PointKind::Gap(_) | PointKind::Halted => None,
         }
     }
 }

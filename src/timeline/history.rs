@@ -2,7 +2,7 @@
 
 use super::code::Code;
 use super::entries::Entries;
-use super::entry::{AddressSet, EndAgrees, Entry, Found, Gaps, Place, PlaceKind};
+use super::entry::{AddressSet, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind};
 use super::part::SegmentPart;
 use super::position::{Direction, Position};
 use super::scan::{Hit, Query};
@@ -133,7 +133,7 @@ impl History {
         let mut at = self.end();
         for _ in 0..LAST_PLACES {
             at = self.step(at, Direction::Backward)?;
-            if let PlaceKind::Instruction { pc, isa, .. } = self.place(at)?.kind {
+            if let PointKind::Instruction { pc, isa, .. } = self.place(at)?.kind {
                 return Some((pc, Some(isa)));
             }
         }
@@ -205,7 +205,7 @@ impl History {
     }
 
     /// Returns what is at a position; `None` if the position does not exist.
-    pub fn place(&mut self, position: Position) -> Option<Place> {
+    pub fn place(&mut self, position: Position) -> Option<HistoryPoint> {
         let (here, index) = self.find(position)?;
         let part = here.part();
         let buffer = self.sessions[here.session].buffer;
@@ -218,9 +218,9 @@ impl History {
             }
         }
         let Some(number) = number else {
-            return Some(Place {
+            return Some(HistoryPoint {
                 position,
-                kind: PlaceKind::Halted,
+                kind: PointKind::Halted,
                 context: known.context,
                 time: known.time,
                 segment_cycles: known.cycles,
@@ -235,14 +235,14 @@ impl History {
         let kind = match entry {
             Entry::Run { range, .. } => {
                 let view = self.code.seen(known.context.as_ref());
-                PlaceKind::Instruction {
+                PointKind::Instruction {
                     pc: self.code.instruction(view, &range, within),
                     isa: range.isa,
                     range,
                     number: within as u32,
                 }
             }
-            Entry::Gap(gap) => PlaceKind::Gap(gap),
+            Entry::Gap(gap) => PointKind::Gap(gap),
             Entry::Exception(_) | Entry::Mark(_) | Entry::Halted => return None,
         };
         let first = within == 0;
@@ -255,7 +255,7 @@ impl History {
             next.and_then(|next| next.part().exception_first())
                 .or(part.exception_before(part.len()))
         };
-        Some(Place {
+        Some(HistoryPoint {
             position,
             kind,
             context: known.context,

@@ -46,7 +46,7 @@ mod worker;
 mod tests;
 
 pub use entries::Entries;
-pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, Place, PlaceKind};
+pub use entry::{AddressSet, EndAgrees, Entry, Event, Found, Gap, Gaps, HistoryPoint, PointKind};
 pub use history::History;
 pub use open_calls::{OpenCall, OpenCalls, Outside};
 pub use position::{Direction, NoPosition, Position};
@@ -56,7 +56,7 @@ use crate::arch::{Architecture, RegisterFile};
 use crate::capture::{Capture, CaptureBuffer, CaptureSource};
 use crate::check;
 use crate::quantity::Address;
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::Note;
 use crate::snapshot::recording::Recording;
@@ -112,12 +112,12 @@ pub struct Timeline {
 
 impl Timeline {
     /// Opens the histories of all `cores` with trace. Decodes nothing yet.
-    pub fn open(loaded: &Loaded, cores: &[TracedCore]) -> Self {
+    pub fn open(loaded: &OpenSnapshot, cores: &[TracedCore]) -> Self {
         Self::with(loaded, cores, &Options::default())
     }
 
     /// Same as [`Self::open`] with explicit sizes.
-    pub fn with(loaded: &Loaded, cores: &[TracedCore], options: &Options) -> Self {
+    pub fn with(loaded: &OpenSnapshot, cores: &[TracedCore], options: &Options) -> Self {
         let mut out = Self {
             histories: Vec::new(),
             notes: Vec::new(),
@@ -174,7 +174,7 @@ impl Timeline {
     pub fn at_same_time(&mut self, from: usize, position: Position, to: usize) -> Option<Position> {
         let history = self.history(from)?;
         let place = history.place(position)?;
-        let halted = place.kind == PlaceKind::Halted;
+        let halted = place.kind == PointKind::Halted;
         if halted {
             return Some(self.history(to)?.end());
         }
@@ -194,7 +194,7 @@ impl Timeline {
 /// Opens the history of a core. `sources` are its trace sources, each with the chunks and index of
 /// its buffer. The cache is divided among `tracks`.
 fn open_core(
-    loaded: &Loaded,
+    loaded: &OpenSnapshot,
     core: &TracedCore,
     sources: Vec<(Arc<Chunks>, usize, &CaptureSource)>,
     options: &Options,

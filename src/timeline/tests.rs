@@ -94,7 +94,7 @@ fn buffer(source: &Source, layout: Layout) -> Vec<u8> {
 }
 
 /// A snapshot of one core with the same trace in `buffers` buffers.
-fn snapshot(program: &Program, source: &Source, layout: Layout, buffers: usize) -> Loaded {
+fn snapshot(program: &Program, source: &Source, layout: Layout, buffers: usize) -> OpenSnapshot {
     let mut cpu = format!(
         "[device]\nname=cpu\nclass=core\ntype={}\n[regs]\nPC(size:64)={:#x}\n",
         source.core, program.next.address.0
@@ -136,10 +136,10 @@ fn snapshot(program: &Program, source: &Source, layout: Layout, buffers: usize) 
     files
         .0
         .insert("trace.bin".to_owned(), buffer(source, layout).into());
-    Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
 }
 
-fn open(loaded: &Loaded, options: &Options) -> Timeline {
+fn open(loaded: &OpenSnapshot, options: &Options) -> Timeline {
     let memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
     let core = TracedCore {
         device: 0,
@@ -216,7 +216,7 @@ fn places(history: &mut History) -> Vec<(Position, Option<Address>)> {
 }
 
 /// Compares a history decoded in parts with the same history decoded in one.
-fn check(loaded: &Loaded, program: &Program, buffers: usize, options: &Options) -> usize {
+fn check(loaded: &OpenSnapshot, program: &Program, buffers: usize, options: &Options) -> usize {
     let mut whole = open(loaded, &WHOLE);
     let whole = whole.history(0).unwrap();
     let mut cut = open(loaded, options);
@@ -236,7 +236,7 @@ fn check(loaded: &Loaded, program: &Program, buffers: usize, options: &Options) 
         assert!(tries < 10_000);
     }
     let end = cut.end();
-    assert_eq!(cut.place(end).unwrap().kind, PlaceKind::Halted);
+    assert_eq!(cut.place(end).unwrap().kind, PointKind::Halted);
     let (all, wanted) = (events(cut), events(whole));
     let (have, want) = (plain(&all), plain(&wanted));
     if let Some(at) = (0..have.len().max(want.len())).find(|&at| have.get(at) != want.get(at)) {

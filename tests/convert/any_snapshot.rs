@@ -6,7 +6,7 @@ use crate::support::convert::{
 use crate::support::gdb::testdata;
 use armsnap::convert::snapshot::Found;
 use armsnap::convert::trace_file::Options;
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::*;
 use armsnap::snapshot::write;
@@ -104,7 +104,7 @@ proptest! {
     fn any_snapshot_comes_back((snapshot, files) in snapshots()) {
         let mut all = write::texts(&snapshot).unwrap();
         all.extend(files.0);
-        let loaded = Loaded::from_files(Arc::new(InMemory(all)), "snapshot.ini").unwrap();
+        let loaded = OpenSnapshot::from_files(Arc::new(InMemory(all)), "snapshot.ini").unwrap();
         for bytes in trace_files(&loaded, &Options::default()) {
             same(&loaded, &back(&bytes));
         }

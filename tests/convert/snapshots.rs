@@ -10,7 +10,7 @@ use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::{Error, state::State};
 use armsnap::quantity::Address;
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::write::canonical;
@@ -117,7 +117,7 @@ fn a_register_block_ends_before_the_first_unknown_register() {
         files.0.insert("c.ini".into(), device.into_bytes().into());
         let list = b"[snapshot]\nversion=1.0\n[device_list]\nd=c.ini\n".to_vec();
         files.0.insert("snapshot.ini".into(), list.into());
-        Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+        OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
     };
     let general: String = (0..16).map(|n| format!("R{n}={n}\n")).collect();
     let frame = |registers: &str| {
@@ -143,7 +143,7 @@ fn a_register_block_ends_before_the_first_unknown_register() {
     assert_eq!(frame(&general.replace("R15=15\n", "")), (None, None));
 }
 
-fn waypoints(loaded: &Loaded, kind: Kind) -> (Vec<u8>, usize) {
+fn waypoints(loaded: &OpenSnapshot, kind: Kind) -> (Vec<u8>, usize) {
     let options = Options {
         frames: kind,
         ..Options::default()

@@ -3,7 +3,7 @@
 use armsnap::capture::{Capture, Protocol};
 use armsnap::quantity::TraceId;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{Loaded, OpenOptions};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn changed(changes: &[(&str, &str, &str)]) -> TempDir {
     to
 }
 
-fn open(directory: &TempDir) -> Loaded {
+fn open(directory: &TempDir) -> OpenSnapshot {
     Snapshot::open(directory.path(), &OpenOptions::default()).unwrap()
 }
 

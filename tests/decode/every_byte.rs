@@ -9,7 +9,7 @@ use armsnap::formatter::{Counts, Deformatter, Demux};
 use armsnap::protocol::{Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{Loaded, OpenOptions};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 
 /// Bytes of trace decoded at once: odd, so that packets and frames lie across.
 const PIECE: usize = 4099;
@@ -79,7 +79,7 @@ impl Visitor for Bytes<'_> {
 
 /// Sums up all sources of a snapshot; returns how many there are.
 fn account(snapshot: &Path) -> usize {
-    let loaded: Loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
+    let loaded: OpenSnapshot = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
     let (capture, _) = Capture::open(&loaded);
     let mut sources = 0;
     for buffer in &capture.buffers {

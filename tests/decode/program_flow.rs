@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::support::program::{Beside, Code, Each, Program, all, same, wait};
 use armsnap::element::{Context, Mark};
-use armsnap::encode::{Place, TraceUnit, Tracer};
+use armsnap::encode::{CodeAddress, TraceUnit, Tracer};
 use armsnap::etm::Registers;
 use armsnap::flow::{Flow, FlowConfig, FlowDriver, Waypoints};
 use armsnap::protocol::{Core, Describe, ElementDecoder, PacketDecoder};
@@ -66,7 +66,7 @@ fn traced<U: TraceUnit>(
     let mut bytes = Vec::new();
     for (index, &address) in (0u64..).zip(executed) {
         let isa = code.isa(address);
-        let place = Place {
+        let place = CodeAddress {
             address: Address(address),
             isa,
         };
@@ -89,7 +89,7 @@ fn traced<U: TraceUnit>(
     }
     let last = *executed.last().unwrap();
     let isa = code.isa(last);
-    tracer.finish(Some(Place {
+    tracer.finish(Some(CodeAddress {
         address: Address(last + code.length(last, isa)),
         isa,
     }));

@@ -2,7 +2,7 @@
 //! call with which it exits, and leaves its children alone.
 
 use crate::support::record::{Guest, build, decoded, logged, places, record};
-use armsnap::encode::Place;
+use armsnap::encode::CodeAddress;
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::{Device, Snapshot};
 use std::process::{Command, Output, Stdio};
@@ -47,7 +47,7 @@ fn recorded(guest: &Guest, name: &str, status: u32) -> String {
     said
 }
 
-fn addresses(places: Vec<Place>) -> Vec<u64> {
+fn addresses(places: Vec<CodeAddress>) -> Vec<u64> {
     places.iter().map(|place| place.address.0).collect()
 }
 

@@ -439,7 +439,11 @@ fn what_cannot_be_recorded_is_said_and_leaves_nothing() {
     };
     check(&["--protocol", "ptm"], 2, "use etmv4");
     check(&["--until", "nowhere"], 2, "no symbol has this name");
-    check(&["--until", "program.s:9999"], 2, "no code belongs to this line");
+    check(
+        &["--until", "program.s:9999"],
+        2,
+        "no code belongs to this line",
+    );
     check(&["--count", "2"], 2, "--until");
     check(&["--until", "0x10"], 2, "no memory is mapped there");
     check(&["--witness", "/nowhere/at/all"], 1, "/nowhere/at/all");

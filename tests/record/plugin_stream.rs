@@ -2,7 +2,7 @@
 //! instruction.
 
 use crate::support::record::{Guest, assemble, logged};
-use armsnap::encode::Place;
+use armsnap::encode::CodeAddress;
 use armsnap::quantity::{Address, Isa};
 use armsnap::record::blocks::{Block, BlockTable, Sets};
 use armsnap::record::flow::{Flow, Steps};
@@ -24,8 +24,8 @@ struct Listing {
 
 #[derive(Default)]
 struct Executed {
-    places: Vec<Place>,
-    broken: Vec<Option<Place>>,
+    places: Vec<CodeAddress>,
+    broken: Vec<Option<CodeAddress>>,
 }
 
 impl Steps for Executed {
@@ -33,14 +33,14 @@ impl Steps for Executed {
         for index in 0..count {
             let address = block.address(index);
             let isa = block.start.isa;
-            self.places.push(Place { address, isa });
+            self.places.push(CodeAddress { address, isa });
         }
         Ok(())
     }
-    fn exception(&mut self, _: u32, _: u32, _: Place) -> io::Result<()> {
+    fn exception(&mut self, _: u32, _: u32, _: CodeAddress) -> io::Result<()> {
         Ok(())
     }
-    fn broken(&mut self, _: u32, instead: Option<Place>) -> io::Result<()> {
+    fn broken(&mut self, _: u32, instead: Option<CodeAddress>) -> io::Result<()> {
         self.broken.push(instead);
         Ok(())
     }
@@ -174,15 +174,15 @@ action: .quad handler, 0x04000004, restorer, 0
     };
     let listing = listing(&guest, Sets::A64);
     // Into the handler, out of it; each time the place is known that execution came to.
-    let symbol = |name| Place {
+    let symbol = |name| CodeAddress {
         address: Address(guest.symbol(name)),
         isa: Isa::A64,
     };
-    let faulting = Place {
+    let faulting = CodeAddress {
         address: Address(symbol("after").address.0 - 4),
         ..symbol("after")
     };
-    let behind = Place {
+    let behind = CodeAddress {
         address: Address(symbol("restorer").address.0 + 8),
         ..symbol("after")
     };

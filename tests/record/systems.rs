@@ -3,7 +3,7 @@
 
 use crate::support::program::{Code, Program, program};
 use crate::support::record::{installed, places};
-use armsnap::encode::Place;
+use armsnap::encode::CodeAddress;
 use armsnap::quantity::{Address, Isa};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;
@@ -36,7 +36,7 @@ fn record_image(image: &Path, output: &Path, options: &[String]) -> Output {
 }
 
 /// The instructions that the trace of each core decodes to, and its exceptions by name.
-fn decoded(snapshot: &Path, source: &str, code: &Code) -> (Vec<Place>, Vec<String>) {
+fn decoded(snapshot: &Path, source: &str, code: &Code) -> (Vec<CodeAddress>, Vec<String>) {
     let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
         .args(["decode", "--format", "jsonl", "--source", source])
         .arg(snapshot)
@@ -59,7 +59,7 @@ fn decoded(snapshot: &Path, source: &str, code: &Code) -> (Vec<Place>, Vec<Strin
                 let (mut here, end) = (hex(text("start")), hex(text("end")));
                 while here < end {
                     let address = Address(here);
-                    places.push(Place { address, isa });
+                    places.push(CodeAddress { address, isa });
                     here += code.length(here, isa);
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use armsnap::report::info::{Info, text};
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{Loaded, OpenOptions};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use proptest::prelude::*;
 
 fn open(path: &Path) -> Info {
@@ -281,7 +281,7 @@ proptest! {
             }
             files.0.insert(name.clone(), bytes.into());
         }
-        if let Ok(loaded) = Loaded::from_files(Arc::new(files), "snapshot.ini") {
+        if let Ok(loaded) = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini") {
             let info = Info::new(&loaded);
             prop_assert!(as_text(&info).starts_with("Snapshot"));
             prop_assert!(as_json(&info).is_object());

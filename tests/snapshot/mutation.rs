@@ -5,7 +5,7 @@ use crate::support::mutation::{Dice, mutate};
 use armsnap::arch::Space;
 use armsnap::check::check;
 use armsnap::quantity::Address;
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::topology::{buffer_parts, sources};
@@ -54,7 +54,7 @@ const RICH: &[(&str, &str)] = &[
 
 /// Everything that reads a loaded snapshot. Gives the number of findings.
 fn use_all(files: InMemory, write: bool) -> usize {
-    let loaded = match Loaded::from_files(Arc::new(files), "snapshot.ini") {
+    let loaded = match OpenSnapshot::from_files(Arc::new(files), "snapshot.ini") {
         Ok(loaded) => loaded,
         Err(error) => {
             assert!(error.place.line > 0, "{error}");
@@ -93,7 +93,7 @@ fn use_all(files: InMemory, write: bool) -> usize {
     }
     // What was read from a file can be written, unless its paths cannot.
     if write && let Ok(files) = texts(&loaded.snapshot) {
-        let back = Loaded::from_files(Arc::new(InMemory(files)), "snapshot.ini").unwrap();
+        let back = OpenSnapshot::from_files(Arc::new(InMemory(files)), "snapshot.ini").unwrap();
         assert_eq!(canonical(&back.snapshot), canonical(&loaded.snapshot));
     }
     findings.len()

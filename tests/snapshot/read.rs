@@ -6,7 +6,7 @@ use armsnap::quantity::Address;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::{DeviceClass, Snapshot};
 use armsnap::snapshot::topology::buffer_parts;
-use armsnap::snapshot::{Loaded, OpenOptions};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use std::path::{Path, PathBuf};
 
 fn shared() -> Option<PathBuf> {
@@ -19,7 +19,7 @@ fn shared() -> Option<PathBuf> {
     Some(path)
 }
 
-fn open(path: &Path) -> Loaded {
+fn open(path: &Path) -> OpenSnapshot {
     Snapshot::open(path, &OpenOptions::default()).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Every way of writing a snapshot that is seen in the wild, each made by hand.
 
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::{BufferFormat, DeviceClass, Severity};
 use armsnap::snapshot::topology::sources;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Loads files from memory; all but snapshot.ini and trace.ini are listed as devices if their
 /// name ends in `.ini`.
-fn load(files: &[(&str, &str)]) -> Loaded {
+fn load(files: &[(&str, &str)]) -> OpenSnapshot {
     let mut memory = InMemory::default();
     for (name, text) in files {
         memory
@@ -29,10 +29,10 @@ fn load(files: &[(&str, &str)]) -> Loaded {
             .0
             .insert("snapshot.ini".into(), text.into_bytes().into());
     }
-    Loaded::from_files(Arc::new(memory), "snapshot.ini").unwrap()
+    OpenSnapshot::from_files(Arc::new(memory), "snapshot.ini").unwrap()
 }
 
-fn notes(loaded: &Loaded) -> Vec<String> {
+fn notes(loaded: &OpenSnapshot) -> Vec<String> {
     loaded.notes.iter().map(|note| note.to_string()).collect()
 }
 
@@ -330,14 +330,14 @@ fn nothing_to_work_with_is_an_error() {
         memory
             .0
             .insert("snapshot.ini".into(), text.as_bytes().to_vec().into());
-        Loaded::from_files(Arc::new(memory), "snapshot.ini")
+        OpenSnapshot::from_files(Arc::new(memory), "snapshot.ini")
             .unwrap_err()
             .to_string()
     };
     let wanted = "snapshot.ini:1: expected a section [device_list], found none [section 3.1.2]";
     assert_eq!(files(""), wanted);
     assert_eq!(files("[snapshot]\nversion=1.0\n"), wanted);
-    let none = Loaded::from_files(Arc::new(InMemory::default()), "snapshot.ini").unwrap_err();
+    let none = OpenSnapshot::from_files(Arc::new(InMemory::default()), "snapshot.ini").unwrap_err();
     assert_eq!(none.to_string(), "snapshot.ini: no such file");
 }
 

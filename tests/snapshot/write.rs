@@ -3,7 +3,7 @@
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::*;
 use armsnap::snapshot::write::{WriteError, canonical, texts, write};
-use armsnap::snapshot::{Loaded, OpenOptions};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -47,7 +47,7 @@ fn other_sections() -> impl Strategy<Value = Vec<OtherSection>> {
             .map(|(name, entries)| OtherSection {
                 name: format!("other {name}"),
                 entries,
-                place: Place::default(),
+                place: FileLine::default(),
             })
             .collect()
     })
@@ -66,7 +66,7 @@ fn register() -> impl Strategy<Value = Register> {
             id,
             size,
             value: RegisterValue(value),
-            place: Place::default(),
+            place: FileLine::default(),
         })
 }
 
@@ -87,7 +87,7 @@ fn dump() -> impl Strategy<Value = Dump> {
                 length,
                 offset,
                 other,
-                place: Place::default(),
+                place: FileLine::default(),
             },
         )
 }
@@ -158,7 +158,7 @@ fn trace() -> impl Strategy<Value = Trace> {
                         files,
                         format,
                         other,
-                        place: Place::default(),
+                        place: FileLine::default(),
                     })
                     .collect(),
                 core_sources: cores
@@ -166,7 +166,7 @@ fn trace() -> impl Strategy<Value = Trace> {
                     .map(|(core, source)| CoreSource {
                         core,
                         source,
-                        place: Place::default(),
+                        place: FileLine::default(),
                     })
                     .collect(),
                 source_buffers: lines.map(|lines| {
@@ -176,13 +176,13 @@ fn trace() -> impl Strategy<Value = Trace> {
                             source,
                             stream,
                             buffers,
-                            place: Place::default(),
+                            place: FileLine::default(),
                         })
                         .collect()
                 }),
                 timestamp_frequency,
                 other_sections,
-                place: Place::default(),
+                place: FileLine::default(),
             },
         )
 }
@@ -209,13 +209,13 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                         .map(|(name, devices)| Cluster {
                             name,
                             devices,
-                            place: Place::default(),
+                            place: FileLine::default(),
                         })
                         .collect(),
                     trace,
                     other,
                     other_sections: others,
-                    place: Place::default(),
+                    place: FileLine::default(),
                 }
             },
         )
@@ -225,7 +225,7 @@ proptest! {
     #[test]
     fn model_to_files_to_model_is_the_identity(snapshot in snapshot()) {
         let files = texts(&snapshot).map_err(|error| TestCaseError::fail(error.to_string()))?;
-        let back = Loaded::from_files(Arc::new(InMemory(files)), "snapshot.ini").unwrap();
+        let back = OpenSnapshot::from_files(Arc::new(InMemory(files)), "snapshot.ini").unwrap();
         prop_assert_eq!(canonical(&back.snapshot), canonical(&snapshot));
     }
 }

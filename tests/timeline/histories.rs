@@ -4,7 +4,7 @@ use crate::support::timeline::{continuous, merged};
 use armsnap::quantity::Address;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::{DeviceClass, Snapshot};
-use armsnap::snapshot::{Loaded, OpenOptions};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use armsnap::timeline::{
     AddressSet, Direction, Entry, Event, Found, Gaps, History, Options, Position, Timeline,
     TracedCore,
@@ -28,7 +28,7 @@ fn captures() -> Vec<PathBuf> {
     found
 }
 
-fn cores(loaded: &Loaded) -> Vec<TracedCore> {
+fn cores(loaded: &OpenSnapshot) -> Vec<TracedCore> {
     let devices = loaded.snapshot.devices.iter().enumerate();
     devices
         .filter(|(_, device)| device.class == DeviceClass::Core)

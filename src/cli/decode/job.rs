@@ -22,7 +22,7 @@ use armsnap::report::listing::packets::PacketListing;
 use armsnap::report::listing::text::TextLines;
 use armsnap::report::listing::text_buffer::TextBuffer;
 use armsnap::report::listing::{Counts, Lines, Listed, Unfollowed};
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -115,7 +115,7 @@ impl From<io::Error> for Stopped {
 /// Settings shared by the decoders of all sources.
 pub struct Job<'a> {
     /// The snapshot.
-    pub loaded: &'a Loaded,
+    pub loaded: &'a OpenSnapshot,
     /// Code and symbols.
     pub programs: &'a Programs,
     /// How far to decode.

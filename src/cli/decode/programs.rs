@@ -6,7 +6,7 @@ use armsnap::arch::{Architecture, RegisterFile, state};
 use armsnap::capture::Capture;
 use armsnap::program::elf::{Elf, Machine};
 use armsnap::program::symbols::Symbols;
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::libraries;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::program::{Program, Seen};
@@ -41,7 +41,7 @@ impl Programs {
     /// Loads the memory of each core traced in `capture`, by device index, and its programs.
     /// Returns notes about assumptions and oddities, one line each.
     pub fn of(
-        loaded: &Loaded,
+        loaded: &OpenSnapshot,
         capture: &Capture,
         options: &ProgramOptions,
     ) -> Result<(Self, Vec<String>), Failure> {
@@ -128,7 +128,7 @@ impl Programs {
     }
 }
 
-fn core(loaded: &Loaded, index: usize) -> TracedCore {
+fn core(loaded: &OpenSnapshot, index: usize) -> TracedCore {
     let device = &loaded.snapshot.devices[index];
     let architecture = Architecture::detect(device).architecture;
     let registers = RegisterFile::read(device, architecture);

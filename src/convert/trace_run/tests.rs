@@ -6,7 +6,7 @@ use crate::snapshot::files::InMemory;
 use crate::tfile::{Block, ByteOrder, File};
 use std::sync::Arc;
 
-fn loaded() -> Loaded {
+fn loaded() -> OpenSnapshot {
     let mut files = InMemory::default();
     let mut add = |name: &str, text: &str| {
         let bytes = text.as_bytes().to_vec();
@@ -20,11 +20,11 @@ fn loaded() -> Loaded {
         "d.ini",
         "[device]\nname=c\nclass=core\ntype=ARM-AA64\n[regs]\nPC(size:64)=0x4000\n",
     );
-    Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
 }
 
 /// Executes `addresses` instructions at distinct addresses, twice in a row.
-fn run(loaded: &Loaded, addresses: u64, options: &Options) -> TraceRun {
+fn run(loaded: &OpenSnapshot, addresses: u64, options: &Options) -> TraceRun {
     let mut kept = KeptInstructions::new(options.limits());
     for n in (0..addresses).chain(0..addresses) {
         kept.push(ExecutedInstruction {

@@ -2,7 +2,7 @@
 
 use crate::arch::branch::{Instruction, Kind};
 use crate::element::{Context, Mark, TraceOnReason};
-use crate::encode::{Place, TraceUnit, Tracer};
+use crate::encode::{CodeAddress, TraceUnit, Tracer};
 use crate::etm::config::TimestampEncoding;
 use crate::flow::{self, Pieces, View};
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};
@@ -10,14 +10,14 @@ use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 /// What a core did.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    Run(Place, Address),
-    Exception(u16, Place),
+    Run(CodeAddress, Address),
+    Exception(u16, CodeAddress),
     /// What was executed last returned from an exception (M-profile).
     ExceptionReturn,
     /// What was executed last began to, but another one was taken.
     TailChain(u16),
     /// Halts in debug state; goes on elsewhere.
-    Halt(Place),
+    Halt(CodeAddress),
     Context(Context),
     Cycles(u32),
     Mark(Mark),
@@ -31,9 +31,9 @@ pub(crate) struct Program {
     pub regions: Vec<(u64, Vec<u8>)>,
     pub steps: Vec<Step>,
     /// Each instruction, in order.
-    pub executed: Vec<Place>,
+    pub executed: Vec<CodeAddress>,
     /// The next one.
-    pub next: Place,
+    pub next: CodeAddress,
     /// A mask for numbers of cycles.
     pub most_cycles: u32,
 }
@@ -177,17 +177,17 @@ struct Machine {
     mix: Mix,
     dice: Dice,
     program: Program,
-    here: Place,
+    here: CodeAddress,
     it_block: u8,
-    calls: Vec<Place>,
+    calls: Vec<CodeAddress>,
     /// Where exceptions were taken, and what was left there of an IT block.
-    stacked: Vec<(Place, u8)>,
-    run: Option<Place>,
+    stacked: Vec<(CodeAddress, u8)>,
+    run: Option<CodeAddress>,
 }
 
 impl Machine {
     /// Anywhere: in AArch64 (or 32) as `like`, or wherever `sets` allow.
-    fn anywhere(&mut self, sets: Sets, like: Option<Isa>) -> Place {
+    fn anywhere(&mut self, sets: Sets, like: Option<Isa>) -> CodeAddress {
         let both = self.dice.once_in(2);
         let regions = match (like, sets) {
             (_, Sets::Microcontroller) => [AARCH32[1], AARCH32[1], AARCH32[2]],
@@ -203,14 +203,14 @@ impl Machine {
         };
         let region = regions[self.dice.below(3) as usize];
         let step = if region.isa == Isa::T32 { 2 } else { 4 };
-        Place {
+        CodeAddress {
             address: Address(region.base + self.dice.below(BYTES / step) * step),
             isa: region.isa,
         }
     }
 
     fn fetch(&self) -> Option<Instruction> {
-        let Place { address, isa } = self.here;
+        let CodeAddress { address, isa } = self.here;
         flow::instruction(&self.program.code, View::default(), isa, address)
     }
 
@@ -220,7 +220,7 @@ impl Machine {
         }
     }
 
-    fn go(&mut self, place: Place) {
+    fn go(&mut self, place: CodeAddress) {
         self.here = place;
         self.it_block = 0;
         self.run = None;
@@ -307,13 +307,13 @@ impl Machine {
             self.it_block = instruction.it_block;
         }
         let address = self.here.address.0 + u64::from(instruction.bytes);
-        let after = Place {
+        let after = CodeAddress {
             address: Address(address),
             isa: self.here.isa,
         };
         let jumps = !conditional || self.dice.once_in(2);
         let next = match instruction.kind {
-            Kind::Branch { target, isa } if jumps => Place {
+            Kind::Branch { target, isa } if jumps => CodeAddress {
                 address: target,
                 isa,
             },
@@ -375,7 +375,7 @@ impl Program {
             mix,
             dice: Dice::new(seed),
             program: Self::default(),
-            here: Place::default(),
+            here: CodeAddress::default(),
             it_block: 0,
             calls: Vec::new(),
             stacked: Vec::new(),

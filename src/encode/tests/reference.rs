@@ -52,7 +52,7 @@ fn hex(line: &str, label: &str) -> u64 {
 }
 
 /// The instructions of a listing.
-fn instructions(listing: &str, code: &Pieces) -> Vec<Place> {
+fn instructions(listing: &str, code: &Pieces) -> Vec<CodeAddress> {
     let mut places = Vec::new();
     for line in listing
         .lines()
@@ -68,7 +68,7 @@ fn instructions(listing: &str, code: &Pieces) -> Vec<Place> {
             let mut address = Address(hex(line, "exec range=0x"));
             let end = Address(hex(line, ":[0x"));
             while address < end {
-                places.push(Place { address, isa });
+                places.push(CodeAddress { address, isa });
                 address = flow::next(code, View::default(), isa, address);
             }
         }

@@ -1,7 +1,7 @@
 //! T32 IT blocks, with those that exceptions interrupt.
 
 use crate::arch::branch::{Instruction, ItBlock};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::quantity::Isa;
 
 /// How many interrupted blocks are remembered.
@@ -12,7 +12,7 @@ const MOST: usize = 64;
 pub(super) struct ItBlocks {
     here: ItBlock,
     /// Where interrupted code goes on, the last first.
-    interrupted: Vec<(Place, ItBlock)>,
+    interrupted: Vec<(CodeAddress, ItBlock)>,
 }
 
 impl ItBlocks {
@@ -22,7 +22,7 @@ impl ItBlocks {
     }
 
     /// An exception was taken; execution would have gone on at `place`.
-    pub fn interrupt(&mut self, place: Place) {
+    pub fn interrupt(&mut self, place: CodeAddress) {
         if place.isa == Isa::T32 {
             self.interrupted.insert(0, (place, self.here));
             self.interrupted.truncate(MOST);
@@ -30,7 +30,7 @@ impl ItBlocks {
     }
 
     /// Execution goes on elsewhere: in the middle of a block if an exception `returned` there.
-    pub fn go(&mut self, place: Place, returned: bool) {
+    pub fn go(&mut self, place: CodeAddress, returned: bool) {
         let mut interrupted = self.interrupted.iter();
         let found = interrupted.position(|(at, _)| returned && *at == place);
         self.here = found.map_or_else(ItBlock::default, |index| self.interrupted.remove(index).1);

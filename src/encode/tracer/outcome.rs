@@ -4,13 +4,13 @@
 use super::{Pending, Tracer};
 use crate::arch::branch::Kind;
 use crate::element::TraceOnReason;
-use crate::encode::{Place, Taken, TraceUnit, Waypoint};
+use crate::encode::{CodeAddress, Taken, TraceUnit, Waypoint};
 use crate::flow::{CodeImage, ContextKey};
 use crate::quantity::Isa;
 
 impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     /// Execution is at `place`.
-    pub(super) fn arrive(&mut self, place: Place) {
+    pub(super) fn arrive(&mut self, place: CodeAddress) {
         let new_context = self.next_context(place);
         if self.here != Some(place) {
             let returned = self.pending.is_some_and(|p| p.instruction.exception_return);
@@ -44,7 +44,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     }
 
     /// A waypoint led to `next`, where the core's state may be another one.
-    pub(super) fn resolve(&mut self, waypoint: Pending, next: Place, new_context: bool) {
+    pub(super) fn resolve(&mut self, waypoint: Pending, next: CodeAddress, new_context: bool) {
         let Pending {
             instruction, after, ..
         } = waypoint;
@@ -52,7 +52,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         let (taken, connected) = match instruction.kind {
             Kind::Branch { target, isa } => {
                 let leads = next
-                    == Place {
+                    == CodeAddress {
                         address: target,
                         isa,
                     };
@@ -101,7 +101,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     }
 
     /// The exception led to `handler`.
-    pub(super) fn except(&mut self, handler: Option<Place>) {
+    pub(super) fn except(&mut self, handler: Option<CodeAddress>) {
         if let Some(exception) = self.exception.take() {
             let last = self.last.take();
             self.unit.exception(&Taken {
@@ -123,10 +123,12 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     pub(super) fn settle(&mut self) {
         if let Some(pending) = self.pending.take() {
             let certain = match pending.instruction.kind {
-                Kind::Branch { target, isa } if !pending.instruction.conditional => Some(Place {
-                    address: target,
-                    isa,
-                }),
+                Kind::Branch { target, isa } if !pending.instruction.conditional => {
+                    Some(CodeAddress {
+                        address: target,
+                        isa,
+                    })
+                }
                 // It led to somewhere that is not traced.
                 Kind::Indirect if !pending.instruction.conditional => {
                     self.unit.waypoint(&Waypoint {
@@ -158,7 +160,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     }
 
     /// Tells the unit of a new context at `place`, if there is one.
-    pub(super) fn next_context(&mut self, place: Place) -> bool {
+    pub(super) fn next_context(&mut self, place: CodeAddress) -> bool {
         let Some(context) = self.next_context.take() else {
             return false;
         };
@@ -169,7 +171,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         true
     }
 
-    pub(super) fn synchronise(&mut self, place: Place) {
+    pub(super) fn synchronise(&mut self, place: CodeAddress) {
         let every = self.sync_bytes;
         let written = self.written();
         if every > 0 && written.wrapping_sub(self.synchronised) >= every {

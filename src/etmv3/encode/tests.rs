@@ -2,7 +2,7 @@ use super::*;
 use crate::element::TraceOnReason;
 use crate::etm;
 use crate::etm::tests::{Choice, Numbers, numbers};
-use crate::etmv3::{Decoder, Place, Registers};
+use crate::etmv3::{Decoder, Registers, SyncAddress};
 use crate::protocol::Core;
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ fn packet(encoder: &Encoder<Config>, numbers: Numbers) -> Option<Packet> {
         5..=9 if !choice.is_placed() => Packet::Ignore,
         0 => Packet::ASync,
         1 => Packet::ISync(ISync {
-            place: Some(Place {
+            place: Some(SyncAddress {
                 address,
                 isa,
                 next: choice
@@ -136,7 +136,7 @@ fn bytes_by_hand() {
     check(Packet::ASync, &[0, 0, 0, 0, 0, 0x80]);
     check(
         Packet::ISync(ISync {
-            place: Some(Place {
+            place: Some(SyncAddress {
                 address: 0x8000_0554,
                 isa: Isa::A32,
                 next: None,

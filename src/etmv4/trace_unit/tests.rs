@@ -79,8 +79,8 @@ fn calls() -> Pieces {
     code
 }
 
-fn at(address: u64) -> Place {
-    Place {
+fn at(address: u64) -> CodeAddress {
+    CodeAddress {
         address: Address(address),
         isa: Isa::A64,
     }

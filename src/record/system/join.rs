@@ -7,7 +7,7 @@
 
 use super::log::{Logged, Reader, Taken};
 use super::numbers::{Numbers, Relation};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use crate::record::blocks::BlockTable;
 use crate::record::flow::{Flow, Onward, Steps};
@@ -48,10 +48,10 @@ struct CoreQueue {
     /// Exceptions that returned: the next block starts at their return address.
     returned: Vec<u64>,
     /// The return addresses of queued exceptions; `None`: cannot be determined.
-    found: BTreeMap<u64, Option<Place>>,
+    found: BTreeMap<u64, Option<CodeAddress>>,
     level: Option<u8>,
     /// The handler that an exception entered, if nothing was executed since.
-    handler: Option<Place>,
+    handler: Option<CodeAddress>,
     /// The recording has ended: further execution only yields return addresses.
     closed: bool,
 }
@@ -170,7 +170,7 @@ impl Join {
     pub fn end(
         &mut self,
         core: u32,
-        next: Option<Place>,
+        next: Option<CodeAddress>,
         flow: &mut Flow,
         blocks: &BlockTable,
         steps: &mut impl Steps,
@@ -308,8 +308,8 @@ impl Join {
 }
 
 /// Returns the address of a Cortex-M handler.
-fn handler(address: u64) -> Place {
-    Place {
+fn handler(address: u64) -> CodeAddress {
+    CodeAddress {
         address: Address(address & !1),
         isa: Isa::T32,
     }
@@ -317,7 +317,7 @@ fn handler(address: u64) -> Place {
 
 /// The return address of an exception.
 enum ReturnAddress {
-    At(Place),
+    At(CodeAddress),
     Later,
     Never,
 }
@@ -334,7 +334,7 @@ impl CoreQueue {
         if let Some(place) = logged.and_then(|address| place(address, onward, is_64bit)) {
             return ReturnAddress::At(place);
         }
-        let fits = |place: Place| match onward {
+        let fits = |place: CodeAddress| match onward {
             Onward::Either(one, other) => place == one || place == other,
             Onward::At(_) | Onward::Unknown => true,
         };
@@ -365,8 +365,8 @@ impl CoreQueue {
 
 /// Returns a logged address with its instruction set: that of the executed code, unless a branch
 /// led to the address.
-fn place(address: Address, onward: Onward, is_64bit: bool) -> Option<Place> {
-    let at = |isa| Some(Place { address, isa });
+fn place(address: Address, onward: Onward, is_64bit: bool) -> Option<CodeAddress> {
+    let at = |isa| Some(CodeAddress { address, isa });
     match onward {
         _ if is_64bit => at(Isa::A64),
         Onward::At(place) if place.address == address => Some(place),

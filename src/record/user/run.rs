@@ -3,7 +3,7 @@
 use super::steps::Steps;
 use super::traps::{Trap, TrapReason};
 use super::{Error, Session, Watch};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::quantity::Isa;
 use crate::record::plugin::send;
 use crate::record::remote::{self, Stop};
@@ -341,7 +341,7 @@ impl Run {
         &mut self,
         session: &mut Session,
         thread: u32,
-        here: Place,
+        here: CodeAddress,
         trap: &Trap,
         watch: &mut Watch<'_>,
     ) -> Result<Option<Ended>, Error> {
@@ -385,7 +385,7 @@ impl Run {
         &mut self,
         session: &mut Session,
         thread: u32,
-        here: Place,
+        here: CodeAddress,
         reason: TrapReason,
         watch: &mut Watch<'_>,
     ) -> Result<Stop, Error> {

@@ -1,7 +1,7 @@
 //! Queries to the emulator while its program is stopped.
 
 use super::{Error, Request, Session};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::mapped::Mapped;
 use crate::quantity::{Address, Isa};
 use crate::record::guest_program::Program;
@@ -62,11 +62,11 @@ impl Session {
     }
 
     /// Returns the address and instruction set at which the selected thread is stopped.
-    pub(super) fn here(&mut self) -> Result<Place, Error> {
+    pub(super) fn here(&mut self) -> Result<CodeAddress, Error> {
         let pc = self.emulator.remote.value("pc")?;
         let cpsr = self.emulator.remote.value("cpsr")?;
         let architecture = self.emulator.remote.target().architecture;
-        Ok(Place {
+        Ok(CodeAddress {
             address: Address(pc.unwrap_or(0)),
             isa: stop::isa(architecture, cpsr).unwrap_or(Isa::A32),
         })
@@ -135,7 +135,7 @@ impl Session {
 
     /// Returns the places that match `until`: those in the program, or else those in the libraries
     /// loaded so far.
-    pub(super) fn until(&self, until: &Until) -> Result<Vec<Place>, Error> {
+    pub(super) fn until(&self, until: &Until) -> Result<Vec<CodeAddress>, Error> {
         if let Some(address) = until.number() {
             return Ok(vec![self.place(&self.program, address, self.moved)]);
         }
@@ -166,7 +166,7 @@ impl Session {
         Ok(Vec::new())
     }
 
-    fn place(&self, program: &Program, address: u64, moved: u64) -> Place {
+    fn place(&self, program: &Program, address: u64, moved: u64) -> CodeAddress {
         let isa = match program.isa((address & !1).wrapping_sub(moved)) {
             _ if self.program.is_64bit => Isa::A64,
             _ if address & 1 == 1 => Isa::T32,
@@ -175,6 +175,6 @@ impl Session {
         };
         let bit = u64::from(!self.program.is_64bit);
         let address = Address(address & !bit);
-        Place { address, isa }
+        CodeAddress { address, isa }
     }
 }

@@ -3,7 +3,7 @@
 use super::run::Run;
 use super::steps::Steps;
 use super::{Error, Request, Session};
-use crate::encode::Place;
+use crate::encode::CodeAddress;
 use crate::quantity::{Address, Isa};
 use crate::record::plugin::send;
 use crate::record::remote::{self, number_of};
@@ -57,7 +57,7 @@ impl Run {
                 (false, 1) => Isa::T32,
                 (false, _) => Isa::A32,
             };
-            let place = Place {
+            let place = CodeAddress {
                 address: Address(entry),
                 isa,
             };
@@ -100,7 +100,7 @@ impl Run {
     pub(super) fn set(
         &mut self,
         session: &mut Session,
-        place: Place,
+        place: CodeAddress,
         reason: TrapReason,
     ) -> Result<bool, Error> {
         let address = place.address.0;
@@ -193,7 +193,7 @@ impl Run {
         let address = Address(exit.address);
         // The emulator's breakpoints cannot be inserted while it runs; a signal stops it as well.
         if session.memory.is_some() {
-            self.set(session, Place { address, isa }, TrapReason::Exit)?;
+            self.set(session, CodeAddress { address, isa }, TrapReason::Exit)?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::capture::{Capture, CaptureSource, TraceArchitecture, registers};
 use crate::check::placeholder;
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Note, Snapshot, Trace};
 use crate::snapshot::program::Program;
@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 
 impl Info {
     /// The contents of a loaded snapshot.
-    pub fn new(loaded: &Loaded) -> Self {
+    pub fn new(loaded: &OpenSnapshot) -> Self {
         let model = &loaded.snapshot;
         let cores = model.devices.iter().enumerate();
         let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
@@ -123,7 +123,11 @@ fn clusters_of(model: &Snapshot) -> HashMap<String, &str> {
 }
 
 /// A core, and notes: how the program in the snapshot agrees with its dumps.
-fn core_info(loaded: &Loaded, index: usize, cluster: Option<&str>) -> (CoreInfo, Vec<String>) {
+fn core_info(
+    loaded: &OpenSnapshot,
+    index: usize,
+    cluster: Option<&str>,
+) -> (CoreInfo, Vec<String>) {
     let device = &loaded.snapshot.devices[index];
     let detected = Architecture::detect(device);
     let file = RegisterFile::read(device, detected.architecture);
@@ -151,7 +155,12 @@ fn core_info(loaded: &Loaded, index: usize, cluster: Option<&str>) -> (CoreInfo,
 }
 
 /// Notes on differences between the snapshot's program and a core's dumps, and on shared memory.
-fn program_notes(loaded: &Loaded, index: usize, file: &RegisterFile, space: Space) -> Vec<String> {
+fn program_notes(
+    loaded: &OpenSnapshot,
+    index: usize,
+    file: &RegisterFile,
+    space: Space,
+) -> Vec<String> {
     let device = &loaded.snapshot.devices[index];
     let mut memory = CoreMemory::new(loaded, device);
     let machine = file.architecture().machine();
@@ -168,7 +177,7 @@ fn program_notes(loaded: &Loaded, index: usize, file: &RegisterFile, space: Spac
 }
 
 /// The trace buffers with their files.
-fn buffers(loaded: &Loaded) -> Vec<BufferInfo> {
+fn buffers(loaded: &OpenSnapshot) -> Vec<BufferInfo> {
     let Some(trace) = &loaded.snapshot.trace else {
         return Vec::new();
     };
@@ -205,7 +214,7 @@ fn format(format: &BufferFormat) -> &str {
 
 /// The trace sources, including sources without a buffer; prohibited register values are added to
 /// `notes`.
-fn sources(loaded: &Loaded, notes: &mut Vec<String>) -> Vec<SourceInfo> {
+fn sources(loaded: &OpenSnapshot, notes: &mut Vec<String>) -> Vec<SourceInfo> {
     let model = &loaded.snapshot;
     let placed = topology::sources(model);
     let (capture, assumed) = Capture::open(loaded);

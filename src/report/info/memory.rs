@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{Hex, RegionInfo};
 use crate::arch::Space;
-use crate::snapshot::Loaded;
+use crate::snapshot::OpenSnapshot;
 use crate::snapshot::coverage::Coverage;
 use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Device, Dump};
@@ -22,7 +22,7 @@ struct Piece<'a> {
 }
 
 /// The memory map of a device.
-pub(super) fn regions(loaded: &Loaded, device: &Device) -> Vec<RegionInfo> {
+pub(super) fn regions(loaded: &OpenSnapshot, device: &Device) -> Vec<RegionInfo> {
     let memory = CoreMemory::new(loaded, device);
     let mut pieces = Vec::new();
     let mut there = vec![0; device.dumps.len()];
@@ -54,7 +54,7 @@ pub(super) fn regions(loaded: &Loaded, device: &Device) -> Vec<RegionInfo> {
 }
 
 /// The missing part of a dump of which `there` bytes exist.
-fn missing_part<'a>(loaded: &Loaded, dump: &'a Dump, there: u64) -> Option<Piece<'a>> {
+fn missing_part<'a>(loaded: &OpenSnapshot, dump: &'a Dump, there: u64) -> Option<Piece<'a>> {
     if loaded.elf_dump(dump).is_some() {
         return None;
     }

@@ -14,7 +14,7 @@ use crate::report::history as words;
 use crate::server::target::SnapshotTarget;
 use crate::snapshot::model::Note;
 use crate::timeline::{
-    AddressSet, Direction, EndAgrees, Entry, Found, Gaps, Place, PlaceKind, Position,
+    AddressSet, Direction, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind, Position,
 };
 
 /// Default number of places listed to each side.
@@ -102,14 +102,14 @@ fn about(
     let (begin, end) = (history.begin(), history.end());
     let mut text = String::new();
     match place.kind {
-        PlaceKind::Instruction { pc, isa, .. } => {
+        PointKind::Instruction { pc, isa, .. } => {
             let at = words::address(pc, &symbols);
             let _ = writeln!(text, "  pc        {at}, {}", isa.name());
         }
-        PlaceKind::Gap(gap) => {
+        PointKind::Gap(gap) => {
             let _ = writeln!(text, "  gap       {}", words::gap(&gap));
         }
-        PlaceKind::Halted => {}
+        PointKind::Halted => {}
     }
     for (when, exception) in [
         ("taken before", place.exception_before),
@@ -284,7 +284,7 @@ pub(super) fn around(target: &mut SnapshotTarget, count: &str) -> String {
     list(target, thread, here, &places)
 }
 
-fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) -> String {
+fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[HistoryPoint]) -> String {
     let m_profile = target.endpoint.architecture() == Architecture::MProfile;
     let disassembler = Disassembler::new(m_profile);
     let symbols = target.symbols();
@@ -296,7 +296,7 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
         let mark = if place.position == here { '>' } else { ' ' };
         let name = place.position.to_string();
         let what = match place.kind {
-            PlaceKind::Instruction { pc, isa, .. } => {
+            PointKind::Instruction { pc, isa, .. } => {
                 let at = words::address(pc, &symbols);
                 let instruction = match (&disassembler, code(target, thread, place, pc, isa)) {
                     (Ok(d), Some(bytes)) => d.text(isa, pc.0, &bytes),
@@ -304,9 +304,9 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
                 };
                 format!("{at:<32}  {instruction}")
             }
-            PlaceKind::Gap(gap) => format!("-- gap: {}", words::gap(&gap)),
-            PlaceKind::Halted if target.positions.rests(thread) => "-- end of the trace".to_owned(),
-            PlaceKind::Halted => "-- halted".to_owned(),
+            PointKind::Gap(gap) => format!("-- gap: {}", words::gap(&gap)),
+            PointKind::Halted if target.positions.rests(thread) => "-- end of the trace".to_owned(),
+            PointKind::Halted => "-- halted".to_owned(),
         };
         let _ = writeln!(text, "{mark} {name:<14}  {}", what.trim_end());
     }
@@ -317,7 +317,7 @@ fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[Place]) 
 fn code(
     target: &SnapshotTarget,
     thread: Tid,
-    place: &Place,
+    place: &HistoryPoint,
     pc: Address,
     isa: Isa,
 ) -> Option<Vec<u8>> {

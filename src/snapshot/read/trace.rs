@@ -2,7 +2,7 @@
 
 use super::{Ini, Reader, beside, list, other_sections};
 use crate::snapshot::ini::{Entry, Section, quote};
-use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, Place, SourceBuffers, Trace};
+use crate::snapshot::model::{Buffer, BufferFormat, CoreSource, FileLine, SourceBuffers, Trace};
 use crate::snapshot::registers::parse_u64;
 use crate::snapshot::topology::Names;
 use std::collections::HashSet;
@@ -35,7 +35,7 @@ impl Reader<'_> {
                 self.error(place, "", text);
             }
         }
-        let mut ids: Vec<(String, Place)> = Vec::new();
+        let mut ids: Vec<(String, FileLine)> = Vec::new();
         match self.section(&ini, "trace_buffers", false) {
             None => {
                 let text = "expected a section [trace_buffers], found none".into();
@@ -101,7 +101,7 @@ impl Reader<'_> {
         ini: &Ini,
         section: Option<&Section>,
         id: &str,
-        listed: &Place,
+        listed: &FileLine,
     ) -> Option<Buffer> {
         const SECTION: &str = "3.3.2";
         let Some(section) = section else {

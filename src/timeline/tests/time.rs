@@ -1,7 +1,7 @@
 //! Two cores with timestamps in their traces, and one without.
 
 use super::*;
-use crate::encode::{Place as At, Tracer};
+use crate::encode::{CodeAddress as At, Tracer};
 use crate::flow::Pieces;
 use crate::quantity::{ExceptionLevel, Isa, Security};
 
@@ -47,7 +47,7 @@ fn turns(address: u64, id: u8, turns: u64, every: u64, tick: u64) -> (TraceUnitO
 }
 
 /// Two cores in one buffer.
-fn two(sources: [(TraceUnitOptions, Vec<u8>); 2]) -> Loaded {
+fn two(sources: [(TraceUnitOptions, Vec<u8>); 2]) -> OpenSnapshot {
     let mut files = InMemory::default();
     let mut encoder = Encoder::new();
     let mut frames = Vec::new();
@@ -90,10 +90,10 @@ fn two(sources: [(TraceUnitOptions, Vec<u8>); 2]) -> Loaded {
          [core_trace_sources]\ncpu0=unit0\ncpu1=unit1\n[source_buffers]\nunit0=b\nunit1=b\n"
             .into(),
     );
-    Loaded::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
 }
 
-fn open_two(loaded: &Loaded) -> Timeline {
+fn open_two(loaded: &OpenSnapshot) -> Timeline {
     let cores = [0, 1].map(|device| TracedCore {
         device,
         memory: Arc::new(CoreMemory::new(loaded, &loaded.snapshot.devices[device])),

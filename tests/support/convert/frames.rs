@@ -2,7 +2,7 @@
 
 use super::listing;
 use armsnap::capture::{Capture, Protocol};
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::tfile::{Block, File};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -156,7 +156,7 @@ impl Listing {
     }
 }
 /// The listings of each core, in the order of its buffers and sources.
-pub fn listings(path: &Path, loaded: &Loaded, ends: bool) -> BTreeMap<usize, Vec<Listing>> {
+pub fn listings(path: &Path, loaded: &OpenSnapshot, ends: bool) -> BTreeMap<usize, Vec<Listing>> {
     let (capture, _) = Capture::open(loaded);
     let sources: Vec<_> = capture
         .buffers
@@ -194,7 +194,7 @@ pub fn listings(path: &Path, loaded: &Loaded, ends: bool) -> BTreeMap<usize, Vec
 }
 
 /// The instructions of each core.
-pub fn listed(path: &Path, loaded: &Loaded) -> BTreeMap<usize, Vec<FrameInstruction>> {
+pub fn listed(path: &Path, loaded: &OpenSnapshot) -> BTreeMap<usize, Vec<FrameInstruction>> {
     let cores = listings(path, loaded, false).into_iter();
     cores
         .map(|(core, listings)| {

@@ -11,7 +11,7 @@ use armsnap::convert::snapshot::{self, Found};
 use armsnap::convert::trace_file::{self, CoreRun, Options};
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::Snapshot;
-use armsnap::snapshot::{Loaded, OpenOptions};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use armsnap::tfile::{ByteOrder, Description, Tracepoint, Writer};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -40,12 +40,16 @@ pub fn listing(path: &Path, level: &str) -> Vec<Value> {
     lines.map(Result::unwrap).collect()
 }
 
-pub fn open(path: &Path) -> Loaded {
+pub fn open(path: &Path) -> OpenSnapshot {
     Snapshot::open(path, &OpenOptions::default()).unwrap()
 }
 
 /// A part of a snapshot as a trace file.
-pub fn write(loaded: &Loaded, core_run: CoreRun, options: &Options) -> Result<Vec<u8>, Error> {
+pub fn write(
+    loaded: &OpenSnapshot,
+    core_run: CoreRun,
+    options: &Options,
+) -> Result<Vec<u8>, Error> {
     let mut notes = Vec::new();
     trace_file::write(
         loaded,
@@ -58,7 +62,7 @@ pub fn write(loaded: &Loaded, core_run: CoreRun, options: &Options) -> Result<Ve
 }
 
 /// The trace files of a snapshot.
-pub fn trace_files(loaded: &Loaded, options: &Options) -> Vec<Vec<u8>> {
+pub fn trace_files(loaded: &OpenSnapshot, options: &Options) -> Vec<Vec<u8>> {
     let runs = trace_file::core_runs(loaded, options).unwrap().into_iter();
     runs.map(|core_run| write(loaded, core_run, options).unwrap())
         .collect()
@@ -75,7 +79,7 @@ pub fn read(bytes: &[u8], frame: Option<usize>, merge: bool) -> Result<Found, Er
 }
 
 /// The snapshot that a trace file carries.
-pub fn back(bytes: &[u8]) -> Loaded {
+pub fn back(bytes: &[u8]) -> OpenSnapshot {
     match read(bytes, None, false).unwrap() {
         Found::Carried(carried) => carried.open().unwrap(),
         Found::Made(..) => panic!("it carries no snapshot"),
@@ -97,7 +101,7 @@ pub fn captures() -> Vec<PathBuf> {
 }
 
 /// The files that the .ini files of a snapshot name: as written, with their bytes.
-pub fn blobs(loaded: &Loaded) -> Vec<(String, Option<Vec<u8>>)> {
+pub fn blobs(loaded: &OpenSnapshot) -> Vec<(String, Option<Vec<u8>>)> {
     let snapshot = &loaded.snapshot;
     let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
     let mut named: Vec<(&Path, &str)> = dumps.map(|d| (&*d.place.file, &*d.file)).collect();
@@ -115,7 +119,7 @@ pub fn blobs(loaded: &Loaded) -> Vec<(String, Option<Vec<u8>>)> {
 }
 
 /// Both are the same, with their files.
-pub fn same(there: &Loaded, back: &Loaded) {
+pub fn same(there: &OpenSnapshot, back: &OpenSnapshot) {
     assert_eq!(there.snapshot, back.snapshot);
     assert_eq!(there.notes, back.notes);
     assert_eq!(there.entry, back.entry);

@@ -1,7 +1,7 @@
 //! `armsnap record` on the programs, and the witness.
 
 use super::Program;
-use armsnap::encode::Place;
+use armsnap::encode::CodeAddress;
 use armsnap::record::witness::{Reader, Record};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -76,7 +76,7 @@ fn reader(witness: &Path) -> Reader<BufReader<File>> {
 /// What was executed, by the number of the core.
 pub fn executed(witness: &Path) -> BTreeMap<u32, Vec<u64>> {
     let cores = reader(witness).places(1 << 24).unwrap();
-    let addresses = |places: Vec<Place>| places.iter().map(|place| place.address.0).collect();
+    let addresses = |places: Vec<CodeAddress>| places.iter().map(|place| place.address.0).collect();
     let cores = cores.into_iter();
     cores
         .map(|(core, places)| (core, addresses(places)))

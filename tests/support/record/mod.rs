@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // Each test uses a part of it.
 
-use armsnap::encode::Place;
+use armsnap::encode::CodeAddress;
 use armsnap::quantity::{Address, Isa};
 use object::{Object, ObjectSymbol};
 use std::collections::BTreeMap;
@@ -171,21 +171,21 @@ pub fn record(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -
 }
 
 /// All instructions of a witness, by core.
-pub fn places(witness: &Path) -> BTreeMap<u32, Vec<Place>> {
+pub fn places(witness: &Path) -> BTreeMap<u32, Vec<CodeAddress>> {
     let file = BufReader::new(File::open(witness).unwrap());
     let reader = armsnap::record::witness::Reader::new(file).unwrap();
     reader.places(100_000_000).unwrap()
 }
 
 /// The instructions that the trace of a snapshot decodes to, by source.
-pub fn decoded(snapshot: &Path) -> BTreeMap<String, Vec<Place>> {
+pub fn decoded(snapshot: &Path) -> BTreeMap<String, Vec<CodeAddress>> {
     let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
         .args(["decode", "--level", "instructions", "--format", "jsonl"])
         .arg(snapshot)
         .output()
         .unwrap();
     assert!(run.status.success(), "{run:?}");
-    let mut sources: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+    let mut sources: BTreeMap<String, Vec<CodeAddress>> = BTreeMap::new();
     for line in String::from_utf8_lossy(&run.stdout).lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         let source = line["source"].as_str().unwrap().to_owned();
@@ -196,7 +196,7 @@ pub fn decoded(snapshot: &Path) -> BTreeMap<String, Vec<Place>> {
             _ => continue,
         }
         let address = line["address"].as_str().unwrap().trim_start_matches("0x");
-        places.push(Place {
+        places.push(CodeAddress {
             address: Address(u64::from_str_radix(address, 16).unwrap()),
             isa: match line["isa"].as_str().unwrap() {
                 "A64" => Isa::A64,

@@ -6,7 +6,7 @@ use armsnap::element::{Exception, Mark};
 use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
-use armsnap::snapshot::Loaded;
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::timeline::{Entry, Gap};
 
@@ -90,7 +90,7 @@ impl<'a> Visitor for Make<'a> {
 }
 
 /// The whole trace of a core.
-pub fn continuous(loaded: &Loaded, core: usize, memory: &CoreMemory) -> Vec<(u64, Entry)> {
+pub fn continuous(loaded: &OpenSnapshot, core: usize, memory: &CoreMemory) -> Vec<(u64, Entry)> {
     let mut entries = Vec::new();
     let (capture, _) = Capture::open(loaded);
     let (sources, _) = capture.following(&loaded.snapshot, core);

@@ -12,11 +12,11 @@ impl Steps for StepLog {
         self.0.push(format!("{:x}+{count}", block.start.address.0));
         Ok(())
     }
-    fn exception(&mut self, _: u32, number: u32, return_to: Place) -> io::Result<()> {
+    fn exception(&mut self, _: u32, number: u32, return_to: CodeAddress) -> io::Result<()> {
         self.0.push(format!("!{number} {:x}", return_to.address.0));
         Ok(())
     }
-    fn broken(&mut self, _: u32, _: Option<Place>) -> io::Result<()> {
+    fn broken(&mut self, _: u32, _: Option<CodeAddress>) -> io::Result<()> {
         self.0.push("?".to_owned());
         Ok(())
     }
