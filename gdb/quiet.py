@@ -83,20 +83,28 @@ def number_of(name):
 def is_known(frame, name):
     """Returns whether a register was collected."""
     try:
-        return "<unavailable>" not in str(frame.read_register(name))
+        value = str(frame.read_register(name))
     except (gdb.error, ValueError):
         return False
+    # An unwinder that knows the program counter alone leaves the others not saved.
+    return "<unavailable>" not in value and "<not saved>" not in value
 
 
 def show_registers():
     """Prints the collected registers; often only the program counter."""
-    frame = gdb.selected_frame()
-    for register in frame.architecture().registers():
+    try:
+        frame = gdb.selected_frame()
+        registers = list(frame.architecture().registers())
+    except gdb.error:
+        # GDB wants the CPSR of 32-bit Arm to look at a frame, and often there is none.
+        registers = []
+    for register in registers:
         if OTHERS.fullmatch(register.name) and is_known(frame, register.name):
             gdb.execute("info registers")
             return
-    if is_known(frame, "pc"):
-        gdb.write(f"$pc = {frame.read_register('pc')}\n")
+    pc = number_of("$pc")
+    if pc is not None:
+        gdb.write(f"$pc = {pc:#x}\n")
 
 
 def variables():

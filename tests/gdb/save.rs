@@ -551,7 +551,7 @@ fn nothing_is_made_of_mistakes() {
         ),
         (
             format!("armsnap save {} --memory=-1,2", at("new")),
-            "no such range",
+            "expected a range of memory within the address space",
         ),
         (
             format!("armsnap save {} --memory nowhere,2", at("new")),
