@@ -1,7 +1,7 @@
 //! The bytes of a file, mapped into memory or read.
 //!
 //! Mapping makes opening a sparse dump of 4 GiB free; it is the only reason for `unsafe` here, with
-//! releasing mapped memory and surviving the truncation of a mapped file ([`fault`]). [`read`] is
+//! releasing mapped memory and surviving the truncation of a mapped file (`fault`). [`read`] is
 //! its safe equivalent; a test compares both.
 //!
 //! If a file is truncated while it is mapped, the missing bytes read as zeros. Before showing
