@@ -42,6 +42,10 @@ impl FlowSink for Continuous {
     }
 
     fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
+        // Histories pass over these.
+        if matches!(gap, FlowGap::TargetNotTraced { .. }) {
+            return;
+        }
         self.open = true;
         self.push(at, Entry::Gap(Gap::Flow(gap)));
     }
