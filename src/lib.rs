@@ -91,6 +91,7 @@ pub mod record;
 pub mod remote_protocol;
 #[cfg(feature = "report")]
 pub mod report;
+pub mod semantics;
 #[cfg(feature = "server")]
 pub mod server;
 #[cfg(feature = "snapshot")]

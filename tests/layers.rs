@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("protocol", &["element", "quantity"]),
     ("formatter", &["protocol", "quantity"]),
     ("arch", &["quantity"]),
+    ("semantics", &[]),
     ("program", &["arch", "mapped", "quantity", "text"]),
     ("flow", &["arch", "element", "quantity"]),
     ("encode", &["arch", "element", "flow", "quantity"]),

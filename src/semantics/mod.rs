@@ -1,0 +1,90 @@
+//! What instructions compute: each instruction, decoded once, as a short list of relations between
+//! the values of registers, flags and memory.
+//!
+//! A [`Relation`] says `destination = operation(a, b, c)`. The same list serves two readers: one
+//! computes forward from known values, and the recovery of past values also reasons backward
+//! through it. Knows no trace, no files and no debugger.
+
+mod location;
+mod operation;
+
+pub use location::Location;
+pub use operation::{Condition, LaneOperation, Lanes, Operation, Width};
+
+/// An operand of a relation: the value of a location before the relation, or a constant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operand {
+    /// The current value of a location.
+    Location(Location),
+    /// A constant: an immediate, an address relative to the pc, or zero for `xzr`.
+    Constant(u64),
+}
+
+impl Operand {
+    /// The operand of operations that take fewer operands, and of `xzr`.
+    pub const ZERO: Self = Self::Constant(0);
+}
+
+/// One step of an instruction: `destination = operation(a, b, c)`.
+///
+/// Relations of an instruction are read in order; each sees what the earlier ones wrote. Values are
+/// 64 bits; what an operation of a smaller width writes is zero-extended unless it says otherwise.
+/// An instruction that needs its old source after writing it (`ldr x0, [x0], #8`) copies it to a
+/// temporary first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Relation {
+    /// What is computed.
+    pub operation: Operation,
+    /// Where the result goes; [`Location::NOWHERE`] for a store.
+    pub destination: Location,
+    /// First operand; of a load or store, the address.
+    pub a: Operand,
+    /// Second operand; of a store, the value.
+    pub b: Operand,
+    /// Third operand; of a store, the predicate: it happens where this is not zero.
+    pub c: Operand,
+}
+
+/// Where execution goes behind an instruction, and what that proves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// To the next instruction.
+    Next,
+    /// To a fixed address.
+    Jump(u64),
+    /// To `target` where `condition` is not zero, else to the next instruction.
+    Conditional {
+        /// A temporary that holds 0 or 1 behind the relations.
+        condition: Operand,
+        /// The address of the branch taken.
+        target: u64,
+    },
+    /// To the address in an operand, read behind the relations. A32 and T32: bit 0 selects the instruction set
+    /// if `interworking`.
+    Indirect {
+        /// The target.
+        target: Operand,
+        /// Whether the branch is taken: not zero. `Operand::Constant(1)` for unconditional branches.
+        condition: Operand,
+        /// Bit 0 of the target is not part of the address (`bx`, `pop {pc}`).
+        interworking: bool,
+    },
+    /// A system call (`svc`): the kernel may write memory and the result register.
+    SystemCall,
+    /// An exception return: pc and flags come from elsewhere.
+    ExceptionReturn,
+}
+
+/// What one instruction does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Semantics {
+    /// In order.
+    pub relations: Vec<Relation>,
+    /// Where it goes.
+    pub control: Control,
+    /// Size in bytes: 2 or 4.
+    pub size: u8,
+    /// The instruction has no model and may write memory anywhere: everything is unknown behind it
+    /// that is not proved otherwise. Its destinations are [`Operation::Unknown`] relations.
+    pub may_store_anywhere: bool,
+}
