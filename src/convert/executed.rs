@@ -8,7 +8,7 @@ use super::kept::KeptInstructions;
 use crate::decode::SourceSinks;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::{
-    BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, LastKind, QRange, Range, View,
+    BlockId, Blocks, CodeImage, ContextKey, FlowSink, Gap, InstructionKind, QRange, Range, View,
     instruction_bytes, next,
 };
 use crate::program::symbols::Symbols;
@@ -208,7 +208,7 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
             self.end_line();
         }
         self.called = end.link && end.taken;
-        self.taken = (end.kind != LastKind::Other).then_some(end.taken);
+        self.taken = (end.kind != InstructionKind::Other).then_some(end.taken);
     }
 
     /// Ends the current line. Where atoms are single instructions (ETMv3), no atom marks the end of
@@ -257,7 +257,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
         let last = Place {
             address: last,
             // Where atoms are single instructions (ETMv3), most of them end no line.
-            ends_line: range.last.kind != LastKind::Other,
+            ends_line: range.last.kind != InstructionKind::Other,
         };
         self.line(at, &range, last, cycles);
     }

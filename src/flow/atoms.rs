@@ -1,21 +1,21 @@
-//! Atoms lead from block to block: the hot path, and beside it an atom in any state.
+//! Follows atoms from block to block: the hot path, and one atom in any state.
 //!
-//! Where links are resolved and only lead on, a string of atoms is followed without a look at
-//! anything else. What needs thought goes through [`Flow::atom`].
+//! The hot path follows a string of atoms as long as each link leads directly to the next block.
+//! [`Flow::atom`] handles everything else.
 
 use super::blocks::{AWAIT, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::output::{Held, Stuck};
+use super::output::{Held, LostAt};
 use super::sink::{FlowSink, Gap};
 use crate::element::{Atoms, Mark};
 use crate::quantity::BufferOffset;
 
-/// How many blocks without a waypoint one atom may lead through: 256 KiB of A64 code.
+/// The maximum number of blocks without a waypoint that one atom passes: 256 KiB of A64 code.
 const LONGEST_RUN: u32 = 64;
 
 impl<C: CodeImage> Flow<C> {
-    /// Nothing is held back where atoms are waypoints.
+    /// Follows waypoint atoms. Nothing is held back then.
     #[inline(always)]
     pub(super) fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
         if self.current == NOWHERE {
@@ -47,7 +47,7 @@ impl<C: CodeImage> Flow<C> {
                 current = link;
             } else if link == SLOW && self.blocks.hot[current as usize].is_missing() {
                 let address = self.start(current);
-                self.stuck = Some(Stuck::missing(address));
+                self.lost = Some(LostAt::missing_code(address));
                 sink.gap(at, Gap::MemoryMissing(address));
                 current = NOWHERE;
                 break;
@@ -67,7 +67,7 @@ impl<C: CodeImage> Flow<C> {
         self.bound(sink);
     }
 
-    /// One waypoint with its cycles.
+    /// Follows one waypoint atom with its cycles.
     #[inline]
     pub(super) fn timed_waypoint(
         &mut self,
@@ -88,7 +88,8 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Instructions over links that only lead on; returns how many they were.
+    /// Fast path of instruction atoms: follows resolved links, and returns the number of atoms
+    /// consumed.
     #[inline]
     pub(super) fn linked_instructions(
         &mut self,
@@ -130,7 +131,7 @@ impl<C: CodeImage> Flow<C> {
         done
     }
 
-    /// Instructions from atom `begin` on.
+    /// Follows instruction atoms from index `begin` on.
     #[inline(never)]
     pub(super) fn instructions(
         &mut self,
@@ -145,8 +146,8 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Instructions with the cycles of the first one and of each other one. Time goes on where
-    /// they cannot be followed.
+    /// Follows instruction atoms with cycles: `cycles[0]` of the first atom, `cycles[1]` of each
+    /// other. Where they cannot be followed, emits the cycles alone.
     #[inline(never)]
     pub(super) fn timed_instructions(
         &mut self,
@@ -175,7 +176,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// One atom in any state; returns the block after it.
+    /// Follows one atom in any state; returns the block after it.
     #[inline(never)]
     pub(super) fn atom(
         &mut self,
@@ -218,7 +219,7 @@ impl<C: CodeImage> Flow<C> {
                     return self.leave(current, taken);
                 }
                 End::Missing | End::NotFollowed => {
-                    self.stuck(at, current, sink);
+                    self.cannot_follow(at, current, sink);
                     return NOWHERE;
                 }
                 End::Long => {

@@ -1,11 +1,10 @@
 //! The cache of blocks: each straight run up to a waypoint is decoded once.
 //!
-//! A block has 16 bytes that following needs (links to its successors, its instruction count)
-//! and others beside them that only listings and first visits need. Knows no atoms and no
-//! return stack.
+//! The data of a block are split. [`Hot`], of 16 bytes, is read each time the block is executed;
+//! [`Cold`] only the first time, and for listings. Independent of atoms and the return stack.
 
 use super::code::{CodeImage, View};
-use super::sink::{Last, Range};
+use super::sink::{LastInstruction, Range};
 use super::walk::{Stop, Walk, Waypoints};
 use crate::arch::branch::Kind;
 use crate::quantity::{Address, Isa};
@@ -15,54 +14,55 @@ use crate::quantity::{Address, Isa};
 pub struct BlockId(pub(super) u32);
 
 impl BlockId {
-    /// Its number, small enough to index a table.
+    /// Returns its number, for use as an index.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// No address is known: atoms are swallowed.
+/// In place of a block: no address is known, and atoms are dropped.
 pub(super) const NOWHERE: u32 = 0;
-/// After an indirect branch: an address, or the return stack, tells where.
+/// In place of a block: an indirect branch was taken, and its target is needed, from the trace or
+/// from the return stack.
 pub(super) const AWAIT: u32 = 1;
-/// A link that needs [`super::atoms`] to think: not resolved yet, or it does more than go on.
+/// A link for the slow path: not resolved yet, or more is to do than continue at a block.
 pub(super) const SLOW: u32 = 0;
-/// In a link: its block pushes on the return stack.
+/// Bit of a link: the block is pushed on the return stack.
 pub(super) const PUSH: u32 = 1 << 31;
 
-/// Whether a link does nothing but lead on to a block.
+/// Whether a link only leads to a block.
 #[inline]
 pub(super) fn leads_on(link: u32) -> bool {
     link.wrapping_sub(1) < PUSH - 1
 }
 
-/// A block with so many instructions ends at the next multiple of so many words. Lines without a
-/// waypoint (memory that is no code) share what follows, wherever they begin.
+/// A block with this many instructions ends at the next multiple of this many words. Long lines
+/// without a waypoint (memory that is not code) thus share blocks, wherever they start.
 const LONG: u32 = 0x400;
 
-/// What one atom leads over.
+/// What one atom stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Unit {
+pub(super) enum AtomUnit {
     /// A block up to the next waypoint.
     Waypoint,
     /// One instruction (ETMv3).
     Instruction,
 }
 
-/// Where blocks are equal if their addresses are.
+/// Memory and atom unit of a block. In one space, address and instruction set identify a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Space {
     pub view: View,
-    pub unit: Unit,
+    pub unit: AtomUnit,
 }
 
 impl Space {
-    /// Where blocks lie before the trace tells what its atoms count.
+    /// The space of a view before the first atom.
     pub fn of(view: View) -> Self {
         Self {
             view,
-            unit: Unit::Waypoint,
+            unit: AtomUnit::Waypoint,
         }
     }
 
@@ -74,20 +74,20 @@ impl Space {
 /// How a block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// At a waypoint (or after one instruction, where that is the unit).
+    /// At a waypoint, or after one instruction if that is the atom unit.
     Waypoint,
     /// Memory is missing at its end.
     Missing,
     /// Its instruction set is not followed.
     NotFollowed,
-    /// It goes on in the next block: no waypoint was found for very long.
+    /// At the length limit, without a waypoint. Execution continues in the next block.
     Long,
 }
 
-/// What is needed at each visit.
+/// The data of a block that are read each time it is executed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hot {
-    /// Where an N atom and an E atom lead to.
+    /// The links of an N atom and of an E atom.
     pub links: [u32; 2],
     pub instructions: u32,
     key: u32,
@@ -106,31 +106,31 @@ impl Hot {
     }
 }
 
-/// What is needed at the first visit, and in listings.
+/// The data of a block that are read the first time it is executed, and for listings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cold {
     pub start: Address,
     pub end: Address,
-    /// Of a direct branch.
+    /// Target of a direct branch.
     pub target: Address,
     pub target_isa: Isa,
     pub isa: Isa,
     pub space: Space,
     pub stop: End,
     pub exception_return: bool,
-    pub last: Last,
+    pub last: LastInstruction,
 }
 
-/// All blocks that were executed so far.
+/// The blocks executed so far.
 #[derive(Debug)]
 pub struct Blocks {
     pub(super) hot: Vec<Hot>,
     pub(super) cold: Vec<Cold>,
-    /// Open addressing: linear probing, at most half full.
+    /// A hash table with open addressing and linear probing, at most half full.
     index: Vec<Slot>,
 }
 
-/// A place in the index.
+/// A slot of the index.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     start: Address,
@@ -140,7 +140,7 @@ struct Slot {
 }
 
 impl Blocks {
-    /// The two that stand for no address.
+    /// Creates a table with the entries for [`NOWHERE`] and [`AWAIT`].
     pub(super) fn new() -> Self {
         let nowhere = Cold {
             start: Address(0),
@@ -151,7 +151,7 @@ impl Blocks {
             space: Space::of(View(0)),
             stop: End::Missing,
             exception_return: false,
-            last: Last::default(),
+            last: LastInstruction::default(),
         };
         let none = Hot {
             links: [SLOW; 2],
@@ -165,32 +165,33 @@ impl Blocks {
         }
     }
 
-    /// How many there are, with two that stand for no address.
+    /// Returns the number of entries: the blocks and two for unknown addresses. Every
+    /// [`BlockId::index`] is less.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hot.len()
     }
 
-    /// Whether no block was executed.
+    /// Returns whether no block was executed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hot.len() == 2
     }
 
-    /// Where an E (`taken`) or N atom leads from a block.
+    /// Returns the link of an E (`taken`) or N atom.
     #[inline]
     pub(super) fn link(&self, block: u32, taken: bool) -> u32 {
         self.hot[block as usize].links[usize::from(taken)]
     }
 
-    /// How many instructions a block has.
+    /// Returns the number of instructions of a block.
     #[inline]
     #[must_use]
     pub fn instructions(&self, id: BlockId) -> u32 {
         self.hot[id.index()].instructions
     }
 
-    /// What is in a block.
+    /// Returns the instructions of a block; `taken` is the atom of the last one.
     #[must_use]
     pub fn range(&self, id: BlockId, taken: bool) -> Range {
         let cold = &self.cold[id.index()];
@@ -199,11 +200,11 @@ impl Blocks {
             end: cold.end,
             isa: cold.isa,
             instructions: self.instructions(id),
-            last: Last { taken, ..cold.last },
+            last: LastInstruction { taken, ..cold.last },
         }
     }
 
-    /// The block at `start`; decodes it if it is new.
+    /// Returns the block at `start`; decodes it if it is new.
     #[inline]
     pub(super) fn at(
         &mut self,
@@ -236,7 +237,7 @@ impl Blocks {
         })
     }
 
-    /// Looks for a block; fails with the empty slot where it belongs.
+    /// Looks up a block; fails with the empty slot where it belongs.
     fn search(&self, key: u32, start: Address) -> Result<u32, usize> {
         let mask = self.index.len() - 1;
         let mut place = hash(start, key) & mask;
@@ -298,7 +299,7 @@ fn decode(
         }
         match walk.step() {
             Ok(instruction) => {
-                if waypoints.contain(instruction.kind) || space.unit == Unit::Instruction {
+                if waypoints.contain(instruction.kind) || space.unit == AtomUnit::Instruction {
                     found = Some(instruction);
                     break End::Waypoint;
                 }

@@ -1,10 +1,10 @@
-//! Where the flow reads instructions: the code image.
+//! The code image: where the flow reads instructions.
 
 use crate::arch::branch::{self, Instruction};
 use crate::element::Context;
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 
-/// What of a core's state decides which memory it sees.
+/// The part of a core's state that selects the memory it sees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ContextKey {
     /// Exception level.
@@ -13,7 +13,7 @@ pub struct ContextKey {
     pub security: Option<Security>,
     /// AArch64 (true) or AArch32.
     pub is_64bit: Option<bool>,
-    /// The context ID: code may differ from one to another.
+    /// The context ID. Code may differ between context IDs.
     pub context_id: Option<u32>,
 }
 
@@ -32,13 +32,13 @@ impl From<&Context> for ContextKey {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct View(pub u32);
 
-/// Memory that holds the instructions of a core. It does not change.
+/// The code of a core. Its contents must not change.
 pub trait CodeImage {
-    /// The view that a core has in this context. Called when the context changes.
+    /// Returns the view that the core has in this context. Called when the context changes.
     fn view(&self, context: &ContextKey) -> View;
 
-    /// The bytes from `address` on, as many as lie together; empty if there are none. Called
-    /// once for a block of instructions, not for each time it is executed.
+    /// Returns the contiguous bytes from `address` on; empty if there is no code. Called once for a
+    /// block, not each time it is executed.
     fn slice(&self, view: View, address: Address) -> &[u8];
 }
 
@@ -52,7 +52,7 @@ impl<C: CodeImage + ?Sized> CodeImage for &C {
     }
 }
 
-/// Pieces of memory that every context sees; where two overlap, the one added first is read.
+/// Pieces of memory, the same in every context. Where two overlap, the one added first is read.
 #[derive(Clone, Debug, Default)]
 pub struct Pieces {
     pieces: Vec<(u64, Vec<u8>)>,
@@ -81,8 +81,8 @@ impl CodeImage for Pieces {
     }
 }
 
-/// The four bytes at `address`, or as many as there are, and their count. Pieces that meet in
-/// the middle of an instruction are joined.
+/// Returns up to four bytes at `address` and their number. Joins pieces of memory that meet in the
+/// middle of an instruction.
 pub(crate) fn fetch(code: &impl CodeImage, view: View, address: Address) -> ([u8; 4], usize) {
     let mut word = [0; 4];
     let mut count = 0;
@@ -98,7 +98,8 @@ pub(crate) fn fetch(code: &impl CodeImage, view: View, address: Address) -> ([u8
     (word, count)
 }
 
-/// The instruction at `address`, if its code is there and its instruction set is followed.
+/// Returns the instruction at `address`; `None` if its code is missing or its instruction set is not
+/// followed.
 pub(crate) fn instruction(
     code: &impl CodeImage,
     view: View,
@@ -110,7 +111,7 @@ pub(crate) fn instruction(
         .filter(|instruction| usize::from(instruction.bytes) <= count)
 }
 
-/// Where the instruction behind the one at `address` begins.
+/// Returns the address after the instruction at `address`.
 pub(crate) fn next(code: &impl CodeImage, view: View, isa: Isa, address: Address) -> Address {
     let bytes = match isa {
         Isa::T32 => fetch(code, view, address).0,
@@ -119,7 +120,8 @@ pub(crate) fn next(code: &impl CodeImage, view: View, isa: Isa, address: Address
     address.after(branch::size(isa, [bytes[0], bytes[1]]) as u64, isa)
 }
 
-/// The bytes of the instruction at `address`: as many as it has, fewer where memory is missing.
+/// Returns the bytes of the instruction at `address` and their number, which is smaller than its
+/// size where memory is missing.
 pub(crate) fn instruction_bytes(
     code: &impl CodeImage,
     view: View,

@@ -1,34 +1,34 @@
-//! The flow and its dispatch: which element does what.
+//! The flow: dispatches elements.
 //!
-//! Atoms are followed in [`super::atoms`], from block to block by [`super::successors`]; straight
-//! lines and Q elements in [`super::lines`]; what comes out goes through [`super::output`].
+//! [`super::atoms`] follows atoms, from block to block by [`super::successors`]; [`super::lines`]
+//! handles straight lines and Q elements; all output goes through [`super::output`].
 
-use super::blocks::{AWAIT, BlockId, Blocks, NOWHERE, Space, Unit};
+use super::blocks::{AWAIT, AtomUnit, BlockId, Blocks, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
 use super::lines::PendingQ;
-use super::output::{Held, Stuck};
+use super::output::{Held, LostAt};
 use super::return_stack::ReturnStack;
 use super::sink::{FlowSink, Range};
 use super::walk::Waypoints;
 use crate::element::{Context, Element, ElementSink, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// What differs between trace sources.
+/// Properties of the trace source that the flow depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowConfig {
-    /// Which instructions have atoms, beyond branches, ISB and TSTART.
+    /// The instructions with atoms, besides branches, ISB and TSTART.
     pub waypoints: Waypoints,
-    /// The trace unit leaves out the target of a return that it predicts (TRCCONFIGR.RS;
-    /// PTM ETMCR bit 29).
+    /// The trace unit omits the targets of returns that it predicts (TRCCONFIGR.RS; in PTM, ETMCR
+    /// bit 29).
     pub return_stack: bool,
-    /// A taken ERET gives [`Mark::ExceptionReturn`]: ETE has no packet for it. It does not where
-    /// a source address tells that it was taken; other decoders of ETE agree on that.
+    /// A taken ERET gives [`Mark::ExceptionReturn`], because ETE has no packet for it. Exception: an
+    /// ERET reported as taken by a source address, as in other decoders of ETE.
     pub exception_returns: bool,
-    /// An exception of which the trace does not tell where it returns (ETMv3) has the address
-    /// that execution had come to: that of an instruction which aborts and was not cancelled
-    /// lies before it.
+    /// An exception without a return address in the trace (ETMv3) gets the address that execution
+    /// had reached. If the instruction before it aborted and was not cancelled, the actual return
+    /// address is that of the instruction.
     pub exceptions_here: bool,
-    /// The cache of blocks is emptied when it holds so many (about 100 to 200 bytes each).
+    /// Number of blocks, of about 100 to 200 bytes each, at which the cache is emptied.
     pub most_blocks: usize,
 }
 
@@ -50,27 +50,28 @@ pub struct Flow<C> {
     pub(super) config: FlowConfig,
     pub(super) code: C,
     pub(super) blocks: Blocks,
-    /// The block that the next atom leads through.
+    /// The block that the next atom belongs to.
     pub(super) current: u32,
-    /// Where new blocks are made.
+    /// The space of new blocks.
     pub(super) space: Space,
     pub(super) stack: ReturnStack,
-    /// With [`AWAIT`]: the indirect branch with link that leads there; it pushes after the pop.
+    /// With [`AWAIT`]: the last block, if it ends in an indirect branch with link. It is pushed after
+    /// the pop.
     pub(super) linking: Option<u32>,
     pub(super) held: Option<Held>,
     pub(super) q: Option<PendingQ>,
-    /// The last block that was left by an atom.
+    /// The last block executed by an atom.
     pub(super) left: u32,
-    /// The block that the last address led to, and the address.
+    /// The block at the last traced address, and the address.
     pub(super) arrived: (u32, Address),
-    /// How far execution was followed, while no address is known.
-    pub(super) stuck: Option<Stuck>,
+    /// While no address is known: the address up to which execution was followed.
+    pub(super) lost: Option<LostAt>,
     /// How often the table of blocks was emptied.
     emptied: u64,
 }
 
 impl<C: CodeImage> Flow<C> {
-    /// A flow that knows no address yet.
+    /// Creates a flow without a known address.
     pub fn new(config: FlowConfig, code: C) -> Self {
         let view = code.view(&ContextKey::default());
         Self {
@@ -85,54 +86,55 @@ impl<C: CodeImage> Flow<C> {
             q: None,
             left: NOWHERE,
             arrived: (NOWHERE, Address(0)),
-            stuck: None,
+            lost: None,
             emptied: 0,
         }
     }
 
-    /// Its configuration.
+    /// Returns the configuration.
     pub fn config(&self) -> FlowConfig {
         self.config
     }
 
-    /// How often the table of blocks was emptied: a [`BlockId`] means the same block as long as
-    /// this number does not change.
+    /// Returns how often the table of blocks was emptied. A [`BlockId`] is valid as long as this
+    /// number does not change.
     pub fn emptied(&self) -> u64 {
         self.emptied
     }
 
-    /// The blocks that were executed so far.
+    /// Returns the blocks executed so far.
     pub fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
-    /// The straight line at whose begin execution is, as far as the next atom would lead; `None`
-    /// where no address is known.
+    /// Returns the straight line from the current address to the next waypoint; `None` if no address
+    /// is known.
     pub fn ahead(&self) -> Option<Range> {
         (self.current > AWAIT).then(|| self.blocks.range(BlockId(self.current), true))
     }
 
-    /// Takes the next element.
+    /// Processes the next element.
     #[inline(always)]
     pub fn element(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
-        // Elements that need thought are made anew: those that do not stay in registers.
+        // Elements for the slow path are constructed anew, so that those of the fast path stay in
+        // registers.
         match element {
             Element::WaypointAtoms(atoms) => {
-                if self.space.unit == Unit::Waypoint {
+                if self.space.unit == AtomUnit::Waypoint {
                     self.waypoints(at, atoms, sink);
                 } else {
                     self.other(at, Element::WaypointAtoms(atoms), sink);
                 }
             }
             Element::TimedAtom { taken, cycles } => {
-                if self.space.unit == Unit::Waypoint {
+                if self.space.unit == AtomUnit::Waypoint {
                     self.timed_waypoint(at, taken, cycles, sink);
                 } else {
                     self.other(at, Element::TimedAtom { taken, cycles }, sink);
                 }
             }
             Element::TimedInstructions { atoms, first, each } => {
-                if self.space.unit == Unit::Instruction {
+                if self.space.unit == AtomUnit::Instruction {
                     let done = self.linked_instructions(at, atoms, Some([first, each]), sink);
                     if done < atoms.count {
                         self.timed_instructions(at, atoms, done, [first, each], sink);
@@ -143,7 +145,7 @@ impl<C: CodeImage> Flow<C> {
                 }
             }
             Element::InstructionAtoms(atoms) => {
-                if self.space.unit == Unit::Instruction {
+                if self.space.unit == AtomUnit::Instruction {
                     let done = self.linked_instructions(at, atoms, None, sink);
                     if done < atoms.count {
                         self.instructions(at, atoms, done, sink);
@@ -168,7 +170,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Keeps the table of blocks within its limit.
+    /// Empties the table of blocks if it has reached its limit.
     #[inline]
     pub(super) fn bound(&mut self, sink: &mut impl FlowSink) {
         if self.blocks.len() >= self.config.most_blocks {
@@ -176,7 +178,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Every element, at any speed.
+    /// The slow path: processes any element.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
         if !matches!(
@@ -191,24 +193,24 @@ impl<C: CodeImage> Flow<C> {
         }
         match element {
             Element::WaypointAtoms(atoms) => {
-                self.count_in(Unit::Waypoint);
+                self.count_in(AtomUnit::Waypoint);
                 self.waypoints(at, atoms, sink);
             }
             Element::InstructionAtoms(atoms) => {
-                self.count_in(Unit::Instruction);
+                self.count_in(AtomUnit::Instruction);
                 self.instructions(at, atoms, 0, sink);
             }
             Element::TimedAtom { taken, cycles } => {
-                self.count_in(Unit::Waypoint);
+                self.count_in(AtomUnit::Waypoint);
                 self.current = self.atom(at, self.current, taken, Some(cycles), sink);
             }
             Element::TimedInstructions { atoms, first, each } => {
-                self.count_in(Unit::Instruction);
+                self.count_in(AtomUnit::Instruction);
                 self.timed_instructions(at, atoms, 0, [first, each], sink);
             }
             Element::Address { address, isa } => {
                 if let Some(q) = self.q.take() {
-                    self.stuck = None;
+                    self.lost = None;
                     self.finish_q(&q, address, isa, sink);
                 }
                 self.address(address, isa);
@@ -241,7 +243,7 @@ impl<C: CodeImage> Flow<C> {
                 self.stack.clear();
                 self.linking = None;
                 self.q = None;
-                self.stuck = None;
+                self.lost = None;
             }
             Mark::ExceptionReturn => {
                 if let Some(held) = &mut self.held
@@ -266,8 +268,8 @@ impl<C: CodeImage> Flow<C> {
         sink.mark(at, mark);
     }
 
-    /// The memory that the core sees may have changed. The instruction set changes only where
-    /// it cannot be the one that the address told.
+    /// Selects the memory that the core sees in a context. Changes the instruction set of the current
+    /// address only if it contradicts the execution state of the context.
     fn context(&mut self, context: &Context) {
         let view = self.code.view(&ContextKey::from(context));
         let mut isa = None;
@@ -285,7 +287,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Empties the table of blocks. What the flow itself remembers is decoded again.
+    /// Empties the table of blocks, and decodes those again that the flow refers to.
     #[cold]
     #[inline(never)]
     fn forget(&mut self, sink: &mut impl FlowSink) {
@@ -297,12 +299,12 @@ impl<C: CodeImage> Flow<C> {
     }
 }
 
-/// A flow and what takes its output, as one consumer of elements.
+/// A flow and the sink of its output, as one consumer of elements.
 #[derive(Debug)]
 pub struct FlowDriver<C, S> {
-    /// Follows.
+    /// The flow.
     pub flow: Flow<C>,
-    /// Takes what was executed.
+    /// Receives its output.
     pub sink: S,
 }
 

@@ -1,5 +1,5 @@
-//! Where the trace tells more than atoms: straight lines to exceptions, waypoint updates and
-//! source addresses; and Q elements.
+//! Execution that is traced without atoms: straight lines to exceptions, waypoint updates and source
+//! addresses; and Q elements.
 
 use super::blocks::{AWAIT, BlockId, End, NOWHERE};
 use super::code::CodeImage;
@@ -10,21 +10,21 @@ use crate::arch::branch::Kind;
 use crate::element::Exception;
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// A Q element whose end is not told yet.
+/// A Q element whose end is not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingQ {
     at: BufferOffset,
-    /// The block where it begins, if that is known.
+    /// The block where it starts, if known.
     pub(super) from: u32,
-    /// How far execution was followed before it.
+    /// The address up to which execution was followed before it.
     start: Option<Address>,
     instructions: Option<u32>,
 }
 
 impl<C: CodeImage> Flow<C> {
-    /// Executes a straight line from the current address, over waypoints that are not taken,
-    /// and takes the last instruction if it is `inclusive`. Returns whether it came there; if not,
-    /// no address is known afterwards.
+    /// Executes a straight line from the current address to `end`, over branches not taken. If
+    /// `inclusive`, also executes the instruction at `end`, as taken. Returns whether `end` was
+    /// reached; if not, no address is known afterwards.
     pub(super) fn run_to(
         &mut self,
         at: BufferOffset,
@@ -77,7 +77,8 @@ impl<C: CodeImage> Flow<C> {
         true
     }
 
-    /// Executes a straight line up to a taken instruction; only that one if no line leads there.
+    /// Executes a straight line up to a taken instruction, or only that instruction if no line leads
+    /// there.
     pub(super) fn source(
         &mut self,
         at: BufferOffset,
@@ -91,10 +92,10 @@ impl<C: CodeImage> Flow<C> {
         if ahead && self.run_to(at, address, true, sink) {
             return;
         }
-        // Where the line broke off, that the instruction is missing too is no news.
+        // After a gap on the line, missing code at the source address is not reported again.
         let block = self.find(self.space, isa, address);
         if !ahead || self.blocks.instructions(BlockId(block)) > 0 {
-            self.stuck = None;
+            self.lost = None;
             self.current = block;
             self.run_to(at, address, true, sink);
         }
@@ -117,18 +118,18 @@ impl<C: CodeImage> Flow<C> {
                 None if here => exception.return_address = Some(start),
                 _ => {}
             }
-        } else if let (Some(stuck), Some(end)) = (self.stuck, exception.return_address)
-            && stuck.missing
-            && stuck.address < end
+        } else if let (Some(lost), Some(end)) = (self.lost, exception.return_address)
+            && lost.code_missing
+            && lost.address < end
         {
             // The code between the two is missing as well.
-            self.gap(at, Gap::MemoryMissing(stuck.address), sink);
+            self.gap(at, Gap::MemoryMissing(lost.address), sink);
         }
         self.current = NOWHERE;
         sink.exception(at, &exception);
     }
 
-    /// A Q element begins where execution is.
+    /// Starts a Q element at the current address.
     pub(super) fn begin_q(
         &mut self,
         at: BufferOffset,
@@ -140,7 +141,7 @@ impl<C: CodeImage> Flow<C> {
             at,
             from: self.current,
             start: match self.current {
-                NOWHERE | AWAIT => self.stuck.map(|stuck| stuck.address),
+                NOWHERE | AWAIT => self.lost.map(|lost| lost.address),
                 current => Some(self.blocks.cold[current as usize].start),
             },
             instructions,
@@ -148,8 +149,8 @@ impl<C: CodeImage> Flow<C> {
         self.current = NOWHERE;
     }
 
-    /// `q` ended where execution goes on at `end`. Where its instructions are a straight line
-    /// they are known.
+    /// Emits a Q element that ended before `end`: as a range if its instructions are a straight
+    /// line.
     pub(super) fn finish_q(
         &mut self,
         q: &PendingQ,
@@ -171,7 +172,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// The instructions of `q`, if they lead in a straight line to `end` or to a branch.
+    /// Returns the instructions of `q` if they lead in a straight line to `end` or to a branch.
     fn straight(&self, q: &PendingQ, end: Address) -> Option<Range> {
         let count = q
             .instructions

@@ -1,7 +1,7 @@
 //! Elements + code → blocks: which instructions were executed.
 //!
-//! Owns the code image, the return stack and the cache of blocks. Must not know packets or
-//! protocols: what differs between protocols is in [`FlowConfig`] and in the elements.
+//! Owns the code image, the return stack and the cache of blocks. Knows neither packets nor
+//! protocols: [`FlowConfig`] and the elements contain the differences between protocols.
 //!
 //! ```
 //! use armsnap::element::{Atoms, Element, Exception, Mark};
@@ -54,6 +54,6 @@ pub use blocks::{BlockId, Blocks};
 pub use code::{CodeImage, ContextKey, Pieces, View};
 pub(crate) use code::{fetch, instruction, instruction_bytes, next};
 pub use follow::{Flow, FlowConfig, FlowDriver};
-pub use sink::{FlowSink, Gap, Last, LastKind, QRange, Range};
+pub use sink::{FlowSink, Gap, InstructionKind, LastInstruction, QRange, Range};
 pub use state::FlowState;
 pub use walk::Waypoints;

@@ -1,7 +1,7 @@
-//! What the flow gives out: blocks, held back as long as they may be cancelled; and gaps, with how
-//! far execution was followed before them.
+//! The output of the flow: blocks, held back while they may be cancelled, and gaps with the
+//! address up to which execution was followed.
 
-use super::blocks::{BlockId, Blocks, End, Unit};
+use super::blocks::{AtomUnit, BlockId, Blocks, End};
 use super::code::CodeImage;
 use super::follow::Flow;
 use super::sink::{FlowSink, Gap};
@@ -9,20 +9,20 @@ use super::walk::Stop;
 use crate::element::Mark;
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// A block whose output is held back, for it may be cancelled (ETMv3).
+/// A block whose output is held back because it may be cancelled (ETMv3).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub at: BufferOffset,
     pub block: u32,
     pub taken: bool,
     pub cycles: Option<u32>,
-    /// The exception return that its instruction was.
+    /// The mark of the exception return, if its instruction is one.
     pub exception_return: Option<BufferOffset>,
 }
 
 impl Held {
     #[inline]
-    fn give(&self, blocks: &Blocks, sink: &mut impl FlowSink) {
+    fn emit(&self, blocks: &Blocks, sink: &mut impl FlowSink) {
         sink.block(
             self.at,
             blocks,
@@ -36,26 +36,26 @@ impl Held {
     }
 }
 
-/// Where execution could not be followed any further.
+/// The address up to which execution was followed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stuck {
+pub(super) struct LostAt {
     pub address: Address,
-    /// For the code there is missing.
-    pub missing: bool,
+    /// Whether following ended there because code is missing.
+    pub code_missing: bool,
 }
 
-impl Stuck {
-    /// At code that the image does not hold.
-    pub(super) const fn missing(address: Address) -> Self {
+impl LostAt {
+    /// At code that the image does not contain.
+    pub(super) const fn missing_code(address: Address) -> Self {
         Self {
             address,
-            missing: true,
+            code_missing: true,
         }
     }
 }
 
 impl<C: CodeImage> Flow<C> {
-    /// A block was executed.
+    /// Emits an executed block, or holds it back.
     pub(super) fn executed(
         &mut self,
         at: BufferOffset,
@@ -64,7 +64,7 @@ impl<C: CodeImage> Flow<C> {
         cycles: Option<u32>,
         sink: &mut impl FlowSink,
     ) {
-        if self.space.unit == Unit::Waypoint {
+        if self.space.unit == AtomUnit::Waypoint {
             sink.block(at, &self.blocks, BlockId(block), taken, cycles);
         } else {
             self.release(sink);
@@ -78,15 +78,15 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Gives out what can no longer be cancelled.
+    /// Emits the block held back: it can no longer be cancelled.
     #[inline]
     pub(super) fn release(&mut self, sink: &mut impl FlowSink) {
         if let Some(held) = self.held.take() {
-            held.give(&self.blocks, sink);
+            held.emit(&self.blocks, sink);
         }
     }
 
-    /// A block without a waypoint at its end was executed.
+    /// Emits an executed block that does not end at a waypoint.
     pub(super) fn part(&mut self, at: BufferOffset, block: u32, sink: &mut impl FlowSink) {
         self.release(sink);
         let range = self.blocks.range(BlockId(block), true);
@@ -95,8 +95,8 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// A block ends where it cannot be followed.
-    pub(super) fn stuck(&mut self, at: BufferOffset, block: u32, sink: &mut impl FlowSink) {
+    /// Emits an executed block and the gap at its end.
+    pub(super) fn cannot_follow(&mut self, at: BufferOffset, block: u32, sink: &mut impl FlowSink) {
         self.part(at, block, sink);
         let cold = self.blocks.cold[block as usize];
         let stop = if cold.stop == End::NotFollowed {
@@ -107,13 +107,13 @@ impl<C: CodeImage> Flow<C> {
         self.stop(at, stop, cold.end, cold.isa, sink);
     }
 
-    /// Execution cannot be followed to the next address.
+    /// Emits a gap, after the block held back.
     pub(super) fn gap(&mut self, at: BufferOffset, gap: Gap, sink: &mut impl FlowSink) {
         self.release(sink);
         sink.gap(at, gap);
     }
 
-    /// Execution cannot be followed beyond `address`.
+    /// Emits the gap at `address`, beyond which execution cannot be followed.
     pub(super) fn stop(
         &mut self,
         at: BufferOffset,
@@ -124,7 +124,7 @@ impl<C: CodeImage> Flow<C> {
     ) {
         let gap = match stop {
             Stop::Missing => {
-                self.stuck = Some(Stuck::missing(address));
+                self.lost = Some(LostAt::missing_code(address));
                 Gap::MemoryMissing(address)
             }
             Stop::NotFollowed => Gap::NotFollowed { address, isa },

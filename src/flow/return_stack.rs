@@ -1,13 +1,13 @@
 //! The return stack: branches with link push, indirect branches without a traced target pop
-//! (PFT IHI 0035 4.13, ETMv4 IHI 0064 "Return stack").
+//! (ARM IHI 0035B 4.13 "Return stack", ARM IHI 0064H "Return stack").
 //!
-//! A trace unit may have fewer entries than this one and may empty its stack more often: it then
-//! traces a target, and nothing is popped here. What lies on top is the same in both.
+//! A trace unit may have fewer entries and may empty its stack more often. It then traces a target,
+//! and nothing is popped here. The top entries are the same in both.
 
-/// More than any trace unit has.
+/// More entries than any trace unit has.
 const DEPTH: usize = 16;
 
-/// Blocks that end in a branch with link; the oldest is dropped for a new one.
+/// Blocks that end in a branch with link. If full, it drops the oldest for a new one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReturnStack {
     callers: [u32; DEPTH],
@@ -40,7 +40,7 @@ impl ReturnStack {
         self.count = 0;
     }
 
-    /// The entries, oldest first.
+    /// Removes all entries and returns them, oldest first.
     pub(super) fn drain(&mut self) -> Vec<u32> {
         let mut callers: Vec<u32> = std::iter::from_fn(|| self.pop()).collect();
         callers.reverse();

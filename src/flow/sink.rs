@@ -1,13 +1,13 @@
-//! What comes out of the flow.
+//! The output of the flow: ranges, exceptions, gaps, marks.
 
 use super::blocks::{BlockId, Blocks};
 use crate::element::{Exception, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// What kind of instruction ends a range.
+/// The kind of an instruction at the end of a range. Anything but [`Self::Other`] is a waypoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum LastKind {
+pub enum InstructionKind {
     /// A direct branch.
     Branch,
     /// An indirect branch.
@@ -25,8 +25,8 @@ pub enum LastKind {
     Other,
 }
 
-impl LastKind {
-    /// The name in the element stream.
+impl InstructionKind {
+    /// Returns the name used in the JSON Lines listing.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,90 +43,91 @@ impl LastKind {
 
 /// The last instruction of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Last {
-    /// What it is.
-    pub kind: LastKind,
-    /// An E atom: a branch was taken, another instruction executed.
+pub struct LastInstruction {
+    /// Its kind.
+    pub kind: InstructionKind,
+    /// It has an E atom: a branch was taken, or another instruction passed its condition.
     pub taken: bool,
     /// It is a branch with link.
     pub link: bool,
-    /// By convention it returns from a function, or it returns from an exception.
+    /// It is a function return by convention, or an exception return.
     pub returns: bool,
-    /// It is conditional, by itself or by an IT block.
+    /// It is conditional, by its encoding or through an IT block.
     pub conditional: bool,
 }
 
 /// Instructions executed in a straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first one.
+    /// Address of the first instruction.
     pub start: Address,
-    /// The first address after the last one.
+    /// Address after the last instruction.
     pub end: Address,
     /// Instruction set.
     pub isa: Isa,
-    /// How many they are.
+    /// Number of instructions.
     pub instructions: u32,
-    /// The last one.
-    pub last: Last,
+    /// The last instruction.
+    pub last: LastInstruction,
 }
 
 /// Instructions executed on an unknown path (ETMv4 Q element).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QRange {
-    /// The first one; or, where that is not known, how far execution was followed before.
+    /// Address of the first instruction. If it is unknown, the address up to which execution was
+    /// followed before.
     pub start: Address,
-    /// Where execution goes on after them.
+    /// Address where execution continues after them.
     pub end: Address,
     /// Instruction set at `end`.
     pub isa: Isa,
-    /// How many they are, if the trace says so.
+    /// Number of instructions, if the trace contains it.
     pub instructions: Option<u32>,
 }
 
-/// Why the flow cannot be followed until the next address in the trace, be it of a target or (ETE)
-/// of a source.
+/// Why execution cannot be followed up to the next address in the trace: a target address or (ETE)
+/// a source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gap {
-    /// The trace ran into code that the image does not hold.
+    /// The code at this address is not in the image.
     MemoryMissing(Address),
     /// Code in an instruction set that is not followed (ThumbEE, Jazelle).
     NotFollowed {
-        /// First instruction.
+        /// Address of the first instruction.
         address: Address,
-        /// Its set.
+        /// Its instruction set.
         isa: Isa,
     },
-    /// The trace says to take a return address that was never stacked: trace is lost, or
-    /// the image is not the code that ran.
+    /// A return address is needed and the return stack is empty: trace is lost, or the image is not
+    /// the code that ran.
     ReturnStackEmpty,
-    /// An atom follows an indirect branch whose target the trace does not tell, though the trace
-    /// unit leaves none out. Listings and histories pass over it, as the reference does: it is told
-    /// once for a source.
+    /// An atom follows an indirect branch whose target was not traced, although the trace unit
+    /// omits none. Listings and histories skip it, as the reference decoder does; each source is
+    /// noted once.
     TargetNotTraced {
-        /// The first address behind the branch.
+        /// The address after the branch.
         behind: Address,
     },
-    /// The trace tells of an address that a straight line from `from` does not reach: the image
-    /// is not the code that ran, or the trace is damaged.
+    /// No straight line leads from `from` to a traced address: the image is not the code that ran,
+    /// or the trace is damaged.
     NotReached {
-        /// Where the line begins.
+        /// Start of the line.
         from: Address,
-        /// The address that should lie on it.
+        /// The address that should be on it.
         to: Address,
     },
 }
 
-/// Takes what the flow makes, each with the place of the packet that gave rise to it.
+/// Receives the output of the flow. `at` is the buffer offset of the packet that caused it.
 pub trait FlowSink {
-    /// Instructions were executed in a straight line: a whole block, or a part of one up to an
-    /// exception, to missing memory, or to an address that the trace gave. `cycles` belong to
-    /// them.
+    /// Instructions were executed in a straight line: a whole block, or part of one up to an
+    /// exception, missing memory, or a traced address. `cycles` is the number of cycles they took,
+    /// if counted.
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>);
 
-    /// A whole block was executed; its last instruction had an E (`taken`) or N atom. For those
-    /// who can do with less than its range, or remember what they found by its number.
+    /// A whole block was executed; its last instruction had an E (`taken`) or N atom. Override this
+    /// for sinks that need less than the range, or that keep data for each block.
     #[inline]
     fn block(
         &mut self,
@@ -145,14 +146,13 @@ pub trait FlowSink {
     /// An exception was taken.
     fn exception(&mut self, at: BufferOffset, exception: &Exception);
 
-    /// Nothing can be followed from here to the next address in the trace.
+    /// Execution cannot be followed from here to the next address in the trace.
     fn gap(&mut self, at: BufferOffset, gap: Gap);
 
     /// An element that does not steer the flow.
     fn mark(&mut self, at: BufferOffset, mark: &Mark);
 
-    /// The table of blocks is about to be emptied: a [`BlockId`] given before means nothing
-    /// afterwards.
+    /// The table of blocks is about to be emptied, which invalidates every [`BlockId`] so far.
     fn forget(&mut self, blocks: &Blocks) {
         let _ = blocks;
     }

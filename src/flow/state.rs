@@ -1,32 +1,32 @@
-//! A flow's place in its trace, to go on from later or in another flow over the same code.
+//! The saved state of a flow, to resume later or in another flow over the same code.
 //!
-//! Holds no number of a block: the table of blocks may be another one by then.
+//! It contains no block numbers, because they are valid in one table of blocks only.
 
 use super::blocks::{AWAIT, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
 use super::follow::Flow;
 use super::lines::PendingQ;
-use super::output::{Held, Stuck};
+use super::output::{Held, LostAt};
 use super::return_stack::ReturnStack;
 use crate::quantity::{Address, Isa};
 
-/// What a flow remembers, but for its blocks.
+/// The state of a flow without its blocks.
 #[derive(Clone, Debug)]
 pub struct FlowState {
     space: Space,
-    current: Spot,
-    left: Spot,
-    linking: Option<Spot>,
-    held: Option<(Held, Spot)>,
-    q: Option<(PendingQ, Spot)>,
-    stuck: Option<Stuck>,
+    current: BlockKey,
+    left: BlockKey,
+    linking: Option<BlockKey>,
+    held: Option<(Held, BlockKey)>,
+    q: Option<(PendingQ, BlockKey)>,
+    lost: Option<LostAt>,
     /// Oldest first.
-    stack: Box<[Spot]>,
+    stack: Box<[BlockKey]>,
 }
 
-/// A block, by what it is made from.
+/// Identifies a block in any table of blocks.
 #[derive(Clone, Copy, Debug)]
-enum Spot {
+enum BlockKey {
     Nowhere,
     Await,
     Block {
@@ -37,44 +37,44 @@ enum Spot {
 }
 
 impl<C: CodeImage> Flow<C> {
-    /// What it remembers.
+    /// Returns the current state.
     pub fn state(&self) -> FlowState {
-        let spot = |block: u32| self.spot(block);
+        let key = |block: u32| self.key(block);
         FlowState {
             space: self.space,
-            current: spot(self.current),
-            left: spot(self.left),
-            linking: self.linking.map(spot),
-            held: self.held.map(|held| (held, spot(held.block))),
-            q: self.q.map(|q| (q, spot(q.from))),
-            stuck: self.stuck,
-            stack: self.stack.clone().drain().into_iter().map(spot).collect(),
+            current: key(self.current),
+            left: key(self.left),
+            linking: self.linking.map(key),
+            held: self.held.map(|held| (held, key(held.block))),
+            q: self.q.map(|q| (q, key(q.from))),
+            lost: self.lost,
+            stack: self.stack.clone().drain().into_iter().map(key).collect(),
         }
     }
 
-    /// Goes on where a flow with the same configuration and code was.
+    /// Continues from the state of a flow with the same configuration and code.
     pub fn resume(&mut self, state: &FlowState) {
         self.restart();
         self.space = state.space;
-        self.current = self.block(state.current);
-        self.left = self.block(state.left);
-        self.linking = state.linking.map(|spot| self.block(spot));
-        if let Some((mut held, spot)) = state.held {
-            held.block = self.block(spot);
+        self.current = self.find_key(state.current);
+        self.left = self.find_key(state.left);
+        self.linking = state.linking.map(|key| self.find_key(key));
+        if let Some((mut held, key)) = state.held {
+            held.block = self.find_key(key);
             self.held = Some(held);
         }
-        if let Some((mut q, spot)) = state.q {
-            q.from = self.block(spot);
+        if let Some((mut q, key)) = state.q {
+            q.from = self.find_key(key);
             self.q = Some(q);
         }
-        self.stuck = state.stuck;
-        for &spot in &state.stack {
-            let caller = self.block(spot);
+        self.lost = state.lost;
+        for &key in &state.stack {
+            let caller = self.find_key(key);
             self.stack.push(caller);
         }
     }
 
-    /// Forgets all but the blocks: nothing is known, as at the begin of a trace.
+    /// Resets the state to the start of a trace; keeps the blocks.
     pub fn restart(&mut self) {
         self.space = Space::of(self.code.view(&ContextKey::default()));
         self.current = NOWHERE;
@@ -84,22 +84,22 @@ impl<C: CodeImage> Flow<C> {
         self.held = None;
         self.q = None;
         self.arrived = (NOWHERE, Address(0));
-        self.stuck = None;
+        self.lost = None;
     }
 
-    /// Whether execution is at an address that the trace told of, and nothing waits: what comes
-    /// next does not depend on what was before the last address, but for the return stack.
+    /// Returns whether the current address is known and nothing is pending. Then the following
+    /// output depends on earlier trace only through the return stack.
     pub fn is_located(&self) -> bool {
         self.current > AWAIT && self.held.is_none() && self.q.is_none() && self.linking.is_none()
     }
 
-    fn spot(&self, block: u32) -> Spot {
+    fn key(&self, block: u32) -> BlockKey {
         match block {
-            NOWHERE => Spot::Nowhere,
-            AWAIT => Spot::Await,
+            NOWHERE => BlockKey::Nowhere,
+            AWAIT => BlockKey::Await,
             block => {
                 let cold = &self.blocks.cold[block as usize];
-                Spot::Block {
+                BlockKey::Block {
                     space: cold.space,
                     isa: cold.isa,
                     start: cold.start,
@@ -108,11 +108,11 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    fn block(&mut self, spot: Spot) -> u32 {
-        match spot {
-            Spot::Nowhere => NOWHERE,
-            Spot::Await => AWAIT,
-            Spot::Block { space, isa, start } => self.find(space, isa, start),
+    fn find_key(&mut self, key: BlockKey) -> u32 {
+        match key {
+            BlockKey::Nowhere => NOWHERE,
+            BlockKey::Await => AWAIT,
+            BlockKey::Block { space, isa, start } => self.find(space, isa, start),
         }
     }
 }

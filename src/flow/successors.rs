@@ -1,20 +1,20 @@
-//! Which block comes after another one: by links, by the return stack, by an address.
+//! Finds the block after another one: by links, by the return stack, by an address.
 
-use super::blocks::{AWAIT, End, NOWHERE, PUSH, SLOW, Space, Unit};
+use super::blocks::{AWAIT, AtomUnit, End, NOWHERE, PUSH, SLOW, Space};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::output::Stuck;
-use super::sink::{FlowSink, Gap, LastKind};
+use super::output::LostAt;
+use super::sink::{FlowSink, Gap, InstructionKind};
 use crate::quantity::{Address, BufferOffset, Isa};
 
 impl<C: CodeImage> Flow<C> {
-    /// The block after `current`, whose last instruction had an E or N atom.
+    /// Returns the block after `current`; `taken` is the atom of its last instruction.
     pub(super) fn leave(&mut self, current: u32, taken: bool) -> u32 {
         let index = current as usize;
         let cold = self.blocks.cold[index];
         let stacked = cold.last.link && self.config.return_stack;
         match cold.last.kind {
-            LastKind::Branch if taken => {
+            InstructionKind::Branch if taken => {
                 let next = self.find(cold.space, cold.target_isa, cold.target);
                 self.blocks.hot[index].links[1] = next | if stacked { PUSH } else { 0 };
                 if stacked {
@@ -22,7 +22,7 @@ impl<C: CodeImage> Flow<C> {
                 }
                 next
             }
-            LastKind::Indirect if taken => {
+            InstructionKind::Indirect if taken => {
                 if stacked {
                     self.linking = Some(current);
                 } else if !self.is_marked(current) {
@@ -38,12 +38,12 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Whether the block ends in an exception return that has a mark.
+    /// Returns whether the block ends in an exception return that gives a mark.
     pub(super) fn is_marked(&self, block: u32) -> bool {
         self.config.exception_returns && self.blocks.cold[block as usize].exception_return
     }
 
-    /// The block that begins where another one ends.
+    /// Returns the block at the end address of another one.
     pub(super) fn fall_through(&mut self, block: u32) -> u32 {
         let linked = self.blocks.link(block, false);
         if linked != SLOW {
@@ -57,7 +57,8 @@ impl<C: CodeImage> Flow<C> {
         next
     }
 
-    /// [`Self::pop`] where nothing is out of the ordinary: a block follows its caller already.
+    /// Fast path of [`Self::pop`], for a caller whose next block is linked; `None` if it does not
+    /// apply.
     #[inline]
     pub(super) fn pop_linked(&mut self) -> Option<u32> {
         let caller = self.blocks.hot[self.stack.top()? as usize];
@@ -69,11 +70,11 @@ impl<C: CodeImage> Flow<C> {
         Some(next)
     }
 
-    /// The target of an indirect branch whose address the trace leaves out.
+    /// Returns the target of an indirect branch whose address is not traced.
     pub(super) fn pop(&mut self, at: BufferOffset, sink: &mut impl FlowSink) -> u32 {
         if !self.config.return_stack {
             self.linking = None;
-            self.stuck = self.after_branch();
+            self.lost = self.after_branch();
             return NOWHERE;
         }
         let caller = self.stack.pop();
@@ -82,7 +83,7 @@ impl<C: CodeImage> Flow<C> {
         }
         let Some(caller) = caller else {
             self.gap(at, Gap::ReturnStackEmpty, sink);
-            self.stuck = self.after_branch();
+            self.lost = self.after_branch();
             return NOWHERE;
         };
         let cold = self.blocks.cold[caller as usize];
@@ -93,44 +94,45 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// [`Self::pop`] for an atom: one comes behind a branch only where the target is known.
+    /// [`Self::pop`] for an atom. An atom after an indirect branch requires a known target; without
+    /// one, emits a gap.
     pub(super) fn pop_for_atom(&mut self, at: BufferOffset, sink: &mut impl FlowSink) -> u32 {
         let next = self.pop(at, sink);
         if !self.config.return_stack
-            && let Some(stuck) = self.stuck
+            && let Some(lost) = self.lost
         {
-            let behind = stuck.address;
+            let behind = lost.address;
             self.gap(at, Gap::TargetNotTraced { behind }, sink);
         }
         next
     }
 
-    /// Execution was followed up to a branch whose target is not known.
-    pub(super) fn after_branch(&self) -> Option<Stuck> {
-        Some(Stuck {
+    /// Returns the end of the last block executed: a branch with an unknown target.
+    pub(super) fn after_branch(&self) -> Option<LostAt> {
+        Some(LostAt {
             address: self.blocks.cold[self.left as usize].end,
-            missing: false,
+            code_missing: false,
         })
     }
 
-    /// Takes a return address if one is due.
+    /// Pops the return address if the last branch needs one.
     pub(super) fn settle(&mut self, at: BufferOffset, sink: &mut impl FlowSink) {
         if self.current == AWAIT {
             self.current = self.pop(at, sink);
         }
     }
 
-    /// The block at `start`.
+    /// Returns the block at `start`.
     #[inline]
     pub(super) fn find(&mut self, space: Space, isa: Isa, start: Address) -> u32 {
         self.blocks
             .at(&self.code, self.config.waypoints, space, isa, start)
     }
 
-    /// Execution goes on where the trace says.
+    /// Continues at a traced address.
     #[inline]
     pub(super) fn address(&mut self, address: Address, isa: Isa) {
-        self.stuck = None;
+        self.lost = None;
         if self.current == AWAIT
             && let Some(linking) = self.linking.take()
         {
@@ -140,7 +142,7 @@ impl<C: CodeImage> Flow<C> {
         self.arrived = (self.current, address);
     }
 
-    /// Where a block begins; that of the last address is at hand.
+    /// Returns the start of a block. The last traced address needs no lookup.
     pub(super) fn start(&self, block: u32) -> Address {
         let (arrived, address) = self.arrived;
         if block == arrived {
@@ -150,15 +152,15 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Counts atoms in this unit from now on.
-    pub(super) fn count_in(&mut self, unit: Unit) {
+    /// Changes what one atom stands for, from the current address on.
+    pub(super) fn count_in(&mut self, unit: AtomUnit) {
         if self.space.unit != unit {
             self.space.unit = unit;
             self.relocate(None);
         }
     }
 
-    /// The current address in the current space.
+    /// Looks up the block of the current address again, after a change of the space.
     pub(super) fn relocate(&mut self, isa: Option<Isa>) {
         if self.current > AWAIT {
             let cold = self.blocks.cold[self.current as usize];

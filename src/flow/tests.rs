@@ -1,4 +1,4 @@
-//! The flow, case by case, and beside a slow twin.
+//! The flow: single cases, and a comparison with a slow twin.
 
 mod atoms;
 mod code;
@@ -11,7 +11,7 @@ use super::*;
 use crate::element::{Atoms, Element, Exception, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// What came out, with blocks expanded.
+/// One output of the flow, blocks as ranges.
 #[derive(Clone, Debug, PartialEq)]
 enum Out {
     Range(Range, Option<u32>),
@@ -98,7 +98,7 @@ fn run(config: FlowConfig, code: impl CodeImage, elements: &[Element]) -> Vec<St
     log.0.iter().map(|(_, out)| line(out)).collect()
 }
 
-/// One line for one output.
+/// Writes one output as a line.
 fn line(out: &Out) -> String {
     match out {
         Out::Range(range, cycles) => {
@@ -148,7 +148,7 @@ const STACK: FlowConfig = FlowConfig {
     most_blocks: 1 << 21,
 };
 
-/// Even and odd exception levels see other code at the same addresses.
+/// Even and odd exception levels see different code at the same addresses.
 #[derive(Debug)]
 struct Levels([Pieces; 2]);
 

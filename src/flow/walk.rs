@@ -1,15 +1,16 @@
 //! Instructions in a straight line, decoded one by one.
 
 use super::code::{CodeImage, View, fetch};
-use super::sink::{Last, LastKind, Range};
+use super::sink::{InstructionKind, LastInstruction, Range};
 use crate::arch::branch::{self, Instruction, ItBlock, Kind};
 use crate::quantity::{Address, Isa};
 
 /// The longest straight line that is walked for one element, in instructions.
 pub(super) const LONGEST: u32 = 0x4000;
 
-/// Which instructions the trace unit makes atoms for, beyond branches, ISB and TSTART. (TSTART has
-/// its atom whatever TRCIDR0.COMMTRANS is: that bit is about the element that follows it.)
+/// The instructions that the trace unit generates atoms for, besides branches, ISB and TSTART.
+///
+/// TSTART has an atom regardless of TRCIDR0.COMMTRANS, which selects the element that follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waypoints {
     /// DSB and DMB (PTM, ETMCCER bit 24).
@@ -29,7 +30,7 @@ impl Waypoints {
     }
 }
 
-/// Why there is no next instruction.
+/// Why a walk ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// Memory is missing at the current address.
@@ -44,7 +45,7 @@ pub(super) struct Walk<'a, C> {
     view: View,
     isa: Isa,
     start: Address,
-    /// The rest of the piece of memory that `here` lies in.
+    /// The memory from `here` to the end of its piece.
     bytes: &'a [u8],
     here: Address,
     instructions: u32,
@@ -67,7 +68,7 @@ impl<'a, C: CodeImage> Walk<'a, C> {
         }
     }
 
-    /// The address of the next instruction.
+    /// Returns the address of the next instruction.
     pub(super) fn here(&self) -> Address {
         self.here
     }
@@ -103,7 +104,7 @@ impl<'a, C: CodeImage> Walk<'a, C> {
         Ok(instruction)
     }
 
-    /// What was walked so far.
+    /// Returns the instructions walked so far.
     pub(super) fn range(&self, waypoints: Waypoints, taken: bool) -> Range {
         Range {
             start: self.start,
@@ -115,20 +116,20 @@ impl<'a, C: CodeImage> Walk<'a, C> {
     }
 }
 
-fn last(last: Option<Instruction>, waypoints: Waypoints, taken: bool) -> Last {
+fn last(last: Option<Instruction>, waypoints: Waypoints, taken: bool) -> LastInstruction {
     let Some(last) = last else {
-        return Last::default();
+        return LastInstruction::default();
     };
-    Last {
+    LastInstruction {
         kind: match last.kind {
-            kind if !waypoints.contain(kind) => LastKind::Other,
-            Kind::Other => LastKind::Other,
-            Kind::Branch { .. } => LastKind::Branch,
-            Kind::Indirect => LastKind::Indirect,
-            Kind::Isb => LastKind::Isb,
-            Kind::Barrier => LastKind::Barrier,
-            Kind::Wait => LastKind::Wfi,
-            Kind::Transaction => LastKind::Transaction,
+            kind if !waypoints.contain(kind) => InstructionKind::Other,
+            Kind::Other => InstructionKind::Other,
+            Kind::Branch { .. } => InstructionKind::Branch,
+            Kind::Indirect => InstructionKind::Indirect,
+            Kind::Isb => InstructionKind::Isb,
+            Kind::Barrier => InstructionKind::Barrier,
+            Kind::Wait => InstructionKind::Wfi,
+            Kind::Transaction => InstructionKind::Transaction,
         },
         taken,
         link: last.link,

@@ -227,29 +227,29 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::element::{Context, Exception, Mark, TraceOnReason};
-    use crate::flow::{self, Last, LastKind, Range};
+    use crate::flow::{self, InstructionKind, LastInstruction, Range};
     use crate::quantity::{BufferOffset, ExceptionLevel, Isa};
     use crate::timeline::Entry;
 
-    const CALL: Last = Last {
-        kind: LastKind::Branch,
+    const CALL: LastInstruction = LastInstruction {
+        kind: InstructionKind::Branch,
         taken: true,
         link: true,
         returns: false,
         conditional: false,
     };
-    const RETURN: Last = Last {
-        kind: LastKind::Indirect,
+    const RETURN: LastInstruction = LastInstruction {
+        kind: InstructionKind::Indirect,
         link: false,
         returns: true,
         ..CALL
     };
-    const JUMP: Last = Last {
+    const JUMP: LastInstruction = LastInstruction {
         link: false,
         ..CALL
     };
 
-    fn run(start: u64, end: u64, last: Last) -> Entry {
+    fn run(start: u64, end: u64, last: LastInstruction) -> Entry {
         let range = Range {
             start: Address(start),
             end: Address(end),

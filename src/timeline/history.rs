@@ -7,7 +7,7 @@ use super::part::SegmentPart;
 use super::position::{Direction, Position};
 use super::scan::{Hit, Query};
 use super::track::{PartKey, Placed, Start, Track};
-use crate::flow::LastKind;
+use crate::flow::InstructionKind;
 use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Maximum number of places at the end of a trace searched for its last instruction.
@@ -387,7 +387,7 @@ impl History {
                         Direction::Forward => last > from,
                         Direction::Backward => last < from,
                     };
-                    if beyond && range.last.kind != LastKind::Other {
+                    if beyond && range.last.kind != InstructionKind::Other {
                         return Found::At(last);
                     }
                     end = Some(at);

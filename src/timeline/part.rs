@@ -5,7 +5,7 @@
 use super::entry::{Entry, Gap};
 use super::worker::HistorySink;
 use crate::element::{Context, Exception, Mark, TraceOnReason};
-use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
+use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, InstructionKind, QRange, Range};
 use crate::quantity::BufferOffset;
 
 /// The state carried by the trace at a place.
@@ -404,7 +404,7 @@ impl Recorder {
             return false;
         };
         let before = self.part.ranges[number as usize];
-        let continues = before.last.kind == LastKind::Other
+        let continues = before.last.kind == InstructionKind::Other
             && before.last.taken
             && before.end == range.start
             && before.isa == range.isa;

@@ -172,7 +172,7 @@ fn plain(events: &[Event]) -> Vec<(u64, Entry)> {
                 cycles: None,
             },
         ) = (out.last_mut(), event.entry)
-            && before.last.kind == crate::flow::LastKind::Other
+            && before.last.kind == crate::flow::InstructionKind::Other
             && before.last.taken
             && (before.end, before.isa) == (range.start, range.isa)
         {

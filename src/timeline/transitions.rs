@@ -5,7 +5,7 @@
 use super::entry::{Entry, Event, Gap};
 use super::position::Position;
 use crate::element::{Context, Mark, TraceOnReason};
-use crate::flow::{self, Last, LastKind, Range};
+use crate::flow::{self, InstructionKind, LastInstruction, Range};
 use crate::quantity::{Address, ExceptionLevel};
 
 /// An exception: its name and its return address, if known.
@@ -130,14 +130,14 @@ impl Transitions {
             How::Took(taken)
         } else {
             let range = self.pending.take()?;
-            let Last {
+            let LastInstruction {
                 kind,
                 taken,
                 link,
                 returns,
                 ..
             } = range.last;
-            if !taken || !matches!(kind, LastKind::Branch | LastKind::Indirect) {
+            if !taken || !matches!(kind, InstructionKind::Branch | InstructionKind::Indirect) {
                 return None;
             }
             if link {
@@ -149,7 +149,7 @@ impl Transitions {
             } else {
                 How::Jumped {
                     from: range.start,
-                    indirect: kind == LastKind::Indirect,
+                    indirect: kind == InstructionKind::Indirect,
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! What one atom leads over: waypoints, instructions, with cycles, cancelled.
+//! Atoms: of waypoints and of instructions, with cycles, cancelled.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn cycles_belong_to_their_range() {
 }
 
 #[test]
-fn an_exception_return_is_told_where_no_packet_does() {
+fn an_exception_return_without_a_packet_gives_a_mark() {
     let config = FlowConfig {
         exception_returns: true,
         ..STACK
@@ -98,18 +98,18 @@ fn thumb_calls_arm_and_back() {
             other => panic!("{other:?}"),
         })
         .collect();
-    let last = |kind, taken, link, returns, conditional| Last {
+    let last = |kind, taken, link, returns, conditional| LastInstruction {
         kind,
         taken,
         link,
         returns,
         conditional,
     };
-    let branch = last(LastKind::Branch, true, true, false, false);
+    let branch = last(InstructionKind::Branch, true, true, false, false);
     assert_eq!(ranges[0], (0x1002, 0x1006, Isa::T32, branch));
-    let back = last(LastKind::Indirect, true, false, true, false);
+    let back = last(InstructionKind::Indirect, true, false, true, false);
     assert_eq!(ranges[1], (0x2000, 0x2004, Isa::A32, back));
-    let conditional = last(LastKind::Indirect, false, false, true, true);
+    let conditional = last(InstructionKind::Indirect, false, false, true, true);
     assert_eq!(ranges[2], (0x1006, 0x100a, Isa::T32, conditional));
 }
 
@@ -149,12 +149,12 @@ fn instruction_atoms_count_instructions() {
         "1000-1004 1 other E cycles 1",
     ];
     assert_eq!(out[..2], want);
-    // Where it cannot be followed time goes on.
+    // Cycles are counted where execution cannot be followed.
     let none = FlowConfig::default();
     let out = run(none, code(), &[address(0x1008), timed, timed, flush]);
     assert_eq!(out[0], "1008-100c 1 indirect E cycles 9");
     assert_eq!(out[1..4], ["no target 100c", "Cycles(1)", "Cycles(10)"]);
-    // The unit is in the element.
+    // The element decides what an atom stands for.
     let out = run(
         STACK,
         code(),

@@ -5,7 +5,7 @@ use crate::element::Context;
 use crate::quantity::{ExceptionLevel, Security};
 
 #[test]
-fn missing_memory_is_told_once_with_what_ran_before() {
+fn missing_memory_is_reported_once_after_the_instructions_before_it() {
     let code = a64(&[(0x1000, &[NOP, NOP])]);
     let out = run(
         STACK,
@@ -16,7 +16,7 @@ fn missing_memory_is_told_once_with_what_ran_before() {
 }
 
 #[test]
-fn pieces_of_memory_that_meet_are_one() {
+fn adjacent_pieces_of_memory_are_joined() {
     let mut code = Pieces::default();
     code.add(Address(0x1000), words(&[NOP])[..3].to_vec());
     code.add(Address(0x1003), words(&[NOP, RET])[3..].to_vec());
@@ -43,7 +43,7 @@ fn contexts_do_not_share_blocks() {
     let elements = [
         address(0x1000),
         atoms("EE"),
-        // Before the address or behind it.
+        // The context comes before the address or after it.
         context(1, Isa::A64),
         atoms("E"),
         address(0x1000),
@@ -62,7 +62,7 @@ fn contexts_do_not_share_blocks() {
 }
 
 #[test]
-fn a_context_behind_its_address_decides_its_instruction_set() {
+fn a_context_after_an_address_determines_its_instruction_set() {
     let mut code = Pieces::default();
     // A32: b . ; A64: not a branch
     code.add(Address(0x1000), words(&[0xeaff_fffe, RET]));
@@ -96,7 +96,7 @@ fn code_without_waypoints_is_bounded() {
     assert_eq!(out[1], "2000-3000 1024 other E");
     assert!(out[64].starts_with("NotReached"), "{}", out[64]);
     assert_eq!(out[65..], ["7ffff0-800000 4 other E", "missing 800000"]);
-    // So are the lines to exceptions.
+    // Lines to exceptions are bounded too.
     let out = run(STACK, &code, &[address(8), exception(0x40_0000)]);
     assert!(out[0].starts_with("NotReached"), "{}", out[0]);
 }

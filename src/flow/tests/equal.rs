@@ -1,4 +1,4 @@
-//! Any code and any elements: the fast flow and the slow one give the same.
+//! Property test: the fast and the slow flow agree for any code and any elements.
 
 use super::twin::Twin;
 use super::*;
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 const BASE: u64 = 0x1000;
 const SIZE: usize = 128;
 
-/// An instruction that is likely to matter, at a place in the code.
+/// An instruction of a kind that matters to the flow.
 fn instruction(isa: Isa, choice: u8, argument: u32) -> Vec<u8> {
     let near = |bits: u32| ((argument % 24).wrapping_sub(12)) & ((1 << bits) - 1);
     let word = match (isa, choice % 16) {
@@ -61,7 +61,7 @@ fn code(isa: Isa, parts: &[(u8, u32)]) -> Pieces {
     pieces
 }
 
-/// Any element; those of a decoder that behaves are more likely.
+/// Any element; elements that correct decoders emit are more likely.
 fn element(isa: Isa, choice: u8, argument: u32) -> Element {
     let step = if isa == Isa::T32 { 2 } else { 4 };
     let mut address = Address(BASE + u64::from(argument % 40) * step);

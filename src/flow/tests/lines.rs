@@ -23,22 +23,22 @@ fn an_exception_runs_to_its_return_address() {
             "2000-2008 2 indirect E"
         ]
     );
-    // It may come first.
+    // The exception comes first.
     let out = run(STACK, code(), &[address(0x1000), exception(0x1000)]);
     assert_eq!(out, ["exception 1000"]);
     let out = run(STACK, code(), &[address(0x1008), exception(0x1000)]);
     assert_eq!(out, ["exception 1000"]);
-    // It may come in code that is missing.
+    // It comes in missing code.
     let out = run(STACK, code(), &[address(0x100c), exception(0x1018)]);
     assert_eq!(
         out,
         ["100c-1010 1 indirect E", "missing 1010", "exception 1018"]
     );
-    // Its address may be none of an instruction.
+    // Its address is not that of an instruction.
     let out = run(STACK, code(), &[address(0x1000), exception(0x1006)]);
     assert_eq!(out[1], "exception 1006");
     assert!(out[0].starts_with("NotReached"), "{out:?}");
-    // What follows needs an address.
+    // Atoms after it need an address.
     let out = run(
         STACK,
         code(),
@@ -60,7 +60,7 @@ fn an_exception_here_returns_to_the_current_address() {
 }
 
 #[test]
-fn an_exception_that_tells_no_address_is_here_if_it_should_be() {
+fn an_exception_without_an_address_gets_the_current_one_if_configured() {
     let told_nothing = Element::Exception(Exception {
         number: 3,
         name: "IRQ",
@@ -76,7 +76,7 @@ fn an_exception_that_tells_no_address_is_here_if_it_should_be() {
 }
 
 #[test]
-fn an_exception_beyond_missing_memory_tells_that_it_is_missing() {
+fn an_exception_beyond_missing_memory_reports_the_missing_memory() {
     let code = || a64(&[(0x1000, &[NOP])]);
     let out = run(
         STACK,
@@ -161,7 +161,7 @@ fn a_source_address_needs_no_current_address() {
 }
 
 #[test]
-fn a_source_address_behind_a_hole_in_memory_leads_on() {
+fn execution_continues_at_a_source_address_after_a_hole_in_memory() {
     let from = |address| Element::SourceAddress {
         address: Address(address),
         isa: Isa::A64,
@@ -182,7 +182,7 @@ fn a_source_address_behind_a_hole_in_memory_leads_on() {
         "1104-110c 2 indirect E",
     ];
     assert_eq!(out, want);
-    // It is on the way, or in the middle of an instruction.
+    // The hole is on the way, or in the middle of an instruction.
     let out = run(STACK, code(), &[address(0x1000), from(0x1100)]);
     let want = [
         "1000-1008 2 other E",
@@ -190,19 +190,19 @@ fn a_source_address_behind_a_hole_in_memory_leads_on() {
         "1100-1104 1 branch E",
     ];
     assert_eq!(out, want);
-    // The instruction is missing as well: that is one gap.
+    // The instruction is missing as well: one gap.
     let lost = [address(0x1000), from(0x1180), atoms("E")];
     let out = run(STACK, code(), &lost);
     assert_eq!(out, ["1000-1008 2 other E", "missing 1008"]);
-    // The same from a block that is known already, and where no address is known afterwards.
+    // The same from a cached block, with no address known afterwards.
     let out = run(STACK, code(), &[&lost[..], &lost, &[from(0x1200)]].concat());
     assert_eq!(out[2..4], out[..2]);
     assert_eq!(out[4..], ["1200-1204 1 indirect E"]);
 }
 
 #[test]
-fn a_source_address_that_no_line_reaches_leads_on() {
-    // A 32-bit instruction lies across the source address: the image contradicts the trace.
+fn execution_continues_at_a_source_address_that_no_line_reaches() {
+    // The source address is inside a 32-bit instruction: the image contradicts the trace.
     let mut code = Pieces::default();
     let halfwords = [0xbf00_u16, 0xf3af, 0x8000, 0x4770]; // nop; nop.w; bx lr
     code.add(
@@ -223,7 +223,7 @@ fn a_source_address_that_no_line_reaches_leads_on() {
 }
 
 #[test]
-fn q_elements_are_ranges_where_the_path_is_known() {
+fn q_elements_with_a_known_path_are_ranges() {
     let q = |instructions| Element::Q { instructions };
     let out = run(
         STACK,
@@ -250,11 +250,11 @@ fn q_elements_are_ranges_where_the_path_is_known() {
 }
 
 #[test]
-fn a_q_element_after_an_unknown_target_begins_where_execution_was_followed_to() {
+fn a_q_element_after_an_unknown_target_starts_after_the_last_known_branch() {
     let q = Element::Q {
         instructions: Some(1),
     };
-    // The function is run through twice, so that the second time its block is known.
+    // The function runs twice, so that its block is cached the second time.
     let again = [address(0x2000), atoms("E")];
     let elements = [&again[..], &again, &[q, address(0x1004), atoms("E")]].concat();
     let out = run(FlowConfig::default(), calls(), &elements);

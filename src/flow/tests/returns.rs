@@ -1,4 +1,4 @@
-//! Indirect branches: the return stack, and what waits for an address.
+//! Indirect branches: the return stack, and waiting for an address.
 
 use super::*;
 use crate::element::TraceOnReason;

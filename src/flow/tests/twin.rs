@@ -1,5 +1,5 @@
-//! The slow, obvious flow that the fast one must equal: it decodes each instruction each time,
-//! and keeps addresses where the other keeps blocks.
+//! A slow and simple flow that the fast one is compared with. It decodes each instruction each time
+//! it is executed, and keeps addresses instead of blocks.
 
 use super::*;
 use crate::arch::branch::{Instruction, Kind, decode};
@@ -24,22 +24,22 @@ pub(super) struct Twin<'a> {
     here: Where,
     stack: Vec<Place>,
     linking: Option<Place>,
-    /// The last instruction of instruction atoms, with its mark.
+    /// The output of the last instruction atom, held back.
     held: Vec<(BufferOffset, Out)>,
     held_from: Option<Place>,
     q: Option<Q>,
-    /// The end of what the last atom led through.
+    /// The end of the instructions of the last atom.
     left: u64,
-    /// How far execution was followed before it got lost, and whether memory is missing there.
-    stuck: Option<(u64, bool)>,
+    /// The address up to which execution was followed, and whether memory is missing there.
+    lost: Option<(u64, bool)>,
     pub out: Vec<(BufferOffset, Out)>,
 }
 
-/// A Q element whose end is not told yet.
+/// A Q element whose end is not known yet.
 struct Q {
     at: BufferOffset,
     from: Where,
-    /// How far execution was followed.
+    /// The address up to which execution was followed.
     start: Option<u64>,
     instructions: Option<u32>,
     view: View,
@@ -64,7 +64,7 @@ impl<'a> Twin<'a> {
             held_from: None,
             q: None,
             left: 0,
-            stuck: None,
+            lost: None,
             out: Vec::new(),
         }
     }
@@ -104,7 +104,8 @@ impl<'a> Twin<'a> {
         }
     }
 
-    /// Walks until `done` says so of an instruction, its address, and the count with it.
+    /// Walks until `done` returns true for an instruction, its address, and the number of
+    /// instructions including it.
     fn walk(
         &self,
         from: Place,
@@ -145,15 +146,15 @@ impl<'a> Twin<'a> {
             end: Address(place.address),
             isa: from.isa,
             instructions,
-            last: Last {
+            last: LastInstruction {
                 kind: match kind {
-                    Kind::Branch { .. } => LastKind::Branch,
-                    Kind::Indirect => LastKind::Indirect,
-                    Kind::Isb => LastKind::Isb,
-                    Kind::Barrier if self.waypoint(kind) => LastKind::Barrier,
-                    Kind::Wait if self.waypoint(kind) => LastKind::Wfi,
-                    Kind::Transaction => LastKind::Transaction,
-                    _ => LastKind::Other,
+                    Kind::Branch { .. } => InstructionKind::Branch,
+                    Kind::Indirect => InstructionKind::Indirect,
+                    Kind::Isb => InstructionKind::Isb,
+                    Kind::Barrier if self.waypoint(kind) => InstructionKind::Barrier,
+                    Kind::Wait if self.waypoint(kind) => InstructionKind::Wfi,
+                    Kind::Transaction => InstructionKind::Transaction,
+                    _ => InstructionKind::Other,
                 },
                 taken: taken && last.is_some(),
                 link: last.is_some_and(|last| last.link),
@@ -180,7 +181,7 @@ impl<'a> Twin<'a> {
         }
         if !self.config.return_stack {
             self.here = Where::Nowhere;
-            self.stuck = Some((self.left, false));
+            self.lost = Some((self.left, false));
             return;
         }
         let popped = self.stack.pop();
@@ -189,13 +190,13 @@ impl<'a> Twin<'a> {
             Some(place) => Where::At(place),
             None => {
                 self.emit(at, Out::Gap(Gap::ReturnStackEmpty));
-                self.stuck = Some((self.left, false));
+                self.lost = Some((self.left, false));
                 Where::Nowhere
             }
         };
     }
 
-    /// An atom needs to know where it is.
+    /// Finds the current address for an atom, or emits a gap.
     fn settle_for_atom(&mut self, at: BufferOffset) {
         let awaits = self.here == Where::Await;
         self.settle(at);
@@ -207,7 +208,7 @@ impl<'a> Twin<'a> {
 
     fn stop(&mut self, at: BufferOffset, gap: Gap) {
         if let Gap::MemoryMissing(address) = gap {
-            self.stuck = Some((address.0, true));
+            self.lost = Some((address.0, true));
         }
         self.emit(at, Out::Gap(gap));
     }
@@ -219,7 +220,7 @@ impl<'a> Twin<'a> {
         self.stack.push(place);
     }
 
-    /// After an instruction that ends at `after`.
+    /// Continues after an instruction that ends at `after`.
     fn leave(&mut self, last: &Instruction, after: Place, taken: bool) {
         let link = last.link && self.config.return_stack;
         self.here = match last.kind {
@@ -253,7 +254,7 @@ impl<'a> Twin<'a> {
         let range = walked.range;
         if let Some(gap) = walked.stop {
             if range.instructions > 0 {
-                let last = Last {
+                let last = LastInstruction {
                     taken: true,
                     ..range.last
                 };
@@ -277,7 +278,7 @@ impl<'a> Twin<'a> {
         self.left = after.address;
         let last = walked.last.unwrap();
         if taken && last.exception_return && self.config.exception_returns {
-            // Not `emit`: what may be cancelled stays held, the mark is not.
+            // Not `emit`: the instruction stays held back, but the mark does not.
             self.out.push((at, Out::Mark(Mark::ExceptionReturn)));
         }
         self.leave(&last, after, taken);
@@ -374,7 +375,7 @@ impl<'a> Twin<'a> {
                 }
             }
             Element::Address { address, isa } => {
-                self.stuck = None;
+                self.lost = None;
                 self.finish_q(address.0, isa);
                 if self.here == Where::Await
                     && let Some(place) = self.linking.take()
@@ -401,7 +402,7 @@ impl<'a> Twin<'a> {
                     self.run_to(at, address.0, true);
                 }
                 if !ahead || self.here == Where::Nowhere && self.next(place).is_ok() {
-                    self.stuck = None;
+                    self.lost = None;
                     self.here = Where::At(place);
                     self.run_to(at, address.0, true);
                 }
@@ -410,7 +411,7 @@ impl<'a> Twin<'a> {
                 self.settle(at);
                 let start = match self.here {
                     Where::At(place) => Some(place.address),
-                    _ => self.stuck.map(|stuck| stuck.0),
+                    _ => self.lost.map(|lost| lost.0),
                 };
                 self.q = Some(Q {
                     at,
@@ -444,7 +445,7 @@ impl<'a> Twin<'a> {
                 None if here => exception.return_address = Some(Address(place.address)),
                 _ => {}
             }
-        } else if let (Some((from, true)), Some(end)) = (self.stuck, exception.return_address)
+        } else if let (Some((from, true)), Some(end)) = (self.lost, exception.return_address)
             && from < end.0
         {
             self.emit(at, Out::Gap(Gap::MemoryMissing(Address(from))));
@@ -507,7 +508,7 @@ impl<'a> Twin<'a> {
                 self.stack.clear();
                 self.linking = None;
                 self.q = None;
-                self.stuck = None;
+                self.lost = None;
             }
             Mark::ExceptionReturn if self.held.len() == 1 => {
                 return self.held.push((at, Out::Mark(mark)));

@@ -8,7 +8,7 @@ use super::branches::Line;
 use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
-use crate::flow::{Gap, LastKind, QRange, Range};
+use crate::flow::{Gap, InstructionKind, QRange, Range};
 use crate::program::symbols::Symbols;
 use crate::protocol::{Describe, Field};
 use crate::quantity::{BufferOffset, Isa, TraceId};
@@ -135,12 +135,16 @@ impl<'a> TextLines<'a> {
             self.out.text("conditional ");
         }
         self.out.text(match (last.kind, last.returns, last.link) {
-            (LastKind::Indirect | LastKind::Branch, true, _) => "return",
-            (LastKind::Branch, false, true) => "call",
-            (LastKind::Indirect, false, true) => "indirect call",
+            (InstructionKind::Indirect | InstructionKind::Branch, true, _) => "return",
+            (InstructionKind::Branch, false, true) => "call",
+            (InstructionKind::Indirect, false, true) => "indirect call",
             (kind, _, _) => kind.name(),
         });
-        if matches!(last.kind, LastKind::Branch | LastKind::Indirect) && !last.taken {
+        if matches!(
+            last.kind,
+            InstructionKind::Branch | InstructionKind::Indirect
+        ) && !last.taken
+        {
             self.out.text(" not taken");
         }
     }

@@ -3,7 +3,7 @@
 use armsnap::capture::{Capture, Visitor};
 use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, SourceSinks, decode_buffer};
 use armsnap::element::{Exception, Mark};
-use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap as FlowGap, LastKind, QRange, Range};
+use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap as FlowGap, InstructionKind, QRange, Range};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::OpenSnapshot;
@@ -128,7 +128,7 @@ pub fn merged(entries: Vec<(u64, Entry)>) -> Vec<(u64, Entry)> {
                 cycles: None,
             },
         ) = (out.last_mut(), entry)
-            && before.last.kind == LastKind::Other
+            && before.last.kind == InstructionKind::Other
             && before.last.taken
             && before.end == range.start
             && before.isa == range.isa
