@@ -7,7 +7,7 @@
 //! record: an emulated program ─→ encode ─→ trace units ─→ snapshot
 //! ```
 //!
-//! `docs/architecture.md` follows a byte along this line; `tests/layers.rs` holds the imports to it.
+//! `docs/architecture.md` follows a byte along this line; `tests/layers/` holds the imports to it.
 //!
 //! The decoders need no feature: from the bytes of a trace source to the blocks that its core
 //! executed. `docs/decoding-as-a-library.md` is a guide to them. What else there is depends on

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::packets::pair;
+use super::reply::pair;
 
 /// Maximum number of breakpoints per client.
 const MOST: usize = 1 << 16;

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
+use super::client_state::BranchTrace;
 use super::endpoint::HistoryMode;
-use super::packets::transfer;
-use super::session::MALFORMED;
+use super::reply::{MALFORMED, transfer};
 use super::target::SnapshotTarget;
 use crate::quantity::{Address, Isa};
 use crate::timeline::{Direction, EndAgrees, Entry, PointKind, Position};
@@ -27,14 +27,6 @@ const NO_CONFIGURATION: &str = "<btrace-conf version=\"1.0\"></btrace-conf>";
 const NOTHING_NEW: &str = "<btrace version=\"1.0\"></btrace>";
 /// A block that ends before it begins is a gap.
 const GAP: &str = "<block begin=\"0x1\" end=\"0x0\"/>\n";
-
-/// The branch trace of a core as XML.
-#[derive(Debug)]
-pub(super) struct Document {
-    thread: Tid,
-    position: Position,
-    text: String,
-}
 
 /// Answers a packet of branch tracing.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
@@ -77,7 +69,7 @@ fn whole(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let kept = kept.filter(|kept| kept.thread == thread && kept.position == position);
     let document = match kept {
         Some(document) => document,
-        None => Document {
+        None => BranchTrace {
             thread,
             position,
             text: write(target, thread, position)?,

@@ -8,7 +8,6 @@
 //! client unwinds by itself. It is `~` alone where that takes long: the client asks again, and its
 //! user can interrupt it in between (GDB sends no Ctrl-C while it waits for a packet).
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -17,10 +16,10 @@ use gdbstub::common::Tid;
 use super::endpoint::Endpoint;
 use super::memory::MemoryView;
 use super::positions::{GAPS, Positions};
-use super::resume::thread_id;
+use super::reply::thread_id;
 use super::target::SnapshotTarget;
 use crate::arch::Architecture;
-use crate::timeline::{Direction, Gap, OpenCall, OpenCalls, Outside, PointKind, Position};
+use crate::timeline::{Direction, Gap, OpenCall, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
 /// How long calls are looked for before a reply.
@@ -32,14 +31,6 @@ const FRAMES: usize = 64;
 const NOWHERE: u64 = 0b0110 << 52;
 /// Of the addresses of a 32-bit core some may be free: so much before and behind the frames.
 const FREE: u64 = 1 << 20;
-
-/// The open calls of each core.
-#[derive(Debug, Default)]
-pub(super) struct Callers {
-    calls: HashMap<Tid, OpenCalls>,
-    /// Where frames are said to be.
-    stack: Option<u64>,
-}
 
 /// Answers a request; `None` where it is malformed.
 pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<u8>> {

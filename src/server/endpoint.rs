@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
+use super::cores::{Core, Cores, MemoryDevice};
 use super::isa_register;
 use super::trace_runs::Traces;
 use crate::arch::Space;
-use crate::arch::registers::Bytes;
-use crate::arch::state::{self, CurrentSpace};
-use crate::arch::{Architecture, Detected, RegisterDescription, RegisterFile, TargetDescription};
+use crate::arch::state::{self};
+use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
 use crate::check;
 use crate::program::elf::{Elf, ElfError};
 use crate::snapshot::OpenSnapshot;
@@ -95,105 +95,6 @@ pub enum EndpointError {
     Elf(#[from] ElfError),
 }
 
-/// A core as a debugger sees it.
-#[derive(Debug)]
-pub struct Core {
-    /// Its name in the snapshot.
-    pub name: String,
-    /// Its type, as written.
-    pub kind: String,
-    /// The cluster it is in.
-    pub cluster: Option<String>,
-    /// Its architecture, and how it was detected.
-    pub detected: Detected,
-    /// Its registers.
-    pub registers: RegisterFile,
-    /// Its current address space.
-    pub space: CurrentSpace,
-    /// Its memory: dumps, then the program.
-    pub memory: Arc<CoreMemory>,
-    /// Whether it rests at the end of its trace: it has a history, and its registers are
-    /// placeholders.
-    pub(super) rests: bool,
-    /// Its index in the device list.
-    pub(super) device: usize,
-    /// Descriptions of its dumps.
-    dumps: Vec<String>,
-    /// What could not be loaded, or was loaded from other cores.
-    pub notes: Vec<String>,
-}
-
-impl Core {
-    /// Returns the text that `info threads` shows after the name.
-    pub fn summary(&self) -> String {
-        let kind = match self.kind.trim() {
-            "" => self.detected.architecture.name(),
-            kind => kind,
-        };
-        match state::mode(&self.registers).or(self.space.name) {
-            Some(state) => format!("{kind} {state}"),
-            None => kind.to_owned(),
-        }
-    }
-
-    /// Returns a register as sent: its bytes, or all `None` if any byte is unknown.
-    ///
-    /// GDB checks only the first byte of a register for availability, and takes other unknown
-    /// bytes as 0.
-    pub(super) fn register(&self, register: &RegisterDescription) -> Bytes {
-        let bytes = self.registers.bytes(&register.view, register.bytes());
-        if bytes.iter().all(Option::is_some) {
-            bytes
-        } else {
-            vec![None; bytes.len()]
-        }
-    }
-
-    /// Returns the address spaces of its dumps, with the number of bytes in each.
-    pub(super) fn space_sizes(&self) -> BTreeMap<Space, u64> {
-        let mut sizes = BTreeMap::new();
-        for region in self.memory.regions() {
-            if matches!(region.origin, Origin::Dump(_)) {
-                let size = sizes.entry(region.space).or_insert(0_u64);
-                *size = size.saturating_add(region.length);
-            }
-        }
-        sizes
-    }
-
-    /// Shares memory of other cores where it has none. Adds notes if `notes`.
-    fn share(&mut self, loaded: &OpenSnapshot, notes: bool) {
-        // The memory is not shared yet.
-        let Some(memory) = Arc::get_mut(&mut self.memory) else {
-            return;
-        };
-        memory.share(loaded, self.device);
-        if notes {
-            self.notes.extend(memory.sharing(self.space.space));
-        }
-    }
-
-    /// Adds the segments of programs, with lower priority than all dumps.
-    fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
-        // The memory is not shared yet.
-        let Some(memory) = Arc::get_mut(&mut self.memory) else {
-            return;
-        };
-        for program in programs {
-            self.notes.extend(program.add_to(memory, self.space.space));
-        }
-    }
-}
-
-/// A device of class `memory_space`.
-#[derive(Debug)]
-pub struct MemoryDevice {
-    /// Its name.
-    pub name: String,
-    /// Its dumps.
-    pub memory: CoreMemory,
-}
-
 /// The cores of one architecture.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -235,10 +136,18 @@ impl Endpoint {
         self.description.architecture()
     }
 
+    /// Returns its cores with their registers.
+    pub(super) fn described_cores(&self) -> Cores<'_> {
+        Cores {
+            all: &self.cores,
+            description: &self.description,
+            general: self.block,
+        }
+    }
+
     /// Returns the registers in a reply to `g`; clients request others one by one.
     pub(super) fn block(&self) -> impl Iterator<Item = &RegisterDescription> {
-        let general = self.description.registers().filter(|r| r.general);
-        general.take(self.block)
+        self.described_cores().block()
     }
 
     /// Returns its threads.

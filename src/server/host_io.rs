@@ -3,49 +3,8 @@
 use gdbstub::target::ext::host_io as io;
 use gdbstub::target::ext::host_io::{HostIoErrno, HostIoError, HostIoResult};
 
+use super::open_files::MAX_OPEN;
 use super::target::SnapshotTarget;
-use crate::snapshot::program::Program;
-use std::sync::Arc;
-
-/// Maximum number of open files per client.
-const MAX_OPEN: usize = 64;
-
-/// The open files of a client.
-pub struct Files {
-    program: Option<Arc<Program>>,
-    open: Vec<bool>,
-}
-
-impl Files {
-    pub(super) fn new(program: Option<Arc<Program>>) -> Self {
-        Self {
-            program,
-            open: Vec::new(),
-        }
-    }
-
-    /// Returns the path of the program as reported to clients.
-    pub(super) fn program_path(&self) -> &[u8] {
-        match &self.program {
-            Some(program) => program.elf.path.as_os_str().as_encoded_bytes(),
-            None => &[],
-        }
-    }
-
-    /// Returns the current size of the program's file.
-    fn remaining(&self) -> usize {
-        let program = self.program.as_ref();
-        program.map_or(0, |program| program.elf.remaining())
-    }
-
-    fn bytes(&self, fd: u32) -> Option<&[u8]> {
-        let is_open = self.open.get(fd as usize).copied().unwrap_or(false);
-        match &self.program {
-            Some(program) if is_open => Some(program.elf.bytes()),
-            _ => None,
-        }
-    }
-}
 
 fn errno<T>(errno: HostIoErrno) -> HostIoResult<T, SnapshotTarget> {
     Err(HostIoError::Errno(errno))

@@ -4,7 +4,8 @@
 //! [`crate::snapshot::memory`] resolves overlapping dumps. The segments of programs are part of a
 //! core's memory, with lower priority than all dumps.
 
-use super::endpoint::{Core, Endpoint};
+use super::cores::{Core, MemoryDevice};
+use super::endpoint::Endpoint;
 use crate::arch::Space;
 use crate::quantity::Address;
 use crate::snapshot::memory::CoreMemory;
@@ -84,8 +85,7 @@ impl Endpoint {
             .iter()
             .position(|device| device.name == name)
             .or_else(|| {
-                let same =
-                    |device: &super::endpoint::MemoryDevice| device.name.eq_ignore_ascii_case(name);
+                let same = |device: &MemoryDevice| device.name.eq_ignore_ascii_case(name);
                 self.devices.iter().position(same)
             });
         if let Some(index) = device {

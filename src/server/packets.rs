@@ -9,13 +9,11 @@ use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
 use super::isa_register;
 use super::libraries;
-use super::resume::{self, Other, Resume, thread_id};
-use super::session::MALFORMED;
+use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer};
+use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
-use crate::remote_protocol::framing::{
-    MAX_PACKET, parse_hex, write_binary, write_hex, write_hex_runs, write_packet, write_runs,
-};
+use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex_runs, write_packet};
 
 /// How to handle a packet.
 pub(super) enum Answer {
@@ -39,9 +37,6 @@ const UNSUPPORTED: &[u8] = b"";
 const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is read-only: its registers cannot be changed";
 const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is read-only: its memory cannot be changed";
 const NO_WATCHPOINTS: &[u8] = b"E.the trace does not contain writes to memory";
-/// `EFAULT`.
-pub(super) const NO_MEMORY: &[u8] = b"E0e";
-
 /// Answers a packet, or decides how to handle it.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     let reply = |reply: &[u8]| Answer::Reply(reply.to_vec());
@@ -221,12 +216,6 @@ fn select(target: &mut SnapshotTarget, operation: u8, thread: &[u8]) -> Option<V
     Some(format!("Hg{:x}", target.selection.read()).into_bytes())
 }
 
-/// Parses two hexadecimal numbers with a separator.
-pub(super) fn pair(bytes: &[u8], separator: u8) -> Option<(u64, u64)> {
-    let at = bytes.iter().position(|byte| *byte == separator)?;
-    Some((parse_hex(&bytes[..at])?, parse_hex(&bytes[at + 1..])?))
-}
-
 /// `m`: the known bytes from the address; an error if there are none.
 fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let (address, length) = pair(arguments, b',')?;
@@ -262,20 +251,6 @@ fn registers(target: &SnapshotTarget) -> Option<Vec<u8>> {
     Some(known_or_not(&bytes?.concat()))
 }
 
-/// Formats registers, with `xx` for each unknown byte.
-pub(super) fn known_or_not(bytes: &[Option<u8>]) -> Vec<u8> {
-    let mut digits = Vec::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        match byte {
-            Some(byte) => write_hex(&[*byte], &mut digits),
-            None => digits.extend_from_slice(b"xx"),
-        }
-    }
-    let mut reply = Vec::new();
-    write_runs(&digits, &mut reply);
-    reply
-}
-
 /// `p`: a register, with `xx` for each unknown byte. An error reply would break a backtrace.
 fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
@@ -288,21 +263,6 @@ fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
         .positions
         .register(target.selection.read(), register)?;
     Some(known_or_not(&bytes))
-}
-
-/// Replies with a piece of a document: `:offset,length` after an empty annex.
-pub(super) fn transfer(document: &[u8], arguments: &[u8]) -> Option<Vec<u8>> {
-    let (offset, length) = pair(arguments.strip_prefix(b":")?, b',')?;
-    let rest = document.get(usize::try_from(offset).ok()?..).unwrap_or(&[]);
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    let piece = &rest[..rest.len().min(length).min(MAX_PACKET / 2)];
-    let mut reply = vec![if piece.len() == rest.len() {
-        b'l'
-    } else {
-        b'm'
-    }];
-    write_binary(piece, &mut reply);
-    Some(reply)
 }
 
 /// `qThreadStopInfo` (LLDB): why a thread stopped.

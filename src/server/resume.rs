@@ -4,6 +4,7 @@
 
 use gdbstub::common::Tid;
 
+use super::reply::{pair, thread_id};
 use crate::remote_protocol::framing::parse_hex;
 use crate::timeline::Direction;
 
@@ -105,16 +106,11 @@ fn extent(action: &[u8]) -> Option<Extent> {
         [b'C', signal @ ..] => parse_hex(signal).map(|_| Extent::On)?,
         [b'S', signal @ ..] => parse_hex(signal).map(|_| Extent::Step)?,
         [b'r', range @ ..] => {
-            let (first, end) = super::packets::pair(range, b',')?;
+            let (first, end) = pair(range, b',')?;
             Extent::Within(first, end)
         }
         _ => return None,
     })
-}
-
-/// Parses a thread number.
-pub fn thread_id(digits: &[u8]) -> Option<Tid> {
-    Tid::new(usize::try_from(parse_hex(digits)?).ok()?)
 }
 
 #[cfg(test)]

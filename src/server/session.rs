@@ -17,13 +17,11 @@ use super::execution;
 use super::keepalive::Alive;
 use super::monitor;
 use super::packets::{self, Answer};
+use super::reply::{MALFORMED, NO_MEMORY};
 use super::target::SnapshotTarget;
 use crate::mapped;
 use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, hex_text, write_packet};
 use crate::stop::{self, Stopped};
-
-/// The reply to a malformed packet.
-pub(super) const MALFORMED: &[u8] = b"E01";
 
 /// How long a Ctrl-C that arrived after the end of a move counts for the next move.
 ///
@@ -233,7 +231,7 @@ impl Session {
             Answer::Reply(_)
                 if packets::is_of_files(&self.target, packet) && self.cut_file().is_some() =>
             {
-                write_packet(packets::NO_MEMORY, out);
+                write_packet(NO_MEMORY, out);
             }
             Answer::Reply(reply) => write_packet(&reply, out),
             Answer::NoAckMode => {

@@ -3,36 +3,9 @@
 //! A buffer may be larger than memory: frames are written again for each piece, and only the
 //! requested bytes are kept.
 
-use std::io::{self, Write};
+use std::io;
 
-use super::trace_runs::TraceFrames;
-
-/// Bytes per piece; clients request a few thousand at a time.
-const PIECE: usize = 64 << 10;
-
-/// Writer that keeps one piece of the stream.
-pub(super) struct PieceWriter {
-    /// Offset of the next byte.
-    at: u64,
-    /// Offset of the piece.
-    from: u64,
-    kept: Vec<u8>,
-}
-
-impl Write for PieceWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let skipped = self.from.saturating_sub(self.at).min(bytes.len() as u64);
-        let rest = &bytes[skipped as usize..];
-        let room = PIECE.saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(&rest[..rest.len().min(room)]);
-        self.at = self.at.saturating_add(bytes.len() as u64);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use super::trace_frames::{PIECE, PieceWriter, TraceFrames};
 
 /// The state of a client that reads a trace buffer.
 #[derive(Debug, Default)]

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::OnceLock;
 
-use super::endpoint::{Core, Endpoint};
-use super::trace_buffer::PieceWriter;
+use super::cores::{Core, Cores};
 use super::trace_file::FileRun;
+use super::trace_frames::{PieceWriter, TraceFrames, Wanted};
 use crate::arch::registers::Bytes;
 use crate::capture::{Capture, CaptureBuffer};
 use crate::convert::state::{fitting, seen};
@@ -31,88 +31,12 @@ const TRACED: u16 = 2;
 /// Hint for large trace: GDB waits for these commands without timeout.
 pub(super) const FIRST: &str = "the trace is large: tfind decodes it, or monitor trace";
 
-/// Condition on a trace frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// One of a tracepoint.
-    Tracepoint(u64),
-    /// One whose program counter is in the range, ends included.
-    Inside(u64, u64),
-    /// One whose program counter is known and not in the range.
-    Outside(u64, u64),
-}
-
-impl Wanted {
-    pub(super) fn is(self, tracepoint: u16, pc: Option<u64>) -> bool {
-        match (self, pc) {
-            (Self::Tracepoint(number), _) => number == u64::from(tracepoint),
-            (Self::Inside(first, last), Some(pc)) => (first..=last).contains(&pc),
-            (Self::Outside(first, last), Some(pc)) => !(first..=last).contains(&pc),
-            (_, None) => false,
-        }
-    }
-}
-
-/// Trace frames, numbered from 0.
-pub(super) trait TraceFrames {
-    /// Returns the number of frames.
-    fn count(&self) -> usize;
-
-    /// Returns whether a frame exists.
-    fn has(&self, frame: usize) -> bool {
-        frame < self.count()
-    }
-
-    /// Returns the whole trace buffer if it is in memory; otherwise frames are written one by one.
-    fn buffer(&self) -> Option<&[u8]> {
-        None
-    }
-
-    /// Returns the number of a frame's tracepoint as reported to clients.
-    fn tracepoint(&self, frame: usize) -> u16;
-
-    /// Returns the first frame from `from` that matches.
-    fn find(&self, from: usize, wanted: Wanted) -> Option<usize>;
-
-    /// Returns the variables in a frame.
-    fn values(&self, frame: usize) -> Vec<(i32, i64)>;
-
-    /// Returns the instruction set of a frame, if known.
-    fn isa(&self, _frame: usize) -> Option<Isa> {
-        None
-    }
-
-    /// Returns the memory in a frame: address and bytes of each piece, by address.
-    fn memory(&self, frame: usize) -> Vec<(u64, &[u8])>;
-
-    /// Returns the register block of a frame.
-    fn registers(&self, frame: usize) -> Bytes;
-
-    /// Returns a register in a frame by its number in the description; `None` if there is no such
-    /// register.
-    fn register(&self, frame: usize, number: u32) -> Option<Bytes>;
-
-    /// Writes a frame in trace buffer format, if the buffer is not in memory.
-    fn write(&self, _frame: usize, out: PieceWriter) -> io::Result<PieceWriter> {
-        Ok(out)
-    }
-
-    /// Returns how the run ended.
-    fn status(&self) -> Status;
-
-    /// Returns the tracepoints as in a trace file.
-    fn tracepoints(&self) -> Vec<Tracepoint>;
-
-    /// Returns the hit count of a tracepoint.
-    fn hits(&self, tracepoint: u64, address: u64) -> u64;
-}
-
 /// A core with decodable trace.
 #[derive(Debug)]
 pub(super) struct TracedCore {
     /// Its index in the device list.
     device: usize,
-    /// Its index in [`Endpoint::cores`].
+    /// Its index in the endpoint's cores.
     core: usize,
     run: OnceLock<Decoded>,
 }
@@ -141,7 +65,7 @@ impl Traces {
         CoreRuns::of(loaded, places, programs).map(|runs| Self::Cores(Box::new(runs)))
     }
 
-    /// Returns their cores as indices in [`Endpoint::cores`].
+    /// Returns their cores as indices in the endpoint's cores.
     pub(super) fn cores(&self) -> Vec<usize> {
         match self {
             Self::Cores(runs) => runs.cores.iter().map(|core| core.core).collect(),
@@ -156,11 +80,11 @@ impl Traces {
     /// Returns a message if the trace cannot be decoded.
     pub(super) fn frames<'a>(
         &'a self,
-        endpoint: &'a Endpoint,
+        cores: Cores<'a>,
         chosen: usize,
     ) -> Result<Box<dyn TraceFrames + 'a>, String> {
         match self {
-            Self::Cores(runs) => Ok(Box::new(runs.frames(endpoint, chosen)?)),
+            Self::Cores(runs) => Ok(Box::new(runs.frames(cores, chosen)?)),
             Self::File(run) => Ok(Box::new(&**run)),
         }
     }
@@ -190,9 +114,9 @@ impl Traces {
     }
 
     /// Returns the tracepoints reported to clients before decoding.
-    pub(super) fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
+    pub(super) fn list(&self, cores: &[Core], chosen: usize) -> Vec<Tracepoint> {
         match self {
-            Self::Cores(runs) => runs.list(endpoint, chosen),
+            Self::Cores(runs) => runs.list(cores, chosen),
             Self::File(run) => run.list(),
         }
     }
@@ -281,17 +205,13 @@ impl CoreRuns {
     /// # Errors
     ///
     /// Returns a message if the trace cannot be decoded.
-    fn frames<'a>(
-        &'a self,
-        endpoint: &'a Endpoint,
-        chosen: usize,
-    ) -> Result<CoreFrames<'a>, String> {
+    fn frames<'a>(&'a self, cores: Cores<'a>, chosen: usize) -> Result<CoreFrames<'a>, String> {
         let gone = || "no core with trace".to_owned();
         let core = self.cores.get(chosen).map(|core| core.core);
-        let core = core.and_then(|core| endpoint.cores.get(core));
+        let core = core.and_then(|core| cores.all.get(core));
         let decoded = self.decoded(chosen).ok_or_else(gone)?;
         Ok(CoreFrames {
-            endpoint,
+            cores,
             core: core.ok_or_else(gone)?,
             run: decoded.run.as_ref().map_err(Clone::clone)?,
             hits: &decoded.hits,
@@ -327,9 +247,9 @@ impl CoreRuns {
     /// Returns the tracepoints reported to clients before decoding: one for the halted state, and one
     /// that was stepping from there. A tracepoint for every address of the trace, as trace files
     /// require, would fill a client's list of breakpoints.
-    fn list(&self, endpoint: &Endpoint, chosen: usize) -> Vec<Tracepoint> {
+    fn list(&self, cores: &[Core], chosen: usize) -> Vec<Tracepoint> {
         let core = self.cores.get(chosen).map(|core| core.core);
-        let core = core.and_then(|core| endpoint.cores.get(core));
+        let core = core.and_then(|core| cores.get(core));
         let pc = core.and_then(|core| core.registers.pc()).unwrap_or(0);
         let halted = trace_run::tracepoint(HALTED, Address(pc), "collect $regs");
         let names: String = trace_run::variables()
@@ -353,7 +273,7 @@ impl CoreRuns {
 
 /// The trace frames of a core of a snapshot.
 pub(super) struct CoreFrames<'a> {
-    endpoint: &'a Endpoint,
+    cores: Cores<'a>,
     core: &'a Core,
     run: &'a TraceRun,
     hits: &'a HashMap<u64, u64>,
@@ -409,17 +329,17 @@ impl TraceFrames for CoreFrames<'_> {
     }
 
     fn registers(&self, frame: usize) -> Bytes {
-        let block = self.endpoint.block();
+        let block = self.cores.block();
         block.flat_map(|r| self.value(frame, r)).collect()
     }
 
     fn register(&self, frame: usize, number: u32) -> Option<Bytes> {
-        let register = self.endpoint.description.register(number)?;
+        let register = self.cores.description.register(number)?;
         Some(self.value(frame, register))
     }
 
     fn write(&self, frame: usize, out: PieceWriter) -> io::Result<PieceWriter> {
-        let block = self.endpoint.block();
+        let block = self.cores.block();
         let size = block.map(crate::arch::RegisterDescription::bytes).sum();
         let mut writer = Writer::bare(out, size, ByteOrder::Little);
         if frame == 0 {

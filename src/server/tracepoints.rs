@@ -6,42 +6,16 @@
 
 use std::fmt::Write as _;
 
+use super::client_state::FrameView;
 use super::isa_register;
 use super::keepalive::with_keepalive;
-use super::packets::{NO_MEMORY, known_or_not, pair, transfer};
-use super::session::MALFORMED;
+use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, transfer};
 use super::target::SnapshotTarget;
 use super::trace_buffer::Reading;
-use super::trace_runs::{FIRST, TraceFrames, Wanted};
+use super::trace_frames::{TraceFrames, Wanted};
+use super::trace_runs::FIRST;
 use super::trace_text;
 use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex};
-
-/// A client's position among trace frames.
-#[derive(Debug, Default)]
-pub(super) struct View {
-    /// Index among the cores with trace.
-    chosen: usize,
-    /// The selected frame; `None` for the state at which the snapshot was taken.
-    pub(super) frame: Option<usize>,
-    /// The client has read the list of tracepoints, as GDB does when it connects. A client that reads
-    /// it again is about to save the trace.
-    connected: bool,
-    /// Replies to `qTsP`, the next one last.
-    tracepoints: Vec<String>,
-    /// Replies to `qTsV`, the next one last.
-    variables: Vec<String>,
-    /// The contents of a frame as XML.
-    contents: Option<(usize, String)>,
-    buffer: Reading,
-}
-
-impl SnapshotTarget {
-    /// Returns whether registers and memory are read from a trace frame.
-    pub(super) fn looks_at_frame(&self) -> bool {
-        let resting = || self.endpoint.traces.as_ref()?.resting();
-        self.trace.frame.or_else(resting).is_some()
-    }
-}
 
 /// Answers a packet of tracing, or one about registers and memory of a trace frame.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
@@ -111,7 +85,7 @@ fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String>
     let Some(traces) = &endpoint.traces else {
         return Err("no core has trace that can be followed".to_owned());
     };
-    traces.frames(endpoint, target.trace.chosen)
+    traces.frames(endpoint.described_cores(), target.trace.chosen)
 }
 
 /// Registers and memory while a trace frame is selected.
@@ -190,7 +164,7 @@ fn tracepoints(target: &SnapshotTarget) -> Vec<String> {
     let list = match view.connected.then(|| frames(target)) {
         Some(Ok(frames)) => frames.tracepoints(),
         _ if !view.connected && !endpoint.tells_tracepoints => Vec::new(),
-        _ => traces.list(endpoint, view.chosen),
+        _ => traces.list(&endpoint.cores, view.chosen),
     };
     let mut lines = Vec::new();
     for tracepoint in list {
@@ -200,7 +174,7 @@ fn tracepoints(target: &SnapshotTarget) -> Vec<String> {
     lines
 }
 
-fn next_tracepoint(view: &mut View) -> Vec<u8> {
+fn next_tracepoint(view: &mut FrameView) -> Vec<u8> {
     view.connected |= view.tracepoints.is_empty();
     next(&mut view.tracepoints)
 }

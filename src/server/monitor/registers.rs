@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
-use crate::server::endpoint::{Core, Endpoint};
+use crate::server::cores::Core;
+use crate::server::endpoint::Endpoint;
 
 /// Lists the registers with matching names of a core at the halted state.
 pub(super) fn list(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::server::endpoint::{Core, Endpoint};
+use crate::server::cores::Core;
+use crate::server::endpoint::Endpoint;
 use crate::server::memory::MemoryView;
 use crate::server::target::SnapshotTarget;
 

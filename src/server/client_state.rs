@@ -1,0 +1,43 @@
+//! What one client has selected and fetched: data for the packets that continue a request.
+
+use std::collections::HashMap;
+
+use gdbstub::common::Tid;
+
+use super::trace_buffer::Reading;
+use crate::timeline::{OpenCalls, Position};
+
+/// A client's position among trace frames.
+#[derive(Debug, Default)]
+pub(super) struct FrameView {
+    /// Index among the cores with trace.
+    pub(super) chosen: usize,
+    /// The selected frame; `None` for the state at which the snapshot was taken.
+    pub(super) frame: Option<usize>,
+    /// The client has read the list of tracepoints, as GDB does when it connects. A client that reads
+    /// it again is about to save the trace.
+    pub(super) connected: bool,
+    /// Replies to `qTsP`, the next one last.
+    pub(super) tracepoints: Vec<String>,
+    /// Replies to `qTsV`, the next one last.
+    pub(super) variables: Vec<String>,
+    /// The contents of a frame as XML.
+    pub(super) contents: Option<(usize, String)>,
+    pub(super) buffer: Reading,
+}
+
+/// The branch trace of a core as XML.
+#[derive(Debug)]
+pub(super) struct BranchTrace {
+    pub(super) thread: Tid,
+    pub(super) position: Position,
+    pub(super) text: String,
+}
+
+/// The open calls of each core.
+#[derive(Debug, Default)]
+pub(super) struct Callers {
+    pub(super) calls: HashMap<Tid, OpenCalls>,
+    /// Where frames are said to be.
+    pub(super) stack: Option<u64>,
+}

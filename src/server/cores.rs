@@ -1,0 +1,129 @@
+//! The cores of an endpoint, and its memory devices.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::arch::registers::Bytes;
+use crate::arch::state::{self, CurrentSpace};
+use crate::arch::{Detected, RegisterDescription, RegisterFile, Space, TargetDescription};
+use crate::snapshot::OpenSnapshot;
+use crate::snapshot::memory::{CoreMemory, Origin};
+use crate::snapshot::program::Program;
+
+/// A core as a debugger sees it.
+#[derive(Debug)]
+pub struct Core {
+    /// Its name in the snapshot.
+    pub name: String,
+    /// Its type, as written.
+    pub kind: String,
+    /// The cluster it is in.
+    pub cluster: Option<String>,
+    /// Its architecture, and how it was detected.
+    pub detected: Detected,
+    /// Its registers.
+    pub registers: RegisterFile,
+    /// Its current address space.
+    pub space: CurrentSpace,
+    /// Its memory: dumps, then the program.
+    pub memory: Arc<CoreMemory>,
+    /// Whether it rests at the end of its trace: it has a history, and its registers are
+    /// placeholders.
+    pub(super) rests: bool,
+    /// Its index in the device list.
+    pub(super) device: usize,
+    /// Descriptions of its dumps.
+    pub(super) dumps: Vec<String>,
+    /// What could not be loaded, or was loaded from other cores.
+    pub notes: Vec<String>,
+}
+
+impl Core {
+    /// Returns the text that `info threads` shows after the name.
+    pub fn summary(&self) -> String {
+        let kind = match self.kind.trim() {
+            "" => self.detected.architecture.name(),
+            kind => kind,
+        };
+        match state::mode(&self.registers).or(self.space.name) {
+            Some(state) => format!("{kind} {state}"),
+            None => kind.to_owned(),
+        }
+    }
+
+    /// Returns a register as sent: its bytes, or all `None` if any byte is unknown.
+    ///
+    /// GDB checks only the first byte of a register for availability, and takes other unknown
+    /// bytes as 0.
+    pub(super) fn register(&self, register: &RegisterDescription) -> Bytes {
+        let bytes = self.registers.bytes(&register.view, register.bytes());
+        if bytes.iter().all(Option::is_some) {
+            bytes
+        } else {
+            vec![None; bytes.len()]
+        }
+    }
+
+    /// Returns the address spaces of its dumps, with the number of bytes in each.
+    pub(super) fn space_sizes(&self) -> BTreeMap<Space, u64> {
+        let mut sizes = BTreeMap::new();
+        for region in self.memory.regions() {
+            if matches!(region.origin, Origin::Dump(_)) {
+                let size = sizes.entry(region.space).or_insert(0_u64);
+                *size = size.saturating_add(region.length);
+            }
+        }
+        sizes
+    }
+
+    /// Shares memory of other cores where it has none. Adds notes if `notes`.
+    pub(super) fn share(&mut self, loaded: &OpenSnapshot, notes: bool) {
+        // The memory is not shared yet.
+        let Some(memory) = Arc::get_mut(&mut self.memory) else {
+            return;
+        };
+        memory.share(loaded, self.device);
+        if notes {
+            self.notes.extend(memory.sharing(self.space.space));
+        }
+    }
+
+    /// Adds the segments of programs, with lower priority than all dumps.
+    pub(super) fn add_programs<'p>(&mut self, programs: impl Iterator<Item = &'p Program>) {
+        // The memory is not shared yet.
+        let Some(memory) = Arc::get_mut(&mut self.memory) else {
+            return;
+        };
+        for program in programs {
+            self.notes.extend(program.add_to(memory, self.space.space));
+        }
+    }
+}
+
+/// A device of class `memory_space`.
+#[derive(Debug)]
+pub struct MemoryDevice {
+    /// Its name.
+    pub name: String,
+    /// Its dumps.
+    pub memory: CoreMemory,
+}
+
+/// The cores of an endpoint with the registers that clients know.
+#[derive(Clone, Copy)]
+pub(super) struct Cores<'a> {
+    /// The cores, by index.
+    pub(super) all: &'a [Core],
+    /// Their registers.
+    pub(super) description: &'a TargetDescription,
+    /// Number of general registers in a reply to `g`.
+    pub(super) general: usize,
+}
+
+impl<'a> Cores<'a> {
+    /// Returns the registers in a reply to `g`; clients request others one by one.
+    pub(super) fn block(self) -> impl Iterator<Item = &'a RegisterDescription> {
+        let general = self.description.registers().filter(|r| r.general);
+        general.take(self.general)
+    }
+}
