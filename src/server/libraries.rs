@@ -21,7 +21,7 @@ pub(super) fn document(endpoint: &Endpoint) -> Option<String> {
     let list = endpoint
         .programs()
         .find_map(|program| LinkMap::of(&program.elf, memory));
-    let LinkMap { debug, entries } = list.unwrap_or_default();
+    let LinkMap { debug, entries, .. } = list.unwrap_or_default();
     let mut text = "<library-list-svr4 version=\"1.0\"".to_owned();
     let mut entries = entries.into_iter();
     if let Some(program) = entries.next() {

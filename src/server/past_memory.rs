@@ -4,14 +4,21 @@
 //! positions show only memory that is assumed constant: read-only sections of programs, and code.
 //! Without a program, a page with executed instructions is code; the decoder also assumes that it
 //! is constant.
+//!
+//! One writable word is shown, too: the pointer to the dynamic linker's list, which the linker sets
+//! once, before the program's first instruction. GDB 17 and later read it at each look at the list,
+//! and drop the libraries' symbols where it cannot be read.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use gdbstub::common::Tid;
 use object::{Object, ObjectSection, SectionFlags};
 
 use super::endpoint::Endpoint;
 use super::positions::Positions;
+use crate::program::elf::Elf;
+use crate::snapshot::libraries::LinkMap;
 use crate::timeline::{Direction, Entry, Position};
 
 /// Page size in bytes.
@@ -35,6 +42,12 @@ struct Section {
     start: u64,
     end: u64,
     writable: bool,
+}
+
+impl Section {
+    fn contains(&self, range: &Range<u64>) -> bool {
+        self.start <= range.start && range.end <= self.end
+    }
 }
 
 /// What is known about memory at past positions.
@@ -163,5 +176,43 @@ fn sections(endpoint: &Endpoint) -> Vec<Section> {
         }
     }
     all.sort_by_key(|section| section.start);
+    for word in endpoint
+        .programs()
+        .filter_map(|p| list_pointer(endpoint, &p.elf))
+    {
+        show(&mut all, &word);
+    }
     all
+}
+
+/// Where a program's dynamic section points to the dynamic linker's list.
+fn list_pointer(endpoint: &Endpoint, program: &Elf) -> Option<Range<u64>> {
+    let core = endpoint.cores.first()?;
+    let list = LinkMap::of(program, (&core.memory, core.space.space))?;
+    Some(list.pointer).filter(|word| !word.is_empty())
+}
+
+/// Takes a range out of the writable section that contains it.
+fn show(sections: &mut Vec<Section>, range: &Range<u64>) {
+    let Some(at) = sections
+        .iter()
+        .position(|section| section.writable && section.contains(range))
+    else {
+        return;
+    };
+    let whole = sections[at];
+    let parts = [
+        (whole.start..range.start, true),
+        (range.clone(), false),
+        (range.end..whole.end, true),
+    ];
+    let parts = parts.into_iter().filter(|(part, _)| !part.is_empty());
+    sections.splice(
+        at..=at,
+        parts.map(|(part, writable)| Section {
+            start: part.start,
+            end: part.end,
+            writable,
+        }),
+    );
 }

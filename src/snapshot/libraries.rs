@@ -5,6 +5,7 @@
 //! `struct r_debug` and `struct link_map` of <link.h>). Debuggers use the same list.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use object::elf::{DT_DEBUG, DT_NULL, PT_DYNAMIC};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
@@ -65,6 +66,8 @@ pub struct Entry {
 /// The list of the dynamic linker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkMap {
+    /// The word of the program's dynamic section that holds `debug`.
+    pub pointer: Range<u64>,
     /// The address of its `struct r_debug`.
     pub debug: u64,
     /// The program, and the libraries.
@@ -129,11 +132,13 @@ impl<'m> Words<'m> {
     fn link_map(&self) -> Option<LinkMap> {
         let pairs = (0..MAX_ENTRIES).map(|entry| {
             let tag = self.word(self.dynamic, 2 * entry)?;
-            Some((tag, self.word(self.dynamic, 2 * entry + 1)?))
+            Some((tag, 2 * entry + 1))
         });
         let mut pairs =
             pairs.map_while(|pair| pair.filter(|(tag, _)| *tag != DT_NULL.0.cast_unsigned()));
-        let (_, debug) = pairs.find(|(tag, _)| *tag == DT_DEBUG.0.cast_unsigned())?;
+        let (_, value) = pairs.find(|(tag, _)| *tag == DT_DEBUG.0.cast_unsigned())?;
+        let debug = self.word(self.dynamic, value)?;
+        let pointer = self.dynamic.wrapping_add(value * self.size);
         // r_version, r_map.
         let mut entry = self.word(debug, 1)?;
         let mut entries = Vec::new();
@@ -158,7 +163,11 @@ impl<'m> Words<'m> {
             }
             entry = next;
         }
-        Some(LinkMap { debug, entries })
+        Some(LinkMap {
+            pointer: pointer..pointer.wrapping_add(self.size),
+            debug,
+            entries,
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::process::Command;
 
+use object::{Object, ObjectSection};
+
 use crate::support::gdb::{
     ends_of_history, forget_registers, gdb_version, need_gdb, run, session, text,
 };
@@ -64,6 +66,17 @@ fn plain(guest: &Guest, commands: &[&str]) -> String {
     text(&run(&mut gdb))
 }
 
+/// How far behind `main` the entry DT_DEBUG of the dynamic section is.
+fn list_entry(guest: &Guest) -> u64 {
+    let bytes = std::fs::read(&guest.program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let section = file.section_by_name(".dynamic").unwrap();
+    let (words, _) = section.data().unwrap().as_chunks::<8>();
+    let mut tags = words.iter().step_by(2);
+    let entry = tags.position(|tag| *tag == 21_u64.to_le_bytes()).unwrap();
+    section.address() + 16 * entry as u64 - guest.symbol("main")
+}
+
 /// What is shown between two marks.
 fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
     let inside = text.split(first).nth(1).and_then(|t| t.split(last).next());
@@ -72,10 +85,6 @@ fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
 
 #[test]
 fn libraries_stay() {
-    if gdb_version() > 16 {
-        println!("SKIPPED: GDB 18 lists libraries of the past without their symbols");
-        return;
-    }
     let Some(guest) = recorded(PROGRAM, &["-O0"]) else {
         return;
     };
@@ -85,7 +94,13 @@ fn libraries_stay() {
         "info sharedlibrary",
         "backtrace",
         "echo <2>\\n",
+        &format!("set $entry = (long)&main + {}", list_entry(&guest)),
+        "echo <debug>\\n",
+        "x/gx $entry + 8",
         "armsnap find compare back",
+        "echo <past>\\n",
+        "x/gx $entry + 8",
+        "x/gx $entry",
         "echo <3>\\n",
         "info sharedlibrary",
         "echo <4>\\n",
@@ -104,6 +119,13 @@ fn libraries_stay() {
     assert!(list.contains("libc.so.6"), "{shown}");
     assert!(list.contains("ld-linux-aarch64.so.1"), "{shown}");
     assert_eq!(between(&shown, "<3>\n", "<4>"), list, "{shown}");
+    // Only the pointer to the list is shown of what the linker wrote.
+    let pointer = between(&shown, "<debug>\n", "\n");
+    let words = between(&shown, "<past>\n", "<3>");
+    let mut lines = words.lines();
+    assert_eq!(lines.next(), Some(pointer), "{shown}");
+    let tag = lines.next().unwrap();
+    assert!(tag.trim_end().ends_with(':'), "{shown}");
     let past = between(&shown, "<4>\n", "<5>");
     assert!(past.contains("in qsort"), "{shown}");
     assert!(past.contains(" in main () at "), "{shown}");

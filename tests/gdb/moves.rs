@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::gdb::{gdb_version, need_gdb, run_within, text};
+use crate::support::gdb::{need_gdb, run_within, text};
 use crate::support::record::{Guest, build, decoded, live};
 
 /// Calls, recursion, function pointers, and with a library copies through its tables of functions.
@@ -150,12 +150,6 @@ fn known(guest: &Guest, cpu: &str, file: &Path) -> BTreeMap<String, String> {
 
 fn same_moves(architecture: &'static str, cpu: &str, source: &str, options: &[&str]) {
     need_gdb();
-    if gdb_version() > 16 {
-        println!(
-            "SKIPPED: GDB 18 counts otherwise in record full, and runs away in static programs"
-        );
-        return;
-    }
     let Some(guest) = build(architecture, "moves.c", source, options) else {
         return;
     };

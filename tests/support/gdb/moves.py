@@ -14,9 +14,16 @@ import gdb
 class Full:
     """GDB's own recording, which began at `main`."""
 
+    def __init__(self):
+        # The number of the first instruction; it depends on GDB's version.
+        self.first = 0
+        gdb.execute("record goto begin", to_string=True)
+        gdb.execute("stepi", to_string=True)
+        self.first = self.place() - 1
+
     def goto(self, place):
         try:
-            gdb.execute(f"record goto {place}", to_string=True)
+            gdb.execute(f"record goto {self.first + place}", to_string=True)
         except gdb.error as error:
             if "Already at target insn" not in str(error):
                 raise
@@ -24,7 +31,7 @@ class Full:
     def place(self):
         told = gdb.execute("info record", to_string=True)
         here = re.search(r"Current instruction number is (\d+)", told)
-        return int(here[1]) if here else "end"
+        return int(here[1]) - self.first if here else "end"
 
 
 class Trace:
