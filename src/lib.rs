@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | (none) | [`quantity`], [`arch`], [`formatter`], [`protocol`] and the protocols, [`element`], [`flow`], [`encode`] |
 //! | `snapshot` | [`snapshot`], [`capture`], [`check`], [`decode`], [`program`] and their helpers |
-//! | `history` | [`timeline`] |
+//! | `history` | [`timeline`], [`recover`] |
 //! | `report` | [`report`], [`program::disassembly`] |
 //! | `convert` | [`convert`], [`tfile`], [`remote_protocol`], [`xml`] |
 //! | `server` | [`server`] |
@@ -47,6 +47,7 @@
 //! | [`check`] | what is wrong with a snapshot |
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`timeline`] | what each core executed: positions, steps and searches both ways |
+//! | [`recover`] | past registers and memory, from the final state and the course of execution |
 //! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
 //! | [`convert`] | snapshots ⇄ trace files |
@@ -87,6 +88,8 @@ pub mod ptm;
 pub mod quantity;
 #[cfg(feature = "record")]
 pub mod record;
+#[cfg(feature = "history")]
+pub mod recover;
 #[cfg(feature = "convert")]
 pub mod remote_protocol;
 #[cfg(feature = "report")]

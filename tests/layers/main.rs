@@ -94,6 +94,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "recover",
+        &[
+            "arch",
+            "program",
+            "quantity",
+            "semantics",
+            "snapshot",
+            "timeline",
+        ],
+    ),
+    (
         "report",
         &[
             "arch", "capture", "check", "decode", "element", "flow", "program", "protocol",

@@ -1,0 +1,185 @@
+//! The facts from which the past is computed: final registers, memory, and recorded addresses.
+
+use crate::arch::{Architecture, RegisterFile, Space};
+use crate::program::elf::Elf;
+use crate::quantity::Address;
+use crate::semantics::Location;
+use crate::snapshot::memory::CoreMemory;
+use crate::timeline::Position;
+use object::{Object, ObjectSection, SectionFlags};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The memory of the final state.
+pub trait FinalMemory: Send {
+    /// Fills `out` from an address; returns how many bytes are known before the first that is not.
+    fn read(&self, address: u64, out: &mut [u8]) -> usize;
+
+    /// Whether a byte is the same at every time: read-only sections of programs.
+    fn is_constant(&self, address: u64) -> bool;
+}
+
+/// The memory of a core in a snapshot.
+#[derive(Debug)]
+pub struct SnapshotMemory {
+    memory: Arc<CoreMemory>,
+    space: Space,
+    /// By address.
+    constant: Vec<Range<u64>>,
+}
+
+impl SnapshotMemory {
+    /// The memory that a core sees in a space, and the programs loaded there. Sections that are not
+    /// writable are constant, unless code in them changed.
+    pub fn new<'a>(
+        memory: Arc<CoreMemory>,
+        space: Space,
+        programs: impl IntoIterator<Item = &'a Elf>,
+    ) -> Self {
+        let mut constant = Vec::new();
+        for elf in programs {
+            constant.extend(read_only(elf));
+        }
+        constant.sort_by_key(|range: &Range<u64>| range.start);
+        Self {
+            memory,
+            space,
+            constant,
+        }
+    }
+}
+
+/// The sections of a program that nobody writes.
+fn read_only(elf: &Elf) -> Vec<Range<u64>> {
+    let Ok(file) = object::File::parse(elf.bytes()) else {
+        return Vec::new();
+    };
+    let (mut ranges, mut written): (Vec<Range<u64>>, Vec<Range<u64>>) = Default::default();
+    for section in file.sections() {
+        let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
+            continue;
+        };
+        if sh_flags.0 & object::elf::SHF_ALLOC.0 == 0 || section.size() == 0 {
+            continue;
+        }
+        let start = section.address().wrapping_add(elf.offset);
+        let range = start..start.saturating_add(section.size());
+        if sh_flags.0 & object::elf::SHF_WRITE.0 == 0 {
+            ranges.push(range);
+        } else {
+            written.push(range);
+        }
+    }
+    // Sections may lie in a segment that is writable as a whole: bare-metal images.
+    for segment in elf.segments.iter().filter(|segment| segment.writable) {
+        let start = segment.address.wrapping_add(elf.offset);
+        written.push(start..start.saturating_add(segment.file.len() as u64));
+    }
+    ranges.retain(|range| {
+        let touches = |other: &Range<u64>| other.start < range.end && range.start < other.end;
+        !written.iter().any(touches)
+    });
+    ranges
+}
+
+impl FinalMemory for SnapshotMemory {
+    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        self.memory.read(Address(address), self.space, out)
+    }
+
+    fn is_constant(&self, address: u64) -> bool {
+        let next = self
+            .constant
+            .partition_point(|range| range.start <= address);
+        let inside = next.checked_sub(1).map(|last| &self.constant[last]);
+        inside.is_some_and(|range| address < range.end) && !self.memory.changed().contains(address)
+    }
+}
+
+/// The address of one load or store, as it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataAddress {
+    /// The instruction.
+    pub position: Position,
+    /// Its index among the accesses of the instruction, from 0.
+    pub number: u8,
+    /// The first byte.
+    pub address: u64,
+}
+
+/// Everything that is known beside the trace and the code.
+pub struct FinalState {
+    /// The registers of the halted core.
+    pub registers: [Option<u64>; Location::KEPT],
+    /// The memory.
+    pub memory: Box<dyn FinalMemory>,
+    /// Other cores may write the same memory.
+    pub other_writers: bool,
+    /// A program was traced without its kernel.
+    pub without_kernel: bool,
+    /// Recorded addresses of loads and stores, in any order.
+    pub addresses: Vec<DataAddress>,
+}
+
+impl std::fmt::Debug for FinalState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FinalState").finish_non_exhaustive()
+    }
+}
+
+impl FinalState {
+    /// The final registers of a core as locations of [`crate::semantics`].
+    #[must_use]
+    pub fn locations(file: &RegisterFile) -> [Option<u64>; Location::KEPT] {
+        let mut out = [None; Location::KEPT];
+        let mut set = |location: Location, value| out[location.index()] = value;
+        let half = |register: &str, half: usize| {
+            let bytes = file.core(register)?.get(8 * half..8 * half + 8)?;
+            let value = bytes.iter().rev().try_fold(0_u64, |value, byte| {
+                byte.map(|byte| value << 8 | u64::from(byte))
+            });
+            value
+        };
+        if file.architecture() == Architecture::AArch64 {
+            for number in 0..31 {
+                set(Location::general(number), file.value(&format!("x{number}")));
+            }
+            set(Location::SP, file.value("sp"));
+            set(Location::FPCR, file.value("fpcr"));
+            set(Location::THREAD_POINTER, file.value("tpidr_el0"));
+            for number in 0..32 {
+                for part in 0..2 {
+                    let value = half(&format!("v{number}"), part.into());
+                    set(Location::vector(number, part), value);
+                }
+            }
+        } else {
+            for number in 0..15 {
+                set(Location::general(number), file.value(&format!("r{number}")));
+            }
+            for number in 0..32 {
+                let value = half(&format!("d{number}"), 0);
+                set(Location::vector(number / 2, number % 2), value);
+            }
+            if let Some(fpscr) = file.value("fpscr") {
+                set(Location::FPSCR_FLAGS, Some(fpscr & 0xf000_0000));
+                set(Location::FPCR, Some(fpscr & 0x07f7_9f00));
+            }
+        }
+        let status = match file.architecture() {
+            Architecture::MProfile => file.value("xpsr"),
+            Architecture::AArch32 | Architecture::AArch64 => file.value("cpsr"),
+        };
+        if let Some(status) = status {
+            let flags = [Location::N, Location::Z, Location::C, Location::V];
+            for (location, bit) in flags.into_iter().zip([31, 30, 29, 28]) {
+                set(location, Some(status >> bit & 1));
+            }
+            if file.architecture() != Architecture::AArch64 {
+                set(Location::Q, Some(status >> 27 & 1));
+                set(Location::GE, Some(status >> 16 & 0xf));
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,13 @@
+//! Past registers and memory, computed from the final state and the course of execution.
+//!
+//! Every value has a [`Status`]: *proved* (follows from checked facts), *inferred* (also from the
+//! calling convention and from rules on where stores go), or unknown. A value that is not known is
+//! not there. `docs/recovery.md` says what is proved, and what ends proof. Knows no debugger.
+
+mod final_state;
+mod recovery;
+mod status;
+
+pub use final_state::{DataAddress, FinalMemory, FinalState, SnapshotMemory};
+pub use recovery::{Options, Recovery};
+pub use status::{Known, Level, Limit, Registers, Status};

@@ -1,0 +1,133 @@
+//! How far a value is known.
+
+use crate::semantics::Location;
+use crate::timeline::Position;
+use std::fmt;
+
+/// Why a value is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Status {
+    /// It follows from the trace, the code and the final state alone.
+    Proved,
+    /// It also rests on the calling convention, or on rules on where stores go.
+    Inferred,
+}
+
+impl Status {
+    /// The word for users.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Proved => "proved",
+            Self::Inferred => "inferred",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A value of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known<T> {
+    /// The value.
+    pub value: T,
+    /// Why it is believed.
+    pub status: Status,
+}
+
+/// Which values are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// None.
+    Off,
+    /// Proved ones.
+    Proved,
+    /// Proved and inferred ones.
+    #[default]
+    Inferred,
+}
+
+impl Level {
+    /// Whether values of a status are shown.
+    #[must_use]
+    pub fn shows(self, status: Status) -> bool {
+        match self {
+            Self::Off => false,
+            Self::Proved => status == Status::Proved,
+            Self::Inferred => true,
+        }
+    }
+}
+
+/// Registers, flags and halves of vector registers at a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registers(pub [Option<Known<u64>>; Location::KEPT]);
+
+impl Registers {
+    /// Nothing is known.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self([None; Location::KEPT])
+    }
+
+    /// The value of a location; `None` of one that is not known, or is a temporary.
+    #[must_use]
+    pub fn get(&self, location: Location) -> Option<Known<u64>> {
+        self.0.get(location.index()).copied().flatten()
+    }
+}
+
+/// What ends proof, or recovery altogether.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The trace does not end at the registers' pc, or nobody knows: the final state is not used.
+    EndUnknown,
+    /// Other cores may write the memory: nothing in memory is proved.
+    OtherWriters,
+    /// What was computed in two ways differs, so somebody else wrote memory: nothing in memory
+    /// is proved.
+    Contradiction,
+    /// Before this position history is not connected: nothing from behind it holds before it.
+    Gap(Position),
+    /// An exception or signal whose handling was not traced was taken directly before this position.
+    Exception(Position),
+    /// An instruction without a model may have written any memory.
+    Unmodelled(Position),
+    /// Earlier history would take more memory than the limit.
+    Memory(Position),
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EndUnknown => {
+                f.write_str("the final state is not used: the trace is not known to end at its pc")
+            }
+            Self::OtherWriters => {
+                f.write_str("nothing in memory is proved: other cores may have written it")
+            }
+            Self::Contradiction => f.write_str(
+                "nothing in memory is proved: it was also written by something that is not traced",
+            ),
+            Self::Gap(position) => write!(f, "history has a gap at {position}"),
+            Self::Exception(position) => write!(
+                f,
+                "an exception that was not traced was taken before {position}"
+            ),
+            Self::Unmodelled(position) => write!(
+                f,
+                "the instruction at {position} has no model and may have written any memory"
+            ),
+            Self::Memory(position) => {
+                write!(
+                    f,
+                    "values before {position} would take more memory than the limit"
+                )
+            }
+        }
+    }
+}
