@@ -1,8 +1,8 @@
 //! Program flow → trace: the part of a trace unit that decides what to trace, given the code.
 //!
-//! [`Tracer`] walks the instructions that ran, finds the waypoints among them and knows which
-//! targets a decoder infers by itself; a [`TraceUnit`] of some protocol writes packets. Knows no
-//! packets, and not where the instructions came from.
+//! [`Tracer`] walks the executed instructions, finds the waypoints among them and determines which
+//! targets a decoder infers by itself. A [`TraceUnit`] of a protocol writes the packets. Independent
+//! of packets and of the origin of the instructions.
 //!
 //! ```
 //! use armsnap::encode::{CodeAddress, Tracer};

@@ -1,4 +1,4 @@
-//! Random programs run, are traced, and the trace is decoded: the same instructions come out.
+//! Property tests: random programs are traced, and the trace decodes to the same instructions.
 
 mod programs;
 mod reference;
@@ -41,7 +41,7 @@ impl FlowSink for Listing<'_> {
     }
 }
 
-/// What `bytes` tell: instructions, and marks. They must lead on without a gap.
+/// Decodes `bytes` to instructions and marks, which must be without gaps.
 pub(crate) fn decoded<D, E>(
     mut packets: D,
     mut elements: E,
@@ -74,8 +74,8 @@ where
     (driver.sink.executed, driver.sink.marks)
 }
 
-/// The trace of a program leads through it, from its begin and from synchronisations on; the
-/// marks of the whole trace.
+/// Checks that the trace of a program decodes to its instructions, from the start and from
+/// synchronisation points on. Returns the marks of the whole trace.
 pub(crate) fn leads_through<D, E>(
     program: &Program,
     bytes: &[u8],
@@ -99,7 +99,7 @@ where
         match packet.name() {
             "async" => {
                 syncs += 1;
-                // Each of them would take long.
+                // Decoding from each point would take long.
                 if syncs % 7 == 1 {
                     let (executed, _) = decode(&bytes[at..]);
                     let from = program.executed.len() - executed.len();
@@ -119,7 +119,7 @@ where
     marks
 }
 
-/// What differs, with what lies around it.
+/// Fails with the first difference and the instructions around it.
 #[track_caller]
 pub(crate) fn same(decoded: &[CodeAddress], executed: &[CodeAddress], what: &str) {
     let first = decoded

@@ -1,5 +1,5 @@
-//! The instructions that ran → waypoints, exceptions and gaps, each told once its outcome is
-//! known.
+//! Executed instructions → waypoints, exceptions and gaps, each passed to the trace unit once its
+//! outcome is known.
 
 mod it_blocks;
 mod outcome;
@@ -17,19 +17,19 @@ struct Pending {
     instruction: Instruction,
     here: CodeAddress,
     after: CodeAddress,
-    /// The instruction before, if it is one since the last waypoint, target or exception.
+    /// The instruction before it, if executed since the last waypoint, target or exception.
     last: Option<CodeAddress>,
 }
 
 impl Pending {
-    /// It may have been taken or not.
+    /// Returns whether it is a branch that may or may not be taken.
     fn is_open(&self) -> bool {
         let branches = matches!(self.instruction.kind, Kind::Branch { .. } | Kind::Indirect);
         branches && self.instruction.conditional
     }
 }
 
-/// An exception of which the handler is not known yet.
+/// An exception whose handler is not known yet.
 #[derive(Clone, Copy, Debug)]
 struct Exception {
     number: u16,
@@ -37,9 +37,9 @@ struct Exception {
     chained: bool,
 }
 
-/// Turns the flow of one core into trace.
+/// Turns the program flow of one core into trace.
 ///
-/// Give the runs of instructions in the order in which they were executed.
+/// Call its functions in the order of execution.
 #[derive(Debug)]
 pub struct Tracer<U, C> {
     unit: U,
@@ -48,32 +48,33 @@ pub struct Tracer<U, C> {
     sync_bytes: usize,
     next_context: Option<Context>,
     view: View,
-    /// Where execution has come to; none if what follows is not connected.
+    /// The current address; `None` after a gap.
     here: Option<CodeAddress>,
-    /// Why tracing will begin again.
+    /// The reason for the next trace-on.
     reason: TraceOnReason,
     it_blocks: ItBlocks,
     last: Option<CodeAddress>,
     pending: Option<Pending>,
     exception: Option<Exception>,
-    /// Marks behind a waypoint that is pending, or before the begin.
+    /// Marks after a pending waypoint, or before the start of tracing.
     marks: Vec<Mark>,
     stack: Vec<CodeAddress>,
-    /// Tracing has begun.
+    /// Whether tracing has started.
     begun: bool,
-    /// Bytes that were taken, and bytes written at the last synchronisation.
+    /// The number of bytes taken so far.
     taken: usize,
+    /// The number of bytes written up to the last synchronisation point.
     synchronised: usize,
-    /// Where a decoder can begin, in bytes written; since the last take.
-    beginnings: Vec<usize>,
-    /// Cycles of each instruction, if they are not told from outside.
+    /// Where a decoder can start: numbers of bytes written. Cleared by [`Self::take`].
+    start_points: Vec<usize>,
+    /// Cycles of each instruction, if all take the same number.
     each: Option<u32>,
     gaps: u64,
 }
 
 impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
-    /// At the begin of a trace that is synchronised after every `sync_bytes` bytes; with 0, at
-    /// its begin only.
+    /// Creates a tracer that writes a synchronisation point at the start and after every
+    /// `sync_bytes` bytes; with 0, only at the start.
     pub fn new(unit: U, code: C, sync_bytes: usize) -> Self {
         let view = code.view(&ContextKey::default());
         Self {
@@ -94,52 +95,51 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
             begun: false,
             taken: 0,
             synchronised: 0,
-            beginnings: Vec::new(),
+            start_points: Vec::new(),
             each: None,
             gaps: 0,
         }
     }
 
-    /// How often the flow was not connected although nothing had said so: instructions that do
-    /// not lead to where it went on, or code that is missing.
+    /// Returns the number of unreported gaps: instructions that do not lead to the next one, or
+    /// missing code.
     pub fn gaps(&self) -> u64 {
         self.gaps
     }
 
-    /// Appends the trace made since the last call.
+    /// Appends the trace written since the last call to `out`.
     pub fn take(&mut self, out: &mut Vec<u8>) {
         self.take_with(out, |_| ());
     }
 
-    /// The same; `beginning` is told the places in `out` at which a decoder that has seen
-    /// nothing before can begin.
-    pub fn take_with(&mut self, out: &mut Vec<u8>, mut beginning: impl FnMut(usize)) {
-        for place in self.beginnings.drain(..) {
-            beginning(out.len() + place.wrapping_sub(self.taken));
+    /// Same as [`take`](Self::take); calls `start_point` with each index in `out` at which a decoder
+    /// can start.
+    pub fn take_with(&mut self, out: &mut Vec<u8>, mut start_point: impl FnMut(usize)) {
+        for place in self.start_points.drain(..) {
+            start_point(out.len() + place.wrapping_sub(self.taken));
         }
         let bytes = self.unit.bytes();
         self.taken = self.taken.wrapping_add(bytes.len());
         out.append(bytes);
     }
 
-    /// Bytes of trace that were made since the last [`take`](Self::take).
+    /// Returns the number of bytes of trace written since the last [`take`](Self::take).
     pub fn made(&mut self) -> usize {
         self.unit.bytes().len()
     }
 
-    /// From here on each instruction takes so many cycles, besides those of
+    /// Sets the number of cycles that each instruction takes from here on, in addition to
     /// [`cycles`](Self::cycles).
     pub fn cycles_each(&mut self, cycles: Option<u32>) {
         self.each = cycles;
     }
 
-    /// The state of the core from the next run on.
+    /// Sets the state of the core from the next run on.
     pub fn context(&mut self, context: Context) {
         self.next_context = Some(context);
     }
 
-    /// The instructions from `start` up to `end` (the first address not executed) ran in a
-    /// straight line.
+    /// Traces a straight line: the instructions from `start` up to `end`, which was not executed.
     pub fn run(&mut self, start: CodeAddress, end: Address) {
         self.arrive(start);
         let mut here = start;
@@ -161,8 +161,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// As [`run`](Self::run) for code that was decoded before: these instructions ran in a
-    /// straight line.
+    /// Same as [`run`](Self::run) for instructions that are already decoded.
     pub fn run_decoded(&mut self, start: CodeAddress, instructions: &[Instruction]) {
         let mut here = start;
         for (index, instruction) in instructions.iter().enumerate() {
@@ -175,7 +174,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// An instruction was executed; the place behind it.
+    /// Traces an instruction; returns the address after it.
     fn step(&mut self, here: CodeAddress, instruction: Instruction) -> CodeAddress {
         let after = CodeAddress {
             address: here.address.after(instruction.bytes.into(), here.isa),
@@ -199,11 +198,10 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         after
     }
 
-    /// An exception was taken; execution would have gone on at `return_to`. The number is of the
-    /// protocol that is written.
+    /// Traces an exception with its number in the traced protocol and its preferred return address.
     pub fn exception(&mut self, number: u16, return_to: CodeAddress) {
         if self.here.is_none() && self.exception.is_none() {
-            // Nothing is traced: what follows begins with its own address.
+            // After a gap: the next run starts with its own address.
             return;
         }
         self.arrive(return_to);
@@ -215,9 +213,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         });
     }
 
-    /// The last instruction returned from an exception, although its encoding does not say so:
-    /// in M-profile a branch to a magic address does (Armv8-M ARM DDI 0553, B3.22 "Exception
-    /// return").
+    /// Marks the last instruction as an exception return that its encoding does not show: in
+    /// M-profile, a branch to a magic address (Armv8-M ARM DDI 0553, B3.22 "Exception return").
     pub fn exception_return(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.instruction.exception_return = true;
@@ -225,7 +222,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// The last instruction, a branch, was taken or not: for one behind which a gap follows.
+    /// Sets whether the last instruction, a branch before a gap, was taken.
     pub fn outcome(&mut self, taken: bool) {
         match self.pending.take() {
             Some(mut pending) if taken => {
@@ -237,8 +234,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// The last instruction began to return from an exception, and another one was taken
-    /// instead (M-profile).
+    /// Traces an exception taken in place of the exception return that the last instruction started
+    /// (M-profile tail-chaining).
     pub fn tail_chain(&mut self, number: u16) {
         let Some(pending) = self.pending.take() else {
             return;
@@ -261,10 +258,10 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         });
     }
 
-    /// What follows is not connected with what lies before. Where instructions ran since the last
-    /// waypoint, the core halts in debug state, so that the trace tells how far it came; give an
-    /// [`exception`](Self::exception) before to say what really happened. A branch of which it is
-    /// not known whether it was taken is left out.
+    /// Traces a gap: the next run is not connected to the last one. If instructions ran since the
+    /// last waypoint, an entry to debug state is traced, so that the trace contains them; report an
+    /// [`exception`](Self::exception) before the gap to trace that instead. A conditional branch with
+    /// an unknown outcome is omitted.
     pub fn gap(&mut self, reason: TraceOnReason) {
         if let Some(pending) = self.pending.take_if(|pending| pending.is_open()) {
             self.here = Some(pending.here);
@@ -287,12 +284,12 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.reason = reason;
     }
 
-    /// Cycles since the last count, or since the begin.
+    /// Counts cycles since the last count, or since the start.
     pub fn cycles(&mut self, cycles: u32) {
         self.unit.cycles(cycles);
     }
 
-    /// A timestamp, event or trigger here.
+    /// Traces a timestamp, event or trigger.
     pub fn mark(&mut self, mark: Mark) {
         if !self.begun || self.pending.is_some() || self.exception.is_some() {
             self.marks.push(mark);
@@ -301,8 +298,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// The trace ends. With the next instruction, if it is known, the core halts in debug state,
-    /// and the trace tells how far it came.
+    /// Ends the trace. If the next instruction is known, an entry to debug state is traced, so that
+    /// the trace contains all instructions before it.
     pub fn finish(&mut self, next: Option<CodeAddress>) {
         if let Some(next) = next.filter(|_| self.here.is_some()) {
             match self.unit.debug_halt() {

@@ -1,60 +1,60 @@
-//! What a trace unit is told: the other side of [`super::Tracer`].
+//! The interface between [`super::Tracer`] and the trace units of the protocols.
 
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::flow::Waypoints;
 use crate::quantity::{Address, Isa};
 
-/// Where an instruction is.
+/// The address of an instruction and its instruction set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CodeAddress {
-    /// Its address.
+    /// The address.
     pub address: Address,
-    /// Its instruction set.
+    /// The instruction set.
     pub isa: Isa,
 }
 
-/// What a trace unit traces, as it is set up.
+/// The settings of a trace unit that decide what is traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Which instructions have atoms, beyond branches and ISB.
+    /// The instructions with atoms, besides branches, ISB and TSTART.
     pub waypoints: Waypoints,
-    /// Entries of the return stack; 0: none.
+    /// Number of entries of the return stack; 0 for no return stack.
     pub return_stack: usize,
-    /// The target of every branch that is taken is traced.
+    /// Whether the target of every taken branch is traced.
     pub branch_broadcast: bool,
 }
 
 /// A waypoint instruction that was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waypoint {
-    /// It had its effect.
+    /// Whether the branch was taken, or another instruction passed its condition.
     pub taken: bool,
-    /// The trace must tell where execution went on.
+    /// Whether the trace must contain `next`.
     pub target_traced: bool,
-    /// It returned from an exception.
+    /// Whether it returned from an exception.
     pub exception_return: bool,
-    /// Where execution went on.
+    /// The next instruction executed.
     pub next: CodeAddress,
 }
 
 /// An exception that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Its number in the protocol that is written.
+    /// Its number in the traced protocol.
     pub number: u16,
-    /// Where execution would have gone on.
+    /// The preferred return address.
     pub return_to: CodeAddress,
-    /// The last instruction executed, if any was since the last waypoint, target or exception.
+    /// The last instruction executed since the last waypoint, target or exception, if any.
     pub last: Option<CodeAddress>,
-    /// It took the place of an exception return that had begun (M-profile tail-chaining):
+    /// Whether it was tail-chained: taken in place of an exception return (M-profile). Then
     /// `return_to` is [`TAIL_CHAIN`].
     pub chained: bool,
-    /// Where execution went on; `None`: tracing ends here.
+    /// The first instruction of the handler; `None` if tracing ends here.
     pub handler: Option<CodeAddress>,
 }
 
-/// What stands for the return address of an exception that was tail-chained (IHI 0064,
-/// "Exceptions in M-profile").
+/// In place of the return address of a tail-chained exception (ARM IHI 0064H, "Exceptions in
+/// M-profile").
 pub const TAIL_CHAIN: CodeAddress = CodeAddress {
     address: Address(0xffff_fffe),
     isa: Isa::T32,
@@ -62,40 +62,40 @@ pub const TAIL_CHAIN: CodeAddress = CodeAddress {
 
 /// Writes the trace of one core in one protocol.
 pub trait TraceUnit {
-    /// What is traced.
+    /// Returns the settings.
     fn options(&self) -> Options;
 
-    /// The exception number of the entry to debug state, if it is traced as one.
+    /// Returns the exception number for the entry to debug state, if it is traced as an exception.
     fn debug_halt(&self) -> Option<u16>;
 
-    /// Takes the core's state from here on. It is written with the next address; at once where
-    /// execution goes on in a straight line `at` some place.
+    /// Sets the state of the core. It is written with the next address, or at once if execution
+    /// continues in a straight line at `at`.
     fn context(&mut self, context: &Context, at: Option<CodeAddress>);
 
-    /// Tracing begins at `place`.
+    /// Starts tracing at `place`.
     fn trace_on(&mut self, reason: TraceOnReason, place: CodeAddress);
 
-    /// A decoder that has seen nothing before can begin here.
+    /// Writes a synchronisation point: a decoder can start here.
     fn synchronise(&mut self, place: CodeAddress);
 
-    /// An instruction that is no waypoint.
+    /// Traces an instruction that is not a waypoint.
     fn instruction(&mut self);
 
-    /// A waypoint.
+    /// Traces a waypoint.
     fn waypoint(&mut self, waypoint: &Waypoint);
 
-    /// An exception.
+    /// Traces an exception.
     fn exception(&mut self, taken: &Taken);
 
-    /// So many cycles passed.
+    /// Counts cycles.
     fn cycles(&mut self, cycles: u32);
 
-    /// A timestamp, event or trigger; others are not traced.
+    /// Traces a timestamp, event or trigger; ignores other marks.
     fn mark(&mut self, mark: &Mark);
 
-    /// Writes what is held back.
+    /// Writes the packets held back.
     fn flush(&mut self);
 
-    /// The bytes written so far.
+    /// Returns the bytes written so far, for the caller to take.
     fn bytes(&mut self) -> &mut Vec<u8>;
 }

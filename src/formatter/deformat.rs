@@ -6,19 +6,19 @@ use crate::quantity::{BufferOffset, TraceId};
 
 use super::{Demux, FRAME_BYTES, FSYNC, HSYNC};
 
-/// How frames lie in a buffer.
+/// The layout of frames in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameKind {
-    /// Frame after frame from the first byte on, as in the memory of an ETB, ETF or ETR
-    /// (`coresight`). FSYNC is no part of it but is understood where it stands: the next frame
-    /// begins after it, and four of them in a row separate two captures.
+    /// Contiguous frames from the first byte on, as in the memory of an ETB, ETF or ETR
+    /// (`coresight`). FSYNC is not part of this format but is accepted: the next frame starts
+    /// after it, and four in a row separate two captures.
     Memory,
-    /// As on the pins of a trace port: the first frame begins after the first FSYNC; FSYNC
-    /// stands between frames, HSYNC anywhere at even distance.
+    /// As on the pins of a trace port: the first frame starts after the first FSYNC. FSYNC occurs
+    /// between frames, HSYNC between any two pairs of bytes.
     Tpiu,
-    /// As a DSTREAM probe stores what it captures from a trace port (`dstream_coresight`):
-    /// blocks of 512 bytes, the last 8 of which are the probe's own. Places do not count them.
+    /// As a DSTREAM probe stores a capture from a trace port (`dstream_coresight`): blocks of 512
+    /// bytes, the last 8 of which are the probe's own. Offsets do not count them.
     Dstream,
 }
 
@@ -27,11 +27,11 @@ const BLOCK: u64 = 512;
 /// Bytes of a block that came from the trace port.
 const BLOCK_TRACE: u64 = 504;
 
-/// What became of the bytes of a buffer. The sum is the size of what was fed, once the last
-/// piece was.
+/// The number of bytes of a buffer by their use. After the last piece, the sum is the number of bytes
+/// fed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Bytes given to a stream.
+    /// Bytes appended to a stream.
     pub payload: u64,
     /// Trace IDs and auxiliary bytes.
     pub overhead: u64,
@@ -44,21 +44,21 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// All bytes.
+    /// Returns the number of all bytes.
     pub fn sum(&self) -> u64 {
         self.payload + self.overhead + self.sync + self.blocks + self.skipped
     }
 }
 
-/// Takes a buffer piece by piece and gives each source's bytes to a [`Demux`].
+/// Reads a buffer in pieces and appends each source's bytes to a [`Demux`].
 ///
-/// The offset of a byte in a [`Demux`] follows the convention of other CoreSight tools: data
-/// after an ID byte are counted from the ID byte's place. It names a byte of the same frame, the
-/// byte itself or one before it.
+/// The offset of a byte follows the convention of other CoreSight tools: data after an ID byte are
+/// counted from the offset of the ID byte. It is the offset of the byte itself or of an earlier byte
+/// of the same frame.
 #[derive(Clone, Debug)]
 pub struct Deformatter {
     kind: FrameKind,
-    /// Whose data come next.
+    /// The trace ID of the next data.
     id: Option<u8>,
     state: State,
     counts: Counts,
@@ -68,23 +68,23 @@ pub struct Deformatter {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Looks for FSYNC; the last bytes, the youngest lowest, and how many they are.
+    /// Searching for FSYNC. `window` holds the last bytes, the latest lowest; `held` is their number.
     Searching { window: u32, held: u32 },
-    /// A frame is being put together.
+    /// In a frame.
     Frame(Partial),
 }
 
-/// The begin of a frame whose bytes do not lie together.
+/// The first bytes of a frame that is not contiguous.
 #[derive(Clone, Debug, Default)]
 struct Partial {
     bytes: [u8; FRAME_BYTES],
-    /// Place of each pair of bytes.
+    /// Offset of each pair of bytes.
     places: [u64; FRAME_BYTES / 2],
-    /// Bytes in `bytes`, even.
+    /// Number of bytes in `bytes`, even.
     filled: usize,
-    /// The first byte of a pair.
+    /// The first byte of a pair, with its offset.
     half: Option<(u64, u8)>,
-    /// Place of a pair `ff ff`, which may be the first half of FSYNC.
+    /// Offset of a pair `ff ff`, which may be the first half of FSYNC.
     held: Option<u64>,
 }
 
@@ -98,11 +98,11 @@ impl Partial {
     }
 }
 
-/// Where the bytes of a frame stand.
+/// The offsets of the bytes of a frame.
 enum Places {
-    /// One after another.
+    /// Contiguous, from this offset on.
     Together(u64),
-    /// In pairs.
+    /// An offset for each pair of bytes.
     Apart([u64; FRAME_BYTES / 2]),
 }
 
@@ -121,26 +121,26 @@ const LOW_BITS: [u64; 16] = {
     table
 };
 
-/// Frames without ID bytes that are taken at once: they stay in the nearest cache.
+/// Maximum number of frames without ID bytes processed at once: they stay in the L1 cache.
 const MOST_FRAMES: usize = 256;
 
 const EVEN_LOW_BITS: u64 = 0x0001_0001_0001_0001;
 
-/// Which of the four even bytes of half a frame hold an ID.
+/// Returns a bit for each of the four even bytes of half a frame that is an ID.
 #[inline]
 fn id_bits(half: u64) -> u32 {
     let bits = half & EVEN_LOW_BITS;
     ((bits | bits >> 15 | bits >> 30 | bits >> 45) & 0xf) as u32
 }
 
-/// Which of the eight even bytes of a frame hold an ID.
+/// Returns a bit for each of the eight even bytes of a frame that is an ID.
 #[inline]
 fn frame_ids(frame: &[u8; FRAME_BYTES]) -> u32 {
     let (low, high) = halves(frame);
     id_bits(low) | id_bits(high) << 4
 }
 
-/// Whether one of the IDs of a frame looks like FSYNC or HSYNC.
+/// Returns whether one of the IDs of a frame looks like FSYNC or HSYNC.
 #[inline]
 fn may_hold_sync(frame: &[u8; FRAME_BYTES], ids: u32) -> bool {
     let mut left = ids;
@@ -153,7 +153,7 @@ fn may_hold_sync(frame: &[u8; FRAME_BYTES], ids: u32) -> bool {
     false
 }
 
-/// The bytes of a frame with the bits put back that the auxiliary byte holds.
+/// Returns the bytes of a frame with bit 0 of each even byte taken from the auxiliary byte.
 #[inline]
 fn frame_data(frame: &[u8; FRAME_BYTES]) -> [u8; FRAME_BYTES] {
     let (low, high) = halves(frame);
@@ -164,7 +164,7 @@ fn frame_data(frame: &[u8; FRAME_BYTES]) -> [u8; FRAME_BYTES] {
 }
 
 impl Deformatter {
-    /// At the begin of a buffer.
+    /// Creates a deformatter for the start of a buffer.
     pub fn new(kind: FrameKind) -> Self {
         let state = match kind {
             FrameKind::Memory => State::Frame(Partial::default()),
@@ -179,7 +179,8 @@ impl Deformatter {
         }
     }
 
-    /// At the begin of a frame in the middle of a buffer, where data of `id` come next.
+    /// Creates a deformatter for the start of a frame in the middle of a buffer. `id` is the source
+    /// of the next data.
     pub fn within(kind: FrameKind, id: Option<TraceId>) -> Self {
         Self {
             id: id.map(|id| id.0 & 0x7f),
@@ -187,14 +188,13 @@ impl Deformatter {
         }
     }
 
-    /// What became of the bytes fed so far; those of a frame that is not complete are not yet
-    /// in it.
+    /// Returns the counts of the bytes fed so far, without those of an incomplete frame.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Takes the next bytes of the buffer; the first of them stands at `first`. Pieces may end
-    /// anywhere; with `last` no more come.
+    /// Processes the next bytes of the buffer, which start at offset `first`. Pieces may end
+    /// anywhere; `last` marks the last one.
     pub fn feed(&mut self, first: BufferOffset, bytes: &[u8], last: bool, out: &mut Demux) {
         if self.kind == FrameKind::Dstream {
             self.blocks(first.0, bytes, out);
@@ -206,7 +206,7 @@ impl Deformatter {
         }
     }
 
-    /// Takes bytes of DSTREAM blocks.
+    /// Processes bytes of DSTREAM blocks.
     fn blocks(&mut self, first: u64, bytes: &[u8], out: &mut Demux) {
         let mut at = first;
         let mut rest = bytes;
@@ -249,7 +249,7 @@ impl Deformatter {
         }
     }
 
-    /// Bytes of the buffer are missing before the next piece.
+    /// Reports that bytes of the buffer are missing before the next piece.
     pub fn lost(&mut self, out: &mut Demux) {
         self.cut_off(out);
         self.id = None;
@@ -258,7 +258,8 @@ impl Deformatter {
         self.state = Self::new(self.kind).state;
     }
 
-    /// Takes FSYNCs and frames whose bytes lie together; stops before anything else.
+    /// Processes FSYNCs and contiguous frames; stops before anything else. Returns the number of
+    /// bytes processed.
     fn whole_frames(&mut self, at: u64, bytes: &[u8], out: &mut Demux) -> usize {
         let mut done = 0;
         loop {
@@ -293,8 +294,8 @@ impl Deformatter {
         done
     }
 
-    /// Takes the frames without ID bytes that `bytes` begins with; returns how many bytes they
-    /// are. (FSYNC looks like an ID.)
+    /// Processes the frames without ID bytes at the start of `bytes`; returns their size in bytes.
+    /// (FSYNC looks like an ID.)
     #[inline]
     fn data_frames(&mut self, offset: u64, bytes: &[u8], out: &mut Demux) -> usize {
         let (frames, _) = bytes.as_chunks::<FRAME_BYTES>();
@@ -318,12 +319,12 @@ impl Deformatter {
         count * FRAME_BYTES
     }
 
-    /// Whether all data of a frame that begins with an ID are of that source.
+    /// Returns whether all data of a frame that starts with an ID belong to that source.
     fn goes_to(&self, id: u8, frame: &[u8; FRAME_BYTES]) -> bool {
         self.id == Some(id) || frame[FRAME_BYTES - 1] & 1 == 0
     }
 
-    /// A frame that begins with its only ID.
+    /// Processes a frame that starts with its only ID.
     #[inline]
     fn one_source_frame(&mut self, offset: u64, frame: &[u8; FRAME_BYTES], out: &mut Demux) {
         let id = frame[0] >> 1;
@@ -334,7 +335,7 @@ impl Deformatter {
         out.stream_mut(TraceId(id)).append_apart(offset, &data, 14);
     }
 
-    /// A frame with ID bytes, one bit each in `ids`.
+    /// Processes a frame with ID bytes, one bit each in `ids`.
     #[inline]
     fn mixed_frame(
         &mut self,
@@ -348,7 +349,8 @@ impl Deformatter {
         data[..FRAME_BYTES].copy_from_slice(&frame_data(frame));
         self.counts.overhead += 1 + u64::from(ids.count_ones());
 
-        // Where in the frame the current source's next byte counts from, and whether it had any.
+        // The index that the offset of the source's next byte is counted from, and whether the
+        // source had a byte since.
         let mut counted = 0;
         let mut any = false;
         let mut from = 0;
@@ -379,8 +381,8 @@ impl Deformatter {
         self.give(places, counted, &data, from..15, out);
     }
 
-    /// Gives a part of a frame to the current source; its first byte counts as byte `counted`
-    /// of the frame.
+    /// Appends a part of a frame to the stream of the current source. Its first byte gets the offset
+    /// of byte `counted` of the frame.
     #[inline]
     fn give(
         &mut self,
@@ -417,7 +419,7 @@ impl Deformatter {
         }
     }
 
-    /// Takes one byte where frames do not lie together or are not found.
+    /// Processes one byte where frames are not contiguous or FSYNC is searched for.
     fn byte(&mut self, at: u64, byte: u8, out: &mut Demux) {
         match &mut self.state {
             State::Searching { window, held } => {
@@ -458,7 +460,7 @@ impl Deformatter {
             match self.kind {
                 FrameKind::Memory => self.fill(held, [0xff, 0xff], out),
                 FrameKind::Tpiu | FrameKind::Dstream => {
-                    // No frame holds this pair: the place in the frames is lost.
+                    // No frame contains this pair: frame alignment is lost.
                     let dropped = partial.filled as u64 + 2;
                     self.counts.skipped += dropped;
                     self.id = None;
@@ -505,7 +507,7 @@ impl Deformatter {
         }
     }
 
-    /// Counts what is left of a frame that does not go on.
+    /// Counts the bytes of an incomplete frame as skipped.
     fn cut_off(&mut self, out: &mut Demux) {
         match &mut self.state {
             State::Searching { window, held } => {
@@ -513,7 +515,7 @@ impl Deformatter {
                 (*window, *held) = (0, 0);
             }
             State::Frame(partial) => {
-                // A frame may be complete but for the question whether FSYNC came.
+                // A pair `ff ff` that is not part of FSYNC may complete the frame.
                 if let Some(held) = partial.held.take() {
                     let half = partial.half.take();
                     self.fill(held, [0xff, 0xff], out);

@@ -1,27 +1,27 @@
-//! The bytes of each trace source, and where in the buffer each of them stood.
+//! The bytes of each trace source, with their offsets in the buffer.
 
 use crate::protocol::{Describe, PacketDecoder, PacketSink};
 use crate::quantity::{BufferOffset, TraceId};
 
 use super::{FRAME_BYTES, ID_NULL, is_reserved};
 
-/// Bytes of a frame that are payload, if it holds no ID.
+/// The number of payload bytes in a frame without IDs.
 const PAYLOAD: usize = FRAME_BYTES - 1;
 
-/// How far before the first byte that is not consumed places are still known.
+/// The number of consumed bytes whose offsets are still known.
 const LOCATABLE: u64 = 4096;
 
-/// Payload from `start` on stood in the buffer from `offset` on, up to the next segment.
+/// The offset in the buffer of payload from `start` on, up to the next segment.
 ///
 /// A frame of 16 bytes holds 15 bytes of payload, so a segment of several frames skips one
 /// byte of the buffer after each 15 of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Position in the stream's payload, counted from the begin of the trace.
+    /// Position in the stream's payload, counted from the start of the trace.
     pub start: u64,
-    /// Place of that byte in the buffer.
+    /// Offset of that byte in the buffer.
     pub offset: BufferOffset,
-    /// Whether a byte of the buffer is no payload after each 15 that are.
+    /// Whether one byte of the buffer is skipped after each 15 bytes of payload.
     pub framed: bool,
 }
 
@@ -37,12 +37,12 @@ impl Segment {
     }
 }
 
-/// The payload of one trace ID that nobody has consumed yet.
+/// The payload of one trace ID that is not yet consumed.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     payload: Vec<u8>,
     segments: Vec<Segment>,
-    /// Position of `payload[0]` since the begin of the trace.
+    /// Position of `payload[0]`, counted from the start of the trace.
     consumed: u64,
     /// Positions where bytes were lost, ascending, none before `consumed`.
     losses: Vec<u64>,
@@ -51,31 +51,31 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The bytes that are not yet consumed.
+    /// Returns the bytes that are not yet consumed.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// All bytes that ever came with this ID, kept or not.
+    /// Returns the number of bytes with this ID so far, kept or not.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Tells the place in the buffer of each byte of [`payload`](Self::payload).
+    /// Returns a locator for the bytes of [`payload`](Self::payload).
     pub fn locator(&self) -> Locator<'_> {
         Locator::new(&self.segments, self.consumed)
     }
 
-    /// The index in [`payload`](Self::payload) of the first byte after a loss; if it is 0,
-    /// bytes are missing before the first byte. There may be no byte there yet.
+    /// Returns the index in [`payload`](Self::payload) of the first byte after a loss. If it is 0,
+    /// bytes are missing before the first byte. It may be the length of the payload.
     pub fn loss(&self) -> Option<usize> {
         self.losses
             .first()
             .and_then(|at| usize::try_from(at.saturating_sub(self.consumed)).ok())
     }
 
-    /// Drops the first `count` bytes of the payload, and the losses before them or at their
-    /// begin.
+    /// Drops the first `count` bytes of the payload, with the losses among them and before the first
+    /// one.
     pub fn consume(&mut self, count: usize) {
         let count = count.min(self.payload.len());
         self.payload.drain(..count);
@@ -89,7 +89,7 @@ impl Stream {
         self.segments.drain(..passed.saturating_sub(1));
     }
 
-    /// What is needed to go on with the payload that is not consumed.
+    /// Returns a copy of the stream that contains what is needed to continue.
     pub fn rest(&self) -> Self {
         let begun = self
             .segments
@@ -102,9 +102,9 @@ impl Stream {
         }
     }
 
-    /// Splits the payload into packets and consumes it: `sink` takes every packet with its
-    /// place and its bytes. What may still become a packet stays, unless this is the `last`
-    /// payload or bytes are missing after it.
+    /// Splits the payload into packets and consumes it. `sink` receives every packet with its
+    /// offset and its bytes. An incomplete packet at the end stays in the payload, unless this is
+    /// the `last` payload or bytes are missing after it.
     pub fn decode<D: PacketDecoder>(
         &mut self,
         decoder: &mut D,
@@ -128,7 +128,7 @@ impl Stream {
                     at += 1;
                     continue;
                 }
-                // Read where it was made: a copy would wait for its fields to be stored.
+                // Borrowed in place: a copy would stall until its fields are stored.
                 let next = decoder.next(rest);
                 let Some((packet, length)) = &next else {
                     break;
@@ -158,7 +158,7 @@ impl Stream {
         self.consume(at);
     }
 
-    /// [`decode`](Self::decode) with a closure, which losses pass by.
+    /// Same as [`decode`](Self::decode) with a closure, which is not notified of losses.
     pub fn packets<D: PacketDecoder>(
         &mut self,
         decoder: &mut D,
@@ -168,15 +168,15 @@ impl Stream {
         self.decode(decoder, last, &mut each);
     }
 
-    /// Position of the next byte that comes.
+    /// Returns the position of the next byte appended.
     #[inline]
     fn end(&self) -> u64 {
         self.consumed + self.payload.len() as u64
     }
 
-    /// What comes next stands at `offset`.
+    /// Starts a segment: the next byte appended is at `offset` in the buffer.
     #[inline]
-    fn begin_segment(&mut self, offset: BufferOffset, framed: bool) {
+    fn start_segment(&mut self, offset: BufferOffset, framed: bool) {
         self.segments.push(Segment {
             start: self.end(),
             offset,
@@ -184,7 +184,7 @@ impl Stream {
         });
     }
 
-    /// Takes a byte of a frame that does not lie together.
+    /// Appends a byte of a frame that is not contiguous in the buffer.
     pub(super) fn append_byte(&mut self, offset: u64, byte: u8) {
         self.total += 1;
         if !self.keep {
@@ -193,28 +193,27 @@ impl Stream {
         let position = self.end();
         let last = self.segments.last();
         if last.is_none_or(|last| last.offset_at(position) != offset) {
-            self.begin_segment(BufferOffset(offset), true);
+            self.start_segment(BufferOffset(offset), true);
         }
         self.payload.push(byte);
     }
 
-    /// Takes the first `length` bytes of `bytes`, at most 15, which rarely follow those before:
-    /// their place is told anew. Copying 16 whatever the length costs less than copying the
-    /// length.
+    /// Appends the first `length` bytes of `bytes`, at most 15, as a segment of their own: they
+    /// rarely follow the bytes before. Copying always 16 bytes is faster than copying `length`.
     #[inline]
     pub(super) fn append_apart(&mut self, offset: u64, bytes: &[u8; 16], length: usize) {
         self.total += length as u64;
         if !self.keep {
             return;
         }
-        self.begin_segment(BufferOffset(offset), true);
+        self.start_segment(BufferOffset(offset), true);
         let end = self.payload.len() + length;
         self.payload.extend_from_slice(bytes);
         self.payload.truncate(end);
     }
 
-    /// Takes the first 15 bytes of each frame; the first frame stood at `offset`, the others
-    /// follow it.
+    /// Appends the first 15 bytes of each frame. The frames are contiguous in the buffer, from
+    /// `offset` on.
     #[inline]
     pub(super) fn append_frames(
         &mut self,
@@ -226,18 +225,18 @@ impl Stream {
         if !self.keep {
             return;
         }
-        let begin = self.payload.len();
+        let start = self.payload.len();
         let position = self.end();
         let follows = self.segments.last().is_some_and(|last| {
             last.offset_at(position) == offset
                 && (position - last.start).is_multiple_of(PAYLOAD as u64)
         });
         if !follows {
-            self.begin_segment(BufferOffset(offset), true);
+            self.start_segment(BufferOffset(offset), true);
         }
         // Each frame's last byte is overwritten by the next frame.
-        self.payload.resize(begin + length + 1, 0);
-        let mut rest = &mut self.payload[begin..];
+        self.payload.resize(start + length + 1, 0);
+        let mut rest = &mut self.payload[start..];
         for frame in frames {
             let Some(place) = rest.first_chunk_mut() else {
                 break;
@@ -245,7 +244,7 @@ impl Stream {
             *place = frame;
             rest = &mut rest[PAYLOAD..];
         }
-        self.payload.truncate(begin + length);
+        self.payload.truncate(start + length);
     }
 
     pub(super) fn lose(&mut self) {
@@ -256,14 +255,14 @@ impl Stream {
     }
 }
 
-/// Tells the place in the buffer of payload bytes, asked in ascending order.
+/// Returns offsets in the buffer of payload bytes, requested in ascending order.
 #[derive(Clone, Debug)]
 pub struct Locator<'a> {
     /// The segments after the current one.
     later: &'a [Segment],
     base: u64,
     current: Segment,
-    /// Where the segment after the current one begins.
+    /// Start of the segment after the current one.
     until: u64,
 }
 
@@ -294,14 +293,14 @@ impl<'a> Locator<'a> {
         self.until = self.later.first().map_or(u64::MAX, |next| next.start);
     }
 
-    /// The place of `payload[index]`; `index` must not be less than the one asked before.
+    /// Returns the offset of `payload[index]`. `index` must not be less than in the previous call.
     #[inline]
     pub fn locate(&mut self, index: usize) -> BufferOffset {
         self.locate_position(self.base + index as u64)
     }
 
-    /// The place of the byte at `position` of the whole stream; at most 4096 bytes before the
-    /// last byte consumed, and not less than the one asked before.
+    /// Returns the offset of the byte at `position` of the whole stream. `position` must be at most
+    /// 4096 bytes before the last byte consumed, and not less than in the previous call.
     #[inline]
     pub fn locate_position(&mut self, position: u64) -> BufferOffset {
         if position >= self.until {
@@ -310,8 +309,8 @@ impl<'a> Locator<'a> {
         BufferOffset(self.current.offset_at(position))
     }
 
-    /// The place that listings give to a packet at `position`: that of its first byte, or the
-    /// one after the byte that it shares with the packet before.
+    /// Returns the offset that listings show for a packet at `position`: that of its first byte, or
+    /// the one after the byte that it shares with the previous packet.
     #[inline]
     pub fn locate_packet(&mut self, position: u64, shared: bool) -> BufferOffset {
         if shared && position > 0 {
@@ -335,12 +334,13 @@ impl Default for Demux {
 }
 
 impl Demux {
-    /// Keeps the payload of all IDs that a source may use, and of the trigger.
+    /// Creates a demultiplexer that keeps the payload of all IDs that a source may use, and of the
+    /// trigger.
     pub fn new() -> Self {
         Self::keep(|id| id.0 != ID_NULL && !is_reserved(id.0))
     }
 
-    /// Keeps the payload of some IDs only. That of others is counted, not stored.
+    /// Creates a demultiplexer that keeps the payload of some IDs and only counts that of others.
     pub fn only(ids: &[TraceId]) -> Self {
         Self::keep(|id| ids.contains(&id))
     }
@@ -355,35 +355,34 @@ impl Demux {
         Self { streams }
     }
 
-    /// The stream of a trace ID (its low 7 bits).
+    /// Returns the stream of a trace ID (its low 7 bits).
     #[inline]
     pub fn stream(&self, id: TraceId) -> &Stream {
         &self.streams[usize::from(id.0 & 0x7f)]
     }
 
-    /// The stream of a trace ID (its low 7 bits), to consume from it.
+    /// Returns the stream of a trace ID (its low 7 bits), to consume from it.
     #[inline]
     pub fn stream_mut(&mut self, id: TraceId) -> &mut Stream {
         &mut self.streams[usize::from(id.0 & 0x7f)]
     }
 
-    /// How many bytes came so far, by ID.
+    /// Returns the number of bytes so far, by ID.
     pub fn totals(&self) -> [u64; 128] {
         std::array::from_fn(|id| self.streams[id].total)
     }
 
-    /// The IDs that had any bytes so far, ascending.
+    /// Returns the IDs with bytes so far, ascending.
     pub fn ids(&self) -> impl Iterator<Item = TraceId> + '_ {
         (0..128u8)
             .map(TraceId)
             .filter(|&id| self.stream(id).total > 0)
     }
 
-    /// Takes bytes of a buffer without frames, the first of which stands at `offset`, as the
-    /// payload of `id`.
+    /// Appends bytes of a buffer without frames, from `offset` on, to the payload of `id`.
     pub fn unformatted(&mut self, id: TraceId, offset: BufferOffset, bytes: &[u8]) {
         let stream = self.stream_mut(id);
-        stream.begin_segment(offset, false);
+        stream.start_segment(offset, false);
         stream.payload.extend_from_slice(bytes);
         stream.total += bytes.len() as u64;
     }

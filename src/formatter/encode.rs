@@ -6,14 +6,14 @@ use super::{FRAME_BYTES, FSYNC, ID_NULL};
 
 /// Writes formatter frames.
 ///
-/// Pieces come in the order in which the sources wrote them. A frame appears once it is full;
-/// [`finish`](Self::finish) fills the last one with data of the null ID.
+/// A frame is written once it is full; [`finish`](Self::finish) fills the last one with data of the
+/// null ID.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     frame: [u8; FRAME_BYTES],
     /// Bytes in `frame`, even.
     filled: usize,
-    /// A data byte for an even place, which gives way to an ID byte if the ID changes after it.
+    /// A data byte at an even index. If the ID changes after it, the ID byte takes its place.
     held: Option<u8>,
     id: Option<u8>,
     fsync_every: Option<u32>,
@@ -21,12 +21,13 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Frames alone, as in memory.
+    /// Creates an encoder of frames only, as in memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With FSYNC before the first frame and before every `frames`th one from then on.
+    /// Creates an encoder that writes FSYNC before the first frame and before every `frames`th
+    /// one from then on.
     pub fn with_fsync(frames: u32) -> Self {
         Self {
             fsync_every: Some(frames.max(1)),
@@ -52,7 +53,7 @@ impl Encoder {
         }
     }
 
-    /// Fills up the last frame.
+    /// Fills the last frame.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if self.filled == 0 && self.held.is_none() {
             return;
@@ -82,7 +83,7 @@ impl Encoder {
         }
     }
 
-    /// Writes a data byte at an even place; `filled` stays until its neighbour comes.
+    /// Writes a data byte at an even index. [`Self::odd`] counts both bytes of the pair.
     fn even(&mut self, byte: u8) {
         self.frame[self.filled] = byte & 0xfe;
         self.frame[FRAME_BYTES - 1] |= (byte & 1) << (self.filled / 2);

@@ -1,15 +1,15 @@
 //! The CoreSight trace formatter: frames of 16 bytes ⇄ bytes per trace ID.
 //!
 //! A formatter frame carries bytes of several trace sources (Arm CoreSight Architecture
-//! Specification, "Trace Formatter"). [`Deformatter`] takes a buffer piece by piece and gives
+//! Specification, "Trace Formatter"). [`Deformatter`] reads a buffer in pieces and writes
 //! each source's bytes to a [`Demux`]; [`encode`] writes frames. Nothing here knows what the
 //! bytes mean.
 //!
 //! A frame: bytes 0, 2 … 14 hold either a trace ID (bit 0 set, the ID in bits 7:1) or data
 //! whose bit 0 is in byte 15, the auxiliary byte (bit n for byte 2n). Bytes 1, 3 … 13 are
-//! data. Beside an ID the auxiliary bit tells when it takes effect: at once (0), or after the
-//! next byte (1). FSYNC (`ff ff ff 7f`) and HSYNC (`ff 7f`) are what a trace port puts between
-//! and into frames; both look like the reserved ID 0x7f.
+//! data. For an ID, the auxiliary bit selects when it takes effect: at once (0), or after the
+//! next byte (1). A trace port inserts FSYNC (`ff ff ff 7f`) between frames and HSYNC (`ff 7f`)
+//! inside them; both look like the reserved ID 0x7f.
 //!
 //! ```
 //! use armsnap::formatter::{Deformatter, Demux, FrameKind};

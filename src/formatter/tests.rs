@@ -1,4 +1,4 @@
-//! The deformatter against a plain one, against the encoder, and on hand-made frames.
+//! The deformatter, compared with a simple one and with the encoder, and on frames made by hand.
 
 use proptest::prelude::*;
 
@@ -8,9 +8,9 @@ use crate::quantity::{BufferOffset, TraceId};
 
 type Byte = (u8, u64, u8);
 
-/// One frame, byte by byte: (ID, place, byte) of the payload. Places are those of a frame
-/// that lies together at `at`. A place is never behind its byte, never in another frame, and
-/// that of the byte itself where no ID stands before it in its frame.
+/// Decodes one frame at `at` byte by byte: (ID, offset, byte) of the payload. The offset is never
+/// after the byte, never in another frame, and that of the byte itself if no ID precedes it in the
+/// frame.
 fn plain_frame(frame: &[u8], at: u64, current: &mut Option<u8>, out: &mut Vec<Byte>) {
     let mut base = at;
     let mut given = 0;
@@ -94,7 +94,7 @@ fn by_id(mut bytes: Vec<Byte>) -> Vec<Byte> {
     bytes
 }
 
-/// Bytes in which no FSYNC or HSYNC stands at an even place, with few IDs.
+/// Bytes without FSYNC or HSYNC at even offsets, with few IDs.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(
         prop_oneof![
@@ -189,7 +189,7 @@ fn frame(first: u8) -> Vec<u8> {
 }
 
 #[test]
-fn hsync_moves_the_places_after_it() {
+fn offsets_after_hsync_include_it() {
     let mut bytes = FSYNC.to_vec();
     let frame = frame(0);
     bytes.extend_from_slice(&frame[..6]);
@@ -203,7 +203,7 @@ fn hsync_moves_the_places_after_it() {
 }
 
 #[test]
-fn a_lost_place_is_found_again_at_the_next_fsync() {
+fn frames_are_aligned_again_at_the_next_fsync() {
     let mut bytes = FSYNC.to_vec();
     bytes.extend_from_slice(&frame(0));
     bytes.extend_from_slice(&frame(20)[..7]);
@@ -222,7 +222,7 @@ fn a_lost_place_is_found_again_at_the_next_fsync() {
 }
 
 #[test]
-fn a_broken_fsync_makes_a_trace_port_search() {
+fn a_broken_fsync_starts_a_search_for_the_next_one() {
     let mut bytes = FSYNC.to_vec();
     bytes.extend_from_slice(&frame(0));
     bytes.extend_from_slice(&[0xff, 0xff, 0x12]);
@@ -236,7 +236,7 @@ fn a_broken_fsync_makes_a_trace_port_search() {
 }
 
 #[test]
-fn four_fsyncs_in_memory_part_two_captures() {
+fn four_fsyncs_in_memory_separate_two_captures() {
     let mut bytes = frame(0);
     bytes.extend_from_slice(&FSYNC.repeat(4));
     bytes.extend_from_slice(&frame(40));
@@ -246,7 +246,7 @@ fn four_fsyncs_in_memory_part_two_captures() {
 }
 
 #[test]
-fn consuming_keeps_places_and_losses() {
+fn consuming_keeps_offsets_and_losses() {
     let mut deformatter = Deformatter::new(FrameKind::Memory);
     let mut demux = Demux::new();
     deformatter.feed(BufferOffset(0), &frame(0), false, &mut demux);
@@ -266,7 +266,7 @@ fn consuming_keeps_places_and_losses() {
 }
 
 #[test]
-fn a_dstream_keeps_eight_bytes_of_each_block() {
+fn the_last_eight_bytes_of_a_dstream_block_are_not_trace() {
     let mut trace = Vec::new();
     let mut encoder = Encoder::with_fsync(1);
     let data: Vec<u8> = (0..2000u32).map(|value| value as u8).collect();
@@ -287,10 +287,10 @@ fn a_dstream_keeps_eight_bytes_of_each_block() {
     }
 }
 
-/// Found by fuzzing. Data count from the ID byte before them, and an ID without data of its own
-/// from the one before it: so other tools count, and a place may come twice.
+/// Found by fuzzing. As in other tools, data are counted from the ID byte before them, and an ID
+/// without data from the ID before it, so two bytes may have the same offset.
 #[test]
-fn data_after_ids_in_a_row_share_a_place() {
+fn data_after_adjacent_ids_share_an_offset() {
     let mut bytes = frame(0);
     let mut second = [0; 16];
     second[..4].copy_from_slice(&[0x20 << 1 | 1, 0xaa, 0x10 << 1 | 1, 0xbb]);

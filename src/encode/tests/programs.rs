@@ -1,4 +1,4 @@
-//! Random programs: their code, what a core did that ran them, and their trace.
+//! Random programs: their code, an execution of it, and its trace.
 
 use crate::arch::branch::{Instruction, Kind};
 use crate::element::{Context, Mark, TraceOnReason};
@@ -7,23 +7,23 @@ use crate::etm::config::TimestampEncoding;
 use crate::flow::{self, Pieces, View};
 use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 
-/// What a core did.
+/// A step of an execution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Run(CodeAddress, Address),
     Exception(u16, CodeAddress),
-    /// What was executed last returned from an exception (M-profile).
+    /// The last instruction returned from an exception (M-profile).
     ExceptionReturn,
-    /// What was executed last began to, but another one was taken.
+    /// The last instruction started an exception return, and an exception was tail-chained.
     TailChain(u16),
-    /// Halts in debug state; goes on elsewhere.
+    /// The core halts in debug state, and continues elsewhere.
     Halt(CodeAddress),
     Context(Context),
     Cycles(u32),
     Mark(Mark),
 }
 
-/// A program that ran.
+/// An executed program.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub code: Pieces,
@@ -75,7 +75,7 @@ const AARCH32: [Region; 3] = [
 ];
 const BYTES: u64 = 256;
 
-/// Numbers that look random (xorshift64*, Vigna).
+/// Pseudo-random numbers (xorshift64*, Vigna).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -94,13 +94,13 @@ impl Dice {
         self.next() % end
     }
 
-    /// Once in `n`.
+    /// Returns true once in `n` calls on average.
     fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 }
 
-/// An instruction, more likely one that branches nearby.
+/// A random instruction, often a branch to a nearby address.
 fn instruction(isa: Isa, mix: Mix, dice: &mut Dice) -> Vec<u8> {
     let near =
         |dice: &mut Dice, bits: u32| (dice.below(40) as u32).wrapping_sub(20) & ((1 << bits) - 1);
@@ -141,14 +141,14 @@ fn instruction(isa: Isa, mix: Mix, dice: &mut Dice) -> Vec<u8> {
     word.to_le_bytes().to_vec()
 }
 
-/// What a program is made of.
+/// The properties of a random program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub sets: Sets,
     pub it_blocks: bool,
     /// BLX (immediate).
     pub exchanges: bool,
-    /// Its state changes on the way.
+    /// The state of the core changes.
     pub contexts: bool,
 }
 
@@ -180,13 +180,13 @@ struct Machine {
     here: CodeAddress,
     it_block: u8,
     calls: Vec<CodeAddress>,
-    /// Where exceptions were taken, and what was left there of an IT block.
+    /// The return addresses of exceptions, each with the rest of its IT block.
     stacked: Vec<(CodeAddress, u8)>,
     run: Option<CodeAddress>,
 }
 
 impl Machine {
-    /// Anywhere: in AArch64 (or 32) as `like`, or wherever `sets` allow.
+    /// A random address: in the execution state of `like`, or any that `sets` allow.
     fn anywhere(&mut self, sets: Sets, like: Option<Isa>) -> CodeAddress {
         let both = self.dice.once_in(2);
         let regions = match (like, sets) {
@@ -257,7 +257,7 @@ impl Machine {
         self.go(handler);
     }
 
-    /// What comes between instructions.
+    /// Adds random events between two instructions.
     fn between(&mut self, sets: Sets) {
         match self.dice.below(120) {
             0..=2 => self.except(14, sets),
@@ -343,7 +343,7 @@ impl Machine {
         }
     }
 
-    /// What is executed now returns from an exception, or in M-profile another one comes first.
+    /// Returns from an exception, or in M-profile tail-chains another one.
     fn exception_return(&mut self, sets: Sets) {
         let micro = sets == Sets::Microcontroller;
         let start = self.run.take().unwrap_or(self.here);
@@ -368,7 +368,7 @@ impl Machine {
 }
 
 impl Program {
-    /// A program that ran for so many instructions.
+    /// A random program and its execution, `instructions` long.
     pub fn random(seed: u64, mix: Mix, instructions: usize) -> Self {
         let sets = mix.sets;
         let mut machine = Machine {
@@ -404,13 +404,13 @@ impl Program {
         }
     }
 
-    /// Exception returns of M-profile.
+    /// Returns the number of M-profile exception returns.
     pub fn exception_returns(&self) -> usize {
         let returns = |step: &&Step| matches!(step, Step::ExceptionReturn);
         self.steps.iter().filter(returns).count()
     }
 
-    /// The marks that it made.
+    /// Returns its marks.
     pub fn marks(&self) -> impl Iterator<Item = Mark> + '_ {
         self.steps.iter().filter_map(|step| match *step {
             Step::Mark(mark) => Some(mark),
@@ -418,7 +418,7 @@ impl Program {
         })
     }
 
-    /// The timestamps that it made, as `encoding` traces them.
+    /// Returns its timestamps as `encoding` traces them.
     pub fn timestamps(&self, encoding: TimestampEncoding) -> Vec<Mark> {
         let timestamps = self.marks().filter_map(|mark| match mark {
             Mark::Timestamp(value) => Some(Mark::Timestamp(value & encoding.mask())),
@@ -427,7 +427,7 @@ impl Program {
         timestamps.collect()
     }
 
-    /// Its trace.
+    /// Traces it.
     pub fn trace<U: TraceUnit>(&self, unit: U, sync_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let halt = unit.debug_halt();

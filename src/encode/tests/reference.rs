@@ -1,10 +1,10 @@
-//! The reference decoder reads what we write as the same flow.
+//! The reference decoder decodes our trace to the same instructions.
 //!
-//! What version 1.3.3 reads otherwise is left out of the programs:
-//! - BLX (immediate): in an IT block that fails its condition, and in ETMv3 before a P-header, it
-//!   goes on in the wrong instruction set; and here it leads into code of the other set, with
-//!   instructions that are unpredictable.
-//! - PTM: a branch that tells a new security state it takes for an exception.
+//! The programs exclude what version 1.3.3 decodes differently:
+//! - BLX (immediate): if it fails the condition of its IT block, and in ETMv3 before a P-header,
+//!   the reference continues in the wrong instruction set. In random programs it also leads into
+//!   code of the other instruction set, with unpredictable instructions.
+//! - PTM: it decodes a branch with a new security state as an exception.
 
 use super::programs::Step;
 use super::*;
@@ -25,9 +25,9 @@ use std::process::Command;
 const TOOL: &str = "trc_pkt_lister";
 const ID: u8 = 0x10;
 
-/// Its listing of a snapshot's elements; `None` if it is not installed.
+/// Returns the reference's listing of a snapshot's elements; `None` if it is not installed.
 fn listing(snapshot: &Path) -> Option<String> {
-    // It leaves a log of its own where it runs.
+    // It writes a log file to the current directory.
     let working = tempfile::tempdir().unwrap();
     let file = working.path().join("listing");
     let run = Command::new(TOOL)
@@ -42,7 +42,7 @@ fn listing(snapshot: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&std::fs::read(file).unwrap()).into_owned())
 }
 
-/// A number behind `label` in hex.
+/// Parses the hex number after `label`.
 fn hex(line: &str, label: &str) -> u64 {
     let rest = &line[line.find(label).unwrap() + label.len()..];
     let end = rest
@@ -103,7 +103,7 @@ fn snapshot(
     let mut dumps = Vec::new();
     for (index, (address, bytes)) in program.regions.iter().enumerate() {
         let file = format!("code{index}.bin");
-        // The reference reads four bytes of every instruction, of short ones too.
+        // The reference reads four bytes of every instruction, even of a shorter one.
         let bytes = [&bytes[..], &[0; 2]].concat();
         dumps.push(Dump {
             section: format!("dump{index}"),
@@ -166,7 +166,8 @@ fn snapshot(
     assert!(notes.is_empty(), "{notes:?}");
 }
 
-/// Whether the reference is there; says so loudly if not.
+/// Compares the reference's instructions with those executed. Returns false, with a warning, if the
+/// reference is not installed.
 fn compare(
     what: &str,
     program: &Program,

@@ -1,27 +1,27 @@
-//! T32 IT blocks, with those that exceptions interrupt.
+//! The current T32 IT block, and IT blocks interrupted by exceptions.
 
 use crate::arch::branch::{Instruction, ItBlock};
 use crate::encode::CodeAddress;
 use crate::quantity::Isa;
 
-/// How many interrupted blocks are remembered.
+/// Maximum number of interrupted blocks kept.
 const MOST: usize = 64;
 
-/// The IT block that execution is in, and others that it may come back to.
+/// The current IT block, and interrupted ones that execution may return to.
 #[derive(Debug, Default)]
 pub(super) struct ItBlocks {
     here: ItBlock,
-    /// Where interrupted code goes on, the last first.
+    /// Interrupted blocks with their return addresses, the latest first.
     interrupted: Vec<(CodeAddress, ItBlock)>,
 }
 
 impl ItBlocks {
-    /// Makes the next instruction conditional where an IT before it says so.
+    /// Makes the next instruction conditional if it is in an IT block.
     pub fn step(&mut self, instruction: &mut Instruction) {
         self.here.step(instruction);
     }
 
-    /// An exception was taken; execution would have gone on at `place`.
+    /// Keeps the block that an exception with the return address `place` interrupted.
     pub fn interrupt(&mut self, place: CodeAddress) {
         if place.isa == Isa::T32 {
             self.interrupted.insert(0, (place, self.here));
@@ -29,7 +29,7 @@ impl ItBlocks {
         }
     }
 
-    /// Execution goes on elsewhere: in the middle of a block if an exception `returned` there.
+    /// Continues elsewhere; in an interrupted block if an exception `returned` to it.
     pub fn go(&mut self, place: CodeAddress, returned: bool) {
         let mut interrupted = self.interrupted.iter();
         let found = interrupted.position(|(at, _)| returned && *at == place);

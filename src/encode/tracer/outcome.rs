@@ -1,5 +1,5 @@
-//! Where execution arrives: what that tells of the waypoint or exception before, and what the
-//! trace unit is told then.
+//! Determines the outcome of a waypoint or exception from the next address, and passes it to the
+//! trace unit.
 
 use super::{Pending, Tracer};
 use crate::arch::branch::Kind;
@@ -9,7 +9,7 @@ use crate::flow::{CodeImage, ContextKey};
 use crate::quantity::Isa;
 
 impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
-    /// Execution is at `place`.
+    /// Continues execution at `place`.
     pub(super) fn arrive(&mut self, place: CodeAddress) {
         let new_context = self.next_context(place);
         if self.here != Some(place) {
@@ -27,7 +27,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         if self.here.is_none() {
             if !self.begun {
                 let written = self.written();
-                self.beginnings.push(written);
+                self.start_points.push(written);
             }
             self.unit.trace_on(self.reason, place);
             self.reason = TraceOnReason::BeginOrFilter;
@@ -43,7 +43,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.here = Some(place);
     }
 
-    /// A waypoint led to `next`, where the core's state may be another one.
+    /// Traces a waypoint that led to `next`. `new_context` is whether the state of the core changed.
     pub(super) fn resolve(&mut self, waypoint: Pending, next: CodeAddress, new_context: bool) {
         let Pending {
             instruction, after, ..
@@ -56,8 +56,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
                         address: target,
                         isa,
                     };
-                // An exception may have returned into an IT block: then what looks
-                // unconditional may fall through.
+                // After an exception return into an IT block, a branch that looks unconditional may
+                // fall through.
                 let conditional = instruction.conditional || after.isa == Isa::T32 && !leads;
                 let taken = !conditional || leads && !falls;
                 (taken, if taken { leads } else { falls })
@@ -100,7 +100,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// The exception led to `handler`.
+    /// Traces the pending exception, which led to `handler`.
     pub(super) fn except(&mut self, handler: Option<CodeAddress>) {
         if let Some(exception) = self.exception.take() {
             let last = self.last.take();
@@ -118,8 +118,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// Tells the waypoint and the exception that nothing will follow. A branch that may have led
-    /// elsewhere is left out.
+    /// Traces the pending waypoint and exception before a gap. A branch with an unknown outcome is
+    /// omitted.
     pub(super) fn settle(&mut self) {
         if let Some(pending) = self.pending.take() {
             let certain = match pending.instruction.kind {
@@ -129,7 +129,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
                         isa,
                     })
                 }
-                // It led to somewhere that is not traced.
+                // Its target is not traced.
                 Kind::Indirect if !pending.instruction.conditional => {
                     self.unit.waypoint(&Waypoint {
                         taken: true,
@@ -159,7 +159,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// Tells the unit of a new context at `place`, if there is one.
+    /// Passes a new context at `place` to the trace unit, if there is one. Returns whether there is.
     pub(super) fn next_context(&mut self, place: CodeAddress) -> bool {
         let Some(context) = self.next_context.take() else {
             return false;
@@ -176,8 +176,8 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         let written = self.written();
         if every > 0 && written.wrapping_sub(self.synchronised) >= every {
             self.unit.flush();
-            let beginning = self.written();
-            self.beginnings.push(beginning);
+            let start_point = self.written();
+            self.start_points.push(start_point);
             self.unit.synchronise(place);
             self.stack.clear();
             self.synchronised = written;
@@ -188,7 +188,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         self.taken.wrapping_add(self.unit.bytes().len())
     }
 
-    /// Code is missing or its instruction set is not followed.
+    /// Traces a gap where code is missing or its instruction set is not followed.
     pub(super) fn lose(&mut self) {
         self.gaps += 1;
         self.gap(TraceOnReason::BeginOrFilter);
