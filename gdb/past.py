@@ -1,8 +1,8 @@
-"""What GDB lacks where a core's program counter is known and nothing else: callers.
+"""Callers at past positions, where only the program counter is known.
 
-GDB finds callers by registers and the stack. Of the past neither is known, but the server knows
-from the trace which calls are open. An unwinder makes frames of those: they have functions and
-lines, and no registers but the program counter.
+GDB finds callers through registers and the stack, which are unknown in the past. The server knows
+the open calls from the trace. This unwinder makes frames of them, with functions and lines, but
+without registers other than the program counter.
 """
 
 import re
@@ -11,12 +11,12 @@ import gdb
 import gdb.unwinder
 
 
-# How often the server is asked for what it takes long to find; each time it gets on.
+# Maximum number of requests for a reply that takes long. The server continues with each request.
 QUESTIONS = 200
 
 
 class FrameId:
-    """What GDB tells frames apart by. No memory is where such a frame is said to be."""
+    """Identifies a frame. `stack` is an address without memory."""
 
     def __init__(self, stack, call, function):
         self.sp = gdb.Value(stack)
@@ -25,20 +25,20 @@ class FrameId:
 
 
 class Callers(gdb.unwinder.Unwinder):
-    """The frames of past positions, as the server tells them."""
+    """The frames of past positions, which the server reports."""
 
     def __init__(self):
         super().__init__("armsnap-callers")
-        # Those of the newest frame's position, as (stack, call, function, pc); and whether there are more.
+        # The frames so far, newest first, as (stack, call, function, pc), and whether there are more.
         self.frames, self.more = [], False
-        # Which of them the frame is that was asked for last; and by levels, which count frames of
-        # inlined functions too.
+        # The index of the frame requested last, and of each frame by its level. Levels also count the
+        # frames of inlined functions.
         self.last, self.levels = 0, {}
 
     def __call__(self, pending):
         try:
             sp = pending.read_register("sp")
-            # Frames that were made here have none, and the newest one has one that is not known.
+            # The stack pointer is optimized out in frames made here, and unavailable in the newest.
             newest = not sp.is_optimized_out
             if newest:
                 int(sp)
@@ -52,14 +52,14 @@ class Callers(gdb.unwinder.Unwinder):
         if frame is None:
             return alone(pending, pc) if newest else None
         *names, _ = self.frames[frame]
-        # A caller that is the same frame again: GDB stops there.
+        # GDB stops at a caller that is the same frame again.
         caller = self.frames[min(frame + 1, len(self.frames) - 1)][-1]
         found = pending.create_unwind_info(FrameId(*names))
         found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))
         return found
 
     def start(self, pending):
-        """Asks for the frames of a position."""
+        """Requests the first frames of a position."""
         self.frames, self.more, self.last, self.levels = [], True, -1, {}
         self.ask_more()
         if is_arm(pending.architecture()):
@@ -71,7 +71,7 @@ class Callers(gdb.unwinder.Unwinder):
     def ask_more(self):
         for _ in range(QUESTIONS):
             reply = callers(gdb.selected_thread(), len(self.frames))
-            # The server has not finished; in between a user can press Ctrl-C.
+            # "~": not finished. The user can press Ctrl-C between two requests.
             if reply != "~":
                 break
         frames = re.findall(r"([0-9a-f,]+);", reply)
@@ -79,12 +79,12 @@ class Callers(gdb.unwinder.Unwinder):
         self.more = bool(frames) and reply.endswith("+")
 
     def find(self, pending, pc, newest):
-        """Which of the frames it is that GDB asks for; the one after it is known too."""
+        """Returns the index of the frame that GDB requests, after fetching its caller too."""
         level = pending.level() if hasattr(pending, "level") else None
         frame = 0 if newest else self.levels.get(level, self.last + 1)
         while self.more and frame + 1 >= len(self.frames):
             self.ask_more()
-        # Behind the last one GDB asks for it again.
+        # After the last frame, GDB requests it again.
         frame = min(frame, len(self.frames) - 1)
         if frame < 0 or self.frames[frame][-1] != pc:
             return None
@@ -95,21 +95,21 @@ class Callers(gdb.unwinder.Unwinder):
 
 
 def callers(thread, known):
-    """The server's answer to which calls are open, without those that are known."""
+    """Requests the open calls, without the first `known` of them."""
     return packet(f"qArmsnap.callers:{thread.ptid[1]:x},{known:x}")
 
 
 def packet(words):
-    """The server's answer to a packet of its own."""
-    # To use the connection of GDB's Python would make GDB forget the frame that is being made.
+    """Sends a packet of armsnap's own and returns the reply."""
+    # gdb.RemoteTargetConnection.send_packet would make GDB discard the frame being unwound.
     found = re.search(r'received: "(.*)"', ask(f"maintenance packet {words}"))
     return found[1] if found else ""
 
 
 def alone(pending, pc):
-    """The one frame of a core of 32 bits, which GDB refuses to step without its stack pointer."""
-    # GDB 10 fails where a caller that is the same frame seems to be of inlined code. There
-    # debug information tells how to unwind. A caller's code is looked for before its pc.
+    """Unwinds the only frame of a 32-bit core: GDB does not step without a stack pointer."""
+    # GDB 10 fails if a caller that is the same frame looks like inlined code. There, debug
+    # information says how to unwind. GDB looks up a caller's code at its pc - 1.
     if not is_arm(pending.architecture()) or is_inlined(int(pc)) or is_inlined(int(pc) - 1):
         return None
     found = pending.create_unwind_info(FrameId(0, 0, int(pc)))
@@ -122,7 +122,7 @@ def is_arm(architecture):
 
 
 def is_inlined(address):
-    """Whether there is code that was inlined into a function."""
+    """Returns whether the code at an address was inlined into a function."""
     block, functions = gdb.block_for_pc(address), 0
     while block and not block.is_global:
         functions += block.function is not None
@@ -131,7 +131,7 @@ def is_inlined(address):
 
 
 def choose_instruction_set(isa):
-    """Makes GDB read code as the server's register `$isa` says."""
+    """Makes GDB read code in the instruction set of the server's register `$isa`."""
     try:
         mode = ("arm", "thumb")[int(isa)]
     except (gdb.error, IndexError):
@@ -145,13 +145,13 @@ def choose_instruction_set(isa):
 
 
 class Returned:
-    """`finish` takes a register that is not known for 0: at past positions it shows no value."""
+    """Switches off the value of `finish` at past positions: GDB reads unknown registers as 0."""
 
     hides = False
 
     @classmethod
     def mind(cls, _=None):
-        """At each stop."""
+        """Called at each stop."""
         try:
             int(gdb.newest_frame().read_register("sp"))
             known = True

@@ -1,8 +1,8 @@
 //! The meaning of packets: the elements that all protocols share.
 //!
-//! An element never reads memory. Elements that steer program flow ([`Element::WaypointAtoms`],
-//! [`Element::Address`]…) are consumed by [`crate::flow`]; every other one is a [`Mark`] and
-//! passes through the flow in its place.
+//! Elements do not depend on memory. [`crate::flow`] consumes elements that steer program flow
+//! ([`Element::WaypointAtoms`], [`Element::Address`]…); every other one is a [`Mark`], which passes
+//! through the flow in order.
 
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 
@@ -16,7 +16,7 @@ pub struct Atoms {
 }
 
 impl Atoms {
-    /// Whether the atom of this index is an E; the oldest one has index 0.
+    /// Returns whether the atom with this index is an E; the oldest has index 0.
     #[inline]
     #[must_use]
     pub const fn is_e(self, index: u8) -> bool {
@@ -36,13 +36,13 @@ pub enum Element {
     TimedAtom {
         /// E or N.
         taken: bool,
-        /// Cycles up to and with this waypoint.
+        /// Cycles up to and including this waypoint.
         cycles: u32,
     },
     /// ETMv3, cycle-accurate: each atom is one instruction that passed (E) or failed (N) its
     /// condition, with the cycles since the one before.
     TimedInstructions {
-        /// The atoms, one at least.
+        /// The atoms, at least one.
         atoms: Atoms,
         /// Cycles of the first one.
         first: u8,
@@ -65,8 +65,8 @@ pub enum Element {
         /// Whether the instruction at `end` was executed.
         inclusive: bool,
     },
-    /// ETE source address: a straight line was executed up to this instruction, which acts as
-    /// with an E atom. Where the current address is not known, or lies beyond, only this one.
+    /// ETE source address: a straight line was executed up to and including this instruction, as
+    /// with an E atom. If the current address is unknown or beyond it, only this instruction was.
     SourceAddress {
         /// The instruction.
         address: Address,
@@ -78,11 +78,11 @@ pub enum Element {
         /// Their number, if the trace contains it.
         instructions: Option<u32>,
     },
-    /// An exception was taken. Execution ran in a straight line to `return_address` before it,
-    /// if that is known and lies ahead of the current address.
+    /// An exception was taken. Before it, execution ran in a straight line to `return_address`,
+    /// if that is known and ahead of the current address.
     Exception(Exception),
-    /// PTM: an exception was taken whose preferred return address is where execution had come
-    /// to: the current address. (`return_address` is not set.)
+    /// PTM: an exception was taken whose preferred return address is the current address.
+    /// (`return_address` is not set.)
     ExceptionHere(Exception),
     /// The last traced instruction was not executed after all (ETMv3 "cancel").
     CancelInstruction,
@@ -90,10 +90,10 @@ pub enum Element {
     Mark(Mark),
 }
 
-/// An exception, as its packet reports it.
+/// An exception, with the contents of its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exception {
-    /// The number as traced by the protocol.
+    /// The number in the trace protocol.
     pub number: u16,
     /// Its name by architecture and profile (`IRQ`, `SVC`…).
     pub name: &'static str,
@@ -196,7 +196,8 @@ impl Transaction {
     }
 }
 
-/// How a local timestamp of an ITM relates to the packet before it (DWT/ITM, LTS).
+/// How a local timestamp of an ITM relates to the previous packet (Armv7-M ARM DDI 0403, appendix
+/// D4, "Local timestamp packets").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimestampRelation {
     /// Both are on time.
@@ -245,7 +246,7 @@ pub enum Itm {
     },
     /// Packets were lost.
     Overflow,
-    /// Time by the system's counter.
+    /// Value of the system counter.
     GlobalTimestamp(u64),
     /// Time since the last local timestamp.
     LocalTimestamp {
@@ -297,13 +298,13 @@ pub enum Mark {
     ExceptionReturn,
     /// Cycles since the last count.
     Cycles(u32),
-    /// Time by the system's counter.
+    /// Value of the system counter.
     Timestamp(u64),
     /// Numbered event.
     Event(u8),
     /// The trigger event.
     Trigger,
-    /// Marks where a later timestamp belongs.
+    /// The point that a later timestamp refers to.
     Marker(u32),
     /// Memory transaction.
     Transaction(Transaction),
@@ -322,7 +323,7 @@ pub enum Mark {
         value: Option<u64>,
         /// Size of the value in bytes, 0 if no value is traced.
         bytes: u8,
-        /// Write or read, where the access is known by the code.
+        /// Whether it was a write, if known from the code.
         write: Option<bool>,
     },
     /// STM.
@@ -333,12 +334,12 @@ pub enum Mark {
     End,
 }
 
-/// Takes elements, each with the place of the packet that gave rise to it.
+/// Receives elements. `at` is the offset of the packet that caused the element.
 pub trait ElementSink {
-    /// Takes the next element.
+    /// Receives the next element.
     fn element(&mut self, at: BufferOffset, element: Element);
 
-    /// Takes an element that does not steer the flow.
+    /// Receives an element that does not steer the flow.
     #[inline]
     fn mark(&mut self, at: BufferOffset, mark: Mark) {
         self.element(at, Element::Mark(mark));

@@ -1,6 +1,6 @@
-//! The quantities that every module shares, each with a type of its own.
+//! Quantities that all modules share, each with its own type.
 //!
-//! Knows nothing of files, protocols or debuggers.
+//! Independent of files, protocols and debuggers.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address so many bytes behind this one; in AArch32 addresses have 32 bits.
+    /// Returns the address `bytes` after this one. In AArch32, addresses wrap at 32 bits.
     #[inline]
     #[must_use]
     pub const fn after(self, bytes: u64, isa: Isa) -> Self {
@@ -27,7 +27,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A byte's place in a trace buffer, counted from the first byte of its first file.
+/// The offset of a byte in a trace buffer, counted from the first byte of its first file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferOffset(pub u64);
 
@@ -68,7 +68,8 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The name in the element stream; those of ThumbEE and Jazelle are the reference decoder's.
+    /// Returns the name used in listings. The names of ThumbEE and Jazelle are those of the reference
+    /// decoder.
     pub const fn name(self) -> &'static str {
         match self {
             Self::A64 => "A64",
@@ -94,7 +95,7 @@ pub enum Security {
 }
 
 impl Security {
-    /// The name in the element stream.
+    /// Returns the name used in listings.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Secure => "secure",

@@ -1,4 +1,4 @@
-//! Which trace architecture a trace source has, from its device type and its ID registers.
+//! Detects the trace architecture of a source from its device type and its ID registers.
 
 use super::{Protocol, registers};
 use crate::snapshot::model::Device;
@@ -44,8 +44,8 @@ pub enum TraceArchitecture {
 }
 
 impl TraceArchitecture {
-    /// From a device's `type` (`ETM3.5`, `PFT1.1`, `PTM1.0`, `ETM4`, `ETE`, any case). Where the
-    /// type gives no version: PFTv1.0, ETMv4.0, ETEv1.0; of an ETM without one, nothing is known.
+    /// Parses a device's `type` (`ETM3.5`, `PFT1.1`, `PTM1.0`, `ETM4`, `ETE`, any case). Without a
+    /// version it is PFTv1.0, ETMv4.0 or ETEv1.0; `ETM` alone is unknown.
     pub fn from_type(kind: &str) -> Self {
         let kind = kind.trim().to_ascii_uppercase();
         let digits = kind.find(|c: char| c.is_ascii_digit());
@@ -65,8 +65,8 @@ impl TraceArchitecture {
         }
     }
 
-    /// From ETMIDR bits `[11:8]` and `[7:4]` (IHI 0014Q 3.5.40, IHI 0035B 3.16.28): a major
-    /// field of 0 to 2 is ETMv1 to ETMv3, of 3 PFTv1. 0 is no ID: nobody implemented it.
+    /// Decodes ETMIDR bits `[11:8]` and `[7:4]` (ARM IHI 0014Q 3.5.40, ARM IHI 0035B 3.16.28): major
+    /// 0 to 2 are ETMv1 to ETMv3, 3 is PFTv1. A value of 0 means that there is no ID.
     pub fn from_etmidr(etmidr: u64) -> Self {
         let minor = (etmidr >> 4 & 0xF) as u8;
         match (etmidr >> 8 & 0xF) as u8 {
@@ -80,8 +80,8 @@ impl TraceArchitecture {
         }
     }
 
-    /// From TRCIDR1 bits `[11:8]` and `[7:4]` (IHI 0064, TRCIDR1): major 4 is ETMv4. `Unknown`
-    /// where they refer to TRCDEVARCH.
+    /// Decodes TRCIDR1 bits `[11:8]` and `[7:4]` (ARM IHI 0064H, TRCIDR1): major 4 is ETMv4.
+    /// `Unknown` if they refer to TRCDEVARCH.
     pub fn from_trcidr1(trcidr1: u64) -> Self {
         match trcidr1 >> 8 & 0xF {
             4 => Self::Etmv4 {
@@ -91,8 +91,8 @@ impl TraceArchitecture {
         }
     }
 
-    /// From TRCDEVARCH (DDI 0601, TRCDEVARCH): ARCHPART `0xA13` is the PE trace architecture,
-    /// ARCHVER 4 ETMv4, 5 ETEv1; REVISION is the minor version.
+    /// Decodes TRCDEVARCH (ARM DDI 0601, TRCDEVARCH): ARCHPART `0xA13` is the PE trace architecture;
+    /// ARCHVER 4 is ETMv4, 5 is ETEv1; REVISION is the minor version.
     pub fn from_trcdevarch(trcdevarch: u64) -> Self {
         let minor = (trcdevarch >> 16 & 0xF) as u8;
         match trcdevarch & 0xFFFF {
@@ -102,8 +102,8 @@ impl TraceArchitecture {
         }
     }
 
-    /// The architecture of a trace source: the ID registers decide, the device's type where they
-    /// are missing or say nothing.
+    /// Returns the architecture of a trace source, from its ID registers, or from the device's type if
+    /// they are missing or inconclusive.
     pub fn of(device: &Device) -> Self {
         Self::of_values(&device.kind, |name| {
             let id = registers::id_of(name)?;
@@ -111,7 +111,7 @@ impl TraceArchitecture {
         })
     }
 
-    /// The protocol that a trace unit of this architecture speaks.
+    /// Returns the protocol of a trace source of this architecture.
     pub const fn protocol(self) -> Option<Protocol> {
         match self {
             Self::Etm { .. } => Some(Protocol::Etmv3),
@@ -141,15 +141,15 @@ impl TraceArchitecture {
                 .filter(says)
                 .or_else(etmidr)
                 .filter(says)
-                // An ETM of no version, of which only its settings were saved.
+                // An ETM without a version, saved with its settings only.
                 .or_else(|| register("TRCCONFIGR").map(|_| Self::Etmv4 { minor: 0 }))
                 .or_else(|| register("ETMCR").map(|_| Self::Etm { major: 3, minor: 0 })),
         };
         by_register.unwrap_or(by_type)
     }
 
-    /// `major << 4 | minor`, by which the tables know which fields exist; ETE's come after
-    /// ETMv4's, as `5 << 4 | minor` (TRCDEVARCH.ARCHVER is 5 for ETEv1).
+    /// Returns `major << 4 | minor`, which the tables of fields are keyed by. For ETE it is
+    /// `5 << 4 | minor` (TRCDEVARCH.ARCHVER is 5 for ETEv1), after ETMv4.
     pub(crate) fn version(self) -> u8 {
         match self {
             Self::Etm { major, minor } | Self::Pft { major, minor } => major << 4 | minor,

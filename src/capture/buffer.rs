@@ -1,4 +1,4 @@
-//! A trace buffer: its files, its form, and the sources in it.
+//! A trace buffer: its files, its format, and its sources.
 
 use super::{CaptureSource, LeftOut};
 use crate::formatter::FrameKind;
@@ -13,16 +13,16 @@ pub struct CaptureBuffer {
     pub name: String,
     /// Its files, in order.
     pub parts: Vec<Mapped>,
-    /// How frames lie in it; `None` if it holds one source's bytes.
+    /// The layout of its frames; `None` if it is unformatted, with the bytes of one source.
     pub frames: Option<FrameKind>,
-    /// Its sources that can be decoded: one for each trace ID.
+    /// The sources to decode: one for each trace ID.
     pub sources: Vec<CaptureSource>,
-    /// Its sources that cannot.
+    /// The sources that are not decoded.
     pub left_out: Vec<LeftOut>,
 }
 
 impl CaptureBuffer {
-    /// Bytes of the buffer.
+    /// Returns the size in bytes.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }

@@ -1,4 +1,4 @@
-//! How a trace source was set up: its registers as the configuration of its protocol's decoders.
+//! The configuration of a trace source's decoders, read from its registers.
 
 use super::{Protocol, registers};
 use crate::flow::{FlowConfig, Waypoints};
@@ -7,7 +7,7 @@ use crate::quantity::TraceId;
 use crate::snapshot::model::{Device, Note, Severity};
 use crate::{etm, etmv3, etmv4, itm, ptm, stm};
 
-/// How a trace source was set up.
+/// The configuration of a trace source.
 #[derive(Clone, Debug)]
 pub enum Config {
     /// ETMv3.
@@ -27,7 +27,7 @@ pub trait Visitor {
     /// Its result.
     type Output;
 
-    /// Takes the decoders; `flow` is `Some` if the source follows a core.
+    /// Receives the decoders; `flow` is `Some` if the source follows a core.
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
         D: PacketDecoder + Clone + Send + Sync + 'static,
@@ -46,7 +46,7 @@ fn missing(device: &Device, name: &str, assumed: impl std::fmt::LowerHex) -> Not
     }
 }
 
-/// Looks up registers by name or ID, and notes those that are missing.
+/// Looks up registers by name or ID, and adds a note for each missing one.
 struct Needed<'a> {
     device: &'a Device,
     notes: &'a mut Vec<Note>,
@@ -75,7 +75,7 @@ impl Needed<'_> {
 }
 
 impl Config {
-    /// Reads the registers of a source that traces `core`. Assumed values go to `notes`.
+    /// Reads the registers of a source that traces `core`. Adds a note for each assumed value.
     pub fn read(device: &Device, protocol: Protocol, core: Core, notes: &mut Vec<Note>) -> Self {
         let mut needed = Needed { device, notes };
         match protocol {
@@ -116,7 +116,7 @@ impl Config {
         }
     }
 
-    /// The trace ID in the registers.
+    /// Returns the trace ID in the registers.
     pub fn trace_id(&self) -> TraceId {
         match self {
             Self::Etmv3(config) => config.trace_id(),
@@ -127,9 +127,9 @@ impl Config {
         }
     }
 
-    /// The bytes of an alignment synchronisation, at which a decoder without state can start; they
-    /// occur nowhere else in the trace (ARM IHI 0035B 4.5.1, ARM IHI 0014Q 7.10.4, ARM IHI 0064
-    /// A-Sync packet). `None` for sources that follow no core.
+    /// Returns the bytes of an alignment synchronisation, at which a decoder can start; they occur
+    /// nowhere else in the trace (ARM IHI 0035B 4.5.1, ARM IHI 0014Q 7.10.4, ARM IHI 0064H, A-Sync
+    /// packet). `None` for sources that follow no core.
     pub fn synchronisation(&self) -> Option<&'static [u8]> {
         match self {
             Self::Etmv3(_) | Self::Ptm(_) => Some(&[0, 0, 0, 0, 0, 0x80]),
@@ -138,7 +138,7 @@ impl Config {
         }
     }
 
-    /// Whether the trace unit was set to omit return addresses that its return stack predicts;
+    /// Returns whether the trace unit omitted return addresses that its return stack predicts;
     /// `None` if its protocol does not have this setting.
     pub fn return_stack(&self) -> Option<bool> {
         match self {
@@ -148,8 +148,8 @@ impl Config {
         }
     }
 
-    /// The bit that [`return_stack`](Self::return_stack) reads, for users (ARM IHI 0035B ETMCR, ARM
-    /// IHI 0064 TRCCONFIGR.RS).
+    /// Returns the name of the bit that [`return_stack`](Self::return_stack) reads, for messages (ARM
+    /// IHI 0035B, ETMCR; ARM IHI 0064H, TRCCONFIGR.RS).
     pub fn return_stack_bit(&self) -> Option<&'static str> {
         match self {
             Self::Ptm(_) => Some("bit 29 of ETMCR"),
@@ -158,7 +158,7 @@ impl Config {
         }
     }
 
-    /// Whether the trace unit was set to count cycles.
+    /// Returns whether the trace unit counted cycles.
     pub fn counts_cycles(&self) -> bool {
         match self {
             Self::Etmv3(config) => config.cycle_accurate,
@@ -168,7 +168,7 @@ impl Config {
         }
     }
 
-    /// Makes the decoders and hands them to `visitor`.
+    /// Creates the decoders and passes them to `visitor`.
     pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
         match self {
             Self::Etmv3(config) => visitor.visit(

@@ -1,10 +1,11 @@
-//! The core that a trace source follows, as its decoders see it.
+//! The properties of a traced core that its decoders depend on.
 
 use crate::arch::CoreType;
 use crate::protocol::Core;
 use crate::snapshot::model::Device;
 
-/// Profile and version of a core device, by its `type` or, if that is not known, its registers.
+/// Returns the profile and version of a core device, from its `type` or, if that is unknown, its
+/// registers.
 pub fn traced_core(device: &Device) -> Core {
     let CoreType {
         profile, version, ..

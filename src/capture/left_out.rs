@@ -1,4 +1,4 @@
-//! Sources that are in a buffer and cannot be decoded.
+//! Sources of a buffer that are not decoded.
 
 use crate::quantity::TraceId;
 use crate::snapshot::model::{Note, Severity, Snapshot};
@@ -16,29 +16,29 @@ pub struct LeftOut {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It is the data trace of an ETMv4 (section 3.3.4).
+    /// It is the data trace of an ETMv4 (Debug and Trace Snapshot File Format 0.2, section 3.3.4).
     DataTrace,
-    /// Neither its type nor its ID registers name a protocol.
+    /// Neither its type nor its ID registers determine a protocol.
     UnknownProtocol {
         /// Its type.
         kind: String,
     },
-    /// Another source before it in the buffer has its trace ID.
+    /// An earlier source of the buffer has the same trace ID.
     DuplicateId {
         /// The trace ID.
         id: TraceId,
-        /// The name of the other source.
+        /// The name of the earlier source.
         first: String,
     },
-    /// The buffer is not formatted and so holds one source.
+    /// The buffer is not formatted, so it contains one source only.
     Unformatted {
-        /// The name of the one that is decoded.
+        /// The name of the source that is decoded.
         decoded: String,
     },
 }
 
 impl LeftOut {
-    /// As a note for the user.
+    /// Returns a note for the user.
     pub fn note(&self, snapshot: &Snapshot) -> Note {
         let device = &snapshot.devices[self.device];
         let name = &device.name;

@@ -1,9 +1,9 @@
-//! The trace that a snapshot holds: its buffers, and in each the sources with their trace ID,
-//! protocol, configuration and core.
+//! The trace of a snapshot: its buffers, and the sources in each with trace ID, protocol,
+//! configuration and core.
 //!
-//! The only place that reads a trace source's `type`, ID registers and `(stream:N)`. Everything
-//! that lists, checks, decodes or follows trace begins with [`Capture::open`], so that all see the
-//! same sources. Opens files; decodes nothing.
+//! The only reader of a trace source's `type`, ID registers and `(stream:N)`. Everything that lists,
+//! checks, decodes or follows trace starts with [`Capture::open`], and so sees the same sources.
+//! Opens files; decodes nothing.
 
 mod architecture;
 mod buffer;
@@ -28,7 +28,7 @@ use crate::snapshot::model::{BufferFormat, FileLine, Note, Severity, Snapshot, T
 use crate::snapshot::topology;
 use std::collections::HashMap;
 
-/// Which buffers and sources of a snapshot are wanted.
+/// The names of some buffers and sources of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Names of the sources; all if empty.
@@ -37,7 +37,7 @@ pub struct Selection {
     pub buffers: Vec<String>,
 }
 
-/// Why a selection cannot be met.
+/// An error of [`Capture::select`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectionError {
@@ -49,14 +49,14 @@ pub enum SelectionError {
     Unknown {
         /// `source` or `buffer`.
         what: &'static str,
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The existing names.
         known: String,
     },
 }
 
-/// One trace source in one buffer, with everything that decoding it needs but the bytes.
+/// One trace source in one buffer, with everything needed to decode it except the bytes.
 #[derive(Clone, Debug)]
 pub struct CaptureSource {
     /// Index of its device in the snapshot.
@@ -65,16 +65,16 @@ pub struct CaptureSource {
     pub name: String,
     /// Its protocol.
     pub protocol: Protocol,
-    /// How it was set up.
+    /// Its configuration.
     pub config: Config,
-    /// The trace ID of its bytes: that of its registers plus its stream (section 3.3.4).
+    /// The trace ID of its bytes: the one in its registers plus its stream number (section 3.3.4).
     pub trace_id: TraceId,
     /// Index of the core that it traces.
     pub core: Option<usize>,
 }
 
 impl CaptureSource {
-    /// Whether its trace is the program flow of the core with index `core`.
+    /// Returns whether its trace is the program flow of the core with index `core`.
     pub fn follows(&self, core: usize) -> bool {
         self.core == Some(core) && self.protocol.needs_core()
     }
@@ -88,17 +88,18 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// The trace of a snapshot, and what was assumed or left out. Without trace there are no
-    /// buffers. A note of [`Severity::Error`] stands for a buffer that cannot be decoded.
+    /// Opens the trace of a snapshot; it has no buffers if the snapshot has no trace. The notes
+    /// report assumptions and omissions. A note of [`Severity::Error`] reports a buffer that cannot
+    /// be decoded.
     pub fn open(loaded: &OpenSnapshot) -> (Self, Vec<Note>) {
         Self::select(loaded, &Selection::default()).unwrap_or_default()
     }
 
-    /// [`Self::open`] for some buffers and sources; the notes are about these.
+    /// Same as [`Self::open`] for some buffers and sources.
     ///
     /// # Errors
     ///
-    /// If the snapshot has no trace, or none of a name that is selected.
+    /// If the snapshot has no trace, or no buffer or source of a selected name.
     pub fn select(
         loaded: &OpenSnapshot,
         selection: &Selection,
@@ -126,7 +127,7 @@ impl Capture {
                 by_buffer[source.buffer].push(source);
             }
         }
-        // The reference takes buffers in the order of their sections, not of `buffers=`.
+        // In the order of their sections, not of `buffers=`, as in the reference decoder.
         let mut order: Vec<_> = by_buffer.into_iter().enumerate().collect();
         order.sort_by_key(|(index, _)| trace.buffers[*index].place.line);
         let chosen = order
@@ -138,7 +139,8 @@ impl Capture {
         Ok((Self { buffers }, opening.notes))
     }
 
-    /// The sources that follow a core, one a buffer, in order; and what is left out for it.
+    /// Returns the sources that follow a core, at most one of each buffer, in order; and notes on
+    /// those left out.
     pub fn following(
         &self,
         snapshot: &Snapshot,
@@ -200,7 +202,7 @@ impl Opening<'_> {
         });
     }
 
-    /// A buffer with its files; `None` if they cannot be read.
+    /// Opens a buffer; `None` if its format is unknown or its files cannot be read.
     fn buffer(&mut self, index: usize, placed: &[topology::PlacedSource]) -> Option<CaptureBuffer> {
         let buffer = &self.trace.buffers[index];
         let frames = match &buffer.format {
@@ -232,8 +234,7 @@ impl Opening<'_> {
             left_out: Vec::new(),
         };
         let devices = &self.loaded.snapshot.devices;
-        // Without a formatter there is one source: the one that is named like the buffer, or the
-        // first.
+        // An unformatted buffer has one source: the one with the buffer's name, or the first.
         let lone = placed
             .iter()
             .position(|source| devices[source.device].name == buffer.name);
@@ -286,7 +287,7 @@ impl Opening<'_> {
             });
         };
         let stream = placed.stream.unwrap_or(0);
-        // ETMv4 has its data trace in stream 1 (snapshot format, 3.3.4).
+        // Stream 1 of an ETMv4 is its data trace (Debug and Trace Snapshot File Format 0.2, 3.3.4).
         if stream > 0 && matches!(protocol, Protocol::Etmv4 | Protocol::Ete) {
             return Err(Reason::DataTrace);
         }
@@ -300,7 +301,7 @@ impl Opening<'_> {
         })
     }
 
-    /// What the device of a source says; `None` if its protocol is not known.
+    /// Reads protocol, core and configuration of a source; `None` if its protocol is not known.
     fn configure(
         &mut self,
         placed: &topology::PlacedSource,
@@ -311,7 +312,7 @@ impl Opening<'_> {
         let by_type = TraceArchitecture::from_type(&device.kind).protocol();
         if let Some(by_type) = by_type.filter(|by_type| *by_type != protocol) {
             let text = format!(
-                "{}: its type says {}, its ID registers say {}, which is taken",
+                "{}: its type is {}, but its ID registers are of {}, which is used",
                 device.name,
                 by_type.name(),
                 protocol.name()
@@ -325,7 +326,7 @@ impl Opening<'_> {
             && protocol.needs_core()
         {
             let text = format!(
-                "{}: no core is given for it: taken to trace {}, the only one",
+                "{}: no core is given: {}, the only one, is assumed",
                 device.name, snapshot.devices[only].name
             );
             self.note(&self.trace.place.clone(), Severity::Warning, "3.3.3", text);

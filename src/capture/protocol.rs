@@ -22,16 +22,16 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The protocols whose trace is decoded with the code of a core.
+    /// The protocols of program flow, decoded with the code of a core.
     pub const FOLLOWING: [Self; 4] = [Self::Etmv3, Self::Ptm, Self::Etmv4, Self::Ete];
 
-    /// The protocol of a trace source: by its ID registers, else by its `type`. `None` if neither
-    /// says it.
+    /// Returns the protocol of a trace source, from its ID registers, or else from its `type`. `None`
+    /// if neither determines it.
     pub fn of(device: &Device) -> Option<Self> {
         TraceArchitecture::of(device).protocol()
     }
 
-    /// Its name.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Etmv3 => "ETMv3",
@@ -43,7 +43,7 @@ impl Protocol {
         }
     }
 
-    /// Whether its trace is decoded with the code of a core.
+    /// Returns whether it traces program flow, which is decoded with the code of a core.
     pub const fn needs_core(self) -> bool {
         match self {
             Self::Etmv3 | Self::Ptm | Self::Etmv4 | Self::Ete => true,

@@ -1,7 +1,7 @@
 //! The registers of trace components that decoding needs, by name and by ID (Debug and Trace
 //! Snapshot File Format 0.2, sections 3.2.2 and 4.2).
 //!
-//! Knows where registers are, not what their bits mean.
+//! Contains names and offsets of registers, but not the meaning of their bits.
 
 use super::Protocol;
 use crate::quantity::TraceId;
@@ -14,11 +14,11 @@ pub struct Known {
     pub names: &'static [&'static str],
     /// Its ID: the offset from the component's base, in words of 4 bytes.
     pub id: u64,
-    /// The protocols for which the specification asks for it.
+    /// The protocols for which the specification requires it.
     needed: &'static [Protocol],
-    /// The value makes a difference to decoding only where elements have keys.
+    /// Whether decoding depends on its value only if elements have keys.
     with_keys: bool,
-    /// The value makes no difference to decoding.
+    /// Whether decoding is independent of its value.
     unread: bool,
 }
 
@@ -32,7 +32,7 @@ const fn known(names: &'static [&'static str], id: u64, needed: &'static [Protoc
     }
 }
 
-/// A register of ETMv4 that tells how many keys there are.
+/// A register of ETMv4 with a number of keys.
 const fn keys(names: &'static [&'static str], id: u64) -> Known {
     Known {
         with_keys: true,
@@ -51,8 +51,8 @@ const ETM3: &[Known] = &[
 
 const ETMV4: &[Protocol] = &[Protocol::Etmv4];
 const BOTH: &[Protocol] = &[Protocol::Etmv4, Protocol::Ete];
-/// Section 4.2.3. The specification is older than ETE; what ETE needs is what its decoding
-/// depends on.
+/// Section 4.2.3. The specification is older than ETE: for ETE, these are the registers that
+/// decoding depends on.
 const ETM4: &[Known] = &[
     known(&["TRCIDR0"], 0x78, BOTH),
     known(&["TRCIDR1"], 0x79, BOTH),
@@ -85,7 +85,7 @@ const ITM: &[Known] = &[known(
 /// Section 4.2.5.
 const STM: &[Known] = &[known(&["STMTCSR"], 0x3A0, &[Protocol::Stm])];
 
-/// The registers of a protocol's trace sources that are known here.
+/// Returns the known registers of a protocol's trace sources.
 pub const fn registers(protocol: Protocol) -> &'static [Known] {
     match protocol {
         Protocol::Etmv3 | Protocol::Ptm => ETM3,
@@ -95,7 +95,7 @@ pub const fn registers(protocol: Protocol) -> &'static [Known] {
     }
 }
 
-/// The ID of a register that is known here, by its name.
+/// Returns the ID of a known register by its name.
 pub fn id_of(name: &str) -> Option<u64> {
     let mut all = [ETM3, ETM4, ITM, STM].into_iter().flatten();
     let known = all.find(|known| known.names.iter().any(|n| n.eq_ignore_ascii_case(name)))?;
@@ -103,39 +103,38 @@ pub fn id_of(name: &str) -> Option<u64> {
 }
 
 impl Known {
-    /// Whether the specification asks for it, for decoding a protocol.
+    /// Returns whether the specification requires it for decoding a protocol.
     pub fn is_needed(&self, protocol: Protocol) -> bool {
         self.needed.contains(&protocol)
     }
 
-    /// Whether its value makes a difference to the decoding of a device's trace.
+    /// Returns whether decoding a device's trace depends on its value.
     pub fn matters(&self, device: &Device) -> bool {
         !self.unread && (!self.with_keys || has_keys(device))
     }
 
-    /// The register of a device: by its names, else by its ID.
+    /// Looks it up in a device by its names, or else by its ID.
     pub fn of<'d>(&self, device: &'d Device) -> Option<&'d Register> {
         device.component_register(self.names, self.id)
     }
 }
 
-/// Whether elements of an ETMv4 may have keys: TRCCONFIGR has conditional tracing (COND, bits
-/// 10:8), Q elements (QE, 14:13) or data trace (DA and DV, 17:16) switched on (ARM IHI 0064,
-/// TRCCONFIGR).
+/// Returns whether elements of an ETMv4 may have keys: conditional tracing (TRCCONFIGR.COND, bits
+/// 10:8), Q elements (QE, 14:13) or data trace (DA and DV, 17:16) is on (ARM IHI 0064H, TRCCONFIGR).
 fn has_keys(device: &Device) -> bool {
     let register = device.component_register(&["TRCCONFIGR"], 0x04);
     let value = register.and_then(|register| register.value.as_u64());
     value.is_some_and(|value| value & 0x3_6700 != 0)
 }
 
-/// The registers of a trace source that are known here, each with the specification's name for
-/// it. Those that the file does not name so are there by their ID.
+/// Returns the known registers of a trace source, each with the specification's name. Registers with
+/// other names in the file are found by their ID.
 pub fn known_registers(device: &Device) -> impl Iterator<Item = (&'static str, &Register)> {
     let known = Protocol::of(device).map_or(&[][..], registers).iter();
     known.filter_map(|known| Some((known.names[0], known.of(device)?)))
 }
 
-/// The trace ID that a source's registers give; `None` if the register is missing.
+/// Returns the trace ID in a source's registers; `None` if the register is missing.
 pub fn trace_id(device: &Device) -> Option<TraceId> {
     known_registers(device).find_map(|(name, register)| {
         let value = register.value.as_u64()?;

@@ -1,4 +1,4 @@
-//! The traced core, as far as it changes the meaning of its trace.
+//! The properties of the traced core that its trace depends on.
 
 pub use crate::quantity::Profile;
 
@@ -20,7 +20,7 @@ impl Core {
         }
     }
 
-    /// Whether it has the M-profile.
+    /// Returns whether it has the M-profile.
     pub const fn is_microcontroller(self) -> bool {
         matches!(self.profile, Profile::M)
     }

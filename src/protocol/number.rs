@@ -1,6 +1,6 @@
-//! How several protocols write numbers.
+//! Encodings of numbers that several protocols share.
 
-/// Appends a number, 7 bits a byte, the lowest first; bit 7 says that one more follows.
+/// Appends a number, 7 bits a byte, the lowest first. Bit 7 is set if another byte follows.
 pub(crate) fn leb128(value: impl Into<u64>, out: &mut Vec<u8>) {
     let mut value = value.into();
     while value >= 0x80 {
@@ -10,8 +10,7 @@ pub(crate) fn leb128(value: impl Into<u64>, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// The number that a Gray code stands for: each bit is the parity of the code's bits from its
-/// place up.
+/// Decodes a Gray code: each bit is the parity of the code's bits from its index up.
 pub(crate) const fn from_gray(code: u64) -> u64 {
     let mut value = code;
     let mut shift = 1;
@@ -22,7 +21,7 @@ pub(crate) const fn from_gray(code: u64) -> u64 {
     value
 }
 
-/// The Gray code of a number.
+/// Encodes a number as Gray code.
 pub(crate) const fn to_gray(value: u64) -> u64 {
     value ^ value >> 1
 }

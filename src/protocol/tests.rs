@@ -1,14 +1,14 @@
-//! What the tests of several protocols do with bytes, packets and elements.
+//! Helpers for the tests of several protocols.
 
 use super::*;
 use crate::element::Element;
 use proptest::prelude::*;
 use std::fmt::Debug;
 
-/// A packet with its place and its length.
+/// A packet with its offset and its length.
 pub(crate) type Located<P> = (usize, P, usize);
 
-/// The packets of `bytes`, of which `piece` more are offered each time that more are wanted.
+/// Decodes `bytes`, offering `piece` more bytes each time that the decoder needs more.
 pub(crate) fn packets_in_pieces<D>(
     decoder: &mut D,
     bytes: &[u8],
@@ -35,7 +35,7 @@ where
     packets
 }
 
-/// The packets of `bytes`.
+/// Decodes `bytes`.
 pub(crate) fn packets<D>(decoder: &mut D, bytes: &[u8]) -> Vec<Located<D::Packet>>
 where
     D: PacketDecoder<Packet: Debug>,
@@ -43,7 +43,7 @@ where
     packets_in_pieces(decoder, bytes, bytes.len())
 }
 
-/// The packets of `bytes`, the last of which is whole.
+/// Decodes `bytes`; the last packet must be complete.
 pub(crate) fn whole_packets<D>(decoder: &mut D, bytes: &[u8]) -> Vec<D::Packet>
 where
     D: PacketDecoder<Packet: Debug>,
@@ -57,7 +57,7 @@ where
     packets
 }
 
-/// The elements of `bytes`, with their places.
+/// Decodes `bytes` to elements with their offsets.
 pub(crate) fn elements<D, E>(
     decoder: &mut D,
     elements: &mut E,
@@ -75,7 +75,7 @@ where
     out
 }
 
-/// Packets that follow each other from the begin of `bytes` to the end.
+/// Checks that packets cover `bytes` from start to end without gaps.
 pub(crate) fn end_to_end<P>(packets: &[Located<P>], bytes: &[u8]) {
     let mut end = 0;
     for (at, _, length) in packets {
@@ -85,7 +85,7 @@ pub(crate) fn end_to_end<P>(packets: &[Located<P>], bytes: &[u8]) {
     assert_eq!(end, bytes.len());
 }
 
-/// `bytes` with some bits turned.
+/// `bytes` with some bits flipped.
 pub(crate) fn flipped(
     bytes: impl Strategy<Value = Vec<u8>>,
     most: usize,

@@ -1,12 +1,15 @@
 //! `qArmsnap.callers`: the frames of a stack at a past position, for an unwinder in the client.
 //!
-//! Registers and stacks of the past are not known; which calls are open is. The request names a
-//! thread and how many frames the client has: `qArmsnap.callers:1,0`. The reply has the next ones,
-//! innermost first, as `STACK,CALL,FUNCTION,PC;`, by the first three of which the client can tell
-//! frames apart, and a letter: `+` where there are more, `.` where nothing is
-//! known of who called the last one. At the halted state and in trace frames it is `-`: the
-//! client unwinds by itself. It is `~` alone where that takes long: the client asks again, and its
-//! user can interrupt it in between (GDB sends no Ctrl-C while it waits for a packet).
+//! Registers and stacks of the past are unknown, but the open calls are known. The request contains
+//! a thread and the number of frames that the client already has: `qArmsnap.callers:1,0`. The reply
+//! contains the next frames, innermost first, as `STACK,CALL,FUNCTION,PC;` (the first three identify
+//! a frame), and one more character:
+//!
+//! - `+`: there are more frames;
+//! - `.`: the caller of the last frame is unknown;
+//! - `-` alone: at the halted state or in a trace frame, where the client unwinds by itself;
+//! - `~` alone: not finished. The client repeats the request, and its user can interrupt it in between
+//!   (GDB sends no Ctrl-C while it waits for a reply).
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -22,17 +25,17 @@ use crate::arch::Architecture;
 use crate::timeline::{Direction, Gap, OpenCall, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
-/// How long calls are looked for before a reply.
-const PATIENCE: Duration = Duration::from_millis(300);
-/// Frames in a reply.
+/// Time limit of the search for calls before a reply.
+const TIME_LIMIT: Duration = Duration::from_millis(300);
+/// Maximum number of frames in a reply.
 const FRAMES: usize = 64;
-/// Where the frames of a 64-bit core are said to be. Of bits 55 to 52 of an address that a program
-/// can use all are the same, whatever its top byte (DDI 0487, D8.1: VA ranges of up to 52 bits).
+/// The stack address of frames of a 64-bit core. No program can use it: bits 55 to 52 of a valid
+/// address are equal, whatever its top byte (ARM DDI 0487, D8.1, VA ranges of up to 52 bits).
 const NOWHERE: u64 = 0b0110 << 52;
-/// Of the addresses of a 32-bit core some may be free: so much before and behind the frames.
+/// Size of the unused memory required before and after the stack address of frames of a 32-bit core.
 const FREE: u64 = 1 << 20;
 
-/// Answers a request; `None` where it is malformed.
+/// Answers a request; `None` if it is malformed.
 pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<u8>> {
     let comma = request.iter().position(|byte| *byte == b',')?;
     let thread = thread_id(&request[..comma])?;
@@ -45,7 +48,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     let Some(pc) = target.positions.past(thread).and_then(|past| past.pc) else {
         return Some(b"-".to_vec());
     };
-    let position = told_at(&mut target.positions, thread)?;
+    let position = frames_position(&mut target.positions, thread)?;
     let symbols = target.symbols();
     let stack = target.callers.stack;
     let stack = *target
@@ -54,24 +57,24 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         .insert(stack.unwrap_or_else(|| nowhere(&target.endpoint)));
     let history = target.positions.history(thread)?;
     let calls = target.callers.calls.entry(thread).or_default();
-    // Of a frame the call tells who it is, and the one within it where it stands.
+    // A frame's identity comes from its call, its pc from the call within it.
     let (first, count) = match skip.checked_sub(1) {
         Some(before) => (before, FRAMES + 1),
         None => (0, FRAMES),
     };
     let began = Instant::now();
-    let mut goes_on = || began.elapsed() < PATIENCE;
+    let mut goes_on = || began.elapsed() < TIME_LIMIT;
     let (calls, outside) = calls.at(history, position, first, count, &mut goes_on);
     if outside == Outside::Unfinished {
         return Some(b"~".to_vec());
     }
     let mut calls = calls.as_slice();
-    let mut stands = Some((pc.0, pc.0));
+    let mut site = Some((pc.0, pc.0));
     if skip > 0 {
         let Some((within, outer)) = calls.split_first() else {
             return Some(b".".to_vec());
         };
-        stands = behind(within);
+        site = return_site(within);
         calls = outer;
     }
     let mut text = String::new();
@@ -83,11 +86,11 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         let _ = write!(text, "{stack:x},{call:x},{function:x},{pc:x};");
     };
     for call in calls {
-        let Some(at) = stands else { break };
+        let Some(at) = site else { break };
         frame(&mut text, Some(call), at);
-        stands = behind(call);
+        site = return_site(call);
     }
-    let end = match (outside, stands) {
+    let end = match (outside, site) {
         (Outside::More, Some(_)) => '+',
         (Outside::Unknown | Outside::Unfinished, Some(at)) => {
             frame(&mut text, None, at);
@@ -99,14 +102,14 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     Some(text.into_bytes())
 }
 
-/// Where the caller of a call stands, and an address within the function that it stands in. Of code
-/// that was interrupted nothing is told: it is no caller.
-fn behind(call: &OpenCall) -> Option<(u64, u64)> {
+/// Returns the pc of the caller of a call, and an address inside the caller's function. `None` for an
+/// exception: the code that it interrupted is not a caller.
+fn return_site(call: &OpenCall) -> Option<(u64, u64)> {
     let to = call.returns_to.filter(|_| !call.exception)?;
     Some((to.0, to.0.wrapping_sub(1)))
 }
 
-/// An address without memory, as far as is known.
+/// Returns an address without memory.
 fn nowhere(endpoint: &Endpoint) -> u64 {
     if endpoint.architecture() == Architecture::AArch64 {
         return NOWHERE;
@@ -123,9 +126,9 @@ fn nowhere(endpoint: &Endpoint) -> u64 {
     places.find(free).unwrap_or(last) + FREE
 }
 
-/// The position whose open calls are those of where a core is shown to stand: behind a gap in which
-/// it is not known.
-fn told_at(positions: &mut Positions, thread: Tid) -> Option<Position> {
+/// Returns the position whose open calls belong to the pc shown for a core. After a gap it is the
+/// next position with a known pc.
+fn frames_position(positions: &mut Positions, thread: Tid) -> Option<Position> {
     let past = positions.past(thread)?;
     let mut at = past.place.position;
     let mut kind = past.place.kind;

@@ -45,7 +45,7 @@ pub enum Outside {
     Unfinished,
 }
 
-/// The innermost open call of a stretch, or the state at its begin after so many returns beyond.
+/// The innermost open call of a stretch; or the calls open at its start, less a number of returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Call(u32),
@@ -56,37 +56,39 @@ enum At {
 struct Node {
     call: OpenCall,
     outer: At,
-    /// A signal's handler: it returns to code that asks the kernel to go on where it was.
+    /// It is a signal handler: it returns to code that asks the kernel to resume the program.
     signal: bool,
 }
 
-/// A part of a history, which begins at a multiple of [`STRETCH`].
+/// A part of a history. It starts at a multiple of [`STRETCH`].
 #[derive(Debug)]
 struct Stretch {
     nodes: Vec<Node>,
-    /// From which place on what is open.
+    /// The innermost open call from each position on.
     changes: Vec<(Position, At)>,
     end: At,
-    /// To where was returned beyond its begin, in order.
+    /// Addresses of returns from calls opened before it, in order.
     returns: Vec<Address>,
     begin: Position,
-    /// The last place before it.
+    /// The last position before it.
     before: Option<Position>,
 }
 
-/// The open calls of one core's history, as far as they were asked for.
+/// The open calls of one core's history, as far as requested.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
-    /// By begin; the one used last is the last.
+    /// Stretches with their changes; the one used last is the last.
     whole: Vec<Arc<Stretch>>,
+    /// Stretches without their changes, by their start.
     ends: HashMap<Position, Arc<Stretch>>,
-    /// Calls in `ends`.
+    /// Number of calls in `ends`.
     kept: usize,
 }
 
 impl OpenCalls {
-    /// At most `count` open calls at a position, innermost first, after the first `skip` of them.
-    /// `goes_on` is asked before more than one stretch is looked at that was not before.
+    /// Returns the open calls at a position, innermost first: at most `count` of them, after the first
+    /// `skip`. `goes_on` is called before each new stretch but the first; if it returns false, the
+    /// search ends.
     pub fn at(
         &mut self,
         history: &mut History,
@@ -142,7 +144,7 @@ impl OpenCalls {
         (calls, Outside::Unknown)
     }
 
-    /// A stretch with its changes.
+    /// Returns a stretch with its changes.
     fn whole(&mut self, history: &mut History, begin: Position) -> Arc<Stretch> {
         let found = self.whole.iter().position(|stretch| stretch.begin == begin);
         let stretch = match found {
@@ -156,7 +158,7 @@ impl OpenCalls {
         stretch
     }
 
-    /// A stretch as it ended.
+    /// Returns a stretch without its changes: the state at its end.
     fn end(&mut self, history: &mut History, begin: Position) -> Arc<Stretch> {
         if let Some(end) = self.ends.get(&begin) {
             return Arc::clone(end);
@@ -177,7 +179,7 @@ impl OpenCalls {
     }
 }
 
-/// Where the stretch of a position begins.
+/// Returns the start of the stretch of a position.
 fn begin(position: Position) -> Position {
     Position {
         index: position.index - position.index % STRETCH,
@@ -211,8 +213,8 @@ impl Stretch {
         }
     }
 
-    /// Returns to where was returned later, in order; those that no call here wants are left, and
-    /// have closed all that was open here.
+    /// Closes the calls that the `pending` return addresses belong to, in order, and removes these
+    /// addresses. Stops at an address that no call here returns to: that return closed all of them.
     fn apply(&self, at: &mut At, pending: &mut VecDeque<Address>) {
         while let Some(to) = pending.front() {
             let mut unknown = None;
@@ -239,7 +241,7 @@ impl Stretch {
         }
     }
 
-    /// What is kept of it: the calls that it left open, and its returns.
+    /// Returns a copy with only the calls that it left open, and its returns.
     fn ended(&self) -> Self {
         let mut open = Vec::new();
         let mut at = self.end;
@@ -273,7 +275,7 @@ impl Stretch {
     }
 }
 
-/// What is entered.
+/// What opened a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Call,
@@ -281,7 +283,7 @@ enum Kind {
     Signal,
 }
 
-/// Puts a stretch together.
+/// Builds a stretch.
 #[derive(Debug, Default)]
 struct Builder {
     nodes: Vec<Node>,
@@ -289,7 +291,7 @@ struct Builder {
     returns: Vec<Address>,
     /// The open calls, outermost first.
     open: Vec<u32>,
-    /// Which of them return to an address, outermost first.
+    /// Their depths by return address, outermost first.
     expected: HashMap<Option<Address>, Vec<usize>>,
 }
 
@@ -362,7 +364,7 @@ impl Builder {
         });
     }
 
-    /// Ends the innermost call that returns to an address, and those within it.
+    /// Closes the innermost call that returns to an address, and the calls within it.
     fn close(&mut self, to: Option<Address>) -> bool {
         let depths = self.expected.get(&to);
         let Some(&depth) = depths.and_then(|depths| depths.last()) else {
@@ -384,7 +386,7 @@ impl Builder {
         }
     }
 
-    /// A return to where no call of this stretch wants to return.
+    /// Records a return to an address that no call of this stretch returns to.
     fn leave(&mut self, to: Address) {
         self.close_down_to(0);
         self.returns.push(to);
