@@ -107,6 +107,27 @@ pub trait ElementDecoder {
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
 }
 
+impl<E: ElementDecoder> ElementDecoder for &mut E {
+    type Packet = E::Packet;
+
+    #[inline(always)]
+    fn packet(&mut self, at: BufferOffset, packet: &Self::Packet, out: &mut impl ElementSink) {
+        (**self).packet(at, packet, out);
+    }
+
+    fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        (**self).lost(at, out);
+    }
+
+    fn is_settled(&self) -> bool {
+        (**self).is_settled()
+    }
+
+    fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
+        (**self).end(at, out);
+    }
+}
+
 /// Receives the packets of one source.
 pub trait PacketSink<P> {
     /// Receives the next packet, with its offset in the buffer and its bytes.

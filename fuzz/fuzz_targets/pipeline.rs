@@ -2,7 +2,7 @@
 #![no_main]
 
 use armsnap::capture::{Capture, Visitor};
-use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
+use armsnap::decode::{Decoding, Image, Source, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::TraceId;
@@ -27,10 +27,9 @@ impl<'a> Visitor for Make<'a> {
         match flow {
             Some(flow) => {
                 let flow = Flow::new(flow, self.0);
-                let sink = Flowing::new(flow, listing);
-                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+                Box::new(Source::with_flow(packets, elements, flow, listing))
             }
-            None => Box::new(Source::new(packets, ElementStage::new(elements, listing))),
+            None => Box::new(Source::with_elements(packets, elements, listing)),
         }
     }
 }

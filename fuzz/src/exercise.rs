@@ -8,7 +8,7 @@ use armsnap::capture::{Capture, Visitor, traced_core};
 use armsnap::check::check;
 use armsnap::convert::snapshot::{Found, Options as ReadOptions, read};
 use armsnap::convert::{trace_file, with_trace};
-use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
+use armsnap::decode::{Decoding, Image, Source, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::program::disassembly::Disassembler;
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
@@ -86,22 +86,26 @@ impl<'a, L: armsnap::report::listing::Lines + 'a> Visitor for Make<'a, L> {
             (0, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
             (1, _) => {
                 let branches = Branches::new(self.lines, self.counts_cycles);
-                Box::new(Source::new(packets, ElementStage::new(elements, branches)))
+                Box::new(Source::with_elements(packets, elements, branches))
             }
             (2, Some(flow)) => {
                 let flow = Flow::new(flow, self.image);
-                let sink = Flowing::new(flow, ElementListing::new(self.lines));
-                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+                Box::new(Source::with_flow(
+                    packets,
+                    elements,
+                    flow,
+                    ElementListing::new(self.lines),
+                ))
             }
             (3, Some(flow)) => {
                 let disassembler = Disassembler::new(self.m_profile).ok()?;
                 let listing = InstructionListing::new(self.lines, self.image, None, disassembler);
-                let sink = Flowing::new(Flow::new(flow, self.image), listing);
-                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+                let flow = Flow::new(flow, self.image);
+                Box::new(Source::with_flow(packets, elements, flow, listing))
             }
             (_, None) => {
                 let listing = ElementListing::new(self.lines);
-                Box::new(Source::new(packets, ElementStage::new(elements, listing)))
+                Box::new(Source::with_elements(packets, elements, listing))
             }
             _ => return None,
         })

@@ -8,7 +8,7 @@ use super::executed::{InstructionCollector, Kind};
 use super::kept::KeptInstructions;
 use super::trace_run;
 use crate::capture::{CaptureBuffer, CaptureSource, Visitor};
-use crate::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
+use crate::decode::{Decoding, Image, Source, decode_buffer};
 use crate::flow::{Flow, FlowConfig};
 use crate::program::symbols::Symbols;
 use crate::protocol::{ElementDecoder, PacketDecoder};
@@ -81,10 +81,7 @@ impl<'a> Visitor for Make<'a> {
         };
         let flow = Flow::new(config, self.image);
         let collector = InstructionCollector::new(self.kind, self.image, self.symbols, self.kept);
-        let sink = Flowing::new(flow, collector);
-        Some(Box::new(Source::new(
-            packets,
-            ElementStage::new(elements, sink),
-        )))
+        let source = Source::with_flow(packets, elements, flow, collector);
+        Some(Box::new(source))
     }
 }

@@ -10,4 +10,4 @@ mod source;
 pub use buffer::decode_buffer;
 pub use image::Image;
 pub use silence::{Totals, silence};
-pub use source::{Decoding, ElementStage, Flowing, Source, SourceSinks};
+pub use source::{Decoding, ElementStage, Source, SourceSinks};

@@ -3,7 +3,7 @@
 //! The protocol is chosen once, when the source is made; the code that runs per packet is compiled
 //! for it. [`Decoding`] is the only dynamic call, one per piece of the buffer.
 
-use crate::element::{Element, ElementSink};
+use crate::element::ElementSink;
 use crate::flow::{CodeImage, Flow, FlowDriver, FlowSink};
 use crate::formatter::Stream;
 use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
@@ -67,6 +67,20 @@ impl<D, S> Source<D, S> {
     }
 }
 
+impl<D, E, S> Source<D, ElementStage<E, S>> {
+    /// A source whose elements go to `sink`.
+    pub fn with_elements(decoder: D, elements: E, sink: S) -> Self {
+        Self::new(decoder, ElementStage { elements, sink })
+    }
+}
+
+impl<D, E, C, S> Source<D, ElementStage<E, FlowDriver<C, S>>> {
+    /// A source that is followed by `flow`, whose output goes to `sink`.
+    pub fn with_flow(decoder: D, elements: E, flow: Flow<C>, sink: S) -> Self {
+        Self::with_elements(decoder, elements, FlowDriver { flow, sink })
+    }
+}
+
 impl<O: ?Sized, D, S> Decoding<O> for Source<D, S>
 where
     D: PacketDecoder,
@@ -89,17 +103,12 @@ where
     }
 }
 
-/// Packets → elements → sink.
+/// Packets → elements → sink. The elements may be borrowed.
 pub struct ElementStage<E, S> {
-    elements: E,
-    sink: S,
-}
-
-impl<E, S> ElementStage<E, S> {
-    /// The stage of these decoders.
-    pub fn new(elements: E, sink: S) -> Self {
-        Self { elements, sink }
-    }
+    /// The decoder of elements.
+    pub elements: E,
+    /// Receives the elements.
+    pub sink: S,
 }
 
 impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E, S> {
@@ -126,29 +135,12 @@ impl<O: ?Sized, E: ElementDecoder, S: ElementSink + SourceSinks<O>> SourceSinks<
     }
 }
 
-/// Elements → flow → sink.
-pub struct Flowing<C, S>(FlowDriver<C, S>);
-
-impl<C: CodeImage, S: FlowSink> Flowing<C, S> {
-    /// A flow at its start.
-    pub fn new(flow: Flow<C>, sink: S) -> Self {
-        Self(FlowDriver { flow, sink })
-    }
-}
-
-impl<C: CodeImage, S: FlowSink> ElementSink for Flowing<C, S> {
-    #[inline(always)]
-    fn element(&mut self, at: BufferOffset, element: Element) {
-        self.0.element(at, element);
-    }
-}
-
-impl<O: ?Sized, C: CodeImage, S: FlowSink + SourceSinks<O>> SourceSinks<O> for Flowing<C, S> {
+impl<O: ?Sized, C: CodeImage, S: FlowSink + SourceSinks<O>> SourceSinks<O> for FlowDriver<C, S> {
     fn end(&mut self, at: BufferOffset) {
-        self.0.sink.end(at);
+        self.sink.end(at);
     }
 
     fn output(&mut self) -> &mut O {
-        self.0.sink.output()
+        self.sink.output()
     }
 }

@@ -9,6 +9,7 @@ use super::code::Code;
 use super::part::TraceState;
 use super::scan::{Hit, Query, Scan, VisitCache};
 use super::trace::{Feed, Trace};
+use crate::decode::ElementStage;
 use crate::element::{Element, ElementSink, Exception, Mark};
 use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, FlowState, Gap, QRange, Range};
 use crate::formatter::{Demux, Stream};
@@ -231,13 +232,17 @@ where
             }
         };
         let mut stage = Stage {
-            elements: &mut elements,
-            flow: &mut self.flow,
-            sink,
+            stage: ElementStage {
+                elements: &mut elements,
+                sink: Driver {
+                    flow: &mut self.flow,
+                    sink,
+                    returns_to,
+                },
+            },
             join,
             end: end.unwrap_or(u64::MAX),
             passed_end: false,
-            returns_to,
         };
         loop {
             let last = trace.take(&mut feed, &mut demux);
@@ -248,13 +253,14 @@ where
                 skip -= skipped;
             }
             stream.decode(&mut packets, last, &mut stage);
-            if stage.passed_end || stage.sink.is_done() {
+            let out = &mut stage.stage.sink;
+            if stage.passed_end || out.sink.is_done() {
                 break;
             }
             if last {
                 return stage.finish(trace.total());
             }
-            match between(feed.raw, stage.sink) {
+            match between(feed.raw, out.sink) {
                 Between::Continue => {}
                 Between::Stop => break,
                 Between::Save => {
@@ -262,12 +268,12 @@ where
                         feed: feed.clone(),
                         rest: demux.stream(id).rest(),
                         packets: packets.clone(),
-                        elements: stage.elements.clone(),
-                        flow: stage.flow.state(),
-                        known: *stage.sink.known(),
-                        returns_to: stage.returns_to,
+                        elements: stage.stage.elements.clone(),
+                        flow: out.flow.state(),
+                        known: *out.sink.known(),
+                        returns_to: out.returns_to,
                     };
-                    saved(state, stage.sink);
+                    saved(state, out.sink);
                 }
             }
         }
@@ -307,32 +313,41 @@ where
     }
 }
 
-/// Packets → elements → flow → sink, between two packets.
+/// The stages of a stretch, and which packets belong to it.
 struct Stage<'a, E, S> {
-    elements: &'a mut E,
-    flow: &'a mut Flow<Code>,
-    sink: &'a mut S,
+    stage: ElementStage<&'a mut E, Driver<'a, S>>,
     /// Output is muted before the packet at this offset.
     join: Option<u64>,
     /// The packet at this offset and all later ones belong to the next stretch.
     end: u64,
     passed_end: bool,
-    returns_to: Option<Address>,
 }
+
+/// The stages with muted output.
+type MutedStage<'a, E> = ElementStage<&'a mut E, Driver<'a, Muted<'a>>>;
 
 impl<E: ElementDecoder, S: HistorySink> Stage<'_, E, S> {
     #[cold]
     #[inline(never)]
-    fn muted(&mut self, take: impl FnOnce(&mut E, &mut Driver<'_, Muted<'_>>)) {
-        let mut muted = Muted::new(self.sink.known());
-        let mut driver = Driver {
-            flow: self.flow,
-            sink: &mut muted,
-            returns_to: &mut self.returns_to,
+    fn muted(&mut self, take: impl FnOnce(&mut MutedStage<'_, E>)) {
+        let Driver {
+            flow,
+            sink,
+            returns_to,
+        } = &mut self.stage.sink;
+        let mut stage = MutedStage {
+            elements: self.stage.elements,
+            sink: Driver {
+                flow,
+                sink: &mut Muted::new(sink.known()),
+                returns_to: *returns_to,
+            },
         };
-        take(self.elements, &mut driver);
-        if muted.forgot {
-            self.sink.forget(self.flow.blocks());
+        take(&mut stage);
+        let forgot = stage.sink.sink.forgot;
+        *returns_to = stage.sink.returns_to;
+        if forgot {
+            sink.forget(flow.blocks());
         }
     }
 
@@ -352,7 +367,7 @@ impl<E: ElementDecoder, S: HistorySink> Stage<'_, E, S> {
     #[cold]
     fn unmute(&mut self) {
         self.join = None;
-        self.sink.known().cycles = None;
+        self.stage.sink.sink.known().cycles = None;
     }
 
     #[inline(always)]
@@ -361,68 +376,52 @@ impl<E: ElementDecoder, S: HistorySink> Stage<'_, E, S> {
         self.passed_end
     }
 
-    #[inline(always)]
-    fn driver(&mut self) -> (&mut E, Driver<'_, S>) {
-        (
-            self.elements,
-            Driver {
-                flow: self.flow,
-                sink: self.sink,
-                returns_to: &mut self.returns_to,
-            },
-        )
-    }
-
     fn finish(mut self, total: u64) -> TraceEnd {
         let at = BufferOffset(total);
-        let (elements, mut driver) = self.driver();
-        elements.end(at, &mut driver);
-        let ahead = self.flow.ahead();
-        self.flow.element(at, Element::Mark(Mark::End), self.sink);
+        self.stage.elements.end(at, &mut self.stage.sink);
+        let out = self.stage.sink;
+        let ahead = out.flow.ahead();
+        out.flow.element(at, Element::Mark(Mark::End), out.sink);
         TraceEnd {
             ahead,
-            returns_to: self.returns_to,
+            returns_to: out.returns_to,
         }
     }
 }
 
 impl<E: ElementDecoder, S: HistorySink> PacketSink<E::Packet> for Stage<'_, E, S> {
     #[inline(always)]
-    fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
+    fn packet(&mut self, at: BufferOffset, packet: &E::Packet, bytes: &[u8]) {
         if self.is_muted(at) {
-            return self.muted(|elements, out| elements.packet(at, packet, out));
+            return self.muted(|stage| stage.packet(at, packet, bytes));
         }
-        if self.is_over(at) {
-            return;
+        if !self.is_over(at) {
+            self.stage.packet(at, packet, bytes);
         }
-        let (elements, mut driver) = self.driver();
-        elements.packet(at, packet, &mut driver);
     }
 
     fn lost(&mut self, at: BufferOffset) {
         if self.is_muted(at) {
-            return self.muted(|elements, out| elements.lost(at, out));
+            return self.muted(|stage| stage.lost(at));
         }
-        if self.is_over(at) {
-            return;
+        if !self.is_over(at) {
+            self.stage.lost(at);
         }
-        let (elements, mut driver) = self.driver();
-        elements.lost(at, &mut driver);
     }
 }
 
-/// Elements → flow → sink.
+/// Elements → flow → sink. Keeps the return address of an exception until the next execution.
 struct Driver<'a, S> {
     flow: &'a mut Flow<Code>,
     sink: &'a mut S,
-    returns_to: &'a mut Option<Address>,
+    returns_to: Option<Address>,
 }
 
 impl<S: FlowSink> ElementSink for Driver<'_, S> {
     #[inline(always)]
     fn element(&mut self, at: BufferOffset, element: Element) {
         match &element {
-            Element::WaypointAtoms(_) | Element::InstructionAtoms(_) => *self.returns_to = None,
+            Element::WaypointAtoms(_) | Element::InstructionAtoms(_) => self.returns_to = None,
             Element::Mark(Mark::End) => return,
             _ => self.note(&element),
         }
@@ -431,17 +430,16 @@ impl<S: FlowSink> ElementSink for Driver<'_, S> {
 }
 
 impl<S> Driver<'_, S> {
-    /// Remembers the return address of an exception until the next execution.
     fn note(&mut self, element: &Element) {
         match element {
-            Element::Exception(exception) => *self.returns_to = exception.return_address,
+            Element::Exception(exception) => self.returns_to = exception.return_address,
             Element::ExceptionHere(_) => {
-                *self.returns_to = self.flow.ahead().map(|range| range.start);
+                self.returns_to = self.flow.ahead().map(|range| range.start);
             }
             // The address after an exception is its handler; a core that enters debug state does
             // not execute at it.
             Element::Mark(_) | Element::Address { .. } => {}
-            _ => *self.returns_to = None,
+            _ => self.returns_to = None,
         }
     }
 }
@@ -515,7 +513,7 @@ struct Probe<'a, E> {
 }
 
 impl<E: ElementDecoder> Probe<'_, E> {
-    fn next(&mut self, at: BufferOffset, take: impl FnOnce(&mut E, &mut Driver<'_, Muted<'_>>)) {
+    fn next(&mut self, at: BufferOffset, take: impl FnOnce(&mut MutedStage<'_, E>)) {
         if self.join.is_some() {
             return;
         }
@@ -523,25 +521,27 @@ impl<E: ElementDecoder> Probe<'_, E> {
             self.join = Some(at.0);
             return;
         }
-        let (mut known, mut returns_to) = (TraceState::default(), None);
-        let mut muted = Muted::new(&mut known);
-        let mut driver = Driver {
-            flow: self.flow,
-            sink: &mut muted,
-            returns_to: &mut returns_to,
+        let mut known = TraceState::default();
+        let mut stage = MutedStage {
+            elements: &mut self.elements,
+            sink: Driver {
+                flow: self.flow,
+                sink: &mut Muted::new(&mut known),
+                returns_to: None,
+            },
         };
-        take(&mut self.elements, &mut driver);
-        self.decided |= muted.decided;
+        take(&mut stage);
+        self.decided |= stage.sink.sink.decided;
         self.settled = self.decided && self.elements.is_settled() && self.flow.is_located();
     }
 }
 
 impl<E: ElementDecoder> PacketSink<E::Packet> for Probe<'_, E> {
-    fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
-        self.next(at, |elements, out| elements.packet(at, packet, out));
+    fn packet(&mut self, at: BufferOffset, packet: &E::Packet, bytes: &[u8]) {
+        self.next(at, |stage| stage.packet(at, packet, bytes));
     }
 
     fn lost(&mut self, at: BufferOffset) {
-        self.next(at, |elements, out| elements.lost(at, out));
+        self.next(at, |stage| stage.lost(at));
     }
 }

@@ -6,7 +6,7 @@
 
 use super::{Format, Level, programs::Programs};
 use armsnap::capture::{CaptureBuffer, CaptureSource, Visitor, traced_core};
-use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, Totals, decode_buffer};
+use armsnap::decode::{Decoding, Image, Source, Totals, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::mapped;
 use armsnap::program::disassembly::Disassembler;
@@ -61,12 +61,12 @@ impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
             (Level::Packets, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
             (Level::Branches, _) => {
                 let branches = Branches::new(self.lines, self.counts_cycles);
-                Box::new(Source::new(packets, ElementStage::new(elements, branches)))
+                Box::new(Source::with_elements(packets, elements, branches))
             }
             (Level::Elements, Some(flow)) => {
                 let flow = Flow::new(flow, self.image);
-                let sink = Flowing::new(flow, ElementListing::new(self.lines));
-                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+                let listing = ElementListing::new(self.lines);
+                Box::new(Source::with_flow(packets, elements, flow, listing))
             }
             (Level::Instructions, Some(flow)) => {
                 let flow = Flow::new(flow, self.image);
@@ -74,12 +74,11 @@ impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
                 let disassembler = disassembler.map_err(|error| error.to_string())?;
                 let listing =
                     InstructionListing::new(self.lines, self.image, self.symbols, disassembler);
-                let sink = Flowing::new(flow, listing);
-                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+                Box::new(Source::with_flow(packets, elements, flow, listing))
             }
             (Level::Elements | Level::Instructions, None) => {
-                let sink = ElementListing::new(self.lines);
-                Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+                let listing = ElementListing::new(self.lines);
+                Box::new(Source::with_elements(packets, elements, listing))
             }
         })
     }

@@ -2,7 +2,7 @@
 
 use super::{Beside, Code, Each};
 use armsnap::capture::{Capture, Visitor};
-use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, decode_buffer};
+use armsnap::decode::{Decoding, Image, Source, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
 use armsnap::quantity::Isa;
@@ -74,8 +74,7 @@ impl<'a> Visitor for Make<'a, '_> {
         let each = Each::new(self.code, move |address, isa| {
             take(address, isa);
         });
-        let sink = Flowing::new(flow, each);
-        Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+        Box::new(Source::with_flow(packets, elements, flow, each))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The continuous decode of a snapshot's core trace, to compare histories with.
 
 use armsnap::capture::{Capture, Visitor};
-use armsnap::decode::{Decoding, ElementStage, Flowing, Image, Source, SourceSinks, decode_buffer};
+use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
 use armsnap::element::{Exception, Mark};
 use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap as FlowGap, InstructionKind, QRange, Range};
 use armsnap::protocol::{ElementDecoder, PacketDecoder};
@@ -88,8 +88,7 @@ impl<'a> Visitor for Make<'a> {
         E: ElementDecoder<Packet = D::Packet> + 'static,
     {
         let flow = Flow::new(flow.expect("a core's trace"), self.image);
-        let sink = Flowing::new(flow, self.sink);
-        Box::new(Source::new(packets, ElementStage::new(elements, sink)))
+        Box::new(Source::with_flow(packets, elements, flow, self.sink))
     }
 }
 
