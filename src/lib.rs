@@ -68,6 +68,7 @@ pub mod check;
 #[cfg(feature = "convert")]
 pub mod convert;
 #[cfg(feature = "snapshot")]
+pub mod data_addresses;
 pub mod decode;
 pub mod element;
 pub mod encode;

@@ -90,6 +90,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "system")]
     witness_registers: Option<PathBuf>,
 
+    /// Write the address of each load and store to the snapshot, with which more of the past is
+    /// known
+    #[arg(long)]
+    data_addresses: bool,
+
     /// Run an image on this machine of qemu-system (virt, mps2-an386…)
     #[arg(long, value_name = "MACHINE")]
     system: Option<String>,
@@ -186,6 +191,7 @@ impl Arguments {
             }),
             instructions: self.instructions,
             witness,
+            data_addresses: self.data_addresses,
             memory: self.memory,
         }
     }

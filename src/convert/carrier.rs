@@ -19,6 +19,7 @@ use crate::mapped::Mapped;
 use crate::remote_protocol::hex;
 use crate::snapshot::changed;
 use crate::snapshot::coverage::Coverage;
+use crate::snapshot::data_addresses;
 use crate::snapshot::files::InMemory;
 use crate::snapshot::model::Snapshot;
 use crate::snapshot::read::beside;
@@ -117,9 +118,12 @@ impl CarriedFiles {
         Ok(carried_files)
     }
 
-    /// Adds the memory dumps and the record of changed code.
+    /// Adds the memory dumps, the record of changed code, and the data addresses.
     fn dumps(&mut self, loaded: &OpenSnapshot, notes: &mut Vec<String>) {
         if let Some((place, file)) = changed::file(&loaded.snapshot) {
+            self.add(loaded, &place.file, file, notes);
+        }
+        for (place, _, file) in data_addresses::files(&loaded.snapshot) {
             self.add(loaded, &place.file, file, notes);
         }
         for dump in loaded.snapshot.devices.iter().flat_map(|d| &d.dumps) {

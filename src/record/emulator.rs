@@ -2,6 +2,7 @@
 //!
 //! Shared by Linux programs and machines, which differ in how they start and what ends them.
 
+use super::address_files::AddressFiles;
 use super::plugin::{self, Plugin};
 use super::protocol::{MOST_CORES, TraceOptions};
 use super::remote::{self, Endpoint, Remote};
@@ -71,6 +72,8 @@ pub struct Options {
     pub instructions: Option<u64>,
     /// The file for the witness.
     pub witness: Option<File>,
+    /// Whether to record the address of each load and store.
+    pub data_addresses: bool,
     /// The maximum number of bytes of memory to save.
     pub memory: u64,
 }
@@ -253,6 +256,32 @@ impl Emulator {
         Ok(())
     }
 
+    /// Returns the directory for files of data addresses, if they are recorded.
+    pub fn address_directory(&self, options: &Options) -> Option<PathBuf> {
+        let directory = || self.directory.path().to_owned();
+        options.data_addresses.then(directory)
+    }
+
+    /// Returns the recorded data addresses: the name of each core, and its file.
+    fn data_addresses(
+        &self,
+        contents: &Contents,
+        summary: &Summary,
+    ) -> Result<Vec<(String, Mapped)>, Error> {
+        let mut out = Vec::new();
+        for core in &contents.cores {
+            let traced = summary.cores.iter();
+            let mut traced = traced.filter(|traced| Some(traced.0) == core.number);
+            let path = traced
+                .next()
+                .map(|(number, _)| AddressFiles::path(self.directory.path(), *number));
+            if let Some(path) = path.filter(|path| path.exists()) {
+                out.push((core.name.clone(), mapped::map(&path)?));
+            }
+        }
+        Ok(out)
+    }
+
     /// Returns the recording, once the emulator has ended.
     pub fn recording(&mut self) -> Result<Box<dyn Recording>, Error> {
         let reader = self.process.reader.take();
@@ -353,6 +382,7 @@ impl Emulator {
             .iter()
             .map(|core| core.name.clone());
         contents.recording.ended = names.collect();
+        contents.data_addresses = self.data_addresses(&contents, &summary)?;
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
         contents.changed = summary.versions.changed(contents.halves());
         let files = contents.files(&ending.trace, ending.etm, &summary)?;

@@ -7,14 +7,23 @@
 use super::blocks::{Block, BlockTable};
 use super::stream::{Event, bad};
 use crate::arch::branch::Kind;
+use crate::data_addresses::Access;
 use crate::encode::{CodeAddress, TAIL_CHAIN};
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use std::io;
 
 /// Receives the flow of all cores.
 pub trait Steps {
-    /// The first `count` instructions of the block were executed; `count` is at least 1.
-    fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()>;
+    /// The first `count` instructions of the block were executed; `count` is at least 1. `accesses`
+    /// are what they loaded and stored, each with the index of its instruction, if the stream
+    /// reports it.
+    fn ran(
+        &mut self,
+        core: u32,
+        block: &Block,
+        count: usize,
+        accesses: &[(u32, Access)],
+    ) -> io::Result<()>;
 
     /// An exception was taken. `number` is as in the event; `return_to` is where execution would
     /// have continued.
@@ -60,9 +69,11 @@ struct Pending {
     started: Option<u32>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Core {
     pending: Option<Pending>,
+    /// What the pending block loaded and stored, each with the index of its instruction.
+    accesses: Vec<(u32, Access)>,
 }
 
 /// The flow of all cores.
@@ -88,7 +99,7 @@ impl Flow {
             return Err(bad("too many cores"));
         }
         let count = self.cores.len().max(core as usize + 1);
-        self.cores.resize(count, Core::default());
+        self.cores.resize_with(count, Core::default);
         Ok(())
     }
 
@@ -110,7 +121,8 @@ impl Flow {
                     .get(id)
                     .ok_or_else(|| bad("a block that was not translated"))?;
                 if let Some(pending) = state.pending {
-                    settle(core, pending, blocks, Some(next.start), steps)?;
+                    let accesses = &mut state.accesses;
+                    settle(core, pending, accesses, blocks, Some(next.start), steps)?;
                 }
                 state.pending = Some(Pending { id, started: None });
             }
@@ -118,6 +130,17 @@ impl Flow {
                 if let Some(pending) = &mut state.pending {
                     pending.started = Some(started);
                 }
+            }
+            Event::Access {
+                instruction,
+                access,
+            } => {
+                /// The most accesses of a block.
+                const MOST: usize = 1 << 16;
+                if state.accesses.len() >= MOST {
+                    return Err(bad("a block with too many accesses to memory"));
+                }
+                state.accesses.push((instruction.into(), access));
             }
             Event::Time(time) => steps.time(core, time),
             Event::Exception { number, address } => {
@@ -198,9 +221,11 @@ impl Flow {
         blocks: &BlockTable,
         steps: &mut impl Steps,
     ) -> io::Result<()> {
-        let state = self.cores.get_mut(core as usize);
-        match state.and_then(|state| state.pending.take()) {
-            Some(pending) => settle(core, pending, blocks, next, steps),
+        let Some(state) = self.cores.get_mut(core as usize) else {
+            return Ok(());
+        };
+        match state.pending.take() {
+            Some(pending) => settle(core, pending, &mut state.accesses, blocks, next, steps),
             None => Ok(()),
         }
     }
@@ -236,17 +261,22 @@ impl Flow {
 fn settle(
     core: u32,
     pending: Pending,
+    accesses: &mut Vec<(u32, Access)>,
     blocks: &BlockTable,
     next: Option<CodeAddress>,
     steps: &mut impl Steps,
 ) -> io::Result<()> {
     let Some(block) = blocks.get(pending.id) else {
+        accesses.clear();
         return Ok(());
     };
     let outcome = outcome(block, pending.started, next);
     if outcome.executed > 0 {
-        steps.ran(core, block, outcome.executed)?;
+        // An instruction that faulted may have made some of its accesses.
+        let count = accesses.partition_point(|access| (access.0 as usize) < outcome.executed);
+        steps.ran(core, block, outcome.executed, &accesses[..count])?;
     }
+    accesses.clear();
     match outcome.broken {
         Some(instead) => steps.broken(core, instead),
         None => Ok(()),

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! QEMU with the plugin → stream (executed blocks) → flow (runs, exceptions) ┬→ tracer, trace unit
-//!                                                                           └→ witness
+//!                                                                           └→ witness, data addresses
 //! ```
 //!
 //! The plugin (`plugin.c`) runs inside the emulator. Everything after the stream is
 //! the same for a Linux program and a bare-metal system. Registers and memory are read through the
 //! emulator's GDB server. The trace units encode the trace.
 
+pub mod address_files;
 pub mod blocks;
 pub mod device_state;
 mod emulator;

@@ -2,7 +2,8 @@
  * A plugin for QEMU (TCG) that reports the instructions executed by each core.
  *
  * stream.rs documents and reads the stream that the plugin writes to its socket.
- * Arguments: socket=PATH; stores=on: report stores; limit=N: interrupt the program after N
+ * Arguments: socket=PATH; stores=on: report stores; accesses=on: report the address of each load and
+ * store with the executed instructions; limit=N: interrupt the program after N
  * instructions (a system waits there for a command); log=PATH: the emulator's log, which is
  * forwarded (systems only).
  *
@@ -39,7 +40,7 @@ typedef struct {
     _Bool system_emulation;
     union { struct { int smp_vcpus, max_vcpus; } system; };
 } qemu_info_t;
-enum { CB_NO_REGS = 0, INLINE_ADD_U64 = 0, MEM_W = 2 };
+enum { CB_NO_REGS = 0, INLINE_ADD_U64 = 0, MEM_W = 2, MEM_RW = 3 };
 void qemu_plugin_register_vcpu_init_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned));
 void qemu_plugin_register_vcpu_exit_cb(qemu_plugin_id_t, void (*)(qemu_plugin_id_t, unsigned));
 void qemu_plugin_register_vcpu_tb_trans_cb(
@@ -77,7 +78,7 @@ EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands; see stream.rs. */
 enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD };
-enum { LEFT = 0x80000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u };
+enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT };
 
@@ -110,6 +111,7 @@ struct vcpu {
     uint32_t untimed;   /* instructions since the last reported time */
     int called;         /* made a system call since then */
     uint32_t *words;
+    uint32_t access;    /* 1 + the place of the last access among the words, if the block has one */
 };
 
 struct command {
@@ -141,6 +143,7 @@ static struct vcpu *exiting; /* the thread that exits the program */
 static volatile int may_leave;
 static int child; /* this is a fork of the recorded process */
 static int stores; /* stores are reported */
+static int accesses; /* addresses of loads and stores are reported with the events */
 static uint64_t clock_now; /* counted instructions of all threads */
 static volatile int held; /* waiting at the limit of instructions */
 
@@ -179,6 +182,7 @@ static void flush_locked(struct vcpu *v)
     if (v->count > 0)
         put_chunk(EVENTS, v->core, v->tid, v->words, v->count * 4);
     v->count = 0;
+    v->access = 0;
 }
 
 static void flush(struct vcpu *v)
@@ -351,6 +355,7 @@ static void block_executed(unsigned vcpu, void *data)
     v->expected = block->count;
     v->block = block;
     v->words[v->count++] = block->id;
+    v->access = 0;
     if (!one_thread)
         report_time(v, block->count);
     if (__builtin_expect(limit != UINT64_MAX, 0))
@@ -360,6 +365,36 @@ static void block_executed(unsigned vcpu, void *data)
 static void instruction_executed(unsigned vcpu, void *number)
 {
     vcpus[vcpu]->progress = (uintptr_t)number;
+}
+
+/*
+ * Reports the address of a load or store of the instruction that was started last. Adjacent ones of
+ * an instruction are reported as one. An instruction that faults has reported its earlier accesses.
+ */
+static void accessed(unsigned vcpu, uint32_t info, uint64_t address, void *unused)
+{
+    struct vcpu *v = vcpus[vcpu];
+    uint64_t begun = one_thread ? progress : v->progress;
+    uint32_t bytes = 1u << qemu_plugin_mem_size_shift(info);
+    if (v->cut || begun == 0 || begun > 4096 || v->expected == 0)
+        return;
+    uint32_t head = ACCESS | (uint32_t)(begun - 1) << 16;
+    if (qemu_plugin_mem_is_store(info))
+        head |= ACCESS_STORES;
+    if (v->access) {
+        uint32_t *last = v->words + v->access - 1;
+        uint32_t before = *last & 0xffff;
+        if ((*last & ~0xffffu) == head && before + bytes <= 0xffff
+            && (last[1] | (uint64_t)last[2] << 32) + before == address) {
+            *last += bytes;
+            return;
+        }
+    }
+    room(v);
+    v->access = v->count + 1;
+    v->words[v->count++] = head | bytes;
+    v->words[v->count++] = (uint32_t)address;
+    v->words[v->count++] = (uint32_t)(address >> 32);
 }
 
 /* Reports a store; used only while the program is single-stepped. */
@@ -452,6 +487,8 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
     qemu_plugin_register_vcpu_tb_exec_cb(tb, block_executed, CB_NO_REGS, block);
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        if (accesses)
+            qemu_plugin_register_vcpu_mem_cb(insn, accessed, CB_NO_REGS, MEM_RW, NULL);
         if (stores)
             qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, NULL);
         if (one_thread)
@@ -822,6 +859,8 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             socket_path = argv[i] + 7;
         else if (!strcmp(argv[i], "stores=on"))
             stores = 1;
+        else if (!strcmp(argv[i], "accesses=on"))
+            accesses = 1;
         else if (!strncmp(argv[i], "limit=", 6))
             limit = strtoull(argv[i] + 6, NULL, 10);
         else if (!strncmp(argv[i], "log=", 4))

@@ -7,6 +7,7 @@ use super::tracing::Summary;
 use crate::mapped::Mapped;
 use crate::protocol;
 use crate::snapshot::changed::{self, Changed};
+use crate::snapshot::data_addresses;
 use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
@@ -93,6 +94,8 @@ pub struct Contents {
     pub libraries: Vec<(String, Mapped)>,
     /// The trace buffer.
     pub trace: Option<Mapped>,
+    /// The data addresses of cores: the name of each core, and its file.
+    pub data_addresses: Vec<(String, Mapped)>,
     /// Code that changed during the recording.
     pub changed: Changed,
     /// The section `[recording]`.
@@ -134,6 +137,9 @@ impl Contents {
         if let Some(trace) = &self.trace {
             files.insert(TRACE.to_owned(), trace.clone());
         }
+        for (index, (_, bytes)) in self.data_addresses.iter().enumerate() {
+            files.insert(addresses_file(index), bytes.clone());
+        }
         if !self.changed.is_empty() {
             let text = self.changed.write();
             files.insert(changed::FILE.to_owned(), text.into_bytes().into());
@@ -169,6 +175,12 @@ impl Contents {
             };
             half.or_else(in_program).map(u16::from_le_bytes)
         }
+    }
+
+    fn addresses_section(&self) -> Option<OtherSection> {
+        let entries = self.data_addresses.iter().enumerate();
+        let entries = entries.map(|(index, (core, _))| (core.clone(), addresses_file(index)));
+        data_addresses::section(entries.collect())
     }
 
     fn snapshot(&self, options: &TraceOptions, etm: protocol::Core, summary: &Summary) -> Snapshot {
@@ -241,6 +253,7 @@ impl Contents {
                 .map(program_section)
                 .chain((!self.changed.is_empty()).then(changed_section))
                 .chain(self.recording.section())
+                .chain(self.addresses_section())
                 .collect(),
             ..Snapshot::default()
         }
@@ -279,6 +292,10 @@ fn program_section((name, _, offset): &(String, Mapped, u64)) -> OtherSection {
         ],
         ..OtherSection::default()
     }
+}
+
+fn addresses_file(core: usize) -> String {
+    format!("data_addresses_{core}.bin")
 }
 
 fn changed_section() -> OtherSection {

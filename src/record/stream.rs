@@ -24,6 +24,9 @@
 //! - below `0x8000_0000`: the block with this ID was entered. The block is defined earlier in the
 //!   stream. Unless another event follows, all its instructions were started in order.
 //! - `0x8000_0000 | n`: only `n` instructions of the previous block were started.
+//! - `0xa000_0000 | store << 28 | n << 16 | bytes` and two more words (low, high): instruction `n` of
+//!   the previous block loaded or stored (1) adjacent bytes at this address; only with
+//!   `accesses=on`.
 //! - `0xc000_0000` and three more words: an exception was taken. The words are the number from the
 //!   note command, and the address at which execution would have continued (low, high).
 //! - `0xe000_0000` and two more words (low, high): the time at which the previous block was entered.
@@ -46,6 +49,7 @@
 //! Cores that one host thread executes in turn are reported in the order of execution. The order of
 //! events on different host threads is not known.
 
+use crate::data_addresses::Access;
 use std::io::{self, Read};
 
 /// The maximum size of a chunk's data in bytes.
@@ -143,6 +147,13 @@ pub enum Event {
         number: u32,
         /// The address at which execution would have continued.
         address: u64,
+    },
+    /// An instruction of the previous block accessed memory.
+    Access {
+        /// The index of the instruction in the block.
+        instruction: u16,
+        /// The access.
+        access: Access,
     },
     /// The previous block was entered at this time.
     Time(u64),
@@ -258,8 +269,20 @@ impl Iterator for Events<'_> {
         if word < 0x8000_0000 {
             return Some(Ok(Event::Block(word)));
         }
+        if word < 0xa000_0000 {
+            return Some(Ok(Event::Left(word & 0x1fff_ffff)));
+        }
         if word < 0xc000_0000 {
-            return Some(Ok(Event::Left(word & 0x3fff_ffff)));
+            let address = (|| Some(u64::from(self.word()?) | u64::from(self.word()?) << 32))();
+            let event = address.map(|address| Event::Access {
+                instruction: (word >> 16 & 0xfff) as u16,
+                access: Access {
+                    address,
+                    bytes: word & 0xffff,
+                    store: word & 1 << 28 != 0,
+                },
+            });
+            return Some(event.ok_or_else(|| bad("half of an event")));
         }
         if word == 0xe000_0000 {
             let time = (|| Some(u64::from(self.word()?) | u64::from(self.word()?) << 32))();

@@ -2,6 +2,7 @@
 //!
 //! The trace units hold everything that differs between the protocols.
 
+use super::address_files::AddressFiles;
 use super::blocks::{Block, BlockTable, Sets};
 use super::flow::{Flow, Steps};
 use super::protocol::{self, Protocol, Timestamps, TraceOptions};
@@ -12,6 +13,7 @@ use super::trace_store::TraceStore;
 use super::versions::Versions;
 use super::witness;
 use crate::arch::branch::Kind;
+use crate::data_addresses::Access;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{CodeAddress, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
@@ -19,6 +21,7 @@ use crate::protocol::{Core, Profile};
 use crate::quantity::{ExceptionLevel, Isa, TraceId};
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -88,6 +91,8 @@ pub struct Settings {
     pub exceptions: Exceptions,
     /// The trace options.
     pub trace: TraceOptions,
+    /// The directory for the files of data addresses, if they are recorded.
+    pub data_addresses: Option<PathBuf>,
 }
 
 /// The number of instructions between two timestamps.
@@ -115,6 +120,7 @@ struct CoreTraces<U> {
     settings: Settings,
     store: TraceStore,
     witness: Option<witness::Writer>,
+    addresses: Option<AddressFiles>,
     /// The number of instructions executed.
     instructions: u64,
     /// The number of cores without a trace ID.
@@ -221,7 +227,16 @@ impl<U: TraceUnit> CoreTraces<U> {
 }
 
 impl<U: TraceUnit> Steps for CoreTraces<U> {
-    fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
+    fn ran(
+        &mut self,
+        core: u32,
+        block: &Block,
+        count: usize,
+        accesses: &[(u32, Access)],
+    ) -> io::Result<()> {
+        if let Some(files) = &mut self.addresses {
+            files.ran(core, block, count, accesses)?;
+        }
         self.instructions += count as u64;
         if self.versions.matter() {
             self.select_version(core, block, count);
@@ -389,6 +404,9 @@ where
                 line: Vec::new(),
             }
         });
+        if let (Some(files), Some(_)) = (&mut self.traces.addresses, &trace) {
+            files.begin(core)?;
+        }
         self.traces.untraced += u64::from(trace.is_none());
         let count = self.traces.cores.len().max(core as usize + 1);
         self.traces.cores.resize_with(count, || None);
@@ -538,6 +556,9 @@ where
         if let Some(witness) = self.traces.witness {
             witness.finish()?;
         }
+        if let Some(files) = self.traces.addresses {
+            files.finish()?;
+        }
         let trace = &self.traces.settings.trace;
         let threads = self.traces.threads.is_some() && trace.has_timestamps();
         summary.timestamps = trace.timestamps == Timestamps::Always || threads;
@@ -591,7 +612,8 @@ where
     U: TraceUnit + Send + 'static,
     F: Fn(TraceId) -> U + Send + 'static,
 {
-    let (settings, store, witness, observer, progress) = parts;
+    let (mut settings, store, witness, observer, progress) = parts;
+    let addresses = settings.data_addresses.take().map(AddressFiles::new);
     // Only ETMv4 trace carries context IDs here.
     let versions = Versions::new(settings.trace.protocol == Protocol::Etmv4);
     Box::new(Tracing {
@@ -610,6 +632,7 @@ where
             settings,
             store,
             witness,
+            addresses,
             instructions: 0,
             untraced: 0,
             bytes: Vec::new(),

@@ -79,7 +79,7 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
         "qemu-arm"
     });
     command.arg("-g").arg(launch.gdb());
-    let plugin = match (options.instructions, &request.registers) {
+    let mut plugin = match (options.instructions, &request.registers) {
         (_, Some(_)) => vec![("stores", "on".into())],
         // The last instructions are single-stepped, to stop exactly at the limit.
         (Some(count), None) => {
@@ -88,6 +88,9 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
         }
         (None, None) => Vec::new(),
     };
+    if options.data_addresses {
+        plugin.push(("accesses", "on".into()));
+    }
     command.args(launch.plugin(&plugin));
     if let Some(sysroot) = sysroot(request.sysroot.as_deref(), path, &program)? {
         command.arg("-L").arg(sysroot);
@@ -99,7 +102,9 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     }
     command.args(&request.arguments);
     let mut emulator = launch.start(command, "qemu-user")?;
-    emulator.record(settings(&program, options.trace), options.witness.take())?;
+    let addresses = emulator.address_directory(options);
+    let settings = settings(&program, options.trace, addresses);
+    emulator.record(settings, options.witness.take())?;
     let session = Session {
         memory: process::Memory::open(emulator.pid()).ok(),
         emulator,
@@ -110,7 +115,7 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     Ok((session, bytes))
 }
 
-fn settings(program: &Program, trace: TraceOptions) -> Settings {
+fn settings(program: &Program, trace: TraceOptions, data_addresses: Option<PathBuf>) -> Settings {
     let (sets, isa) = if program.is_64bit {
         (Sets::A64, Isa::A64)
     } else {
@@ -127,6 +132,7 @@ fn settings(program: &Program, trace: TraceOptions) -> Settings {
         },
         exceptions: Exceptions::Signals,
         trace,
+        data_addresses,
     }
 }
 

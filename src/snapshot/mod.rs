@@ -29,6 +29,7 @@
 pub mod changed;
 pub mod chosen;
 pub(crate) mod coverage;
+pub mod data_addresses;
 pub mod elf_dump;
 pub mod files;
 pub mod ini;

@@ -5,6 +5,7 @@
 //! created completely or not at all.
 
 use super::changed;
+use super::data_addresses;
 mod replaced;
 
 use super::files::{Files, InMemory};
@@ -291,8 +292,10 @@ fn add_blobs(
         files.flat_map(move |b| b.files.iter().map(move |file| (file, &b.place, from)))
     });
     let changed = changed::file(snapshot).map(|(place, file)| (file, place, &place.file));
+    let addresses = data_addresses::files(snapshot);
+    let addresses = addresses.map(|(place, _, file)| (file, place, &place.file));
     let mut notes = Vec::new();
-    for (written, place, from) in dumps.chain(buffers).chain(changed) {
+    for (written, place, from) in dumps.chain(buffers).chain(changed).chain(addresses) {
         match beside(from, written, |path| blobs.bytes(path)) {
             Ok(bytes) => add(files, written, bytes)?,
             Err(problem) => notes.push(Note {

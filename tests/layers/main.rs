@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mapped", &[]),
     ("element", &["quantity"]),
     ("protocol", &["element", "quantity"]),
+    ("data_addresses", &["protocol"]),
     ("formatter", &["protocol", "quantity"]),
     ("arch", &["quantity"]),
     ("semantics", &[]),
@@ -40,7 +41,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("stm", &["element", "protocol", "quantity"]),
     (
         "snapshot",
-        &["arch", "leftovers", "mapped", "program", "quantity", "text"],
+        &[
+            "arch",
+            "data_addresses",
+            "leftovers",
+            "mapped",
+            "program",
+            "quantity",
+            "text",
+        ],
     ),
     (
         "capture",
@@ -159,6 +168,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "arch",
             "capture",
             "convert",
+            "data_addresses",
             "element",
             "encode",
             "etm",

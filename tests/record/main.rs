@@ -4,6 +4,7 @@
 mod support;
 
 mod changed_code;
+mod data_addresses;
 mod exit;
 mod libraries;
 mod linux_programs;

@@ -2,6 +2,7 @@
 //! instruction.
 
 use crate::support::record::{Guest, assemble, logged};
+use armsnap::data_addresses::Access;
 use armsnap::encode::CodeAddress;
 use armsnap::quantity::{Address, Isa};
 use armsnap::record::blocks::{Block, BlockTable, Sets};
@@ -30,7 +31,7 @@ struct Executed {
 }
 
 impl Steps for Executed {
-    fn ran(&mut self, _: u32, block: &Block, count: usize) -> io::Result<()> {
+    fn ran(&mut self, _: u32, block: &Block, count: usize, _: &[(u32, Access)]) -> io::Result<()> {
         for index in 0..count {
             let address = block.address(index);
             let isa = block.start.isa;

@@ -128,6 +128,9 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
             .instructions
             .map(|n| ("limit", n.to_string().into())),
     );
+    if options.data_addresses {
+        plugin.push(("accesses", "on".into()));
+    }
     command.args(launch.plugin(&plugin)).arg("-D").arg(&log);
     let mut emulator = launch.start(command, "qemu-system-arm")?;
     let architecture = emulator.remote.target().architecture;
@@ -143,7 +146,11 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
         emulator,
     };
     fits(options.trace.protocol, &session)?;
-    let settings = settings(&mut session, options.trace)?;
+    let addresses = session.emulator.address_directory(options);
+    let settings = Settings {
+        data_addresses: addresses,
+        ..settings(&mut session, options.trace)?
+    };
     session.emulator.record(settings, options.witness.take())?;
     Ok(session)
 }
@@ -227,6 +234,7 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
             is_64bit: Some(isa == Isa::A64),
             ..Context::default()
         },
+        data_addresses: None,
         exceptions: Exceptions::System(System {
             numbers: Numbers {
                 protocol: trace.protocol,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::data_addresses::Access;
 use crate::record::blocks::{Block, Sets};
 use crate::record::protocol::Protocol;
 use crate::record::stream::Definition;
@@ -8,7 +9,7 @@ use crate::record::stream::Definition;
 struct StepLog(Vec<String>);
 
 impl Steps for StepLog {
-    fn ran(&mut self, _: u32, block: &Block, count: usize) -> io::Result<()> {
+    fn ran(&mut self, _: u32, block: &Block, count: usize, _: &[(u32, Access)]) -> io::Result<()> {
         self.0.push(format!("{:x}+{count}", block.start.address.0));
         Ok(())
     }
