@@ -20,8 +20,72 @@ class FrameId:
 
     def __init__(self, stack, call, function):
         self.sp = gdb.Value(stack)
-        self.special = gdb.Value(call)
         self.pc = gdb.Value(function)
+        if call is not None:
+            self.special = gdb.Value(call)
+
+
+class Halted(gdb.Command):
+    """Keep the identifier of the newest frame at the halted state, for past positions.
+Usage: armsnap halted
+
+armsnap runs it before every command that moves by lines."""
+
+    # GDB compares the frame where such a move started with the frames that it reaches.
+    MOVES = "next nexti step reverse-next reverse-nexti reverse-step".split()
+    # Per thread: the call and the function of the frame, its FrameId, and the stack address of
+    # frames of later calls.
+    frames = []
+
+    def __init__(self):
+        super().__init__("armsnap halted", gdb.COMMAND_SUPPORT)
+        for move in self.MOVES:
+            if not ask(f"help hook-{move}"):
+                gdb.execute(f"define hook-{move}\narmsnap halted\nend")
+
+    # No `dont_repeat`: that would keep an empty line from repeating the move.
+    def invoke(self, argument, from_tty):
+        thread = gdb.selected_thread()
+        if thread is None or not knows(gdb.newest_frame(), "sp"):
+            return
+        names = re.fullmatch("-([0-9a-f]+),([0-9a-f]+),([0-9a-f]+)", ask_callers(0))
+        # The stack address of GDB's frame ID; Python's API does not provide it.
+        stack = re.search(r" frame at 0x([0-9a-f]+)", ask("frame apply level 0 -q info frame"))
+        kept = [known for known in self.frames if known[0].is_valid() and known[0] != thread]
+        Halted.frames = kept
+        if names and stack:
+            below, call, function = (int(digits, 16) for digits in names.groups())
+            # GDB's own frames have no `special`.
+            frame = FrameId(int(stack[1], 16), None, gdb_function() or function)
+            kept.append((thread, call, function, frame, below))
+
+    @classmethod
+    def name(cls, stack, call, function):
+        """The FrameId of a frame of the selected thread."""
+        thread = gdb.selected_thread()
+        for of, last, name, frame, below in cls.frames:
+            if of == thread and (call, function) == (last, name):
+                return frame
+            if of == thread and call > last:
+                stack = below
+        return FrameId(stack, call, function)
+
+
+def gdb_function():
+    """Returns the start of the newest frame's function in the debug information."""
+    block = gdb.newest_frame().function() and gdb.newest_frame().block()
+    while block and not (block.function and block.superblock.is_static):
+        block = block.superblock
+    return block and block.start
+
+
+def knows(frame, register):
+    """Returns whether a register is known in a frame."""
+    try:
+        int(frame.read_register(register))
+    except (gdb.error, ValueError):
+        return False
+    return True
 
 
 class Callers(gdb.unwinder.Unwinder):
@@ -54,7 +118,7 @@ class Callers(gdb.unwinder.Unwinder):
         *names, _ = self.frames[frame]
         # GDB stops at a caller that is the same frame again.
         caller = self.frames[min(frame + 1, len(self.frames) - 1)][-1]
-        found = pending.create_unwind_info(FrameId(*names))
+        found = pending.create_unwind_info(Halted.name(*names))
         found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))
         return found
 
@@ -69,11 +133,7 @@ class Callers(gdb.unwinder.Unwinder):
                 pass
 
     def ask_more(self):
-        for _ in range(QUESTIONS):
-            reply = callers(gdb.selected_thread(), len(self.frames))
-            # "~": not finished. The user can press Ctrl-C between two requests.
-            if reply != "~":
-                break
+        reply = ask_callers(len(self.frames))
         frames = re.findall(r"([0-9a-f,]+);", reply)
         self.frames += [[int(digits, 16) for digits in frame.split(",")] for frame in frames]
         self.more = bool(frames) and reply.endswith("+")
@@ -92,6 +152,16 @@ class Callers(gdb.unwinder.Unwinder):
         if level is not None:
             self.levels[level] = frame
         return frame
+
+
+def ask_callers(known):
+    """Requests the open calls of the selected thread until the server has finished."""
+    for _ in range(QUESTIONS):
+        reply = callers(gdb.selected_thread(), known)
+        # "~": not finished. The user can press Ctrl-C between two requests.
+        if reply != "~":
+            break
+    return reply
 
 
 def callers(thread, known):
@@ -152,11 +222,7 @@ class Returned:
     @classmethod
     def mind(cls, _=None):
         """Called at each stop."""
-        try:
-            int(gdb.newest_frame().read_register("sp"))
-            known = True
-        except (gdb.error, ValueError):
-            known = False
+        known = knows(gdb.newest_frame(), "sp")
         shown = gdb.parameter("print finish")
         if known and cls.hides:
             gdb.execute("set print finish on")
@@ -165,5 +231,6 @@ class Returned:
         cls.hides = not known and (shown or cls.hides)
 
 
+Halted()
 gdb.events.stop.connect(Returned.mind)
 gdb.unwinder.register_unwinder(None, Callers(), True)

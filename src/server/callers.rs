@@ -8,6 +8,9 @@
 //! - `+`: there are more frames;
 //! - `.`: the caller of the last frame is unknown;
 //! - `-` alone: at the halted state or in a trace frame, where the client unwinds by itself;
+//! - `-STACK,CALL,FUNCTION`: the same, at a halted state that the trace leads to. CALL and FUNCTION
+//!   identify its newest frame at past positions, where the client then uses the frame's true stack
+//!   address; STACK is a lower address for frames of later calls;
 //! - `~` alone: not finished. The client repeats the request, and its user can interrupt it in between
 //!   (GDB sends no Ctrl-C while it waits for a reply).
 
@@ -22,7 +25,8 @@ use super::positions::{GAPS, Positions};
 use super::reply::thread_id;
 use super::target::SnapshotTarget;
 use crate::arch::Architecture;
-use crate::timeline::{Direction, Gap, OpenCall, Outside, PointKind, Position};
+use crate::program::symbols::Symbols;
+use crate::timeline::{Direction, EndAgrees, Gap, OpenCall, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
 /// Time limit of the search for calls before a reply.
@@ -45,7 +49,14 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     if target.trace.frame.is_some() {
         return Some(b"-".to_vec());
     }
-    let Some(pc) = target.positions.past(thread).and_then(|past| past.pc) else {
+    let began = Instant::now();
+    let mut goes_on = || began.elapsed() < TIME_LIMIT;
+    let pc = match target.positions.past(thread) {
+        Some(past) => past.pc,
+        None if target.positions.rests(thread) => target.positions.end_of_trace(thread),
+        None => return Some(at_halted_state(target, thread, &mut goes_on)),
+    };
+    let Some(pc) = pc else {
         return Some(b"-".to_vec());
     };
     let position = frames_position(&mut target.positions, thread)?;
@@ -62,8 +73,6 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         Some(before) => (before, FRAMES + 1),
         None => (0, FRAMES),
     };
-    let began = Instant::now();
-    let mut goes_on = || began.elapsed() < TIME_LIMIT;
     let (calls, outside) = calls.at(history, position, first, count, &mut goes_on);
     if outside == Outside::Unfinished {
         return Some(b"~".to_vec());
@@ -79,10 +88,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     }
     let mut text = String::new();
     let frame = |text: &mut String, call: Option<&OpenCall>, (pc, inside): (u64, u64)| {
-        let function = symbols.function(inside).map(|(_, offset)| inside - offset);
-        let function = function.or_else(|| call.map(|call| call.function.0));
-        let function = function.unwrap_or(0);
-        let call = call.map_or(0, |call| call.entry.rank() + 1);
+        let (call, function) = name(&symbols, call, inside);
         let _ = write!(text, "{stack:x},{call:x},{function:x},{pc:x};");
     };
     for call in calls {
@@ -100,6 +106,43 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     };
     text.push(end);
     Some(text.into_bytes())
+}
+
+/// Returns the call and the function that identify a frame.
+fn name(symbols: &Symbols, call: Option<&OpenCall>, inside: u64) -> (u64, u64) {
+    let function = symbols.function(inside).map(|(_, offset)| inside - offset);
+    let function = function.or_else(|| call.map(|call| call.function.0));
+    let call = call.map_or(0, |call| call.entry.rank() + 1);
+    (call, function.unwrap_or(0))
+}
+
+/// Returns the reply at the halted state.
+fn at_halted_state(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Vec<u8> {
+    if !target.positions.reach_end(thread, goes_on) {
+        return b"~".to_vec();
+    }
+    let symbols = target.symbols();
+    let pc = target.core(thread).and_then(|core| core.registers.pc());
+    let stack = below_stack(&target.endpoint, thread);
+    let known = pc.zip(stack).zip(target.positions.history(thread));
+    let Some(((pc, stack), history)) = known else {
+        return b"-".to_vec();
+    };
+    if history.end_agrees() != EndAgrees::Yes {
+        return b"-".to_vec();
+    }
+    let end = history.end();
+    let calls = target.callers.calls.entry(thread).or_default();
+    let (calls, outside) = calls.at(history, end, 0, 1, goes_on);
+    if outside == Outside::Unfinished {
+        return b"~".to_vec();
+    }
+    let (call, function) = name(&symbols, calls.first(), pc);
+    format!("-{stack:x},{call:x},{function:x}").into_bytes()
 }
 
 /// Returns the pc of the caller of a call, and an address inside the caller's function. `None` for an
@@ -126,10 +169,33 @@ fn nowhere(endpoint: &Endpoint) -> u64 {
     places.find(free).unwrap_or(last) + FREE
 }
 
+/// Returns an address without known memory below the stack of the halted state.
+fn below_stack(endpoint: &Endpoint, thread: Tid) -> Option<u64> {
+    let stack = endpoint
+        .cores
+        .get(thread.get() - 1)?
+        .registers
+        .value("sp")?;
+    let mut at = 0_u64;
+    while at.checked_add(2 * FREE)? <= stack {
+        let mut stretches = endpoint
+            .cores
+            .iter()
+            .map(|core| endpoint.range_at(core, MemoryView::Current, at));
+        match stretches.find(|stretch| stretch.known || stretch.size < 2 * FREE) {
+            Some(stretch) => at = at.checked_add(stretch.size.max(1))?,
+            None => return Some(at + FREE),
+        }
+    }
+    None
+}
+
 /// Returns the position whose open calls belong to the pc shown for a core. After a gap it is the
 /// next position with a known pc.
 fn frames_position(positions: &mut Positions, thread: Tid) -> Option<Position> {
-    let past = positions.past(thread)?;
+    let Some(past) = positions.past(thread) else {
+        return positions.position(thread);
+    };
     let mut at = past.place.position;
     let mut kind = past.place.kind;
     let history = positions.history(thread)?;

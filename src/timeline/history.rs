@@ -124,10 +124,7 @@ impl History {
     /// Returns where execution continues after the trace, with the instruction set if known. If the
     /// trace does not contain it, returns the last instruction traced.
     pub fn trace_end(&mut self) -> Option<(Address, Option<Isa>)> {
-        let session = self.sessions.len() - 1;
-        let ended = self.sessions[session].track.end();
-        let next = ended.ahead.map(|range| (range.start, Some(range.isa)));
-        if let Some(next) = next.or_else(|| Some((ended.returns_to?, None))) {
+        if let Some(next) = self.continues_at() {
             return Some(next);
         }
         let mut at = self.end();
@@ -138,6 +135,14 @@ impl History {
             }
         }
         None
+    }
+
+    /// Returns where execution continues after the trace, if the trace contains it.
+    pub(super) fn continues_at(&mut self) -> Option<(Address, Option<Isa>)> {
+        let session = self.sessions.len() - 1;
+        let ended = self.sessions[session].track.end();
+        let next = ended.ahead.map(|range| (range.start, Some(range.isa)));
+        next.or_else(|| Some((ended.returns_to?, None)))
     }
 
     /// Returns whether the end of the trace agrees with the halted state.

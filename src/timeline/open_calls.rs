@@ -5,6 +5,7 @@
 //! before it; for the last stretches also the changes within. A call is identified by its first
 //! place, independent of the position that the query starts from.
 
+use super::entry::Entry;
 use super::history::History;
 use super::position::{Direction, Position};
 use super::transitions::{How, Transition, Transitions};
@@ -194,14 +195,24 @@ impl Stretch {
         let from = before.unwrap_or(begin);
         let context = history.place(from).and_then(|place| place.context);
         let mut transitions = Transitions::in_context(context.as_ref());
+        let mut halted = None;
         // How execution reached the first place depends on the entries before it.
         for event in history.entries(from, Direction::Forward) {
             if event.position > begin && self::begin(event.position) != begin {
                 break;
             }
+            if event.entry == Entry::Halted {
+                halted = Some(event.position);
+            }
             if let Some(transition) = transitions.event(&event) {
                 builder.take(transition);
             }
+        }
+        if let Some(end) = halted
+            && let Some((to, _)) = history.continues_at()
+            && let Some(transition) = transitions.ends(end, to)
+        {
+            builder.take(transition);
         }
         Self {
             end: builder.innermost(),

@@ -115,6 +115,15 @@ impl Transitions {
         }
     }
 
+    /// The history ends at a place, and execution continues at this address.
+    pub fn ends(&mut self, position: Position, to: Address) -> Option<Transition> {
+        match self.exception {
+            // The core halted before the handler.
+            Some((_, Some(returns_to))) if returns_to == to => None,
+            _ => self.continue_at(position, to),
+        }
+    }
+
     /// Execution continues at an address.
     fn continue_at(&mut self, position: Position, to: Address) -> Option<Transition> {
         let taken = self.exception.take();

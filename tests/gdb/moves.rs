@@ -2,7 +2,7 @@
 //! they end when GDB knows every value (`record full` of a run in the emulator).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -119,7 +119,8 @@ fn moves(command: &mut Command, run: &str, moves: &Path) -> BTreeMap<String, Str
         Some((asked.to_owned(), told.to_owned()))
     });
     let told: BTreeMap<_, _> = told.collect();
-    assert_eq!(told.len(), PLACES * EACH, "{shown}");
+    let asked = std::fs::read_to_string(moves).unwrap();
+    assert_eq!(told.len(), asked.lines().count(), "{shown}");
     told
 }
 
@@ -148,18 +149,35 @@ fn known(guest: &Guest, cpu: &str, file: &Path) -> BTreeMap<String, String> {
     })
 }
 
-fn same_moves(architecture: &'static str, cpu: &str, source: &str, options: &[&str]) {
+/// What armsnap's history of a recorded program answers.
+fn past(saved: &Path, file: &Path) -> BTreeMap<String, String> {
+    let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    gdb.arg("gdb").arg(saved).arg("--");
+    moves(batch(&mut gdb), "trace", file)
+}
+
+/// A program, and where its recording is; `None` without a compiler for it.
+fn recorded(
+    architecture: &'static str,
+    cpu: &str,
+    source: &str,
+    options: &[&str],
+) -> Option<(Guest, PathBuf)> {
     need_gdb();
-    let Some(guest) = build(architecture, "moves.c", source, options) else {
-        return;
-    };
+    let guest = build(architecture, "moves.c", source, options)?;
     let saved = guest.directory.path().join("saved");
     let mut record = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     record.arg("record").arg("-o").arg(&saved).arg("--");
     // Of the functions that the library has for several processors it chooses the same.
     let recorded = crate::support::gdb::run(record.arg(&guest.program).env("QEMU_CPU", cpu));
     assert!(recorded.status.success(), "{recorded:?}");
+    Some((guest, saved))
+}
 
+fn same_moves(architecture: &'static str, cpu: &str, source: &str, options: &[&str]) {
+    let Some((guest, saved)) = recorded(architecture, cpu, source, options) else {
+        return;
+    };
     let executed = decoded(&saved).into_values().next().unwrap();
     let main = guest.symbol("main") & !1;
     let begin = executed.iter().position(|place| place.address.0 == main);
@@ -185,9 +203,7 @@ fn same_moves(architecture: &'static str, cpu: &str, source: &str, options: &[&s
     std::fs::write(&file, asked).unwrap();
 
     let known = known(&guest, cpu, &file);
-    let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
-    gdb.arg("gdb").arg(&saved).arg("--");
-    let past = moves(batch(&mut gdb), "trace", &file);
+    let past = past(&saved, &file);
     let (mut right, mut wrong) = (0, Vec::new());
     for (asked, known) in &known {
         let past = &past[asked];
@@ -228,4 +244,89 @@ const FREE: [&str; 4] = ["-static", "-nostdlib", "-ffreestanding", "-fno-builtin
 fn arm_code() {
     let options = [&FREE[..], &["-O0", "-marm"]].concat();
     same_moves("arm", "cortex-a15", &alone(), &options);
+}
+
+/// GDB before 18 does not record where a `push` of 16 bits writes the link register.
+const WIDE_PUSH: &str = r#"
+    __asm__(".macro push registers:vararg\n stmdb.w sp!, \\registers\n .endm");
+"#;
+
+#[test]
+fn thumb_code() {
+    let options = [&FREE[..], &["-O0", "-mthumb"]].concat();
+    let source = format!("{WIDE_PUSH}{}", alone());
+    same_moves("arm", "cortex-a15", &source, &options);
+}
+
+/// Halts directly behind a call.
+const BEHIND: &str = r#"
+static int counter;
+__attribute__((noinline)) static void inner(void) { counter++; }
+__attribute__((noinline)) static void outer(int n)
+{
+    counter += n;
+    inner();
+}
+__attribute__((noinline)) static void crash(void)
+{
+    int before = counter;
+    outer(before);
+    __builtin_trap();
+}
+int main(void)
+{
+    counter = 3;
+    crash();
+    return 0;
+}
+"#;
+
+/// At the halted state GDB knows the stack, and in the past it does not: it is the same frame.
+fn same_from_behind_a_call(architecture: &'static str, cpu: &str, source: &str, options: &[&str]) {
+    let Some((guest, saved)) = recorded(architecture, cpu, source, options) else {
+        return;
+    };
+    let moves = [
+        "bt",
+        "reverse-next",
+        "reverse-step",
+        "reverse-stepi",
+        "reverse-nexti",
+        "reverse-next;reverse-next",
+        "reverse-step;reverse-finish",
+        "reverse-stepi;reverse-finish",
+        "reverse-stepi;reverse-next",
+        "reverse-stepi;up",
+    ];
+    let file = guest.directory.path().join("moves");
+    std::fs::write(&file, moves.map(|of| format!("end {of}\n")).concat()).unwrap();
+    let known = known(&guest, cpu, &file);
+    assert!(
+        known["end reverse-step"].contains(" crash main"),
+        "{known:#?}"
+    );
+    assert_eq!(past(&saved, &file), known);
+}
+
+#[test]
+fn from_the_halted_state_behind_a_call() {
+    let within = BEHIND.replace("outer(before);", "outer((inner(), __builtin_trap(), 3));");
+    assert_ne!(within, BEHIND);
+    for source in [BEHIND, &within] {
+        same_from_behind_a_call("aarch64", "cortex-a57", source, &["-O0", "-static"]);
+    }
+}
+
+#[test]
+fn from_the_halted_state_behind_a_call_optimised() {
+    // Frames of tail calls are those of GDB alone.
+    let options = ["-O2", "-static", "-fno-optimize-sibling-calls"];
+    same_from_behind_a_call("aarch64", "cortex-a57", BEHIND, &options);
+}
+
+#[test]
+fn from_the_halted_state_behind_a_call_in_32_bits() {
+    let source = format!("int main(void);\nvoid _start(void) {{ main(); }}\n{BEHIND}");
+    let options = [&FREE[..], &["-O0", "-marm"]].concat();
+    same_from_behind_a_call("arm", "cortex-a15", &source, &options);
 }

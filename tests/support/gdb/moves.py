@@ -2,7 +2,7 @@
 
 The run is that of `record full`, which knows every value, or a history of armsnap's, where nothing
 but the program counter is known. MOVES names a file with a line `PLACE MOVE` for each, in which a
-place counts instructions since `main` began.
+place counts instructions since `main` began, or is `end`.
 """
 
 import os
@@ -22,6 +22,11 @@ class Full:
         self.first = self.place() - 1
 
     def goto(self, place):
+        if place == "end":
+            # `record goto end` of GDB 18 goes to the last instruction instead.
+            gdb.execute("record goto begin", to_string=True)
+            gdb.execute("continue", to_string=True)
+            return
         try:
             gdb.execute(f"record goto {self.first + place}", to_string=True)
         except gdb.error as error:
@@ -47,7 +52,8 @@ class Trace:
         return int(re.search(r" at 0\+(\d+)", told)[1])
 
     def goto(self, place):
-        gdb.execute(f"armsnap goto 0+{self.main + place}", to_string=True)
+        place = place if place == "end" else f"0+{self.main + place}"
+        gdb.execute(f"armsnap goto {place}", to_string=True)
 
     def place(self):
         told = gdb.execute("armsnap where", to_string=True)
@@ -85,4 +91,5 @@ run = Full() if os.environ["RUN"] == "full" else Trace()
 with open(os.environ["MOVES"], encoding="ascii") as moves:
     for line in moves:
         place, move = line.rstrip("\n").split(" ", 1)
-        print(f"@{line.rstrip()}@{told(run, int(place), move)}")
+        place = place if place == "end" else int(place)
+        print(f"@{line.rstrip()}@{told(run, place, move)}")
