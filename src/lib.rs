@@ -15,7 +15,7 @@
 //!
 //! | feature | modules |
 //! | --- | --- |
-//! | (none) | [`quantity`], [`arch`], [`formatter`], [`protocol`] and the protocols, [`element`], [`flow`], [`encode`] |
+//! | (none) | [`quantity`], [`arch`], [`formatter`], [`protocol`] and the protocols, [`element`], [`flow`], [`encode`], [`semantics`] |
 //! | `snapshot` | [`snapshot`], [`capture`], [`check`], [`decode`], [`program`] and their helpers |
 //! | `history` | [`timeline`], [`recover`] |
 //! | `report` | [`report`], [`program::disassembly`] |
@@ -35,6 +35,7 @@
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`element`] | what packets mean: the elements that all protocols share |
 //! | [`encode`] | program flow → trace: what a trace unit decides to trace |
+//! | [`semantics`] | what instructions compute, as relations between values |
 //! | [`flow`] | elements and code → blocks: return stack, cache of blocks |
 //! | [`formatter`] | CoreSight formatter frames ⇄ bytes per trace ID |
 //! | [`protocol`] | what every trace protocol offers |

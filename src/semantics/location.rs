@@ -73,6 +73,14 @@ impl Location {
         Self(Self::TEMPORARIES + number)
     }
 
+    /// The locations that are kept between instructions.
+    pub(super) fn kept() -> impl Iterator<Item = Self> {
+        // 41 to 47 have no meaning.
+        (0..=Self::FPSCR_FLAGS.0)
+            .chain(Self::VECTORS..Self::TEMPORARIES)
+            .map(Self)
+    }
+
     /// Whether the value outlives its instruction.
     #[must_use]
     pub const fn is_kept(self) -> bool {

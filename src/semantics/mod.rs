@@ -2,12 +2,18 @@
 //! the values of registers, flags and memory.
 //!
 //! A [`Relation`] says `destination = operation(a, b, c)`. The same list serves two readers: one
-//! computes forward from known values, and the recovery of past values also reasons backward
-//! through it. Knows no trace, no files and no debugger.
+//! computes forward from known values ([`Operation::eval`], [`execute`]), and the recovery of past
+//! values also reasons backward through it. Knows no trace, no files and no debugger.
 
+pub mod a64;
+mod builder;
+mod evaluation;
+mod execution;
+mod lanes;
 mod location;
 mod operation;
 
+pub use execution::{Machine, Values, execute};
 pub use location::Location;
 pub use operation::{Condition, LaneOperation, Lanes, Operation, Width};
 

@@ -77,6 +77,10 @@ pub enum Operation {
     CarryOf(Width),
     /// The signed overflow of `a + b + c` at the width, 0 or 1.
     OverflowOf(Width),
+    /// The carry out of `a - b` at the width: 1 where nothing is borrowed (`a >= b`, unsigned).
+    CarryOfDifference(Width),
+    /// The signed overflow of `a - b` at the width, 0 or 1.
+    OverflowOfDifference(Width),
     /// `a & b`
     And,
     /// `a | b`
@@ -144,6 +148,13 @@ pub enum Operation {
     ReverseBytes {
         /// 2, 4 or 8.
         group: u8,
+    },
+    /// The checksum `a` (32 bits) continued over the lowest `bytes` bytes of `b`.
+    Crc32 {
+        /// 1, 2, 4 or 8.
+        bytes: u8,
+        /// The polynomial 0x1edc6f41 instead of 0x04c11db7.
+        castagnoli: bool,
     },
     /// Lane by lane.
     Lane(LaneOperation, Lanes),

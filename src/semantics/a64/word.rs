@@ -1,0 +1,85 @@
+//! The fields that A64 encodings share.
+
+use crate::semantics::{Location, Operand, Width};
+
+/// An instruction.
+#[derive(Clone, Copy)]
+pub(super) struct Word(pub(super) u32);
+
+impl Word {
+    /// `count` bits from bit `low`.
+    pub(super) const fn field(self, low: u32, count: u32) -> u32 {
+        (self.0 >> low) & (u32::MAX >> (32 - count))
+    }
+
+    pub(super) const fn bit(self, bit: u32) -> bool {
+        self.field(bit, 1) == 1
+    }
+
+    /// A field as a signed number.
+    pub(super) const fn signed(self, low: u32, count: u32) -> i64 {
+        let unused = 32 - count;
+        ((self.field(low, count) << unused).cast_signed() >> unused) as i64
+    }
+
+    /// The number of a register.
+    pub(super) const fn register(self, low: u32) -> u8 {
+        self.field(low, 5) as u8
+    }
+
+    pub(super) const fn d(self) -> u8 {
+        self.register(0)
+    }
+
+    pub(super) const fn n(self) -> u8 {
+        self.register(5)
+    }
+
+    pub(super) const fn m(self) -> u8 {
+        self.register(16)
+    }
+
+    /// `Ra` of multiplications, `Rt2` of pairs.
+    pub(super) const fn a(self) -> u8 {
+        self.register(10)
+    }
+
+    /// Width by `sf`, bit 31.
+    pub(super) const fn width(self) -> Width {
+        if self.bit(31) { Width::W64 } else { Width::W32 }
+    }
+}
+
+/// The value of a general register, 31 being zero.
+pub(super) const fn x(number: u8) -> Operand {
+    match number {
+        31 => Operand::ZERO,
+        _ => Operand::Location(Location::general(number)),
+    }
+}
+
+/// The value of a general register, 31 being the stack pointer.
+pub(super) const fn x_or_sp(number: u8) -> Operand {
+    Operand::Location(to_x_or_sp(number))
+}
+
+/// A general register as destination; to 31 nothing is written.
+pub(super) const fn to_x(number: u8) -> Location {
+    match number {
+        31 => Location::NOWHERE,
+        _ => Location::general(number),
+    }
+}
+
+/// A general register as destination, 31 being the stack pointer.
+pub(super) const fn to_x_or_sp(number: u8) -> Location {
+    match number {
+        31 => Location::SP,
+        _ => Location::general(number),
+    }
+}
+
+/// Half of a vector register.
+pub(super) const fn v(number: u8, half: u8) -> Operand {
+    Operand::Location(Location::vector(number, half))
+}

@@ -1,0 +1,101 @@
+//! Executes relations on values, each known or not.
+
+use super::{Control, Location, Operand, Operation, Semantics};
+
+/// The values of the locations that are kept between instructions, by [`Location::index`].
+pub type Values = [Option<u64>; Location::KEPT];
+
+/// The memory that [`execute`] reads and writes.
+pub trait Machine {
+    /// The `size` bytes (1, 2, 4, 8) at an address, zero-extended, if they are known.
+    fn load(&mut self, address: u64, size: u8) -> Option<u64>;
+
+    /// Takes a store that happens: the lowest `size` bytes of `value` to `address`, either unknown.
+    fn store(&mut self, address: Option<u64>, size: u8, value: Option<u64>);
+
+    /// Takes a store of which it is not known whether it happens; its bytes become unknown.
+    fn may_store(&mut self, address: Option<u64>, size: u8) {
+        self.store(address, size, None);
+    }
+
+    /// Takes an instruction without a model that may have written anything.
+    fn may_store_anywhere(&mut self);
+}
+
+/// Executes the instruction at `address`: the values become those behind it. Returns the address of
+/// the next instruction (bit 0 cleared where it selects the instruction set), if it is known.
+pub fn execute(
+    semantics: &Semantics,
+    address: u64,
+    values: &mut Values,
+    machine: &mut impl Machine,
+) -> Option<u64> {
+    let mut temporaries = [None; 128];
+    for relation in &semantics.relations {
+        let value = |operand| read(operand, values, &temporaries);
+        let (a, b, c) = (value(relation.a), value(relation.b), value(relation.c));
+        let result = match (relation.operation, a, b, c) {
+            (_, _, _, Some(0)) if relation.operation.is_access() => None,
+            (Operation::Load { size }, Some(address), _, Some(_)) => machine.load(address, size),
+            (Operation::Store { size }, _, _, Some(_)) => {
+                machine.store(a, size, b);
+                continue;
+            }
+            (Operation::Store { size }, ..) => {
+                machine.may_store(a, size);
+                continue;
+            }
+            (Operation::Select, _, _, Some(0)) => b,
+            (Operation::Select, _, _, Some(_)) => a,
+            (operation, Some(a), Some(b), Some(c)) => operation.eval(a, b, c),
+            _ => None,
+        };
+        let index = relation.destination.index();
+        if relation.destination.is_kept() {
+            values[index] = result;
+        } else if relation.destination != Location::NOWHERE {
+            temporaries[index - Location::KEPT] = result;
+        }
+    }
+    if semantics.may_store_anywhere {
+        machine.may_store_anywhere();
+    }
+    let value = |operand| read(operand, values, &temporaries);
+    let next = address.wrapping_add(u64::from(semantics.size));
+    match semantics.control {
+        Control::Next | Control::SystemCall => Some(next),
+        Control::Jump(target) => Some(target),
+        Control::Conditional { condition, target } => {
+            Some(if value(condition)? != 0 { target } else { next })
+        }
+        Control::Indirect {
+            target,
+            condition,
+            interworking,
+        } => {
+            if value(condition)? == 0 {
+                Some(next)
+            } else {
+                Some(value(target)? & !u64::from(interworking))
+            }
+        }
+        Control::ExceptionReturn => None,
+    }
+}
+
+impl Operation {
+    const fn is_access(self) -> bool {
+        matches!(self, Self::Load { .. } | Self::Store { .. })
+    }
+}
+
+fn read(operand: Operand, values: &Values, temporaries: &[Option<u64>; 128]) -> Option<u64> {
+    match operand {
+        Operand::Constant(value) => Some(value),
+        Operand::Location(location) if location.is_kept() => values[location.index()],
+        Operand::Location(location) => temporaries
+            .get(location.index() - Location::KEPT)
+            .copied()
+            .flatten(),
+    }
+}

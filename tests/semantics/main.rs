@@ -1,0 +1,7 @@
+//! What instructions compute, held against the emulator.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod a64;
+mod instances;
