@@ -20,6 +20,7 @@
 //! | `history` | [`timeline`], [`recover`] |
 //! | `report` | [`report`], [`program::disassembly`] |
 //! | `convert` | [`convert`], [`tfile`], [`remote_protocol`], [`xml`] |
+//! | `import` | [`import`] |
 //! | `server` | [`server`] |
 //! | `record` | [`record`] |
 //! | `cli` | the program `armsnap` |
@@ -52,6 +53,7 @@
 //! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
 //! | [`convert`] | snapshots ⇄ trace files |
+//! | [`import`] | `perf.data` and others → snapshots |
 //! | [`record`] | programs in an emulator → snapshots with trace |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
 //! | [`leftovers`] | temporary files: removed on interruption, or by the next run |
@@ -78,6 +80,8 @@ pub mod etmv3;
 pub mod etmv4;
 pub mod flow;
 pub mod formatter;
+#[cfg(feature = "import")]
+pub mod import;
 pub mod itm;
 #[cfg(feature = "snapshot")]
 pub mod leftovers;

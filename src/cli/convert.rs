@@ -93,6 +93,9 @@ pub struct Arguments {
     /// Trace file to snapshot: turn the trace frames into ETMv4 trace
     #[arg(long)]
     trace: bool,
+
+    #[command(flatten)]
+    import: super::import::ImportArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -144,7 +147,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 
 /// Returns whether the input is a trace file, not a snapshot.
 pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
-    if input.is_dir() {
+    if input.is_dir() || armsnap::import::recognise(input).is_some() {
         return Ok(false);
     }
     let cannot = |error: std::io::Error| Failure::Input(format!("{}: {error}", input.display()));
@@ -185,6 +188,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         snapshot: arguments.input.clone(),
         allow_outside: arguments.allow_outside,
         no_shared_memory: arguments.no_shared_memory,
+        import: arguments.import.clone(),
     }
     .open()?;
     let elfs: Result<_, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();

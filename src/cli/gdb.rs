@@ -198,6 +198,7 @@ fn target_command(server: &Path, arguments: &Arguments, python: bool) -> Result<
     if arguments.snapshot.no_shared_memory {
         words.push("--no-shared-memory".into());
     }
+    words.extend(arguments.snapshot.import.words());
     let mut command = OsString::new();
     if python {
         command.push("armsnap quietly --own-tdump ");

@@ -8,6 +8,7 @@ mod check;
 mod convert;
 mod decode;
 mod gdb;
+mod import;
 mod info;
 mod output;
 mod progress;
@@ -49,6 +50,8 @@ enum Command {
     Decode(decode::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     Convert(convert::Arguments),
+    /// Make a snapshot of a perf.data file
+    Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops
     Record(record::Arguments),
 }
@@ -56,7 +59,8 @@ enum Command {
 /// The snapshot that a subcommand works on.
 #[derive(Args)]
 pub struct SnapshotArguments {
-    /// A directory that holds snapshot.ini, or the path of a snapshot.ini
+    /// A directory that holds snapshot.ini, the path of a snapshot.ini, or an input that
+    /// `armsnap import` reads
     pub snapshot: PathBuf,
     /// Follow paths that leave the snapshot's directory
     #[arg(long)]
@@ -65,6 +69,9 @@ pub struct SnapshotArguments {
     /// dump nor program
     #[arg(long)]
     pub no_shared_memory: bool,
+    /// How an input that is not a snapshot is read.
+    #[command(flatten)]
+    pub import: import::ImportArguments,
 }
 
 impl SnapshotArguments {
@@ -74,6 +81,13 @@ impl SnapshotArguments {
             allow_outside: self.allow_outside,
             no_shared_memory: self.no_shared_memory,
         };
+        if armsnap::import::recognise(&self.snapshot).is_some() {
+            let imported = armsnap::import::import(&self.snapshot, &self.import.options(&[]))?;
+            return Ok(imported.open(&self.snapshot, &options)?);
+        }
+        if let Some(option) = self.import.given() {
+            return Err(Failure::Usage(format!("{option}: the input is a snapshot")));
+        }
         Ok(Snapshot::open(&self.snapshot, &options)?)
     }
 
@@ -177,8 +191,10 @@ fn clean_up_on_signals() -> io::Result<()> {
 /// Parses the arguments and runs the subcommand.
 pub fn run() -> ExitCode {
     let command = parse().command;
-    if matches!(command, Command::Decode(_) | Command::Convert(_))
-        && let Err(error) = clean_up_on_signals()
+    if matches!(
+        command,
+        Command::Decode(_) | Command::Convert(_) | Command::Import(_)
+    ) && let Err(error) = clean_up_on_signals()
     {
         say(&error);
         return ExitCode::FAILURE;
@@ -191,6 +207,7 @@ pub fn run() -> ExitCode {
         Command::GdbCommands => gdb::print_commands(),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
     };
     // Results read from a file that shrank meanwhile are not valid.

@@ -146,6 +146,11 @@ impl Elf {
         &self.bytes
     }
 
+    /// The whole file, as a shared mapping.
+    pub const fn whole(&self) -> &Mapped {
+        &self.bytes
+    }
+
     /// The current number of bytes in the file: all, unless it was truncated.
     pub fn remaining(&self) -> usize {
         self.bytes.remaining()

@@ -28,7 +28,7 @@ pub struct Core {
     /// Its memory: dumps, then the program.
     pub memory: Arc<CoreMemory>,
     /// Whether it rests at the end of its trace: it has a history, and its registers are
-    /// placeholders.
+    /// placeholders, or there are none.
     pub(super) rests: bool,
     /// Its index in the device list.
     pub(super) device: usize,

@@ -332,7 +332,8 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
 
 /// Makes a core with trace but without state rest at the end of its trace.
 fn rest(snapshot: &Snapshot, core: &mut Core) {
-    if check::placeholder(snapshot, core.device).is_none() {
+    let stateless = core.registers.pc().is_none();
+    if !stateless && check::placeholder(snapshot, core.device).is_none() {
         return;
     }
     core.rests = true;

@@ -69,7 +69,8 @@ pub(super) fn find(
     // A tool saved this memory: a page filled by a small program's file looks like the file.
     let mut sections = snapshot.other_sections.iter();
     let of_trace_frame = sections.any(|section| section.name == TRACE_FRAME);
-    if of_trace_frame || Recorded::of(snapshot).is_some() {
+    let imported = super::imported::is_imported(snapshot);
+    if of_trace_frame || imported || Recorded::of(snapshot).is_some() {
         return found;
     }
     // A file of several dumps is examined once.

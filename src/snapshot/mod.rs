@@ -32,6 +32,7 @@ pub(crate) mod coverage;
 pub mod data_addresses;
 pub mod elf_dump;
 pub mod files;
+pub mod imported;
 pub mod ini;
 pub mod libraries;
 pub mod memory;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::memory::CoreMemory;
-use super::model::Snapshot;
+use super::model::{OtherSection, Snapshot};
 use super::{OpenSnapshot, paths};
 use crate::arch::Space;
 use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
@@ -25,6 +25,8 @@ const FEW_LOOKUPS: usize = 1 << 16;
 const MAX_GAPS: usize = 64;
 /// The most files of a snapshot's directory that are examined.
 const MAX_FILES: usize = 4096;
+/// The most programs that a snapshot may record.
+const MAX_PROGRAMS: usize = 256;
 /// The depth to which directories are searched.
 const MAX_DEPTH: usize = 3;
 
@@ -40,6 +42,8 @@ pub struct Program {
     pub comparison: Comparison,
     /// Whether the user named it; otherwise it was found.
     pub named: bool,
+    /// Whether it gives names only, and no memory.
+    names_only: bool,
 }
 
 impl Program {
@@ -59,6 +63,7 @@ impl Program {
             comparison: best.unwrap_or_default(),
             elf,
             named,
+            names_only: false,
         }
     }
 
@@ -81,18 +86,27 @@ impl Program {
 
     /// The program recorded in snapshot.ini, or else the one found by its contents.
     pub fn of_snapshot(loaded: &OpenSnapshot, machine: Machine, memories: &[Seen]) -> Option<Self> {
-        let recorded = Recorded::of(&loaded.snapshot).and_then(|recorded| {
-            // Paths are not trusted: the program must be in the snapshot's directory.
-            let plain = is_plain_name(OsStr::new(&recorded.file));
-            let path =
-                plain.then(|| paths::resolve(&loaded.root, &recorded.file, false).ok())??;
-            let elf = Elf::open(&path).ok().filter(|elf| elf.machine == machine)?;
-            let mut elf = elf.moved(recorded.offset);
-            elf.segments
-                .retain(|segment| !(recorded.read_only && segment.writable));
-            Some(Self::new(elf, memories, false))
-        });
-        recorded.or_else(|| Self::find(loaded, machine, memories))
+        let all = Self::all_of_snapshot(loaded, machine, memories);
+        all.into_iter().next()
+    }
+
+    /// The programs recorded in snapshot.ini, or else the one found by its contents.
+    fn all_of_snapshot(loaded: &OpenSnapshot, machine: Machine, memories: &[Seen]) -> Vec<Self> {
+        let recorded = Recorded::all(&loaded.snapshot).into_iter();
+        let recorded: Vec<Self> = recorded
+            .filter_map(|recorded| {
+                let elf = recorded.open(loaded)?;
+                (elf.machine == machine).then(|| Self {
+                    names_only: recorded.names_only,
+                    ..Self::new(elf, memories, false)
+                })
+            })
+            .collect();
+        if !recorded.is_empty() {
+            return recorded;
+        }
+        let found = Self::find(loaded, machine, memories);
+        found.into_iter().collect()
     }
 
     /// The programs for cores of one machine: the ones named by the user, or else the snapshot's
@@ -104,8 +118,7 @@ impl Program {
         memories: &[Seen],
     ) -> Vec<Self> {
         if named.is_empty() {
-            let found = Self::of_snapshot(loaded, machine, memories);
-            return found.into_iter().collect();
+            return Self::all_of_snapshot(loaded, machine, memories);
         }
         let mut programs: Vec<Self> = named
             .iter()
@@ -120,6 +133,9 @@ impl Program {
     /// Adds the program's segments to the memory of a core, after everything else. Returns notes on
     /// what is read from the program in `space`.
     pub fn add_to(&self, memory: &mut CoreMemory, space: Space) -> Vec<String> {
+        if self.names_only {
+            return Vec::new();
+        }
         let path = self.elf.path.display();
         let mut notes = Vec::new();
         let mut left = lookups(&[(memory, space)]);
@@ -157,6 +173,9 @@ impl Program {
 
     /// A message on how the program matches the dumps. Where they differ, the dump is used.
     pub fn notes(&self) -> Vec<String> {
+        if self.names_only {
+            return Vec::new();
+        }
         let path = self.elf.path.display();
         let how = if self.named { "named" } else { "found" };
         let compared = &self.comparison;
@@ -185,6 +204,8 @@ pub struct Recorded {
     /// `memory=read-only`: only its read-only memory may be taken from the file; writable memory is
     /// in the dumps as far as it is known.
     pub read_only: bool,
+    /// `memory=none`: no memory may be taken from the file; all that is known is in the dumps.
+    pub names_only: bool,
 }
 
 impl Recorded {
@@ -192,6 +213,35 @@ impl Recorded {
     pub fn of(snapshot: &Snapshot) -> Option<Self> {
         let sections = &snapshot.other_sections;
         let section = sections.iter().find(|section| section.name == "program")?;
+        Self::read(section)
+    }
+
+    /// Reads this section and those of further programs: `[program2]`, `[program3]`…
+    fn all(snapshot: &Snapshot) -> Vec<Self> {
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let sections = snapshot.other_sections.iter();
+        let sections =
+            sections.filter(|section| section.name.strip_prefix("program").is_some_and(is_number));
+        sections.filter_map(Self::read).take(MAX_PROGRAMS).collect()
+    }
+
+    /// The program, at its address. Paths are not trusted: it must be in the snapshot's directory,
+    /// or among its files if these are in memory.
+    fn open(&self, loaded: &OpenSnapshot) -> Option<Elf> {
+        let elf = if loaded.root.as_os_str().is_empty() {
+            let files = loaded.files();
+            Elf::read(files.path(&self.file), files.bytes(&self.file).ok()?)
+        } else {
+            let plain = is_plain_name(OsStr::new(&self.file));
+            Elf::open(&plain.then(|| paths::resolve(&loaded.root, &self.file, false).ok())??)
+        };
+        let mut elf = elf.ok()?.moved(self.offset);
+        elf.segments
+            .retain(|segment| !(self.read_only && segment.writable));
+        Some(elf)
+    }
+
+    fn read(section: &OtherSection) -> Option<Self> {
         let value = |name: &str| {
             let entry = section.entries.iter().find(|(key, _)| key == name);
             entry.map(|(_, value)| value.trim())
@@ -205,6 +255,7 @@ impl Recorded {
             file: value("file")?.to_owned(),
             offset,
             read_only: value("memory") == Some("read-only"),
+            names_only: value("memory") == Some("none"),
         })
     }
 }

@@ -76,20 +76,28 @@ impl Snapshot {
                 name.to_string_lossy().into_owned(),
             )
         };
-        let files = Directory::new(root.clone(), options.allow_outside);
-        let loaded = OpenSnapshot::from_files(Arc::new(files), &entry).map_err(|mut error| {
+        let files = Arc::new(Directory::new(root.clone(), options.allow_outside));
+        let loaded = OpenSnapshot::from_files_with(files, &entry, options);
+        let loaded = loaded.map_err(|mut error| {
             error.place.file = root.join(&error.place.file);
             error
         })?;
-        Ok(OpenSnapshot {
-            root,
-            no_shared_memory: options.no_shared_memory,
-            ..loaded
-        })
+        Ok(OpenSnapshot { root, ..loaded })
     }
 }
 
 impl OpenSnapshot {
+    /// [`Self::from_files`] with options; files cannot lie outside.
+    pub fn from_files_with(
+        files: Arc<dyn Files>,
+        entry: &str,
+        options: &OpenOptions,
+    ) -> Result<Self, Error> {
+        let mut loaded = Self::from_files(files, entry)?;
+        loaded.no_shared_memory |= options.no_shared_memory;
+        Ok(loaded)
+    }
+
     /// Reads a snapshot from `files`, starting with `entry` (`snapshot.ini`).
     pub fn from_files(files: Arc<dyn Files>, entry: &str) -> Result<Self, Error> {
         let mut reader = Reader {
@@ -100,6 +108,7 @@ impl OpenSnapshot {
         let mut notes = reader.notes;
         let elf_dumps = elf_dump::find(&*files, &snapshot, &mut notes);
         notes.extend(super::topology::assumed(&snapshot));
+        let no_shared_memory = super::imported::has_separate_memories(&snapshot);
         let mut loaded = Self {
             snapshot,
             root: PathBuf::new(),
@@ -108,7 +117,7 @@ impl OpenSnapshot {
             changed: Arc::default(),
             files,
             elf_dumps: Arc::new(elf_dumps),
-            no_shared_memory: false,
+            no_shared_memory,
             pools: Arc::default(),
             elf_files: Arc::default(),
         };

@@ -120,6 +120,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "quantity", "snapshot", "text", "timeline",
         ],
     ),
+    (
+        "import",
+        &["formatter", "mapped", "program", "quantity", "snapshot"],
+    ),
     ("tfile", &["remote_protocol", "stop"]),
     (
         "convert",

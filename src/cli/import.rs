@@ -1,0 +1,242 @@
+//! `armsnap import`: an input of another format becomes a snapshot.
+
+use super::progress::Progress;
+use super::{Failure, say};
+use armsnap::import::{self, ImportError, Imported, NamedProgram, Options};
+use armsnap::mapped;
+use armsnap::snapshot::write::{self, WriteError};
+use armsnap::text::{self, Form, PlainStream};
+use clap::Args;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Make a snapshot of a perf.data file
+#[derive(Args)]
+pub struct Arguments {
+    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace
+    input: PathBuf,
+
+    /// The snapshot directory to write
+    output: PathBuf,
+
+    #[command(flatten)]
+    options: ImportArguments,
+
+    /// A program: it is used where a file of its build-id or name was mapped (repeatable)
+    #[arg(long, value_name = "FILE")]
+    elf: Vec<PathBuf>,
+
+    /// Overwrite an existing snapshot
+    #[arg(long)]
+    force: bool,
+
+    /// Print what was recognised, assumed and left out as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How an input that is not a snapshot is read.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ImportArguments {
+    /// perf.data: a directory with the files that were mapped, under their recorded paths, names or
+    /// build-ids (repeatable)
+    #[arg(long, value_name = "DIR")]
+    pub symfs: Vec<PathBuf>,
+
+    /// perf.data: the kernel that ran
+    #[arg(long, value_name = "FILE")]
+    pub vmlinux: Option<PathBuf>,
+
+    /// perf.data: this process only (repeatable)
+    #[arg(long, value_name = "N")]
+    pub pid: Vec<u32>,
+
+    /// perf.data: this thread only (repeatable)
+    #[arg(long, value_name = "N")]
+    pub tid: Vec<u32>,
+
+    /// perf.data: threads of this name only (repeatable)
+    #[arg(long, value_name = "NAME")]
+    pub comm: Vec<String>,
+
+    /// perf.data: trace of this CPU only (repeatable)
+    #[arg(long, value_name = "N")]
+    pub cpu: Vec<u32>,
+
+    /// perf.data: whether cores of the snapshot are threads or CPUs [default: thread]
+    #[arg(long, value_enum, value_name = "thread|cpu")]
+    pub by: Option<By>,
+}
+
+/// Whose history it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// That of threads
+    Thread,
+    /// That of CPUs
+    Cpu,
+}
+
+impl ImportArguments {
+    /// Returns the options of the reader.
+    pub fn options(&self, elf: &[PathBuf]) -> Options {
+        let elf = elf.iter().map(|path| NamedProgram {
+            path: path.clone(),
+            address: None,
+        });
+        Options {
+            symfs: self.symfs.clone(),
+            build_id_cache: build_id_cache(),
+            elf: elf.collect(),
+            vmlinux: self.vmlinux.clone(),
+            pids: self.pid.clone(),
+            tids: self.tid.clone(),
+            cpus: self.cpu.clone(),
+            comms: self.comm.clone(),
+            by_cpu: self.by == Some(By::Cpu),
+        }
+    }
+
+    /// Returns the first option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let options = [
+            (!self.symfs.is_empty(), "--symfs"),
+            (self.vmlinux.is_some(), "--vmlinux"),
+            (!self.pid.is_empty(), "--pid"),
+            (!self.tid.is_empty(), "--tid"),
+            (!self.comm.is_empty(), "--comm"),
+            (!self.cpu.is_empty(), "--cpu"),
+            (self.by.is_some(), "--by"),
+        ];
+        let given = options.into_iter().find(|(given, _)| *given);
+        given.map(|(_, name)| name)
+    }
+
+    /// Returns these options as words of a command line.
+    pub fn words(&self) -> Vec<std::ffi::OsString> {
+        let mut out = Vec::new();
+        let mut add = |name: &str, value: &std::ffi::OsStr| {
+            let mut word = std::ffi::OsString::from(format!("--{name}="));
+            word.push(value);
+            out.push(word);
+        };
+        for directory in &self.symfs {
+            add("symfs", directory.as_os_str());
+        }
+        if let Some(vmlinux) = &self.vmlinux {
+            add("vmlinux", vmlinux.as_os_str());
+        }
+        for (name, numbers) in [("pid", &self.pid), ("tid", &self.tid), ("cpu", &self.cpu)] {
+            for number in numbers {
+                add(name, number.to_string().as_ref());
+            }
+        }
+        for comm in &self.comm {
+            add("comm", comm.as_ref());
+        }
+        match self.by {
+            Some(By::Thread) => add("by", "thread".as_ref()),
+            Some(By::Cpu) => add("by", "cpu".as_ref()),
+            None => {}
+        }
+        out
+    }
+}
+
+/// Returns perf's build-id cache, which its user may have moved.
+fn build_id_cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let moved = set("PERF_BUILDID_DIR").map(PathBuf::from);
+    moved.or_else(|| Some(Path::new(&set("HOME")?).join(".debug")))
+}
+
+/// What the JSON says.
+#[derive(Serialize)]
+struct Report<'a> {
+    input: String,
+    recognised: &'a str,
+    output: String,
+    cores: Vec<&'a str>,
+    sources: Vec<&'a str>,
+    buffers: usize,
+    trace_bytes: u64,
+    notes: &'a [String],
+}
+
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Self {
+        match &error {
+            ImportError::Usage(_) | ImportError::Write(WriteError::Exists(_)) => {
+                Self::Usage(error.to_string())
+            }
+            _ => Self::Input(error.to_string()),
+        }
+    }
+}
+
+/// Imports an input.
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    write::may_write(&arguments.output, arguments.force).map_err(ImportError::from)?;
+    let options = arguments.options.options(&arguments.elf);
+    let imported = import::import(&arguments.input, &options)?;
+    let mut progress = Progress::new(0);
+    imported.write(&arguments.output, arguments.force, &mut |done, total| {
+        progress.of(done, total);
+    })?;
+    drop(progress);
+    mapped::whole()?;
+    print(arguments, &imported)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(arguments: &Arguments, imported: &Imported) -> Result<(), Failure> {
+    use armsnap::snapshot::model::DeviceClass;
+    let devices = &imported.snapshot.devices;
+    let named = |class: DeviceClass| {
+        let devices = devices.iter().filter(move |device| device.class == class);
+        devices.map(|device| &*device.name).collect::<Vec<_>>()
+    };
+    let (cores, sources) = (named(DeviceClass::Core), named(DeviceClass::TraceSource));
+    let trace = imported.snapshot.trace.iter();
+    let buffers: Vec<_> = trace.flat_map(|trace| &trace.buffers).collect();
+    let files = buffers.iter().flat_map(|buffer| &buffer.files);
+    let lengths = files.filter_map(|file| Some(imported.files.get(file)?.len() as u64));
+    let trace_bytes: u64 = lengths.sum();
+    if arguments.json {
+        let report = Report {
+            input: arguments.input.display().to_string(),
+            recognised: &imported.kind,
+            output: arguments.output.display().to_string(),
+            cores,
+            sources,
+            buffers: buffers.len(),
+            trace_bytes,
+            notes: &imported.notes,
+        };
+        let mut out = PlainStream::new(io::stdout().lock(), Form::Json);
+        serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;
+        writeln!(out)?;
+        return Ok(out.flush()?);
+    }
+    super::print_notes(&imported.notes);
+    say(text::one_line(&format!(
+        "{}: {}: {} cores ({}), {} trace buffers with {trace_bytes} bytes, written to {}",
+        arguments.input.display(),
+        imported.kind,
+        cores.len(),
+        some(&cores),
+        buffers.len(),
+        arguments.output.display()
+    )));
+    Ok(())
+}
+
+/// Returns the first names of a list.
+fn some(names: &[&str]) -> String {
+    const NAMED: usize = 8;
+    let mut named: Vec<&str> = names.iter().take(NAMED).copied().collect();
+    named.extend((names.len() > NAMED).then_some("…"));
+    named.join(", ")
+}

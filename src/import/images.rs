@@ -1,0 +1,227 @@
+//! The files that were mapped: found by their build-ids and paths.
+//!
+//! A path in an input is not trusted: what is found there is used only if it is an Arm program, and
+//! the one with the recorded build-id where there is one.
+
+use super::build_id::BuildId;
+use super::options::{NamedProgram, Options};
+use crate::mapped::{self, Mapped};
+use crate::program::elf::{Elf, Machine, is_elf};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// A file that was mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Wanted {
+    /// Its recorded path, or a name such as `[vdso]`.
+    pub path: String,
+    /// Its build-id, if it was recorded.
+    pub build_id: Option<BuildId>,
+}
+
+impl std::fmt::Display for Wanted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.build_id {
+            Some(id) => write!(f, "{} (build-id {id})", self.path),
+            None => write!(f, "{} (no build-id recorded)", self.path),
+        }
+    }
+}
+
+/// Finds files, each once.
+#[derive(Debug)]
+pub struct Images<'o> {
+    options: &'o Options,
+    named: Vec<(&'o NamedProgram, Elf, Option<BuildId>)>,
+    found: HashMap<Wanted, Option<Elf>>,
+    /// What was found but not taken.
+    pub notes: Vec<String>,
+}
+
+impl<'o> Images<'o> {
+    /// Opens the programs that the user named.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be read.
+    pub fn new(options: &'o Options) -> Result<Self, crate::program::elf::ElfError> {
+        let named = options.elf.iter().map(|named| {
+            let elf = Elf::open(&named.path)?;
+            let id = BuildId::of_elf(elf.bytes());
+            Ok((named, elf, id))
+        });
+        Ok(Self {
+            options,
+            named: named.collect::<Result<_, _>>()?,
+            found: HashMap::new(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// The kernel: the one that the user named, or else the one that is found.
+    pub fn kernel(&mut self, wanted: &Wanted) -> Option<Elf> {
+        let Some(path) = &self.options.vmlinux else {
+            return self.find(wanted);
+        };
+        let elf = match Elf::open(path) {
+            Ok(elf) => elf,
+            Err(error) => {
+                self.notes.push(error.to_string());
+                return None;
+            }
+        };
+        let own = BuildId::of_elf(elf.bytes());
+        if let (Some(id), Some(own)) = (&wanted.build_id, own)
+            && !own.is_same(id)
+        {
+            self.notes.push(format!(
+                "{}: is not the kernel that ran, {wanted}: it is not used",
+                path.display()
+            ));
+            return None;
+        }
+        Some(elf)
+    }
+
+    /// The file that was mapped.
+    pub fn find(&mut self, wanted: &Wanted) -> Option<Elf> {
+        if let Some(known) = self.found.get(wanted) {
+            return known.clone();
+        }
+        let found = self.search(wanted);
+        self.found.insert(wanted.clone(), found.clone());
+        found
+    }
+
+    fn search(&mut self, wanted: &Wanted) -> Option<Elf> {
+        let name = wanted.path.rsplit('/').next().unwrap_or_default();
+        let named = self
+            .named
+            .iter()
+            .find(|(named, _, id)| match (&wanted.build_id, id) {
+                (Some(wanted), Some(id)) => wanted.is_same(id),
+                _ => named.path.file_name().is_some_and(|own| own == name),
+            });
+        if let Some((_, elf, _)) = named {
+            return Some(elf.clone());
+        }
+        let mut unlike = None;
+        for path in self.candidates(wanted) {
+            let Some(elf) = open(&path) else {
+                continue;
+            };
+            if let Some(id) = &wanted.build_id
+                && !BuildId::of_elf(elf.bytes()).is_some_and(|own| own.is_same(id))
+            {
+                unlike = unlike.or(Some(path));
+                continue;
+            }
+            return Some(elf);
+        }
+        if let Some(path) = unlike {
+            self.notes.push(format!(
+                "{}: is not the file that was mapped as {wanted}: it is not used",
+                path.display()
+            ));
+        }
+        None
+    }
+
+    /// Where a file may be, the likeliest first.
+    fn candidates(&self, wanted: &Wanted) -> Vec<PathBuf> {
+        let mut out = Vec::new();
+        let by_id = |directory: &Path, out: &mut Vec<PathBuf>| {
+            let Some(id) = &wanted.build_id else {
+                return;
+            };
+            let id = id.to_string();
+            if let Some((first, rest)) = id.split_at_checked(2) {
+                // perf's cache: a link to a directory, in older versions to the file. A tree of
+                // debug files: the file with an ending.
+                let entry = directory.join(".build-id").join(first).join(rest);
+                for name in ["elf", "vdso", "vmlinux"] {
+                    out.push(entry.join(name));
+                }
+                out.push(entry.clone());
+                out.push(entry.with_extension("debug"));
+            }
+        };
+        // Joining an absolute path would replace the directory.
+        let relative = super::paths::inside(&wanted.path);
+        for directory in &self.options.symfs {
+            if let Some(relative) = &relative {
+                out.push(directory.join(relative));
+                out.extend(relative.file_name().map(|name| directory.join(name)));
+            }
+            by_id(directory, &mut out);
+            by_id(&directory.join(".debug"), &mut out);
+        }
+        if let Some(cache) = &self.options.build_id_cache {
+            by_id(cache, &mut out);
+        }
+        if wanted.path.starts_with('/') {
+            out.push(wanted.path.clone().into());
+        }
+        out
+    }
+}
+
+/// An Arm program; `None` for everything else. Pipes and devices are not opened.
+fn open(path: &Path) -> Option<Elf> {
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    let path = path.canonicalize().ok()?;
+    let bytes: Mapped = mapped::map(&path).ok().filter(|bytes| is_elf(bytes))?;
+    let elf = Elf::read(path, bytes).ok()?;
+    (elf.machine != Machine::Other).then_some(elf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::elf::tests::small_elf;
+
+    #[test]
+    fn recorded_paths_stay_below_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = directory.path().join("tree");
+        std::fs::create_dir_all(below.join("usr/bin")).unwrap();
+        std::fs::write(below.join("usr/bin/prog"), small_elf(b"code", b"data")).unwrap();
+        std::fs::write(directory.path().join("secret"), small_elf(b"code", b"data")).unwrap();
+        let options = Options {
+            symfs: vec![below],
+            ..Options::default()
+        };
+        let mut images = Images::new(&options).unwrap();
+        let mut find = |path: &str| {
+            let wanted = Wanted {
+                path: path.to_owned(),
+                build_id: None,
+            };
+            images.find(&wanted).is_some()
+        };
+        assert!(find("/usr/bin/prog"));
+        assert!(!find("/../secret"));
+        assert!(!find("../secret"));
+        assert!(!find("[vdso]"));
+    }
+
+    #[test]
+    fn another_build_id_is_another_file() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("prog"), small_elf(b"code", b"data")).unwrap();
+        let options = Options {
+            symfs: vec![directory.path().to_owned()],
+            ..Options::default()
+        };
+        let mut images = Images::new(&options).unwrap();
+        let wanted = Wanted {
+            path: "/bin/prog".to_owned(),
+            build_id: BuildId::new(&[1, 2, 3, 4]),
+        };
+        assert!(images.find(&wanted).is_none());
+        let note = "is not the file that was mapped as /bin/prog (build-id 01020304)";
+        assert!(images.notes[0].contains(note), "{:?}", images.notes);
+    }
+}

@@ -1,0 +1,174 @@
+//! What an input became: the model of a snapshot, and its files.
+
+use crate::mapped::{self, Mapped};
+use crate::snapshot::files::{Files, InMemory};
+use crate::snapshot::model::{FileLine, Note, OtherSection, Severity, Snapshot};
+use crate::snapshot::paths::{self, PathError};
+use crate::snapshot::write::{self, WriteError};
+use crate::snapshot::{Error, OpenOptions, OpenSnapshot};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The section of snapshot.ini of an imported snapshot.
+pub const SECTION: &str = crate::snapshot::imported::SECTION;
+
+/// An input as a snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// The kind of the input (`perf.data of simpleperf`).
+    pub kind: String,
+    /// The model; its files are `files`.
+    pub snapshot: Snapshot,
+    /// The files of dumps, buffers and programs, by their paths in the snapshot. Most are parts of
+    /// mapped inputs.
+    pub files: BTreeMap<String, Mapped>,
+    /// Where files come from that are whole files.
+    pub origins: BTreeMap<String, PathBuf>,
+    /// What was assumed and left out, one line each.
+    pub notes: Vec<String>,
+}
+
+impl Imported {
+    /// Adds a file, or finds it: the same origin is added once. `name` is what it is called if that
+    /// name is free.
+    pub fn add(&mut self, folder: &str, name: &str, bytes: Mapped, origin: PathBuf) -> String {
+        let same = self.origins.iter().find(|(_, known)| **known == origin);
+        if let Some((known, _)) = same {
+            return known.clone();
+        }
+        let name = super::paths::plain(name);
+        let mut path = format!("{folder}/{name}");
+        let mut number = 2;
+        while self.files.contains_key(&path) {
+            path = format!("{folder}/{number}-{name}");
+            number += 1;
+        }
+        self.files.insert(path.clone(), bytes);
+        self.origins.insert(path.clone(), origin);
+        path
+    }
+
+    /// Adds the section that says where the snapshot comes from. Cores of it share no memory: each
+    /// has that of its process.
+    pub fn record_origin(&mut self) {
+        let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        self.snapshot.other_sections.push(OtherSection {
+            name: SECTION.to_owned(),
+            entries: vec![entry("from", &self.kind), entry("memory", "separate")],
+            ..OtherSection::default()
+        });
+    }
+
+    /// Opens it, made of the input `path`, without writing anything. What was assumed and left out
+    /// comes before the reader's notes.
+    ///
+    /// # Errors
+    ///
+    /// If the model cannot be expressed as a snapshot.
+    pub fn open(self, path: &Path, options: &OpenOptions) -> Result<OpenSnapshot, ImportError> {
+        let mut files = InMemory(write::texts(&self.snapshot)?);
+        files.0.extend(self.files);
+        let files = ImportedFiles {
+            files,
+            origins: self.origins,
+        };
+        let files = Arc::new(files);
+        let mut loaded = OpenSnapshot::from_files_with(files, "snapshot.ini", options)?;
+        let notes = self.notes.into_iter().map(|text| Note {
+            place: FileLine {
+                file: path.to_owned(),
+                line: 0,
+            },
+            severity: Severity::Warning,
+            section: "",
+            text,
+        });
+        loaded.notes.splice(..0, notes);
+        Ok(loaded)
+    }
+
+    /// Writes it into the new directory `dir`, completely or not at all. `progress` receives the
+    /// bytes written and the total.
+    ///
+    /// # Errors
+    ///
+    /// If it exists without `force`, or cannot be written.
+    pub fn write(
+        &self,
+        dir: &Path,
+        force: bool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ImportError> {
+        let mut files = write::texts(&self.snapshot)?;
+        files.extend(self.files.clone());
+        Ok(write::write_files(&files, dir, force, progress)?)
+    }
+}
+
+/// Why an input cannot be imported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The input is faulty, or holds nothing that can be used.
+    #[error("{}: {text}", .path.display())]
+    Input {
+        /// The input.
+        path: PathBuf,
+        /// What was found, and what was expected.
+        text: String,
+    },
+    /// A program that the user named cannot be read.
+    #[error(transparent)]
+    Program(#[from] crate::program::elf::ElfError),
+    /// The options contradict each other, or name what the input does not have.
+    #[error("{0}")]
+    Usage(String),
+    /// The snapshot cannot be opened.
+    #[error(transparent)]
+    Open(#[from] Error),
+    /// The snapshot cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
+impl ImportError {
+    /// A fault of the input `path`.
+    pub fn input(path: &Path, text: impl ToString) -> Self {
+        Self::Input {
+            path: path.to_owned(),
+            text: text.to_string(),
+        }
+    }
+}
+
+/// Maps an input. Pipes and devices are rejected without being opened.
+pub(super) fn map(path: &Path) -> Result<Mapped, ImportError> {
+    let fault = |error: std::io::Error| ImportError::input(path, PathError::from(error));
+    match path.metadata().map_err(fault)?.is_file() {
+        true => mapped::map(path).map_err(fault),
+        false => Err(ImportError::input(path, PathError::NotAFile)),
+    }
+}
+
+/// The files of an imported snapshot that was not written.
+#[derive(Debug)]
+struct ImportedFiles {
+    files: InMemory,
+    origins: BTreeMap<String, PathBuf>,
+}
+
+impl Files for ImportedFiles {
+    fn bytes(&self, written: &str) -> Result<Mapped, PathError> {
+        self.files.bytes(written)
+    }
+
+    fn length(&self, written: &str) -> Result<u64, PathError> {
+        self.files.length(written)
+    }
+
+    fn path(&self, written: &str) -> PathBuf {
+        let origin = paths::normal(written).and_then(|path| self.origins.get(&path));
+        origin.cloned().unwrap_or_else(|| written.into())
+    }
+}

@@ -1,0 +1,62 @@
+//! Inputs other than snapshots, as snapshots: `perf.data`, raw trace buffers, core files.
+//!
+//! Each reader gives an [`Imported`]: a model and its files, which is opened as it is or written
+//! into a directory. Knows nothing of debuggers and listings; decodes nothing but what tells
+//! sources apart.
+
+mod build_id;
+mod claims;
+mod fields;
+mod images;
+mod imported;
+mod options;
+mod paths;
+pub mod perf;
+
+pub use build_id::BuildId;
+pub use imported::{ImportError, Imported};
+pub use options::{NamedProgram, Options};
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// A kind of input, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// `perf.data` of perf or simpleperf.
+    PerfData,
+}
+
+/// What a file is; `None` if it is not one of the inputs that are known by their contents.
+pub fn recognise(path: &Path) -> Option<Kind> {
+    if !path.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut head = Vec::new();
+    File::open(path)
+        .ok()?
+        .take(64)
+        .read_to_end(&mut head)
+        .ok()?;
+    if perf::is_perf_data(&head) {
+        return Some(Kind::PerfData);
+    }
+    None
+}
+
+/// Reads an input that [`recognise`] knows.
+///
+/// # Errors
+///
+/// If it is faulty, or nothing in it can be used.
+pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
+    match recognise(path) {
+        Some(Kind::PerfData) => perf::import(path, options),
+        None => Err(ImportError::input(
+            path,
+            "is not an input that is known by its contents (perf.data)",
+        )),
+    }
+}

@@ -1,0 +1,35 @@
+//! What the user says about an input.
+
+use std::path::PathBuf;
+
+/// A program that the user names, and where it was loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedProgram {
+    /// The file.
+    pub path: PathBuf,
+    /// Where its lowest loadable page was loaded; at the addresses of the file if `None`.
+    pub address: Option<u64>,
+}
+
+/// Which part of an input is wanted, and where the rest of it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Directories that hold the programs of the recorded system under their recorded paths.
+    pub symfs: Vec<PathBuf>,
+    /// perf's build-id cache (`~/.debug`).
+    pub build_id_cache: Option<PathBuf>,
+    /// Programs.
+    pub elf: Vec<NamedProgram>,
+    /// The kernel with its symbols.
+    pub vmlinux: Option<PathBuf>,
+    /// Processes; all if empty.
+    pub pids: Vec<u32>,
+    /// Threads; all if empty.
+    pub tids: Vec<u32>,
+    /// CPUs; all if empty.
+    pub cpus: Vec<u32>,
+    /// Names of threads; all if empty.
+    pub comms: Vec<String>,
+    /// Whether the history is that of CPUs, not of threads.
+    pub by_cpu: bool,
+}

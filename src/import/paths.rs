@@ -1,0 +1,64 @@
+//! Names from an input as names of files that armsnap looks for or writes.
+
+use crate::snapshot::paths;
+use std::path::PathBuf;
+
+/// A recorded absolute path, as one below another directory; `None` if it leads out of it.
+pub fn inside(recorded: &str) -> Option<PathBuf> {
+    let path = paths::normal(recorded.trim_start_matches('/'))?;
+    (!path.is_empty()).then(|| path.into())
+}
+
+/// A name that is valid in .ini files, as a file name, and in debuggers; never empty.
+pub fn plain(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+    let name: String = name
+        .chars()
+        .take(64)
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
+    match name.trim_matches(['.', '-']) {
+        "" => "unnamed".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// Names that were given out: each is used once, in any case of letters.
+#[derive(Debug, Default)]
+pub struct Names(std::collections::HashMap<String, usize>);
+
+impl Names {
+    /// `name`, or else `name` with a number behind it.
+    pub fn unique(&mut self, name: &str) -> String {
+        loop {
+            let count = self.0.entry(name.to_ascii_lowercase()).or_insert(0);
+            *count += 1;
+            if *count == 1 {
+                return name.to_owned();
+            }
+            let numbered = format!("{name}-{count}");
+            if !self.0.contains_key(&numbered.to_ascii_lowercase()) {
+                self.0.insert(numbered.to_ascii_lowercase(), 1);
+                return numbered;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_harmless_and_unique() {
+        assert_eq!(plain("../../etc/pass wd\n"), "_.._etc_pass_wd_");
+        assert_eq!(plain("..."), "unnamed");
+        assert_eq!(plain(""), "unnamed");
+        let mut names = Names::default();
+        assert_eq!(names.unique("a"), "a");
+        assert_eq!(names.unique("A"), "A-2");
+        assert_eq!(names.unique("a"), "a-3");
+        assert_eq!(names.unique("a-4"), "a-4");
+        assert_eq!(names.unique("a"), "a-5");
+    }
+}

@@ -1,0 +1,318 @@
+//! The trace of a recording, cut where the kernel started and stopped it.
+
+use super::file::SampleId;
+use super::recording::{AuxRecord, Recording, Stored, aux_flags};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The buffer of a CPU or of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Queue {
+    Cpu(u32),
+    Thread(u32),
+}
+
+impl Queue {
+    const fn of(stored: &Stored) -> Self {
+        match stored.cpu {
+            Some(cpu) => Self::Cpu(cpu),
+            None => Self::Thread(stored.tid),
+        }
+    }
+}
+
+/// The trace of one AUX record: without a gap, from one start of the trace unit to its stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The CPU of its buffer, or on which it ended.
+    pub cpu: Option<u32>,
+    /// Whether its buffer is that of a CPU.
+    pub of_cpu: bool,
+    /// The thread at its end.
+    pub tid: Option<u32>,
+    /// The process image at its end.
+    pub image: Option<usize>,
+    /// Its bytes in the file.
+    pub parts: Vec<Range<usize>>,
+    /// Whether it is the bytes of one trace unit without formatter frames.
+    pub raw: bool,
+}
+
+impl Piece {
+    /// Its number of bytes.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+}
+
+/// What the flags of the AUX records say, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Flagged {
+    truncated: u64,
+    partial: u64,
+    collision: u64,
+    format: u64,
+    empty: u64,
+    lost_bytes: u64,
+    lost_records: u64,
+    doubled: u64,
+}
+
+/// The pieces in order of time, and notes.
+pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
+    let mut queues: BTreeMap<Queue, Vec<&Stored>> = BTreeMap::new();
+    for stored in &recording.stored {
+        queues.entry(Queue::of(stored)).or_default().push(stored);
+    }
+    for queue in queues.values_mut() {
+        queue.sort_by_key(|stored| stored.offset);
+    }
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    let mut flagged = Flagged::default();
+    // The end of what was used of each queue: the offsets of AUX records only grow.
+    let mut used: BTreeMap<Queue, u64> = BTreeMap::new();
+    let mut used_bytes: u64 = 0;
+    for aux in &recording.aux {
+        flagged.count(aux);
+        if aux.size == 0 {
+            continue;
+        }
+        let Some((&queue, stored)) = queue_of(&queues, &aux.sample) else {
+            flagged.lost_bytes = flagged.lost_bytes.saturating_add(aux.size);
+            flagged.lost_records += 1;
+            continue;
+        };
+        // In snapshot mode the offset is that of the end.
+        let begin = match aux.flags & aux_flags::OVERWRITE != 0 {
+            true => aux.offset.saturating_sub(aux.size),
+            false => aux.offset,
+        };
+        let end = begin.saturating_add(aux.size);
+        let free = used.entry(queue).or_default();
+        flagged.doubled += u64::from(begin < *free);
+        let begin = begin.max(*free);
+        let parts = parts(stored, begin, end);
+        let piece = Piece {
+            cpu: match queue {
+                Queue::Cpu(cpu) => Some(cpu),
+                Queue::Thread(_) => aux.sample.cpu,
+            },
+            of_cpu: matches!(queue, Queue::Cpu(_)),
+            tid: aux.sample.tid,
+            image: aux.image,
+            parts,
+            raw: aux.flags & aux_flags::FORMAT == aux_flags::FORMAT_RAW,
+        };
+        let missing = end.saturating_sub(begin).saturating_sub(piece.bytes());
+        flagged.lost_bytes = flagged.lost_bytes.saturating_add(missing);
+        flagged.lost_records += u64::from(missing > 0);
+        if piece.bytes() > 0 {
+            *free = end.max(*free);
+            used_bytes += piece.bytes();
+            out.push(piece);
+        }
+    }
+    flagged.notes(&mut notes);
+    let mut undescribed = 0;
+    for (queue, stored) in &queues {
+        let all = || stored.iter().map(|stored| stored.bytes.clone());
+        let bytes: u64 = all().map(|bytes| bytes.len() as u64).sum();
+        if used.contains_key(queue) {
+            undescribed += bytes;
+            continue;
+        }
+        let (cpu, tid) = match queue {
+            Queue::Cpu(cpu) => (Some(*cpu), None),
+            Queue::Thread(tid) => (None, Some(*tid)),
+        };
+        let of = match queue {
+            Queue::Cpu(cpu) => format!("CPU {cpu}"),
+            Queue::Thread(tid) => format!("thread {tid}"),
+        };
+        notes.push(format!(
+            "no AUX record describes the {bytes} bytes of trace of {of}: taken as one piece with \
+             formatter frames"
+        ));
+        out.push(Piece {
+            cpu,
+            of_cpu: cpu.is_some(),
+            tid,
+            image: tid.and_then(|tid| recording.processes.current(tid)),
+            parts: all().filter(|bytes| !bytes.is_empty()).collect(),
+            raw: false,
+        });
+    }
+    // Each record is filled up to a multiple of 8 bytes.
+    let padding = 7 * recording.stored.len() as u64;
+    if undescribed > used_bytes + padding {
+        let bytes = undescribed - used_bytes;
+        notes.push(format!(
+            "{bytes} bytes of trace that no AUX record describes are left out"
+        ));
+    }
+    out.retain(|piece| !piece.parts.is_empty());
+    (out, notes)
+}
+
+/// The buffer to which an AUX record belongs.
+fn queue_of<'q, 's>(
+    queues: &'q BTreeMap<Queue, Vec<&'s Stored>>,
+    sample: &SampleId,
+) -> Option<(&'q Queue, &'q Vec<&'s Stored>)> {
+    let by = |queue: Queue| queues.get_key_value(&queue);
+    let by_cpu = sample.cpu.and_then(|cpu| by(Queue::Cpu(cpu)));
+    let by_tid = || sample.tid.and_then(|tid| by(Queue::Thread(tid)));
+    // The file of a single buffer need not say where its records come from.
+    let only = || {
+        queues
+            .iter()
+            .next()
+            .filter(|_| queues.len() == 1 && sample.cpu.is_none())
+    };
+    by_cpu.or_else(by_tid).or_else(only)
+}
+
+/// The bytes in the file of the offsets `begin..end` of a buffer.
+fn parts(stored: &[&Stored], begin: u64, end: u64) -> Vec<Range<usize>> {
+    let ends = |stored: &Stored| stored.offset.saturating_add(stored.bytes.len() as u64);
+    let first = stored.partition_point(|stored| ends(stored) <= begin);
+    let (mut out, mut at) = (Vec::new(), begin);
+    for stored in stored[first..]
+        .iter()
+        .take_while(|stored| stored.offset < end)
+    {
+        let (from, to) = (at.max(stored.offset), end.min(ends(stored)));
+        // After a hole nothing is joined: it would be taken as one run of bytes.
+        if from >= to || (from > at && !out.is_empty()) {
+            continue;
+        }
+        let skipped = (from - stored.offset) as usize;
+        let start = stored.bytes.start + skipped;
+        out.push(start..start + (to - from) as usize);
+        at = to;
+    }
+    out
+}
+
+impl Flagged {
+    fn count(&mut self, aux: &AuxRecord) {
+        let has = |flag| u64::from(aux.flags & flag != 0);
+        self.truncated += has(aux_flags::TRUNCATED);
+        self.partial += has(aux_flags::PARTIAL);
+        self.collision += has(aux_flags::COLLISION);
+        self.format += u64::from(aux.flags & aux_flags::FORMAT > aux_flags::FORMAT_RAW);
+        self.empty += u64::from(aux.size == 0);
+    }
+
+    fn notes(&self, notes: &mut Vec<String>) {
+        let lost = format!(
+            "AUX records describe {} bytes of trace that are not in the file (AUXTRACE records were \
+             lost)",
+            self.lost_bytes
+        );
+        for (count, text) in [
+            (
+                self.truncated,
+                "AUX records are truncated: trace is missing after them",
+            ),
+            (
+                self.partial,
+                "AUX records are partial: trace is missing in them",
+            ),
+            (
+                self.collision,
+                "AUX records report a collision: another sample used the trace unit",
+            ),
+            (
+                self.format,
+                "AUX records have a format that is not known: taken as formatter frames",
+            ),
+            (self.empty, "AUX records without a byte of trace"),
+            (
+                self.doubled,
+                "AUX records repeat trace of earlier ones: it is taken once",
+            ),
+            (self.lost_records, &*lost),
+        ] {
+            if count > 0 {
+                notes.push(format!("{count} {text}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(offset: u64, bytes: Range<usize>) -> Stored {
+        Stored {
+            offset,
+            cpu: Some(0),
+            tid: 0,
+            bytes,
+        }
+    }
+
+    fn aux(offset: u64, size: u64, flags: u64) -> AuxRecord {
+        let sample = SampleId {
+            cpu: Some(0),
+            tid: Some(5),
+            ..SampleId::default()
+        };
+        AuxRecord {
+            offset,
+            size,
+            flags,
+            sample,
+            image: None,
+        }
+    }
+
+    fn of(stored: Vec<Stored>, aux: Vec<AuxRecord>) -> (Vec<Vec<Range<usize>>>, Vec<String>) {
+        let recording = Recording {
+            stored,
+            aux,
+            ..Recording::default()
+        };
+        let (pieces, notes) = pieces(&recording);
+        (pieces.into_iter().map(|piece| piece.parts).collect(), notes)
+    }
+
+    #[test]
+    fn a_piece_may_span_records_and_a_record_may_hold_pieces() {
+        let both = vec![stored(0, 100..148), stored(48, 200..296)];
+        let (pieces, notes) = of(both, vec![aux(0, 16, 0), aux(16, 48, 1), aux(64, 80, 0)]);
+        assert_eq!(pieces[0], [100..116]);
+        assert_eq!(pieces[1], [116..148, 200..216]);
+        assert_eq!(pieces[2], [216..296]);
+        assert_eq!(
+            notes,
+            ["1 AUX records are truncated: trace is missing after them"]
+        );
+    }
+
+    #[test]
+    fn missing_and_doubled_trace_is_reported() {
+        let (pieces, notes) = of(vec![stored(0, 0..32)], vec![aux(0, 64, 0), aux(16, 16, 0)]);
+        assert_eq!(pieces, [vec![0..32]]);
+        assert!(notes[0].starts_with("1 AUX records repeat"), "{notes:?}");
+        assert!(notes[1].contains("describe 32 bytes"), "{notes:?}");
+        let (pieces, _) = of(vec![stored(0x100, 0..32)], vec![aux(0x120, 32, 2)]);
+        assert_eq!(
+            pieces,
+            [vec![0..32]],
+            "in snapshot mode the offset is that of the end"
+        );
+    }
+
+    #[test]
+    fn without_aux_records_a_buffer_is_one_piece() {
+        let (pieces, notes) = of(vec![stored(0, 0..32), stored(32, 64..80)], Vec::new());
+        assert_eq!(pieces, [vec![0..32, 64..80]]);
+        assert!(
+            notes[0].starts_with("no AUX record describes the 48 bytes"),
+            "{notes:?}"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Processes over time: their threads, names and mappings.
+//!
+//! A process has an image from its start, or from when it executed a program, to the next such
+//! moment. A child starts with the mappings that its parent had.
+
+use crate::import::build_id::BuildId;
+use std::collections::HashMap;
+
+/// The process of the kernel's own mappings.
+pub const KERNEL: u32 = u32::MAX;
+
+/// A mapping of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its first address.
+    pub address: u64,
+    /// Its number of bytes.
+    pub length: u64,
+    /// The offset of its first byte in the file.
+    pub offset: u64,
+    /// The file's path, or a name such as `[vdso]`.
+    pub path: String,
+    /// The file's build-id, if the record has it.
+    pub build_id: Option<BuildId>,
+    /// Whether it may be executed.
+    pub executable: bool,
+    /// Whether it may be written.
+    pub writable: bool,
+}
+
+/// What happened to a process.
+#[derive(Debug)]
+pub enum Event {
+    /// A file was mapped.
+    Map {
+        /// The process.
+        pid: u32,
+        /// The mapping.
+        mapping: Mapping,
+    },
+    /// A thread has this name.
+    Comm {
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+        /// The name.
+        name: String,
+        /// Because the process executed a program.
+        exec: bool,
+    },
+    /// A process or thread was started.
+    Fork {
+        /// The process that it belongs to.
+        pid: u32,
+        /// The process that started it.
+        parent: u32,
+        /// The thread.
+        tid: u32,
+    },
+}
+
+/// A process from its start, or from an exec, on.
+#[derive(Debug, Default)]
+pub struct Image {
+    /// The process.
+    pub pid: u32,
+    /// The process executed another program later.
+    pub replaced: bool,
+    /// The image of which it is a copy, and the number of mappings that this had then.
+    parent: Option<(usize, usize)>,
+    mappings: Vec<Mapping>,
+    names: HashMap<u32, String>,
+}
+
+/// All processes of a recording.
+#[derive(Debug, Default)]
+pub struct Processes {
+    /// In the order of their appearance.
+    pub images: Vec<Image>,
+    current: HashMap<u32, usize>,
+}
+
+impl Processes {
+    /// The image of a process now.
+    pub fn current(&self, pid: u32) -> Option<usize> {
+        self.current.get(&pid).copied()
+    }
+
+    fn start(&mut self, pid: u32, parent: Option<(usize, usize)>) -> usize {
+        self.images.push(Image {
+            pid,
+            parent,
+            ..Image::default()
+        });
+        let index = self.images.len() - 1;
+        self.current.insert(pid, index);
+        index
+    }
+
+    fn image(&mut self, pid: u32) -> usize {
+        match self.current(pid) {
+            Some(index) => index,
+            None => self.start(pid, None),
+        }
+    }
+
+    /// Takes the next event in time.
+    pub fn take(&mut self, event: Event) {
+        match event {
+            Event::Map { pid, mapping } => {
+                let index = self.image(pid);
+                self.images[index].mappings.push(mapping);
+            }
+            Event::Comm {
+                pid,
+                tid,
+                name,
+                exec,
+            } => {
+                let before = self.current(pid);
+                let index = match before.filter(|_| exec) {
+                    Some(before) => {
+                        self.images[before].replaced = true;
+                        self.start(pid, None)
+                    }
+                    None => self.image(pid),
+                };
+                self.images[index].names.insert(tid, name);
+            }
+            Event::Fork { pid, parent, tid } => {
+                let from = self.image(parent);
+                let name = self.images[from].name(parent).map(str::to_owned);
+                let index = match pid == parent {
+                    true => from,
+                    false => {
+                        let mappings = self.images[from].mappings.len();
+                        self.start(pid, Some((from, mappings)))
+                    }
+                };
+                if let Some(name) = name {
+                    self.images[index].names.entry(tid).or_insert(name);
+                }
+            }
+        }
+    }
+
+    /// The mappings of an image, the oldest first, those of its parents before its own; at most
+    /// `most`.
+    pub fn mappings(&self, image: usize, most: usize) -> Vec<&Mapping> {
+        let mut pieces = Vec::new();
+        let (mut next, mut count) = (Some((image, usize::MAX)), 0);
+        while let Some((index, until)) = next {
+            let image = &self.images[index];
+            let own = &image.mappings[..until.min(image.mappings.len())];
+            count += own.len().max(1);
+            pieces.push(own);
+            if count > most {
+                break;
+            }
+            next = image.parent;
+        }
+        let mappings = pieces.into_iter().rev().flatten();
+        mappings.collect()
+    }
+}
+
+impl Image {
+    /// The name of a thread, or else of the process.
+    pub fn name(&self, tid: u32) -> Option<&str> {
+        let name = self.names.get(&tid).or_else(|| self.names.get(&self.pid));
+        name.map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pid: u32, path: &str) -> Event {
+        let mapping = Mapping {
+            address: 0x1000,
+            length: 0x1000,
+            offset: 0,
+            path: path.to_owned(),
+            build_id: None,
+            executable: true,
+            writable: false,
+        };
+        Event::Map { pid, mapping }
+    }
+
+    fn paths(processes: &Processes, pid: u32) -> Vec<&str> {
+        let image = processes.current(pid).unwrap();
+        let mappings = processes.mappings(image, 100);
+        mappings.iter().map(|mapping| &*mapping.path).collect()
+    }
+
+    #[test]
+    fn children_inherit_and_programs_replace() {
+        let mut processes = Processes::default();
+        let comm = |pid, tid, name: &str, exec| Event::Comm {
+            pid,
+            tid,
+            name: name.to_owned(),
+            exec,
+        };
+        processes.take(comm(1, 1, "shell", false));
+        processes.take(map(1, "sh"));
+        processes.take(Event::Fork {
+            pid: 2,
+            parent: 1,
+            tid: 2,
+        });
+        processes.take(map(1, "later"));
+        assert_eq!(paths(&processes, 2), ["sh"]);
+        let before = processes.current(2).unwrap();
+        processes.take(comm(2, 2, "prog", true));
+        processes.take(map(2, "prog"));
+        processes.take(Event::Fork {
+            pid: 2,
+            parent: 2,
+            tid: 3,
+        });
+        processes.take(comm(2, 3, "worker", false));
+        assert_eq!(paths(&processes, 2), ["prog"]);
+        assert_eq!(paths(&processes, 1), ["sh", "later"]);
+        assert!(processes.images[before].replaced);
+        let now = &processes.images[processes.current(2).unwrap()];
+        assert_eq!((now.name(2), now.name(3)), (Some("prog"), Some("worker")));
+        assert_eq!(processes.images[before].name(2), Some("shell"));
+    }
+}

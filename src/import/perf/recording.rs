@@ -1,0 +1,378 @@
+//! The records of a `perf.data` file, as far as they matter for trace: who ran what, where it was
+//! mapped, and which trace there is.
+
+use super::etm_info::{EtmInfo, InfoError};
+use super::file::{FileError, PerfFile, Record, SampleId, fault, feature, kind};
+use super::processes::{Event, Mapping, Processes};
+use crate::import::build_id::BuildId;
+use crate::import::fields::Fields;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// The most events that are kept: more than any perf wrote that recorded trace.
+const MOST_EVENTS: usize = 1 << 22;
+
+/// `PERF_RECORD_MISC_MMAP_BUILD_ID`.
+const MMAP_BUILD_ID: u16 = 1 << 14;
+/// `PERF_RECORD_MISC_MMAP_DATA`: not executable.
+const MMAP_DATA: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_COMM_EXEC`.
+const COMM_EXEC: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_BUILD_ID_SIZE`: the length of the build-id is given.
+const BUILD_ID_SIZE: u16 = 1 << 15;
+/// `PROT_WRITE` and `PROT_EXEC`.
+const WRITE: u32 = 2;
+const EXEC: u32 = 4;
+
+/// Flags of `PERF_RECORD_AUX`.
+pub mod aux_flags {
+    #![allow(missing_docs)]
+    pub const TRUNCATED: u64 = 1;
+    pub const OVERWRITE: u64 = 2;
+    pub const PARTIAL: u64 = 4;
+    pub const COLLISION: u64 = 8;
+    pub const FORMAT: u64 = 0xFF00;
+    /// The bytes of one trace unit, without formatter frames (`…_CORESIGHT_FORMAT_RAW`).
+    pub const FORMAT_RAW: u64 = 0x0100;
+}
+
+/// `PERF_RECORD_AUX`: trace was written to a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuxRecord {
+    /// The offset in the buffer.
+    pub offset: u64,
+    /// The number of bytes.
+    pub size: u64,
+    /// Flags.
+    pub flags: u64,
+    /// Who, when, where.
+    pub sample: SampleId,
+    /// Its process image, by index; see [`Processes`].
+    pub image: Option<usize>,
+}
+
+/// `PERF_RECORD_AUXTRACE`: a part of a buffer that was saved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The offset of its first byte in the buffer.
+    pub offset: u64,
+    /// The CPU of the buffer; `None` if it belongs to a thread.
+    pub cpu: Option<u32>,
+    /// The thread of the buffer, if it belongs to one.
+    pub tid: u32,
+    /// Its bytes in the file.
+    pub bytes: Range<usize>,
+}
+
+/// `PERF_RECORD_AUX_OUTPUT_HW_ID`: the trace ID of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HardwareId {
+    /// The CPU.
+    pub cpu: u32,
+    /// The trace ID.
+    pub trace_id: u8,
+    /// The sink in which the ID is unique; `None` if it is unique in the system.
+    pub sink: Option<u32>,
+}
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub struct Recording {
+    /// The program that wrote it.
+    pub writer: &'static str,
+    /// The command line of the recording.
+    pub command: Option<String>,
+    /// The machine (`aarch64`).
+    pub machine: Option<String>,
+    /// The trace units.
+    pub units: Option<EtmInfo>,
+    /// Trace IDs given by records.
+    pub hardware_ids: Vec<HardwareId>,
+    /// In order of time.
+    pub aux: Vec<AuxRecord>,
+    /// In order of the file.
+    pub stored: Vec<Stored>,
+    /// Processes and what they had mapped.
+    pub processes: Processes,
+    /// Build-ids by path.
+    pub build_ids: HashMap<String, BuildId>,
+    /// Whether the kernel reported switches of all tasks: the trace is that of CPUs.
+    pub cpu_wide: bool,
+    /// What was left out.
+    pub notes: Vec<String>,
+}
+
+/// A record whose place in time matters.
+#[derive(Debug)]
+enum Timed {
+    Process(Event),
+    Aux(AuxRecord),
+}
+
+/// What is collected while the records are read.
+#[derive(Default)]
+struct Collected {
+    timed: Vec<(u64, Timed)>,
+    too_many: bool,
+    lost: u64,
+    units: Option<Result<EtmInfo, InfoError>>,
+    unread: u64,
+}
+
+impl Recording {
+    /// Reads all records of a file.
+    pub fn read(file: &mut PerfFile) -> Result<Self, FileError> {
+        let mut out = Self::default();
+        let mut collected = Collected::default();
+        let length = file.bytes.len();
+        let cut = file.records(&mut |record| {
+            out.record(&record, &mut collected, length);
+            Ok(())
+        })?;
+        if let Some(cut) = cut {
+            out.notes
+                .push(format!("{cut}: what comes before it is used"));
+        }
+        out.sections(file);
+        if collected.lost > 0 {
+            let text = "records were lost while it was recorded: mappings may be missing";
+            out.notes.push(format!("{} {text}", collected.lost));
+        }
+        if collected.unread > 0 {
+            let text = "records are shorter than their kind demands: left out";
+            out.notes.push(format!("{} {text}", collected.unread));
+        }
+        if collected.too_many {
+            out.notes.push(format!(
+                "more than {MOST_EVENTS} events: the later ones are left out"
+            ));
+        }
+        match collected.units {
+            Some(Ok(units)) => out.units = Some(units),
+            Some(Err(error)) => return Err(fault(0, error.to_string())),
+            None => {}
+        }
+        // Stable: records of the same time, and those without a time, keep their order.
+        collected.timed.sort_by_key(|(time, _)| *time);
+        for (_, timed) in collected.timed {
+            match timed {
+                Timed::Process(event) => out.processes.take(event),
+                Timed::Aux(mut aux) => {
+                    aux.image = aux.sample.pid.and_then(|pid| out.processes.current(pid));
+                    out.aux.push(aux);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn record(&mut self, record: &Record<'_>, collected: &mut Collected, length: usize) {
+        let mut fields = record.fields();
+        let known = match record.kind {
+            kind::MMAP | kind::MMAP2 => mapping(record).map(|(pid, mapping)| {
+                collected.event(record, Event::Map { pid, mapping });
+            }),
+            kind::COMM => (|| {
+                let (pid, tid) = (fields.u32()?, fields.u32()?);
+                let name = fields.text();
+                let exec = record.misc & COMM_EXEC != 0;
+                let event = Event::Comm {
+                    pid,
+                    tid,
+                    name,
+                    exec,
+                };
+                collected.event(record, event);
+                Some(())
+            })(),
+            kind::FORK => (|| {
+                let (pid, parent, tid) = (fields.u32()?, fields.u32()?, fields.u32()?);
+                collected.event(record, Event::Fork { pid, parent, tid });
+                Some(())
+            })(),
+            kind::AUX => (|| {
+                let aux = AuxRecord {
+                    offset: fields.u64()?,
+                    size: fields.u64()?,
+                    flags: fields.u64()?,
+                    sample: record.sample,
+                    image: None,
+                };
+                collected.timed(record, Timed::Aux(aux));
+                Some(())
+            })(),
+            kind::ITRACE_START => Some(()),
+            kind::SWITCH_CPU_WIDE => {
+                self.cpu_wide = true;
+                Some(())
+            }
+            kind::AUX_OUTPUT_HW_ID => self.hardware_id(record),
+            kind::LOST => {
+                fields.u64();
+                collected.lost += fields.u64().unwrap_or(1);
+                Some(())
+            }
+            kind::AUXTRACE_INFO => {
+                collected.units.get_or_insert_with(|| EtmInfo::read(fields));
+                Some(())
+            }
+            kind::AUXTRACE => self.stored(record, length),
+            kind::HEADER_BUILD_ID => self.build_id(record.misc, fields),
+            _ => Some(()),
+        };
+        collected.unread += u64::from(known.is_none());
+    }
+
+    fn stored(&mut self, record: &Record<'_>, length: usize) -> Option<()> {
+        let mut fields = record.fields();
+        let (size, offset) = (fields.u64()?, fields.u64()?);
+        let (_reference, _index) = (fields.u64()?, fields.u32()?);
+        let (tid, cpu) = (fields.u32()?, fields.u32()?);
+        let begin = record.at + 8 + record.body.len();
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let end = begin.saturating_add(size);
+        if end > length {
+            self.notes.push(format!(
+                "AUXTRACE at byte {:#x} has {size} bytes of trace: the file ends before",
+                record.at
+            ));
+        }
+        self.stored.push(Stored {
+            offset,
+            cpu: (cpu != u32::MAX).then_some(cpu),
+            tid,
+            bytes: begin.min(length)..end.min(length),
+        });
+        Some(())
+    }
+
+    /// Trace ID in bits 7:0; from minor version 1 on the sink in 39:8; minor version in 59:56, major
+    /// version in 63:60 (`include/linux/coresight-pmu.h`).
+    fn hardware_id(&mut self, record: &Record<'_>) -> Option<()> {
+        let id = record.fields().u64()?;
+        let (major, minor) = (id >> 60, id >> 56 & 0xF);
+        if major != 0 {
+            self.notes.push(format!(
+                "AUX_OUTPUT_HW_ID of version {major}.{minor}: version 0 is known, it is left out"
+            ));
+            return Some(());
+        }
+        let Some(cpu) = record.sample.cpu else {
+            self.notes.push(format!(
+                "AUX_OUTPUT_HW_ID {id:#x} does not name its CPU: it is left out"
+            ));
+            return Some(());
+        };
+        let found = HardwareId {
+            cpu,
+            trace_id: (id & 0x7F) as u8,
+            sink: (minor >= 1).then_some((id >> 8) as u32),
+        };
+        if !self.hardware_ids.contains(&found) && self.hardware_ids.len() < MOST_EVENTS.isqrt() {
+            self.hardware_ids.push(found);
+        }
+        Some(())
+    }
+
+    /// The fields of a build-id record: process, 20 bytes of build-id with their number behind
+    /// them, path.
+    fn build_id(&mut self, misc: u16, mut fields: Fields<'_>) -> Option<()> {
+        fields.u32()?;
+        let bytes = fields.bytes(24)?;
+        let given = usize::from(bytes[20]);
+        let id = match misc & BUILD_ID_SIZE != 0 {
+            true => BuildId::new(&bytes[..given.min(20)]),
+            false => BuildId::padded(&bytes[..20]),
+        };
+        let path = fields.text();
+        if let Some(id) = id {
+            self.build_ids.entry(path).or_insert(id);
+        }
+        Some(())
+    }
+
+    fn sections(&mut self, file: &PerfFile) {
+        self.writer = "perf";
+        if let Some(meta) = file.feature(feature::SIMPLEPERF_META_INFO) {
+            self.writer = "simpleperf";
+            // Names and values, each with a zero byte behind it.
+            let mut words = meta.split(|byte| *byte == 0);
+            while let (Some(name), Some(value)) = (words.next(), words.next()) {
+                if name == b"system_wide_collection" && value == b"true" {
+                    self.cpu_wide = true;
+                }
+            }
+        }
+        let mut ids = file.feature(feature::BUILD_ID).unwrap_or(&[]);
+        loop {
+            let mut fields = Fields::new(ids, file.big);
+            let header = fields.u32().zip(fields.u16()).zip(fields.u16());
+            let Some(((_, misc), size)) = header.filter(|(_, size)| *size >= 8) else {
+                break;
+            };
+            let Some((entry, rest)) = ids.split_at_checked(size.into()) else {
+                break;
+            };
+            self.build_id(misc, Fields::new(&entry[8..], file.big));
+            ids = rest;
+        }
+        let string = |number| {
+            let mut fields = Fields::new(file.feature(number)?, file.big);
+            fields.u32()?;
+            Some(fields.text())
+        };
+        self.machine = string(feature::ARCH);
+        self.command = (|| {
+            let mut fields = Fields::new(file.feature(feature::CMDLINE)?, file.big);
+            let count = fields.u32()?;
+            let words = (0..count).map_while(|_| {
+                let length = fields.u32()? as usize;
+                let bytes = fields.bytes(length)?;
+                Some(fields.again(bytes).text())
+            });
+            Some(words.collect::<Vec<_>>().join(" "))
+        })();
+    }
+}
+
+impl Collected {
+    fn timed(&mut self, record: &Record<'_>, timed: Timed) {
+        if self.timed.len() >= MOST_EVENTS {
+            self.too_many = true;
+            return;
+        }
+        self.timed.push((record.sample.time.unwrap_or(0), timed));
+    }
+
+    fn event(&mut self, record: &Record<'_>, event: Event) {
+        self.timed(record, Timed::Process(event));
+    }
+}
+
+/// The process and the mapping of a MMAP or MMAP2 record.
+fn mapping(record: &Record<'_>) -> Option<(u32, Mapping)> {
+    let mut fields = record.fields();
+    let (pid, _tid) = (fields.u32()?, fields.u32()?);
+    let (address, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let (mut build_id, mut protection) = (None, EXEC);
+    if record.kind == kind::MMAP2 {
+        let file = fields.bytes(24)?;
+        if record.misc & MMAP_BUILD_ID != 0 {
+            build_id = BuildId::new(&file[4..][..usize::from(file[0]).min(20)]);
+        }
+        protection = fields.u32()?;
+        fields.u32()?;
+    } else if record.misc & MMAP_DATA != 0 {
+        protection = 0;
+    }
+    let mapping = Mapping {
+        address,
+        length,
+        offset,
+        path: fields.text(),
+        build_id,
+        executable: protection & EXEC != 0,
+        writable: protection & WRITE != 0,
+    };
+    Some((pid, mapping))
+}

@@ -1,0 +1,578 @@
+//! A recording → a snapshot: a core for each thread (or CPU), with the mapped files as its memory
+//! and the trace of its pieces.
+
+use super::etm_info::{Unit, UnitKind};
+use super::file::PerfFile;
+use super::pieces::{Piece, pieces};
+use super::processes::{KERNEL, Mapping};
+use super::recording::Recording;
+use super::units::Units;
+use crate::import::claims::Claims;
+use crate::import::images::{Images, Wanted};
+use crate::import::paths::{Names, plain};
+use crate::import::{ImportError, Imported, Options};
+use crate::program::elf::Elf;
+use crate::snapshot::model::{
+    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
+    RegisterValue, Snapshot, SourceBuffers, Trace,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The most mappings of a process that are used.
+const MOST_MAPPINGS: usize = 1 << 16;
+/// The most missing files that are listed.
+const MOST_MISSING: usize = 40;
+
+/// Whose history a core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    Thread {
+        /// Its process executed another program later.
+        replaced: bool,
+        tid: u32,
+        image: Option<usize>,
+    },
+    Cpu(u32),
+}
+
+/// Makes the snapshot of a recording.
+pub struct Snapshots<'a> {
+    path: &'a Path,
+    file: &'a PerfFile,
+    recording: &'a Recording,
+    options: &'a Options,
+    images: Images<'a>,
+    units: Units<'a>,
+    out: Imported,
+    missing: BTreeSet<Wanted>,
+    names: Names,
+}
+
+impl<'a> Snapshots<'a> {
+    /// Prepares it.
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing in the recording that can be decoded.
+    pub fn new(
+        path: &'a Path,
+        file: &'a PerfFile,
+        recording: &'a Recording,
+        options: &'a Options,
+    ) -> Result<Self, ImportError> {
+        let fault = |text: &str| ImportError::input(path, text);
+        let Some(info) = &recording.units else {
+            return Err(fault(
+                "has no AUX trace of CoreSight: it has no AUXTRACE_INFO record",
+            ));
+        };
+        let writer = recording.writer;
+        let kind = match file.piped {
+            true => format!("perf.data of {writer}, piped"),
+            false => format!("perf.data of {writer}"),
+        };
+        let mut out = Imported {
+            kind,
+            notes: recording.notes.clone(),
+            ..Imported::default()
+        };
+        let (units, notes) = Units::new(info, &recording.hardware_ids);
+        out.notes.extend(notes);
+        Ok(Self {
+            path,
+            file,
+            recording,
+            options,
+            images: Images::new(options)?,
+            units,
+            out,
+            missing: BTreeSet::new(),
+            names: Names::default(),
+        })
+    }
+
+    /// The snapshot.
+    ///
+    /// # Errors
+    ///
+    /// If there is no trace, or none that the options select.
+    pub fn imported(mut self) -> Result<Imported, ImportError> {
+        let (all, notes) = pieces(self.recording);
+        if all.is_empty() {
+            let described: u64 = self.recording.aux.iter().map(|aux| aux.size).sum();
+            let text = match described {
+                0 => "no trace was recorded: it has no AUXTRACE record".to_owned(),
+                bytes => format!(
+                    "its trace was lost: {} AUX records describe {bytes} bytes, but it has no \
+                     AUXTRACE record that holds them; record again with larger buffers (perf record \
+                     -m ,SIZE)",
+                    self.recording.aux.len()
+                ),
+            };
+            return Err(ImportError::input(self.path, text));
+        }
+        self.out.notes.extend(notes);
+        let by_cpu = self.by_cpu(&all);
+        let selected: Vec<&Piece> = all.iter().filter(|piece| self.is_selected(piece)).collect();
+        if selected.is_empty() {
+            return Err(ImportError::Usage(format!(
+                "no trace is left by --pid, --tid, --comm and --cpu; there is trace of {}",
+                self.choices(&all)
+            )));
+        }
+        let mut cores: BTreeMap<Whose, Vec<&Piece>> = BTreeMap::new();
+        for piece in selected {
+            cores
+                .entry(self.whose(piece, by_cpu))
+                .or_default()
+                .push(piece);
+        }
+        let mut trace = Trace {
+            file: "trace.ini".to_owned(),
+            source_buffers: Some(Vec::new()),
+            ..Trace::default()
+        };
+        let mut snapshot = Snapshot {
+            version: "1.0".to_owned(),
+            description: self.recording.command.clone().map(|line| one_line(&line)),
+            ..Snapshot::default()
+        };
+        // The sources come after all cores, whose numbers debuggers show.
+        let mut sources = Vec::new();
+        for (whose, pieces) in &cores {
+            let device = self.core(*whose, pieces, snapshot.devices.len());
+            sources.extend(self.sources(&device.name, pieces, &mut trace));
+            snapshot.devices.push(device);
+        }
+        for mut device in sources {
+            device.key = format!("device{}", snapshot.devices.len());
+            snapshot.devices.push(device);
+        }
+        snapshot.clusters = vec![Cluster {
+            name: "cluster0".to_owned(),
+            devices: snapshot.devices[..cores.len()]
+                .iter()
+                .map(|device| device.name.clone())
+                .collect(),
+            ..Cluster::default()
+        }];
+        snapshot.trace = Some(trace);
+        self.out.snapshot = snapshot;
+        self.programs(cores.keys().copied().collect());
+        self.out.notes.append(&mut self.images.notes);
+        self.list_missing();
+        self.out.record_origin();
+        Ok(self.out)
+    }
+
+    /// Whether the history is that of CPUs: if the user wants it, or there is no thread.
+    fn by_cpu(&mut self, all: &[Piece]) -> bool {
+        if self.options.by_cpu {
+            return true;
+        }
+        if self.recording.cpu_wide {
+            self.out.notes.push(
+                "the recording is of whole CPUs: the history is that of each CPU, not of a thread"
+                    .to_owned(),
+            );
+            return true;
+        }
+        all.iter().any(|piece| piece.tid.is_none()) && all.iter().all(|piece| piece.cpu.is_some())
+    }
+
+    fn whose(&self, piece: &Piece, by_cpu: bool) -> Whose {
+        match (by_cpu, piece.cpu, piece.tid) {
+            (true, Some(cpu), _) | (_, Some(cpu), None) => Whose::Cpu(cpu),
+            (_, _, tid) => Whose::Thread {
+                replaced: piece
+                    .image
+                    .is_some_and(|image| self.recording.processes.images[image].replaced),
+                tid: tid.unwrap_or(0),
+                image: piece.image,
+            },
+        }
+    }
+
+    fn is_selected(&self, piece: &Piece) -> bool {
+        let options = self.options;
+        let image = piece
+            .image
+            .map(|image| &self.recording.processes.images[image]);
+        let among = |wanted: &[u32], value: Option<u32>| {
+            wanted.is_empty() || value.is_some_and(|value| wanted.contains(&value))
+        };
+        let name = image.and_then(|image| image.name(piece.tid?));
+        among(&options.cpus, piece.cpu)
+            && among(&options.tids, piece.tid)
+            && among(&options.pids, image.map(|image| image.pid))
+            && (options.comms.is_empty()
+                || name.is_some_and(|name| options.comms.iter().any(|comm| comm == name)))
+    }
+
+    /// What the user could have selected.
+    fn choices(&self, all: &[Piece]) -> String {
+        let mut out = BTreeSet::new();
+        for piece in all {
+            let image = piece
+                .image
+                .map(|image| &self.recording.processes.images[image]);
+            let name = image
+                .and_then(|image| image.name(piece.tid?))
+                .unwrap_or("?");
+            let number = |number: Option<u32>| number.map_or("?".into(), |n: u32| n.to_string());
+            out.insert(format!(
+                "pid {} tid {} comm {name} cpu {}",
+                number(image.map(|image| image.pid)),
+                number(piece.tid),
+                number(piece.cpu)
+            ));
+        }
+        out.into_iter().take(8).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The device of a core, with its memory.
+    fn core(&mut self, whose: Whose, pieces: &[&Piece], index: usize) -> Device {
+        let processes = &self.recording.processes;
+        let mut other = Vec::new();
+        let mut entry = |key: &str, value: String| other.push((key.to_owned(), value));
+        let name = match whose {
+            Whose::Cpu(cpu) => {
+                entry("cpu", cpu.to_string());
+                format!("cpu{cpu}")
+            }
+            Whose::Thread { tid, image, .. } => {
+                let image = image.map(|image| &processes.images[image]);
+                let comm = image.and_then(|image| image.name(tid)).unwrap_or("thread");
+                entry("comm", one_line(comm));
+                entry("tid", tid.to_string());
+                if let Some(image) = image {
+                    entry("pid", image.pid.to_string());
+                }
+                format!("{}-{tid}", plain(comm))
+            }
+        };
+        // The images of its pieces, those with the most trace first.
+        let mut images: BTreeMap<usize, u64> = BTreeMap::new();
+        for piece in pieces {
+            if let Some(image) = piece.image {
+                *images.entry(image).or_default() += piece.bytes();
+            }
+        }
+        let mut images: Vec<(usize, u64)> = images.into_iter().collect();
+        images.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        images.extend(processes.current(KERNEL).map(|kernel| (kernel, 0)));
+        let mut dumps = Vec::new();
+        let mut claims = Claims::default();
+        for (image, _) in images {
+            self.memory(image, &mut claims, &mut dumps);
+        }
+        for (index, dump) in dumps.iter_mut().enumerate() {
+            dump.section = format!("dump{}", index + 1);
+        }
+        Device {
+            key: format!("device{index}"),
+            file: format!("cpu_{index}.ini"),
+            name: self.names.unique(&name),
+            class: DeviceClass::Core,
+            kind: self.core_type(pieces).to_owned(),
+            other,
+            dumps,
+            ..Device::default()
+        }
+    }
+
+    /// The architecture of the cores that ran the pieces.
+    fn core_type(&self, pieces: &[&Piece]) -> &'static str {
+        let unit = pieces
+            .iter()
+            .find_map(|piece| self.units.of_cpu(piece.cpu?));
+        let unit = unit.or(self.units.first());
+        match unit.map(|unit| unit.kind) {
+            Some(UnitKind::Etmv3) => "ARMv7-A",
+            _ => "ARMv8-A",
+        }
+    }
+
+    /// Adds the mapped files of an image as dumps: what was mapped last, first.
+    fn memory(&mut self, image: usize, claims: &mut Claims, dumps: &mut Vec<Dump>) {
+        let processes = &self.recording.processes;
+        let mappings = processes.mappings(image, MOST_MAPPINGS);
+        if processes.images[image].pid == KERNEL {
+            return self.kernel(image, claims, dumps);
+        }
+        for mapping in mappings.into_iter().rev().take(MOST_MAPPINGS) {
+            let end = mapping.address.saturating_add(mapping.length);
+            let free = claims.take(mapping.address..end);
+            // What a program may write is not what its file has.
+            if free.is_empty() || mapping.writable {
+                continue;
+            }
+            let wanted = self.wanted(mapping);
+            let Some(elf) = self.images.find(&wanted) else {
+                if mapping.executable {
+                    self.missing.insert(wanted);
+                }
+                continue;
+            };
+            let path = self.add(&elf);
+            for range in free {
+                let offset = mapping.offset.saturating_add(range.start - mapping.address);
+                let there = (elf.bytes().len() as u64).saturating_sub(offset);
+                let length = there.min(range.end - range.start);
+                if length > 0 {
+                    dumps.push(Dump {
+                        file: path.clone(),
+                        address: range.start,
+                        length: Some(length),
+                        offset: Some(offset),
+                        ..Dump::default()
+                    });
+                }
+            }
+        }
+    }
+
+    /// Adds the kernel's code, if its file is known. The mapping of the kernel is named after a
+    /// symbol behind `]`, and its offset is where that symbol was.
+    fn kernel(&mut self, image: usize, claims: &mut Claims, dumps: &mut Vec<Dump>) {
+        let mappings = self.recording.processes.mappings(image, MOST_MAPPINGS);
+        for mapping in mappings {
+            let Some((name, symbol)) = mapping.path.split_once(']') else {
+                let wanted = self.wanted(mapping);
+                self.missing.insert(wanted);
+                continue;
+            };
+            let mut wanted = self.wanted(mapping);
+            wanted.path = format!("{name}]");
+            let section = self.recording.build_ids.get(&wanted.path);
+            wanted.build_id = wanted.build_id.or(section.cloned());
+            let Some(elf) = self.images.kernel(&wanted) else {
+                self.missing.insert(wanted);
+                continue;
+            };
+            let Some(linked) = symbol_address(&elf, symbol) else {
+                self.out.notes.push(format!(
+                    "{}: has no symbol {symbol}, by which the kernel's place is known: not used",
+                    elf.path.display()
+                ));
+                continue;
+            };
+            let elf = elf.moved(mapping.offset.wrapping_sub(linked));
+            let path = self.add(&elf);
+            for segment in elf
+                .segments
+                .iter()
+                .filter(|segment| !segment.writable || segment.address >> 63 == 1)
+            {
+                for range in claims.take(segment.address..segment.end()) {
+                    let offset = segment.file.start as u64 + (range.start - segment.address);
+                    dumps.push(Dump {
+                        file: path.clone(),
+                        address: range.start,
+                        length: Some(range.end - range.start),
+                        offset: Some(offset),
+                        ..Dump::default()
+                    });
+                }
+            }
+        }
+    }
+
+    fn wanted(&self, mapping: &Mapping) -> Wanted {
+        let of_section = || self.recording.build_ids.get(&mapping.path).cloned();
+        Wanted {
+            path: mapping.path.clone(),
+            build_id: mapping.build_id.clone().or_else(of_section),
+        }
+    }
+
+    /// Adds a program to the files of the snapshot; its path there.
+    fn add(&mut self, elf: &Elf) -> String {
+        let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
+        let bytes = elf.whole().clone();
+        self.out.add("images", &name, bytes, elf.path.clone())
+    }
+
+    /// The trace sources of a core, and its buffers.
+    fn sources(&mut self, core: &str, pieces: &[&Piece], trace: &mut Trace) -> Vec<Device> {
+        // By CPU and trace ID: the unit's device, and the buffers with its trace.
+        let mut found: BTreeMap<(u32, u8), (Unit, Vec<String>)> = BTreeMap::new();
+        for piece in pieces {
+            let units = self.units.of_piece(piece, &self.file.bytes);
+            let cpu = piece
+                .cpu
+                .map_or("thread".to_owned(), |cpu| format!("cpu{cpu}"));
+            let number = trace.buffers.len();
+            let name = format!("{cpu}_{number}");
+            let files = piece.parts.iter().enumerate().map(|(index, part)| {
+                let file = match index {
+                    0 => format!("trace/{name}.bin"),
+                    _ => format!("trace/{name}_{index}.bin"),
+                };
+                let bytes = self.file.bytes.part(part.clone());
+                self.out.files.insert(file.clone(), bytes);
+                file
+            });
+            trace.buffers.push(Buffer {
+                id: format!("buffer{number}"),
+                files: files.collect(),
+                format: match piece.raw {
+                    true => BufferFormat::SourceData,
+                    false => BufferFormat::Coresight,
+                },
+                name: name.clone(),
+                ..Buffer::default()
+            });
+            for (unit, id) in units {
+                let entry = found.entry((unit.cpu, id));
+                let (_, buffers) = entry.or_insert_with(|| (unit.clone(), Vec::new()));
+                buffers.push(name.clone());
+            }
+        }
+        let mut out = Vec::new();
+        for ((cpu, id), (unit, buffers)) in found {
+            let kind = unit.device_type();
+            let family = kind.split('.').next().unwrap_or(kind);
+            let family = family.trim_end_matches(|c: char| c.is_ascii_digit());
+            let name = self.names.unique(&format!("{family}_cpu{cpu}"));
+            trace.core_sources.push(CoreSource {
+                core: core.to_owned(),
+                source: name.clone(),
+                ..CoreSource::default()
+            });
+            let lines = trace.source_buffers.get_or_insert_default();
+            lines.push(SourceBuffers {
+                source: name.clone(),
+                buffers,
+                ..SourceBuffers::default()
+            });
+            out.push(Device {
+                file: format!("{}.ini", name.to_ascii_lowercase()),
+                name,
+                class: DeviceClass::TraceSource,
+                kind: kind.to_owned(),
+                registers: registers(&unit, id),
+                ..Device::default()
+            });
+        }
+        out
+    }
+
+    /// Records the program and the libraries of the first core's process, for their names.
+    fn programs(&mut self, _cores: Vec<Whose>) {
+        let Some(device) = self.out.snapshot.devices.first() else {
+            return;
+        };
+        let mut seen = BTreeSet::new();
+        let mut programs = Vec::new();
+        for dump in &device.dumps {
+            let Some(bytes) = self.out.files.get(&dump.file) else {
+                continue;
+            };
+            let path = self
+                .out
+                .origins
+                .get(&dump.file)
+                .cloned()
+                .unwrap_or_default();
+            let Ok(elf) = Elf::read(path, bytes.clone()) else {
+                continue;
+            };
+            let bias = bias(&elf, dump.offset.unwrap_or(0), dump.address);
+            let Some(bias) = bias.filter(|_| seen.insert(dump.file.clone())) else {
+                continue;
+            };
+            let comm = device.other.iter().find(|(key, _)| key == "comm");
+            let comm = comm.map_or("", |(_, comm)| comm);
+            let file_name = elf.path.file_name().unwrap_or_default().to_string_lossy();
+            // The name of a thread has 15 characters at most.
+            let main = !comm.is_empty() && file_name.starts_with(comm);
+            programs.push((!main, dump.file.clone(), bias));
+        }
+        programs.sort_by_key(|(other, ..)| *other);
+        for (index, (_, file, bias)) in programs.into_iter().enumerate() {
+            let name = match index {
+                0 => "program".to_owned(),
+                _ => format!("program{}", index + 1),
+            };
+            let entries = [
+                ("file", file),
+                ("offset", format!("{bias:#x}")),
+                ("memory", "none".to_owned()),
+            ];
+            self.out.snapshot.other_sections.push(OtherSection {
+                name,
+                entries: entries.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+                ..OtherSection::default()
+            });
+        }
+    }
+
+    fn list_missing(&mut self) {
+        let count = self.missing.len();
+        for wanted in self.missing.iter().take(MOST_MISSING) {
+            self.out.notes.push(format!("missing image: {wanted}"));
+        }
+        if count > MOST_MISSING {
+            let rest = count - MOST_MISSING;
+            self.out.notes.push(format!("missing images: {rest} more"));
+        }
+        if count > 0 {
+            self.out.notes.push(
+                "code of missing images is not decoded: --symfs DIR names a directory that holds \
+                 them"
+                    .to_owned(),
+            );
+        }
+    }
+}
+
+/// The offset of the load address of a file from the addresses in it, if the byte at `offset` of it
+/// lies at `address`.
+fn bias(elf: &Elf, offset: u64, address: u64) -> Option<u64> {
+    /// The smallest page: segments are mapped from the start of their pages.
+    const PAGE: u64 = 4096;
+    let segment = elf.segments.iter().find(|segment| {
+        let start = segment.file.start as u64;
+        (start & !(PAGE - 1)..segment.file.end as u64).contains(&offset)
+    })?;
+    let at = segment
+        .address
+        .wrapping_sub(segment.file.start as u64)
+        .wrapping_add(offset);
+    Some(address.wrapping_sub(at))
+}
+
+/// The address of a symbol in a program.
+fn symbol_address(elf: &Elf, name: &str) -> Option<u64> {
+    use object::{Object, ObjectSymbol};
+    let file = object::File::parse(elf.bytes()).ok()?;
+    let symbol = file.symbol_by_name(name)?;
+    Some(symbol.address())
+}
+
+/// The registers of a trace unit's device, with the trace ID that is in force.
+fn registers(unit: &Unit, id: u8) -> Vec<Register> {
+    let registers = unit.registers.iter().map(|&(name, value)| {
+        let value = match name == unit.kind.trace_id_register() {
+            true => id.into(),
+            // Registers of trace units have 32 bits.
+            false => value as u32,
+        };
+        Register {
+            name: name.to_owned(),
+            size: Some(32),
+            value: RegisterValue(value.to_le_bytes().to_vec()),
+            ..Register::default()
+        }
+    });
+    registers.collect()
+}
+
+/// Text for a line of an .ini file.
+fn one_line(text: &str) -> String {
+    let plain = |c: char| !c.is_control() && !matches!(c, ';' | '#' | '"');
+    let text = text.chars().take(400);
+    text.map(|c| if plain(c) { c } else { '_' }).collect()
+}

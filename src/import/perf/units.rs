@@ -1,0 +1,123 @@
+//! The trace units of a recording, and the trace IDs under which their trace is.
+
+use super::etm_info::{EtmInfo, Unit};
+use super::pieces::Piece;
+use super::recording::HardwareId;
+use crate::formatter::{Deformatter, Demux, FrameKind};
+use crate::quantity::{BufferOffset, TraceId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The bytes of a piece in which trace IDs of other CPUs are looked for: they share a sink from the
+/// start or not at all.
+const LOOKED_AT: usize = 1 << 20;
+
+/// A CPU's trace ID.
+type CpuId = (u32, u8);
+
+/// The trace units of a recording.
+#[derive(Debug)]
+pub struct Units<'a> {
+    info: &'a EtmInfo,
+    /// By sink: the IDs of the CPUs that use it. `None` for IDs that are unique in the system.
+    by_sink: BTreeMap<Option<u32>, Vec<CpuId>>,
+    /// By CPU.
+    sinks: BTreeMap<u32, Option<u32>>,
+}
+
+impl<'a> Units<'a> {
+    /// The units and their IDs: those that records give, or else those of the units' blocks.
+    pub fn new(info: &'a EtmInfo, ids: &[HardwareId]) -> (Self, Vec<String>) {
+        let mut out = Self {
+            info,
+            by_sink: BTreeMap::new(),
+            sinks: BTreeMap::new(),
+        };
+        let mut notes = Vec::new();
+        for id in ids {
+            let known = out.by_sink.entry(id.sink).or_default();
+            if let Some(&(cpu, _)) = known.iter().find(|(_, other)| *other == id.trace_id) {
+                notes.push(format!(
+                    "trace ID {:#x} is that of CPU {cpu} and of CPU {}: taken as that of CPU {cpu}",
+                    id.trace_id, id.cpu
+                ));
+                continue;
+            }
+            known.push((id.cpu, id.trace_id));
+            out.sinks.insert(id.cpu, id.sink);
+        }
+        if !ids.is_empty() {
+            return (out, notes);
+        }
+        let mut unused = 0;
+        for unit in &info.units {
+            match unit.trace_id() {
+                Some(id) => out.by_sink.entry(None).or_default().push((unit.cpu, id)),
+                None => unused += 1,
+            }
+        }
+        if unused > 0 {
+            notes.push(format!(
+                "{unused} CPUs have no trace ID: their AUX_OUTPUT_HW_ID records are missing"
+            ));
+        }
+        (out, notes)
+    }
+
+    /// The unit of a CPU.
+    pub fn of_cpu(&self, cpu: u32) -> Option<&'a Unit> {
+        self.info.units.iter().find(|unit| unit.cpu == cpu)
+    }
+
+    /// Any unit.
+    pub fn first(&self) -> Option<&'a Unit> {
+        self.info.units.first()
+    }
+
+    /// The units whose trace may be in a piece, with their IDs.
+    pub fn of_piece(&self, piece: &Piece, file: &[u8]) -> Vec<(&'a Unit, u8)> {
+        if piece.raw {
+            // A TRBE belongs to its CPU, so that the ID is of no use.
+            let unit = match piece.cpu {
+                Some(cpu) => self.of_cpu(cpu),
+                None => self.first(),
+            };
+            let id = |unit: &Unit| self.id_of(unit.cpu).or(unit.trace_id()).unwrap_or(1);
+            return unit.map(|unit| (unit, id(unit))).into_iter().collect();
+        }
+        let present = present(piece, file);
+        let none = Vec::new();
+        let sink = piece.cpu.and_then(|cpu| self.sinks.get(&cpu).copied());
+        let ids = match sink {
+            Some(sink) => self.by_sink.get(&sink),
+            None => self.by_sink.get(&None).or(self.by_sink.values().next()),
+        };
+        let ids = ids
+            .unwrap_or(&none)
+            .iter()
+            .filter(|(cpu, id)| present.contains(id) || piece.of_cpu && piece.cpu == Some(*cpu));
+        ids.filter_map(|&(cpu, id)| Some((self.of_cpu(cpu)?, id)))
+            .collect()
+    }
+
+    fn id_of(&self, cpu: u32) -> Option<u8> {
+        let mut ids = self.by_sink.values().flatten();
+        ids.find(|(of, _)| *of == cpu).map(|(_, id)| *id)
+    }
+}
+
+/// The trace IDs in the first bytes of a piece.
+fn present(piece: &Piece, file: &[u8]) -> BTreeSet<u8> {
+    let mut demux = Demux::new();
+    let mut frames = Deformatter::new(FrameKind::Memory);
+    let mut left = LOOKED_AT;
+    let mut at = 0;
+    for part in &piece.parts {
+        let bytes = file.get(part.clone()).unwrap_or(&[]);
+        let bytes = &bytes[..bytes.len().min(left)];
+        frames.feed(BufferOffset(at), bytes, false, &mut demux);
+        at += bytes.len() as u64;
+        left -= bytes.len();
+    }
+    let ids = demux.ids().map(|TraceId(id)| id);
+    ids.collect()
+}

@@ -1,0 +1,21 @@
+//! The section of snapshot.ini that says that a snapshot was imported from another format.
+
+use super::model::Snapshot;
+
+/// Its name. `from` is the format; `memory=separate`: each core has the memory of its own process,
+/// and none takes it from another one.
+pub const SECTION: &str = "imported";
+
+/// Whether a snapshot was imported: its dumps are what was in memory.
+pub(super) fn is_imported(snapshot: &Snapshot) -> bool {
+    let mut sections = snapshot.other_sections.iter();
+    sections.any(|section| section.name == SECTION)
+}
+
+/// Whether the cores of a snapshot have separate memories.
+pub(super) fn has_separate_memories(snapshot: &Snapshot) -> bool {
+    let sections = &snapshot.other_sections;
+    let mut sections = sections.iter().filter(|section| section.name == SECTION);
+    let separate = |(key, value): &(String, String)| key == "memory" && value == "separate";
+    sections.any(|section| section.entries.iter().any(separate))
+}

@@ -1,0 +1,20 @@
+//! Inputs that are not snapshots: imported, and opened directly.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod perf_captures;
+
+use std::path::{Path, PathBuf};
+
+/// A real capture, or nothing where the folder is not there.
+fn capture(name: &str) -> Option<PathBuf> {
+    let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
+    if !shared.is_dir() {
+        eprintln!("SKIPPED: ../shared is not there");
+        return None;
+    }
+    let path = shared.join("captures").join(name);
+    assert!(path.exists(), "{} is missing", path.display());
+    Some(path)
+}
