@@ -1,9 +1,8 @@
-//! What is on disk only until work is done: files under temporary names, and the private
-//! directories of recordings.
+//! Temporary files, and private directories of recordings.
 //!
-//! It goes when the work ends in any way, a signal included ([`remove_all`]). What a process
-//! leaves that was killed, the next one removes where that is certain: a private directory holds a
-//! file that its owner has locked as long as it lives.
+//! They are removed when the work ends in any way, also by a signal ([`remove_all`]). Private
+//! directories of a killed process are removed by the next one: each contains a file that is locked
+//! while its owner lives.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,11 +13,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
-/// How the private directories begin.
+/// The prefix of the names of private directories.
 const PREFIX: &str = "armsnap-";
-/// The file in them that is locked.
+/// The name of the locked file in them.
 const LOCK: &str = "armsnap.lock";
-/// Most entries of the temporary folder that are looked at.
+/// Maximum number of entries of the temporary directory that are examined.
 const MOST: usize = 10_000;
 
 /// A file or directory that is removed when this is dropped.
@@ -31,7 +30,7 @@ fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 }
 
 fn remove(path: &Path) {
-    // Nothing is left to do if it is gone already.
+    // It may be removed already.
     let _ = match path.symlink_metadata() {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),
         _ => fs::remove_file(path),
@@ -39,20 +38,20 @@ fn remove(path: &Path) {
 }
 
 impl Leftover {
-    /// Of what was just made there.
+    /// Registers a file or directory just created.
     pub fn new(path: PathBuf) -> Self {
         all().insert(path.clone());
         Self(Some(path))
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.0.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Gives it its name for good; nothing is removed any more if that works.
+    /// Renames it to its final name. On success it is no longer removed.
     pub fn rename(&mut self, to: &Path) -> io::Result<()> {
-        // A signal now finds it under one of its names: the new one is not to go.
+        // A signal during the rename must not remove the final file.
         let mut all = all();
         fs::rename(self.path(), to)?;
         if let Some(path) = self.0.take() {
@@ -71,14 +70,14 @@ impl Drop for Leftover {
     }
 }
 
-/// Removes all there is, because the process ends.
+/// Removes all of them, because the process ends.
 pub fn remove_all() {
     for path in std::mem::take(&mut *all()) {
         remove(&path);
     }
 }
 
-/// A private directory, and the lock that says that its owner lives.
+/// A private directory, and the lock that is held while its owner lives.
 #[derive(Debug)]
 pub struct Private {
     directory: TempDir,
@@ -86,7 +85,7 @@ pub struct Private {
 }
 
 impl Private {
-    /// Makes one in the temporary folder, and removes those of owners that do not live any more.
+    /// Creates one in the temporary directory, and removes those of dead owners.
     pub fn new() -> io::Result<Self> {
         let folder = std::env::temp_dir();
         clean(&folder);
@@ -95,7 +94,7 @@ impl Private {
 
     fn within(folder: &Path) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(folder)?;
-        // Under another name first: nobody else may lock it before we do.
+        // Under another name first, so that no other process locks it before.
         let new = directory.path().join("lock");
         let lock = File::create_new(&new)?;
         lock.lock()?;
@@ -106,13 +105,13 @@ impl Private {
         })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// Removes the private directories in a folder whose owners do not live any more.
+/// Removes the private directories of dead owners in a directory.
 fn clean(folder: &Path) {
     let own = rustix::process::getuid().as_raw();
     for entry in fs::read_dir(folder)
@@ -123,7 +122,7 @@ fn clean(folder: &Path) {
     {
         let named = entry.file_name().to_string_lossy().starts_with(PREFIX);
         let path = entry.path();
-        // Of a symbolic link this is the link itself.
+        // The metadata of a symbolic link itself, not of its target.
         let data = path.symlink_metadata();
         if named && data.is_ok_and(|data| data.is_dir() && data.uid() == own) && is_dead(&path) {
             let _ = fs::remove_dir_all(&path);

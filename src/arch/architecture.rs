@@ -1,8 +1,8 @@
-//! Which architecture a core has: from its `type`, or from its registers if that is not known.
+//! Detects the architecture of a core from its `type`, or from its registers if that is unknown.
 
 use super::{CoreType, SavedCore};
 
-/// What decides the register set of a core.
+/// The architecture of a core, which determines its register set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Architecture {
     /// ARMv8-A, ARMv9-A or ARMv8-R in AArch64 state.
@@ -14,7 +14,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// The name that users see and type.
+    /// Returns the name for users.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AArch64 => "AArch64",
@@ -51,14 +51,14 @@ pub enum Machine {
     Other,
 }
 
-/// An architecture and what it was taken from.
+/// A detected architecture and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detected {
     /// The architecture.
     pub architecture: Architecture,
-    /// What it was taken from, for the user: `type Cortex-A57`.
+    /// The reason, for the user: `type Cortex-A57`.
     pub from: String,
-    /// Nothing in the snapshot says it: the most likely one was taken.
+    /// Whether nothing in the snapshot determines it, and the most likely one is assumed.
     pub assumed: bool,
 }
 

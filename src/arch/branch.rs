@@ -1,18 +1,18 @@
-//! What an instruction does to the flow of a program, for all instruction sets.
+//! The effect of an instruction on program flow, for all instruction sets.
 //!
-//! Knows encodings only: not where instructions come from, nor what a trace says about them.
+//! Independent of the origin of instructions and of trace.
 
 use crate::quantity::{Address, Isa};
 
-/// What a trace unit may see in an instruction (ETMv4 IHI 0064, "P0 instructions"; PFT IHI 0035,
-/// "waypoint instructions").
+/// The kinds of instructions that trace units distinguish (ARM IHI 0064H, "P0 instructions"; ARM IHI
+/// 0035B, "waypoint instructions").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing that steers a program.
+    /// No effect on program flow.
     Other,
     /// A branch whose target is in its encoding.
     Branch {
-        /// Where it goes if taken.
+        /// The target.
         target: Address,
         /// The instruction set there.
         isa: Isa,
@@ -42,8 +42,8 @@ pub struct Instruction {
     pub returns: bool,
     /// It returns from an exception (ERET, RFE, SUBS PC, LDM with user registers…).
     pub exception_return: bool,
-    /// It may do nothing: it tests a condition by itself. (T32 instructions in an IT block are
-    /// conditional too; see [`ItBlock`].)
+    /// Its encoding has a condition. (T32 instructions in an IT block are conditional too; see
+    /// [`ItBlock`].)
     pub conditional: bool,
     /// T32 IT: how many of the following instructions it makes conditional, else 0.
     pub it_block: u8,
@@ -102,7 +102,7 @@ impl Instruction {
     }
 }
 
-/// Where the instructions are that a T32 IT makes conditional (Arm ARM DDI 0487, F1.3.1).
+/// The position in a T32 IT block, whose instructions are conditional (Arm ARM DDI 0487, F1.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ItBlock {
     /// Instructions of the current block to come.
@@ -110,8 +110,8 @@ pub struct ItBlock {
 }
 
 impl ItBlock {
-    /// Goes on to the next instruction in a straight line, and makes it conditional where an IT
-    /// before it says so.
+    /// Steps to the next instruction of a straight line, and makes it conditional if it is in the
+    /// block.
     #[inline]
     pub fn step(&mut self, instruction: &mut Instruction) {
         if self.rest > 0 {
@@ -128,8 +128,8 @@ pub(crate) const fn sign_extend(value: u32, bits: u32) -> i64 {
     (((value as i32) << (32 - bits)) >> (32 - bits)) as i64
 }
 
-/// The instruction at `address` whose first byte is the lowest one of `word` (code is little
-/// endian, on big-endian cores too since Armv6).
+/// Decodes the instruction at `address`; its first byte is the lowest of `word` (code is little
+/// endian since Armv6, even on big-endian cores).
 ///
 /// For T32, `word` holds the first halfword in its low half. `None` for instruction sets that
 /// are not followed.
@@ -143,7 +143,7 @@ pub fn decode(isa: Isa, address: Address, word: u32) -> Option<Instruction> {
     }
 }
 
-/// How many bytes an instruction has, 2 or 4, by its first two bytes.
+/// Returns the size of an instruction in bytes, 2 or 4, determined by its first two bytes.
 #[must_use]
 pub fn size(isa: Isa, code: [u8; 2]) -> usize {
     if isa == Isa::T32 && !super::t32::is_wide(u16::from_le_bytes(code)) {

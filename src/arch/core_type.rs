@@ -1,4 +1,4 @@
-//! What the `type` of a core device says about the core.
+//! Interprets the `type` of a core device.
 //!
 //! The type is the core's product name or its architecture, in any case (Debug and Trace Snapshot
 //! File Format 0.2, section 3.2.1). The only place that knows such names.
@@ -6,12 +6,12 @@
 use super::{Architecture, SavedCore};
 use crate::quantity::Profile;
 
-/// What is known of a core by its type.
+/// The properties of a core that follow from its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreType {
     /// The architecture; AArch64 if the core has [`both_states`](Self::both_states).
     pub architecture: Architecture,
-    /// The core has AArch64 and AArch32 state: which one it is in, the type does not say.
+    /// Whether the core has AArch64 and AArch32 state: the type does not determine the current one.
     pub both_states: bool,
     /// The profile of its architecture.
     pub profile: Profile,

@@ -1,9 +1,9 @@
-//! Target descriptions: which registers the cores of one architecture have, in the form that GDB
-//! and LLDB read (GDB manual, appendix G).
+//! Target descriptions: the registers of the cores of one architecture, in the form that GDB and
+//! LLDB read (GDB manual, appendix G).
 //!
-//! The registers that a debugger requires of an architecture come first and keep their usual
-//! numbers. Two kinds of features of our own follow: parts of registers of which no more than
-//! the part is known, and every further register, grouped by [`RegisterGroup`].
+//! The registers that a debugger requires come first and have their usual numbers. Two kinds of
+//! armsnap's own features follow: known parts of partly known registers, and all other registers,
+//! grouped by [`RegisterGroup`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use super::registers::{RegisterFile, RegisterView};
 use super::views::{self, View};
 use super::{Architecture, aarch32, aarch64};
 
-/// A register as a debugger is told of it.
+/// A register of a target description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterDescription {
     /// Its name in the debugger.
@@ -67,7 +67,7 @@ pub struct Feature {
     pub registers: Vec<RegisterDescription>,
 }
 
-/// What a debugger is told of the cores behind one endpoint.
+/// The target description of the cores of one endpoint.
 #[derive(Clone, Debug)]
 pub struct TargetDescription {
     architecture: Architecture,
@@ -80,7 +80,7 @@ pub struct TargetDescription {
 const FIRST_OWN_NUMBER: u32 = 128;
 
 impl TargetDescription {
-    /// The description that fits all the cores: each register that one of them has.
+    /// Creates a description for several cores, with all registers that any of them has.
     pub fn new(architecture: Architecture, kinds: &[&str], cores: &[&RegisterFile]) -> Self {
         let mut features = match architecture {
             Architecture::AArch64 => aarch64::features(),
@@ -175,8 +175,8 @@ impl TargetDescription {
     }
 }
 
-/// Views that are known where the whole register is not: a place of their own, since a debugger
-/// shows a register as unavailable when any byte of it is.
+/// Known views of partly known registers. They need registers of their own, because a debugger shows
+/// a register as unavailable if any byte of it is.
 fn parts(
     architecture: Architecture,
     cores: &[&RegisterFile],
@@ -249,7 +249,7 @@ fn part_kind(letter: char) -> &'static str {
     }
 }
 
-/// Registers outside the core's own set: one feature for each area.
+/// Registers outside the core's own set: one feature for each group.
 fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32) -> Vec<Feature> {
     // Name in lower case → name as first written, bytes; in the order of the files.
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! The areas that registers outside the core's own set are grouped by.
+//! Groups of the registers outside the core's own set.
 
-/// An area; its name is a register group in GDB (`info registers timers`).
+/// A register group; its name is also that of a group in GDB (`info registers timers`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RegisterGroup {
     /// Copies of general and status registers by mode or exception level.
@@ -18,7 +18,7 @@ pub enum RegisterGroup {
 }
 
 impl RegisterGroup {
-    /// All areas, in the order in which they are shown.
+    /// All groups, in the order in which they are shown.
     pub const ALL: [Self; 6] = [
         Self::Banked,
         Self::System,
@@ -28,7 +28,7 @@ impl RegisterGroup {
         Self::Debug,
     ];
 
-    /// The register group.
+    /// Returns the name.
     pub const fn group(self) -> &'static str {
         match self {
             Self::Banked => "banked",
@@ -40,7 +40,7 @@ impl RegisterGroup {
         }
     }
 
-    /// The area of a register, by the prefixes that the architecture gives its names.
+    /// Returns the group of a register, determined by the prefix of its architectural name.
     pub fn of(name: &str) -> Self {
         let name = name.to_ascii_uppercase();
         // Secure and non-secure copies as Arm DS names them: S_TTBR0, N_TTBR0.

@@ -1,6 +1,7 @@
-//! Arm architectures: which one a core has, its registers, and how a debugger is told of them.
+//! Arm architectures: detection, registers, target descriptions, and the branches of the
+//! instruction sets.
 //!
-//! Knows the snapshot's model of a device, but no files, no trace and no debugger's protocol.
+//! Independent of files, trace and the debugger's protocol.
 
 pub mod a32;
 pub mod a64;

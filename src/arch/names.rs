@@ -1,4 +1,4 @@
-//! Names from outside, in characters that mean nothing in commands, expressions and files.
+//! Untrusted names, converted to characters that are harmless in commands, expressions and files.
 
 use std::collections::HashSet;
 
@@ -15,20 +15,20 @@ pub fn safe(name: &str) -> String {
 pub struct Names(HashSet<String>);
 
 impl Names {
-    /// Takes those of `names` that stay as they are.
+    /// Reserves those of `names` that [`safe`] does not change.
     pub fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let plain = names.filter(|name| safe(name) == *name);
         Self(plain.map(str::to_owned).collect())
     }
 
-    /// The name itself where it is [`safe`]; otherwise such a one that no other name has.
+    /// Returns the name if [`safe`] does not change it, or else a safe name that is not in use.
     pub fn safe(&mut self, name: &str) -> String {
         let plain = safe(name);
         if plain == name {
             return plain;
         }
         let mut found = plain.clone();
-        // Most of many names with the same characters differ in a number at the first try.
+        // Of many names that become equal, most then get a free number at the first try.
         let mut n = self.0.len();
         while !self.0.insert(found.clone()) {
             found = format!("{plain}_{n}");

@@ -1,4 +1,4 @@
-//! A core's registers as far as a snapshot knows them: byte by byte, never a value made up.
+//! The known registers of a core, byte by byte. No value is made up.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use super::Architecture;
 use super::views::{self, View};
 use super::{SavedCore, SavedRegister};
 
-/// The most bytes of one register that are kept: a Z register of SVE at its largest.
+/// The maximum number of bytes of a register: the largest Z register of SVE.
 const MAX_BYTES: usize = 256;
 
-/// The bytes of a register, least significant first; `None` where the snapshot does not say.
+/// The bytes of a register, least significant first; unknown ones are `None`.
 pub type Bytes = Vec<Option<u8>>;
 
-/// Where a register of a target description finds its value.
+/// The source of the value of a register of a target description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegisterView {
     /// A register of the core, or a part of one.
@@ -28,7 +28,7 @@ pub struct RegisterFile {
     core: BTreeMap<String, Bytes>,
     /// Registers outside the core's own set in file order: name as written, bytes.
     others: Vec<(String, Bytes)>,
-    /// Where each name (lower case) stands in `others`.
+    /// The index in `others` by name (lower case).
     other_index: BTreeMap<String, usize>,
     notes: Vec<String>,
 }
@@ -54,7 +54,7 @@ impl RegisterFile {
                 file.add_other(register);
             }
         }
-        // The widest view of a register is the one that says most: it is written last.
+        // The widest view of a register has most information, so it is written last.
         views.sort_by_key(|(view, _, _)| view.bits);
         for (view, register, from) in views {
             file.write_view(&view, register, from);
@@ -67,29 +67,29 @@ impl RegisterFile {
         file
     }
 
-    /// The architecture that decided what the names mean.
+    /// Returns the architecture, which determines the meaning of names.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }
 
-    /// What was put together, or left out, for the user.
+    /// Returns notes for the user on what was combined or left out.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Registers outside the core's own set: names as written, with their size in bytes.
+    /// Returns the registers outside the core's own set: names as written, with their size in bytes.
     pub fn others(&self) -> impl Iterator<Item = (&str, usize)> {
         self.others
             .iter()
             .map(|(name, bytes)| (name.as_str(), bytes.len()))
     }
 
-    /// The bytes of a register of the core, if any of them is known.
+    /// Returns the bytes of a register of the core, if any of them is known.
     pub fn core(&self, register: &str) -> Option<&[Option<u8>]> {
         self.core.get(register).map(Vec::as_slice)
     }
 
-    /// The bytes of a view, `size` of them; unknown ones are `None`.
+    /// Returns the `size` bytes of a view; unknown ones are `None`.
     pub fn bytes(&self, view: &RegisterView, size: usize) -> Bytes {
         let known: &[Option<u8>] = match view {
             RegisterView::Core(view) => self
@@ -102,7 +102,7 @@ impl RegisterFile {
             },
         };
         let mut bytes: Bytes = known.iter().copied().take(size).collect();
-        // A register that one core has narrower than another is zero above, if it is there.
+        // The upper bytes of a register that is narrower than in another core are zero.
         let fill = match view {
             RegisterView::Other(_) if !known.is_empty() => Some(0),
             _ => None,
@@ -111,7 +111,7 @@ impl RegisterFile {
         bytes
     }
 
-    /// The value of a register by any of its names, if it is wholly known and fits.
+    /// Returns the value of a register by any of its names, if it is completely known and fits.
     pub fn value(&self, name: &str) -> Option<u64> {
         let bytes = match views::view_of(self.architecture, name) {
             Some(view) => {
@@ -132,7 +132,7 @@ impl RegisterFile {
             })
     }
 
-    /// The program counter.
+    /// Returns the program counter.
     pub fn pc(&self) -> Option<u64> {
         self.value("pc")
     }

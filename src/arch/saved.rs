@@ -1,6 +1,6 @@
-//! The registers of a core as somebody saved them, wherever they come from.
+//! The saved registers of a core, independent of the format that they were saved in.
 
-/// A register as it was saved.
+/// A saved register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedRegister<'a> {
     /// Its name, as written.

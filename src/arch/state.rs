@@ -1,4 +1,4 @@
-//! The state of a core that decides what an address means: exception level and security.
+//! The state of a core that determines its address space: exception level and security.
 
 use super::{Architecture, RegisterFile, Space};
 use crate::quantity::{ExceptionLevel, Security};
@@ -40,9 +40,9 @@ pub fn current_space(registers: &RegisterFile) -> CurrentSpace {
     }
 }
 
-/// What the address space does not tell of the state: that a core runs a program unprivileged (EL0
-/// sees the space of EL1), and the mode of an M-profile core (Arm ARM DDI 0487, C5.2.19; DDI 0406,
-/// B1.3.1; DDI 0553, B3.2). `None` elsewhere, and where it is not known.
+/// Returns the part of the state that the address space does not show: `EL0`, which has the address
+/// space of EL1, and the mode of an M-profile core (Arm ARM DDI 0487, C5.2.19; DDI 0406, B1.3.1; DDI
+/// 0553, B3.2). `None` in other states, and if it is unknown.
 pub fn mode(registers: &RegisterFile) -> Option<&'static str> {
     match registers.architecture() {
         Architecture::AArch64 => {

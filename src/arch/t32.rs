@@ -5,8 +5,8 @@ use super::a32::cp15_barrier;
 use super::branch::{Instruction, Kind, sign_extend};
 use crate::quantity::{Address, Isa};
 
-/// Whether an instruction that begins with `halfword` has a second one: 0b11101, 0b11110 and
-/// 0b11111 lead one in (Arm ARM DDI 0487, F3.1).
+/// Returns whether an instruction that starts with `halfword` has a second one: its top bits are
+/// 0b11101, 0b11110 or 0b11111 (Arm ARM DDI 0487, F3.1).
 #[must_use]
 pub const fn is_wide(halfword: u16) -> bool {
     halfword >= 0xe800

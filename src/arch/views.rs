@@ -1,8 +1,8 @@
-//! Names of registers that are views of one register: `W0` of `X0`, `S1` of `D0`, `R13` of `SP`.
+//! Views of registers under other names: `W0` of `X0`, `S1` of `D0`, `R13` of `SP`.
 //!
-//! Writers of snapshots give the same register under several names; here each name becomes a
-//! range of bits of the register that a debugger knows (Arm ARM DDI 0487, B1.2.1, B1.2.2, E1.3;
-//! DDI 0403, B1.4.1).
+//! Writers of snapshots use several names for the same register. Here each name is mapped to a range
+//! of bits of a register of the target description (Arm ARM DDI 0487, B1.2.1, B1.2.2, E1.3; DDI 0403,
+//! B1.4.1).
 
 use super::Architecture;
 
@@ -27,7 +27,7 @@ impl View {
     }
 }
 
-/// The bits of a register of the core; `None` for a name that is none.
+/// Returns the bits that a name stands for; `None` if it is not a register of the core's own set.
 pub fn core_register_bits(architecture: Architecture, register: &str) -> Option<u32> {
     let indexed = |prefix: char, count: u32| {
         register
@@ -103,7 +103,7 @@ fn aarch64(name: &str) -> Option<View> {
     }
 }
 
-/// What AArch32 and M-profile share: R0-R15 and the names of R13-R15.
+/// Views that AArch32 and M-profile share: R0-R15 and the names of R13-R15.
 fn general(name: &str) -> Option<View> {
     match name {
         "sp" | "r13" => View::new("sp", 0, 32),

@@ -1,5 +1,5 @@
-//! What an ETMv3 and a PTM write alike of a program: where it can be begun, the state of the
-//! core, identifiers, time. Knows no code, and not how atoms and branches are written.
+//! The part of a trace unit that ETMv3 and PTM share: synchronisation, the state of the core,
+//! identifiers, time. Independent of code and of the encoding of atoms and branches.
 
 use super::config::TimestampEncoding;
 use super::encode::{Encoder, Protocol};
@@ -7,9 +7,9 @@ use crate::element::{Atoms, Context, Mark, TraceOnReason};
 use crate::encode::{CodeAddress, Options, Taken, Waypoint};
 use crate::quantity::{ExceptionLevel, Security};
 
-/// What each of the protocols writes its own way of the instructions.
+/// The part of a trace unit that differs between the protocols: instructions.
 pub trait Tracing: Protocol<Packet: From<Common>> {
-    /// What is traced beside them, as the trace unit is set up.
+    /// Returns the settings for everything but instructions.
     fn settings(&self) -> Settings;
 
     /// See [`crate::encode::TraceUnit::options`].
@@ -18,30 +18,30 @@ pub trait Tracing: Protocol<Packet: From<Common>> {
     /// See [`crate::encode::TraceUnit::debug_halt`].
     fn debug_halt(&self) -> Option<u16>;
 
-    /// A timestamp of as many bits as are traced.
+    /// Creates a timestamp packet.
     fn timestamp(unit: &mut TraceUnit<Self>, value: u64) -> Self::Packet;
 
-    /// Writes the atoms that are held back.
+    /// Writes the atoms held back.
     fn write_atoms(unit: &mut TraceUnit<Self>);
 
-    /// Takes an instruction that is no waypoint.
+    /// Traces an instruction that is not a waypoint.
     fn instruction(unit: &mut TraceUnit<Self>);
 
-    /// Takes a waypoint.
+    /// Traces a waypoint.
     fn waypoint(unit: &mut TraceUnit<Self>, waypoint: &Waypoint);
 
-    /// Takes an exception.
+    /// Traces an exception.
     fn exception(unit: &mut TraceUnit<Self>, taken: &Taken);
 }
 
-/// What is traced beside the instructions.
+/// What is traced besides instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Cycles.
+    /// Whether cycles are traced.
     pub cycle_accurate: bool,
-    /// Bytes of the context ID: 0, 1, 2 or 4.
+    /// Number of bytes of a context ID: 0, 1, 2 or 4.
     pub context_id_bytes: u8,
-    /// Hyp mode and VMIDs.
+    /// Whether Hyp mode and VMIDs are traced.
     pub virtualization: bool,
     /// How timestamps are encoded.
     pub timestamp: TimestampEncoding,
@@ -56,13 +56,13 @@ pub enum Common {
     ISync {
         /// The next instruction.
         place: CodeAddress,
-        /// Why tracing begins here; `None`: periodic synchronisation.
+        /// Why tracing starts here; `None`: periodic synchronisation.
         reason: Option<TraceOnReason>,
         /// The state of the core.
         state: SecurityState,
-        /// Context ID, where it is traced.
+        /// Context ID, if traced.
         context_id: Option<u32>,
-        /// Cycles since the last count, where they are traced and tracing begins.
+        /// Cycles since the last count, if traced and tracing starts here.
         cycles: Option<u32>,
     },
     /// VMID.
@@ -73,7 +73,7 @@ pub enum Common {
     Trigger,
 }
 
-/// The state that I-syncs and branches tell.
+/// The security state in I-syncs and branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecurityState {
     /// Non-secure state.
@@ -82,14 +82,14 @@ pub struct SecurityState {
     pub hyp: bool,
 }
 
-/// What a branch must tell beside its target.
+/// The exception information of a branch.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// Number of the exception; 0: none.
     pub exception: u16,
     /// Non-secure state.
     pub non_secure: bool,
-    /// Hyp mode, where a second byte is needed.
+    /// Hyp mode, if a second byte is needed.
     pub hyp: Option<bool>,
 }
 
@@ -98,10 +98,10 @@ pub struct Change {
 pub struct TraceUnit<C> {
     pub(crate) encoder: Encoder<C>,
     out: Vec<u8>,
-    /// Held back.
+    /// The atoms held back.
     pub(crate) atoms: Atoms,
     context: Context,
-    /// Written last.
+    /// The state written last.
     state: Option<SecurityState>,
     vmid: Option<u8>,
     context_id: Option<u32>,
@@ -110,7 +110,7 @@ pub struct TraceUnit<C> {
 }
 
 impl<C: Tracing> TraceUnit<C> {
-    /// Nothing is written yet. VMIDs are traced where the context has one.
+    /// Creates a trace unit. VMIDs are traced if the context has one.
     pub fn new(config: C) -> Self {
         Self {
             encoder: Encoder::new(config),
@@ -144,14 +144,14 @@ impl<C: Tracing> TraceUnit<C> {
         self.atoms.count += 1;
     }
 
-    /// The atoms that are held back, and then no more.
+    /// Takes the atoms held back.
     pub(crate) fn take_atoms(&mut self) -> Option<Atoms> {
         let none = Atoms { bits: 0, count: 0 };
         let atoms = std::mem::replace(&mut self.atoms, none);
         (atoms.count > 0).then_some(atoms)
     }
 
-    /// The cycles since the last count, where they are traced.
+    /// Takes the cycles since the last count, if traced.
     pub(crate) fn take_cycles(&mut self) -> Option<u32> {
         let cycles = std::mem::take(&mut self.cycles);
         self.settings().cycle_accurate.then_some(cycles)
@@ -166,7 +166,7 @@ impl<C: Tracing> TraceUnit<C> {
         }
     }
 
-    /// What the next branch must tell beside its target.
+    /// Returns the exception information that the next branch needs.
     pub(crate) fn change(&mut self, exception: Option<u16>) -> Option<Change> {
         let state = self.state();
         let before = self.state.replace(state);
@@ -179,14 +179,14 @@ impl<C: Tracing> TraceUnit<C> {
         })
     }
 
-    /// The context ID, cut to the bytes that are traced.
+    /// Returns the traced bytes of the context ID.
     fn context_id(&self) -> Option<u32> {
         let bits = 8 * u32::from(self.settings().context_id_bytes);
         let id = u64::from(self.context.context_id.unwrap_or(0)) & ((1 << bits) - 1);
         (bits > 0).then_some(id as u32)
     }
 
-    /// Writes what changed of VMID and context ID.
+    /// Writes VMID and context ID if they changed.
     pub(crate) fn write_identifiers(&mut self) {
         let vmid = self.context.vmid.map(|vmid| vmid as u8);
         if vmid != self.vmid

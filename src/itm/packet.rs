@@ -3,14 +3,14 @@
 use crate::element::TimestampRelation;
 use crate::protocol::{Describe, Field};
 
-/// One packet, with what it carries.
+/// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Packet {
     /// Bytes before synchronisation.
     NotSync,
-    /// Synchronization: at least 47 bits of zero and a one. (The zeros alone, where there are very
-    /// many and more follow.)
+    /// Synchronization: at least 47 bits of zero and a one; or the first part of a very long run of
+    /// zeros.
     Sync,
     /// Overflow: packets were lost.
     Overflow,

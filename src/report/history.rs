@@ -8,31 +8,29 @@ use crate::program::symbols::Symbols;
 use crate::quantity::Address;
 use crate::timeline::Gap;
 
-/// Why history is not known, as the end of a sentence.
+/// The reason for a gap, as the end of a sentence.
 pub fn gap(gap: &Gap) -> String {
     match gap {
         Gap::Flow(flow::Gap::MemoryMissing(address)) => {
-            format!("it went on at {address}, where no code is known")
+            format!("execution continued at {address}, where no code is known")
         }
         Gap::Flow(flow::Gap::NotFollowed { address, isa }) => {
             format!(
-                "it went on at {address} in {}, which is not followed",
+                "execution continued at {address} in {}, which is not supported",
                 isa.name()
             )
         }
         Gap::Flow(flow::Gap::ReturnStackEmpty) => {
-            "the trace takes a return address that it never stacked: trace is lost, or the code is \
-             not what ran"
-                .to_owned()
+            "a return without a traced call: trace is lost, or the code is not what ran".to_owned()
         }
         Gap::Flow(flow::Gap::TargetNotTraced { behind }) => {
-            format!("the trace does not tell where the branch before {behind} led")
+            format!("the target of the branch before {behind} is not in the trace")
         }
         Gap::Flow(flow::Gap::NotReached { from, to }) => format!(
-            "the trace tells of {to}, which the code at {from} does not lead to: the code is not \
+            "the trace contains {to}, which the code at {from} does not lead to: the code is not \
              what ran, or the trace is damaged"
         ),
-        Gap::NoSync(NoSyncReason::Start) => "the trace begins again".to_owned(),
+        Gap::NoSync(NoSyncReason::Start) => "the trace restarts".to_owned(),
         Gap::NoSync(NoSyncReason::Overflow) | Gap::TraceOff(TraceOnReason::Overflow) => {
             "trace was lost in an overflow".to_owned()
         }
@@ -48,11 +46,11 @@ pub fn gap(gap: &Gap) -> String {
             };
             format!("{count} instructions on a path that was not traced")
         }
-        Gap::Buffer => "another trace buffer begins".to_owned(),
+        Gap::Buffer => "another trace buffer starts".to_owned(),
     }
 }
 
-/// That the trace does not end where the core halted.
+/// A warning that the trace does not end where the core halted.
 pub fn end_disagrees(trace_end: Address, halted: Address) -> String {
     format!(
         "the trace ends before {trace_end}, and the core halted at {halted}: what it executed in \

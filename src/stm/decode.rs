@@ -19,8 +19,8 @@ const MOST_ONES: usize = 1 << 16;
 pub struct Decoder {
     /// Inside the stream of packets; otherwise the next ASYNC is looked for.
     synced: bool,
-    /// The second nibble of the last byte, if it begins the next packet. Without
-    /// synchronisation, the second nibble of the last byte whatever it is.
+    /// The second nibble of the last byte, if it starts the next packet. Without synchronisation,
+    /// always the second nibble of the last byte.
     pending: Option<u8>,
     /// How many nibbles F the last packet ends with.
     ones: usize,
@@ -337,8 +337,8 @@ impl Decoder {
         Some((Packet { shared, kind }, length))
     }
 
-    /// What stands at the begin of `bytes`, which may hold zeros after the end of the trace's
-    /// bytes.
+    /// Parses the packet at the start of `bytes`, which may be padded with zeros after the end of the
+    /// trace.
     #[inline]
     fn parse(&self, bytes: &[u8; WINDOW]) -> Found {
         let before = usize::from(self.pending.is_some());
@@ -375,7 +375,7 @@ impl Decoder {
         }
     }
 
-    /// A nibble, counted from the begin of the packet.
+    /// Returns a nibble, counted from the start of the packet.
     fn nibble(&self, bytes: &[u8], at: usize) -> Option<u8> {
         let place = match (self.pending, at) {
             (Some(nibble), 0) => return Some(nibble),

@@ -61,15 +61,15 @@ pub struct Packet {
     pub kind: PacketKind,
 }
 
-/// The kinds of packets (MIPI STPv2, "Packet encoding"), with what they carry.
+/// The kinds of packets (MIPI STPv2, "Packet encoding"), with their fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PacketKind {
     /// Bytes before synchronisation.
     NotSync,
-    /// ASYNC: 21 nibbles F and one 0; more nibbles F are taken for part of it.
+    /// ASYNC: 21 nibbles F and one 0. Additional nibbles F are part of it.
     Async,
-    /// VERSION: what timestamps look like; the current master and channel become 0.
+    /// VERSION: the encoding of timestamps; the current master and channel become 0.
     Version(TimestampType),
     /// NULL, NULL_TS.
     Null(Option<Timestamp>),

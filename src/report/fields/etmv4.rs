@@ -122,7 +122,7 @@ const ENABLES: &[&str] = &[
     "implemented, enabled",
 ];
 
-/// Device TraceArchitecture Register (DDI 0601: TRCDEVARCH).
+/// Device Architecture Register (DDI 0601: TRCDEVARCH).
 const DEVICE_ARCHITECTURE: &[Row] = &[
     rule(31, 21, "ARCHITECT", architect),
     switch(

@@ -130,6 +130,8 @@ fn describe(what: &What, symbols: &Symbols) -> String {
         What::Elsewhere { to } => {
             format!("-- returns to {}, which no open call expects", name(to))
         }
-        What::Gap { gap, to } => format!("-- gap: {}; goes on in {}", words::gap(gap), name(to)),
+        What::Gap { gap, to } => {
+            format!("-- gap: {}; continues in {}", words::gap(gap), name(to))
+        }
     }
 }

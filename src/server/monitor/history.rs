@@ -17,9 +17,9 @@ use crate::timeline::{
     AddressSet, Direction, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind, Position,
 };
 
-/// Default number of places listed to each side.
+/// Default number of places listed before and after the position.
 const AROUND: u64 = 10;
-/// Maximum number of places and exceptions listed to each side.
+/// Maximum number of places and exceptions listed before and after the position.
 const MOST: u64 = 1000;
 /// Maximum number of trace segments in which one command counts cycles: some 4 MiB.
 const COUNTED: u32 = 64;
@@ -67,7 +67,7 @@ pub(super) fn position(target: &mut SnapshotTarget, goes_on: &mut dyn FnMut() ->
     text
 }
 
-/// Of a core at the end of its history, what that is.
+/// Returns what the end of a core's history is, if the core is there.
 fn standing(target: &SnapshotTarget, thread: Tid) -> &'static str {
     match (
         target.positions.past(thread),
