@@ -237,8 +237,7 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
     functions
 }
 
-/// Whether it is the symbol of a function, or of one that is chosen when the program starts: there
-/// its value is that of the function which chooses.
+/// Whether it is the symbol of a function or of an IFUNC, whose value is the address of its resolver.
 fn names_code(symbol: &object::Symbol<'_, '_>) -> bool {
     let chosen = match symbol.flags() {
         object::SymbolFlags::Elf { st_info, .. } => {

@@ -25,7 +25,7 @@ pub(super) const FEATURES: &str =
 const CONFIGURATION: &str = "<btrace-conf version=\"1.0\"><bts size=\"0x10000\"/></btrace-conf>";
 const NO_CONFIGURATION: &str = "<btrace-conf version=\"1.0\"></btrace-conf>";
 const NOTHING_NEW: &str = "<btrace version=\"1.0\"></btrace>";
-/// A block that ends before it begins is a gap.
+/// A block with an end before its start is a gap.
 const GAP: &str = "<block begin=\"0x1\" end=\"0x0\"/>\n";
 
 /// Answers a packet of branch tracing.

@@ -38,6 +38,6 @@ pub(super) struct BranchTrace {
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     pub(super) calls: HashMap<Tid, OpenCalls>,
-    /// Where frames are said to be.
+    /// The stack address of all frames.
     pub(super) stack: Option<u64>,
 }

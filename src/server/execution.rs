@@ -172,12 +172,12 @@ fn arrived(target: &SnapshotTarget, thread: Tid) -> Reason {
     kind.map_or(Reason::Moved, Reason::Breakpoint)
 }
 
-/// Where a core is to stop.
+/// Returns the addresses at which a core stops.
 ///
-/// For `break strlen` a client may set its breakpoint at the resolver, to learn there what was
-/// chosen, and cannot: values of the past are not known, and GDB 13 crashes where it finds no
-/// caller. It is stopped in the function that was chosen; from within the resolver on its way
-/// back to its own start.
+/// For `break strlen`, where `strlen` is an IFUNC, GDB sets a breakpoint at the resolver to learn the
+/// chosen function, which it cannot at past positions: values are unknown, and GDB 13 crashes if it
+/// finds no caller. The core stops in the chosen function instead, except on the way back from inside
+/// the resolver to its start.
 fn stops(target: &SnapshotTarget, thread: Tid) -> AddressSet {
     let mut wanted = Vec::new();
     let mut chosen = None;
@@ -239,8 +239,8 @@ fn gap(target: &SnapshotTarget, thread: Tid) -> String {
     }
 }
 
-/// Which resolver's breakpoint stopped a core in the function that was chosen: the client does not
-/// know of one there.
+/// Returns a message if the breakpoint of a resolver stopped a core in the chosen function, where the
+/// client has no breakpoint.
 fn chosen_by(target: &SnapshotTarget, thread: Tid) -> String {
     let pc = target.positions.past(thread).and_then(|past| past.pc);
     let (chosen, symbols) = (target.chosen(), target.symbols());

@@ -1,8 +1,8 @@
 //! Sockets, pipes and the loop between them and sessions.
 //!
-//! Each client has a session and threads of its own; a client that leaves, in whatever way, takes
-//! nothing with it, and the work for it ends. No more than `MAX_CLIENTS` have a slot at a time:
-//! a new one takes that of the one which has been idle longest.
+//! Each client has its own session and threads. When a client leaves, only the work for it ends. At
+//! most `MAX_CLIENTS` have a slot at a time: a new one takes the slot of the one that has been idle
+//! longest.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! Memory as seen by a debugger: that of a core in its current address space or, if selected by
-//! the user, in another space or in a memory device.
+//! Memory as seen by a debugger: the memory of a core in its current address space or, if selected by
+//! the user, in another space or a memory device.
 //!
 //! [`crate::snapshot::memory`] resolves overlapping dumps. The segments of programs are part of a
 //! core's memory, with lower priority than all dumps.

@@ -5,9 +5,9 @@
 //! Without a program, a page with executed instructions is code; the decoder also assumes that it
 //! is constant.
 //!
-//! One writable word is shown, too: the pointer to the dynamic linker's list, which the linker sets
-//! once, before the program's first instruction. GDB 17 and later read it at each look at the list,
-//! and drop the libraries' symbols where it cannot be read.
+//! One writable word is also shown: the pointer to the dynamic linker's list, which the linker sets
+//! once, before the program's first instruction. GDB 17 and later read it each time they read the
+//! list, and drop the symbols of libraries if that fails.
 
 use std::collections::HashSet;
 use std::ops::Range;

@@ -159,7 +159,7 @@ impl Tracepoint {
     }
 }
 
-/// Where the part that begins at `offset` ends, between two characters.
+/// Returns the end of the part that starts at `offset`, between two characters.
 fn part_end(text: &str, offset: usize) -> usize {
     let mut end = (offset + SOURCE_PART).min(text.len());
     while !text.is_char_boundary(end) {

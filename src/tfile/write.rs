@@ -91,7 +91,7 @@ impl<W: Write> Writer<W> {
         self.frame.extend_from_slice(&bytes);
     }
 
-    /// Adds a register block to the frame. It has exactly the bytes that `R` tells.
+    /// Adds a register block to the frame. Its size must be the one in `R`.
     pub fn registers(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() != self.register_bytes {
             return Err(invalid(format!(

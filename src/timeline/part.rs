@@ -28,8 +28,8 @@ pub(super) struct TraceState {
 const DEBUG_HALT: u16 = 1;
 
 impl TraceState {
-    /// Whether tracing begins again where the kernel returned to the program: nothing of the
-    /// program is lost there.
+    /// Whether tracing restarts after the kernel returned to the program: no trace of the program
+    /// is lost there.
     fn is_back(&self) -> bool {
         let taken = self.exception.filter(|_| self.alone && !self.open);
         taken.is_some_and(|exception| exception.number != DEBUG_HALT)

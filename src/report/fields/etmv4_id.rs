@@ -88,7 +88,7 @@ const CAPABILITIES: &[Row] = &[
     read_as_one(0, 0),
 ];
 
-/// TRCIDR1: who made it, by which version of the architecture.
+/// TRCIDR1: implementer and architecture version.
 const VERSION: &[Row] = &[
     rule(31, 24, "DESIGNER", common::implementer),
     read_as_one(15, 12),

@@ -416,7 +416,7 @@ pub(super) fn find(
         .map(|place| number(place.strip_prefix('*').unwrap_or(place)))
         .collect();
     let addresses: BTreeSet<u64> = places.unwrap_or_else(|| symbols.addresses(what));
-    // With a star it is that very instruction, else of a function that was chosen the chosen one.
+    // With a star it is this address; without, an IFUNC is replaced by the chosen function.
     let addresses = match what.starts_with('*') {
         true => addresses,
         false => target.chosen().instead_of(addresses),
