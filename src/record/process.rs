@@ -1,6 +1,6 @@
 //! Mappings and memory of the emulator's process, through /proc.
 //!
-//! Knows /proc; not what the memory holds.
+//! Independent of the contents of memory.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,13 +12,13 @@ use std::path::PathBuf;
 pub struct Mapping {
     /// Its first address.
     pub start: u64,
-    /// The first address behind it.
+    /// The address after it.
     pub end: u64,
-    /// It can be read.
+    /// Whether it is readable.
     pub readable: bool,
-    /// The place of its first byte in the file.
+    /// The offset of its first byte in the file.
     pub offset: u64,
-    /// The file; nothing for memory without one.
+    /// The file; empty for memory without one.
     pub file: Option<PathBuf>,
 }
 
@@ -45,7 +45,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The memory of a process that may be looked into: a child of ours.
+/// The memory of a child process.
 #[derive(Debug)]
 pub struct Memory(File);
 
@@ -57,7 +57,7 @@ impl Memory {
         file.open(format!("/proc/{pid}/mem")).map(Self)
     }
 
-    /// Fills `into` with what lies at `address`; the number of bytes that are there.
+    /// Reads memory at `address` into `into`; returns the number of bytes read.
     pub fn read(&self, address: u64, into: &mut [u8]) -> usize {
         let mut done = 0;
         while done < into.len() {
@@ -70,7 +70,7 @@ impl Memory {
         done
     }
 
-    /// Writes, read-only pages too.
+    /// Writes memory, even in read-only pages.
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_all_at(bytes, address)
     }

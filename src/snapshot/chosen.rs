@@ -1,9 +1,9 @@
-//! Functions that are chosen when a program starts: which ones were.
+//! Indirect functions (IFUNCs), which are chosen when a program starts: finds the chosen ones.
 //!
-//! The value of such a symbol (STT_GNU_IFUNC) is a resolver, which runs once and returns the
-//! function to use. The dynamic linker, or the program's own start, stores that where relocations
-//! name the resolver (IRELATIVE) or the symbol; memory still has it when the program halts
-//! (AAELF64, "Dynamic relocations"; AAELF32, "Dynamic relocations").
+//! The value of such a symbol (STT_GNU_IFUNC) is the address of a resolver, which runs once and
+//! returns the function to use. The dynamic linker, or the program's startup code, stores its address
+//! where relocations refer to the resolver (IRELATIVE) or the symbol, and memory contains it when the
+//! program halts (AAELF64, "Dynamic relocations"; AAELF32, "Dynamic relocations").
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,17 +15,17 @@ use super::program::Seen;
 use crate::program::elf::{Elf, Machine};
 use crate::quantity::Address;
 
-/// More segments than a program has; each stored function is looked for in all of them.
+/// A limit larger than the number of segments of any program. All are searched for each function.
 const MOST_SEGMENTS: usize = 64;
-/// More resolvers than have the same name or address in the files of a program.
+/// A limit larger than the number of resolvers with the same name or address.
 const MOST_ALIKE: usize = 32;
-/// The smallest entry of a table of symbols or relocations has that many bytes.
+/// The size in bytes of the smallest entry of a table of symbols or relocations.
 const SMALLEST: usize = 8;
 
-/// A resolver, and what was chosen.
+/// A resolver, and the function that it chose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Resolver {
-    /// The first address behind it.
+    /// The address after it.
     end: u64,
     functions: BTreeSet<u64>,
 }
@@ -35,7 +35,7 @@ struct Resolver {
 pub struct Chosen(BTreeMap<u64, Resolver>);
 
 impl Chosen {
-    /// Those of files that are loaded in `memory`. What cannot be read has none.
+    /// Finds the chosen functions of files loaded in `memory`. Unreadable files have none.
     pub fn of<'e>(files: impl Iterator<Item = &'e Elf>, memory: Seen) -> Self {
         let files: Vec<_> = files
             .filter_map(|elf| match object::File::parse(elf.bytes()).ok()? {
@@ -81,13 +81,13 @@ impl Chosen {
         chosen
     }
 
-    /// What a resolver chose: usually one function; `None` where the address is of no resolver, or
-    /// nothing is known of its choice.
+    /// Returns the functions that a resolver chose, usually one. `None` if the address is not that of
+    /// a resolver, or its choice is unknown.
     pub fn by(&self, resolver: u64) -> Option<&BTreeSet<u64>> {
         Some(&self.0.get(&resolver)?.functions)
     }
 
-    /// Addresses of functions, with what was chosen in place of resolvers.
+    /// Replaces the addresses of resolvers by those of the chosen functions.
     pub fn instead_of(&self, addresses: BTreeSet<u64>) -> BTreeSet<u64> {
         let mut all = BTreeSet::new();
         for address in addresses {
@@ -101,7 +101,7 @@ impl Chosen {
         all
     }
 
-    /// Whether an address lies in a resolver.
+    /// Returns whether an address is inside a resolver.
     pub fn is_within(&self, address: u64, resolver: u64) -> bool {
         let end = self.0.get(&resolver).map_or(resolver, |known| known.end);
         (resolver..end).contains(&address)
@@ -114,7 +114,7 @@ struct Named<'e> {
     end: u64,
 }
 
-/// What a word of memory is to hold.
+/// The contents that a relocation gives to a word of memory.
 enum Means<'e> {
     Symbol(&'e [u8]),
     Resolver(u64),
@@ -125,10 +125,10 @@ struct Slot<'e> {
     means: Means<'e>,
 }
 
-/// What is read of a file; all addresses are those of memory.
+/// The data read from a file. All addresses are load addresses.
 struct OpenSnapshot<'e> {
     elf: &'e Elf,
-    /// Bytes of a word.
+    /// Size of a word in bytes.
     size: usize,
     code: Vec<(u64, u64)>,
     resolvers: Vec<Named<'e>>,
@@ -165,7 +165,7 @@ impl<'e> OpenSnapshot<'e> {
         let moved = |address: u64| address.wrapping_add(self.elf.offset);
         let sections = file.elf_section_table();
         let arm = self.elf.machine == Machine::Arm;
-        // No more entries than the file has room for, though sections may overlap.
+        // Sections may overlap: the number of entries is limited by the size of the file.
         let mut room = data.len() / SMALLEST;
         let mut take = |entries: usize| {
             let taken = room.checked_sub(entries);
@@ -244,7 +244,7 @@ impl<'e> OpenSnapshot<'e> {
         }
     }
 
-    /// The low bit of the address of an Arm function says Thumb (AAELF32, "Symbol Values").
+    /// The low bit of the address of an Arm function selects Thumb (AAELF32, "Symbol Values").
     fn in_code(&self, address: u64) -> u64 {
         address & !u64::from(self.elf.machine == Machine::Arm)
     }
@@ -264,13 +264,12 @@ impl<'e> OpenSnapshot<'e> {
         Some(u64::from_le_bytes(word))
     }
 
-    /// The word that the file has at an address.
+    /// Returns the word at an address in the file.
     fn in_file(&self, address: u64) -> Option<u64> {
         self.word(self.elf.slice(address)?)
     }
 
-    /// The function that memory has at an address, unless it is what was there before it was
-    /// written to.
+    /// Returns the function whose address is in memory, unless that word is unchanged from the file.
     fn stored(&self, address: u64, (memory, space): Seen) -> Option<u64> {
         let mut bytes = [0; 8];
         let bytes = bytes.get_mut(..self.size)?;
@@ -289,7 +288,7 @@ fn is_relative(arm: bool, kind: elf::RelocationType) -> bool {
     }
 }
 
-/// Whether a relocation stores the address of a symbol.
+/// Returns whether a relocation stores the address of a symbol.
 fn is_symbol(arm: bool, kind: elf::RelocationType) -> bool {
     match arm {
         true => [elf::R_ARM_JUMP_SLOT, elf::R_ARM_GLOB_DAT, elf::R_ARM_ABS32].contains(&kind),

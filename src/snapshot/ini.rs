@@ -1,17 +1,17 @@
 //! .ini text ⇄ sections and entries, by way of rust-ini.
 //!
 //! rust-ini cuts keys at colons, joins lines that end in a backslash or lack a `=`, and does not
-//! report lines. So each line is looked at first: what is none of an .ini file is reported, and
-//! characters that rust-ini would trip over are replaced until it has read them. It keeps the
-//! order, so that the numbers of the lines can wait beside it.
+//! report line numbers. So each line is examined first: malformed lines are reported, and characters
+//! that rust-ini would misread are replaced until it has read them. It keeps the order of lines, so
+//! their numbers are stored separately.
 //!
-//! It needs some 120 bytes for a line, however short. So it reads and writes some hundreds of lines
-//! at a time, and only what [`Document`] keeps grows with the file. Knows nothing of snapshots.
+//! It needs some 120 bytes for a line of any length. So it reads and writes some hundreds of lines at
+//! a time, and only [`Document`] grows with the file. Independent of the meaning of snapshots.
 
 use ini::{EscapePolicy, Ini, LineSeparator, ParseOption, Properties, WriteOption};
 use std::borrow::Cow;
 
-/// Lines that rust-ini has at a time.
+/// Number of lines that rust-ini gets at a time.
 const STRETCH: usize = 512;
 
 /// The text of an .ini file, in file order.
@@ -52,12 +52,12 @@ pub struct Odd {
     pub text: String,
 }
 
-/// Begins a guarded character. A private code point; where the text holds it, it is guarded too.
+/// Precedes a replaced character. A private code point, which is replaced too if the text contains it.
 const GUARD: char = '\u{E000}';
-/// A guarded character is this much higher.
+/// The difference between a replaced character and the original.
 const LIFT: u32 = 0xE100;
 
-/// Whether rust-ini passes `c` through untouched wherever it stands.
+/// Returns whether rust-ini keeps `c` unchanged in any place.
 fn is_plain(c: char) -> bool {
     match c {
         GUARD | '\\' | ':' | '=' | '#' | ';' | '[' | ']' | '"' | '\'' => false,
@@ -89,7 +89,7 @@ fn unguard(text: &str) -> String {
     out
 }
 
-/// Some lines on their way through rust-ini.
+/// Some lines for rust-ini.
 #[derive(Default)]
 struct Stretch {
     /// Headers and entries, guarded.
@@ -114,8 +114,8 @@ impl Stretch {
         self.lines.push(line);
     }
 
-    /// Reads the lines and adds what they hold to `sections`; the stretch is empty then. Entries
-    /// before the first header belong to the last section that is there.
+    /// Reads the lines, adds their contents to `sections`, and clears the lines. Entries before the
+    /// first header belong to the last existing section.
     fn read_into(&mut self, sections: &mut Vec<Section>, odd: &mut Vec<Odd>) {
         let options = ParseOption {
             enabled_quote: false,
@@ -287,11 +287,11 @@ pub fn write(document: &Document) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Writes what rust-ini has, as it is: texts that [`fits`] need no escapes.
+/// Writes without escapes: texts that [`fits`] do not need them.
 fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), String> {
     let options = WriteOption {
         escape_policy: EscapePolicy::Nothing,
-        // Its name for a line feed.
+        // rust-ini's name for a line feed.
         line_separator: LineSeparator::CR,
         kv_separator: "=",
     };
