@@ -44,7 +44,7 @@ impl Chosen {
                 _ => None,
             })
             .collect();
-        // Which files have a resolver of some name, or at some address.
+        // The indices of the files with a resolver of a name, or at an address.
         let (mut named, mut placed) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
         for file in &files {
             for resolver in &file.resolvers {

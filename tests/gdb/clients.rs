@@ -1,4 +1,4 @@
-//! Clients that leave, that say nothing, that are too many, and that do not want to wait.
+//! Clients that disconnect, stay silent, are too many, or interrupt their requests.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,10 +19,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::gdb::{Server, armsnap, attach, need_gdb, testdata};
 
-/// Against hangs; longer than anything here takes on a busy machine.
+/// A timeout longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Waits until something is so.
+/// Waits for a condition.
 #[track_caller]
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -38,7 +38,7 @@ fn threads(id: u32) -> usize {
         .count()
 }
 
-/// The number of threads once it stays the same: a server that starts has some for a moment.
+/// The number of threads, once stable: a starting server has additional ones briefly.
 fn settled_threads(id: u32) -> usize {
     let (mut count, mut same) = (threads(id), 0);
     wait_until("threads settle", || {
@@ -65,8 +65,8 @@ fn copy_recorded(to: &Path) {
     }
 }
 
-/// A snapshot of our own whose trace is followed by gigabytes of zeros, in which no decoder can
-/// begin: looking for the last place where one can takes minutes.
+/// A snapshot whose trace is followed by gigabytes of zeros, in which decoding cannot start:
+/// searching for the last place where it can takes minutes.
 fn endless() -> Option<tempfile::TempDir> {
     let directory = tempfile::tempdir().unwrap();
     copy_recorded(directory.path());
@@ -98,7 +98,7 @@ fn work_ends_with_its_client() {
             for text in packets {
                 client.write_all(&packet(text)).unwrap();
             }
-            // The packet has arrived when it is acknowledged or its thread runs.
+            // The packet has arrived once it is acknowledged or its thread runs.
             wait_until("a thread for the client", || threads(id) > before);
             client.shutdown(Shutdown::Both).unwrap();
         }
@@ -108,10 +108,10 @@ fn work_ends_with_its_client() {
 }
 
 #[test]
-fn idle_clients_give_way() {
+fn a_new_client_replaces_the_longest_idle_one() {
     let mut server = Server::start(&testdata("virt-a57"), &[], 1);
     let address = server.addresses[0].clone();
-    // One that asks for something and goes on asking stays among many that never say a word.
+    // A client with requests stays among many silent ones.
     let mut busy = TcpStream::connect(&address).unwrap();
     busy.set_read_timeout(Some(PATIENCE)).unwrap();
     let ask = |stream: &mut TcpStream| -> std::io::Result<()> {
@@ -130,7 +130,7 @@ fn idle_clients_give_way() {
     let text = attach(&address, &["info threads"]);
     assert!(text.contains("\"Cortex-A57_1\""), "{text}");
     ask(&mut busy).unwrap();
-    // The first ones gave way, the last ones have their slots.
+    // The first ones were disconnected; the last ones have slots.
     let mut first = silent.remove(0);
     first.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(matches!(first.read(&mut [0]), Ok(0) | Err(_)));
@@ -142,7 +142,7 @@ fn idle_clients_give_way() {
 }
 
 #[test]
-fn a_lack_of_descriptors_passes() {
+fn the_server_recovers_from_a_lack_of_descriptors() {
     let mut command = Command::new("bash");
     command.args(["-c", "ulimit -n 24; exec \"$0\" serve \"$1\""]);
     command
@@ -155,7 +155,7 @@ fn a_lack_of_descriptors_passes() {
     let (_, rest) = line.trim_end().split_once("target remote ").expect(&line);
     let address = rest.trim_end_matches(['\'', ')']).to_owned();
     let many: Vec<_> = (0..60).map(|_| TcpStream::connect(&address)).collect();
-    // Descriptors have run out: more are open here than the server may have.
+    // More connections are open here than the server has descriptors.
     let descriptors = || {
         std::fs::read_dir(format!("/proc/{}/fd", child.id()))
             .unwrap()
@@ -171,7 +171,7 @@ fn a_lack_of_descriptors_passes() {
 }
 
 #[test]
-fn ctrl_c_between_two_moves_counts_for_the_next() {
+fn ctrl_c_between_two_moves_ends_the_next() {
     let loaded = Snapshot::open(&testdata("recorded/etmv4"), &OpenOptions::default()).unwrap();
     let endpoint = Arc::new(endpoints(&loaded, &Options::default()).unwrap().remove(0));
     let mut session = Session::new(endpoint);
@@ -185,14 +185,14 @@ fn ctrl_c_between_two_moves_counts_for_the_next() {
     assert_eq!(ask(b"\x03"), "");
     let here = ask(&packet("p20"));
     assert!(ask(&step).contains("$T02"));
-    // Nothing moved, and the next one does.
+    // Nothing moved; the next move does.
     assert_eq!(ask(&packet("p20")), here);
     assert!(ask(&step).contains("$T05"));
     assert_ne!(ask(&packet("p20")), here);
 }
 
-/// GDB with some commands, interrupted again and again once it has said something, as users do
-/// whom nobody answers; what it prints in all.
+/// Runs GDB with some commands and sends Ctrl-C repeatedly after it printed `said`. Returns all
+/// output.
 fn interrupted(address: &str, commands: &[&str], said: &str) -> String {
     need_gdb();
     let mut gdb = Command::new("gdb-multiarch");
@@ -271,7 +271,7 @@ fn ctrl_c_ends_the_script_that_moves() {
 }
 
 #[test]
-fn hooks_of_the_user_stay() {
+fn hooks_defined_by_the_user_are_kept() {
     let source = concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb/armsnap.py");
     let hook = "python gdb.execute('define hookpost-reverse-stepi\\necho my own hook\\\\n\\nend')";
     let server = Server::start(&testdata("recorded/etmv4"), &[], 1);

@@ -1,5 +1,5 @@
-//! GDB sessions on small systems made here: several architectures, address spaces, programs,
-//! moves, clients that come and go, and the command line.
+//! GDB sessions on small generated systems: several architectures, address spaces, programs,
+//! moves, several clients, and the command line.
 
 use rustix::process::Signal;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ fn mixed() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_core_that_cannot_be_read_is_told() {
+fn a_core_without_a_device_file_is_reported() {
     let snapshot = mixed();
     std::fs::remove_file(snapshot.path().join("big_1.ini")).unwrap();
     let server = Server::start(snapshot.path(), &[], 3);
@@ -138,7 +138,7 @@ fn both_stack_pointers_of_an_m_profile_core() {
 }
 
 #[test]
-fn memory_is_that_of_the_current_space() {
+fn memory_is_read_in_the_current_space() {
     let dumps = "[dump1]\nfile=n\nspace=N\naddress=0x1000\n[dump2]\nfile=s\nspace=S\naddress=0x1000\n\
                  [dump3]\nfile=h\nspace=H\naddress=0x1000\n[dump4]\nfile=s\nspace=S\naddress=0x8000\n";
     let bus = "class=memory_space\ntype=AXI\n[dump]\nfile=bus\naddress=0x1000\n";
@@ -194,7 +194,7 @@ fn memory_is_that_of_the_current_space() {
     }
 }
 
-/// A copy of a snapshot of ours without some of its files.
+/// A copy of a snapshot in testdata without some of its files.
 fn copy_without(name: &str, missing: &[&str]) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(testdata(name)).unwrap() {
@@ -208,7 +208,7 @@ fn copy_without(name: &str, missing: &[&str]) -> tempfile::TempDir {
 }
 
 #[test]
-fn the_program_reaches_gdb_by_itself() {
+fn gdb_loads_the_program_from_the_server() {
     let server = Server::start(&testdata("virt-a57"), &[], 1);
     let text = attach(
         &server.addresses[0],
@@ -221,7 +221,7 @@ fn the_program_reaches_gdb_by_itself() {
 }
 
 #[test]
-fn a_program_can_be_named() {
+fn the_user_can_name_a_program() {
     let snapshot = copy_without("virt-a57", &["program.elf"]);
     let without = session(snapshot.path(), &[], &["info symbol $pc"]);
     assert!(without.contains("No symbol"), "{without}");
@@ -248,11 +248,11 @@ fn a_program_can_be_named() {
 }
 
 #[test]
-fn a_program_serves_where_no_dump_is() {
+fn memory_without_a_dump_is_read_from_the_program() {
     let snapshot = copy_without("virt-a57", &["code.bin"]);
     let elf = testdata("virt-a57").join("program.elf");
     let option = format!("--elf={}", elf.display());
-    // Without a file for GDB, so that it asks the server.
+    // Without a program file, GDB reads from the server.
     let server = Server::start(snapshot.path(), &[&option], 1);
     let text = attach(
         &server.addresses[0],
@@ -270,7 +270,7 @@ fn a_program_serves_where_no_dump_is() {
 }
 
 #[test]
-fn the_dump_wins_over_the_program_and_info_says_so() {
+fn a_dump_has_priority_over_the_program_and_info_lists_differences() {
     let snapshot = copy_without("virt-a57", &[]);
     let code = snapshot.path().join("code.bin");
     let mut bytes = std::fs::read(&code).unwrap();
@@ -292,9 +292,9 @@ fn the_dump_wins_over_the_program_and_info_says_so() {
 }
 
 #[test]
-fn an_elf_file_as_a_dump_is_the_program() {
+fn an_elf_file_named_as_a_dump_is_read_as_the_program() {
     let snapshot = copy_without("virt-a57", &["code.bin"]);
-    // The code's segment as a part of the ELF file itself.
+    // The code segment as part of the ELF file itself.
     let elf = std::fs::read(snapshot.path().join("program.elf")).unwrap();
     let code = std::fs::read(testdata("virt-a57").join("code.bin")).unwrap();
     let offset = elf
@@ -320,7 +320,7 @@ fn an_elf_file_as_a_dump_is_the_program() {
 }
 
 #[test]
-fn every_move_ends_at_the_end_of_history() {
+fn every_move_stops_at_the_end_of_history() {
     let moves = [
         "stepi",
         "continue",
@@ -347,7 +347,7 @@ fn every_move_ends_at_the_end_of_history() {
         &["continue", "reverse-stepi"],
     );
     assert_eq!(ends_of_history(&text), 1, "{text}");
-    // The second words are those of GDB 18.
+    // The second message is that of GDB 18.
     let refused = [
         "does not support this command",
         "Reverse execution is not currently supported",
@@ -356,7 +356,7 @@ fn every_move_ends_at_the_end_of_history() {
 }
 
 #[test]
-fn writing_is_refused() {
+fn writes_are_refused() {
     for (command, reason) in [
         (
             "set $x0 = 1",
@@ -401,13 +401,13 @@ fn sees_both_cores(address: &str, last: &str) {
 }
 
 #[test]
-fn clients_come_and_go() {
+fn clients_connect_and_disconnect() {
     let mut server = Server::start(&testdata("virt-a57"), &[], 1);
     let address = server.addresses[0].clone();
     sees_both_cores(&address, "detach");
     sees_both_cores(&address, "kill");
     sees_both_cores(&address, "disconnect");
-    // A connection lost within a packet, and one that stays while others work.
+    // A connection lost inside a packet, and one that stays idle while others work.
     let mut lost = TcpStream::connect(&address).unwrap();
     lost.write_all(b"$m4010").unwrap();
     drop(lost);
@@ -422,13 +422,13 @@ fn clients_come_and_go() {
 }
 
 #[test]
-fn unix_sockets_leave_nothing_behind() {
+fn unix_sockets_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a socket");
     let option = format!("--unix={}", path.display());
     let mut server = Server::start(&testdata("virt-a57"), &[&option], 1);
     sees_both_cores(&path.display().to_string(), "detach");
-    // One that is in use is not taken away; one that nobody listens on is.
+    // A socket in use is not replaced; one without a listener is.
     let output = run(armsnap()
         .arg("serve")
         .arg(testdata("virt-a57"))
@@ -446,7 +446,7 @@ fn unix_sockets_leave_nothing_behind() {
 }
 
 #[test]
-fn gdb_gets_its_arguments_and_gives_its_status() {
+fn arguments_are_passed_to_gdb_and_its_exit_status_returned() {
     let output = session_output(&testdata("virt-a57"), &[], &["p $pc", "quit 7"]);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output));
     let output = run(armsnap()
@@ -462,7 +462,7 @@ fn gdb_gets_its_arguments_and_gives_its_status() {
 }
 
 #[test]
-fn names_with_spaces_and_quotes() {
+fn paths_with_spaces_and_quotes_work() {
     let directory = tempfile::tempdir().unwrap();
     let odd = directory.path().join("it's \"a\" $HOME `dir` \\ ü");
     std::fs::create_dir(&odd).unwrap();
@@ -522,7 +522,7 @@ fn standard_input_and_output() {
 }
 
 #[test]
-fn nothing_to_serve_is_said() {
+fn nothing_to_serve_is_an_error() {
     let trace = write_snapshot(&[("etm", "class=trace_source\ntype=ETM4\n")], &[]);
     let output = run(armsnap().arg("serve").arg(trace.path()));
     assert_eq!(output.status.code(), Some(1));
@@ -566,6 +566,6 @@ fn missing_parts_of_cpsr_and_missing_dumps() {
         "{text}"
     );
     let fault = "cpu.ini:15: [dump] file \"missing.bin\": no such file";
-    // From the server as GDB attaches, and from `monitor info`.
+    // Once from the server when GDB attaches, once from `monitor info`.
     assert_eq!(text.matches(fault).count(), 2, "{text}");
 }

@@ -7,14 +7,14 @@ use crate::support::history::{Step, decoded};
 const TC2: &str = "tc2-ptm-rstk-t32";
 const ACK: &str = "001-ack_test";
 
-/// The first steps back in GDB, and those forward again, are the last ones of the decoder.
+/// Compares the first steps back in GDB, and the steps forward again, with the decoder's last ones.
 fn steps(name: &str, core: &str, source: &str, count: usize) {
     let Some(snapshot) = shared(name) else { return };
     let decoded = decoded(&snapshot, source);
     let last = &decoded[decoded.len() - count..];
     let core = format!("--core={core}");
     let mut commands = vec![walk("reverse-stepi", count)];
-    // GDB 10 steps forward from no place without code.
+    // GDB 10 does not step forward from a place without code.
     if gdb_version() > 10 || !last.contains(&Step::Gap) {
         commands.push(walk("stepi", count));
     }
@@ -31,23 +31,23 @@ fn steps(name: &str, core: &str, source: &str, count: usize) {
 }
 
 #[test]
-fn steps_of_tc2_are_the_decoders() {
+fn steps_in_tc2_equal_the_decoder() {
     steps(TC2, "Cortex-A15_0", "PTM_0_2", 500);
 }
 
 #[test]
-fn steps_of_001_ack_test_are_the_decoders() {
+fn steps_in_001_ack_test_equal_the_decoder() {
     // Beyond a gap.
     steps(ACK, "cpu_0", "ETE_0_s1", 700);
 }
 
 #[test]
-fn steps_of_juno_are_the_decoders() {
+fn steps_in_juno_equal_the_decoder() {
     steps("juno_r1_1", "cpu_0", "ETM_0", 300);
 }
 
 #[test]
-fn thumb_code_is_read_as_the_trace_says() {
+fn thumb_code_is_recognised_from_the_trace() {
     let Some(snapshot) = shared(TC2) else { return };
     let commands = [
         "reverse-stepi",
@@ -81,7 +81,7 @@ fn thumb_code_is_read_as_the_trace_says() {
 }
 
 #[test]
-fn gaps_and_ends_are_stops_of_their_own() {
+fn moves_stop_at_gaps_and_at_both_ends() {
     let Some(snapshot) = shared(TC2) else { return };
     let commands = [
         "reverse-continue",
@@ -120,7 +120,7 @@ fn gaps_and_ends_are_stops_of_their_own() {
 }
 
 #[test]
-fn memory_of_the_past_is_code_until_the_user_says_otherwise() {
+fn past_memory_is_only_code_unless_the_user_changes_the_mode() {
     let Some(snapshot) = shared(TC2) else { return };
     let commands = [
         "x/1xw $sp",
@@ -144,7 +144,7 @@ fn memory_of_the_past_is_code_until_the_user_says_otherwise() {
 }
 
 #[test]
-fn monitor_goes_and_finds() {
+fn monitor_goto_and_find() {
     let Some(snapshot) = shared(ACK) else { return };
     let forget = forget_registers();
     let commands = [
@@ -193,13 +193,13 @@ fn monitor_goes_and_finds() {
 }
 
 #[test]
-fn breakpoints_stop_both_ways_at_each_visit() {
+fn breakpoints_stop_at_each_visit_in_both_directions() {
     let Some(snapshot) = shared(ACK) else { return };
     let wanted = decoded(&snapshot, "ETE_0_s1");
-    // From the last gap on: GDB stops at those too.
+    // Starting after the last gap, since GDB also stops at gaps.
     let last = wanted.iter().rposition(|step| *step == Step::Gap).unwrap();
     let rest = &wanted[last + 1..];
-    // The address that is visited most often there.
+    // The most frequently visited address there.
     let count = |step: &Step| rest.iter().filter(|other| *other == step).count();
     let Some(Step::At(address)) = rest.iter().copied().max_by_key(count) else {
         panic!("no instruction");
@@ -229,7 +229,7 @@ fn breakpoints_stop_both_ways_at_each_visit() {
 }
 
 #[test]
-fn gdbs_own_branch_trace() {
+fn gdb_replays_a_branch_trace() {
     let Some(snapshot) = shared(ACK) else { return };
     let wanted = decoded(&snapshot, "ETE_0_s1");
     let gaps = wanted.iter().filter(|step| **step == Step::Gap).count();
@@ -249,7 +249,7 @@ fn gdbs_own_branch_trace() {
         "p/x $pc",
     ];
     let text = session(&snapshot, &["--history=btrace"], &commands);
-    // There is no halted state: the trace leads to where GDB stands, without a gap.
+    // There is no halted state: the trace ends at GDB's position, without a gap.
     let recorded = format!(
         "Recorded {} instructions in 193 functions ({gaps} gaps)",
         wanted.len()
@@ -270,7 +270,7 @@ fn gdbs_own_branch_trace() {
 
 /// Captures whose registers are placeholders: there is a trace and no halted state.
 #[test]
-fn a_trace_without_a_state_is_opened_at_its_end() {
+fn a_trace_without_a_state_opens_at_its_end() {
     for (name, core) in [(ACK, "cpu_0"), ("juno_r1_1", "cpu_0"), ("TC2", "cpu_0")] {
         let Some(snapshot) = shared(name) else { return };
         let core = format!("--core={core}");

@@ -1,4 +1,4 @@
-//! The commands of `gdb/history.py`: GDB shows where the server went.
+//! The commands of `gdb/history.py`: GDB shows the position that the server moved to.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +23,7 @@ void _start(void) {
 }
 ";
 
-/// A recorded program that crashed six calls deep.
+/// A recording of a program that crashed six calls deep.
 fn recorded() -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("deep.c"), PROGRAM).unwrap();
@@ -42,7 +42,7 @@ fn recorded() -> (TempDir, PathBuf) {
     (directory, saved)
 }
 
-/// Each of `wanted` is in the text behind the one before.
+/// Checks that the text contains all of `wanted`, in order.
 fn in_order(text: &str, wanted: &[&str]) {
     let mut rest = text;
     for wanted in wanted {
@@ -54,7 +54,7 @@ fn in_order(text: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn gdb_shows_where_it_went() {
+fn gdb_shows_the_position_after_each_command() {
     let (_directory, saved) = recorded();
     let enters = "deep (node=..., depth=...) at deep.c:3\n3\t__attribute__";
     let text = session(
@@ -115,7 +115,7 @@ fn gdb_shows_where_it_went() {
             "= (void *) 0x",
         ],
     );
-    // What `monitor` alone would need is not told.
+    // The hint for users of plain `monitor` is not printed.
     assert!(!text.contains("maintenance flush"), "{text}");
     assert!(!text.contains("Python Exception"), "{text}");
 }
@@ -152,7 +152,7 @@ fn memory_and_code_are_read_again() {
 }
 
 #[test]
-fn what_is_not_there_moves_nothing() {
+fn failed_commands_do_not_move() {
     let (_directory, saved) = recorded();
     let text = session(
         &saved,
@@ -179,7 +179,7 @@ fn what_is_not_there_moves_nothing() {
 }
 
 #[test]
-fn the_selected_core_is_the_one_that_is_meant() {
+fn commands_apply_to_the_selected_core() {
     let Some(juno) = shared("juno_r1_1") else {
         return;
     };
@@ -214,7 +214,7 @@ fn the_selected_core_is_the_one_that_is_meant() {
     );
 }
 
-/// A GDB that was started otherwise, with the files of a source tree.
+/// A GDB not started by armsnap, with the files of the source tree.
 #[test]
 fn the_source_tree_has_all_commands() {
     need_gdb();
@@ -250,9 +250,9 @@ fn the_source_tree_has_all_commands() {
     );
 }
 
-/// Printed as one file, they look for no other: a file of that name may be anybody's.
+/// The printed single file loads no other file, which could be anyone's.
 #[test]
-fn as_one_file_they_read_no_other() {
+fn the_printed_commands_load_no_other_file() {
     need_gdb();
     let directory = tempfile::tempdir().unwrap();
     let printed = run(armsnap().arg("gdb-commands"));
@@ -268,7 +268,7 @@ fn as_one_file_they_read_no_other() {
 }
 
 #[test]
-fn other_servers_are_told_apart() {
+fn other_servers_are_recognised() {
     need_gdb();
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("gdb/armsnap.py");
     let mut gdb = Command::new("gdb-multiarch");

@@ -1,5 +1,5 @@
-//! Clients that send anything: random bytes, cut and changed packets, with sums right and wrong.
-//! The server must neither end nor hang, and must not take more and more memory.
+//! Clients that send random bytes, and truncated or changed packets with right and wrong checksums.
+//! The server must not end, hang, or leak memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use armsnap::snapshot::model::Snapshot;
 
 use crate::support::gdb::{Server, attach, peak_memory, testdata};
 
-/// Packets of real sessions, to be cut and changed.
+/// Packets of real sessions, to be truncated and changed.
 const SEEDS: &[&[u8]] = &[
     b"qSupported:multiprocess+;swbreak+;hwbreak+;qRelocInsn+;fork-events+;vContSupported+",
     b"qSupported:multiprocess",
@@ -130,7 +130,7 @@ const SEEDS: &[&[u8]] = &[
     b"\x03",
 ];
 
-/// A generator of numbers: the same sequence each time (xorshift).
+/// A generator of pseudo-random numbers with a fixed sequence (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -150,7 +150,7 @@ impl Numbers {
     }
 }
 
-/// A packet or what looks like one.
+/// A packet, or something similar.
 fn hostile(numbers: &mut Numbers, out: &mut Vec<u8>) {
     let mut payload = SEEDS[numbers.below(SEEDS.len())].to_vec();
     match numbers.below(8) {
@@ -178,20 +178,20 @@ fn hostile(numbers: &mut Numbers, out: &mut Vec<u8>) {
         _ => payload = (0..numbers.below(60)).map(|_| numbers.byte()).collect(),
     }
     match numbers.below(10) {
-        // A sum that is wrong, or no number.
+        // A wrong checksum, or not a number.
         0 => {
             out.push(b'$');
             out.extend_from_slice(&payload);
             out.extend_from_slice(&[b'#', numbers.byte(), numbers.byte()]);
         }
-        // Cut short.
+        // Truncated.
         1 => {
             let start = out.len();
             write_packet(&payload, out);
             let keep = numbers.below(out.len() - start);
             out.truncate(start + keep);
         }
-        // Noise in front.
+        // Noise before it.
         2 => {
             let count = numbers.below(5);
             out.extend((0..count).map(|_| b"+-\x03\0z"[numbers.below(5)]));
@@ -207,11 +207,11 @@ fn endpoint(name: &str) -> Arc<Endpoint> {
     Arc::new(all.remove(0))
 }
 
-/// The session still answers as it should.
+/// Checks that the session still answers correctly.
 fn answers(session: &mut Session) {
     let mut out = Vec::new();
     let mut ask = Vec::new();
-    // A possible open packet is closed first.
+    // Ends an incomplete packet, if any.
     ask.extend_from_slice(b"#00");
     write_packet(b"Hg1", &mut ask);
     write_packet(b"m40100000,4", &mut ask);
@@ -237,7 +237,7 @@ fn survives(seed: u64) {
             let end = session.push(byte, &mut out);
             assert!(out.len() <= 8 * MAX_PACKET, "{} bytes of reply", out.len());
             if end.is_some() {
-                // Kill and detach end a session, as they may.
+                // Kill and detach end a session.
                 ends += 1;
                 session = Session::new(Arc::clone(&endpoint));
                 break;
@@ -282,7 +282,7 @@ fn a_session_survives_hostile_packets_6() {
 }
 
 #[test]
-fn random_bytes_alone() {
+fn a_session_survives_random_bytes() {
     let mut session = Session::new(endpoint("mps2-m4"));
     let mut numbers = Numbers(42);
     let mut out = Vec::new();
@@ -294,7 +294,7 @@ fn random_bytes_alone() {
 }
 
 #[test]
-fn malformed_packets_are_answered_and_the_session_goes_on() {
+fn malformed_packets_are_answered_and_the_session_continues() {
     let mut session = Session::new(endpoint("virt-a57"));
     for (packet, wanted) in [
         (&b"mzz,4"[..], &b"E01"[..]),
@@ -324,7 +324,7 @@ fn malformed_packets_are_answered_and_the_session_goes_on() {
 }
 
 #[test]
-fn bad_sums_are_asked_for_again() {
+fn packets_with_bad_checksums_are_requested_again() {
     let mut session = Session::new(endpoint("virt-a57"));
     let mut out = Vec::new();
     session.feed(b"$qC#00", &mut out);
@@ -335,12 +335,12 @@ fn bad_sums_are_asked_for_again() {
 }
 
 #[test]
-fn a_first_question_asked_again_is_answered_once() {
+fn a_repeated_first_request_is_answered_once() {
     let mut session = Session::new(endpoint("virt-a57"));
     let mut out = Vec::new();
     let mut ask = Vec::new();
     write_packet(b"qSupported:swbreak+", &mut ask);
-    // As GDB speaks to a server that it started and that takes its time.
+    // As GDB does with a slow server that it started.
     session.feed(&[b"+", &ask[..], &ask, &ask].concat(), &mut out);
     let text = String::from_utf8(out.clone()).unwrap();
     assert!(text.starts_with("+$PacketSize"), "{text}");
@@ -366,14 +366,14 @@ fn each_thread_moves_by_itself() {
         let (found, why) = (format!("$T05thread:{thread};"), format!("replaylog:{end};"));
         assert!(reply.contains(&found) && reply.contains(&why), "{reply}");
     };
-    // All threads may move: it is the selected one that the user moves.
+    // All threads may move: the user moves the selected one.
     ask(b"Hc0");
     ask(b"Hg2");
     stops(ask(b"bc"), 2, "begin");
     stops(ask(b"bs"), 2, "begin");
     ask(b"Hg1");
     stops(ask(b"bc"), 1, "begin");
-    // Looking through the threads selects none, asking for one does.
+    // Reading all threads selects none; asking for one does.
     ask(b"qXfer:threads:read::0,1000");
     ask(b"Hg2");
     stops(ask(b"bc"), 1, "begin");
@@ -381,7 +381,7 @@ fn each_thread_moves_by_itself() {
     ask(b"T2");
     stops(ask(b"bc"), 2, "begin");
     ask(b"Hg1");
-    // The others must not.
+    // The others must not move.
     ask(b"Hc2");
     stops(ask(b"bc"), 2, "begin");
     stops(ask(b"vCont;s:2;c"), 2, "end");
@@ -400,7 +400,7 @@ fn a_server_survives_hostile_clients() {
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         let mut reader = stream.try_clone().unwrap();
-        // Every third client never reads: the server must bear that too.
+        // Every third client never reads replies.
         let reads = client % 3 != 0;
         let drain = std::thread::spawn(move || {
             let mut sink = vec![0; 0x1_0000];
@@ -429,7 +429,7 @@ fn a_server_survives_hostile_clients() {
 }
 
 #[test]
-fn a_snapshot_with_a_sparse_dump_of_four_gib_takes_no_memory() {
+fn a_sparse_dump_of_four_gib_takes_no_memory() {
     let device = "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x80000000\n\
                   SP(size:64)=0x80001000\nCPSR=0x3c5\n[dump]\nfile=ram.bin\naddress=0x80000000\n";
     let snapshot = crate::support::gdb::write_snapshot(&[("cpu_0", device)], &[]);

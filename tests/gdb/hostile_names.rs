@@ -1,5 +1,5 @@
-//! Names that would be commands: of registers, threads, files, functions. GDB runs none of them,
-//! and no terminal is steered by one.
+//! Names of registers, threads, files and functions that contain commands. GDB runs none of them, and
+//! none controls the terminal.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,13 +10,13 @@ use std::thread;
 
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
 
-/// What a name does if it is ever part of a command.
+/// The command that a name runs if it becomes part of a command.
 fn shell(made: &Path) -> String {
     format!("shell touch {}", made.display())
 }
 
-/// A description of a core whose other registers have such names: lines of commands, and a call of
-/// a function that runs one.
+/// A description of a core whose additional registers have such names: lines of commands, and a call
+/// of a function that runs one.
 fn description(made: &Path) -> String {
     let registers: String = (0..31)
         .map(|n| format!("<reg name=\"x{n}\" bitsize=\"64\"/>"))
@@ -35,7 +35,7 @@ fn description(made: &Path) -> String {
     )
 }
 
-/// The bytes of all its registers: each has its number as its value.
+/// The bytes of all its registers: the value of each is its number.
 fn register_block() -> Vec<u8> {
     let mut block = Vec::new();
     for number in 0..38_u64 {
@@ -45,7 +45,7 @@ fn register_block() -> Vec<u8> {
     block
 }
 
-/// The values of the registers beyond the core's own in a saved snapshot.
+/// The values of the additional registers in a saved snapshot.
 fn saved_registers(snapshot: &Path, device: &str) -> Vec<String> {
     let checked = run(armsnap().arg("check").arg(snapshot));
     assert!(checked.status.success(), "{}", text(&checked));
@@ -58,7 +58,7 @@ fn saved_registers(snapshot: &Path, device: &str) -> Vec<String> {
 const SAFE_C: &str = "c__dump__file__etc_passwd_(size:64)=0x0000000000000024";
 
 #[test]
-fn registers_of_a_trace_file() {
+fn register_names_of_a_trace_file_are_harmless() {
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("made");
     let mut file = b"\x7fTRACE0\n".to_vec();
@@ -85,7 +85,7 @@ fn registers_of_a_trace_file() {
     let registers = saved_registers(&saved, "trace_file.ini");
     assert_eq!(registers.len(), 4, "{registers:?}");
     assert_eq!(registers[2], SAFE_C);
-    // Converted, they have such names too.
+    // The converted snapshot has such names too.
     let converted = directory.path().join("converted");
     let output = run(armsnap().arg("convert").arg(&path).arg(&converted));
     assert!(output.status.success(), "{}", text(&output));
@@ -96,7 +96,7 @@ fn registers_of_a_trace_file() {
     );
 }
 
-/// A server that says what it likes, as far as GDB must have it.
+/// A hostile server with the replies that GDB requires.
 struct Hostile {
     socket: PathBuf,
 }
@@ -123,7 +123,7 @@ impl Hostile {
     }
 }
 
-/// The next packet of a client; nothing at the end.
+/// The next packet of a client; `None` at the end.
 fn packet(client: &mut UnixStream) -> Option<String> {
     let mut byte = [0];
     let mut text = Vec::new();
@@ -140,7 +140,7 @@ fn packet(client: &mut UnixStream) -> Option<String> {
     }
 }
 
-/// Binary data of a reply.
+/// Escapes binary data of a reply.
 fn escaped(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for &byte in bytes {
@@ -180,7 +180,7 @@ fn reply(packet: &str, description: &str, program: &str, elf: &[u8]) -> Vec<u8> 
         let (_, place) = place.split_once(',').unwrap();
         let (length, offset) = place.split_once(',').unwrap();
         let data = piece(elf, &format!("{offset},{length}"));
-        // A mark is before it, and an escape takes two bytes for one.
+        // After a mark; an escape takes two bytes for one.
         let escapes = data.iter().filter(|byte| **byte == b'}').count();
         let head = format!("F{:x};", data.len() - 1 - escapes);
         return [head.as_bytes(), &data[1..]].concat();
@@ -213,7 +213,7 @@ fn reply(packet: &str, description: &str, program: &str, elf: &[u8]) -> Vec<u8> 
     text.into_bytes()
 }
 
-/// Saves from a hostile server in a GDB that was started by hand.
+/// Saves from a hostile server in a GDB not started by armsnap.
 fn save_from(directory: &Path, made: &Path, program: String) -> (PathBuf, String) {
     need_gdb();
     let elf = fs::read(testdata("virt-a57").join("program.elf")).unwrap();
@@ -236,7 +236,7 @@ fn save_from(directory: &Path, made: &Path, program: String) -> (PathBuf, String
 }
 
 #[test]
-fn names_of_a_remote_target() {
+fn names_of_a_remote_target_are_harmless() {
     for quote in ["\\'\" /dev/null", "'", "\\"] {
         let directory = tempfile::tempdir().unwrap();
         let made = directory.path().join("made");
@@ -255,7 +255,7 @@ fn names_of_a_remote_target() {
 }
 
 #[test]
-fn a_program_is_still_fetched() {
+fn a_program_with_a_harmless_name_is_fetched() {
     let directory = tempfile::tempdir().unwrap();
     let made = directory.path().join("made");
     let (saved, shown) = save_from(directory.path(), &made, "/no such place/a b.elf".to_owned());

@@ -1,5 +1,5 @@
-//! Scripts that come with a snapshot: GDB runs none of them, whatever the user's safe-path,
-//! unless he asks for it. And what is no GDB for Arm is told at once.
+//! Scripts that come with a snapshot: GDB runs none of them, regardless of the user's safe-path,
+//! unless the user allows it. A GDB without support for Arm is reported.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::process::Command;
 
 use crate::support::gdb::{armsnap, need_gdb, run, testdata, text};
 
-/// Where each kind of script comes from, and the file that it makes.
+/// The origin of each kind of script, and the file that it creates.
 const SCRIPTS: [&str; 4] = ["section", "python", "commands", "gdbinit"];
 
-/// A snapshot whose program has scripts in it and beside it, with a `.gdbinit`.
+/// A snapshot with a `.gdbinit`, whose program has scripts inside and beside it.
 fn snapshot(directory: &Path) {
     let from = testdata("mps2-m4");
     for entry in fs::read_dir(&from).unwrap().map(Result::unwrap) {
@@ -43,13 +43,13 @@ fn snapshot(directory: &Path) {
     write(".gdbinit", format!("shell touch {}\n", at("made-gdbinit")));
 }
 
-/// Which of the scripts ran.
+/// The scripts that ran.
 fn ran(directory: &Path) -> Vec<&'static str> {
     let made = |name: &&str| directory.join(format!("made-{name}")).exists();
     SCRIPTS.into_iter().filter(made).collect()
 }
 
-/// A GDB in the snapshot's directory, of a user who trusts all scripts.
+/// Runs GDB in the snapshot's directory, with a configuration that trusts all scripts.
 fn in_snapshot(command: &mut Command, directory: &Path, home: &Path) -> String {
     need_gdb();
     fs::write(home.join(".gdbinit"), "set auto-load safe-path /\n").unwrap();
@@ -75,14 +75,14 @@ fn scripts_of_a_snapshot_do_not_run() {
 fn scripts_do_not_run_at_attach() {
     let (directory, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     snapshot(directory.path());
-    // His own directory's is the user's.
+    // The user's own directory is trusted.
     fs::remove_file(directory.path().join(".gdbinit")).unwrap();
     let commands = home.path().join("armsnap.py");
     fs::write(&commands, run(armsnap().arg("gdb-commands")).stdout).unwrap();
     for (option, wanted) in [("", 0), (" --allow-scripts", 1)] {
         let mut command = Command::new("gdb-multiarch");
         command.args(["-batch", "-ex", &format!("source {}", commands.display())]);
-        // GDB then has the program itself, and not what the server sends of it.
+        // GDB then reads the program itself, not the server's copy.
         command.args(["-ex", "set sysroot /"]);
         let program = env!("CARGO_BIN_EXE_armsnap");
         command.args(["-ex", &format!("set armsnap-program {program}")]);
@@ -100,7 +100,7 @@ fn scripts_do_not_run_at_attach() {
 }
 
 #[test]
-fn a_gdb_without_arm_is_told() {
+fn a_gdb_without_support_for_arm_is_reported() {
     need_gdb();
     let directory = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str| {
@@ -118,7 +118,7 @@ fn a_gdb_without_arm_is_told() {
             .arg(gdb);
         run(command.args(["--", "-nx", "-batch", "-ex", "print $pc"]))
     };
-    // As Debian's gdb answers; one for microcontrollers; none at all, which does not end.
+    // Debian's gdb; one for microcontrollers; a program that is not GDB and does not end.
     let other = script("other", "echo set architecture i386:x86-64");
     let small = script(
         "small",

@@ -1,5 +1,5 @@
-//! A snapshot whose names and texts steer terminals, through all commands: nothing that is printed
-//! does.
+//! Names and texts of a snapshot that control terminals: no command prints them
+//! unescaped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::process::{Command, Output};
 use crate::support::gdb::{Server, armsnap, attach, run, session, testdata, text};
 use armsnap::text::is_plain;
 
-/// A title for the window, DEL, a C1 control, turned text, and what has no width.
+/// A window title, DEL, a C1 control, reversed text, and an invisible character.
 const HOSTILE: &str = "\x1b]0;t\x07\u{7f}\u{9b}2J\u{202e}\u{2066}\u{200b}";
 
-/// A recording with such texts wherever its files have texts.
+/// A recording with such texts in all its files.
 fn snapshot() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join("s");
@@ -47,7 +47,7 @@ fn snapshot() -> (tempfile::TempDir, PathBuf) {
             .expect("install binutils-aarch64-linux-gnu")
             .success()
     );
-    // Not taken for a program: GDB would print its name.
+    // Not used as the program: GDB would print its name.
     fs::copy(to.join("program.elf"), to.join(format!("a{HOSTILE}"))).unwrap();
     (directory, to)
 }
@@ -69,7 +69,7 @@ fn command(words: &[&str], snapshot: &Path) -> Output {
 }
 
 #[test]
-fn reports() {
+fn reports_escape_controls() {
     let (_directory, snapshot) = snapshot();
     for words in [
         &["info"][..],
@@ -88,7 +88,7 @@ fn reports() {
 }
 
 #[test]
-fn listings() {
+fn listings_escape_controls() {
     let (_directory, snapshot) = snapshot();
     for level in ["packets", "elements", "branches", "instructions"] {
         for format in ["text", "jsonl"] {
@@ -100,7 +100,7 @@ fn listings() {
 }
 
 #[test]
-fn conversions() {
+fn conversions_escape_controls() {
     let (directory, snapshot) = snapshot();
     let at = |name: &str| directory.path().join(name);
     let file = at("out.tf");
@@ -129,7 +129,7 @@ fn conversions() {
             "{shown:?}"
         );
     }
-    // Of what is not there the name is told.
+    // The name of a missing item is printed.
     for words in ["info", "serve", "decode", "gdb", "record"] {
         let output = command(&[words], &at(&format!("no{HOSTILE}")));
         let shown = is_harmless(words, &output);
@@ -138,7 +138,7 @@ fn conversions() {
 }
 
 #[test]
-fn sessions() {
+fn sessions_escape_controls() {
     let (_directory, snapshot) = snapshot();
     let server = Server::start(&snapshot, &[], 1);
     let lines = server.lines.join("\n");
@@ -167,7 +167,7 @@ fn sessions() {
             &["armsnap info", "armsnap where", "armsnap history"],
         ),
     ] {
-        // Functions of the program GDB names itself.
+        // GDB prints function names of the program itself.
         let ours = shown
             .lines()
             .filter(|line| !line.contains("in ?? ()") && !line.contains(" in "));

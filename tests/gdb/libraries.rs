@@ -1,5 +1,5 @@
-//! Shared libraries at past positions: the server knows where they were loaded, GDB need not read
-//! it from the program's memory.
+//! Shared libraries at past positions: the server reports where they were loaded, so GDB does not
+//! read the program's memory.
 
 use std::process::Command;
 
@@ -46,7 +46,7 @@ fn recorded(program: &str, options: &[&str]) -> Option<Guest> {
     Some(guest)
 }
 
-/// What GDB without any of our commands shows.
+/// The output of GDB without armsnap's commands.
 fn plain(guest: &Guest, commands: &[&str]) -> String {
     let saved = guest.directory.path().join("saved");
     let mut gdb = Command::new("gdb-multiarch");
@@ -66,7 +66,7 @@ fn plain(guest: &Guest, commands: &[&str]) -> String {
     text(&run(&mut gdb))
 }
 
-/// How far behind `main` the entry DT_DEBUG of the dynamic section is.
+/// The distance from `main` to the entry DT_DEBUG of the dynamic section.
 fn list_entry(guest: &Guest) -> u64 {
     let bytes = std::fs::read(&guest.program).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -77,14 +77,14 @@ fn list_entry(guest: &Guest) -> u64 {
     section.address() + 16 * entry as u64 - guest.symbol("main")
 }
 
-/// What is shown between two marks.
+/// The output between two marks.
 fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
     let inside = text.split(first).nth(1).and_then(|t| t.split(last).next());
     inside.unwrap_or_else(|| panic!("{text}"))
 }
 
 #[test]
-fn libraries_stay() {
+fn libraries_stay_loaded_at_past_positions() {
     let Some(guest) = recorded(PROGRAM, &["-O0"]) else {
         return;
     };
@@ -119,7 +119,7 @@ fn libraries_stay() {
     assert!(list.contains("libc.so.6"), "{shown}");
     assert!(list.contains("ld-linux-aarch64.so.1"), "{shown}");
     assert_eq!(between(&shown, "<3>\n", "<4>"), list, "{shown}");
-    // Only the pointer to the list is shown of what the linker wrote.
+    // Of the linker's data, only the pointer to the list is shown.
     let pointer = between(&shown, "<debug>\n", "\n");
     let words = between(&shown, "<past>\n", "<3>");
     let mut lines = words.lines();
@@ -129,7 +129,7 @@ fn libraries_stay() {
     let past = between(&shown, "<4>\n", "<5>");
     assert!(past.contains("in qsort"), "{shown}");
     assert!(past.contains(" in main () at "), "{shown}");
-    // And at the end all is as it was.
+    // At the end, everything is as before.
     let (end, first) = (
         between(&shown, "<5>\n", "<6>"),
         between(&shown, "<1>\n", "<2>"),
@@ -138,7 +138,7 @@ fn libraries_stay() {
     assert!(!shown.contains("warning:"), "{shown}");
 }
 
-/// Even in a GDB without any of our commands.
+/// Even in a GDB without armsnap's commands.
 #[test]
 fn reverse_step_in_a_static_program_stays_near() {
     let Some(guest) = recorded(PROGRAM, &["-O0", "-static"]) else {
@@ -156,7 +156,7 @@ fn reverse_step_in_a_static_program_stays_near() {
         "reverse-step",
         "echo <2>\\n",
     ];
-    // GDB 17 and later need our commands for it.
+    // GDB 17 and later need armsnap's commands.
     let shown = match gdb_version() {
         ..=16 => plain(&guest, &commands),
         _ => session(&guest.directory.path().join("saved"), &[], &commands),
@@ -178,8 +178,8 @@ const CHOSEN: &str = r#"
     }
 "#;
 
-/// `strlen` of glibc is one of several, which its resolver chooses when the program starts. GDB sets
-/// its breakpoint at the resolver; there GDB 13 crashed, as it finds no caller in the past.
+/// In glibc, `strlen` is one of several functions, chosen by a resolver when the program starts. GDB
+/// sets its breakpoint at the resolver, where GDB 13 crashed because it found no caller.
 fn stops_in_the_chosen_function(options: &[&str]) {
     let options = [&["-O0", "-fno-builtin"], options].concat();
     let Some(guest) = recorded(CHOSEN, &options) else {
@@ -214,7 +214,7 @@ fn stops_in_the_chosen_function(options: &[&str]) {
     for mark in ["<2>", "<3>"] {
         assert_eq!(at(&shown, mark), stopped, "{shown}");
     }
-    // `mine` went there through a table of four instructions.
+    // `mine` called it through a PLT entry of four instructions.
     let executed = decoded(&saved).into_values().next().unwrap();
     let entered = executed
         .iter()
@@ -245,16 +245,16 @@ fn stops_in_the_chosen_function(options: &[&str]) {
         told.unwrap().contains(&format!(": {stopped:#x}")),
         "{found}"
     );
-    // By its address, the resolver itself.
+    // The resolver itself, by its address.
     assert_ne!(at(&found, "<4>"), stopped, "{found}");
 }
 
 #[test]
-fn a_function_that_a_static_program_chose() {
+fn moves_stop_in_the_function_chosen_by_a_static_program() {
     stops_in_the_chosen_function(&["-static"]);
 }
 
 #[test]
-fn a_function_that_the_dynamic_linker_chose() {
+fn moves_stop_in_the_function_chosen_by_the_dynamic_linker() {
     stops_in_the_chosen_function(&[]);
 }

@@ -1,10 +1,10 @@
-//! LLDB attaches as well: threads, registers, memory, disassembly.
+//! LLDB: threads, registers, memory, disassembly.
 
 use std::process::{Command, Stdio};
 
 use crate::support::gdb::{Server, run, shared, testdata, text};
 
-/// What LLDB prints; nothing where it is not installed.
+/// The output of LLDB; `None` if it is not installed.
 fn lldb(address: &str, commands: &[&str]) -> Option<String> {
     let found = Command::new("lldb")
         .arg("--version")
@@ -108,7 +108,7 @@ fn real_captures() {
         return;
     };
     let server = Server::start(&snapshot, &[], 1);
-    // LLDB reads whole lines of 512 bytes into its cache, and this dump begins within one.
+    // LLDB reads whole lines of 512 bytes into its cache, and this dump starts inside one.
     let commands = [
         "settings set target.process.disable-memory-cache true",
         "register read d1 TTBR0_EL2",

@@ -1,5 +1,5 @@
-//! GDB's own moves at past positions, where nothing but the program counter is known: they end where
-//! they end when GDB knows every value (`record full` of a run in the emulator).
+//! GDB's own moves at past positions, where only the program counter is known: they end where they end
+//! when GDB knows every value (`record full` of a run in the emulator).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::gdb::{need_gdb, run_within, text};
 use crate::support::record::{Guest, build, decoded, live};
 
-/// Calls, recursion, function pointers, and with a library copies through its tables of functions.
+/// Calls, recursion, function pointers, and with a library, calls through its PLT.
 const PROGRAM: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ int main(void)
 }
 "#;
 
-/// What the program takes of a library, if it has none.
+/// The library functions, for a program without a library.
 const ALONE: &str = r#"
     static void strcpy(char *to, const char *from) { while ((*to++ = *from++)) ; }
     static void memcpy(char *to, const char *from, int n) { while (n--) *to++ = *from++; }
@@ -103,11 +103,11 @@ const MOVES: [&str; 15] = [
     "up;finish",
     "up;reverse-finish",
 ];
-/// Places that moves are made from, and moves from each.
+/// The number of positions that moves start from, and of moves from each.
 const PLACES: usize = 40;
 const EACH: usize = 7;
 
-/// A GDB session of this environment; what it says of each move.
+/// Runs GDB; returns its output for each move.
 fn moves(command: &mut Command, run: &str, moves: &Path) -> BTreeMap<String, String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/gdb/moves.py");
     command.env("RUN", run).env("MOVES", moves);
@@ -128,7 +128,7 @@ fn batch(command: &mut Command) -> &mut Command {
     command.args(["-nx", "-batch", "-iex", "set width 0"])
 }
 
-/// What the emulator's run of a program answers.
+/// The results in an emulator, where GDB records the run.
 fn known(guest: &Guest, cpu: &str, file: &Path) -> BTreeMap<String, String> {
     live(guest, &["-cpu", cpu], &[], |socket| {
         let mut command = Command::new("gdb-multiarch");
@@ -149,14 +149,14 @@ fn known(guest: &Guest, cpu: &str, file: &Path) -> BTreeMap<String, String> {
     })
 }
 
-/// What armsnap's history of a recorded program answers.
+/// The results in armsnap's history of a recording.
 fn past(saved: &Path, file: &Path) -> BTreeMap<String, String> {
     let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     gdb.arg("gdb").arg(saved).arg("--");
     moves(batch(&mut gdb), "trace", file)
 }
 
-/// A program, and where its recording is; `None` without a compiler for it.
+/// A program and the path of its recording; `None` without a compiler for it.
 fn recorded(
     architecture: &'static str,
     cpu: &str,
@@ -168,7 +168,7 @@ fn recorded(
     let saved = guest.directory.path().join("saved");
     let mut record = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     record.arg("record").arg("-o").arg(&saved).arg("--");
-    // Of the functions that the library has for several processors it chooses the same.
+    // The library chooses the same functions for the processor.
     let recorded = crate::support::gdb::run(record.arg(&guest.program).env("QEMU_CPU", cpu));
     assert!(recorded.status.success(), "{recorded:?}");
     Some((guest, saved))
@@ -193,7 +193,7 @@ fn same_moves(architecture: &'static str, cpu: &str, source: &str, options: &[&s
     };
     let mut asked = String::new();
     for part in 0..PLACES {
-        // All over the run, but for its ends.
+        // Spread over the run, except at its ends.
         let place = 10 + part * (count - 40) / PLACES + random((count - 40) / PLACES);
         let first = random(MOVES.len());
         for number in 0..EACH {
@@ -208,7 +208,7 @@ fn same_moves(architecture: &'static str, cpu: &str, source: &str, options: &[&s
     for (asked, known) in &known {
         let past = &past[asked];
         if known.ends_with(" end") || known.contains("error: ") {
-            // The end of the run; or GDB finds no caller, though it knows the stack.
+            // The end of the run, or GDB finds no caller although it knows the stack.
             continue;
         }
         if known == past {
@@ -217,7 +217,7 @@ fn same_moves(architecture: &'static str, cpu: &str, source: &str, options: &[&s
             wrong.push(format!("{asked}: {known}, but {past}"));
         }
     }
-    // Where runs of armsnap and of GDB differ, neither may be right: 79 of 82.
+    // If armsnap and GDB differ, either may be wrong: 79 of 82 must agree.
     assert!(right > PLACES * EACH / 2, "{right}: {wrong:#?}");
     assert!(right * 3 >= wrong.len() * 79, "{right}: {wrong:#?}");
 }
@@ -229,19 +229,19 @@ fn alone() -> String {
 }
 
 #[test]
-fn a_static_program_as_it_is_written() {
+fn moves_in_an_unoptimised_static_program() {
     same_moves("aarch64", "cortex-a57", PROGRAM, &["-O0", "-static"]);
 }
 
 #[test]
-fn a_static_program_optimised() {
+fn moves_in_an_optimised_static_program() {
     same_moves("aarch64", "cortex-a57", PROGRAM, &["-O2", "-static"]);
 }
 
 const FREE: [&str; 4] = ["-static", "-nostdlib", "-ffreestanding", "-fno-builtin"];
 
 #[test]
-fn arm_code() {
+fn moves_in_arm_code() {
     let options = [&FREE[..], &["-O0", "-marm"]].concat();
     same_moves("arm", "cortex-a15", &alone(), &options);
 }
@@ -252,13 +252,13 @@ const WIDE_PUSH: &str = r#"
 "#;
 
 #[test]
-fn thumb_code() {
+fn moves_in_thumb_code() {
     let options = [&FREE[..], &["-O0", "-mthumb"]].concat();
     let source = format!("{WIDE_PUSH}{}", alone());
     same_moves("arm", "cortex-a15", &source, &options);
 }
 
-/// Halts directly behind a call.
+/// Halts directly after a call.
 const BEHIND: &str = r#"
 static int counter;
 __attribute__((noinline)) static void inner(void) { counter++; }
@@ -281,8 +281,13 @@ int main(void)
 }
 "#;
 
-/// At the halted state GDB knows the stack, and in the past it does not: it is the same frame.
-fn same_from_behind_a_call(architecture: &'static str, cpu: &str, source: &str, options: &[&str]) {
+/// GDB knows the stack at the halted state but not in the past: the frame must be the same.
+fn same_moves_from_after_a_call(
+    architecture: &'static str,
+    cpu: &str,
+    source: &str,
+    options: &[&str],
+) {
     let Some((guest, saved)) = recorded(architecture, cpu, source, options) else {
         return;
     };
@@ -309,24 +314,24 @@ fn same_from_behind_a_call(architecture: &'static str, cpu: &str, source: &str, 
 }
 
 #[test]
-fn from_the_halted_state_behind_a_call() {
+fn moves_from_the_halted_state_after_a_call() {
     let within = BEHIND.replace("outer(before);", "outer((inner(), __builtin_trap(), 3));");
     assert_ne!(within, BEHIND);
     for source in [BEHIND, &within] {
-        same_from_behind_a_call("aarch64", "cortex-a57", source, &["-O0", "-static"]);
+        same_moves_from_after_a_call("aarch64", "cortex-a57", source, &["-O0", "-static"]);
     }
 }
 
 #[test]
-fn from_the_halted_state_behind_a_call_optimised() {
-    // Frames of tail calls are those of GDB alone.
+fn moves_from_the_halted_state_after_a_call_optimised() {
+    // Only GDB shows frames of tail calls.
     let options = ["-O2", "-static", "-fno-optimize-sibling-calls"];
-    same_from_behind_a_call("aarch64", "cortex-a57", BEHIND, &options);
+    same_moves_from_after_a_call("aarch64", "cortex-a57", BEHIND, &options);
 }
 
 #[test]
-fn from_the_halted_state_behind_a_call_in_32_bits() {
+fn moves_from_the_halted_state_after_a_call_in_32_bits() {
     let source = format!("int main(void);\nvoid _start(void) {{ main(); }}\n{BEHIND}");
     let options = [&FREE[..], &["-O0", "-marm"]].concat();
-    same_from_behind_a_call("arm", "cortex-a15", &source, &options);
+    same_moves_from_after_a_call("arm", "cortex-a15", &source, &options);
 }

@@ -1,16 +1,16 @@
-//! How a session of `armsnap gdb` begins: with the place, and nothing that nobody asked for; and how
-//! breakpoints and trace frames go together in it.
+//! The start of a session of `armsnap gdb` shows only the current place; breakpoints and trace frames
+//! do not interfere.
 
 use crate::support::gdb::{Server, attach, session, session_output, testdata, write_snapshot};
 
-/// What is there before the first command of the user, without empty lines.
+/// The output before the first command of the user, without empty lines.
 fn begin(text: &str) -> Vec<&str> {
     let begin = text.split("<<<").next().unwrap();
     begin.lines().filter(|line| !line.is_empty()).collect()
 }
 
 #[test]
-fn a_session_begins_with_the_place_alone() {
+fn a_session_starts_with_the_current_place_only() {
     for (name, place) in [
         ("virt-a57", "0x00000000401004fc in receipt (price="),
         ("recorded/etmv4", "0x00000000401004fc in receipt (price="),
@@ -24,15 +24,15 @@ fn a_session_begins_with_the_place_alone() {
         assert!(first.starts_with(place), "{text}");
         let number = line.split_whitespace().next().unwrap();
         assert!(number.parse::<u32>().is_ok(), "{text}");
-        // The server's notes come on standard error.
+        // The server prints notes on standard error.
         assert!(!text.contains("note:"), "{text}");
         assert!(!text.contains("warning"), "{text}");
     }
 }
 
-/// No program: GDB's warning of two lines is not there, notes that matter are, a line each.
+/// Without a program, GDB's warning of two lines is suppressed; important notes are shown, one line each.
 #[test]
-fn a_snapshot_without_a_program_is_no_reason_to_warn() {
+fn a_snapshot_without_a_program_gives_no_warning() {
     let core = "class=core\ntype=Cortex-A53\n[regs]\nPC(size:64)=0x1000\nX0(size:64)=0x7\n\
                 CPSR=0x3c5\n[dump1]\nfile=code.bin\naddress=0x1000\n";
     let snapshot = write_snapshot(&[("cpu", core)], &[("code.bin", &[0; 64])]);
@@ -50,7 +50,7 @@ fn a_snapshot_without_a_program_is_no_reason_to_warn() {
 }
 
 #[test]
-fn a_trace_file_begins_with_its_place() {
+fn a_trace_file_starts_with_the_current_place_only() {
     let file = testdata("tsave-aarch64/saved.tf");
     let text = session(&file, &[], &["echo <<<\\n", "tfind 1", "tdump"]);
     let rest = "note: trace file: where no trace frame is selected, registers and memory are those of \
@@ -68,7 +68,7 @@ fn a_trace_file_begins_with_its_place() {
     assert!(!text.contains("racepoint 1 at"), "{text}");
 }
 
-/// Breakpoints have their own numbers; what is deleted does not matter to trace frames.
+/// Breakpoint numbers start at 1; deleting breakpoints does not affect trace frames.
 #[test]
 fn breakpoints_count_from_1_and_tdump_needs_none() {
     let snapshot = testdata("recorded/etmv4");
@@ -105,7 +105,7 @@ fn breakpoints_count_from_1_and_tdump_needs_none() {
     assert_eq!(text.matches("No current trace frame.").count(), 2, "{text}");
     assert!(!text.contains("Tracepoint "), "{text}");
 
-    // Otherwise GDB is told of them, for its own `tdump`.
+    // Otherwise GDB gets the tracepoints, for its own `tdump`.
     let server = Server::start(&snapshot, &[], 1);
     let text = attach(
         &server.addresses[0],
@@ -115,9 +115,9 @@ fn breakpoints_count_from_1_and_tdump_needs_none() {
     assert!(text.contains("trace frame 5"), "{text}");
 }
 
-/// What is typed beside the program that a trace file is of runs nothing.
+/// The texts of a trace file run no command.
 #[test]
-fn a_trace_files_texts_are_no_commands() {
+fn texts_of_a_trace_file_run_no_commands() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("evil.tf");
     let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
@@ -205,9 +205,9 @@ fn threads_show_what_the_core_was_doing() {
     }
 }
 
-/// A GDB without Python connects too, and has its own `tdump`.
+/// A GDB without Python connects, and uses its own `tdump`.
 #[test]
-fn a_gdb_without_python_connects_as_ever() {
+fn a_gdb_without_python_connects() {
     use std::os::unix::fs::PermissionsExt;
     crate::support::gdb::need_gdb();
     let directory = tempfile::tempdir().unwrap();

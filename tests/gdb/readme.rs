@@ -1,4 +1,4 @@
-//! The transcripts of the README and of the guide to debugging are what the program prints.
+//! The transcripts in README.md and docs/debugging.md equal the program's output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -7,22 +7,22 @@ use std::process::{Command, Stdio};
 #[derive(Debug)]
 struct Step {
     command: String,
-    /// What is typed at GDB's prompt.
+    /// The input at GDB's prompt.
     typed: Vec<String>,
-    /// What is printed; `…` stands for any lines.
+    /// The output; `…` stands for any lines.
     lines: Vec<String>,
 }
 
 const README: &str = include_str!("../../README.md");
 const DEBUGGING: &str = include_str!("../../docs/debugging.md");
 
-/// The commands of a text's indented blocks that begin with `$`.
+/// The commands in a text's indented blocks, which start with `$`.
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut open = false;
     for line in text.lines() {
         let Some(line) = line.strip_prefix("    ") else {
-            // An empty line may be a part of what is printed.
+            // An empty line may be part of the output.
             if line.is_empty() && open {
                 steps.last_mut().unwrap().lines.push(String::new());
             } else {
@@ -48,7 +48,7 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Fails unless `lines` are the begin of `found`; `…` skips up to the line that comes next.
+/// Fails unless `found` starts with `lines`; `…` skips up to the next line.
 fn compare(command: &str, lines: &[String], found: &str) {
     let mut rest = found.lines().map(str::trim_end);
     let mut skip = false;
@@ -67,12 +67,12 @@ fn compare(command: &str, lines: &[String], found: &str) {
     }
 }
 
-/// Runs the steps of the README that `wanted` chooses, in `directory`; answers how many.
+/// Runs the steps of the README that `wanted` selects, in `directory`; returns their number.
 fn run(directory: &Path, wanted: impl Fn(&str) -> bool) -> usize {
     run_with(README, directory, false, wanted)
 }
 
-/// The same of a text; with `errors` what is printed is that of both streams.
+/// The same for any text; with `errors`, the output includes standard error.
 fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) -> bool) -> usize {
     let steps = steps(text);
     let mut count = 0;
@@ -91,7 +91,7 @@ fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) ->
             shell += &format!(" -ex '{typed}'");
         }
         if shell.contains(" check ") {
-            // There are errors in the snapshot.
+            // The snapshot has errors.
             shell += " || [ $? = 1 ]";
         }
         if errors {
@@ -116,7 +116,7 @@ fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) ->
 }
 
 #[test]
-fn on_our_own_snapshots() {
+fn transcripts_with_snapshots_in_testdata() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"));
     let count = run(place, |command| {
         command.contains(" testdata/")
@@ -129,7 +129,7 @@ fn on_our_own_snapshots() {
 }
 
 #[test]
-fn a_damaged_copy() {
+fn the_transcript_of_check() {
     let place = tempfile::tempdir().unwrap();
     let bad = place.path().join("bad");
     std::fs::create_dir(&bad).unwrap();
@@ -151,7 +151,7 @@ fn a_damaged_copy() {
 }
 
 #[test]
-fn what_is_saved_from_gdb() {
+fn the_transcript_of_save() {
     let place = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(
         crate::support::gdb::testdata(""),
@@ -178,7 +178,7 @@ fn place_of(program: &str, sources: &[&str]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_program_and_its_crash() {
+fn the_transcript_of_a_crash() {
     let place = place_of("crash-a64", &["crash.c", "linux.h"]);
     let count = run_with(README, place.path(), true, |command| {
         command.ends_with(" crash-a64.elf") || command == "armsnap gdb crash"
@@ -187,7 +187,7 @@ fn a_program_and_its_crash() {
 }
 
 #[test]
-fn two_cores_of_a_machine() {
+fn the_transcript_of_two_cores() {
     let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
     let count = run_with(README, place.path(), true, |command| {
         command.starts_with("armsnap record --system ") || command == "armsnap gdb cores"
@@ -196,7 +196,7 @@ fn two_cores_of_a_machine() {
 }
 
 #[test]
-fn trace_files_and_back() {
+fn the_transcript_of_trace_files() {
     let place = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(
         crate::support::gdb::testdata(""),
@@ -212,7 +212,7 @@ fn trace_files_and_back() {
 }
 
 #[test]
-fn the_guide_to_debugging() {
+fn transcripts_of_the_debugging_guide() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"));
     let count = run_with(DEBUGGING, place, true, |command| {
         command.starts_with("armsnap gdb testdata/recorded/")
@@ -221,7 +221,7 @@ fn the_guide_to_debugging() {
 }
 
 #[test]
-fn the_guides_real_capture() {
+fn transcripts_with_a_real_capture() {
     let Some(capture) = crate::support::gdb::shared("001-ack_test") else {
         return;
     };
@@ -231,17 +231,17 @@ fn the_guides_real_capture() {
     assert_eq!(count, 1);
 }
 
-/// Snapshots of the transcripts lie in the repository, or were made by commands above; of captures the
-/// text says where they are.
+/// Snapshots in transcripts are in the repository, or made by earlier commands; for captures the text
+/// says where to find them.
 #[test]
-fn transcripts_use_what_a_reader_has() {
-    // The README's need no capture.
+fn transcripts_use_only_files_that_a_reader_has() {
+    // The README needs no capture.
     let captures = DEBUGGING.contains("github.com/Linaro/OpenCSD");
     for (text, name, captures) in [
         (README, "README.md", false),
         (DEBUGGING, "docs/debugging.md", captures),
     ] {
-        // A copy that a sentence describes.
+        // A copy described in a sentence.
         let mut made = vec!["bad"];
         let all = steps(text);
         for step in &all {

@@ -1,4 +1,4 @@
-//! Histories of recorded programs against the witness: every step, every visit of a breakpoint,
+//! Histories of recorded programs, compared with the witness: every step, every visit of a breakpoint,
 //! several cores, and the calls.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use object::{Object, ObjectSymbol};
 struct Recorded {
     program: &'static Program,
     directory: tempfile::TempDir,
-    /// What was executed, by the number of the core.
+    /// The executed instructions by core number.
     cores: BTreeMap<u32, Vec<u64>>,
 }
 
@@ -55,7 +55,7 @@ impl Recorded {
         std::fs::read(&self.program.elf).unwrap()
     }
 
-    /// The begins of functions, without the Thumb bit, and their names.
+    /// The start addresses of functions, without the Thumb bit, and their names.
     fn functions(&self) -> BTreeMap<u64, String> {
         let bytes = self.elf();
         let file = object::File::parse(&*bytes).unwrap();
@@ -68,7 +68,7 @@ impl Recorded {
             .collect()
     }
 
-    /// The cores that executed an instruction, in the order in which they did.
+    /// The cores that executed an instruction, in the order of execution.
     fn in_order(&self, address: u64) -> Vec<u32> {
         let executed = executed_in_order(&self.directory.path().join("witness")).into_iter();
         let visits = executed.filter(|(_, pc)| *pc == address);
@@ -82,7 +82,7 @@ impl Recorded {
     }
 }
 
-/// Steps of the selected thread, which alone moves.
+/// Steps of the selected thread; the others do not move.
 fn walk(client: &mut Client, packet: &str) -> Vec<u64> {
     let steps = client.walk(packet).into_iter();
     steps
@@ -94,7 +94,7 @@ fn walk(client: &mut Client, packet: &str) -> Vec<u64> {
 }
 
 /// The whole history through packets, and 2,000 steps from the end in GDB.
-fn steps_are_the_witness(name: &str, protocol: &str) {
+fn steps_equal_the_witness(name: &str, protocol: &str) {
     let recorded = Recorded::new(name, &["--protocol", protocol]);
     let wanted = &recorded.cores[&0];
     let mut client = recorded.client();
@@ -103,7 +103,7 @@ fn steps_are_the_witness(name: &str, protocol: &str) {
     assert_eq!(back.len(), wanted.len());
     assert!(back == *wanted, "{name}: steps back differ");
     let forward = walk(&mut client, "vCont;s:1;c");
-    // From the second instruction on, and to where the program ended.
+    // From the second instruction to the end of the program.
     assert!(
         forward[..forward.len() - 1] == wanted[1..],
         "{name}: steps differ"
@@ -126,25 +126,25 @@ fn steps_are_the_witness(name: &str, protocol: &str) {
 }
 
 #[test]
-fn steps_of_a64() {
-    steps_are_the_witness("recursion-a64", "etmv4");
+fn steps_of_a64_equal_the_witness() {
+    steps_equal_the_witness("recursion-a64", "etmv4");
 }
 
 #[test]
-fn steps_of_a32() {
-    steps_are_the_witness("recursion-a32", "ptm");
+fn steps_of_a32_equal_the_witness() {
+    steps_equal_the_witness("recursion-a32", "ptm");
 }
 
 #[test]
-fn steps_of_t32() {
-    steps_are_the_witness("recursion-t32", "etmv3");
+fn steps_of_t32_equal_the_witness() {
+    steps_equal_the_witness("recursion-t32", "etmv3");
 }
 
 fn breakpoint(client: &mut Client, address: u64) {
     assert_eq!(client.ask(&format!("Z0,{address:x},4")), ["OK"]);
 }
 
-/// Where moves stop until an end of history.
+/// The stops of moves up to an end of history.
 fn stops(client: &mut Client, packet: &str) -> Vec<Stop> {
     let mut stops = Vec::new();
     loop {
@@ -158,7 +158,7 @@ fn stops(client: &mut Client, packet: &str) -> Vec<Stop> {
 }
 
 #[test]
-fn each_visit_of_a_breakpoint_is_a_stop_both_ways() {
+fn each_visit_of_a_breakpoint_is_a_stop_in_both_directions() {
     for name in ["recursion-a64", "recursion-t32"] {
         let recorded = Recorded::new(name, &[]);
         for (function, in_gdb) in [("odd", true), ("hanoi", false), ("ackermann", false)] {
@@ -192,7 +192,7 @@ fn each_visit_of_a_breakpoint_is_a_stop_both_ways() {
     }
 }
 
-/// Threads are cores with timestamps: they move together, and none is passed at a breakpoint.
+/// Threads are cores with timestamps: they move together, and no breakpoint of any core is skipped.
 #[test]
 fn cores_move_together_and_alone() {
     let recorded = Recorded::new("threads-a64", &["--timestamps"]);
@@ -219,7 +219,7 @@ fn cores_move_together_and_alone() {
         let alone = format!("vCont;c:{:x}", core + 1);
         assert_eq!(stops(&mut client, &alone).len(), *visits, "core {core}");
     }
-    // All together, whichever of them the user moves.
+    // All together; the user moves any of them.
     client.ask("Hc0");
     for first in ["Hg1", "Hg2"] {
         client.ask(first);
@@ -234,8 +234,8 @@ fn cores_move_together_and_alone() {
     }
 }
 
-/// Two cores of a bare-metal program that take turns, in GDB: each alone, step by step and from
-/// visit to visit of a breakpoint; and both together, in the order in which they executed.
+/// Two cores of a bare-metal program that take turns, in GDB: each alone, by steps and by visits
+/// of a breakpoint; and both together, in the order of execution.
 fn two_cores_in_gdb(name: &str, protocol: &str) {
     let recorded = Recorded::new(name, &["--protocol", protocol, "--timestamps"]);
     let snapshot = recorded.snapshot();
@@ -258,7 +258,7 @@ fn two_cores_in_gdb(name: &str, protocol: &str) {
         let mut back = in_gdb::steps(&walks[0]);
         back.reverse();
         same(&back, &last, &format!("{name}: core {core}, back"));
-        // The last step is to where the core halted.
+        // The last step leads to the halted state.
         let forward = to_the_end(&walks[1]);
         same(
             &forward[..STEPS - 1],
@@ -321,8 +321,8 @@ fn two_cores_of_a32_and_t32_in_gdb() {
     two_cores_in_gdb("turns-a15-bare-a15", "ptm");
 }
 
-/// One core steps, and GDB finds the other where it was at that time: a core that waits for its
-/// turn stands still.
+/// One core steps, and GDB shows the other at the same time: a core that waits for its
+/// turn does not move.
 #[test]
 fn the_other_core_is_where_it_was_at_that_time() {
     let recorded = Recorded::new("turns-a64-bare-a64", &["--timestamps"]);
@@ -339,7 +339,7 @@ fn the_other_core_is_where_it_was_at_that_time() {
         }
         counts[core as usize] += 1;
     }
-    // Behind the last timestamps the order is not known.
+    // The order after the last timestamps is unknown.
     wanted.pop();
     assert!(wanted.len() > 80, "{} turns", wanted.len());
     wanted.reverse();
@@ -358,7 +358,7 @@ fn the_other_core_is_where_it_was_at_that_time() {
         .lines()
         .filter_map(|line| line.strip_prefix("Cortex-A57_1 at 0+"));
     let places: Vec<usize> = places.map(|place| place.parse().unwrap()).collect();
-    // The last instruction that it had executed by then.
+    // The last instruction that it had executed at that time.
     let wanted: Vec<usize> = wanted.iter().map(|[_, second]| *second - 1).collect();
     assert_eq!(places, wanted, "{text}");
 }
@@ -393,7 +393,7 @@ fn calls_of(recorded: &Recorded) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn calls_of_a_recursive_program_are_those_of_its_instructions() {
+fn calls_of_a_recursive_program_match_its_instructions() {
     let recorded = Recorded::new("recursion-a64", &[]);
     let wanted = calls_of(&recorded);
     assert!(wanted.len() > 1000, "{} calls", wanted.len());
@@ -418,12 +418,12 @@ fn calls_of_a_recursive_program_are_those_of_its_instructions() {
     for (number, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
         assert_eq!(found, wanted, "call {number}");
     }
-    // The last ones only, and what is open around them.
+    // Only the last calls, and the open ones around them.
     let text = client.monitor("calls 5");
     assert!(text.contains("lines left out"), "{text}");
 }
 
-/// The byte behind the packet is there when the search first looks for Ctrl-C.
+/// The byte after the packet is there when the search first checks for Ctrl-C.
 #[test]
 fn ctrl_c_ends_a_search() {
     let directory = tempfile::tempdir().unwrap();
@@ -454,7 +454,7 @@ fn ctrl_c_ends_a_search() {
     };
     let stopped = ask("bc", &[3]);
     assert!(stopped.contains("$T02thread:1;"), "{stopped}");
-    // It stands where it stood, and can go on.
+    // The position is unchanged, and the session continues.
     assert!(ask("qC", &[]).contains("$QC1#"));
     let begin = ask("bc", &[]);
     assert!(begin.contains("replaylog:begin;"), "{begin}");

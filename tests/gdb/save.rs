@@ -1,5 +1,5 @@
-//! `armsnap save` in GDB, on live emulators, core files and other snapshots: `armsnap gdb` on the
-//! result shows the registers, memory and back traces that GDB showed there.
+//! `armsnap save` in GDB, with live emulators, core files and other snapshots: `armsnap gdb` on the
+//! result shows the same registers, memory and back traces.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::support::gdb::{armsnap, need_gdb, run, session, shared, testdata, text};
 use tempfile::TempDir;
 
-/// Longer than an emulator takes to start on a busy machine.
+/// A timeout longer than an emulator takes to start on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An emulator behind a socket, ended when dropped.
@@ -56,7 +56,7 @@ impl Drop for Emulator {
     }
 }
 
-/// The file that is sourced by hand, as the program prints it.
+/// The file to be sourced, as the program prints it.
 fn commands_file(directory: &Path) -> PathBuf {
     let output = run(armsnap().arg("gdb-commands"));
     assert!(output.status.success());
@@ -65,7 +65,7 @@ fn commands_file(directory: &Path) -> PathBuf {
     file
 }
 
-/// A GDB session with our commands, but not through `armsnap gdb`: what it prints.
+/// The output of a GDB session with armsnap's commands, not started by `armsnap gdb`.
 fn plain_gdb(directory: &Path, arguments: &[&str], commands: &[String]) -> String {
     need_gdb();
     let file = commands_file(directory);
@@ -87,7 +87,7 @@ fn looks(threads: &[u32], registers: &[String], more: &[&str]) -> Vec<String> {
         commands.push("echo <<<\\n".to_owned());
         commands.push("backtrace -full".to_owned());
         for name in registers {
-            // The views of a vector differ between targets; its bits do not.
+            // Targets have different views of a vector register, but the same bits.
             let view = if name.starts_with('v') { ".d.u" } else { "" };
             commands.push(format!("echo {name}\\ "));
             commands.push(format!("output/x ${name}{view}"));
@@ -99,7 +99,7 @@ fn looks(threads: &[u32], registers: &[String], more: &[&str]) -> Vec<String> {
     commands
 }
 
-/// What was shown between the marks.
+/// The output between the marks.
 fn shown(text: &str) -> Vec<&str> {
     let parts: Vec<&str> = text
         .split("<<<\n")
@@ -122,7 +122,7 @@ fn aarch64_registers() -> Vec<String> {
     all
 }
 
-/// Runs the same look on the snapshot and holds it against what was shown before.
+/// Runs the same commands on the snapshot and compares the output.
 fn snapshot_shows(snapshot: &Path, before: &str, commands: &[String]) {
     let checked = run(armsnap().arg("check").arg(snapshot));
     assert!(checked.status.success(), "{}", text(&checked));
@@ -143,7 +143,7 @@ fn snapshot_shows(snapshot: &Path, before: &str, commands: &[String]) {
     assert_eq!(before.len(), after.len());
 }
 
-/// What is in a directory, hidden files too.
+/// The entries of a directory, with hidden files.
 fn entries(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(directory)
         .unwrap()
@@ -202,7 +202,7 @@ fn a_live_two_core_system() {
     commands.push("frame".to_owned());
     let live = plain_gdb(directory.path(), &[program], &commands);
     assert!(live.contains("saved: 2 cores, "), "{live}");
-    // The thread and the frame stay selected.
+    // The selected thread and frame do not change.
     let (_, after) = live.split_once("still:\n").unwrap();
     assert!(after.starts_with("#1 "), "{live}");
     assert_eq!(
@@ -239,13 +239,13 @@ fn a_live_microcontroller_in_an_exception() {
     commands.extend(look.clone());
     commands.push(format!("armsnap save {}", saved.display()));
     let live = plain_gdb(directory.path(), &[program], &commands);
-    // Through the exception, of which the stack frame has floating-point registers.
+    // Through the exception, whose stack frame has floating-point registers.
     assert!(live.contains("<signal handler called>"), "{live}");
     assert!(live.contains("in main ()"), "{live}");
     snapshot_shows(&saved, &live, &look);
 }
 
-/// A program without a library that calls itself, and then crashes.
+/// A recursive program without libraries that crashes.
 const CRASH: &str = r#"
 struct node { struct node *next; int value; };
 static struct node nodes[6];
@@ -265,7 +265,7 @@ void _start(void) {
 }
 "#;
 
-/// Compiles it into a directory of its own: for fixed addresses (`-static`), or for any
+/// Compiles it in a temporary directory: for fixed addresses (`-static`), or position independent
 /// (`-static-pie`).
 fn crashing_program(kind: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
@@ -328,7 +328,7 @@ fn a_live_position_independent_program() {
     live_user_program("-static-pie");
 }
 
-/// Saves a core file, and compares. The registers are those that the core file has.
+/// Saves a core file and compares the registers that it contains.
 fn core_file_becomes_a_snapshot(directory: &Path, program: &str, core: &str) {
     let saved = directory.join("saved");
     let look = crash_look(&aarch64_registers());
@@ -344,9 +344,9 @@ fn core_file_becomes_a_snapshot(directory: &Path, program: &str, core: &str) {
 }
 
 #[test]
-fn a_core_file_of_the_kernel() {
+fn a_core_file_in_the_kernels_format() {
     let (directory, program) = crashing_program("-static");
-    // The emulator writes the core file of its program as Linux would. It crashes itself then:
+    // The emulator writes the core file of its program as Linux would, and then crashes itself:
     // its own core file is kept small.
     let mut command = Command::new("sh");
     command
@@ -419,7 +419,7 @@ fn another_snapshot() {
         let mut commands: Vec<&str> = look.iter().map(String::as_str).collect();
         commands.push(&save);
         let before = session(&snapshot, &[], &commands);
-        // Sources are looked for beside the program.
+        // Source files are searched for beside the program.
         snapshot_shows(&saved, &before, &look);
         let device = std::fs::read_to_string(saved.join(format!(
             "{}.ini",
@@ -432,14 +432,14 @@ fn another_snapshot() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out() {
+fn unknown_registers_and_memory_are_left_out() {
     let Some(snapshot) = shared("tc2-ptm-rstk-t32") else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();
     let saved = directory.path().join("saved");
     let save = format!("armsnap save {}", saved.display());
-    // Of a trace frame the program counter and the instruction there are known.
+    // In a trace frame, the program counter and the instruction there are known.
     let text = session(
         &snapshot,
         &["--core=Cortex-A15_0"],
@@ -462,7 +462,7 @@ fn what_is_not_known_is_left_out() {
 }
 
 #[test]
-fn memory_that_is_asked_for_with_stacks_and_code() {
+fn requested_memory_is_saved_with_stacks_and_code() {
     let directory = tempfile::tempdir().unwrap();
     let saved = directory.path().join("saved");
     let save = format!(
@@ -474,7 +474,7 @@ fn memory_that_is_asked_for_with_stacks_and_code() {
         &[],
         &[&save, "print sizeof(book)", "backtrace"],
     );
-    // Stacks, and the code of all callers, come in any case.
+    // Stacks and the code of all callers are always saved.
     let again = session(&saved, &[], &["backtrace"]);
     let (_, frames) = text.split_once("\n#0 ").unwrap();
     let frames: Vec<&str> = frames
@@ -484,7 +484,7 @@ fn memory_that_is_asked_for_with_stacks_and_code() {
     assert_eq!(frames.len(), 7, "{text}");
     assert!(frames.iter().all(|frame| again.contains(frame)), "{again}");
     let files = entries(&saved);
-    // Nothing is below 0x40100000: that part is left out.
+    // There is no memory below 0x40100000: that part is left out.
     let memory = ["memory_40100000.bin", "memory_40101028.bin"];
     for name in memory {
         assert!(files.iter().any(|file| file == name), "{files:?}");
@@ -532,7 +532,7 @@ fn a_board_without_a_program() {
 }
 
 #[test]
-fn nothing_is_made_of_mistakes() {
+fn wrong_arguments_write_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).display().to_string();
     std::fs::create_dir(directory.path().join("mine")).unwrap();
@@ -592,7 +592,7 @@ fn nothing_is_made_of_mistakes() {
     assert!(text.contains("there is nothing to save"), "{text}");
     let kept = std::fs::read_to_string(directory.path().join("old/snapshot.ini")).unwrap();
     assert_eq!(kept, "keep");
-    // A snapshot is replaced if that is asked for.
+    // A snapshot is replaced on request.
     let save = format!("armsnap save {} --force", at("old"));
     let text = session(&testdata("mps2-m4"), &[], &[&save]);
     assert!(text.contains("old: 1 core, "), "{text}");

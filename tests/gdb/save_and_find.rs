@@ -1,5 +1,5 @@
-//! What GDB's own commands and displays make of a recording: locations as `break` has them,
-//! traces saved in CTF, and places of which the TUI is told.
+//! GDB's own commands and displays with a recording: locations as in `break`,
+//! traces saved in CTF, core files, and the position in the TUI.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,9 +25,9 @@ fn recording(directory: &Path, source: &str, options: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn find_takes_what_break_takes() {
+fn find_takes_the_locations_that_break_takes() {
     let directory = tempfile::tempdir().unwrap();
-    // A function with a name of C++.
+    // A function with a C++ name.
     let source = "#include <stdlib.h>\n\
                   int area(int s) __asm__(\"_ZNK2Sq4areaEv\");\n\
                   __attribute__((noinline)) int area(int s) { return s * s; }\n\
@@ -49,7 +49,7 @@ fn find_takes_what_break_takes() {
         let shown = session(&recorded, &[], &[&find]);
         assert!(shown.contains(wanted), "{location}: {shown}");
     }
-    // Of several places the nearest.
+    // The nearest of several locations.
     let shown = session(&recorded, &[], &["echo at:", "output (long)&main"]);
     let (_, address) = shown.split_once("at:").expect(&shown);
     let digits: String = address.chars().take_while(char::is_ascii_digit).collect();
@@ -60,9 +60,9 @@ fn find_takes_what_break_takes() {
 }
 
 #[test]
-fn a_trace_saved_in_ctf_is_whole() {
+fn a_trace_saved_in_ctf_is_complete() {
     let directory = tempfile::tempdir().unwrap();
-    // Its memory is more than the server makes of the buffer at once.
+    // Its memory is larger than the pieces in which the server writes the buffer.
     let source = "volatile char all[200000] = {1};\n\
                   void _start(void) {\n  for (int i = 0; i < 200; i++)\n    all[i * 1000] = i;\n\
                   *(volatile int *)8 = 0;\n}\n";
@@ -114,9 +114,9 @@ fn a_trace_saved_in_ctf_is_whole() {
 }
 
 #[test]
-fn front_ends_are_told_of_moves() {
+fn front_ends_are_notified_of_moves() {
     need_gdb();
-    // The TUI's status line follows what MI tells front ends: that the user selected a frame.
+    // The TUI's status line follows the notification of a selected frame, as in MI.
     let mut gdb = armsnap();
     gdb.arg("gdb").arg(testdata("recorded/etmv4"));
     gdb.args(["--", "-nx", "-i=mi3", "-ex", "armsnap find price_tree back"]);
@@ -132,7 +132,7 @@ fn front_ends_are_told_of_moves() {
 }
 
 #[test]
-fn what_is_not_known_of_the_past_stays_unknown() {
+fn memory_unknown_in_the_past_stays_unknown() {
     let directory = tempfile::tempdir().unwrap();
     let source = "#include <stdlib.h>\nvolatile int value = 4711;\nconst int constant = 815;\n\
                   int main(void) {\n  value = 1;\n  abort();\n}\n";
@@ -153,7 +153,7 @@ fn what_is_not_known_of_the_past_stays_unknown() {
             "{shown}"
         );
     }
-    // It is the snapshot that says so: without that the program's initial value would be shown.
+    // The snapshot requires this; otherwise the program's initial value would be shown.
     let list = saved.join("snapshot.ini");
     let text = std::fs::read_to_string(&list).unwrap();
     assert!(text.contains("\nmemory=read-only\n"), "{text}");
@@ -183,7 +183,7 @@ fn a_saved_recording_keeps_its_libraries() {
     assert!(after.contains("in main () at file.c:3"), "{after}");
 }
 
-/// What GDB shows of the core file that it made of a snapshot, and of the snapshot.
+/// GDB's output for a core file made from a snapshot, and for the snapshot.
 fn core_file(snapshot: &Path, program: Option<&str>) -> (String, String) {
     let directory = tempfile::tempdir().unwrap();
     let core = directory.path().join("made.core");
@@ -200,7 +200,7 @@ fn core_file(snapshot: &Path, program: Option<&str>) -> (String, String) {
         "-ex",
         &format!("set solib-search-path {}", libraries.display()),
     ]);
-    // Of glibc's threads it has the kernel's numbers, which are not those of snapshots.
+    // A core file of a glibc program has the kernel's thread numbers, unlike a snapshot.
     gdb.args(["-ex", "set libthread-db-search-path /nowhere"]);
     if let Some(program) = program {
         gdb.args(["-ex", &format!("file {}", snapshot.join(program).display())]);
@@ -217,7 +217,7 @@ fn core_file(snapshot: &Path, program: Option<&str>) -> (String, String) {
 }
 
 #[test]
-fn core_files_show_what_snapshots_show() {
+fn core_files_show_the_same_as_snapshots() {
     for (name, program, last) in [
         ("mps2-m4", "program.elf", "#7  0x0000017e in main ()"),
         (
@@ -235,7 +235,7 @@ fn core_files_show_what_snapshots_show() {
         assert!(before.contains(last), "{before}");
         assert_eq!(before, after);
     }
-    // With libraries, at an address of the system's choice; and without any program.
+    // With libraries, at an address chosen by the system; and without a program.
     let directory = tempfile::tempdir().unwrap();
     let source = "#include <stdlib.h>\nint main(void) {\n  abort();\n}\n";
     let recorded = recording(directory.path(), source, &["-fPIE", "-pie"]);

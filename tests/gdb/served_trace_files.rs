@@ -1,5 +1,5 @@
-//! Trace files served with a program, and such of gigabytes: sparse ones, of which the disk holds
-//! some megabytes.
+//! Trace files served with a program, and sparse ones of gigabytes, which take
+//! some megabytes on disk.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -8,13 +8,13 @@ use std::path::PathBuf;
 
 use crate::support::gdb::{Server, armsnap, attach, peak_memory, run, session, testdata, text};
 
-/// Bytes of a frame with its header.
+/// Size of a frame with its header, in bytes.
 const FRAME: u64 = 4 << 20;
 const FRAMES: u64 = 1100;
 const PLACE: u64 = 0x40_0000;
 
-/// A file of 4.3 GiB: each frame has a variable, a block of memory, and then zeros, which are no
-/// block. Nothing where the disk would have to hold all that.
+/// A file of 4.3 GiB: each frame has a variable, a block of memory, and then zeros, which are not a
+/// block. `None` if the file system does not support sparse files.
 fn sparse() -> Option<(tempfile::TempDir, PathBuf)> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("large.tf");
@@ -100,7 +100,7 @@ fn a_trace_file_of_gigabytes_is_served_in_little_memory() {
         rest = &rest[at.unwrap_or_else(|| panic!("{wanted}: {found}"))..];
     }
     assert!(rest.contains("No trace frame found"), "{found}");
-    // The whole process; a page of each frame or two are of the file.
+    // The whole process, with a page or two of the file for each frame.
     let peak = peak_memory(server.id());
     assert!(peak < 200 << 10, "{peak} kB");
 }
@@ -125,7 +125,7 @@ fn a_frame_of_a_trace_file_of_gigabytes_becomes_a_snapshot() {
 }
 
 #[test]
-fn a_program_gives_frames_their_lines() {
+fn frames_have_source_lines_of_the_program() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("a57.tf");
     let snapshot = testdata("virt-a57");

@@ -1,4 +1,4 @@
-//! GDB sessions on real captures and on machines whose live state GDB recorded: every register,
+//! GDB sessions on real captures, and on machines whose live state was recorded with GDB: every register,
 //! every dump, every core, backtraces.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::support::gdb::{evaluate, session, shared, testdata};
 
-/// Sections of an .ini file, read without the reader under test: names, and keys with values.
+/// Sections of an .ini file, read independently of the reader under test: names, and keys with values.
 fn ini(path: &Path) -> Vec<(String, Vec<(String, String)>)> {
     let text = std::fs::read_to_string(path).unwrap();
     let mut sections = Vec::new();
@@ -36,17 +36,17 @@ fn number(text: &str) -> u128 {
     .unwrap_or_else(|_| panic!("no number: {text:?}"))
 }
 
-/// How GDB is asked for a register of a snapshot.
+/// The GDB expression for a register of a snapshot.
 fn expression(aarch64: bool, name: &str) -> String {
     let lower = name.to_ascii_lowercase();
     let (letter, digits) = lower.split_at(1);
     let indexed = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match (lower.as_str(), aarch64) {
         ("lr", true) => "$x30".to_owned(),
-        // To GDB 10 these are other names of the whole registers.
+        // In GDB 10 these are other names of the whole registers.
         _ if aarch64 && indexed && letter == "w" => format!("(unsigned)${lower}"),
         ("sp" | "pc" | "cpsr" | "lr" | "fpscr" | "fpsr" | "fpcr", _) => format!("${lower}"),
-        // Parts of vectors that are not wholly known.
+        // Parts of partly known vector registers.
         _ if aarch64 && indexed && "dshb".contains(letter) => format!("${lower}.u"),
         _ if indexed && "xrds".contains(letter) => format!("${lower}"),
         _ => format!("${name}"),
@@ -74,31 +74,31 @@ fn registers_equal_the_file(name: &str, device: &str, aarch64: bool, at_least: u
 }
 
 #[test]
-fn every_register_of_a57_single_step() {
+fn every_register_of_a57_single_step_equals_the_file() {
     registers_equal_the_file("a57_single_step", "device1.ini", true, 400);
 }
 
 #[test]
-fn every_register_of_a55_test_tpiu() {
+fn every_register_of_a55_test_tpiu_equals_the_file() {
     registers_equal_the_file("a55-test-tpiu", "device1.ini", true, 400);
 }
 
 #[test]
-fn every_register_of_tc2_ptm_rstk_t32() {
+fn every_register_of_tc2_ptm_rstk_t32_equals_the_file() {
     registers_equal_the_file("tc2-ptm-rstk-t32", "device1.ini", false, 280);
 }
 
 #[test]
-fn every_register_of_trace_cov_a15() {
+fn every_register_of_trace_cov_a15_equals_the_file() {
     registers_equal_the_file("trace_cov_a15", "device1.ini", false, 280);
 }
 
 #[test]
-fn what_the_snapshot_lacks_is_unavailable_not_zero() {
+fn missing_registers_are_unavailable_not_zero() {
     let Some(snapshot) = shared("a57_single_step") else {
         return;
     };
-    // Of the vector registers only the lower half is known.
+    // Only the lower halves of the vector registers are known.
     let text = session(&snapshot, &[], &["p $v0", "p $q7", "p $v31"]);
     assert_eq!(text.matches("<unavailable>").count(), 3, "{text}");
     let Some(snapshot) = shared("juno_r1_1") else {
@@ -106,13 +106,13 @@ fn what_the_snapshot_lacks_is_unavailable_not_zero() {
     };
     let text = session(&snapshot, &[], &["p $x0", "p $lr", "p $v1", "p/x $pc"]);
     assert_eq!(text.matches("<unavailable>").count(), 3, "{text}");
-    // The PC of the file is a placeholder: shown is the end of the trace.
+    // The PC in the file is a placeholder: the end of the trace is shown.
     assert!(text.contains("there is no halted state"), "{text}");
     assert!(!text.contains("0xffffffc000081000"), "{text}");
 }
 
 #[test]
-fn groups_hold_the_registers_of_their_area() {
+fn groups_contain_the_matching_registers() {
     let Some(snapshot) = shared("tc2-ptm-rstk-t32") else {
         return;
     };
@@ -162,22 +162,22 @@ fn memory_equals_the_dumps(name: &str, device: &str, wanted: usize) {
 }
 
 #[test]
-fn memory_of_a57_single_step() {
+fn memory_of_a57_single_step_equals_the_dumps() {
     memory_equals_the_dumps("a57_single_step", "device1.ini", 1);
 }
 
 #[test]
-fn memory_of_tc2_ptm_rstk_t32() {
+fn memory_of_tc2_ptm_rstk_t32_equals_the_dumps() {
     memory_equals_the_dumps("tc2-ptm-rstk-t32", "device1.ini", 9);
 }
 
 #[test]
-fn memory_of_trace_cov_a15() {
+fn memory_of_trace_cov_a15_equals_the_dumps() {
     memory_equals_the_dumps("trace_cov_a15", "device1.ini", 9);
 }
 
 #[test]
-fn unmapped_memory_is_an_error_and_partial_reads_give_what_is_there() {
+fn unmapped_memory_is_an_error_and_partial_reads_are_short() {
     let Some(snapshot) = shared("a57_single_step") else {
         return;
     };
@@ -226,7 +226,7 @@ fn every_core_is_a_thread_with_its_name() {
     }
 }
 
-/// What GDB showed of the live machine, against what it shows of the snapshot.
+/// Compares GDB's output for the live machine with that for the snapshot.
 fn sessions_equal_the_live_machine(name: &str) {
     let snapshot = testdata(name);
     let expected = snapshot.join("expected");
@@ -284,17 +284,17 @@ fn registers_equal_the_live_machine(snapshot: &Path, thread: &str, file: &Path) 
 }
 
 #[test]
-fn virt_a57_looks_as_it_did_when_it_lived() {
+fn virt_a57_equals_the_live_machine() {
     sessions_equal_the_live_machine("virt-a57");
 }
 
 #[test]
-fn mps2_m4_looks_as_it_did_when_it_lived() {
+fn mps2_m4_equals_the_live_machine() {
     sessions_equal_the_live_machine("mps2-m4");
 }
 
 #[test]
-fn memory_that_only_another_core_was_dumped_with_is_shown_and_told() {
+fn memory_dumped_with_another_core_is_shown_with_a_note() {
     let directory = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         std::fs::write(directory.path().join(name), text).unwrap();

@@ -1,11 +1,11 @@
-//! Functions by name in what armsnap itself prints: C++ and Rust as in the source, those of saved
-//! libraries too, and no name where no function is.
+//! Function names in armsnap's own output: C++ and Rust names as in the source, functions of saved
+//! libraries, and no name outside of functions.
 
 use crate::support::record::{Guest, build, compiler, installed, record};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The library is stripped: it has the names that it offers to others.
+/// The library is stripped: it has only its exported names.
 const LIBRARY: &str = r#"
     long each(long (*visit)(long), long count) __asm__("_ZN5shelf4eachEPFllEl");
     long each(long (*visit)(long), long count)
@@ -17,7 +17,7 @@ const LIBRARY: &str = r#"
     }
 "#;
 
-/// What a C++ and a Rust compiler would call these.
+/// The names that a C++ and a Rust compiler would give to these.
 const PROGRAM: &str = r#"
     long each(long (*visit)(long), long count) __asm__("_ZN5shelf4eachEPFllEl");
     long price(long at) __asm__("_ZN4shop5priceEl");
@@ -35,7 +35,7 @@ const PROGRAM: &str = r#"
     int main(void) { return total(4); }
 "#;
 
-/// The program and its library; `None` if the tools are not there.
+/// The program and its library; `None` if the tools are not installed.
 fn guest(architecture: &'static str) -> Option<Guest> {
     if !installed(&["gdb-multiarch", compiler(architecture)]) {
         return None;
@@ -66,7 +66,7 @@ fn guest(architecture: &'static str) -> Option<Guest> {
     Some(guest)
 }
 
-/// What `armsnap decode` calls each instruction's function, with its address and offset.
+/// The address of each instruction, with function and offset, in `armsnap decode`.
 fn decoded(snapshot: &Path) -> Vec<(u64, Option<(String, u64)>)> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     command.arg("decode").arg(snapshot);
@@ -89,7 +89,7 @@ fn decoded(snapshot: &Path) -> Vec<(u64, Option<(String, u64)>)> {
         .collect()
 }
 
-/// What GDB prints on the snapshot.
+/// The output of GDB on the snapshot.
 fn gdb(snapshot: &Path, commands: &[String]) -> String {
     let mut gdb = Command::new("timeout");
     gdb.args(["-k", "5", "100", env!("CARGO_BIN_EXE_armsnap"), "gdb"]);
@@ -99,12 +99,12 @@ fn gdb(snapshot: &Path, commands: &[String]) -> String {
         gdb.args(["-ex", command]);
     }
     let run = gdb.stdin(Stdio::null()).output().unwrap();
-    // What `monitor` says goes to standard error.
+    // The output of `monitor` goes to standard error.
     let out = [run.stdout, run.stderr].concat();
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Each name that is given beside GDB's for the same address, and the commands that take names.
+/// Compares all names with GDB's for the same address, and tests the commands that take names.
 fn names(architecture: &'static str) {
     let Some(guest) = guest(architecture) else {
         return;
@@ -128,7 +128,7 @@ fn names(architecture: &'static str) {
         let found = decoded.iter().any(|line| is(line, wanted));
         assert!(found, "{wanted}");
     }
-    // GDB's own word for them, in all files.
+    // GDB's own name for them, in all files.
     decoded.retain(|(_, found)| found.is_some());
     let commands = decoded.iter();
     let commands = commands.map(|(at, _)| format!("info symbol {at:#x}"));
@@ -140,7 +140,7 @@ fn names(architecture: &'static str) {
     for ((address, found), word) in decoded.iter().zip(words) {
         let (name, offset) = found.as_ref().unwrap();
         let (place, section) = word.split_once(" in section ").unwrap();
-        // One address may have several names; how far it lies behind is the same for all.
+        // One address may have several names, but the same offset in all.
         let behind = place.rsplit_once(" + ").map_or("0", |(_, behind)| behind);
         assert_eq!(behind, offset.to_string(), "{address:#x} {name}: {word}");
         libraries += usize::from(section.contains("libraries/libc.so.6"));
@@ -180,11 +180,11 @@ fn names(architecture: &'static str) {
 }
 
 #[test]
-fn an_aarch64_programs_functions_have_their_names_of_the_source() {
+fn functions_of_an_aarch64_program_have_their_source_names() {
     names("aarch64");
 }
 
 #[test]
-fn an_arm_programs_functions_have_their_names_of_the_source() {
+fn functions_of_an_arm_program_have_their_source_names() {
     names("arm");
 }

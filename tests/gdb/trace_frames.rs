@@ -1,4 +1,4 @@
-//! GDB sessions on trace frames: a snapshot's server is a finished trace run.
+//! GDB sessions with trace frames: a served snapshot is a finished trace run.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ fn decoded(snapshot: &Path, device: usize) -> TraceRun {
     run
 }
 
-/// What GDB prints between marks, one entry for each list of commands.
+/// The output of GDB between marks, one entry for each list of commands.
 fn answers(snapshot: &Path, options: &[&str], lists: &[Vec<String>]) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
@@ -56,8 +56,8 @@ fn list(commands: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Asks where GDB is after some commands. They begin outside of all frames: GDB for AArch32 does
-/// not leave a frame whose stack pointer is not known in another way.
+/// Returns GDB's position after some commands, which start outside of all frames: GDB for AArch32 does
+/// not leave a frame with an unknown stack pointer in another way.
 fn places(snapshot: &Path, moves: &[Vec<String>]) -> Vec<String> {
     let lists: Vec<Vec<String>> = moves
         .iter()
@@ -87,11 +87,11 @@ fn place(run: &TraceRun, frame: usize) -> String {
     format!("{frame} 2 {pc:#x} {}", instruction.offset.0)
 }
 
-fn numbers_find_the_decoders_frames(name: &str) {
+fn tfind_by_number_finds_the_decoders_frames(name: &str) {
     let Some(snapshot) = shared(name) else { return };
     let run = decoded(&snapshot, 0);
     let last = run.frames() - 1;
-    // Spread over the trace without a pattern that code might share.
+    // Spread over the trace without a regular pattern.
     let mut frames: Vec<usize> = (0..40).map(|n| 1 + n * n * 7919 % last).collect();
     frames.extend([1, 2, last]);
     let moves: Vec<_> = frames.iter().map(|f| vec![format!("tfind {f}")]).collect();
@@ -101,24 +101,24 @@ fn numbers_find_the_decoders_frames(name: &str) {
 }
 
 #[test]
-fn numbers_find_the_decoders_frames_of_tc2() {
-    numbers_find_the_decoders_frames(TC2);
+fn tfind_by_number_in_tc2() {
+    tfind_by_number_finds_the_decoders_frames(TC2);
 }
 
 #[test]
-fn numbers_find_the_decoders_frames_of_recordings() {
+fn tfind_by_number_in_recordings() {
     for name in RECORDED {
-        numbers_find_the_decoders_frames(name);
+        tfind_by_number_finds_the_decoders_frames(name);
     }
 }
 
 #[test]
-fn numbers_find_the_decoders_frames_of_001_ack_test() {
-    numbers_find_the_decoders_frames(ACK);
+fn tfind_by_number_in_001_ack_test() {
+    tfind_by_number_finds_the_decoders_frames(ACK);
 }
 
 #[test]
-fn searches_find_what_the_decoder_says() {
+fn tfind_searches_find_the_decoders_frames() {
     let Some(snapshot) = shared(ACK) else { return };
     let run = decoded(&snapshot, 0);
     let pc = |frame: usize| run.pc(frame).unwrap().0;
@@ -167,7 +167,7 @@ fn searches_find_what_the_decoder_says() {
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn tfind_fails_for_missing_frames() {
     let Some(snapshot) = shared(ACK) else { return };
     let frames = decoded(&snapshot, 0).frames();
     let answers = answers(
@@ -233,9 +233,9 @@ fn a_frame_of_the_trace_has_pc_code_and_variables() {
     );
 }
 
-/// The halted state, asked before any trace frame, in the frame of it, and after.
+/// The halted state before any `tfind`, in its own trace frame, and after `tfind none`.
 #[test]
-fn the_ordinary_session_is_as_before() {
+fn trace_frames_do_not_change_the_session() {
     for (name, memory) in [
         (TC2, "$sp"),
         ("a57_single_step", "0xFFFEB448"),
@@ -271,7 +271,7 @@ fn the_ordinary_session_is_as_before() {
         let shown = |text: &String| text.split("---").nth(1).unwrap().to_owned();
         let first = shown(&answers[0]);
         assert!(first.contains("#0") && first.contains("pc  "), "{first}");
-        // A core without state rests at the end of its trace; the frame has what the snapshot says.
+        // A core without state is at the end of its trace; frame 0 has the placeholders of the snapshot.
         let state = if name == ACK {
             &answers[2..]
         } else {
@@ -284,11 +284,11 @@ fn the_ordinary_session_is_as_before() {
 }
 
 #[test]
-fn the_run_its_tracepoints_and_its_end() {
+fn the_trace_run_has_finished_and_has_two_tracepoints() {
     let Some(snapshot) = shared(ACK) else { return };
     let run = decoded(&snapshot, 0);
     let instructions = run.instructions().len();
-    // `armsnap gdb` lets GDB have no tracepoints.
+    // In `armsnap gdb`, GDB has no tracepoints.
     let server = crate::support::gdb::Server::start(&snapshot, &[], 1);
     let commands = ["tstatus", "info tracepoints", "monitor trace"];
     let text = crate::support::gdb::attach(&server.addresses[0], &commands);
@@ -303,9 +303,9 @@ fn the_run_its_tracepoints_and_its_end() {
     }
 }
 
-/// Moving, and asking for threads, leaves the trace frames.
+/// Moving and listing threads leave the trace frames.
 #[test]
-fn a_move_is_one_of_the_core() {
+fn a_move_leaves_the_trace_frame() {
     let Some(snapshot) = shared(ACK) else { return };
     let text = session(
         &snapshot,
@@ -313,7 +313,7 @@ fn a_move_is_one_of_the_core() {
         &["tfind 2", "tfind none", "continue", "p/x $pc"],
     );
     assert_eq!(crate::support::gdb::ends_of_history(&text), 1, "{text}");
-    // There is no halted state: the end is that of the trace.
+    // There is no halted state: history ends with the trace.
     assert!(text.contains("= 0xa10c0"), "{text}");
 }
 
@@ -360,7 +360,7 @@ fn tracepoints(bytes: &[u8]) -> Vec<(u32, u64)> {
 }
 
 #[test]
-fn what_gdb_saves_is_what_convert_writes() {
+fn tsave_writes_the_same_frames_as_convert() {
     let step = "a57_single_step";
     for (name, core, least) in [
         ("recorded/etmv4", "Cortex-A57_0", 100),
@@ -374,7 +374,7 @@ fn what_gdb_saves_is_what_convert_writes() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| -> PathBuf { directory.path().join(name) };
         let (saved, converted) = (path("saved.tf"), path("converted.tf"));
-        // Within a frame and after one, too.
+        // Also in a frame, and after one.
         let save = format!("tsave {}", saved.display());
         session(&snapshot, &[], &["tfind 2", "tfind none", &save]);
         convert(&["--core", core], [&snapshot, &converted]);
@@ -386,7 +386,7 @@ fn what_gdb_saves_is_what_convert_writes() {
         assert_eq!(ours.len(), theirs.len(), "{name}");
         assert!(ours.len() >= least);
         assert!(ours == theirs, "{name}: frames differ");
-        // GDB saves no system registers, which it asks for one by one.
+        // GDB does not save system registers, which it reads one by one.
         match (registers(&saved), registers(&converted)) {
             (Some(saved), Some(converted)) => {
                 assert!(saved.len() >= 64, "{name}: {}", saved.len());
@@ -412,12 +412,12 @@ fn what_gdb_saves_is_what_convert_writes() {
 }
 
 #[test]
-fn a_trace_file_of_001_ack_test_is_served() {
+fn a_served_trace_file_of_001_ack_test_has_the_same_frames() {
     a_trace_file_is_served(ACK, "cpu_0");
 }
 
 #[test]
-fn trace_files_of_recordings_are_served() {
+fn served_trace_files_of_recordings_have_the_same_frames() {
     for (name, core) in RECORDED.into_iter().zip(FIRST) {
         a_trace_file_is_served(name, core);
     }
@@ -432,12 +432,12 @@ fn a_trace_file_is_served(name: &str, core: &str) {
     let place = |frame: usize| {
         let pc = run.pc(frame).unwrap().0;
         let (tracepoint, instruction) = (run.tracepoint(frame), run.instruction(frame).unwrap());
-        // GDB is told of so many tracepoints, or else of one.
+        // The maximum number of tracepoints reported to GDB; otherwise one.
         assert!(run.description().tracepoints.len() <= 1000);
         format!("{frame} {tracepoint} {pc:#x} {}", instruction.offset.0)
     };
     let last = run.frames() - 1;
-    // A frame whose address comes again, in the middle or before.
+    // A frame whose address occurs again, in the middle or earlier.
     let pc = |frame: usize| run.pc(frame).unwrap().0;
     let middle = (1..=run.frames() / 2).rev();
     let mut middle = middle.filter(|&here| (here + 1..=last).any(|frame| pc(frame) == pc(here)));
@@ -461,7 +461,7 @@ fn a_trace_file_is_served(name: &str, core: &str) {
     for ((moves, frame), found) in cases.iter().zip(places(&file, &moves)) {
         assert_eq!(found, place(*frame), "{moves:?}");
     }
-    // What GDB saves of it is what it was.
+    // GDB saves the same contents.
     let saved = directory.path().join("saved.tf");
     session(&file, &[], &[&format!("tsave {}", saved.display())]);
     let (saved, file) = (std::fs::read(saved).unwrap(), std::fs::read(file).unwrap());
@@ -471,7 +471,7 @@ fn a_trace_file_is_served(name: &str, core: &str) {
 }
 
 #[test]
-fn registers_and_memory_of_a_trace_file_are_those_of_its_frames() {
+fn registers_and_memory_of_a_trace_file_come_from_its_frames() {
     let Some(snapshot) = shared(TC2) else { return };
     let run = decoded(&snapshot, 0);
     let directory = tempfile::tempdir().unwrap();
@@ -499,7 +499,7 @@ fn registers_and_memory_of_a_trace_file_are_those_of_its_frames() {
 }
 
 #[test]
-fn what_is_no_trace_file_to_serve_is_told() {
+fn unusable_trace_files_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("x.tf");
     let target = "tdesc <target><architecture>aarch64</architecture></target>\n";
@@ -522,7 +522,7 @@ fn what_is_no_trace_file_to_serve_is_told() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// A snapshot of our own with ETE trace by hand: from the begin of `main`, six branches taken.
+/// A snapshot with ETE trace made by hand: from the start of `main`, six taken branches.
 fn with_trace() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name);
@@ -562,9 +562,9 @@ fn with_trace() -> tempfile::TempDir {
 }
 
 #[test]
-fn frames_have_lines_of_the_program() {
+fn frames_have_source_lines() {
     let snapshot = with_trace();
-    // From the disassembly of the program: the branches on the way, and their lines.
+    // From the disassembly of the program: the executed branches and their lines.
     let wanted = [
         (1, 0x4010_0728, 84),
         (2, 0x4010_0768, 84),
@@ -605,7 +605,7 @@ fn frames_have_lines_of_the_program() {
 
 /// GDB gives most replies two seconds: only `tfind` and `monitor` may take longer.
 #[test]
-fn large_trace_is_decoded_when_it_is_looked_at() {
+fn large_trace_is_decoded_on_request() {
     let snapshot = with_trace();
     let path = snapshot.path().join("trace.bin");
     let one = std::fs::read(&path).unwrap();

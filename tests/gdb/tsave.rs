@@ -1,5 +1,5 @@
-//! A trace file that GDB saved from a live session with gdbserver on AArch64 Linux
-//! (`scripts/make-trace-file`): served, and converted, it shows what the session showed.
+//! A trace file saved by GDB from a live session with gdbserver on AArch64 Linux
+//! (`scripts/make-trace-file`): served and converted, it shows the same as the live session.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn saved() -> PathBuf {
     testdata("tsave-aarch64").join("saved.tf")
 }
 
-/// What was shown of a trace frame, by name: registers, `calls`, `total` and `order`.
+/// The values shown in a trace frame, by name: registers, `calls`, `total` and `order`.
 type Shown = BTreeMap<String, String>;
 
 fn shown(text: &str) -> Vec<Shown> {
@@ -29,7 +29,7 @@ fn shown(text: &str) -> Vec<Shown> {
                     let (Some(name), Some(value)) = (words.next(), words.next()) else {
                         continue;
                     };
-                    // A name of its own is in capitals in a snapshot.
+                    // Other registers have names in capitals in a snapshot.
                     shown.insert(name.to_ascii_lowercase(), value.into());
                 }
             }
@@ -47,14 +47,14 @@ fn expected() -> Vec<Shown> {
     frames
 }
 
-/// Of the names, each has the value in `found` that it has in `wanted`.
+/// Checks that the named values are the same.
 fn same(found: &Shown, wanted: &Shown, names: impl Fn(&str) -> bool) {
     for (name, value) in wanted.iter().filter(|(name, _)| names(name)) {
         assert_eq!(found.get(name), Some(value), "{name} of {wanted:?}");
     }
 }
 
-/// A session that shows what the live one did.
+/// Runs a session that prints the same values as the live one.
 fn look(input: &Path, before: &str, after: &str) -> Vec<Shown> {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
@@ -68,7 +68,7 @@ fn look(input: &Path, before: &str, after: &str) -> Vec<Shown> {
 }
 
 #[test]
-fn served_it_shows_what_the_live_session_showed() {
+fn served_it_shows_the_same_as_the_live_session() {
     let found = look(
         &saved(),
         "tfind start\nwhile $trace_frame != -1\necho frame:\n\
@@ -78,13 +78,13 @@ fn served_it_shows_what_the_live_session_showed() {
     let expected = expected();
     assert_eq!(found.len(), expected.len());
     for (found, wanted) in found.iter().zip(&expected) {
-        // GDB numbers the tracepoints of a trace file anew.
+        // GDB renumbers the tracepoints of a trace file.
         same(found, wanted, |name| name != "frame");
     }
 }
 
 #[test]
-fn converted_it_shows_what_the_live_session_showed() {
+fn converted_it_shows_the_same_as_the_live_session() {
     let directory = tempfile::tempdir().unwrap();
     let expected = expected();
     // At a call, stepped from there, and after the loop.
@@ -101,7 +101,7 @@ fn converted_it_shows_what_the_live_session_showed() {
 }
 
 #[test]
-fn what_was_typed_is_kept() {
+fn source_texts_of_tracepoints_are_kept() {
     let bytes = std::fs::read(saved()).unwrap();
     let file = File::open(&bytes, None).unwrap();
     let description = file.description();
