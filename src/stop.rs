@@ -1,79 +1,135 @@
-//! Stopping long work by unwinding.
+//! Cancelling long work.
 //!
-//! Long work for a client runs under a [`Stop`] flag. After another thread sets the flag, the work
-//! unwinds from its next call of [`check`], which costs an atomic load. No partial results are
-//! returned, so the loops in between need no code for it.
+//! A [`Cancel`] is the request to end work that nobody waits for any more. Loops that can end in
+//! order, with what they have, ask it between two pieces of work. Loops deep inside, whose partial
+//! results would be wrong, call [`check`]: work on this thread that goes on for a while after it was
+//! cancelled is unwound from there, up to [`catch`]. Neither is called in an inner loop.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
-/// A flag that stops work. Clones share it.
+/// Time that cancelled work has to end in order.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// A request to end work. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Cancel {
+    /// When work is to end, in nanoseconds since [`START`]; 0 if it is not.
+    due: Arc<AtomicU64>,
+    /// How often work may still ask; no limit if `None`.
+    checks: Option<Arc<AtomicU64>>,
+}
 
-/// The work was stopped.
+/// The work was cancelled and unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
 thread_local! {
-    static CURRENT: RefCell<Option<Stop>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Cancel>> = const { RefCell::new(None) };
 }
 
-impl Stop {
-    /// Stops current and later work under this flag.
-    pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+/// Returns a time in nanoseconds since [`START`], never 0.
+fn nanoseconds(time: Instant) -> u64 {
+    let passed = time.saturating_duration_since(*START).as_nanos();
+    u64::try_from(passed).unwrap_or(u64::MAX).max(1)
+}
+
+impl Cancel {
+    /// Returns a request that takes effect after some time.
+    #[must_use]
+    pub fn after(patience: Duration) -> Self {
+        let cancel = Self::default();
+        let due = nanoseconds(Instant::now() + patience);
+        cancel.due.store(due, Ordering::Relaxed);
+        cancel
     }
 
-    /// Clears the flag for later work.
+    /// Returns the same request that also takes effect when work has asked `checks` times.
+    #[must_use]
+    pub fn limited_to(&self, checks: u64) -> Self {
+        Self {
+            due: Arc::clone(&self.due),
+            checks: Some(Arc::new(AtomicU64::new(checks))),
+        }
+    }
+
+    /// Cancels the work; of several requests the first counts.
+    pub fn request(&self) {
+        let now = nanoseconds(Instant::now());
+        let earlier = |due: u64| (due == 0 || due > now).then_some(now);
+        let order = Ordering::Relaxed;
+        let _ = self.due.fetch_update(order, order, earlier);
+    }
+
+    /// Takes the request back, for later work.
     pub fn clear(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.due.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether the flag is set.
-    pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Returns whether the work is to end.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        let used_up = self.checks.as_ref().is_some_and(|checks| {
+            let one_less = |left: u64| left.checked_sub(1);
+            let left = checks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+            left.is_err()
+        });
+        used_up || self.is_due(Duration::ZERO)
     }
 
-    /// Returns the flag of the work on this thread.
+    /// Returns whether the work was to end `grace` ago.
+    fn is_due(&self, grace: Duration) -> bool {
+        match self.due.load(Ordering::Relaxed) {
+            0 => false,
+            due => nanoseconds(Instant::now()) >= due.saturating_add(grace.as_nanos() as u64),
+        }
+    }
+
+    /// Returns the request that applies to the work on this thread.
+    #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.with_borrow(Clone::clone)
     }
 }
 
-/// Runs work under a stop flag.
-pub fn heeding<R>(stop: Option<&Stop>, work: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Stop>);
+/// Runs work on this thread to which a request applies.
+pub fn heeding<R>(cancel: Option<&Cancel>, work: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Cancel>);
     impl Drop for Restore {
         fn drop(&mut self) {
             CURRENT.set(self.0.take());
         }
     }
-    let _restore = Restore(CURRENT.replace(stop.cloned()));
+    let _restore = Restore(CURRENT.replace(cancel.cloned()));
     work()
 }
 
-/// Unwinds up to [`catch`] if the flag of the work on this thread is set. Prints no panic message.
+/// Unwinds up to [`catch`] if the work on this thread was cancelled and had time to end. Prints no
+/// panic message.
 pub fn check() {
-    if CURRENT.with_borrow(|stop| stop.as_ref().is_some_and(Stop::is_set)) {
+    let is_overdue = |cancel: &Cancel| cancel.is_due(GRACE);
+    if CURRENT.with_borrow(|cancel| cancel.as_ref().is_some_and(is_overdue)) {
         resume_unwind(Box::new(Stopped));
     }
 }
 
-/// Unwinds up to [`catch`] because the work cannot continue, if the thread has a stop flag.
+/// Unwinds up to [`catch`] because the work cannot continue, if a request applies to this thread.
 pub fn end() {
     if CURRENT.with_borrow(Option::is_some) {
         resume_unwind(Box::new(Stopped));
     }
 }
 
-/// Runs work until it completes or is stopped.
+/// Runs work until it completes or is unwound.
 ///
 /// # Errors
 ///
-/// Returns [`Stopped`] if the work was stopped; its side effects may be incomplete.
+/// Returns [`Stopped`] if the work was unwound; its side effects may be incomplete.
 pub fn catch<R>(work: impl FnOnce() -> R) -> Result<R, Stopped> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|why| match why.downcast::<Stopped>() {
         Ok(stopped) => *stopped,
@@ -86,16 +142,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_stops_at_a_check() {
-        let stop = Stop::default();
+    fn work_that_does_not_end_in_time_is_unwound_at_a_check() {
+        let cancel = Cancel::default();
         let mut rounds = 0;
-        let done = heeding(Some(&stop), || {
+        let done = heeding(Some(&cancel), || {
             catch(|| {
                 loop {
                     check();
                     rounds += 1;
                     if rounds == 3 {
-                        stop.set();
+                        cancel.request();
+                        // It has some time to end in order.
+                        check();
+                        assert!(cancel.is_requested());
+                        std::thread::sleep(GRACE);
                     }
                 }
             })
@@ -104,8 +164,27 @@ mod tests {
         // Work outside is not affected.
         check();
         assert_eq!(catch(|| 7), Ok(7));
-        stop.clear();
-        heeding(Some(&stop), check);
+        cancel.clear();
+        assert!(!cancel.is_requested());
+        heeding(Some(&cancel), check);
+    }
+
+    #[test]
+    fn a_request_takes_effect_after_its_time_or_its_checks() {
+        assert!(Cancel::after(Duration::ZERO).is_requested());
+        let later = Cancel::after(Duration::from_secs(3600));
+        assert!(!later.is_requested());
+        let twice = later.limited_to(2);
+        let asked = [(); 4].map(|()| twice.is_requested());
+        assert_eq!(asked, [false, false, true, true]);
+        assert!(!later.is_requested());
+        later.request();
+        assert!(later.is_requested());
+        // A clone is the same request, and a limited one ends with it.
+        let all = Cancel::default();
+        let limited = all.limited_to(100);
+        all.clone().request();
+        assert!(all.is_requested() && limited.is_requested());
     }
 
     #[test]

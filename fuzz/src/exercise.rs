@@ -237,7 +237,7 @@ fn serve(loaded: &OpenSnapshot) {
             let (mut bytes, mut out) = (Vec::new(), Vec::new());
             write_packet(packet.as_bytes(), &mut bytes);
             for byte in bytes {
-                let _ = session.push_while(byte, &mut out, &mut || Meanwhile::Waits);
+                let _ = session.push_while(byte, &mut out, &Meanwhile::Waits);
             }
         };
         for packet in [

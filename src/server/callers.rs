@@ -15,7 +15,7 @@
 //!   (GDB sends no Ctrl-C while it waits for a reply).
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gdbstub::common::Tid;
 
@@ -26,6 +26,7 @@ use super::reply::thread_id;
 use super::target::SnapshotTarget;
 use crate::arch::Architecture;
 use crate::program::symbols::Symbols;
+use crate::stop::Cancel;
 use crate::timeline::{Direction, EndAgrees, Gap, OpenCall, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
@@ -49,12 +50,11 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     if target.trace.frame.is_some() {
         return Some(b"-".to_vec());
     }
-    let began = Instant::now();
-    let mut goes_on = || began.elapsed() < TIME_LIMIT;
+    let cancel = Cancel::after(TIME_LIMIT);
     let pc = match target.positions.past(thread) {
         Some(past) => past.pc,
         None if target.positions.rests(thread) => target.positions.end_of_trace(thread),
-        None => return Some(at_halted_state(target, thread, &mut goes_on)),
+        None => return Some(at_halted_state(target, thread, &cancel)),
     };
     let Some(pc) = pc else {
         return Some(b"-".to_vec());
@@ -73,7 +73,7 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         Some(before) => (before, FRAMES + 1),
         None => (0, FRAMES),
     };
-    let (calls, outside) = calls.at(history, position, first, count, &mut goes_on);
+    let (calls, outside) = calls.at(history, position, first, count, &cancel);
     if outside == Outside::Unfinished {
         return Some(b"~".to_vec());
     }
@@ -117,12 +117,8 @@ fn name(symbols: &Symbols, call: Option<&OpenCall>, inside: u64) -> (u64, u64) {
 }
 
 /// Returns the reply at the halted state.
-fn at_halted_state(
-    target: &mut SnapshotTarget,
-    thread: Tid,
-    goes_on: &mut dyn FnMut() -> bool,
-) -> Vec<u8> {
-    if !target.positions.reach_end(thread, goes_on) {
+fn at_halted_state(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) -> Vec<u8> {
+    if !target.positions.reach_end(thread, cancel) {
         return b"~".to_vec();
     }
     let symbols = target.symbols();
@@ -137,7 +133,7 @@ fn at_halted_state(
     }
     let end = history.end();
     let calls = target.callers.calls.entry(thread).or_default();
-    let (calls, outside) = calls.at(history, end, 0, 1, goes_on);
+    let (calls, outside) = calls.at(history, end, 0, 1, cancel);
     if outside == Outside::Unfinished {
         return b"~".to_vec();
     }

@@ -16,6 +16,7 @@ use super::target::SnapshotTarget;
 use crate::quantity::Address;
 use crate::remote_protocol::framing::{hex_text, write_hex, write_packet};
 use crate::report::history as words;
+use crate::stop::Cancel;
 use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PointKind, Position};
 
 /// Why a core stopped.
@@ -47,17 +48,18 @@ struct Stop {
     reason: Reason,
 }
 
-/// Moves cores and appends the replies: text for the user, and the stop reply.
+/// Moves cores and appends the replies: text for the user, and the stop reply. Returns whether the
+/// move was cancelled.
 pub(super) fn run(
     target: &mut SnapshotTarget,
     resume: Resume,
-    goes_on: &mut dyn FnMut() -> bool,
+    cancel: &Cancel,
     out: &mut Vec<u8>,
-) {
+) -> bool {
     let halted = target.positions.past(resume.thread).is_none();
     let mut text = String::new();
-    let stop = if target.positions.reach_end(resume.thread, goes_on) {
-        go(target, resume, goes_on)
+    let stop = if target.positions.reach_end(resume.thread, cancel) {
+        go(target, resume, cancel)
     } else {
         text += UNFINISHED;
         let (thread, reason) = (resume.thread, Reason::Interrupted);
@@ -77,6 +79,7 @@ pub(super) fn run(
         write_packet(format!("O{}", hex_text(&text)).as_bytes(), out);
     }
     write_packet(stop.reply(target).as_bytes(), out);
+    stop.reason == Reason::Interrupted
 }
 
 /// Appends the replies for a move that was ended without effect: the cores are where they were.
@@ -91,7 +94,7 @@ pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, o
 }
 
 /// Moves the core, and the others along unless it moves alone.
-fn go(target: &mut SnapshotTarget, resume: Resume, goes_on: &mut dyn FnMut() -> bool) -> Stop {
+fn go(target: &mut SnapshotTarget, resume: Resume, cancel: &Cancel) -> Stop {
     let thread = resume.thread;
     let Some(from) = target.positions.position(thread) else {
         return Stop {
@@ -102,15 +105,15 @@ fn go(target: &mut SnapshotTarget, resume: Resume, goes_on: &mut dyn FnMut() -> 
     let time = target.positions.time(thread);
     let reason = match resume.extent {
         Extent::Step => step(target, resume, from),
-        Extent::Within(first, end) => step_within(target, resume, first..end, goes_on),
-        Extent::On => search(target, resume, from, goes_on),
+        Extent::Within(first, end) => step_within(target, resume, first..end, cancel),
+        Extent::On => search(target, resume, from, cancel),
     };
     let stop = Stop { thread, reason };
     if resume.alone {
         return stop;
     }
     if resume.extent == Extent::On {
-        return together::settle(target, resume.direction, from, stop, goes_on);
+        return together::settle(target, resume.direction, from, stop, cancel);
     }
     // Between two timestamps no order among cores is known.
     if target.positions.time(thread) != time {
@@ -124,7 +127,7 @@ fn step_within(
     target: &mut SnapshotTarget,
     resume: Resume,
     range: Range<u64>,
-    goes_on: &mut dyn FnMut() -> bool,
+    cancel: &Cancel,
 ) -> Reason {
     while let Some(from) = target.positions.position(resume.thread) {
         let reason = step(target, resume, from);
@@ -133,7 +136,7 @@ fn step_within(
         if reason != Reason::Moved || !pc.is_some_and(|pc| range.contains(&pc.0)) {
             return reason;
         }
-        if !goes_on() {
+        if cancel.is_requested() {
             return Reason::Interrupted;
         }
     }
@@ -194,17 +197,12 @@ fn stops(target: &SnapshotTarget, thread: Tid) -> AddressSet {
 }
 
 /// Moves to a breakpoint, a gap or an end of history.
-fn search(
-    target: &mut SnapshotTarget,
-    resume: Resume,
-    from: Position,
-    goes_on: &mut dyn FnMut() -> bool,
-) -> Reason {
+fn search(target: &mut SnapshotTarget, resume: Resume, from: Position, cancel: &Cancel) -> Reason {
     let wanted = stops(target, resume.thread);
     let Some(history) = target.positions.history(resume.thread) else {
         return end(resume.direction);
     };
-    let found = history.search_while(from, resume.direction, &wanted, Gaps::Stop, goes_on);
+    let found = history.search_unless(from, resume.direction, &wanted, Gaps::Stop, cancel);
     let Some(found) = found else {
         return Reason::Interrupted;
     };

@@ -1,39 +1,33 @@
 //! Input from a client, read ahead by a separate thread. This shows during a request whether the
 //! client still waits for the reply.
 //!
-//! A client that disconnects or sends Ctrl-C cancels its request. Work that polls for this ends in
-//! order ([`crate::stop::Cancel`]); work that continues after [`GRACE`] is unwound
-//! ([`crate::stop::Stop`]).
+//! A client that disconnects or sends Ctrl-C cancels its request, and so does one that sends another
+//! packet where that tells that it does not wait any more ([`crate::stop::Cancel`]).
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::session::Meanwhile;
-use crate::stop::Stop;
+use super::session::{Client, Meanwhile};
+use crate::stop::Cancel;
 
 /// Maximum number of bytes read ahead.
 const AHEAD: usize = 0x1_0000;
 /// The byte that interrupts a move.
 const CTRL_C: u8 = 0x03;
-/// Time that cancelled work has to end by itself.
-const GRACE: Duration = Duration::from_secs(1);
-/// How often cancelled work is checked.
-const CHECK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 100_000_000,
-};
+/// How often a client whose bytes are not read is checked for a disconnect.
+const CHECK: Duration = Duration::from_millis(100);
 
 /// The bytes received from a client. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Inbox {
     shared: Arc<(Mutex<State>, Condvar)>,
-    stop: Stop,
+    cancel: Cancel,
 }
 
 #[derive(Default)]
@@ -45,8 +39,6 @@ struct State {
     error: Option<io::Error>,
     /// A request is being answered; `true` if a further packet cancels it.
     busy: Option<bool>,
-    /// When the request was cancelled.
-    unwanted: Option<Instant>,
     /// The bytes are not consumed any more.
     closed: bool,
 }
@@ -62,18 +54,28 @@ impl State {
         }
     }
 
-    /// Returns whether the current request is cancelled, and records when that happened.
-    fn is_unwanted(&mut self) -> bool {
-        let unwanted = match (self.busy, self.meanwhile()) {
+    /// Returns whether the client does not wait for the reply any more.
+    fn is_unwanted(&self) -> bool {
+        match (self.busy, self.meanwhile()) {
             (None, _) | (_, Meanwhile::Waits) | (Some(false), Meanwhile::AsksOn) => false,
             (Some(_), Meanwhile::Interrupts) | (Some(true), Meanwhile::AsksOn) => true,
-        };
-        if unwanted {
-            self.unwanted.get_or_insert_with(Instant::now);
-        } else {
-            self.unwanted = None;
         }
-        unwanted
+    }
+}
+
+impl Client for Inbox {
+    fn meanwhile(&self) -> Meanwhile {
+        self.lock().meanwhile()
+    }
+
+    fn cancel(&self, by_packets: bool) -> Cancel {
+        let mut state = self.lock();
+        state.busy = Some(by_packets);
+        self.cancel.clear();
+        if state.is_unwanted() {
+            self.cancel.request();
+        }
+        self.cancel.clone()
     }
 }
 
@@ -85,9 +87,9 @@ impl Inbox {
         reading.spawn(move || inbox.read(reader)).map(|_| ())
     }
 
-    /// Returns the stop flag for the work of this client.
-    pub fn stop(&self) -> &Stop {
-        &self.stop
+    /// Returns the request that cancels the work for this client.
+    pub fn cancelled(&self) -> &Cancel {
+        &self.cancel
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -109,22 +111,15 @@ impl Inbox {
         }
     }
 
-    /// Returns what the client has done since the request.
-    pub fn meanwhile(&self) -> Meanwhile {
-        self.lock().meanwhile()
-    }
-
-    /// Marks the start of a request. `takes_back`: a further packet from the client cancels it.
-    pub fn begin(&self, takes_back: bool) {
-        self.lock().busy = Some(takes_back);
+    /// Marks the start of a request.
+    pub fn begin(&self) {
+        self.lock().busy = Some(false);
     }
 
     /// Marks the end of a request.
     pub fn end(&self) {
-        let mut state = self.lock();
-        state.busy = None;
-        state.unwanted = None;
-        self.stop.clear();
+        self.lock().busy = None;
+        self.cancel.clear();
         // The reader may be waiting for space.
         self.shared.1.notify_all();
     }
@@ -143,10 +138,9 @@ impl Inbox {
     fn read(&self, mut reader: impl Read + AsFd) {
         let mut piece = vec![0; 0x4000];
         loop {
-            let mut state = self.lock();
-            let watched = state.is_unwanted();
-            if watched && state.unwanted.is_some_and(|since| since.elapsed() >= GRACE) {
-                self.stop.set();
+            let state = self.lock();
+            if state.is_unwanted() {
+                self.cancel.request();
             }
             if state.closed {
                 return;
@@ -154,17 +148,13 @@ impl Inbox {
             let full = state.bytes.len() >= AHEAD;
             if state.ended || full {
                 // There is nothing to read, but a disconnect is still detected.
-                let wait = Duration::from_nanos(CHECK.tv_nsec as u64);
                 let changed = &self.shared.1;
-                let waited = changed.wait_timeout(state, wait);
+                let waited = changed.wait_timeout(state, CHECK);
                 let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
                 state.ended |= full && has_left(&reader);
                 continue;
             }
             drop(state);
-            if watched && !is_ready(&reader, CHECK) {
-                continue;
-            }
             let count = reader.read(&mut piece);
             let mut state = self.lock();
             match count {
@@ -179,12 +169,6 @@ impl Inbox {
             self.shared.1.notify_all();
         }
     }
-}
-
-/// Waits until there is something to read or the client disconnects; returns whether it did.
-fn is_ready(reader: &impl AsFd, wait: Timespec) -> bool {
-    let mut descriptors = [PollFd::new(reader, PollFlags::IN)];
-    poll(&mut descriptors, Some(&wait)).is_ok_and(|count| count > 0)
 }
 
 /// Returns whether the client disconnected, even if there are unread bytes.

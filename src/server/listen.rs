@@ -67,9 +67,9 @@ fn answer(
     let mut replies = Vec::new();
     while let Some(byte) = inbox.next()? {
         // Only the last byte of a packet causes work.
-        inbox.begin(!session.acknowledges());
-        let end = stop::heeding(Some(inbox.stop()), || {
-            session.push_while(byte, &mut replies, &mut || inbox.meanwhile())
+        inbox.begin();
+        let end = stop::heeding(Some(inbox.cancelled()), || {
+            session.push_while(byte, &mut replies, inbox)
         });
         inbox.end();
         // Send at once: the next request may take long.

@@ -45,5 +45,5 @@ mod tracepoints;
 
 pub use cores::{Core, MemoryDevice};
 pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
-pub use session::{End, Meanwhile, Session};
+pub use session::{Client, End, Meanwhile, Session};
 pub use trace_file_endpoint::endpoint as trace_file_endpoint;

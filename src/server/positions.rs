@@ -4,7 +4,7 @@
 //! first use. Independent of packets.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gdbstub::common::Tid;
 
@@ -14,6 +14,7 @@ use crate::arch::{Architecture, RegisterDescription};
 use crate::flow;
 use crate::quantity::{Address, Isa};
 use crate::snapshot::model::Note;
+use crate::stop::Cancel;
 use crate::timeline::{
     Direction, Gap, History, HistoryPoint, PointKind, Position, Timeline, TracedCore,
 };
@@ -92,7 +93,7 @@ impl Positions {
         if self.rested {
             return;
         }
-        let until = Instant::now() + RESTING_LIMIT;
+        let cancel = Cancel::after(RESTING_LIMIT);
         self.rested = true;
         for number in 0..self.ends.len() {
             let core = &self.endpoint.cores[number];
@@ -103,7 +104,7 @@ impl Positions {
             let Some(history) = self.timeline().history(device) else {
                 continue;
             };
-            if history.reach_end(&mut || Instant::now() < until) {
+            if history.reach_end(&cancel) {
                 self.ends[number] = history.trace_end();
             } else {
                 self.rested = false;
@@ -138,11 +139,10 @@ impl Positions {
         self.timeline().history(device)
     }
 
-    /// Decodes what must be before a core can move, as long as `goes_on` says so; answers whether
-    /// that is done.
-    pub fn reach_end(&mut self, thread: Tid, goes_on: &mut dyn FnMut() -> bool) -> bool {
+    /// Decodes what must be before a core can move, unless cancelled; returns whether that is done.
+    pub fn reach_end(&mut self, thread: Tid, cancel: &Cancel) -> bool {
         self.history(thread)
-            .is_none_or(|history| history.reach_end(goes_on))
+            .is_none_or(|history| history.reach_end(cancel))
     }
 
     /// Returns the position of a core, unless it is the halted state.

@@ -21,7 +21,7 @@ use super::reply::{MALFORMED, NO_MEMORY};
 use super::target::SnapshotTarget;
 use crate::mapped;
 use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, hex_text, write_packet};
-use crate::stop::{self, Stopped};
+use crate::stop::{self, Cancel, Stopped};
 
 /// How long a Ctrl-C that arrived after the end of a move counts for the next move.
 ///
@@ -39,6 +39,31 @@ pub enum End {
     Detached,
     /// The client killed the apparent program; the snapshot is unchanged.
     Killed,
+}
+
+/// What a client does while a request is answered.
+pub trait Client {
+    /// Returns what it has done since its request.
+    fn meanwhile(&self) -> Meanwhile;
+
+    /// Returns the request to cancel the work: Ctrl-C and a disconnect request it, and so does
+    /// another packet if `by_packets`.
+    fn cancel(&self, by_packets: bool) -> Cancel;
+}
+
+/// A client that has done this when its request is taken up, and does no more.
+impl Client for Meanwhile {
+    fn meanwhile(&self) -> Meanwhile {
+        *self
+    }
+
+    fn cancel(&self, by_packets: bool) -> Cancel {
+        let cancel = Cancel::default();
+        if *self == Self::Interrupts || by_packets && *self == Self::AsksOn {
+            cancel.request();
+        }
+        cancel
+    }
 }
 
 /// What a client has done since its request.
@@ -129,11 +154,6 @@ impl Session {
         }
     }
 
-    /// Returns whether packets are acknowledged: then a client resends a packet without reply.
-    pub(super) fn acknowledges(&self) -> bool {
-        self.acknowledges
-    }
-
     /// Uses `alive` to send [`SIGN`](super::keepalive::SIGN) while the client waits.
     pub(super) fn with_signs(mut self, alive: Alive) -> Self {
         self.alive = Some(alive);
@@ -149,16 +169,11 @@ impl Session {
     ///
     /// Any bytes are allowed. A reply is never longer than about two [`MAX_PACKET`].
     pub fn push(&mut self, byte: u8, out: &mut Vec<u8>) -> Option<End> {
-        self.push_while(byte, out, &mut || Meanwhile::Waits)
+        self.push_while(byte, out, &Meanwhile::Waits)
     }
 
-    /// Same as [`Self::push`]; `client` is polled during long requests for what the client does.
-    pub fn push_while(
-        &mut self,
-        byte: u8,
-        out: &mut Vec<u8>,
-        client: &mut dyn FnMut() -> Meanwhile,
-    ) -> Option<End> {
+    /// Same as [`Self::push`]; `client` is what the client does during long requests.
+    pub fn push_while(&mut self, byte: u8, out: &mut Vec<u8>, client: &dyn Client) -> Option<End> {
         match self.framer.push(byte)? {
             Incoming::Packet(packet) => {
                 let greets = packet.starts_with(b"qSupported");
@@ -215,12 +230,9 @@ impl Session {
         Some(format!("{cut}: its contents are not known any more\n"))
     }
 
-    fn packet(
-        &mut self,
-        packet: &[u8],
-        out: &mut Vec<u8>,
-        client: &mut dyn FnMut() -> Meanwhile,
-    ) -> Option<End> {
+    fn packet(&mut self, packet: &[u8], out: &mut Vec<u8>, client: &dyn Client) -> Option<End> {
+        // With acknowledgements, a client resends a packet that it waits for.
+        let cancel = client.cancel(!self.acknowledges);
         let places = self.target.positions.places();
         let answer = stop::catch(|| packets::answer(&mut self.target, packet));
         let answer = answer.unwrap_or_else(|Stopped| {
@@ -247,20 +259,19 @@ impl Session {
             Answer::Move(resume) => {
                 let late = self.late.take().is_some_and(|at| at.elapsed() < LATE);
                 let start = out.len();
-                let mut goes_on = || {
-                    let interrupted = client() == Meanwhile::Interrupts;
-                    self.interrupted |= interrupted;
-                    !interrupted
-                };
+                // The client waits for the stop reply: a packet in between is none of a user's.
+                let cancel = client.cancel(false);
                 let target = &mut self.target;
                 let done = stop::catch(|| {
                     if late {
                         execution::interrupted(target, resume.thread, "", out);
-                    } else {
-                        execution::run(target, resume, &mut goes_on, out);
+                        return false;
                     }
+                    execution::run(target, resume, &cancel, out)
                 });
                 let cut = self.cut_file();
+                let interrupted = client.meanwhile() == Meanwhile::Interrupts;
+                self.interrupted |= done.unwrap_or(true) && interrupted;
                 if done.is_err() || cut.is_some() {
                     out.truncate(start);
                     self.target.positions.come_back(places);
@@ -272,20 +283,15 @@ impl Session {
                 // GDB does not report when its user interrupts a command: it continues with the next
                 // packet, and would take a late reply for the reply to it. (With acknowledgements, a
                 // client resends its packet instead.)
-                let acknowledges = self.acknowledges;
-                let mut now = || match client() {
-                    Meanwhile::AsksOn if acknowledges => Meanwhile::Waits,
-                    now => now,
-                };
-                let mut goes_on = || now() == Meanwhile::Waits;
                 let target = &mut self.target;
-                let done = stop::catch(|| monitor::run(target, &command, &mut goes_on));
+                let done = stop::catch(|| monitor::run(target, &command, &cancel));
                 let text = done.unwrap_or_else(|Stopped| {
                     self.target.positions.come_back(places);
                     monitor::STOPPED.to_owned()
                 });
-                self.interrupted |= now() == Meanwhile::Interrupts;
-                if now() == Meanwhile::AsksOn {
+                let meanwhile = client.meanwhile();
+                self.interrupted |= meanwhile == Meanwhile::Interrupts;
+                if meanwhile == Meanwhile::AsksOn && !self.acknowledges {
                     return None;
                 }
                 let text = self.cut_file().unwrap_or(text);

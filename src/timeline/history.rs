@@ -9,6 +9,7 @@ use super::scan::{Hit, Query};
 use super::track::{PartKey, Placed, Start, Track};
 use crate::flow::InstructionKind;
 use crate::quantity::{Address, BufferOffset, Isa};
+use crate::stop::Cancel;
 
 /// Maximum number of places at the end of a trace searched for its last instruction.
 const LAST_PLACES: usize = 1000;
@@ -100,11 +101,11 @@ impl History {
         }
     }
 
-    /// Decodes what must be before the end has a name, as long as `goes_on` says so; answers whether
-    /// that is done. It is all that lies behind the last synchronisation point of the trace.
-    pub fn reach_end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> bool {
+    /// Decodes what must be before the end has a name, unless cancelled; returns whether that is
+    /// done. It is all that lies behind the last synchronisation point of the trace.
+    pub fn reach_end(&mut self, cancel: &Cancel) -> bool {
         let last = self.sessions.last_mut();
-        last.is_none_or(|session| session.track.reach_end(goes_on))
+        last.is_none_or(|session| session.track.reach_end(cancel))
     }
 
     /// Returns the last position: the halted state.
@@ -318,19 +319,18 @@ impl History {
         addresses: &AddressSet,
         gaps: Gaps,
     ) -> Found {
-        let found = self.search_while(from, direction, addresses, gaps, &mut || true);
+        let found = self.search_unless(from, direction, addresses, gaps, &Cancel::default());
         found.unwrap_or(Found::End(from))
     }
 
-    /// The same, as long as `goes_on` says so, which is asked many times a second; `None` if it
-    /// ended the search.
-    pub fn search_while(
+    /// Same as [`Self::search`]; `None` if it was cancelled.
+    pub fn search_unless(
         &mut self,
         from: Position,
         direction: Direction,
         addresses: &AddressSet,
         gaps: Gaps,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Found> {
         if !self.contains(from) {
             return Some(Found::End(from));
@@ -347,7 +347,7 @@ impl History {
         let mut session = from.session as usize;
         loop {
             let track = &mut self.sessions[session].track;
-            if let Some((segment, hit)) = track.search(start, &query, goes_on).ok()? {
+            if let Some((segment, hit)) = track.search(start, &query, cancel).ok()? {
                 let position = |index| Position {
                     session: session as u32,
                     segment,
@@ -468,15 +468,11 @@ impl History {
     /// Returns the first position with at least `cycles` cycles between the start of history and
     /// it; `None` if the trace counts fewer. Decodes all trace before it the first time.
     pub fn seek_cycle(&mut self, cycles: u64) -> Option<Position> {
-        self.seek_cycle_while(cycles, &mut || true).flatten()
+        self.seek_cycle_unless(cycles, &Cancel::default()).flatten()
     }
 
-    /// The same, as long as `goes_on` says so; `None` if it gave up.
-    pub fn seek_cycle_while(
-        &mut self,
-        cycles: u64,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Option<Option<Position>> {
+    /// Same as [`Self::seek_cycle`]; `None` if it was cancelled.
+    pub fn seek_cycle_unless(&mut self, cycles: u64, cancel: &Cancel) -> Option<Option<Position>> {
         if cycles == 0 {
             return Some(Some(self.begin()));
         }
@@ -484,9 +480,9 @@ impl History {
         for session in 0..self.sessions.len() {
             let track = &mut self.sessions[session].track;
             let left = cycles.saturating_sub(passed);
-            let found = track.before_cycle(left, goes_on).ok()?;
+            let found = track.before_cycle(left, cancel).ok()?;
             let Some((segment, place, skipped)) = found else {
-                let counted = track.cycles_before(u64::MAX, goes_on).ok()?;
+                let counted = track.cycles_before(u64::MAX, cancel).ok()?;
                 passed = passed.saturating_add(counted);
                 continue;
             };
@@ -514,27 +510,23 @@ impl History {
     /// Returns the cycles counted from the start of history to a position; `None` if the trace
     /// counts none up to it. Decodes all trace before it the first time.
     pub fn cycles(&mut self, position: Position) -> Option<u64> {
-        self.cycles_while(position, &mut || true).flatten()
+        self.cycles_unless(position, &Cancel::default()).flatten()
     }
 
-    /// The same; `goes_on` is asked before a further segment is decoded, and `None` says that it
-    /// gave up. What was counted until then is not counted again.
-    pub fn cycles_while(
-        &mut self,
-        position: Position,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Option<Option<u64>> {
+    /// Same as [`Self::cycles`]; `None` if it was cancelled before a further segment. What was
+    /// counted until then is not counted again.
+    pub fn cycles_unless(&mut self, position: Position, cancel: &Cancel) -> Option<Option<u64>> {
         let Some(place) = self.place(position) else {
             return Some(None);
         };
         let session = position.session as usize;
         let mut total = 0_u64;
         for before in &mut self.sessions[..session] {
-            let counted = before.track.cycles_before(u64::MAX, goes_on).ok()?;
+            let counted = before.track.cycles_before(u64::MAX, cancel).ok()?;
             total = total.saturating_add(counted);
         }
         let track = &mut self.sessions[session].track;
-        total = total.saturating_add(track.cycles_before(position.segment, goes_on).ok()?);
+        total = total.saturating_add(track.cycles_before(position.segment, cancel).ok()?);
         Some(match place.segment_cycles {
             Some(cycles) => Some(total.saturating_add(cycles)),
             None => Some(total).filter(|&total| total > 0),

@@ -10,6 +10,7 @@ use super::history::History;
 use super::position::{Direction, Position};
 use super::transitions::{How, Transition, Transitions};
 use crate::quantity::Address;
+use crate::stop::Cancel;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -88,15 +89,14 @@ pub struct OpenCalls {
 
 impl OpenCalls {
     /// Returns the open calls at a position, innermost first: at most `count` of them, after the first
-    /// `skip`. `goes_on` is called before each new stretch but the first; if it returns false, the
-    /// search ends.
+    /// `skip`. The search may be cancelled before each new stretch but the first.
     pub fn at(
         &mut self,
         history: &mut History,
         position: Position,
         skip: usize,
         count: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> (Vec<OpenCall>, Outside) {
         let mut calls = Vec::new();
         let mut skip = skip;
@@ -134,7 +134,7 @@ impl OpenCalls {
             };
             let last = begin(last);
             if !self.ends.contains_key(&last) {
-                if looked && !goes_on() {
+                if looked && cancel.is_requested() {
                     return (calls, Outside::Unfinished);
                 }
                 looked = true;

@@ -6,7 +6,7 @@ use super::segments::{SearchUnit, Segments};
 use super::track::{Cancelled, Start};
 use super::worker::{Job, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::stop::{self, Stop};
+use crate::stop::{self, Cancel};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,13 +23,13 @@ where
         &mut self,
         start: Start,
         query: &Query,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Result<Option<(u64, Hit)>, Cancelled> {
         let direction = query.direction;
         let Some((unit, within)) = self.first_unit(start, direction) else {
             return Ok(None);
         };
-        let unit = self.split(unit, direction, goes_on)?;
+        let unit = self.split(unit, direction, cancel)?;
         let jobs = self.jobs(&[unit]);
         if let Some(hit) = self.worker.scan(&jobs[0], query, within) {
             return Ok(Some((self.segment(unit.chunk), hit)));
@@ -37,11 +37,11 @@ where
         let mut helper = None;
         let (mut last, mut ahead) = (unit, 1);
         loop {
-            let units = self.units_after(last, ahead, direction, goes_on)?;
+            let units = self.units_after(last, ahead, direction, cancel)?;
             let Some(&outermost) = units.last() else {
                 return Ok(None);
             };
-            if !goes_on() {
+            if cancel.is_requested() {
                 return Err(Cancelled);
             }
             last = outermost;
@@ -69,14 +69,14 @@ where
         mut last: SearchUnit,
         most: usize,
         direction: Direction,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Result<Vec<SearchUnit>, Cancelled> {
         let mut units = Vec::new();
         while units.len() < most {
             let Some(next) = self.unit_beside(last, direction) else {
                 break;
             };
-            last = self.split(next, direction, goes_on)?;
+            last = self.split(next, direction, cancel)?;
             units.push(last);
         }
         Ok(units)
@@ -112,9 +112,9 @@ where
             }
         }
     };
-    let stop = Stop::current();
+    let cancel = Cancel::current();
     std::thread::scope(|scope| {
-        let second = scope.spawn(|| stop::heeding(stop.as_ref(), || work(helper)));
+        let second = scope.spawn(|| stop::heeding(cancel.as_ref(), || work(helper)));
         work(worker);
         if let Err(why) = second.join() {
             std::panic::resume_unwind(why);

@@ -17,6 +17,7 @@ use super::track::{Cancelled, Limits, PartKey, Placed, Start};
 use super::worker::{Between, HistorySink, Job, Saved, StartPoint, SyncPoint, TraceEnd, Worker};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::BufferOffset;
+use crate::stop::Cancel;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -204,15 +205,15 @@ where
 
     /// Returns the layout of a segment; decodes the segment the first time.
     fn layout(&mut self, chunk: u64) -> &Layout<D, E> {
-        while !self.lays_out(chunk, &mut || true) {}
+        while !self.lays_out(chunk, &Cancel::default()) {}
         &self.layouts[&chunk]
     }
 
-    /// Decodes a segment if it was not looked at, as long as `goes_on` says so; answers whether it
-    /// was decoded to its end.
-    fn lays_out(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> bool {
+    /// Decodes a segment unless it is known already; returns whether it was decoded to its end,
+    /// not cancelled.
+    fn lays_out(&mut self, chunk: u64, cancel: &Cancel) -> bool {
         if !self.layouts.contains_key(&chunk) {
-            let Some(layout) = self.lay_out(chunk, goes_on) else {
+            let Some(layout) = self.lay_out(chunk, cancel) else {
                 return false;
             };
             self.layouts.insert(chunk, layout);
@@ -227,7 +228,7 @@ where
     }
 
     /// Decodes a segment once. The parts of a short one are cached.
-    fn lay_out(&mut self, chunk: u64, goes_on: &mut dyn FnMut() -> bool) -> Option<Layout<D, E>> {
+    fn lay_out(&mut self, chunk: u64, cancel: &Cancel) -> Option<Layout<D, E>> {
         let known = self.state_at_start(chunk);
         if self.is_long(chunk) {
             let parts = self.begun.remove(&chunk).unwrap_or_default();
@@ -241,7 +242,7 @@ where
             if last.is_none() && self.starts_buffer(chunk) {
                 scan.start_buffer();
             }
-            return self.pass(chunk, parts, &mut scan, goes_on, |_, _, _| {});
+            return self.pass(chunk, parts, &mut scan, cancel, |_, _, _| {});
         }
         let mut recorder = Recorder::new(known, 0);
         if self.starts_buffer(chunk) {
@@ -249,7 +250,7 @@ where
         }
         let segment = self.segment(chunk);
         let most = self.limits.cache_bytes;
-        let on = &mut || true;
+        let on = &Cancel::default();
         self.pass(
             chunk,
             Vec::new(),
@@ -264,14 +265,14 @@ where
     }
 
     /// Passes a segment, or what is left of it behind `parts`, and saves the decode where its parts
-    /// begin; gives up at the end of a part if `goes_on` says so. `ended` is called with each part's
+    /// begin; ends at the end of a part if it is cancelled. `ended` is called with each part's
     /// number at its end.
     fn pass<S: HistorySink>(
         &mut self,
         chunk: u64,
         mut parts: Vec<PartStart<D, E>>,
         sink: &mut S,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
         mut ended: impl FnMut(&mut S, &mut Kept, usize),
     ) -> Option<Layout<D, E>> {
         let (mut from, end) = (self.from(chunk), self.end_of(chunk));
@@ -309,7 +310,7 @@ where
                 }
                 trace.release(begin, raw);
                 since.set((raw, sink.places()));
-                given_up = !goes_on();
+                given_up = cancel.is_requested();
                 if given_up {
                     return Between::Stop;
                 }
@@ -499,12 +500,12 @@ where
         &mut self,
         unit: SearchUnit,
         direction: Direction,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Result<SearchUnit, Cancelled> {
         if unit.part.is_some() {
             return Ok(unit);
         }
-        if self.is_long(unit.chunk) && !self.lays_out(unit.chunk, goes_on) {
+        if self.is_long(unit.chunk) && !self.lays_out(unit.chunk, cancel) {
             return Err(Cancelled);
         }
         Ok(self.unit(unit.chunk, direction))

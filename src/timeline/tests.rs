@@ -9,6 +9,7 @@ use crate::formatter::encode::Encoder;
 use crate::protocol::Core;
 use crate::quantity::TraceId;
 use crate::snapshot::files::InMemory;
+use crate::stop::Cancel;
 use crate::{etm, etmv3, etmv4, ptm};
 use proptest::prelude::*;
 
@@ -224,12 +225,7 @@ fn check(loaded: &OpenSnapshot, program: &Program, buffers: usize, options: &Opt
     // The end comes first, two parts at a time.
     let mut tries = 0;
     loop {
-        let mut parts = 0;
-        let two = &mut || {
-            parts += 1;
-            parts <= 2
-        };
-        if cut.reach_end(two) {
+        if cut.reach_end(&Cancel::default().limited_to(2)) {
             break;
         }
         tries += 1;
@@ -285,10 +281,16 @@ fn check(loaded: &OpenSnapshot, program: &Program, buffers: usize, options: &Opt
 
 /// Asked for a stretch at a time, open calls are the same in the end; answers how often that was.
 fn calls_in_stretches(history: &mut History, position: Position) -> usize {
-    let all = OpenCalls::default().at(history, position, 0, usize::MAX, &mut || true);
+    let all = OpenCalls::default().at(history, position, 0, usize::MAX, &Cancel::default());
     let mut calls = OpenCalls::default();
     for asked in 1..100 {
-        let found = calls.at(history, position, 0, usize::MAX, &mut || false);
+        let found = calls.at(
+            history,
+            position,
+            0,
+            usize::MAX,
+            &Cancel::default().limited_to(0),
+        );
         if found.1 != Outside::Unfinished {
             assert_eq!(found, all);
             return asked;
@@ -431,13 +433,9 @@ proptest! {
             let at = places[from].0;
             let mut asked = 0;
             let cycles_there = loop {
-                let mut segments = 0;
                 asked += 1;
-                let one = &mut || {
-                    segments += 1;
-                    segments <= 1
-                };
-                if let Some(counted) = history.cycles_while(at, one) {
+                let one = Cancel::default().limited_to(1);
+                if let Some(counted) = history.cycles_unless(at, &one) {
                     break counted;
                 }
                 prop_assert!(asked < places.len());

@@ -8,7 +8,7 @@ use crate::capture::CaptureBuffer;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use crate::mapped::{self, Mapped};
 use crate::quantity::{BufferOffset, TraceId};
-use crate::stop::{self, Stop};
+use crate::stop::{self, Cancel};
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,10 +141,10 @@ impl Chunks {
     fn plain(&self) -> Option<Frames> {
         let fsync = AtomicBool::new(false);
         let middle = self.count() / 2;
-        let stop = Stop::current();
+        let cancel = Cancel::current();
         let (mut ids, second) = std::thread::scope(|scope| {
             let behind = || self.last_ids(middle..self.count(), &fsync);
-            let second = scope.spawn(move || stop::heeding(stop.as_ref(), behind));
+            let second = scope.spawn(move || stop::heeding(cancel.as_ref(), behind));
             (self.last_ids(0..middle, &fsync), second.join())
         });
         ids.extend(second.unwrap_or_else(|why| std::panic::resume_unwind(why)));

@@ -11,6 +11,7 @@ use crate::capture::Visitor;
 use crate::flow::{FlowConfig, Range};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::Address;
+use crate::stop::Cancel;
 use std::sync::Arc;
 
 /// Identifies a part of a track. Keys of one track are ordered by execution.
@@ -59,33 +60,29 @@ pub(super) trait Track: Send {
     fn at(&mut self, segment: u64, index: u64) -> Option<Placed>;
     /// Returns the size of the buffer in bytes.
     fn bytes(&self) -> u64;
-    /// Decodes what must be before the last part is known, as long as `goes_on` says so; answers
-    /// whether that is done.
-    fn reach_end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> bool;
+    /// Decodes what must be before the last part is known, unless cancelled; returns whether that
+    /// is done.
+    fn reach_end(&mut self, cancel: &Cancel) -> bool;
     /// Returns where execution was at the end of the trace.
     fn end(&mut self) -> TraceEnd;
-    /// Looks for something, as long as `goes_on` says so; gives the segment and what was found.
+    /// Returns the segment of the first hit, and the hit.
     fn search(
         &mut self,
         start: Start,
         query: &Query,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Result<Option<(u64, Hit)>, Cancelled>;
     /// Returns the trace state at the end of the segment before `segment`.
     fn known_before(&mut self, segment: u64) -> Option<TraceState>;
     /// Cycles counted in all segments before one; none of a trace unit that was not set to.
-    /// Segments are counted once, as long as `goes_on` says so.
-    fn cycles_before(
-        &mut self,
-        segment: u64,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, Cancelled>;
+    /// Segments are counted once.
+    fn cycles_before(&mut self, segment: u64, cancel: &Cancel) -> Result<u64, Cancelled>;
     /// From where on the first place before which so many cycles were counted is found: the
     /// segment, a place in it, and the cycles before the segment.
     fn before_cycle(
         &mut self,
         cycles: u64,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Result<Option<(u64, u64, u64)>, Cancelled>;
     /// Returns where to start scanning for the first place at or after `time`: the segment and a
     /// place in it.

@@ -6,6 +6,7 @@ use gdbstub::common::Tid;
 
 use super::{Reason, Stop, arrived, stops};
 use crate::server::target::SnapshotTarget;
+use crate::stop::Cancel;
 use crate::timeline::{AddressSet, Direction, Found, Gaps, History, Position};
 
 /// A breakpoint that another core reaches during the move.
@@ -25,7 +26,7 @@ pub(super) fn settle(
     direction: Direction,
     from: Position,
     stop: Stop,
-    goes_on: &mut dyn FnMut() -> bool,
+    cancel: &Cancel,
 ) -> Stop {
     if stop.reason == Reason::Interrupted {
         return stop;
@@ -34,7 +35,7 @@ pub(super) fn settle(
     if target.breakpoints.addresses().next().is_some() {
         for thread in target.positions.tied(stop.thread) {
             let wanted = stops(target, thread);
-            match first_hit(target, thread, direction, &wanted, goes_on) {
+            match first_hit(target, thread, direction, &wanted, cancel) {
                 Ok(hit) => hits.extend(hit),
                 Err(Interrupted) => {
                     target.positions.set(stop.thread, from);
@@ -112,13 +113,13 @@ fn first_hit(
     thread: Tid,
     direction: Direction,
     wanted: &AddressSet,
-    goes_on: &mut dyn FnMut() -> bool,
+    cancel: &Cancel,
 ) -> Result<Option<Hit>, Interrupted> {
     let from = target.positions.position(thread);
     let (Some(from), Some(history)) = (from, target.positions.history(thread)) else {
         return Ok(None);
     };
-    match history.search_while(from, direction, wanted, Gaps::Pass, goes_on) {
+    match history.search_unless(from, direction, wanted, Gaps::Pass, cancel) {
         Some(Found::At(position)) => {
             let time = history.place(position).and_then(|place| place.time);
             Ok(time.map(|time| Hit {

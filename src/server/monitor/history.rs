@@ -13,6 +13,7 @@ use crate::quantity::{Address, Isa};
 use crate::report::history as words;
 use crate::server::target::SnapshotTarget;
 use crate::snapshot::model::Note;
+use crate::stop::Cancel;
 use crate::timeline::{
     AddressSet, Direction, EndAgrees, Entry, Found, Gaps, HistoryPoint, PointKind, Position,
 };
@@ -22,7 +23,7 @@ const AROUND: u64 = 10;
 /// Maximum number of places and exceptions listed before and after the position.
 const MOST: u64 = 1000;
 /// Maximum number of trace segments in which one command counts cycles: some 4 MiB.
-const COUNTED: u32 = 64;
+const COUNTED: u64 = 64;
 /// Hint to flush the register cache of GDB.
 const REREAD: &str = "GDB may show registers as they were: `maintenance flush register-cache` \
                       (`flushregs` before GDB 11) makes it ask again\n";
@@ -42,7 +43,7 @@ pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String>
 }
 
 /// `monitor where`.
-pub(super) fn position(target: &mut SnapshotTarget, goes_on: &mut dyn FnMut() -> bool) -> String {
+pub(super) fn position(target: &mut SnapshotTarget, cancel: &Cancel) -> String {
     let (thread, name) = match core(target) {
         Ok(found) => found,
         Err(reason) => return reason,
@@ -59,7 +60,7 @@ pub(super) fn position(target: &mut SnapshotTarget, goes_on: &mut dyn FnMut() ->
         kind => kind,
     };
     let _ = writeln!(text, "{name} at {position}{kind}");
-    text += &about(target, thread, position, goes_on);
+    text += &about(target, thread, position, cancel);
     text += &others(target, thread);
     for doubt in doubts(target, thread, &name) {
         let _ = writeln!(text, "  note: {doubt}");
@@ -80,12 +81,7 @@ fn standing(target: &SnapshotTarget, thread: Tid) -> &'static str {
 }
 
 /// Formats what is known at a position, one line each.
-fn about(
-    target: &mut SnapshotTarget,
-    thread: Tid,
-    position: Position,
-    goes_on: &mut dyn FnMut() -> bool,
-) -> String {
+fn about(target: &mut SnapshotTarget, thread: Tid, position: Position, cancel: &Cancel) -> String {
     let symbols = target.symbols();
     let Some(history) = target.positions.history(thread) else {
         return String::new();
@@ -93,11 +89,7 @@ fn about(
     let Some(place) = history.place(position) else {
         return String::new();
     };
-    let mut segments = COUNTED;
-    let cycles = history.cycles_while(position, &mut || {
-        segments = segments.saturating_sub(1);
-        segments > 0 && goes_on()
-    });
+    let cycles = history.cycles_unless(position, &cancel.limited_to(COUNTED));
     let source = history.source().to_owned();
     let (begin, end) = (history.begin(), history.end());
     let mut text = String::new();
@@ -344,11 +336,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 /// `monitor goto`.
-pub(super) fn goto(
-    target: &mut SnapshotTarget,
-    wanted: &str,
-    goes_on: &mut dyn FnMut() -> bool,
-) -> String {
+pub(super) fn goto(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
     let (thread, name) = match core(target) {
         Ok(found) => found,
         Err(reason) => return reason,
@@ -365,7 +353,7 @@ pub(super) fn goto(
             .map(|time| history.seek_time(time))
             .and_then(|found| found.ok_or(())),
         ["cycle", cycle] => match number(cycle) {
-            Some(cycle) => match history.seek_cycle_while(cycle, goes_on) {
+            Some(cycle) => match history.seek_cycle_unless(cycle, cancel) {
                 Some(found) => found.ok_or(()),
                 None => return STOPPED.to_owned(),
             },
@@ -384,7 +372,7 @@ pub(super) fn goto(
         Ok(position) if target.positions.set(thread, position) => {
             target.positions.along(thread);
             let mut text = format!("{name} at {position}\n");
-            text += &about(target, thread, position, goes_on);
+            text += &about(target, thread, position, cancel);
             text + REREAD
         }
         _ => format!("{name}: the trace has no {wanted}\n"),
@@ -392,11 +380,7 @@ pub(super) fn goto(
 }
 
 /// `monitor find`: the next or previous visit of an address. Moves nothing.
-pub(super) fn find(
-    target: &mut SnapshotTarget,
-    wanted: &str,
-    goes_on: &mut dyn FnMut() -> bool,
-) -> String {
+pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
     let (thread, name) = match core(target) {
         Ok(found) => found,
         Err(reason) => return reason,
@@ -431,7 +415,7 @@ pub(super) fn find(
     ) else {
         return String::new();
     };
-    let found = match history.search_while(here, direction, &set, Gaps::Pass, goes_on) {
+    let found = match history.search_unless(here, direction, &set, Gaps::Pass, cancel) {
         Some(Found::At(at)) => Some(at),
         Some(Found::Gap(_) | Found::End(_)) => None,
         None => return STOPPED.to_owned(),

@@ -7,6 +7,7 @@ mod registers;
 mod space;
 
 use super::target::SnapshotTarget;
+use crate::stop::Cancel;
 use crate::text::lines;
 
 const HELP: &str = "\
@@ -31,16 +32,12 @@ monitor trace NAME             select the trace of that core for tfind
 /// Message shown when a command is interrupted.
 pub(super) const STOPPED: &str = "interrupted before the end of the trace\n";
 
-/// Runs a command, as long as `goes_on` says so; the answer is text for the user's terminal.
-pub(super) fn run(
-    target: &mut SnapshotTarget,
-    command: &str,
-    goes_on: &mut dyn FnMut() -> bool,
-) -> String {
-    lines(&answer(target, command, goes_on)).into_owned()
+/// Runs a command unless cancelled. Returns text for the user's terminal.
+pub(super) fn run(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String {
+    lines(&answer(target, command, cancel)).into_owned()
 }
 
-fn answer(target: &mut SnapshotTarget, command: &str, goes_on: &mut dyn FnMut() -> bool) -> String {
+fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String {
     let (name, rest) = match command.trim().split_once(char::is_whitespace) {
         Some((name, rest)) => (name, rest.trim()),
         None => (command.trim(), ""),
@@ -49,7 +46,7 @@ fn answer(target: &mut SnapshotTarget, command: &str, goes_on: &mut dyn FnMut() 
         name,
         "where" | "history" | "calls" | "goto" | "find" | "exceptions"
     );
-    if looks_at_history && !target.positions.reach_end(target.selection.user(), goes_on) {
+    if looks_at_history && !target.positions.reach_end(target.selection.user(), cancel) {
         return STOPPED.to_owned();
     }
     let Some(core) = target.core(target.selection.user()) else {
@@ -58,11 +55,11 @@ fn answer(target: &mut SnapshotTarget, command: &str, goes_on: &mut dyn FnMut() 
     match name {
         "" | "help" => HELP.to_owned(),
         "info" => target.endpoint.info(),
-        "where" => history::position(target, goes_on),
+        "where" => history::position(target, cancel),
         "history" => history::around(target, rest),
         "calls" => calls::run(target, rest),
-        "goto" => history::goto(target, rest, goes_on),
-        "find" => history::find(target, rest, goes_on),
+        "goto" => history::goto(target, rest, cancel),
+        "find" => history::find(target, rest, cancel),
         "exceptions" => history::exceptions(target, rest),
         "memory" => memory::run(target, rest),
         "registers" => registers::list(&target.endpoint, core, rest),

@@ -2,6 +2,7 @@
 
 use super::{LONG, PartStart, SearchUnit, Segments};
 use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::stop::Cancel;
 use crate::timeline::part::TraceState;
 use crate::timeline::position::Direction;
 use crate::timeline::scan::{Hit, Query};
@@ -14,17 +15,13 @@ where
     E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
 {
     /// Returns the cycles counted in a segment.
-    fn cycles_of(
-        &mut self,
-        chunk: u64,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, Cancelled> {
+    fn cycles_of(&mut self, chunk: u64, cancel: &Cancel) -> Result<u64, Cancelled> {
         if !self.cycles.contains_key(&chunk) {
-            if !goes_on() {
+            if cancel.is_requested() {
                 return Err(Cancelled);
             }
             let unit = SearchUnit { chunk, part: None };
-            self.split(unit, Direction::Forward, goes_on)?;
+            self.split(unit, Direction::Forward, cancel)?;
             if !self.cycles.contains_key(&chunk) {
                 let job = self.job(unit);
                 let counted = self.worker.count_cycles(&job);
@@ -96,9 +93,9 @@ where
         self.trace.total()
     }
 
-    fn reach_end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> bool {
+    fn reach_end(&mut self, cancel: &Cancel) -> bool {
         let last = self.last_segment();
-        self.lays_out(last, goes_on)
+        self.lays_out(last, cancel)
     }
 
     fn end(&mut self) -> TraceEnd {
@@ -110,9 +107,9 @@ where
         &mut self,
         start: Start,
         query: &Query,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Result<Option<(u64, Hit)>, Cancelled> {
-        self.search_units(start, query, goes_on)
+        self.search_units(start, query, cancel)
     }
 
     fn known_before(&mut self, segment: u64) -> Option<TraceState> {
@@ -122,14 +119,10 @@ where
         (chunk - before <= LONG).then(|| self.layout(before).after)
     }
 
-    fn cycles_before(
-        &mut self,
-        segment: u64,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<u64, Cancelled> {
+    fn cycles_before(&mut self, segment: u64, cancel: &Cancel) -> Result<u64, Cancelled> {
         let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
         while let Some(at) = chunk.filter(|&chunk| self.segment(chunk) < segment) {
-            total = total.saturating_add(self.cycles_of(at, goes_on)?);
+            total = total.saturating_add(self.cycles_of(at, cancel)?);
             chunk = self.segment_after(at);
         }
         Ok(total)
@@ -138,11 +131,11 @@ where
     fn before_cycle(
         &mut self,
         cycles: u64,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Result<Option<(u64, u64, u64)>, Cancelled> {
         let (mut total, mut chunk) = (0_u64, Some(0).filter(|_| self.counts_cycles));
         while let Some(at) = chunk {
-            let after = total.saturating_add(self.cycles_of(at, goes_on)?);
+            let after = total.saturating_add(self.cycles_of(at, cancel)?);
             if after >= cycles {
                 let place = self.part_before(at, |known| {
                     known

@@ -88,7 +88,7 @@ impl Client {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         write_packet(packet.as_bytes(), &mut bytes);
         for byte in bytes {
-            let end = self.session.push_while(byte, &mut out, &mut || meanwhile);
+            let end = self.session.push_while(byte, &mut out, &meanwhile);
             assert_eq!(end, None);
         }
         let text = String::from_utf8(out).unwrap();
