@@ -4,6 +4,7 @@ use super::progress::Progress;
 use super::{Failure, say};
 use armsnap::import::{self, ImportError, Imported, NamedProgram, Options};
 use armsnap::mapped;
+use armsnap::snapshot::registers::parse_u64;
 use armsnap::snapshot::write::{self, WriteError};
 use armsnap::text::{self, Form, PlainStream};
 use clap::Args;
@@ -12,21 +13,38 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make a snapshot of a perf.data file
+/// Make a snapshot of a perf.data file, or of raw trace buffers
 #[derive(Args)]
 pub struct Arguments {
-    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace
-    input: PathBuf,
-
-    /// The snapshot directory to write
-    output: PathBuf,
+    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace (not with --raw); and the
+    /// snapshot directory to write
+    #[arg(required = true, num_args = 1..=2, value_name = "INPUT> <DIR")]
+    paths: Vec<PathBuf>,
 
     #[command(flatten)]
     options: ImportArguments,
 
-    /// A program: it is used where a file of its build-id or name was mapped (repeatable)
-    #[arg(long, value_name = "FILE")]
-    elf: Vec<PathBuf>,
+    /// A buffer of trace: from a TMC or ETB, a trace port, a DSTREAM, an SWO (repeatable). How it is
+    /// formatted and what is in it is found out
+    #[arg(long, value_name = "BUFFER")]
+    raw: Vec<PathBuf>,
+
+    /// --raw: a copy of the directories of trace units in Linux' sysfs (etm0 with mgmt and trcidr)
+    #[arg(long, value_name = "DIR", requires = "raw")]
+    sysfs: Option<PathBuf>,
+
+    /// --raw: a register of the trace unit, such as TRCCONFIGR=0x41 (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", requires = "raw", value_parser = register)]
+    register: Vec<(String, u64)>,
+
+    /// --raw: the type of the cores, such as Cortex-A53
+    #[arg(long, value_name = "TYPE", requires = "raw")]
+    core: Option<String>,
+
+    /// A program, and where its lowest page was loaded, if not at the addresses in it. perf.data:
+    /// used where a file of its build-id or name was mapped (repeatable)
+    #[arg(long, value_name = "FILE[@ADDRESS]", value_parser = program)]
+    elf: Vec<NamedProgram>,
 
     /// Overwrite an existing snapshot
     #[arg(long)]
@@ -81,21 +99,17 @@ pub enum By {
 
 impl ImportArguments {
     /// Returns the options of the reader.
-    pub fn options(&self, elf: &[PathBuf]) -> Options {
-        let elf = elf.iter().map(|path| NamedProgram {
-            path: path.clone(),
-            address: None,
-        });
+    pub fn options(&self) -> Options {
         Options {
             symfs: self.symfs.clone(),
             build_id_cache: build_id_cache(),
-            elf: elf.collect(),
             vmlinux: self.vmlinux.clone(),
             pids: self.pid.clone(),
             tids: self.tid.clone(),
             cpus: self.cpu.clone(),
             comms: self.comm.clone(),
             by_cpu: self.by == Some(By::Cpu),
+            ..Options::default()
         }
     }
 
@@ -155,7 +169,7 @@ fn build_id_cache() -> Option<PathBuf> {
 /// What the JSON says.
 #[derive(Serialize)]
 struct Report<'a> {
-    input: String,
+    inputs: &'a [String],
     recognised: &'a str,
     output: String,
     cores: Vec<&'a str>,
@@ -176,22 +190,78 @@ impl From<ImportError> for Failure {
     }
 }
 
+/// `NAME=VALUE`.
+fn register(text: &str) -> Result<(String, u64), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
+    let value = parse_u64(value.trim()).ok_or("expected a number, such as 0x41")?;
+    Ok((name.trim().to_owned(), value))
+}
+
+/// `FILE[@ADDRESS]`.
+fn program(text: &str) -> Result<NamedProgram, String> {
+    let at = text.rsplit_once('@').and_then(|(path, address)| {
+        let hex = address.strip_prefix("0x").or(address.strip_prefix("0X"))?;
+        Some((path, u64::from_str_radix(hex, 16).ok()?))
+    });
+    Ok(match at {
+        Some((path, address)) => NamedProgram {
+            path: path.into(),
+            address: Some(address),
+        },
+        None => NamedProgram {
+            path: text.into(),
+            address: None,
+        },
+    })
+}
+
 /// Imports an input.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
-    write::may_write(&arguments.output, arguments.force).map_err(ImportError::from)?;
-    let options = arguments.options.options(&arguments.elf);
-    let imported = import::import(&arguments.input, &options)?;
+    let options = Options {
+        elf: arguments.elf.clone(),
+        registers: arguments.register.clone(),
+        sysfs: arguments.sysfs.clone(),
+        core_type: arguments.core.clone(),
+        ..arguments.options.options()
+    };
+    let (input, output) = match (&arguments.paths[..], &arguments.raw[..]) {
+        ([output], [_, ..]) => (None, output),
+        ([input, output], []) => (Some(input), output),
+        ([input], []) => {
+            return Err(Failure::Usage(format!(
+                "expected the snapshot directory to write behind {}",
+                input.display()
+            )));
+        }
+        _ => {
+            return Err(Failure::Usage(
+                "--raw gives the inputs: expected only the snapshot directory to write".to_owned(),
+            ));
+        }
+    };
+    write::may_write(output, arguments.force).map_err(ImportError::from)?;
+    let imported = match input {
+        Some(input) => import::import(input, &options)?,
+        None => {
+            if let Some(option) = arguments.options.given() {
+                return Err(Failure::Usage(format!("{option}: --raw has no processes")));
+            }
+            import::import_raw(&arguments.raw, &options)?
+        }
+    };
     let mut progress = Progress::new(0);
-    imported.write(&arguments.output, arguments.force, &mut |done, total| {
+    imported.write(output, arguments.force, &mut |done, total| {
         progress.of(done, total);
     })?;
     drop(progress);
     mapped::whole()?;
-    print(arguments, &imported)?;
+    let inputs = input.into_iter().chain(&arguments.raw);
+    let inputs: Vec<String> = inputs.map(|path| path.display().to_string()).collect();
+    print(arguments.json, &inputs, output, &imported)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(arguments: &Arguments, imported: &Imported) -> Result<(), Failure> {
+fn print(json: bool, inputs: &[String], output: &Path, imported: &Imported) -> Result<(), Failure> {
     use armsnap::snapshot::model::DeviceClass;
     let devices = &imported.snapshot.devices;
     let named = |class: DeviceClass| {
@@ -204,11 +274,11 @@ fn print(arguments: &Arguments, imported: &Imported) -> Result<(), Failure> {
     let files = buffers.iter().flat_map(|buffer| &buffer.files);
     let lengths = files.filter_map(|file| Some(imported.files.get(file)?.len() as u64));
     let trace_bytes: u64 = lengths.sum();
-    if arguments.json {
+    if json {
         let report = Report {
-            input: arguments.input.display().to_string(),
+            inputs,
             recognised: &imported.kind,
-            output: arguments.output.display().to_string(),
+            output: output.display().to_string(),
             cores,
             sources,
             buffers: buffers.len(),
@@ -223,12 +293,12 @@ fn print(arguments: &Arguments, imported: &Imported) -> Result<(), Failure> {
     super::print_notes(&imported.notes);
     say(text::one_line(&format!(
         "{}: {}: {} cores ({}), {} trace buffers with {trace_bytes} bytes, written to {}",
-        arguments.input.display(),
+        inputs.join(", "),
         imported.kind,
         cores.len(),
         some(&cores),
         buffers.len(),
-        arguments.output.display()
+        output.display()
     )));
     Ok(())
 }

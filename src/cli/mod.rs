@@ -50,7 +50,7 @@ enum Command {
     Decode(decode::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     Convert(convert::Arguments),
-    /// Make a snapshot of a perf.data file
+    /// Make a snapshot of a perf.data file, or of raw trace buffers
     Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops
     Record(record::Arguments),
@@ -82,7 +82,7 @@ impl SnapshotArguments {
             no_shared_memory: self.no_shared_memory,
         };
         if armsnap::import::recognise(&self.snapshot).is_some() {
-            let imported = armsnap::import::import(&self.snapshot, &self.import.options(&[]))?;
+            let imported = armsnap::import::import(&self.snapshot, &self.import.options())?;
             return Ok(imported.open(&self.snapshot, &options)?);
         }
         if let Some(option) = self.import.given() {

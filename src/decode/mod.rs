@@ -4,10 +4,12 @@
 
 mod buffer;
 mod image;
+mod reading;
 mod silence;
 mod source;
 
 pub use buffer::decode_buffer;
 pub use image::Image;
+pub use reading::{Read, Reading};
 pub use silence::{Totals, silence};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};

@@ -4,10 +4,9 @@
 //! Examines the start of a buffer with its declared format and, if that yields nothing plausible,
 //! with the others. Does not affect decoding.
 
-use crate::capture::{CaptureBuffer, CaptureSource, Visitor};
-use crate::flow::FlowConfig;
+use super::reading::{Read, Reading};
+use crate::capture::{CaptureBuffer, CaptureSource};
 use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
-use crate::protocol::{Describe, ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::OpenSnapshot;
 
@@ -22,63 +21,6 @@ const MANY: usize = 32;
 
 /// Bytes by trace ID.
 pub type Totals = [u64; 128];
-
-/// How some bytes decode as the trace of a source.
-#[derive(Clone, Copy, Debug, Default)]
-struct Reading {
-    /// The offset of the first recognised packet.
-    synchronised: Option<BufferOffset>,
-    packets: u64,
-    /// The number of bytes from there, and of those outside valid packets.
-    bytes: u64,
-    bad: u64,
-}
-
-impl Reading {
-    /// Whether the bytes may be trace of this kind.
-    fn is_possible(&self) -> bool {
-        self.synchronised.is_some() && self.bad * 8 <= self.bytes
-    }
-
-    /// Whether the bytes are almost certainly trace of this kind.
-    fn is_sound(&self) -> bool {
-        let enough = self.packets >= 4 || self.synchronised == Some(BufferOffset(0));
-        self.synchronised.is_some() && enough && self.bad * 32 <= self.bytes
-    }
-}
-
-/// Decodes the payload of an ID.
-struct Read<'a>(&'a mut Demux, TraceId);
-
-impl Visitor for Read<'_> {
-    type Output = Reading;
-
-    fn visit<D, E>(self, mut packets: D, _: E, _: Option<FlowConfig>) -> Reading
-    where
-        D: PacketDecoder + Clone + Send + Sync + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
-    {
-        let Self(demux, id) = self;
-        let mut reading = Reading::default();
-        let stream = demux.stream_mut(id);
-        stream.packets(&mut packets, false, |at, packet, bytes| {
-            let bad = matches!(
-                packet.name(),
-                "not_sync" | "bad" | "bad_sequence" | "reserved"
-            );
-            if reading.synchronised.is_none() {
-                if bad {
-                    return;
-                }
-                reading.synchronised = Some(at);
-            }
-            reading.packets += u64::from(!bad);
-            reading.bytes += bytes.len() as u64;
-            reading.bad += if bad { bytes.len() as u64 } else { 0 };
-        });
-        reading
-    }
-}
 
 /// How a buffer decodes that is not in its declared format.
 const NOTHING: &str = "nothing in it synchronises";

@@ -12,10 +12,13 @@ mod imported;
 mod options;
 mod paths;
 pub mod perf;
+mod programs;
+mod raw;
 
 pub use build_id::BuildId;
 pub use imported::{ImportError, Imported};
 pub use options::{NamedProgram, Options};
+pub use raw::import as import_raw;
 
 use std::fs::File;
 use std::io::Read;

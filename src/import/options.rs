@@ -32,4 +32,10 @@ pub struct Options {
     pub comms: Vec<String>,
     /// Whether the history is that of CPUs, not of threads.
     pub by_cpu: bool,
+    /// Registers of trace units.
+    pub registers: Vec<(String, u64)>,
+    /// A copy of the directories of trace units in Linux' sysfs.
+    pub sysfs: Option<PathBuf>,
+    /// The type of the cores (`Cortex-A53`).
+    pub core_type: Option<String>,
 }

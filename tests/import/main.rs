@@ -4,6 +4,7 @@
 mod support;
 
 mod perf_captures;
+mod raw;
 
 use std::path::{Path, PathBuf};
 

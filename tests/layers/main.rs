@@ -122,7 +122,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "import",
-        &["formatter", "mapped", "program", "quantity", "snapshot"],
+        &[
+            "arch",
+            "capture",
+            "decode",
+            "formatter",
+            "mapped",
+            "program",
+            "protocol",
+            "quantity",
+            "snapshot",
+        ],
     ),
     ("tfile", &["remote_protocol", "stop"]),
     (

@@ -10,11 +10,11 @@ use super::units::Units;
 use crate::import::claims::Claims;
 use crate::import::images::{Images, Wanted};
 use crate::import::paths::{Names, plain};
-use crate::import::{ImportError, Imported, Options};
+use crate::import::{ImportError, Imported, Options, programs};
 use crate::program::elf::Elf;
 use crate::snapshot::model::{
-    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
-    RegisterValue, Snapshot, SourceBuffers, Trace,
+    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue,
+    Snapshot, SourceBuffers, Trace,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -159,7 +159,7 @@ impl<'a> Snapshots<'a> {
         }];
         snapshot.trace = Some(trace);
         self.out.snapshot = snapshot;
-        self.programs(cores.keys().copied().collect());
+        self.programs();
         self.out.notes.append(&mut self.images.notes);
         self.list_missing();
         self.out.record_origin();
@@ -460,12 +460,12 @@ impl<'a> Snapshots<'a> {
     }
 
     /// Records the program and the libraries of the first core's process, for their names.
-    fn programs(&mut self, _cores: Vec<Whose>) {
+    fn programs(&mut self) {
         let Some(device) = self.out.snapshot.devices.first() else {
             return;
         };
         let mut seen = BTreeSet::new();
-        let mut programs = Vec::new();
+        let mut found = Vec::new();
         for dump in &device.dumps {
             let Some(bytes) = self.out.files.get(&dump.file) else {
                 continue;
@@ -488,24 +488,11 @@ impl<'a> Snapshots<'a> {
             let file_name = elf.path.file_name().unwrap_or_default().to_string_lossy();
             // The name of a thread has 15 characters at most.
             let main = !comm.is_empty() && file_name.starts_with(comm);
-            programs.push((!main, dump.file.clone(), bias));
+            found.push((!main, dump.file.clone(), bias));
         }
-        programs.sort_by_key(|(other, ..)| *other);
-        for (index, (_, file, bias)) in programs.into_iter().enumerate() {
-            let name = match index {
-                0 => "program".to_owned(),
-                _ => format!("program{}", index + 1),
-            };
-            let entries = [
-                ("file", file),
-                ("offset", format!("{bias:#x}")),
-                ("memory", "none".to_owned()),
-            ];
-            self.out.snapshot.other_sections.push(OtherSection {
-                name,
-                entries: entries.map(|(key, value)| (key.to_owned(), value)).to_vec(),
-                ..OtherSection::default()
-            });
+        found.sort_by_key(|(other, ..)| *other);
+        for (index, (_, file, bias)) in found.into_iter().enumerate() {
+            programs::record(index, file, bias, &mut self.out);
         }
     }
 

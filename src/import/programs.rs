@@ -1,0 +1,82 @@
+//! Programs that the user names, as memory of cores.
+
+use super::options::NamedProgram;
+use super::{ImportError, Imported};
+use crate::program::elf::Elf;
+use crate::snapshot::model::{Dump, OtherSection};
+use object::{Object, ObjectSegment, SegmentFlags, elf::PF_X};
+
+/// Programs are mapped from the starts of pages; the largest pages of Linux on Arm have 64 KiB, but
+/// a program that was linked for smaller ones starts on such a page.
+const PAGE: u64 = 4096;
+
+/// The dumps with what programs have that is not written, in the order of the programs. The first
+/// program and the libraries are recorded in `out`, for their names.
+///
+/// # Errors
+///
+/// If a program cannot be read.
+pub fn dumps(programs: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, ImportError> {
+    let mut dumps: Vec<Dump> = Vec::new();
+    for (index, named) in programs.iter().enumerate() {
+        let elf = Elf::open(&named.path)?;
+        let lowest = elf.segments.iter().map(|segment| segment.address).min();
+        let Some(lowest) = lowest else {
+            let text = "has no part that is loaded";
+            return Err(ImportError::input(&named.path, text));
+        };
+        let linked = lowest & !(PAGE - 1);
+        let bias = named
+            .address
+            .map_or(0, |address| address.wrapping_sub(linked));
+        let executable = executable(&elf);
+        let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
+        let path = out.add("images", &name, elf.whole().clone(), elf.path.clone());
+        for segment in &elf.segments {
+            if segment.writable && !executable.contains(&segment.address) {
+                continue;
+            }
+            dumps.push(Dump {
+                section: format!("dump{}", dumps.len() + 1),
+                file: path.clone(),
+                address: segment.address.wrapping_add(bias),
+                offset: Some(segment.file.start as u64),
+                length: Some(segment.file.len() as u64),
+                ..Dump::default()
+            });
+        }
+        record(index, path, bias, out);
+    }
+    Ok(dumps)
+}
+
+/// The addresses of segments that may be executed: of a bare-metal program they may be written too.
+fn executable(elf: &Elf) -> Vec<u64> {
+    let Ok(file) = object::File::parse(elf.bytes()) else {
+        return Vec::new();
+    };
+    let executable =
+        |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+    let segments = file
+        .segments()
+        .filter(|segment| executable(segment.flags()));
+    segments.map(|segment| segment.address()).collect()
+}
+
+/// Records a program for its names; its memory is in the dumps.
+pub fn record(index: usize, file: String, bias: u64, out: &mut Imported) {
+    let name = match index {
+        0 => "program".to_owned(),
+        _ => format!("program{}", index + 1),
+    };
+    let entries = [
+        ("file", file),
+        ("offset", format!("{bias:#x}")),
+        ("memory", "none".to_owned()),
+    ];
+    out.snapshot.other_sections.push(OtherSection {
+        name,
+        entries: entries.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+        ..OtherSection::default()
+    });
+}

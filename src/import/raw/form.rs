@@ -1,0 +1,137 @@
+//! How a buffer is formatted, and which trace is in it: what its bytes say.
+
+use super::units::Unit;
+use crate::capture::{Config, Protocol};
+use crate::decode::{Read, Reading};
+use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
+use crate::protocol::Core;
+use crate::quantity::{BufferOffset, TraceId};
+
+/// The bytes that are looked at.
+const LOOKED_AT: usize = 1 << 20;
+
+/// The ID of unformatted bytes while they are looked at.
+const UNFORMATTED: TraceId = TraceId(1);
+
+/// The kinds of trace, the likeliest first: where several fit equally well, the first is taken.
+pub const PROTOCOLS: [(Protocol, &str); 6] = [
+    (Protocol::Etmv4, "ETM4"),
+    (Protocol::Ete, "ETE"),
+    (Protocol::Ptm, "PTM"),
+    (Protocol::Etmv3, "ETM3"),
+    (Protocol::Stm, "STM"),
+    (Protocol::Itm, "ITM"),
+];
+
+/// A trace source in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its trace ID; `None` if the buffer is not formatted.
+    pub id: Option<u8>,
+    /// Its bytes in what was looked at.
+    pub bytes: u64,
+    /// The kind of trace; `None` if its bytes are no trace of a known kind.
+    pub protocol: Option<(Protocol, &'static str)>,
+    /// Another kind that fits the bytes equally well.
+    pub alike: Option<Protocol>,
+}
+
+/// What a buffer holds.
+#[derive(Clone, Debug)]
+pub struct Form {
+    /// How frames lie in it.
+    pub frames: Option<FrameKind>,
+    /// The sources in it, in order of their IDs.
+    pub found: Vec<Found>,
+    /// The bytes that are valid trace.
+    score: u64,
+}
+
+/// What the bytes of a buffer say; `known` are the units that may be in it. `None` if nothing in it
+/// is trace.
+pub fn form(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
+    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
+    let kinds = [
+        Some(FrameKind::Memory),
+        Some(FrameKind::Tpiu),
+        Some(FrameKind::Dstream),
+        None,
+    ];
+    let forms = kinds.map(|frames| read_as(bytes, frames, known, core));
+    // Of equal ones the first.
+    let best = forms
+        .into_iter()
+        .reduce(|best, next| match next.score > best.score {
+            true => next,
+            false => best,
+        })?;
+    (best.score > 0).then_some(best)
+}
+
+fn read_as(bytes: &[u8], frames: Option<FrameKind>, known: &[Unit], core: Core) -> Form {
+    let mut demux = Demux::new();
+    match frames {
+        Some(kind) => {
+            Deformatter::new(kind).feed(BufferOffset(0), bytes, true, &mut demux);
+        }
+        None => demux.unformatted(UNFORMATTED, BufferOffset(0), bytes),
+    }
+    let special = |id: TraceId| id.0 == ID_NULL || id.0 == ID_TRIGGER || is_reserved(id.0);
+    let ids: Vec<TraceId> = demux.ids().filter(|&id| !special(id)).collect();
+    let mut form = Form {
+        frames,
+        found: Vec::new(),
+        score: 0,
+    };
+    for id in ids {
+        let formatted = frames.map(|_| id.0);
+        let of_unit = known.iter().find(|unit| {
+            formatted.is_none() || unit.trace_id().is_none_or(|own| Some(own) == formatted)
+        });
+        let given = of_unit.and_then(Unit::protocol);
+        let candidates = PROTOCOLS.into_iter();
+        let candidates = candidates.filter(|(kind, _)| given.is_none_or(|given| given == *kind));
+        let mut best: Option<(u64, (Protocol, &'static str))> = None;
+        let mut alike = None;
+        for candidate in candidates {
+            let reading = reading(&demux, id, candidate, of_unit, core);
+            let score = score(&reading);
+            if score > best.map_or(0, |(score, _)| score) {
+                best = Some((score, candidate));
+                alike = None;
+            } else if score > 0 && best.is_some_and(|(best, _)| best == score) {
+                alike = alike.or(Some(candidate.0));
+            }
+        }
+        form.score += best.map_or(0, |(score, _)| score);
+        form.found.push(Found {
+            id: formatted,
+            bytes: demux.stream(id).total(),
+            protocol: best.map(|(_, protocol)| protocol),
+            // ETE has the packets of ETMv4.
+            alike: alike.filter(|alike| *alike != Protocol::Ete),
+        });
+    }
+    form
+}
+
+fn reading(
+    demux: &Demux,
+    id: TraceId,
+    (protocol, kind): (Protocol, &str),
+    unit: Option<&Unit>,
+    core: Core,
+) -> Reading {
+    let assumed = Unit::new("source", kind);
+    let device = &unit.unwrap_or(&assumed).device;
+    let config = Config::read(device, protocol, core, &mut Vec::new());
+    config.visit(Read(&mut demux.clone(), id))
+}
+
+/// The bytes that are valid trace, from the first synchronisation on; 0 if too few are.
+fn score(reading: &Reading) -> u64 {
+    match reading.is_sound() {
+        true => reading.bytes.saturating_sub(8 * reading.bad),
+        false => 0,
+    }
+}

@@ -1,0 +1,204 @@
+//! Trace units: the registers that the user or a copy of Linux' sysfs gives.
+
+use crate::capture::{Protocol, registers};
+use crate::import::{ImportError, Options};
+use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
+use crate::snapshot::registers::parse_u64;
+use std::path::{Path, PathBuf};
+
+/// The most devices of a tree that are read.
+const MOST_DEVICES: usize = 1024;
+/// The longest file of a register: a number.
+const LONGEST: u64 = 64;
+
+/// A trace unit.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// Its device.
+    pub device: Device,
+    /// The CPU that it traces.
+    pub cpu: Option<u32>,
+}
+
+impl Unit {
+    /// A unit without registers.
+    pub fn new(name: &str, kind: &str) -> Self {
+        Self {
+            device: Device {
+                name: name.to_owned(),
+                class: DeviceClass::TraceSource,
+                kind: kind.to_owned(),
+                ..Device::default()
+            },
+            cpu: None,
+        }
+    }
+
+    /// Adds a register.
+    pub fn set(&mut self, name: &str, value: u64) {
+        let registers = &mut self.device.registers;
+        registers.retain(|register| !register.name.eq_ignore_ascii_case(name));
+        registers.push(Register {
+            name: name.to_ascii_uppercase(),
+            size: Some(32),
+            // Registers of trace components have 32 bits.
+            value: RegisterValue((value as u32).to_le_bytes().to_vec()),
+            ..Register::default()
+        });
+    }
+
+    /// Its trace ID, if its registers give it.
+    pub fn trace_id(&self) -> Option<u8> {
+        registers::trace_id(&self.device).map(|id| id.0)
+    }
+
+    /// Its protocol, if its registers or its type give it.
+    pub fn protocol(&self) -> Option<Protocol> {
+        Protocol::of(&self.device)
+    }
+}
+
+/// The units that the options describe.
+pub fn units(options: &Options) -> Result<Vec<Unit>, ImportError> {
+    let mut out = match &options.sysfs {
+        Some(tree) => sysfs(tree)?,
+        None => Vec::new(),
+    };
+    if options.registers.is_empty() {
+        return Ok(out);
+    }
+    if out.len() > 1 {
+        return Err(ImportError::Usage(
+            "--register is for one trace unit: --sysfs gives several".to_owned(),
+        ));
+    }
+    let mut unit = out.pop().unwrap_or_else(|| Unit::new("source", ""));
+    for (name, value) in &options.registers {
+        if registers::id_of(name).is_none() {
+            return Err(ImportError::Usage(format!(
+                "--register {name}: is no register of a trace unit that matters for decoding (such as \
+                 TRCCONFIGR, TRCTRACEIDR, TRCIDR0, ETMCR, ETMIDR, ETMTRACEIDR)"
+            )));
+        }
+        unit.set(name, *value);
+    }
+    Ok(vec![unit])
+}
+
+/// The files of a device that hold registers, and what the registers are called.
+const FILES: [(&str, &str); 23] = [
+    ("cyc_threshold", "TRCCCCTLR"),
+    ("mgmt/trcconfig", "TRCCONFIGR"),
+    ("mgmt/trctraceid", "TRCTRACEIDR"),
+    ("mgmt/trcauthstatus", "TRCAUTHSTATUS"),
+    ("mgmt/trcdevarch", "TRCDEVARCH"),
+    ("trcidr/trcidr0", "TRCIDR0"),
+    ("trcidr/trcidr1", "TRCIDR1"),
+    ("trcidr/trcidr2", "TRCIDR2"),
+    ("trcidr/trcidr3", "TRCIDR3"),
+    ("trcidr/trcidr4", "TRCIDR4"),
+    ("trcidr/trcidr5", "TRCIDR5"),
+    ("trcidr/trcidr8", "TRCIDR8"),
+    ("trcidr/trcidr9", "TRCIDR9"),
+    ("trcidr/trcidr10", "TRCIDR10"),
+    ("trcidr/trcidr11", "TRCIDR11"),
+    ("trcidr/trcidr12", "TRCIDR12"),
+    ("trcidr/trcidr13", "TRCIDR13"),
+    ("mgmt/etmcr", "ETMCR"),
+    ("mgmt/etmccer", "ETMCCER"),
+    ("mgmt/etmidr", "ETMIDR"),
+    ("mgmt/etmtraceidr", "ETMTRACEIDR"),
+    ("mgmt/tcsr", "STMTCSR"),
+    ("traceid", ""),
+];
+
+/// The trace units in a tree: devices with `mgmt` or `trcidr`, or one such device.
+fn sysfs(tree: &Path) -> Result<Vec<Unit>, ImportError> {
+    let fault = |error| ImportError::input(tree, error);
+    let mut devices: Vec<PathBuf> = vec![tree.to_owned()];
+    for entry in tree.read_dir().map_err(fault)?.take(MOST_DEVICES) {
+        let path = entry.map_err(fault)?.path();
+        devices.extend(path.is_dir().then_some(path));
+    }
+    devices.sort();
+    let mut out = Vec::new();
+    for device in devices {
+        out.extend(device_unit(&device)?);
+    }
+    if out.is_empty() {
+        return Err(ImportError::input(
+            tree,
+            "holds no trace unit: expected directories such as etm0 with mgmt/trcconfig and \
+             trcidr/trcidr0, as in /sys/bus/coresight/devices",
+        ));
+    }
+    Ok(out)
+}
+
+fn device_unit(directory: &Path) -> Result<Option<Unit>, ImportError> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let kind = match &*name {
+        name if name.starts_with("ete") => "ETE",
+        name if name.starts_with("stm") => "STM",
+        _ => "",
+    };
+    let mut unit = Unit::new(&name, kind);
+    let mut own_id = None;
+    for (file, register) in FILES {
+        let Some(value) = number(&directory.join(file))? else {
+            continue;
+        };
+        match register {
+            "" => own_id = Some(value),
+            register => unit.set(register, value),
+        }
+    }
+    // A TMC has `mgmt` too; it is no source.
+    let Some(protocol) = unit
+        .protocol()
+        .filter(|_| !unit.device.registers.is_empty())
+    else {
+        return Ok(None);
+    };
+    unit.device.kind = match protocol {
+        Protocol::Etmv3 => "ETM3",
+        Protocol::Ptm => "PTM",
+        Protocol::Etmv4 => "ETM4",
+        Protocol::Ete => "ETE",
+        Protocol::Itm => "ITM",
+        Protocol::Stm => "STM",
+    }
+    .to_owned();
+    if let (None, Some(id)) = (unit.trace_id(), own_id) {
+        match protocol {
+            Protocol::Etmv3 | Protocol::Ptm => unit.set("ETMTRACEIDR", id),
+            Protocol::Etmv4 | Protocol::Ete => unit.set("TRCTRACEIDR", id),
+            Protocol::Stm => unit.set("STMTCSR", id << 16),
+            Protocol::Itm => {}
+        }
+    }
+    unit.cpu = number(&directory.join("cpu"))?.and_then(|cpu| u32::try_from(cpu).ok());
+    Ok(Some(unit))
+}
+
+/// The number in a file; `None` if there is no such file.
+fn number(path: &Path) -> Result<Option<u64>, ImportError> {
+    if !path.metadata().is_ok_and(|data| data.is_file()) {
+        return Ok(None);
+    }
+    let bytes = super::imported::map(path)?;
+    let text = bytes
+        .get(..bytes.len().min(LONGEST as usize))
+        .unwrap_or(&[]);
+    let text = String::from_utf8_lossy(text);
+    let text = text.trim();
+    // The kernel prints some registers without 0x, but never in decimal with letters.
+    let value = parse_u64(text).or_else(|| u64::from_str_radix(text, 16).ok());
+    match value {
+        Some(value) => Ok(Some(value)),
+        None => Err(ImportError::input(
+            path,
+            format!("expected a number, found {text:?}"),
+        )),
+    }
+}

@@ -1,0 +1,305 @@
+//! Raw buffers: how they are formatted is found out, and what is known of the trace units is used.
+
+use crate::capture;
+use crate::support::gdb::{armsnap, run, testdata, text};
+use armsnap::formatter::FSYNC;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// Imports raw buffers, and returns what was said.
+fn import(arguments: &[&str], output: &Path) -> String {
+    let mut command = armsnap();
+    command.arg("import").args(arguments).arg(output);
+    let output = run(&mut command);
+    assert!(output.status.success(), "{}", text(&output));
+    text(&output)
+}
+
+fn decode(snapshot: &Path, options: &[&str]) -> Vec<Value> {
+    let mut command = armsnap();
+    command
+        .args(["decode", "--format", "jsonl"])
+        .args(options)
+        .arg(snapshot);
+    let output = run(&mut command);
+    assert!(output.status.success(), "{}", text(&output));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The packets without the names of sources and buffers, and without the places in the buffer
+/// unless they are comparable.
+fn anonymous(mut packets: Vec<Value>, places: bool) -> Vec<Value> {
+    for packet in &mut packets {
+        let packet = packet.as_object_mut().unwrap();
+        packet.remove("source");
+        packet.remove("buffer");
+        if !places {
+            packet.remove("offset");
+            packet.remove("trace_id");
+        }
+    }
+    packets.sort_by_key(|packet| packet["trace_id"].as_u64());
+    packets
+}
+
+#[test]
+fn the_edges_written_by_hand_are_in_the_trace() {
+    let Some(directory) = capture("branches") else {
+        return;
+    };
+    let text = fs::read_to_string(directory.join("trace1/decoderargs.txt")).unwrap();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let file = |name: &str| directory.join(name).to_str().unwrap().to_owned();
+    let (buffer, id) = (file(words[0]), format!("TRCTRACEIDR={}", words[1]));
+    let programs: Vec<String> = words[3..]
+        .chunks(3)
+        .map(|program| format!("{}@{}", file(program[0]), program[1]))
+        .collect();
+    let mut arguments = vec!["--raw", &buffer, "--register", &id];
+    for program in &programs {
+        arguments.extend(["--elf", program]);
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let written = scratch.path().join("snapshot");
+    let said = import(&arguments, &written);
+    assert!(
+        said.contains("found to be formatter frames: trace ID 0x10, ETMv4"),
+        "{said}"
+    );
+    let base = u64::from_str_radix(words[4].trim_start_matches("0x"), 16).unwrap();
+    let starts: Vec<u64> = decode(&written, &[])
+        .iter()
+        .filter(|element| element["kind"] == "range")
+        .map(|range| {
+            let start = range["start"].as_str().unwrap().trim_start_matches("0x");
+            u64::from_str_radix(start, 16).unwrap().wrapping_sub(base)
+        })
+        .collect();
+    let edges = fs::read_to_string(directory.join("expected_edge_coverage.out")).unwrap();
+    let edges: Vec<[u64; 2]> = edges
+        .lines()
+        .map(|line| {
+            let number = |text: &str| u64::from_str_radix(&text.trim()[2..], 16).unwrap();
+            let line = line.replace("[0]", "");
+            let (from, to) = line.split_once("->").unwrap();
+            [number(from), number(to)]
+        })
+        .collect();
+    assert_eq!(edges.len(), 42);
+    let pairs: Vec<[u64; 2]> = starts.windows(2).map(|pair| [pair[0], pair[1]]).collect();
+    assert!(
+        pairs.windows(42).any(|run| *run == edges),
+        "not all edges in a row"
+    );
+}
+
+/// The files of Linux' sysfs that hold the registers of a snapshot's trace unit.
+fn sysfs(ini: &Path, directory: &Path, cpu: usize) {
+    let text = fs::read_to_string(ini).unwrap();
+    for line in text.lines().skip_while(|line| *line != "[regs]").skip(1) {
+        let (name, value) = line.split_once('=').unwrap();
+        let file = match &name.to_ascii_lowercase() as &str {
+            "trccccctlr" | "trcccctlr" => "cyc_threshold".to_owned(),
+            "trcconfigr" => "mgmt/trcconfig".to_owned(),
+            "trctraceidr" => "mgmt/trctraceid".to_owned(),
+            name if name.starts_with("trcidr") => format!("trcidr/{name}"),
+            name => format!("mgmt/{name}"),
+        };
+        let path = directory.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        // The kernel prints no leading zeros.
+        let number = u64::from_str_radix(value.trim_start_matches("0x"), 16).unwrap();
+        fs::write(path, format!("{number:#x}\n")).unwrap();
+    }
+    fs::write(directory.join("cpu"), format!("{cpu}\n")).unwrap();
+}
+
+#[test]
+fn a_sysfs_tree_gives_the_listing_of_its_snapshot() {
+    for (name, units, program) in [
+        ("etmv4", 2, "program.elf"),
+        ("ptm", 2, "cores-a15-bare-a15.elf"),
+        ("etmv3", 1, "program.elf"),
+    ] {
+        let snapshot = testdata("recorded").join(name);
+        let scratch = tempfile::tempdir().unwrap();
+        let tree = scratch.path().join("devices");
+        for unit in 0..units {
+            let device = tree.join(format!("etm{unit}"));
+            sysfs(&snapshot.join(format!("trace_{unit}.ini")), &device, unit);
+        }
+        // What is no trace unit is passed over.
+        let tmc = tree.join("tmc_etr0/mgmt");
+        fs::create_dir_all(&tmc).unwrap();
+        fs::write(tmc.join("ffcr"), "0x133\n").unwrap();
+        let ini = fs::read_to_string(snapshot.join("cpu_0.ini")).unwrap();
+        let kind = ini
+            .lines()
+            .find_map(|line| line.strip_prefix("type="))
+            .unwrap();
+        let written = scratch.path().join("snapshot");
+        let (buffer, program) = (snapshot.join("trace.bin"), snapshot.join(program));
+        let said = import(
+            &[
+                "--raw",
+                buffer.to_str().unwrap(),
+                "--sysfs",
+                tree.to_str().unwrap(),
+                "--core",
+                kind,
+                "--elf",
+                program.to_str().unwrap(),
+            ],
+            &written,
+        );
+        assert!(!said.contains("assumed"), "{name}: {said}");
+        for level in ["packets", "elements"] {
+            let options = ["--level", level];
+            let ours = anonymous(decode(&written, &options), true);
+            let original = anonymous(decode(&snapshot, &options), true);
+            assert!(original.len() > 20, "{name}: {}", original.len());
+            assert_eq!(ours, original, "{name} {level}");
+        }
+    }
+}
+
+#[test]
+fn the_form_and_the_kind_of_trace_are_found_out() {
+    use armsnap::formatter::{Deformatter, Demux, FrameKind};
+    use armsnap::quantity::{BufferOffset, TraceId};
+    for (name, kind) in [
+        ("etmv4", "ETMv4"),
+        ("ptm", "PTM"),
+        // Its few packets are valid in both.
+        ("etmv3", "PTM (ETMv3 fits as well"),
+    ] {
+        let snapshot = testdata("recorded").join(name);
+        let frames = fs::read(snapshot.join("trace.bin")).unwrap();
+        let mut demux = Demux::new();
+        let mut deformatter = Deformatter::new(FrameKind::Memory);
+        deformatter.feed(BufferOffset(0), &frames, true, &mut demux);
+        let plain = demux.stream(TraceId(0x10)).payload().to_vec();
+        // As on the pins of a trace port: what comes before the first FSYNC is cut off, and HSYNC
+        // stands within frames.
+        let mut port = vec![0x55; 6];
+        for frame in frames.chunks(16) {
+            port.extend(FSYNC);
+            port.extend(&frame[..6]);
+            port.extend([0xFF, 0x7F]);
+            port.extend(&frame[6..]);
+        }
+        let original = decode(&snapshot, &["--level", "packets"]);
+        let original: Vec<Value> = original
+            .into_iter()
+            .filter(|packet| packet["trace_id"] == 0x10)
+            .collect();
+        for (form, bytes, says) in [
+            (
+                "frames",
+                &frames,
+                "found to be formatter frames: trace ID 0x10, ",
+            ),
+            ("plain", &plain, "found to be one source, not formatted: "),
+            (
+                "port",
+                &port,
+                "found to be a trace port's stream of formatter frames: trace ID 0x10, ",
+            ),
+        ] {
+            let scratch = tempfile::tempdir().unwrap();
+            let buffer = scratch.path().join("buffer.bin");
+            fs::write(&buffer, bytes).unwrap();
+            let written = scratch.path().join("snapshot");
+            let mut arguments = vec!["--raw", buffer.to_str().unwrap()];
+            // The minor version of PTM and ETMv3, and the profile, change packets.
+            let registers = fs::read_to_string(snapshot.join("trace_0.ini")).unwrap();
+            let registers: Vec<&str> = registers
+                .lines()
+                .skip_while(|line| *line != "[regs]")
+                .skip(1)
+                .filter(|line| !line.contains("TRACEIDR") && !line.starts_with("TRCCCCTLR"))
+                .collect();
+            let unregistered = import(&arguments, &scratch.path().join("without"));
+            assert!(
+                unregistered.contains(&format!("{says}{kind}")),
+                "{name} {form}: {unregistered}"
+            );
+            for register in &registers {
+                arguments.extend(["--register", register]);
+            }
+            if name == "etmv3" {
+                arguments.extend(["--core", "Cortex-M4"]);
+            }
+            import(&arguments, &written);
+            let packets = decode(&written, &["--level", "packets"]);
+            let mut packets: Vec<Value> = match form {
+                "port" => packets
+                    .into_iter()
+                    .filter(|p| p["buffer"] == "buffer_10")
+                    .collect(),
+                "frames" => packets
+                    .into_iter()
+                    .filter(|p| p["trace_id"] == 0x10)
+                    .collect(),
+                _ => packets,
+            };
+            // The end of a buffer is a packet of its own where its bytes are known.
+            packets.truncate(original.len());
+            assert_eq!(
+                anonymous(packets, false),
+                anonymous(original.clone(), false),
+                "{name} {form}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_trace_is_refused() {
+    let scratch = tempfile::tempdir().unwrap();
+    let buffer = scratch.path().join("noise.bin");
+    let noise: Vec<u8> = (0..40_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    for bytes in [Vec::new(), vec![0; 4096], noise] {
+        fs::write(&buffer, bytes).unwrap();
+        let written = scratch.path().join("snapshot");
+        let mut command = armsnap();
+        command
+            .arg("import")
+            .arg("--raw")
+            .arg(&buffer)
+            .arg(&written);
+        let output = run(&mut command);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(
+            text(&output).contains("no trace is found in its"),
+            "{}",
+            text(&output)
+        );
+        assert!(!written.exists());
+    }
+    for (register, says) in [
+        (
+            "TRCSOMETHING=1",
+            "is no register of a trace unit that matters",
+        ),
+        ("TRCIDR0", "expected NAME=VALUE"),
+        ("TRCIDR0=x", "expected a number"),
+    ] {
+        let mut command = armsnap();
+        command
+            .args(["import", "--raw"])
+            .arg(&buffer)
+            .args(["--register", register]);
+        command.arg(scratch.path().join("unused"));
+        let output = run(&mut command);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(says), "{}", text(&output));
+    }
+}
