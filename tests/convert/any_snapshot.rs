@@ -1,4 +1,4 @@
-//! Any snapshot → trace file → snapshot; any trace frame → snapshot; any damage.
+//! Property tests: any snapshot → trace file → snapshot; any trace frame → snapshot; any damage.
 
 use crate::support::convert::{
     CORE, back, description, foreign, made, open, read, same, trace_files,
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A snapshot with memory of two cores that overlaps, spaces, registers of any size.
+/// A snapshot with overlapping memory of two cores, address spaces, registers of any size.
 fn snapshots() -> impl Strategy<Value = (Snapshot, InMemory)> {
     let word = "[A-Za-z][A-Za-z0-9_]{0,8}";
     let kind = prop::sample::select(vec!["Cortex-A57", "Cortex-A15", "Cortex-M4", "odd"]);
@@ -94,14 +94,14 @@ fn snapshots() -> impl Strategy<Value = (Snapshot, InMemory)> {
     })
 }
 
-/// Memory of a frame, byte by byte: what is written first counts.
+/// Memory of a frame, byte by byte: the first block with a byte counts.
 type Bytes = BTreeMap<u64, u8>;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn any_snapshot_comes_back((snapshot, files) in snapshots()) {
+    fn any_snapshot_is_restored((snapshot, files) in snapshots()) {
         let mut all = write::texts(&snapshot).unwrap();
         all.extend(files.0);
         let loaded = OpenSnapshot::from_files(Arc::new(InMemory(all)), "snapshot.ini").unwrap();
@@ -121,7 +121,7 @@ proptest! {
         top in any::<bool>(),
         merge: bool,
     ) {
-        // At the begin and at the end of the address space.
+        // At the start and at the end of the address space.
         let base = if top { u64::MAX - 80 } else { 0 };
         let mut writer = foreign(&description(CORE), ByteOrder::Little);
         let mut images: Vec<Bytes> = Vec::new();
@@ -132,7 +132,7 @@ proptest! {
             let mut image = Bytes::new();
             for (address, bytes) in blocks {
                 writer.memory(base + address, bytes);
-                // What would lie beyond the last address is nowhere.
+                // Bytes beyond the last address are dropped.
                 let room = (base + address)..=u64::MAX;
                 for (at, byte) in room.zip(bytes) {
                     image.entry(at).or_insert(*byte);
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_are_told_without_panic(
+    fn damaged_files_are_reported_without_panic(
         at in any::<prop::sample::Index>(),
         byte: u8,
         frame in prop::option::of(0..2_usize),
@@ -191,7 +191,7 @@ proptest! {
                 trace_files(&open(&testdata("mps2-m4")), &Options::default()).remove(0);
         }
         let mut bytes = FILE.with(Clone::clone);
-        // Where the text is, twice as often.
+        // Twice as often in the text.
         let at = at.index(bytes.len() * 2) % bytes.len();
         bytes[at] = byte;
         if let Ok(Found::Carried(carried)) = read(&bytes, frame, merge) {

@@ -1,4 +1,4 @@
-//! `armsnap convert` and the file system: names, what is refused, what is left behind.
+//! `armsnap convert` and the file system: names, refused output, incomplete files.
 
 use crate::support::convert::convert;
 use crate::support::gdb::{armsnap, run, testdata, text};
@@ -6,7 +6,7 @@ use armsnap::tfile::File;
 use std::path::Path;
 
 #[test]
-fn nothing_is_overwritten_and_nothing_is_left_half_done() {
+fn nothing_is_overwritten_and_no_incomplete_files_remain() {
     let path = testdata("mps2-m4");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("out.tf");
@@ -74,7 +74,7 @@ fn nothing_is_overwritten_and_nothing_is_left_half_done() {
 }
 
 #[test]
-fn each_core_has_a_file_of_its_own() {
+fn each_core_has_its_own_file() {
     let device = "class=core\ntype=ARM-AA64\n[regs]\nPC(size:64)=0x10\n";
     let directory = crate::support::gdb::write_snapshot(&[("a", device), ("b", device)], &[]);
     let same = format!("[device]\nname=c/0\n{device}");

@@ -1,4 +1,4 @@
-//! Trace files of any origin → snapshot.
+//! Trace files of other writers → snapshot.
 
 use crate::support::convert::{CORE, description, foreign, made, open, read};
 use armsnap::check::check;
@@ -54,7 +54,7 @@ fn frames_of_other_writers_become_snapshots() {
         assert_eq!(dumps.0["memory.bin"][..2], [1, 2]);
         assert_eq!(dumps.0["memory.bin"][3..], [9, 9]);
 
-        // The last frame: a tracepoint of two locations tells no pc.
+        // The last frame: a tracepoint with two locations does not determine the pc.
         let (last, _) = made(&bytes, None, false);
         assert!(last.devices[0].registers.is_empty());
         assert!(last.devices[0].dumps.is_empty());
@@ -84,7 +84,7 @@ fn frames_of_other_writers_become_snapshots() {
                     .unwrap()
                     .write(&out, false, &mut |_, _| {});
                 assert!(error.unwrap_err().to_string().contains("exists"));
-                // Files that are open are input, which is never replaced.
+                // Open files are input, which is not replaced.
                 drop((found, loaded));
                 read(&bytes, frame, merge)
                     .unwrap()
@@ -96,7 +96,7 @@ fn frames_of_other_writers_become_snapshots() {
 }
 
 #[test]
-fn what_cannot_be_converted_says_why() {
+fn files_that_cannot_be_converted_give_the_reason() {
     let whole = |target: &str| {
         let mut writer = foreign(&description(target), ByteOrder::Little);
         writer.end_frame(1).unwrap();
@@ -114,7 +114,7 @@ fn what_cannot_be_converted_says_why() {
     let cut = b"\x7fTRACE0\nR 8\n\n\x01\0\x09\0\0\0\0";
     assert!(text(cut).contains("no complete trace frame"));
 
-    // What is told and does not stop the work.
+    // Problems that are reported and do not stop the conversion.
     let odd = |body: &[u8]| {
         let mut bytes = b"\x7fTRACE0\n".to_vec();
         bytes.extend_from_slice(body);

@@ -1,4 +1,4 @@
-//! The trace frames that `armsnap convert` writes are what `armsnap decode` lists.
+//! The trace frames that `armsnap convert` writes, compared with the listing of `armsnap decode`.
 
 use crate::support::convert::frames::{FrameInstruction, frames, listed, listings};
 use crate::support::convert::{convert, open};
@@ -17,8 +17,8 @@ fn converted(path: &Path, core: &str, options: &[&str]) -> Vec<FrameInstruction>
 
 /// Every frame of every core equals the listing.
 #[test]
-fn frames_are_the_instructions_that_decode_lists() {
-    // The two of the largest listings are tried in GDB, below.
+fn frames_equal_the_instructions_that_decode_lists() {
+    // The two with the largest listings are tested in GDB.
     let names = [
         "recorded/etmv4",
         "recorded/ptm",
@@ -43,7 +43,7 @@ fn frames_are_the_instructions_that_decode_lists() {
             let core = &loaded.snapshot.devices[core].name;
             let options = ["--frames", "instructions", "--last", "1000000"];
             let found = converted(&path, core, &options);
-            // No path is known of a Q element, but its first instruction is.
+            // The path of a Q element is unknown, but its first instruction is known.
             let q = name == "q_elem";
             let found: Vec<FrameInstruction> = if q {
                 let mut wanted = wanted.iter().peekable();

@@ -1,5 +1,5 @@
-//! Trace files of `armsnap convert` in GDB: each frame shows what `armsnap decode` lists, the halted
-//! state what a served snapshot shows; and what GDB saves is read.
+//! Trace files of `armsnap convert` in GDB: frames equal the listing of `armsnap decode`, the halted
+//! state equals a served snapshot; and files saved by GDB are read.
 
 use crate::support::convert::frames::{frames, listed};
 use crate::support::convert::{RECORDED, convert, open};
@@ -17,7 +17,7 @@ fn trace_file(path: &Path, core: &str, options: &[&str]) -> (tempfile::TempDir, 
     (directory, file)
 }
 
-/// GDB with a trace file and a script: what it prints.
+/// The output of GDB with a trace file and a script.
 fn session(file: &Path, script: &str) -> String {
     need_gdb();
     let path = file.with_extension("gdb");
@@ -33,7 +33,7 @@ fn session(file: &Path, script: &str) -> String {
     text
 }
 
-/// The first, the last and `count` others of `0..total`, the same in each run.
+/// The first, the last and `count` other numbers of `0..total`, the same in each run.
 fn sample(total: usize, count: usize) -> Vec<usize> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut chosen = vec![0, total - 1];
@@ -46,7 +46,7 @@ fn sample(total: usize, count: usize) -> Vec<usize> {
     chosen
 }
 
-/// GDB shows in each of the frames what the listing says.
+/// Compares frames in GDB with the listing.
 fn look(name: &str, core: &str) {
     let Some(path) = shared(name) else {
         return;
@@ -71,7 +71,7 @@ fn look(name: &str, core: &str) {
     let chosen = sample(wanted.len(), 100);
     let mut script = String::new();
     for &number in &chosen {
-        // From a frame of 32-bit Arm without sp GDB goes on only by leaving it.
+        // From a 32-bit Arm frame without sp, GDB continues only after leaving it.
         writeln!(script, "tfind end\ntfind {}\necho frame:", number + 1).unwrap();
         script += "output $trace_frame\necho \\npc:\noutput/x $pc\necho \\n\n";
         for variable in wanted[number].variables.keys() {
@@ -108,7 +108,7 @@ fn look(name: &str, core: &str) {
         let code: String = code.split("\t0x").skip(1).collect();
         assert_eq!(code, visit.code, "{section}");
         assert!(line("sp:").ends_with("<unavailable>"), "{section}");
-        // The disassembly is there and that of the right instruction set.
+        // The disassembly is in the right instruction set.
         let arrow = format!("=> {:#x}:\t", visit.pc);
         let mnemonic = line(&arrow);
         assert!(!mnemonic.starts_with("Cannot"), "{section}");
@@ -145,7 +145,7 @@ fn gdb_shows_the_trace_of_recorded_etmv3() {
     look("recorded/etmv3", "Cortex-M4_0");
 }
 
-/// The frame of the halted state shows what a served snapshot shows.
+/// Compares the frame of the halted state with a served snapshot.
 fn halted(path: &Path, core: &str, program: Option<&Path>) {
     let (_directory, file) = trace_file(path, core, &["--state-only"]);
     let expressions = ["p $pc", "p $sp", "x/4i $pc", "info registers", "bt"];
@@ -177,7 +177,7 @@ fn halted(path: &Path, core: &str, program: Option<&Path>) {
     let (shown, served) = (pieces(&shown), pieces(&served));
     assert_eq!(shown.len(), expressions.len());
     for (number, expression) in expressions.iter().enumerate() {
-        // What the server adds for sessions that go back in time is no register of the core.
+        // The register that the server adds for past positions is not one of the core.
         let lines = served[number].split_inclusive('\n');
         let served: String = lines.filter(|line| !line.starts_with("isa ")).collect();
         assert_eq!(shown[number], served, "{expression}");
@@ -185,7 +185,7 @@ fn halted(path: &Path, core: &str, program: Option<&Path>) {
 }
 
 #[test]
-fn the_halted_state_is_what_the_server_shows() {
+fn the_halted_state_equals_the_served_snapshot() {
     for name in ["virt-a57", "mps2-m4"] {
         let path = testdata(name);
         let loaded = open(&path);
@@ -207,7 +207,7 @@ fn the_halted_state_is_what_the_server_shows() {
 }
 
 #[test]
-fn gdb_loads_every_file_in_silence() {
+fn gdb_loads_every_file_without_warnings() {
     let own = ["virt-a57", "mps2-m4"].into_iter().chain(RECORDED);
     let own = own.map(testdata);
     let real = [
@@ -235,9 +235,9 @@ fn gdb_loads_every_file_in_silence() {
     }
 }
 
-/// What `tsave` writes in a live session is read whole; its architecture is not ours.
+/// A file that `tsave` writes in a live session is read completely; its architecture is not Arm.
 #[test]
-fn what_gdb_saves_of_a_live_session_is_read() {
+fn a_trace_file_of_a_live_session_is_read() {
     need_gdb();
     let directory = tempfile::tempdir().unwrap();
     let saved = directory.path().join("saved.tf");
@@ -255,7 +255,7 @@ fn what_gdb_saves_of_a_live_session_is_read() {
     gdb.args(["-nx", "-batch", "-x"]).arg(&script);
     let shown = text(&run(&mut gdb));
     if !saved.exists() {
-        // Containers may forbid tracing; elsewhere gdbserver must be there.
+        // Containers may forbid tracing; elsewhere gdbserver must work.
         assert!(shown.contains("ptrace"), "{shown}");
         eprintln!("SKIPPED: no process can be debugged here");
         return;

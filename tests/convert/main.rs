@@ -1,4 +1,4 @@
-//! Snapshots and trace files, both ways.
+//! Conversion between snapshots and trace files.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Snapshot → trace file → snapshot: the same comes back, and frame 0 is the halted state.
+//! Snapshot → trace file → snapshot: the result is the same, and frame 0 is the halted state.
 
 use crate::support::convert::{
     RECORDED, back, blobs, captures, open, read, same, trace_files, write,
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Snapshots of our own.
+/// The snapshots in testdata.
 fn own() -> impl Iterator<Item = PathBuf> {
     let own = [
         "virt-a57",
@@ -31,7 +31,7 @@ fn own() -> impl Iterator<Item = PathBuf> {
 }
 
 #[test]
-fn every_snapshot_comes_back_as_it_was() {
+fn every_snapshot_is_restored() {
     let mut files = 0;
     for path in captures().into_iter().chain(own()) {
         let loaded = open(&path);
@@ -44,7 +44,7 @@ fn every_snapshot_comes_back_as_it_was() {
 }
 
 #[test]
-fn the_state_alone_comes_back_without_its_trace() {
+fn the_state_alone_is_restored_without_trace() {
     for path in captures().into_iter().chain(own()) {
         let loaded = open(&path);
         let options = Options {
@@ -65,7 +65,7 @@ fn the_state_alone_comes_back_without_its_trace() {
     }
 }
 
-/// Frame 0 has what a server shows of the core: the same registers and the same memory.
+/// Frame 0 has the same registers and memory as the served core.
 #[test]
 fn the_first_frame_is_the_halted_state() {
     for path in captures().into_iter().chain(own()) {
@@ -75,7 +75,7 @@ fn the_first_frame_is_the_halted_state() {
         for (core_run, bytes) in runs.iter().zip(trace_files(&loaded, &options)) {
             let file = File::open(&bytes, None).unwrap();
             let Some(core) = core_run.core else {
-                // GDB warns of a file without frames.
+                // GDB warns about a file without frames.
                 assert_eq!(file.count(), 1);
                 assert!(file.frame(0).unwrap().unwrap().data().is_empty());
                 continue;
@@ -137,9 +137,9 @@ fn a_register_block_ends_before_the_first_unknown_register() {
     };
     // All general registers, but no CPSR.
     assert_eq!(frame(&general), (Some(64), Some(15)));
-    // One is missing before the pc: what the tracepoint tells must not be hidden.
+    // One is missing before the pc: a block would hide the tracepoint's address.
     assert_eq!(frame(&general.replace("R5=5\n", "")), (None, Some(15)));
-    // Without a pc there is no tracepoint to tell it.
+    // Without a pc there is no tracepoint for it.
     assert_eq!(frame(&general.replace("R15=15\n", "")), (None, None));
 }
 
@@ -154,7 +154,7 @@ fn waypoints(loaded: &OpenSnapshot, kind: Kind) -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn fewer_places_make_fewer_frames() {
+fn a_limit_of_addresses_reduces_the_frames() {
     let Some(path) = shared("tc2-ptm-rstk-t32") else {
         return;
     };
@@ -171,7 +171,7 @@ fn fewer_places_make_fewer_frames() {
 }
 
 #[test]
-fn more_addresses_than_numbers_are_refused_not_written_wrong() {
+fn more_addresses_than_tracepoint_numbers_are_refused() {
     let Some(path) = shared("tc2-ptm-rstk-t32") else {
         return;
     };
@@ -201,7 +201,7 @@ fn more_addresses_than_numbers_are_refused_not_written_wrong() {
 }
 
 #[test]
-fn a_carrier_cut_at_any_byte_is_told() {
+fn a_carrier_truncated_at_any_byte_is_reported() {
     let loaded = open(&testdata("mps2-m4"));
     let bytes = trace_files(&loaded, &Options::default()).remove(0);
     let file = File::open(&bytes, None).unwrap();
@@ -250,7 +250,7 @@ impl Write for Head {
 }
 
 #[test]
-fn dumps_of_gigabytes_are_cut_to_what_a_frame_can_have() {
+fn dumps_of_gigabytes_are_limited_to_the_size_of_a_frame() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let core = "[device]\nname=cpu\nclass=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x80000000\n\
@@ -286,7 +286,7 @@ fn dumps_of_gigabytes_are_cut_to_what_a_frame_can_have() {
     let Some(Err(tfile::Error::Cut { size, .. })) = file.frame(0) else {
         panic!("{:?}", file.frame(0));
     };
-    // As much as GDB reads, and all the rest behind it.
+    // As much as GDB reads, and the rest after the frames.
     assert!((0x7fff_ff00..0x8000_0000).contains(&size), "{size:#x}");
     let missing = (3_u64 << 30) - size as u64;
     let behind = written.length - size as u64;
@@ -297,7 +297,7 @@ fn dumps_of_gigabytes_are_cut_to_what_a_frame_can_have() {
 }
 
 #[test]
-fn dumps_of_a_space_that_the_core_is_not_in_travel_too() {
+fn dumps_of_other_address_spaces_are_included() {
     let loaded = open(&testdata("info/two-clusters"));
     let spaces = loaded
         .snapshot

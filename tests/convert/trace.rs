@@ -1,5 +1,5 @@
-//! `armsnap convert --trace`: the trace frames of a file become trace again. What decoding it
-//! gives is what the frames told.
+//! `armsnap convert --trace`: the trace frames of a file become trace, which decodes to the
+//! contents of the frames.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use armsnap::tfile::{
     Block, ByteOrder, Description, File, Status, StopReason, Tracepoint, Variable, Writer,
 };
 
-/// The instructions of a source, or of several one after the other, and the exceptions but the
+/// The instructions of one or more sources in order, and the exceptions except the
 /// entry to debug state.
 fn flow(path: &Path, sources: &[&str]) -> (Vec<String>, Vec<(i64, String)>) {
     let (mut instructions, mut exceptions) = (Vec::new(), Vec::new());
@@ -28,7 +28,7 @@ fn flow(path: &Path, sources: &[&str]) -> (Vec<String>, Vec<(i64, String)>) {
                 line["isa"].as_str().unwrap(),
                 line["bytes"].as_str().unwrap()
             )),
-            // That is also how the trace tells how far execution came before a gap.
+            // It also marks the end of execution before a gap.
             "exception"
                 if line["name"]
                     .as_str()
@@ -45,8 +45,8 @@ fn flow(path: &Path, sources: &[&str]) -> (Vec<String>, Vec<(i64, String)>) {
     (instructions, exceptions)
 }
 
-/// Snapshot → trace file without the trace → snapshot with trace. Gives the directory that
-/// holds both, the file and the snapshot.
+/// Snapshot → trace file without the trace → snapshot with trace. Returns the directory that
+/// contains both, the file and the snapshot.
 fn there_and_back(
     snapshot: &Path,
     core: &str,
@@ -91,8 +91,8 @@ const RECORDED: [Traced; 5] = [
     ("recorded/etmv3", "Cortex-M4_0", &["ETMV3_0"]),
 ];
 
-/// What of exceptions is the same in ETMv4: PTM and ETMv3 number them in another way, and ETMv3
-/// tells no address.
+/// The part of exceptions that is the same in ETMv4: PTM and ETMv3 have other numbers, and ETMv3
+/// has no address.
 fn alike(exceptions: Vec<(i64, String)>, protocol: Protocol) -> Vec<(Option<i64>, String)> {
     let numbered = !matches!(protocol, Protocol::Ptm | Protocol::Etmv3);
     let addressed = protocol != Protocol::Etmv3;
@@ -112,7 +112,7 @@ fn protocol(snapshot: &Path, core: &str) -> Protocol {
     sources[0].1.protocol
 }
 
-fn comes_back(captures: &[Traced], kind: &str) {
+fn is_restored(captures: &[Traced], kind: &str) {
     for (name, core, sources) in captures {
         let Some(snapshot) = shared(name) else { return };
         let (_directory, _, back) = there_and_back(&snapshot, core, kind);
@@ -125,7 +125,7 @@ fn comes_back(captures: &[Traced], kind: &str) {
             "{name} {core} {kind}: {wanted:.8?} {found:.8?}"
         );
         assert_eq!(found.len(), wanted.len(), "{name} {core} {kind}");
-        // Of exceptions behind which nothing was traced no frame tells.
+        // Exceptions without trace after them have no frame.
         let protocol = protocol(&snapshot, core);
         let mut wanted = alike(exceptions, protocol).into_iter();
         for exception in &alike(found_exceptions, protocol) {
@@ -140,28 +140,28 @@ fn comes_back(captures: &[Traced], kind: &str) {
 }
 
 #[test]
-fn frames_at_waypoints_tell_the_whole_flow() {
-    comes_back(&CAPTURES, "waypoints");
+fn frames_at_waypoints_contain_the_whole_flow() {
+    is_restored(&CAPTURES, "waypoints");
 }
 
 #[test]
-fn frames_tell_the_whole_flow_of_recordings() {
-    comes_back(&RECORDED, "waypoints");
-    comes_back(&RECORDED, "instructions");
+fn frames_contain_the_whole_flow_of_recordings() {
+    is_restored(&RECORDED, "waypoints");
+    is_restored(&RECORDED, "instructions");
 }
 
 #[test]
-fn frames_at_waypoints_tell_the_whole_flow_of_001_ack_test() {
-    comes_back(&[("001-ack_test", "cpu_0", &[])], "waypoints");
+fn frames_at_waypoints_contain_the_whole_flow_of_001_ack_test() {
+    is_restored(&[("001-ack_test", "cpu_0", &[])], "waypoints");
 }
 
 #[test]
-fn frames_of_instructions_tell_the_whole_flow() {
-    comes_back(&CAPTURES[..3], "instructions");
-    comes_back(&CAPTURES[6..], "instructions");
+fn frames_of_instructions_contain_the_whole_flow() {
+    is_restored(&CAPTURES[..3], "instructions");
+    is_restored(&CAPTURES[6..], "instructions");
 }
 
-/// The variables of each frame behind the first, by name, without the offset in the trace.
+/// The variables of each frame after the first, by name, without the offset in the trace.
 fn variables(file: &Path) -> Vec<BTreeMap<String, i64>> {
     let bytes = std::fs::read(file).unwrap();
     let file = File::open(&bytes, None).unwrap();
@@ -183,7 +183,7 @@ fn variables(file: &Path) -> Vec<BTreeMap<String, i64>> {
 }
 
 #[test]
-fn time_and_context_go_along() {
+fn time_and_context_are_kept() {
     for (name, core, wanted) in [
         ("trace_file_vmid", "cpu_0", &["vmid", "el"][..]),
         ("ts_marker", "cpu_0", &["timestamp"]),
@@ -203,7 +203,7 @@ fn time_and_context_go_along() {
         convert(&options, [&back, &again]);
         let (before, after) = (variables(&file), variables(&again));
         assert_eq!(before.len(), after.len(), "{name}");
-        // Where in a straight line a packet came is not told by trace of another protocol.
+        // The position of a packet within a straight line depends on the protocol.
         let changes = |frames: &[BTreeMap<String, i64>], name: &str| {
             let mut values: Vec<Option<i64>> = Vec::new();
             values.extend(frames.iter().map(|frame| frame.get(name).copied()));
@@ -221,9 +221,9 @@ fn time_and_context_go_along() {
     }
 }
 
-/// The reference decoder's reading of the made snapshot has the same ranges.
+/// The reference decoder lists the same ranges of the new snapshot.
 #[test]
-fn the_reference_reads_it() {
+fn the_reference_lists_the_same_ranges() {
     for (name, core, least) in [
         ("recorded/etmv4", "Cortex-A57_0", 100),
         ("recorded/ptm", "Cortex-A15_0", 100),
@@ -273,8 +273,8 @@ const CODE: [u32; 9] = [
 const TARGET: &str = "<?xml version=\"1.0\"?><target version=\"1.0\">\
     <architecture>aarch64</architecture></target>";
 
-/// A trace file of another writer: tracepoints at some addresses, and frames of them, of which
-/// the first holds the code.
+/// A trace file of another writer: tracepoints at some addresses, and their frames, of which
+/// the first contains the code.
 fn foreign(points: &[u64], hits: &[usize], code: bool) -> Vec<u8> {
     let number = |index: usize| index as u32 + 1;
     let description = Description {
@@ -338,8 +338,8 @@ fn program(directory: &Path) -> PathBuf {
     path
 }
 
-/// The ranges and other elements that a foreign file becomes, in short.
-fn told(points: &[u64], hits: &[usize], with_code: bool) -> Vec<String> {
+/// The ranges and other elements that a foreign file becomes, in short form.
+fn elements(points: &[u64], hits: &[usize], with_code: bool) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let (file, back) = (directory.path().join("x.tf"), directory.path().join("back"));
     std::fs::write(&file, foreign(points, hits, with_code)).unwrap();
@@ -365,25 +365,25 @@ fn told(points: &[u64], hits: &[usize], with_code: bool) -> Vec<String> {
 }
 
 #[test]
-fn the_code_tells_the_way_between_frames_of_other_writers() {
-    // A straight line, with a program for the code: all of it is in the snapshot.
+fn the_code_determines_the_path_between_frames_of_other_writers() {
+    // A straight line, with a program for the code, all of which is in the snapshot.
     assert_eq!(
-        told(&[0x1000, 0x1008], &[0, 1], false),
+        elements(&[0x1000, 0x1008], &[0, 1], false),
         ["gap", "0x1000-0x1008", "halt 0x1008"]
     );
     // The branch was not taken, as the next frame shows.
     assert_eq!(
-        told(&[0x1000, 0x100c, 0x1014], &[0, 1], false),
+        elements(&[0x1000, 0x100c, 0x1014], &[0, 1], false),
         ["gap", "0x1000-0x100c", "0x100c-0x1010", "halt 0x1010"]
     );
     // It was taken.
     assert_eq!(
-        told(&[0x1000, 0x100c, 0x1014], &[0, 2], false),
+        elements(&[0x1000, 0x100c, 0x1014], &[0, 2], false),
         ["gap", "0x1000-0x100c", "0x1014-0x1018", "halt 0x1018"]
     );
-    // Either way leads there: which one is not known.
+    // Both paths lead there, so the path is unknown.
     assert_eq!(
-        told(&[0x1000, 0x1018], &[0, 1], false),
+        elements(&[0x1000, 0x1018], &[0, 1], false),
         [
             "gap",
             "0x1000-0x1004",
@@ -393,9 +393,9 @@ fn the_code_tells_the_way_between_frames_of_other_writers() {
             "halt 0x101c"
         ]
     );
-    // A direct call; and where it returns to, no code tells.
+    // A direct call; the code does not determine where it returns.
     assert_eq!(
-        told(&[0x1018, 0x1020, 0x1000], &[0, 1, 2], false),
+        elements(&[0x1018, 0x1020, 0x1000], &[0, 1, 2], false),
         [
             "gap",
             "0x1018-0x1020",
@@ -405,9 +405,9 @@ fn the_code_tells_the_way_between_frames_of_other_writers() {
             "halt 0x1004"
         ]
     );
-    // Nothing but the code of the frames themselves.
+    // Only the code of the frames themselves.
     assert_eq!(
-        told(&[0x1000, 0x1004, 0x100c], &[0, 1, 2], true),
+        elements(&[0x1000, 0x1004, 0x100c], &[0, 1, 2], true),
         [
             "gap",
             "0x1000-0x1008",
@@ -420,7 +420,7 @@ fn the_code_tells_the_way_between_frames_of_other_writers() {
 }
 
 #[test]
-fn what_makes_no_trace_says_why() {
+fn files_that_give_no_trace_report_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     std::fs::write(at("code.tf"), foreign(&[0x1000], &[0], false)).unwrap();
@@ -474,7 +474,7 @@ fn what_makes_no_trace_says_why() {
         );
         assert!(!at("out").exists());
     }
-    // The trace that a file carries gives way, and that is said.
+    // The trace carried in a file is replaced, with a note.
     let Some(snapshot) = shared("trace_cov_a15") else {
         return;
     };
@@ -488,7 +488,7 @@ fn what_makes_no_trace_says_why() {
 }
 
 #[test]
-fn damaged_files_make_no_panic() {
+fn damaged_files_cause_no_panic() {
     let directory = tempfile::tempdir().unwrap();
     let (file, back) = (directory.path().join("x.tf"), directory.path().join("back"));
     let Some(snapshot) = shared("trace_cov_a15") else {

@@ -1,12 +1,12 @@
-//! Trace files that do not list their registers, as those of GDB before version 8, of its testsuite
-//! and of tracers in kernels: what armsnap shows of them beside GDB's own `target tfile`.
+//! Trace files that do not list their registers, such as those of GDB before version 8, of its test
+//! suite and of tracers in kernels: armsnap compared with GDB's own `target tfile`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::gdb::{armsnap, run, session, testdata, text};
 
-/// What a file says of its target.
+/// The description of the target in a file.
 #[derive(Clone, Copy, Debug)]
 enum Description {
     None,
@@ -69,7 +69,7 @@ fn values(text: &str) -> Vec<Vec<String>> {
     lines.filter(|line| is(line)).collect()
 }
 
-/// What GDB shows by itself.
+/// The values that GDB itself shows.
 fn by_itself(file: &Path, commands: &[String]) -> Vec<Vec<String>> {
     let mut gdb = Command::new("gdb-multiarch");
     gdb.args(["-nx", "-batch"]);
@@ -83,8 +83,8 @@ fn by_itself(file: &Path, commands: &[String]) -> Vec<Vec<String>> {
     values(&text(&run(&mut gdb)))
 }
 
-/// Served and converted with these options: as GDB shows it, `status` under GDB's name there and
-/// under its name here.
+/// Compares the file served and converted with these options with GDB; the status register has GDB's
+/// name there and its own name here.
 fn same(
     file: &Path,
     options: &[&str],
@@ -119,7 +119,7 @@ fn same(
     assert_eq!(values(&shown), wanted, "{shown}");
 }
 
-/// A block in which each register has another value.
+/// A register block with a different value in each register.
 fn block(words: usize) -> Vec<u8> {
     (0..words as u32)
         .flat_map(|word| (0x0100_0100 + 4 * word).to_le_bytes())
@@ -137,7 +137,7 @@ fn new_file() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn aarch64_registers_are_gdbs_own() {
+fn aarch64_registers_are_gdbs_defaults() {
     let elf = testdata("tsave-aarch64/program.elf");
     let elf = elf.to_str().unwrap();
     let (_directory, path) = new_file();
@@ -148,7 +148,7 @@ fn aarch64_registers_are_gdbs_own() {
         same(&path, &["--arch", "aarch64"], &wanted, status, &[]);
         same(&path, &["--elf", elf], &wanted, status, &[]);
     }
-    // With an architecture that the file names, nothing need be told; a short block ends early.
+    // If the file names the architecture, no option is needed; a short block ends early.
     trace_file(
         &path,
         Description::Architecture("aarch64"),
@@ -160,7 +160,7 @@ fn aarch64_registers_are_gdbs_own() {
 }
 
 #[test]
-fn arm_registers_are_gdbs_own_with_room_for_an_old_fpu() {
+fn arm_registers_are_gdbs_defaults_with_space_for_the_fpa() {
     let elf = testdata("recorded/ptm/cores-a15-bare-a15.elf");
     let elf = elf.to_str().unwrap();
     let (_directory, path) = new_file();
@@ -174,7 +174,7 @@ fn arm_registers_are_gdbs_own_with_room_for_an_old_fpu() {
 }
 
 #[test]
-fn m_profile_comes_from_the_programs_attributes() {
+fn m_profile_is_detected_from_build_attributes() {
     let elf = testdata("mps2-m4/program.elf");
     let elf = elf.to_str().unwrap();
     let (_directory, path) = new_file();
@@ -193,7 +193,7 @@ fn m_profile_comes_from_the_programs_attributes() {
     }
 }
 
-/// The file that GDB saved of a live session, without the lines of its description.
+/// The file that GDB saved from a live session, without the lines of its description.
 #[test]
 fn a_saved_session_without_its_description_is_the_same() {
     let saved = std::fs::read(testdata("tsave-aarch64/saved.tf")).unwrap();
@@ -221,7 +221,7 @@ fn a_saved_session_without_its_description_is_the_same() {
         count += 1;
     }
     assert_eq!(count, 33);
-    // `--trace` takes the same.
+    // `--trace` takes the same options.
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
     let mut convert = armsnap();
@@ -233,7 +233,7 @@ fn a_saved_session_without_its_description_is_the_same() {
 }
 
 #[test]
-fn big_endian_frames_are_read_as_such() {
+fn big_endian_frames_are_read() {
     let (_directory, path) = new_file();
     let block: Vec<u8> = (0..42_u32)
         .flat_map(|word| (0x100 + word).to_be_bytes())
@@ -256,7 +256,7 @@ fn big_endian_frames_are_read_as_such() {
 }
 
 #[test]
-fn what_nothing_tells_or_two_tell_differently_is_an_error() {
+fn an_unknown_or_contradictory_architecture_is_an_error() {
     let (_directory, path) = new_file();
     let out = path.with_file_name("out");
     let elf = testdata("mps2-m4/program.elf");

@@ -1,5 +1,5 @@
-//! Trace written by hand, in a snapshot, as `armsnap decode` reads it: faults that neither a
-//! capture nor our own encoder shows.
+//! Trace made by hand, in a snapshot, decoded with `armsnap decode`: cases that neither a
+//! capture nor armsnap's encoder produces.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ const STOP: u32 = 0x1400_0000;
 /// `b .+8`
 const SKIP: u32 = 0x1400_0002;
 
-/// What is traced: the type and registers of the source, and pieces of code with their address.
+/// The type and registers of the source, and pieces of code with their address.
 struct Traced<'a> {
     kind: &'a str,
     registers: &'a str,
@@ -37,7 +37,7 @@ fn ete<'a>(idr0: &'a str, code: &'a [(u64, &'a [u32])]) -> (String, &'a [(u64, &
 }
 
 impl Traced<'_> {
-    /// Each element of `trace` in a word or two, without the `no_sync` at the start.
+    /// The elements of `trace` in short form, without the `no_sync` at the start.
     fn elements(&self, trace: &[u8]) -> Vec<String> {
         let mut elements = self.listed(&[trace]);
         assert_eq!(elements.remove(0), "no_sync start");
@@ -45,7 +45,7 @@ impl Traced<'_> {
         elements
     }
 
-    /// Each element of the buffers.
+    /// The elements of the buffers.
     fn listed(&self, buffers: &[&[u8]]) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         self.write(directory.path(), buffers);
@@ -123,7 +123,7 @@ fn short(line: &str) -> String {
 /// Trace on at 0x1000, at EL1, AArch64.
 const AT_1000: [u8; 7] = [0x04, 0x82, 0x00, 0x08, 0x00, 0x00, 0x31];
 
-/// The trace of an ETE that begins at 0x1000: what comes after the context.
+/// The elements of an ETE trace that starts at 0x1000, after the context.
 #[track_caller]
 fn ete_elements(idr0: &str, code: &[(u64, &[u32])], trace: &[u8]) -> Vec<String> {
     let (registers, code) = ete(idr0, code);
@@ -141,7 +141,7 @@ const COMMTRANS_0: &str = "0x2801cea1";
 const COMMTRANS_1: &str = "0x6801cea1";
 
 #[test]
-fn tstart_has_its_atom_whatever_commtrans_is() {
+fn tstart_has_an_atom_with_either_value_of_commtrans() {
     let code = [NOP, TSTART, CBNZ, NOP, NOP, STOP];
     // tstart; start; cbnz taken; commit; b.
     let trace = [0xf7, 0x0a, 0xf7, 0x0b, 0xf7];
@@ -155,7 +155,7 @@ fn tstart_has_its_atom_whatever_commtrans_is() {
         ];
         assert_eq!(ete_elements(idr0, &[(0x1000, &code)], &trace), want);
     }
-    // It fails, and goes on behind tstart.
+    // It fails, and continues after tstart.
     let trace = [
         0xf7, 0x0a, 0xf7, 0x06, 0x30, 0x70, 0x9a, 0x02, 0x08, 0, 0, 0xf6,
     ];
@@ -172,7 +172,7 @@ fn tstart_has_its_atom_whatever_commtrans_is() {
 }
 
 #[test]
-fn a_source_address_behind_a_hole_in_memory_leads_on() {
+fn execution_continues_at_a_source_address_after_a_hole_in_memory() {
     let code: [(u64, &[u32]); 2] = [(0xff8, &[NOP, NOP]), (0x1100, &[SKIP, NOP, STOP])];
     // Source address 0x1100, an atom.
     let want = [
@@ -220,9 +220,9 @@ fn an_overflow_is_reported_between_two_buffers() {
 }
 
 #[test]
-fn a_bad_packet_leaves_what_is_not_speculative() {
+fn a_bad_packet_keeps_elements_that_are_not_speculative() {
     let code: [(u64, &[u32]); 1] = [(0x1000, &[STOP])];
-    // b; event; trace on; EL0; a reserved header; an atom, which means nothing.
+    // b; event; trace on; EL0; a reserved header; an atom, which is ignored.
     let trace = [0xf7, 0x71, 0x04, 0x81, 0x30, 0x07, 0xf7];
     let want = [
         "0x1000-0x1004 branch E",

@@ -1,4 +1,4 @@
-//! Everything that shows trace agrees on its sources: their trace IDs, protocols and cores.
+//! All commands agree on the sources of trace: their trace IDs, protocols and cores.
 
 use armsnap::capture::{Capture, Protocol};
 use armsnap::quantity::TraceId;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A copy of the recorded two-core PTM snapshot with texts replaced in its files.
+/// A copy of the recorded two-core PTM snapshot with some texts replaced.
 fn changed(changes: &[(&str, &str, &str)]) -> TempDir {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/recorded/ptm");
     let to = TempDir::new().unwrap();
@@ -39,7 +39,7 @@ fn armsnap(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The instructions that `decode` lists, by source: their number.
+/// The number of instructions that `decode` lists, by source.
 fn decoded(directory: &TempDir) -> BTreeMap<String, usize> {
     let path = directory.path().to_str().unwrap();
     let listing = armsnap(&[
@@ -77,7 +77,7 @@ fn converted(directory: &TempDir, core: &str) -> Vec<String> {
     frames.collect()
 }
 
-/// Where the history of each core ends, and what came before.
+/// The last addresses in the history of each core.
 fn history(directory: &TempDir) -> Vec<Vec<Option<armsnap::quantity::Address>>> {
     use armsnap::snapshot::memory::CoreMemory;
     use armsnap::timeline::{Direction, Timeline, TracedCore};
@@ -105,7 +105,7 @@ fn history(directory: &TempDir) -> Vec<Vec<Option<armsnap::quantity::Address>>> 
 }
 
 #[test]
-fn streams_count_everywhere() {
+fn stream_numbers_apply_to_all_commands() {
     let plain = changed(&[]);
     let streams = changed(&[
         ("trace_1.ini", "=0x00000011", "=0x00000010"),
@@ -147,7 +147,7 @@ fn a_second_stream_of_a_core_is_decoded_once() {
 }
 
 #[test]
-fn the_id_registers_tell_a_ptm_from_an_etm() {
+fn the_id_registers_distinguish_a_ptm_from_an_etm() {
     let plain = changed(&[]);
     let files = ["trace_0.ini", "trace_1.ini"];
     let etm = changed(&files.map(|file| (file, "type=PTM1.1", "type=ETM")));

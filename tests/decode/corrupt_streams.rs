@@ -1,4 +1,4 @@
-//! STM and ITM on bytes that no encoder wrote.
+//! STM and ITM decoders on corrupt bytes.
 
 use std::sync::OnceLock;
 
@@ -9,7 +9,7 @@ use armsnap::quantity::TraceId;
 use armsnap::{itm, stm};
 use proptest::prelude::*;
 
-/// A trace of each protocol, to be broken: a capture where there is one, otherwise the packets
+/// A trace of each protocol, to be damaged: a capture if there is one, otherwise the packets
 /// made by hand.
 fn traces() -> &'static [Vec<u8>; 2] {
     static TRACES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
@@ -49,7 +49,7 @@ fn itm_config() -> itm::Config {
     itm::Config::read(&itm::Registers::default(), Core::default())
 }
 
-/// Every byte is in exactly one packet, however the bytes come.
+/// Checks that every byte is in exactly one packet, with pieces of any size.
 fn check<P: PacketDecoder + Clone>(packets: P, bytes: &[u8], piece: usize) {
     let whole = list_in_pieces(bytes, packets.clone(), bytes.len());
     assert_eq!(
@@ -75,7 +75,7 @@ fn check_both(bytes: &[u8], piece: usize) {
     list_raw(bytes, itm::Decoder::new(&itm), elements);
 }
 
-/// Nibbles and bytes of which synchronisation is made are frequent.
+/// Random bytes, often nibbles and bytes of synchronisation packets.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         any::<u8>().prop_map(|byte| vec![byte]),
@@ -91,7 +91,7 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn noise_is_taken_apart(bytes in noise(), piece in 1usize..40) {
+    fn noise_is_split_into_packets(bytes in noise(), piece in 1usize..40) {
         check_both(&bytes, piece);
     }
 

@@ -1,4 +1,4 @@
-//! `armsnap decode` as users and scripts see it: programs, files, exit status, processor cores.
+//! `armsnap decode`: programs, files, exit status, processor cores.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Lines of the standard output, which must have come with status 0.
+/// Lines of the standard output; the status must be 0.
 #[track_caller]
 fn lines(snapshot: &Path, arguments: &[&str]) -> Vec<String> {
     let output = decode(snapshot, arguments);
@@ -41,8 +41,8 @@ fn snapshot(directory: &Path, files: &[(&str, &str)], trace: &[u8]) {
     fs::write(directory.join("trace.bin"), trace).unwrap();
 }
 
-/// Code of testdata/virt-a57 that was traced from `receipt` on. The dump ends within the
-/// function; the program lies beside it.
+/// Code of testdata/virt-a57, traced from `receipt` on. The dump ends inside the
+/// function; the program is beside it.
 fn receipt() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
@@ -86,7 +86,7 @@ fn receipt() -> tempfile::TempDir {
 const JSON: [&str; 2] = ["--format", "jsonl"];
 
 #[test]
-fn the_program_of_a_snapshot_serves_as_code_where_no_dump_is() {
+fn code_without_a_dump_is_read_from_the_program() {
     let directory = receipt();
     let output = decode(directory.path(), &JSON);
     let ranges: Vec<&str> = text(&output.stdout)
@@ -116,7 +116,7 @@ fn the_program_of_a_snapshot_serves_as_code_where_no_dump_is() {
 }
 
 #[test]
-fn functions_and_source_lines_are_those_of_the_program() {
+fn functions_and_source_lines_come_from_the_program() {
     let directory = receipt();
     let text = lines(directory.path(), &[]);
     assert!(
@@ -210,7 +210,7 @@ fn the_output_does_not_depend_on_the_number_of_processor_cores() {
 }
 
 #[test]
-fn of_two_sources_with_one_trace_id_one_is_left_out_and_named() {
+fn a_second_source_with_the_same_trace_id_is_left_out_with_a_note() {
     let directory = two_itms(3, 3);
     let output = decode(directory.path(), &JSON);
     let notes = text(&output.stderr);
@@ -223,7 +223,7 @@ fn of_two_sources_with_one_trace_id_one_is_left_out_and_named() {
 }
 
 #[test]
-fn exit_status_tells_input_from_usage() {
+fn exit_status_distinguishes_faulty_input_from_wrong_usage() {
     let directory = two_itms(1, 2);
     let path = directory.path();
     for (arguments, status, message) in [
@@ -256,7 +256,7 @@ fn exit_status_tells_input_from_usage() {
 }
 
 #[test]
-fn a_file_appears_whole_and_overwrites_nothing_unless_told() {
+fn a_file_appears_complete_and_overwrites_only_with_force() {
     let directory = two_itms(1, 2);
     let path = directory.path();
     let to = path.join("out.jsonl");
@@ -279,13 +279,13 @@ fn a_file_appears_whole_and_overwrites_nothing_unless_told() {
     let left = left.filter(|entry| entry.file_name().to_string_lossy().contains(".part"));
     assert_eq!(left.count(), 0);
 
-    // A device is written to, never replaced.
+    // A device is written to, not replaced.
     assert!(lines(path, &["--format", "jsonl", "-o", "/dev/null"]).is_empty());
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
 #[test]
-fn the_statistics_are_the_last_line_and_the_only_one_without_a_format() {
+fn statistics_are_the_last_line_and_without_a_format_the_only_one() {
     let directory = two_itms(1, 2);
     let one = lines(directory.path(), &["--format", "none", "--stats"]);
     let many = lines(
@@ -301,7 +301,7 @@ fn the_statistics_are_the_last_line_and_the_only_one_without_a_format() {
     for stats in [&one, &many] {
         assert_eq!(stats["bytes"], trace);
         assert_eq!(stats["packets"], 2 * 16_001);
-        // And their two ends.
+        // And the two end elements.
         assert_eq!(stats["elements"], 2 * 16_000 + 2 + 2);
         assert_eq!(stats["ranges"], 0);
         assert_eq!(stats["instructions"], 0);
@@ -312,12 +312,12 @@ fn the_statistics_are_the_last_line_and_the_only_one_without_a_format() {
 }
 
 #[test]
-fn an_empty_buffer_ends_and_a_buffer_of_several_files_is_one() {
+fn empty_buffers_and_buffers_of_several_files_are_decoded() {
     let directory = two_itms(1, 2);
     let path = directory.path();
     let one = lines(path, &JSON);
     let trace = fs::read(path.join("trace.bin")).unwrap();
-    // Not at the border of a frame, and a file without bytes.
+    // Split inside a frame, and an empty file.
     let (first, second) = trace.split_at(16 * 100 + 7);
     fs::write(path.join("a.bin"), first).unwrap();
     fs::write(path.join("b.bin"), second).unwrap();
@@ -328,7 +328,7 @@ fn an_empty_buffer_ends_and_a_buffer_of_several_files_is_one() {
         fs::write(path.join("trace.ini"), text).unwrap();
     };
     buffer("a.bin,empty.bin,b.bin,empty.bin");
-    // Where the lines of one source give way to those of the other may differ.
+    // The order of lines of different sources may differ.
     let parts = lines(path, &JSON);
     for source in ["ITM_1", "ITM_2"] {
         let of = |lines: &[String]| -> Vec<String> {
@@ -344,7 +344,7 @@ fn an_empty_buffer_ends_and_a_buffer_of_several_files_is_one() {
     assert!(ends.iter().all(|line| line.contains(r#""kind":"end""#)));
 }
 
-/// Memory in use at the most, in KiB, as the system tells at the end of the program's life.
+/// The peak memory use in KiB, which the system reports after the program ended.
 fn peak_memory(snapshot: &Path, arguments: &[&str]) -> u64 {
     let mut child = Command::new(env!("CARGO_BIN_EXE_armsnap"))
         .arg("decode")
@@ -362,7 +362,7 @@ fn peak_memory(snapshot: &Path, arguments: &[&str]) -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse::<u64>().ok()
         };
-        // The mapped trace counts as memory in use, though it can go at any time.
+        // The mapped trace counts as memory in use, although it can be released at any time.
         peak = peak.max(field("RssAnon:").unwrap_or(0));
     }
     assert!(child.wait().unwrap().success());
@@ -372,7 +372,7 @@ fn peak_memory(snapshot: &Path, arguments: &[&str]) -> u64 {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_in_use_does_not_grow_with_the_trace() {
+fn memory_use_does_not_grow_with_the_trace() {
     let directory = two_itms(1, 2);
     let path = directory.path();
     for jobs in ["1", "2"] {
@@ -407,10 +407,10 @@ fn one_source(kind: &str, registers: &str, trace: &[u8]) -> tempfile::TempDir {
     directory
 }
 
-/// Each protocol that follows a core: its A-sync and first packets, then what no trace unit
-/// writes. What follows the next A-sync reads as if nothing had been.
+/// For each program flow protocol: A-sync and first packets, then bytes that no trace unit
+/// writes. The trace after the next A-sync decodes normally.
 #[test]
-fn after_a_bad_packet_decoding_goes_on_at_the_next_synchronisation() {
+fn decoding_continues_at_the_next_synchronisation_after_a_bad_packet() {
     let macrocell = |id: &str| format!("ETMCR=0\nETMCCER=0\nETMIDR={id}\nETMTRACEIDR=1\n");
     let etmv4 = "TRCCONFIGR=0x1\nTRCTRACEIDR=0x10\nTRCIDR0=0x28000ea1\nTRCIDR1=0x4100f403\n\
                  TRCIDR2=0x488\nTRCIDR8=0\n";
@@ -460,7 +460,7 @@ fn after_a_bad_packet_decoding_goes_on_at_the_next_synchronisation() {
             .position(|line| line["reason"] == "bad_packet")
             .unwrap_or_else(|| panic!("{kind}: {disturbed:#?}"));
         assert_eq!(disturbed[lost]["offset"], good.len(), "{kind}");
-        // A context that did not change need not be told again.
+        // An unchanged context is not traced again.
         let others = |lines: &[serde_json::Value]| -> Vec<serde_json::Value> {
             let lines = lines.iter().filter(|line| line["kind"] != "context");
             lines.cloned().collect()
@@ -477,7 +477,7 @@ fn after_a_bad_packet_decoding_goes_on_at_the_next_synchronisation() {
 }
 
 #[test]
-fn a_stream_is_added_to_the_trace_id() {
+fn a_stream_number_is_added_to_the_trace_id() {
     let directory = two_itms(1, 2);
     let path = directory.path();
     let text = "[trace_buffers]\nbuffers=b\n[b]\nname=ETB\nfile=trace.bin\nformat=coresight\n\
@@ -486,7 +486,7 @@ fn a_stream_is_added_to_the_trace_id() {
     let found = lines(path, &JSON);
     assert_eq!(found.len(), 16_002);
     assert!(found[1].starts_with(r#"{"source":"ITM_1","buffer":"ETB","trace_id":2,"#));
-    // The first byte that the source of ID 2 wrote.
+    // The first byte of the source with ID 2.
     assert!(
         found[1].ends_with(r#""port":1,"bytes":1,"value":"0x2"}"#),
         "{}",
@@ -496,7 +496,7 @@ fn a_stream_is_added_to_the_trace_id() {
 
 #[cfg(unix)]
 #[test]
-fn who_closes_the_output_early_ends_it_without_a_fault() {
+fn closing_the_output_early_is_not_an_error() {
     let directory = two_itms(1, 2);
     for jobs in ["1", "2"] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_armsnap"))
@@ -514,7 +514,7 @@ fn who_closes_the_output_early_ends_it_without_a_fault() {
     }
 }
 
-/// Two cores that execute one program, which only the first was dumped with.
+/// Two cores that execute the same program, dumped with the first one only.
 fn shared_code() -> tempfile::TempDir {
     let directory = receipt();
     let path = directory.path();
@@ -536,7 +536,7 @@ fn shared_code() -> tempfile::TempDir {
 }
 
 #[test]
-fn code_that_only_another_core_was_dumped_with_is_taken_and_told() {
+fn code_dumped_with_another_core_is_used_with_a_note() {
     let directory = shared_code();
     let missing = r#""kind":"memory_missing""#;
     for jobs in ["1", "2"] {
@@ -580,7 +580,7 @@ fn code_that_only_another_core_was_dumped_with_is_taken_and_told() {
 }
 
 #[test]
-fn an_elf_file_as_a_dump_is_the_program_that_was_meant() {
+fn an_elf_file_named_as_a_dump_is_read_as_the_program() {
     let r5f = Path::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../shared/captures/r5f"

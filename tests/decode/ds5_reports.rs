@@ -1,4 +1,4 @@
-//! Instruction by instruction against the reports that a commercial debugger made of the same
+//! Comparison, instruction by instruction, with reports of a commercial debugger on the same
 //! captures: addresses, opcodes, cycles, exceptions, timestamps, gaps.
 
 use std::path::Path;
@@ -38,7 +38,7 @@ impl Memory {
             .fold(0, |value, &byte| value << 8 | u32::from(byte))
     }
 
-    /// The opcode at an address as it is usually written, and its size.
+    /// The opcode at an address in the usual notation, and its size.
     fn opcode(&self, address: u64, isa: &str) -> (String, u64) {
         if isa != "T32" {
             return (format!("{:08X}", self.read(address, 4)), 4);
@@ -58,20 +58,20 @@ fn number(value: &Value) -> u64 {
     }
 }
 
-/// What happened, in the words of both sides.
+/// Events in a form common to both sides.
 #[derive(Default)]
 struct Events {
     list: Vec<String>,
     cycles: Option<u64>,
     pending: u64,
-    /// Tracing was turned on again, and the cycles of the gap are not told yet.
+    /// Tracing was turned on again, and the cycles of the gap are not known yet.
     in_gap: bool,
     begun: bool,
 }
 
 impl Events {
     fn push(&mut self, event: String) {
-        // Each atom in code that is not there is a line of the report.
+        // The report has a line for each atom in missing code.
         if event.starts_with("missing") && self.list.last() == Some(&event) {
             return;
         }
@@ -112,7 +112,7 @@ impl Events {
                 }
             }
             "trace_on" => self.in_gap = true,
-            // Reports begin with the first instruction.
+            // Reports start with the first instruction.
             "timestamp" if !self.begun => {}
             "timestamp" => self.push(format!("timestamp {}", number(&line["value"]))),
             "exception" => self.push(format!("exception {}", number(&line["number"]))),
@@ -126,8 +126,8 @@ impl Events {
         }
     }
 
-    /// What the report's line tells of anything but an instruction.
-    fn told(&mut self, detail: &str, cycles: &str) {
+    /// Processes a line of the report for anything but an instruction.
+    fn event(&mut self, detail: &str, cycles: &str) {
         let exception = detail.strip_prefix("Exception: ");
         match detail {
             "Exit from debug state" => self.push("on debug_restart".to_owned()),
@@ -167,7 +167,7 @@ impl Events {
         match columns[0] {
             "Record Type" | "Function" => {}
             "Instruction" => self.instruction(columns[2], columns[3], columns[4], columns[5]),
-            _ => self.told(columns[5], columns[4]),
+            _ => self.event(columns[5], columns[4]),
         }
     }
 
@@ -175,14 +175,14 @@ impl Events {
     fn short_line(&mut self, line: &str) {
         let columns: Vec<&str> = line.split('\t').collect();
         match columns[0] {
-            "" => self.told(columns[2].trim(), ""),
+            "" => self.event(columns[2].trim(), ""),
             address => self.instruction(address, columns[1], "", columns[2].trim()),
         }
     }
 }
 
-/// Compares a report with what the decoder prints of a source; returns how many events the
-/// report has.
+/// Compares a report with the decoder's output for a source; returns the number of events in the
+/// report.
 fn compare(name: &str, report: &str, id: u64, with_cycles: bool) -> Option<(usize, usize)> {
     let snapshot = format!("{SHARED}/snapshots/{name}");
     let Ok(report) = std::fs::read_to_string(format!("{snapshot}/{report}")) else {
@@ -215,7 +215,7 @@ fn compare(name: &str, report: &str, id: u64, with_cycles: bool) -> Option<(usiz
     let mut left_out = 0;
     let returns = want.list.iter().filter(|event| *event == "return").count();
     for (i, want) in want.list.iter().enumerate() {
-        // Reports of A64 leave out the ten instructions up to an ERET, and code that is not there
+        // Reports of A64 omit the ten instructions up to an ERET, and missing code
         // between a branch target and an exception.
         while match have.list[i + left_out].as_str() {
             missing if missing.starts_with("missing") => want.starts_with("exception"),
@@ -250,7 +250,7 @@ fn a_cortex_a15_with_cycle_counts() {
 #[test]
 fn a_cortex_a15_with_return_stack() {
     let counts = compare("tc2-ptm-rstk-t32", "ds-5_trace_dump/a15_rs.txt", 2, false);
-    // The report is cut at 10 000 lines.
+    // The report ends after 10 000 lines.
     if let Some((report, decoded)) = counts {
         assert!(report > 9_990 && report < decoded);
     }

@@ -1,5 +1,5 @@
-//! Every byte of every trace buffer is accounted for: it is overhead of the frames, or skipped
-//! by them, or the payload of a source; and every byte of a source is in one packet.
+//! Every byte of every trace buffer is accounted for: it is overhead of frames, or skipped,
+//! or the payload of a source; and every byte of a source is in one packet.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 
-/// Bytes of trace decoded at once: odd, so that packets and frames lie across.
+/// Bytes of trace decoded at once: odd, so that packets and frames cross the borders.
 const PIECE: usize = 4099;
 
 /// Adds up the bytes of the packets of one source.
@@ -19,11 +19,11 @@ struct Bytes<'a>(&'a CaptureBuffer, &'a CaptureSource);
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Account {
-    /// Bytes of the buffer, by what they are.
+    /// Numbers of bytes of the buffer by use.
     frames: Counts,
     /// Payload of the source.
     stream: u64,
-    /// Bytes of its packets, and of those among them before synchronisation.
+    /// Bytes of its packets, and of the packets before synchronisation.
     packets: u64,
     not_sync: u64,
 }
@@ -77,7 +77,7 @@ impl Visitor for Bytes<'_> {
     }
 }
 
-/// Sums up all sources of a snapshot; returns how many there are.
+/// Sums up all sources of a snapshot; returns their number.
 fn account(snapshot: &Path) -> usize {
     let loaded: OpenSnapshot = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
     let (capture, _) = Capture::open(&loaded);
@@ -96,7 +96,7 @@ fn account(snapshot: &Path) -> usize {
 }
 
 #[test]
-fn every_byte_of_every_capture_is_in_one_place() {
+fn every_byte_of_every_capture_is_counted_once() {
     let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots"));
     let Ok(entries) = std::fs::read_dir(shared) else {
         eprintln!("SKIPPED: ../shared is not there");

@@ -1,4 +1,4 @@
-//! Trace decoded: packets, elements, program flow, beside the reference.
+//! Decoding: packets, elements, program flow, and comparison with the reference.
 
 #[path = "../support/mod.rs"]
 mod support;

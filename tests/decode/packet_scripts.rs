@@ -1,7 +1,7 @@
-//! Packets written by hand in `testdata/packets`: every kind, byte for byte.
+//! Packets made by hand in `testdata/packets`: every kind, byte for byte.
 //!
-//! A line has the packet's offset, its bytes in hex, its name and its fields; `config` gives the
-//! registers and begins a new trace; `#` begins a comment.
+//! A line contains the packet's offset, its bytes in hex, its name and its fields; `config` sets the
+//! registers and starts a new trace; `#` starts a comment.
 
 use armsnap::etm::Registers;
 use armsnap::protocol::{Core, Describe, Field, PacketDecoder};
@@ -48,7 +48,7 @@ fn bytes(hex: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Decodes the bytes of the lines and compares what comes out with the lines.
+/// Decodes the bytes of the lines and compares the packets with the lines.
 fn run<D: PacketDecoder>(lines: &[String], mut decoder: D, seen: &mut Vec<String>) {
     let whole: Vec<u8> = lines
         .iter()

@@ -1,12 +1,12 @@
-//! Every capture with a reference reading is decoded to the same packets and elements.
+//! Every capture with a reference listing decodes to the same packets and elements.
 //!
-//! What remains different because the reference is wrong stands in
-//! docs/reference-differences.md, and here with the number of lines that differ.
+//! The remaining differences, where the reference is wrong, are listed in
+//! docs/reference-differences.md, and here with the number of different lines.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What differs in the packets of a snapshot: lines that only we list, lines that only the
+/// The differences in the packets of a snapshot: numbers of lines that only armsnap or only the
 /// reference lists (`ID packet OFFSET BYTES`).
 const DIFFERENT: [(&str, &[&str], &[&str]); 2] = [
     (
@@ -25,7 +25,7 @@ const DIFFERENT: [(&str, &[&str], &[&str]); 2] = [
     ("juno_r1_1", &["20 packet 896 8add2b"], &[]),
 ];
 
-/// Prints the lines that only one of two listings has, ours first, after `+` and `-`.
+/// Prints the lines that only one of two listings has: `+` for armsnap's, `-` for the reference's.
 const DIFFERENCE: &str = "
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -72,7 +72,7 @@ fn decode(shared: &Path, name: &str, level: &str) -> tempfile::NamedTempFile {
     listing
 }
 
-/// What compare.py says where not everything agrees, or nothing.
+/// The output of compare.py if there is a difference.
 fn disagreement(shared: &Path, name: &str, level: &str) -> Option<String> {
     let listing = decode(shared, name, level);
     let script = shared.join("parity/compare.py");

@@ -1,4 +1,4 @@
-//! ETMv4 and ETE packets against the reference's listings: every offset and every byte must agree.
+//! ETMv4 and ETE packets compared with the reference's listings: every offset and every byte.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,7 +10,7 @@ use armsnap::quantity::{BufferOffset, TraceId};
 
 const SHARED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
 
-/// What the listing and the decoder say of a packet: its offset and bytes.
+/// The offset and bytes of a packet.
 type Place = (u64, String);
 
 /// The packets of each trace ID.
@@ -103,7 +103,7 @@ fn formatted(snapshot: &str, buffer: &str, kind: FrameKind, ids: &[u8], values: 
     let mut demux = Demux::new();
     let mut bytes = read(snapshot, buffer);
     if kind == FrameKind::Tpiu {
-        // A DSTREAM probe ends each block of 512 bytes with 8 of its own, which the listing
+        // A DSTREAM probe ends each block of 512 bytes with 8 bytes of its own, which the listing
         // does not count.
         let trace = bytes
             .chunks(512)

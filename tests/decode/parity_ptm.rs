@@ -1,5 +1,5 @@
-//! PTM and ETMv3 against the reference's listings: every packet's offset and bytes, and every
-//! element after the flow, must agree.
+//! PTM and ETMv3 compared with the reference's listings: every packet's offset and bytes, and every
+//! element after the flow.
 
 use crate::support::flow::{
     CORTEX_A15, Canonical, SHARED, code, deformatted, expected, tc2, tc2_source,

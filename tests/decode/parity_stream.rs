@@ -1,4 +1,4 @@
-//! STM and ITM of the real captures against the expected readings, packet by packet.
+//! STM and ITM of real captures compared with the expected listings, packet by packet.
 
 use crate::support::stream::{assert_parity, deformat, list, list_raw, shared};
 use armsnap::formatter::FrameKind;
@@ -31,7 +31,7 @@ fn stm_only() {
     stm_capture("stm_only", "cstraceitm.bin", &[]);
 }
 
-// The buffer is older data from byte 480 on, with a few bytes of the STM's ID at 896. The
+// From byte 480 on, the buffer has older data, with a few bytes of the STM's ID at 896. The
 // reference stops before them with an error of its own.
 #[test]
 fn juno_r1_1() {
@@ -49,8 +49,8 @@ fn itm_only_raw() {
         itm::Decoder::new(&config),
         itm::Elements::new(&config),
     );
-    // The reference shows the last byte of these packets without its flags, wrapped (0x40) and
-    // clock changed (0x20); the file has them.
+    // The reference shows the last byte of these packets without the flags wrapped (0x40) and
+    // clock changed (0x20), which the file contains.
     let mut flagged = 0;
     for packet in listed.iter_mut().filter(|packet| packet.name == "gts1") {
         let field = |name: &str| packet.fields.contains(&format!("{name}=true"));

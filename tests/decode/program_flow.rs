@@ -1,4 +1,4 @@
-//! What the emulator logs of the programs as program flow: its trace, in each protocol and with
+//! Program flow logged by the emulator: its trace, in each protocol and with
 //! each option, decodes to the same instructions.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use armsnap::protocol::{Core, Describe, ElementDecoder, PacketDecoder};
 use armsnap::quantity::{Address, BufferOffset, ExceptionLevel, Security};
 use armsnap::{etmv3, etmv4, ptm};
 
-/// The addresses that each thread of a user program executed, as the emulator logs them.
+/// The addresses that each thread of a user program executed, from the emulator's log.
 fn logged(program: &Program) -> Vec<Vec<u64>> {
     let working = tempfile::tempdir().unwrap();
     let log = working.path().join("log");
@@ -37,7 +37,7 @@ fn logged(program: &Program) -> Vec<Vec<u64>> {
     threads.into_values().collect()
 }
 
-/// What else a trace holds.
+/// Optional contents of a trace.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extras {
     cycles: bool,
@@ -46,7 +46,7 @@ struct Extras {
     contexts: bool,
 }
 
-/// The trace of these instructions, and how often they were not connected.
+/// The trace of these instructions, and the number of gaps.
 fn traced<U: TraceUnit>(
     unit: U,
     code: &Code,
@@ -97,7 +97,7 @@ fn traced<U: TraceUnit>(
     (bytes, tracer.gaps())
 }
 
-/// What a trace says: its instructions, its marks, and how often each kind of packet occurs.
+/// The contents of a trace: instructions, marks, and the number of packets of each kind.
 struct Record {
     executed: Vec<u64>,
     marks: Vec<Mark>,
@@ -142,23 +142,23 @@ where
     }
 }
 
-/// Timestamps and events, as said.
+/// The number of timestamps and events.
 fn times(marks: &[Mark]) -> usize {
     let told = |mark: &&Mark| matches!(mark, Mark::Timestamp(_) | Mark::Event(_));
     marks.iter().filter(told).count()
 }
 
-/// How often the flow may break: where a signal interrupts it, and where it returns.
+/// The number of gaps allowed: where a signal interrupts the program, and where it returns.
 fn breaks(program: &Program) -> std::ops::RangeInclusive<u64> {
     match program.name.split('-').next().unwrap() {
         "signals" => 4..=4,
-        // The emulator gives the number of a thread that ended to the next one.
+        // The emulator reuses the number of a thread that ended.
         "threads" => 0..=3,
         _ => 0..=0,
     }
 }
 
-/// The programs whose flow is logged: user programs that are not long.
+/// The programs whose flow is logged: short user programs.
 fn logged_programs() -> impl Iterator<Item = &'static Program> {
     all()
         .iter()
@@ -227,7 +227,7 @@ const KINDS: &[&str] = &[
 ];
 
 #[test]
-fn etmv4_leads_through_what_the_emulator_ran() {
+fn etmv4_decodes_to_what_the_emulator_executed() {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for program in logged_programs() {
         let code = program.code();
@@ -268,7 +268,7 @@ fn etmv4_leads_through_what_the_emulator_ran() {
             assert!(breaks(program).contains(&gaps), "{}: {gaps}", program.name);
         }
     }
-    // What hardware uses to say it shortly. Exceptions are those of the machines without Linux.
+    // Features of hardware for compact trace. Exceptions occur on machines without Linux.
     for kind in KINDS {
         assert!(kinds.contains_key(*kind), "no {kind}: {kinds:#?}");
     }
@@ -287,7 +287,7 @@ const LEGACY: [(u32, usize); 8] = [
     (0x1000_1100, 30),
 ];
 
-/// Holds what a trace said against the truth.
+/// Compares the contents of a trace with what was executed.
 fn legacy_said(said: &Record, executed: &[u64], extras: Extras, what: &str) {
     same(&said.executed, executed, what);
     let told = usize::from(extras.timestamps) * executed.len().div_ceil(101);
@@ -299,7 +299,7 @@ fn arm_programs() -> impl Iterator<Item = &'static Program> {
 }
 
 #[test]
-fn ptm_leads_through_what_the_emulator_ran() {
+fn ptm_decodes_to_what_the_emulator_executed() {
     for program in arm_programs() {
         let code = program.code();
         for executed in logged(program) {
@@ -338,7 +338,7 @@ fn ptm_leads_through_what_the_emulator_ran() {
 }
 
 #[test]
-fn etmv3_leads_through_what_the_emulator_ran() {
+fn etmv3_decodes_to_what_the_emulator_executed() {
     for program in arm_programs() {
         let code = program.code();
         for executed in logged(program) {

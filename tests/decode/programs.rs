@@ -1,20 +1,20 @@
-//! The programs that the tests record: each ends as its source says.
+//! The programs that the tests record: each ends as described in its source.
 
 use crate::support::program::{End, all, wait};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
 #[test]
-fn each_program_ends_as_its_source_says() {
+fn each_program_ends_as_its_source_describes() {
     for program in all() {
         let working = tempfile::tempdir().unwrap();
-        // Timers that go by the clock come too early for a program on a machine with other work.
+        // On a busy machine, real-time timers expire too early for a program.
         let options = match program.machine {
             Some(_) => &["-icount", "shift=4"][..],
             None => &[],
         };
         let mut command = program.emulator(options);
-        // A crash leaves a core file where it runs.
+        // A crash writes a core file to the current directory.
         command.current_dir(&working).stderr(Stdio::null());
         let mut child = command.spawn().expect("the emulator starts");
         let status = wait(&mut child, &program.name);

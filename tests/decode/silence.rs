@@ -1,4 +1,4 @@
-//! Trace that comes to nothing: `armsnap decode` says once what it saw and what to try.
+//! Trace that decodes to nothing: `armsnap decode` reports once what it found and what to try.
 
 use std::fs;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn snapshot(configr: &str, id: u8, format: &str, sources: &str, trace: &[u8]) ->
     directory
 }
 
-/// What is said on standard error, whatever the level and the number of threads.
+/// The messages on standard error, which must be the same at each level and number of threads.
 fn said(snapshot: &Path) -> Vec<String> {
     let notes = |arguments: &[&str]| -> Vec<String> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
@@ -86,7 +86,7 @@ fn framed(parts: &[(u8, &[u8])]) -> Vec<u8> {
     out
 }
 
-/// The one note, which has all of some texts.
+/// Checks that there is one note, which contains all of some texts.
 #[track_caller]
 fn one(snapshot: &tempfile::TempDir, texts: &[&str]) {
     let said = said(snapshot.path());
@@ -102,7 +102,7 @@ const NORMAL: &str = "0xc1";
 const IN: &str = "ETM=ETB";
 
 #[test]
-fn sound_trace_is_decoded_without_a_word() {
+fn valid_trace_is_decoded_without_notes() {
     let none: [&str; 0] = [];
     let formatted = snapshot(NORMAL, 0x10, "coresight", IN, &framed(&[(0x10, &sound())]));
     assert_eq!(said(formatted.path()), none);
@@ -132,7 +132,7 @@ fn trace_ids_of_no_source_are_named() {
 }
 
 #[test]
-fn a_format_that_is_not_that_of_the_buffer_is_told() {
+fn a_wrong_buffer_format_is_reported() {
     let formatted = framed(&[(0x10, &sound())]);
     let as_raw = snapshot(NORMAL, 0x10, "source_data", IN, &formatted);
     one(
@@ -150,7 +150,7 @@ fn a_format_that_is_not_that_of_the_buffer_is_told() {
 }
 
 #[test]
-fn empty_padded_and_unsynchronised_buffers_are_told() {
+fn empty_padded_and_unsynchronised_buffers_are_reported() {
     for format in ["coresight", "source_data"] {
         one(
             &snapshot(NORMAL, 0x10, format, IN, &[]),
@@ -176,7 +176,7 @@ fn empty_padded_and_unsynchronised_buffers_are_told() {
     }
 }
 
-/// `ret` with an atom behind it, twice, and no address.
+/// `ret` with an atom after it, twice, and no address.
 fn without_target() -> Vec<u8> {
     let mut trace = vec![0; 11];
     trace.extend([0x80, 0x01, 0x00, 0x04]);
@@ -187,7 +187,7 @@ fn without_target() -> Vec<u8> {
 }
 
 #[test]
-fn an_atom_behind_a_branch_without_a_target_is_told_once() {
+fn atoms_after_a_branch_without_a_target_are_reported_once() {
     let trace = without_target();
     let off = snapshot("0xc1", 0x10, "source_data", IN, &trace);
     one(
@@ -205,9 +205,9 @@ fn an_atom_behind_a_branch_without_a_target_is_told_once() {
     );
 }
 
-/// Every real capture, read in the wrong format: each of its buffers is told once.
+/// Every real capture, read in the wrong format: each of its buffers is reported once.
 #[test]
-fn every_capture_in_the_wrong_format_is_told() {
+fn every_capture_in_the_wrong_format_is_reported() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/snapshots");
     if !shared.is_dir() {
         eprintln!("SKIPPED: ../shared is not there");

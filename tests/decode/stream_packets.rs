@@ -29,7 +29,7 @@ fn lines(script: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Decodes the bytes of a script and compares the packets and elements with what it says.
+/// Decodes the bytes of a script and compares the packets and elements with the script.
 /// Returns the names of packets.
 fn run<P, E>(script: &str, packets: P, elements: E) -> Vec<&'static str>
 where
@@ -173,7 +173,7 @@ fn itm_packets() {
     );
 }
 
-/// What came out since the last time, and consumes it.
+/// Takes the payload since the last call.
 fn taken(demux: &mut Demux) -> Vec<String> {
     let mut out = Vec::new();
     for id in 0..128 {

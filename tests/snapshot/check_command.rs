@@ -1,4 +1,4 @@
-//! `armsnap check` as scripts see it: output, exit status, streams.
+//! The output, streams and exit status of `armsnap check`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn exit_status_tells_errors_from_warnings() {
+fn exit_status_distinguishes_errors_from_warnings() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
     for (version, dump, status, expected) in [
@@ -71,7 +71,7 @@ fn json_is_an_array_of_findings() {
 }
 
 #[test]
-fn paths_outside_need_permission() {
+fn paths_outside_the_snapshot_need_permission() {
     let dir = tempfile::tempdir().unwrap();
     let inside = dir.path().join("snapshot");
     std::fs::create_dir(&inside).unwrap();
@@ -89,7 +89,7 @@ fn paths_outside_need_permission() {
 }
 
 #[test]
-fn wrong_usage_and_no_snapshot() {
+fn wrong_usage_and_missing_snapshots_fail() {
     assert_eq!(check(&[]).status.code(), Some(2));
     assert_eq!(check(&["a", "--no-such-option"]).status.code(), Some(2));
     let output = check(&["/nonexistent"]);

@@ -1,5 +1,5 @@
-//! Files that are built to hurt, or that shrink while they are read: no command ends by a signal,
-//! and none takes memory or output out of proportion.
+//! Hostile files, and files that are truncated while they are read: no command ends by a signal,
+//! or uses memory or output out of proportion.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use crate::support::gdb::{Server, armsnap, attach, run, testdata, text, write_snapshot};
 
-/// Runs the program, which must end by itself; its status and what it says.
+/// Runs the program, which must end by itself; returns its status and output.
 fn status(arguments: &[&str], path: &Path) -> (i32, String) {
     let output = run(armsnap().arg(arguments[0]).arg(path).args(&arguments[1..]));
     let code = output.status.code();
@@ -35,7 +35,7 @@ fn trace_file(description: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_target_description_nested_deeply_is_refused() {
+fn a_deeply_nested_target_description_is_refused() {
     for levels in [100, 20_000, 500_000] {
         let (begin, end) = ("<f>".repeat(levels), "</f>".repeat(levels));
         let architecture = "<architecture>aarch64</architecture>";
@@ -54,7 +54,7 @@ fn a_target_description_nested_deeply_is_refused() {
 }
 
 #[test]
-fn a_long_name_costs_info_no_more_than_its_length() {
+fn a_long_name_costs_info_only_its_length() {
     let name = "f".repeat(70_000);
     let mut device = "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0\n".to_owned();
     for n in 0..500 {
@@ -68,7 +68,7 @@ fn a_long_name_costs_info_no_more_than_its_length() {
     assert!(text.len() < 20 * name.len(), "{} bytes", text.len());
 }
 
-/// A snapshot of our own with its trace repeated up to some megabytes, and code.
+/// A recorded snapshot with its trace repeated to some megabytes, and code.
 fn long_trace(megabytes: usize) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let from = testdata("recorded/etmv4");
@@ -85,7 +85,7 @@ fn long_trace(megabytes: usize) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_trace_buffer_that_is_cut_while_it_is_decoded_is_an_error() {
+fn a_trace_buffer_truncated_while_decoding_is_an_error() {
     for jobs in ["1", "2"] {
         let snapshot = long_trace(16);
         let mut child = armsnap()
@@ -96,7 +96,7 @@ fn a_trace_buffer_that_is_cut_while_it_is_decoded_is_an_error() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // It waits for us to take what it writes.
+        // It waits until its output is read.
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
@@ -120,7 +120,7 @@ fn a_trace_buffer_that_is_cut_while_it_is_decoded_is_an_error() {
 }
 
 #[test]
-fn a_dump_that_is_cut_under_the_server_is_an_error_for_its_reader() {
+fn reading_a_dump_truncated_while_served_is_an_error() {
     let device = "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x80000000\n\
                   SP(size:64)=0x80001000\nCPSR=0x3c5\n[dump1]\nfile=a.bin\naddress=0x80000000\n\
                   [dump2]\nfile=b.bin\naddress=0x90000000\n";
@@ -136,7 +136,7 @@ fn a_dump_that_is_cut_under_the_server_is_an_error_for_its_reader() {
     ];
     let text = attach(&address, &look);
     assert_eq!(text.matches("0x11111111").count(), 4, "{text}");
-    // In the middle of a page: what is left of the page reads as zeros, and is not shown.
+    // In the middle of a page: the rest of the page reads as zeros, which are not shown.
     let file = File::options()
         .write(true)
         .open(snapshot.path().join("a.bin"))
@@ -155,7 +155,7 @@ fn a_dump_that_is_cut_under_the_server_is_an_error_for_its_reader() {
 }
 
 #[test]
-fn history_of_a_trace_that_is_cut_is_not_made_up() {
+fn no_history_is_invented_for_truncated_trace() {
     let snapshot = long_trace(2);
     let mut server = Server::start(snapshot.path(), &[], 1);
     let address = server.addresses[0].clone();
@@ -177,13 +177,13 @@ fn history_of_a_trace_that_is_cut_is_not_made_up() {
     assert!(text.contains("are not known any more"), "{text}");
     assert!(!text.contains(", A64\n"), "{text}");
     assert!(server.lives());
-    // It still answers what does not come of the trace.
+    // Requests that do not need the trace still succeed.
     let text = attach(&address, &["info threads", "p/x $sp"]);
     assert!(text.contains("Cortex-A57_1"), "{text}");
 }
 
 #[test]
-fn a_trace_file_that_is_cut_under_the_server_is_an_error_for_its_reader() {
+fn reading_a_trace_file_truncated_while_served_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x.tf");
     let output = run(armsnap()

@@ -1,6 +1,6 @@
-//! What `info` says: of our own snapshots in full, of real captures chosen lines.
+//! The output of `info`: complete for snapshots in testdata, selected lines for real captures.
 //!
-//! `UPDATE_GOLDEN=1` writes the files under testdata/golden anew.
+//! `UPDATE_GOLDEN=1` rewrites the files in testdata/golden.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn as_json(info: &Info) -> serde_json::Value {
     serde_json::to_value(info).unwrap()
 }
 
-/// Compares with a file under testdata/golden.
+/// Compares with a file in testdata/golden.
 #[track_caller]
 fn golden(name: &str, found: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -46,7 +46,7 @@ fn own(name: &str) -> Info {
     open(&root.join(name))
 }
 
-/// A real capture, or `None`, said loudly, where there are none.
+/// A real capture, or `None` with a warning if there are none.
 fn real(name: &str) -> Option<Info> {
     let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
     if !shared.is_dir() {
@@ -81,7 +81,7 @@ fn etmv4_stm_itm() {
     golden("info-etmv4-stm-itm.txt", &as_text(&own("etmv4-stm-itm")));
 }
 
-/// The golden file is read by people; the values it must have are computed by hand here.
+/// The golden file is for people; here its values are computed by hand.
 #[test]
 fn two_clusters_by_hand() {
     let json = as_json(&own("two-clusters"));
@@ -119,7 +119,7 @@ fn two_clusters_by_hand() {
 }
 
 #[test]
-fn cpsr_from_its_parts_is_said_to_be() {
+fn cpsr_combined_from_its_parts_is_marked() {
     let info = own("etmv4-stm-itm");
     let status = info.cores[0].status.as_ref().unwrap();
     assert!(status.assembled);
@@ -128,7 +128,7 @@ fn cpsr_from_its_parts_is_said_to_be() {
     // X0(W0) X1 LR SP PC CurrentEL DAIF NZCV SPSel V0(B0)
     let registers = info.cores[0].registers;
     assert_eq!((registers.written, registers.distinct), (12, 10));
-    // Two dumps side by side from one file are one region.
+    // Two adjacent dumps from one file are one region.
     assert_eq!(info.cores[0].memory.len(), 1);
     assert_eq!(info.cores[0].memory[0].size, Some(0x40));
     let status = info.cores[1].status.as_ref().unwrap();
@@ -153,7 +153,7 @@ fn real_etmv3_and_ptm_in_one_buffer() {
             "- 0xc0008000-0xc0057fff 320 KiB kernel_dump.bin",
         ],
     );
-    // ETM_0 to ETM_2 are alike but for the trace ID: said once.
+    // ETM_0 to ETM_2 differ only in the trace ID: they are grouped.
     assert_eq!(text.matches("ETMCR 0x10001860").count(), 1);
     assert!(info.cores.iter().all(|core| core.placeholder.is_some()));
 }
@@ -215,7 +215,7 @@ fn real_etmv4_and_stm() {
 }
 
 #[test]
-fn real_snapshots_are_all_told() {
+fn info_describes_all_real_snapshots() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots"));
     if !root.is_dir() {
         eprintln!("SKIPPED: ../shared is not there");
@@ -240,7 +240,7 @@ fn real_snapshots_are_all_told() {
     assert!(told > 0);
 }
 
-/// Every file of one of our snapshots, by path.
+/// The files of a snapshot in testdata, by path.
 fn files(name: &str) -> InMemory {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata/info")
@@ -257,9 +257,9 @@ fn files(name: &str) -> InMemory {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Bytes of the .ini files changed at random: `info` tells something, or the reader refuses.
+    /// Random changes of the .ini files: `info` prints something, or the reader refuses.
     #[test]
-    fn damaged_snapshots_are_told(
+    fn damaged_snapshots_are_described(
         which in 0..2usize,
         edits in proptest::collection::vec((any::<u16>(), any::<u16>(), 0..5usize), 1..12),
     ) {
@@ -304,7 +304,7 @@ fn the_command_prints_text_and_json() {
         "info-two-clusters.txt",
         std::str::from_utf8(&done.stdout).unwrap(),
     );
-    // The path of a snapshot.ini will do as well.
+    // The path of a snapshot.ini works too.
     let done = armsnap(&[&format!("{root}/snapshot.ini"), "--json"]);
     assert_eq!(done.status.code(), Some(0));
     golden(
@@ -314,7 +314,7 @@ fn the_command_prints_text_and_json() {
 }
 
 #[test]
-fn the_command_fails_with_1_without_a_snapshot_and_with_2_used_wrongly() {
+fn the_command_fails_with_1_without_a_snapshot_and_2_on_wrong_usage() {
     let done = armsnap(&["no-such-directory"]);
     assert_eq!(done.status.code(), Some(1));
     assert!(done.stdout.is_empty());

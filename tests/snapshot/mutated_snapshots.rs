@@ -1,5 +1,5 @@
-//! Whole snapshots, .ini files, dumps and trace changed at random, through everything that armsnap
-//! does with one: no panic and no overflow (tests are built with checks for it).
+//! Snapshots with random changes in .ini files, dumps and trace, through everything that armsnap
+//! does with one: no panic and no overflow (tests are built with overflow checks).
 
 #[path = "../../fuzz/src/exercise.rs"]
 mod exercise;
@@ -8,7 +8,7 @@ use crate::support::mutation::{Dice, mutate, mutate_bytes};
 use armsnap::snapshot::files::InMemory;
 use std::path::{Path, PathBuf};
 
-/// Of a file that is not an .ini file no more is taken, so that 10,000 are through in minutes.
+/// The maximum size of files other than .ini files, so that 10,000 snapshots take minutes.
 const LARGEST: usize = 8 << 10;
 
 /// The snapshots in a directory, as files in memory.
@@ -41,7 +41,7 @@ fn snapshots(directory: &Path) -> Vec<(PathBuf, InMemory)> {
     found
 }
 
-/// Exercises `count` changed snapshots, of each one in turn.
+/// Exercises `count` changed snapshots, made from each snapshot in turn.
 fn run(count: usize, seed: u64) {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut bases = snapshots(&top.join("testdata"));

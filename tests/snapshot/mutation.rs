@@ -1,5 +1,5 @@
-//! Damaged .ini files never make the reader, the memory, the joins, the check or the writer
-//! panic, and every message has its place.
+//! Damaged .ini files never make the reader, the memory, the topology, the check or the writer
+//! panic, and every message has a file and line.
 
 use crate::support::mutation::{Dice, mutate};
 use armsnap::arch::Space;
@@ -13,7 +13,7 @@ use armsnap::snapshot::write::{canonical, texts};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A snapshot that uses what the format offers.
+/// A snapshot that uses all features of the format.
 const RICH: &[(&str, &str)] = &[
     (
         "snapshot.ini",
@@ -52,7 +52,7 @@ const RICH: &[(&str, &str)] = &[
     ("sub/data.bin", "zyxwvutsrqponmlk"),
 ];
 
-/// Everything that reads a loaded snapshot. Gives the number of findings.
+/// Uses everything that reads a loaded snapshot. Returns the number of findings.
 fn use_all(files: InMemory, write: bool) -> usize {
     let loaded = match OpenSnapshot::from_files(Arc::new(files), "snapshot.ini") {
         Ok(loaded) => loaded,
@@ -91,7 +91,7 @@ fn use_all(files: InMemory, write: bool) -> usize {
             }
         }
     }
-    // What was read from a file can be written, unless its paths cannot.
+    // A snapshot that was read can be written, unless its paths are invalid.
     if write && let Ok(files) = texts(&loaded.snapshot) {
         let back = OpenSnapshot::from_files(Arc::new(InMemory(files)), "snapshot.ini").unwrap();
         assert_eq!(canonical(&back.snapshot), canonical(&loaded.snapshot));
@@ -120,7 +120,7 @@ fn run(base: &InMemory, rounds: usize, seed: u64) -> usize {
     found
 }
 
-/// 12,000 in all, in parts so that they run beside one another.
+/// 12,000 in all, divided to run in parallel.
 fn rich(seed: u64) {
     let mut base = InMemory::default();
     for (name, text) in RICH {

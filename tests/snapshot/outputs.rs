@@ -1,4 +1,4 @@
-//! What is written, and what must not be: input, files of others, files that are not whole.
+//! Output files: input and unrelated files are not overwritten, incomplete files are removed.
 
 use std::fs::File;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn force_does_not_overwrite_input() {
     let snapshot = copy("recorded/etmv4");
     let root = snapshot.path().to_str().unwrap();
     let before = names(snapshot.path());
-    // Of the memory one part is not looked at for packets.
+    // A part of the memory is not searched for packets.
     for name in before.clone() {
         let path = snapshot.path().join(&name);
         let bytes = std::fs::read(&path).unwrap();
@@ -65,7 +65,7 @@ fn force_does_not_overwrite_input() {
 }
 
 #[test]
-fn force_replaces_a_snapshot_and_nothing_else() {
+fn force_replaces_only_snapshots() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let (file, back) = (at("x.tf"), at("back"));
@@ -95,7 +95,7 @@ fn force_replaces_a_snapshot_and_nothing_else() {
         assert_eq!(std::fs::read(at(name)).unwrap(), b"mine");
         std::fs::remove_file(at(name)).unwrap();
     }
-    // The input itself, though the snapshot may call it its own.
+    // The input itself, even if the snapshot names it.
     let head = std::fs::read_to_string(at("back/snapshot.ini")).unwrap();
     std::fs::write(at("back/snapshot.ini"), head + "\n[other]\nfile=x.tf\n").unwrap();
     std::fs::copy(file, at("back/x.tf")).unwrap();
@@ -107,7 +107,7 @@ fn force_replaces_a_snapshot_and_nothing_else() {
 }
 
 #[test]
-fn an_interruption_leaves_nothing_half_done() {
+fn an_interruption_leaves_no_incomplete_files() {
     let snapshot = copy("recorded/etmv4");
     let trace = File::options()
         .write(true)
@@ -141,7 +141,7 @@ fn an_interruption_leaves_nothing_half_done() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_written_is_not_made() {
+fn a_recording_that_cannot_be_written_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("none/out");
     let file = directory.path().join("file");
@@ -154,7 +154,7 @@ fn a_recording_that_cannot_be_written_is_not_made() {
         (&file, "is not a snapshot"),
         (mine.path(), "notes.txt"),
     ] {
-        // The program does not exist: whoever gets to it says so.
+        // The program does not exist: starting it would be an error.
         let output = output.to_str().unwrap();
         let arguments = ["record", "--force", "-o", output, "--", "/no/such/program"];
         let (code, text) = status(&arguments);
@@ -165,7 +165,7 @@ fn a_recording_that_cannot_be_written_is_not_made() {
 }
 
 #[test]
-fn two_devices_outside_are_two() {
+fn two_devices_outside_the_directory_stay_separate() {
     let device = "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x10\n";
     let outside = write_snapshot(&[("a", device), ("b", device)], &[]);
     let snapshot = outside.path().join("snapshot");

@@ -1,12 +1,12 @@
-//! The saved systems of `testdata/` in real GDB: cores, registers, back traces, arguments and
-//! locals are those that GDB showed on the live machine (`testdata/*/expected`).
+//! The saved systems in `testdata/` in GDB: cores, registers, back traces, arguments and
+//! local variables are the same as on the live machine (`testdata/*/expected`).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Commands of which `expected/DEVICE/NAME.txt` holds the output.
+/// Commands whose output is in `expected/DEVICE/NAME.txt`.
 const COMMANDS: [(&str, &str); 4] = [
     ("bt", "bt"),
     ("bt-full", "bt -full"),
@@ -14,7 +14,7 @@ const COMMANDS: [(&str, &str); 4] = [
     ("locals", "info locals"),
 ];
 
-/// A core as `expected/threads.txt` tells it.
+/// A core in `expected/threads.txt`.
 struct Core {
     thread: String,
     device: String,
@@ -48,7 +48,7 @@ fn cores(directory: &Path) -> Vec<Core> {
     cores
 }
 
-/// `armsnap gdb` with these GDB commands; what each printed.
+/// Runs `armsnap gdb` with some commands; returns the output of each.
 fn session(directory: &Path, commands: &[(String, String)]) -> BTreeMap<String, String> {
     let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     gdb.arg("gdb").arg(directory).args(["--", "-batch", "-nx"]);
@@ -79,7 +79,7 @@ fn session(directory: &Path, commands: &[(String, String)]) -> BTreeMap<String, 
     printed
 }
 
-/// The GDB command that shows a register's bits, and how they begin in its output.
+/// The GDB command that shows a register's bits, and the text before them in its output.
 fn register_command(name: &str) -> (String, &'static str) {
     let number = name.get(1..).is_some_and(|n| n.parse::<u32>().is_ok());
     match name.chars().next() {
@@ -100,7 +100,7 @@ fn parse_hex(text: &str) -> u128 {
     u128::from_str_radix(&digits[..end], 16).unwrap_or_else(|error| panic!("{text:?}: {error}"))
 }
 
-/// `like`: the system whose `expected` holds what GDB showed.
+/// `like`: the system with the expected output.
 fn same_as_live(name: &str, like: &str) {
     let directory = system(name);
     let mut commands = vec![("threads".to_string(), "info threads".to_string())];

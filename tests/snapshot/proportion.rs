@@ -1,5 +1,5 @@
-//! Snapshots and trace files of very many small parts: time and memory stay in proportion to
-//! their size. Bounds are on memory and output; a watchdog stands against hangs.
+//! Snapshots and trace files with very many small parts: time and memory are proportional to
+//! their size. Memory and output are bounded; a timeout detects hangs.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use crate::support::gdb::{armsnap, run_within, text, write_snapshot};
 
-/// Bytes of memory for each stretch that `convert --merge` makes, as docs/limits.md has it.
+/// Bytes of memory for each range that `convert --merge` makes, as in docs/limits.md.
 const LIMIT: usize = 2560;
-/// Against hangs: what is quadratic takes far longer.
+/// A timeout: quadratic work takes far longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs the program with an address space of some megabytes; what it says.
+/// Runs the program with a limited address space; returns its output.
 fn within(megabytes: usize, arguments: &[&str]) -> String {
     let mut command = Command::new("bash");
     let limit = format!("ulimit -v {}; exec \"$0\" \"$@\"", megabytes << 10);
@@ -30,7 +30,7 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// An ELF file for AArch64 whose `segments` all hold the same `bytes` of the file, from address
+/// An ELF file for AArch64 whose `segments` all contain the same `bytes` of the file, from address
 /// 0x10000 on.
 fn elf(segments: u16, bytes: usize) -> Vec<u8> {
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
@@ -56,7 +56,7 @@ fn elf(segments: u16, bytes: usize) -> Vec<u8> {
     file
 }
 
-/// A core with many dumps of one byte each, with a gap behind each.
+/// A core with many dumps of one byte each, with a gap after each.
 fn many_dumps(count: usize) -> String {
     let mut device = "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x10000\n".to_owned();
     for n in 0..count {
@@ -67,7 +67,7 @@ fn many_dumps(count: usize) -> String {
 }
 
 #[test]
-fn many_dumps_beside_many_programs() {
+fn many_dumps_with_many_programs() {
     const DUMPS: usize = 20_000;
     let snapshot = write_snapshot(&[("cpu_0", &many_dumps(DUMPS))], &[("x", b"\x1f")]);
     for n in 0..50 {
@@ -76,7 +76,7 @@ fn many_dumps_beside_many_programs() {
     }
     let text = within(2000, &["info", path(snapshot.path())]);
     assert!(text.contains("program "), "{text:.2000}");
-    // Served, each gap in each segment would have a note.
+    // In the server, each gap in each segment would have a note.
     let mut serve = armsnap();
     serve.arg("serve").arg(snapshot.path()).arg("--stdio");
     let output = run_within(&mut serve, PATIENCE);
@@ -108,19 +108,19 @@ fn many_cores_with_many_programs() {
 }
 
 #[test]
-fn an_ini_file_takes_some_times_its_size() {
+fn an_ini_file_takes_memory_proportional_to_its_size() {
     let mut device =
         "class=core\ntype=Cortex-A57\n[regs]\nPC(size:64)=0x10000\n[other]\n".to_owned();
-    // Lines as short as can be.
+    // The shortest lines.
     let size = 8 << 20;
     device.extend(std::iter::repeat_n("a=\n", size / 3));
     let snapshot = write_snapshot(&[("cpu_0", &device)], &[]);
-    // The program itself takes some; 125 times the size would be a gigabyte.
+    // Some is for the program itself; 125 times the size would be a gigabyte.
     let text = within(850, &["info", path(snapshot.path())]);
     assert!(text.contains("1 core"), "{text:.2000}");
 }
 
-/// A trace file of AArch64 with the memory blocks of some frames.
+/// An AArch64 trace file with the memory blocks of some frames.
 struct Frames(Vec<u8>);
 
 impl Frames {
@@ -146,7 +146,7 @@ impl Frames {
         self.0.extend(data);
     }
 
-    /// Merges them within so many megabytes; the snapshot.
+    /// Merges them within a memory limit; returns the snapshot.
     fn merged(&self, megabytes: usize) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("x.tf");
@@ -160,7 +160,7 @@ impl Frames {
 #[test]
 fn many_frames_are_merged() {
     let mut frames = Frames::new();
-    // Frames that all have the same memory, which the last one has cut into single bytes.
+    // Frames with the same memory, which the last one contains as single bytes.
     for _ in 0..20_000 {
         frames.frame([(0x1000, &[1; 4000][..])].into_iter());
     }
@@ -172,13 +172,13 @@ fn many_frames_are_merged() {
 }
 
 #[test]
-fn many_frames_that_leave_many_stretches_are_merged() {
+fn many_frames_with_many_separate_ranges_are_merged() {
     const FRAMES: u64 = 300_000;
     let mut frames = Frames::new();
     for n in 0..FRAMES {
         frames.frame([(16 * n, &n.to_le_bytes()[..])].into_iter());
     }
-    // What stands in docs/limits.md for each, and what the program itself takes.
+    // The limit in docs/limits.md for each, and the memory of the program itself.
     let merged = frames.merged(100 + FRAMES as usize * LIMIT / (1 << 20));
     let dump = std::fs::read(merged.path().join("back/memory.bin")).unwrap();
     let numbers = dump

@@ -1,4 +1,4 @@
-//! The real snapshots load, and say what their text says.
+//! The real snapshots load, with the contents of their text.
 
 use armsnap::arch::Space;
 use armsnap::capture::{Capture, CaptureSource, Protocol};
@@ -33,8 +33,8 @@ fn directories(shared: &Path) -> Vec<PathBuf> {
     out
 }
 
-/// Lines below headers that begin with `header`, by a few string operations that share nothing
-/// with the reader.
+/// Lines below headers that start with `header`, found independently of the reader
+/// under test.
 fn lines_below(text: &str, header: &str) -> Vec<String> {
     let mut inside = false;
     let mut out = Vec::new();
@@ -49,7 +49,7 @@ fn lines_below(text: &str, header: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_snapshot_says_what_its_text_says() {
+fn every_snapshot_has_the_contents_of_its_text() {
     let Some(shared) = shared() else { return };
     let directories = directories(&shared);
     assert_eq!(directories.len(), 18);
@@ -87,7 +87,7 @@ fn every_snapshot_says_what_its_text_says() {
 }
 
 #[test]
-fn notes_are_few_and_have_places() {
+fn notes_are_few_and_have_a_file_and_line() {
     let Some(shared) = shared() else { return };
     for directory in directories(&shared) {
         let loaded = open(&directory);
@@ -154,7 +154,7 @@ fn sources_cores_and_buffers_are_joined() {
 }
 
 #[test]
-fn memory_is_what_the_dumps_hold() {
+fn memory_equals_the_dumps() {
     let Some(shared) = shared() else { return };
     let directory = shared.join("tc2-ptm-rstk-t32");
     let loaded = open(&directory);
@@ -178,7 +178,7 @@ fn memory_is_what_the_dumps_hold() {
 }
 
 #[test]
-fn a_file_or_a_directory_opens_and_nothing_else() {
+fn only_snapshot_files_and_directories_open() {
     let Some(shared) = shared() else { return };
     let directory = shared.join("stm_only");
     let (a, b) = (open(&directory), open(&directory.join("snapshot.ini")));

@@ -1,4 +1,4 @@
-//! Every way of writing a snapshot that is seen in the wild, each made by hand.
+//! Variants of the format that writers of snapshots produce, each made by hand.
 
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
@@ -6,7 +6,7 @@ use armsnap::snapshot::model::{BufferFormat, DeviceClass, Severity};
 use armsnap::snapshot::topology::sources;
 use std::sync::Arc;
 
-/// Loads files from memory; all but snapshot.ini and trace.ini are listed as devices if their
+/// Loads files from memory; except snapshot.ini and trace.ini, all are listed as devices if their
 /// name ends in `.ini`.
 fn load(files: &[(&str, &str)]) -> OpenSnapshot {
     let mut memory = InMemory::default();
@@ -166,7 +166,7 @@ fn class_memory() {
 }
 
 #[test]
-fn missing_files_are_notes_and_the_rest_loads() {
+fn missing_files_give_notes_and_the_rest_loads() {
     let loaded = load(&[
         (
             "snapshot.ini",
@@ -218,7 +218,7 @@ fn sub_directories_backslashes_and_no_last_newline() {
 }
 
 #[test]
-fn paths_that_lead_out_are_refused() {
+fn paths_that_lead_outside_are_refused() {
     for path in ["../x", "/etc/passwd", "C:\\x.bin", "a/../../x"] {
         let text = format!("[device]\nname=c\nclass=core\n[dump1]\nfile={path}\naddress=0\n");
         let loaded = load(&[("cpu.ini", &text)]);
@@ -306,7 +306,7 @@ fn the_old_single_file_form() {
 }
 
 #[test]
-fn messages_say_where_what_and_what_was_wanted() {
+fn messages_have_place_finding_and_expectation() {
     let loaded = load(&[(
         "cpu_0.ini",
         "[device]\nname=c\nclass=core\n[regs]\nR0=1\nPC=0xZZ\nR1\nR2(what)=1\nR3(size:64)=0x12340000123400000\n",
@@ -324,7 +324,7 @@ fn messages_say_where_what_and_what_was_wanted() {
 }
 
 #[test]
-fn nothing_to_work_with_is_an_error() {
+fn an_unusable_snapshot_is_an_error() {
     let files = |text: &str| {
         let mut memory = InMemory::default();
         memory
@@ -352,7 +352,7 @@ fn a_device_file_is_read_once() {
     );
 }
 
-/// Sizes at which quadratic work would not end within the time of a test.
+/// Sizes at which quadratic work would exceed the timeout of a test.
 #[test]
 fn files_of_many_lines_are_read() {
     const MANY: usize = 50_000;

@@ -1,4 +1,4 @@
-//! What is written is read back as the same, by us and by the reference's listing program.
+//! Written snapshots read back as the same, by armsnap and by the reference's listing program.
 
 use armsnap::snapshot::files::InMemory;
 use armsnap::snapshot::model::*;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-/// A text that an .ini file holds and that no list or parenthesis takes apart.
+/// A text that an .ini file can contain, without separators of lists and without parentheses.
 fn name() -> impl Strategy<Value = String> {
     let odd = "\\PC{1,10}".prop_map(|text| {
         let text: String = text
@@ -277,7 +277,7 @@ fn nothing_is_overwritten_without_force() {
     write(&core("b"), &blobs(), &dir, true).unwrap();
     assert_eq!(name(), "b");
 
-    // Libraries are the snapshot's own, although no .ini file names them.
+    // Libraries belong to the snapshot, although no .ini file names them.
     let libraries = dir.join("libraries");
     std::fs::create_dir(&libraries).unwrap();
     std::fs::write(libraries.join("libc.so.6"), b"\x7fELF").unwrap();
@@ -301,7 +301,7 @@ fn nothing_is_overwritten_without_force() {
 }
 
 #[test]
-fn it_appears_whole_or_not_at_all() {
+fn a_snapshot_appears_complete_or_not_at_all() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("out");
     let mut clash = core("a");
@@ -367,12 +367,12 @@ fn sparse_files_stay_sparse() {
     assert_eq!(&written[..4], [1, 2, 3, 0]);
 }
 
-/// The elements that the reference lists, without the lines that name the directory or the time.
+/// The reference's listing of elements, without lines with the directory or the time.
 fn listing(dir: &Path) -> Option<Vec<String>> {
     let output = tempfile::NamedTempFile::new().unwrap();
     let working = tempfile::tempdir().unwrap();
     let run = Command::new("trc_pkt_lister")
-        // It leaves a log of its own where it runs.
+        // It writes a log file to the current directory.
         .current_dir(&working)
         .args(["-ss_dir".as_ref(), dir.as_os_str()])
         .args(["-decode", "-logfilename"])
@@ -387,14 +387,14 @@ fn listing(dir: &Path) -> Option<Vec<String>> {
 }
 
 #[test]
-fn the_reference_reads_what_we_write() {
+fn the_reference_reads_written_snapshots() {
     let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots");
     let shared = PathBuf::from(shared);
     if !shared.is_dir() {
         eprintln!("SKIPPED: ../shared is not there");
         return;
     }
-    // It leaves its log where it runs.
+    // It writes its log file to the current directory.
     let anywhere = tempfile::tempdir().unwrap();
     if Command::new("trc_pkt_lister")
         .arg("-help")

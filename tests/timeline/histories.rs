@@ -1,4 +1,4 @@
-//! Histories of real captures beside the continuous decode of the same trace.
+//! Histories of real captures, compared with continuous decoding of the same trace.
 
 use crate::support::timeline::{continuous, merged};
 use armsnap::quantity::Address;
@@ -39,7 +39,7 @@ fn cores(loaded: &OpenSnapshot) -> Vec<TracedCore> {
         .collect()
 }
 
-/// Shows the first difference, not all there is.
+/// Fails with the first difference.
 fn same(have: &[(u64, Entry)], wanted: &[(u64, Entry)], name: &str) {
     let differs = have.iter().zip(wanted).position(|(a, b)| a != b);
     if let Some(at) = differs {
@@ -77,7 +77,7 @@ fn sizes() -> [Options; 4] {
     ]
 }
 
-/// What an event is, wherever history is cut.
+/// The part of events that does not depend on where history is cut.
 fn plain(events: &[Event]) -> Vec<(u64, Entry)> {
     let entries = events.iter().map(|event| (event.offset.0, event.entry));
     merged(entries.collect())
@@ -100,7 +100,7 @@ fn segments(events: &[Event]) -> usize {
     all.len()
 }
 
-/// All that can be said of a history beside the continuous decode. Gives its segments.
+/// Compares everything in a history with the continuous decode. Returns the number of its segments.
 fn check(history: &mut History, wanted: &[(u64, Entry)], name: &str) -> usize {
     let begin = history.begin();
     let mut events: Vec<Event> = history.entries(begin, Direction::Forward).collect();
@@ -118,7 +118,7 @@ fn check(history: &mut History, wanted: &[(u64, Entry)], name: &str) -> usize {
 }
 
 #[test]
-fn histories_are_what_the_decoder_makes() {
+fn histories_equal_the_continuous_decode() {
     let mut cut = [0; 4];
     for path in captures() {
         let loaded = Snapshot::open(&path, &OpenOptions::default()).unwrap();
@@ -164,7 +164,7 @@ fn places(history: &mut History) -> Vec<(Position, Option<u64>)> {
 }
 
 #[test]
-fn searches_find_what_a_walk_finds() {
+fn searches_find_the_same_as_a_walk() {
     for path in captures() {
         let loaded = Snapshot::open(&path, &OpenOptions::default()).unwrap();
         let cores = cores(&loaded);
@@ -222,7 +222,7 @@ fn searches_find_what_a_walk_finds() {
 }
 
 #[test]
-fn steps_pass_every_place_both_ways() {
+fn steps_visit_every_place_in_both_directions() {
     for path in captures() {
         let loaded = Snapshot::open(&path, &OpenOptions::default()).unwrap();
         let cores = cores(&loaded);

@@ -1,4 +1,4 @@
-//! Stepping through whole histories, both ways: what is seen is what the decoder says.
+//! Steps through whole histories in both directions, compared with the decoder.
 
 use crate::support::gdb::{shared, testdata};
 use crate::support::history::{Client, Step, decoded, monitor, same};
@@ -15,7 +15,7 @@ fn walks(name: &str, core: &str, source: &str, at_least: usize) {
     let mut client = Client::new(&snapshot, &options);
     assert!(client.go("vCont;s:1").is_end());
     let mut back = client.walk("bs");
-    // The last step forward is to where the core halted.
+    // The last step forward leads to the halted state.
     let mut forward = client.walk("vCont;s:1;c");
     let halted = forward.pop();
     assert_eq!(halted.is_some(), !wanted.is_empty());
@@ -44,10 +44,10 @@ fn ack_test() {
     walks("001-ack_test", "cpu_0", "ETE_0_s1", 90_000);
 }
 
-/// GDB does not tell that its user gave up a command: it sends the next packet, and takes whatever
-/// comes for the answer to that.
+/// GDB does not report that its user interrupted a command: it sends the next packet, and takes any
+/// reply for the reply to that.
 #[test]
-fn a_command_that_is_given_up_has_no_answer() {
+fn an_interrupted_command_has_no_reply() {
     let snapshot = testdata("recorded/etmv4");
     let mut client = Client::new(&snapshot, &Options::default());
     let find = monitor("find 0x40000000 back");
