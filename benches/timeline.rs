@@ -1,9 +1,9 @@
-//! How fast a history is to walk, and how much memory that takes.
+//! Measures the time and memory of walks in a history.
 //!
 //! ```text
-//! cargo bench --bench timeline -- make DIRECTORY MIB        # a snapshot with so much trace
+//! cargo bench --bench timeline -- make DIRECTORY MIB        # makes a snapshot with MIB of trace
 //! cargo bench --bench timeline -- make-one DIRECTORY MIB    # the same, with one A-sync
-//! cargo bench --bench timeline -- measure DIRECTORY         # of these or any other snapshot
+//! cargo bench --bench timeline -- measure DIRECTORY         # measures these or any snapshot
 //! ```
 
 use armsnap::element::Context;
@@ -27,7 +27,7 @@ const REPEAT: usize = 64 << 20;
 /// Bytes of trace between two A-syncs.
 const SYNC: usize = 4 << 10;
 
-/// Numbers that look random (xorshift64*, Vigna).
+/// Pseudo-random numbers (xorshift64*, Vigna).
 struct Dice(u64);
 
 impl Dice {
@@ -53,7 +53,7 @@ struct Block {
     end: End,
 }
 
-/// A program of blocks that lead to one another.
+/// A program of blocks that branch to each other.
 fn program(dice: &mut Dice) -> (Vec<Block>, Vec<u8>) {
     const BLOCKS: usize = 30_000;
     let mut blocks = Vec::new();
@@ -176,7 +176,7 @@ fn make(directory: &Path, mib: usize, (repeat, sync): (usize, usize)) {
     );
 }
 
-/// The most memory that the process ever had, in MiB.
+/// The peak memory use of the process in MiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -224,7 +224,7 @@ fn measure(directory: &Path) {
         said("10000 steps back", from);
         let from = Instant::now();
         let found = history.search(end, Direction::Backward, &never, Gaps::Pass);
-        said("search backward to the begin", from);
+        said("search backward to the start", from);
         println!("    {found:?}");
         let begin = history.begin();
         let from = Instant::now();
@@ -234,7 +234,7 @@ fn measure(directory: &Path) {
         let from = Instant::now();
         let entries = history.entries(begin, Direction::Forward).take(10_000_000);
         let places: u64 = entries.map(|event| event.entry.places()).sum();
-        said("10 million entries from the begin", from);
+        said("10 million entries from the start", from);
         println!("    {places} places");
     }
 }

@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
                     let _ = carried.open();
                 }
                 Ok(Found::Made(snapshot, dumps)) => {
-                    // What is made of a frame can be written.
+                    // A snapshot made from a frame can be written.
                     write::texts(&snapshot).unwrap();
                     let files = snapshot.devices[0].dumps.iter().map(|dump| &dump.file);
                     assert!(files.into_iter().all(|file| dumps.0.contains_key(file)));

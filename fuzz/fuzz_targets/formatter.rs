@@ -25,8 +25,8 @@ fuzz_target!(|bytes: &[u8]| {
         let mut last = None;
         for index in 0..stream.payload().len() {
             let at = locator.locate(index);
-            // Data after two IDs in a row count from the first, as other tools count them, and
-            // may share its place.
+            // Data after two adjacent IDs are counted from the first, as in other tools, and
+            // may share its offset.
             assert!(at.0 < bytes.len() as u64 && Some(at) >= last);
             last = Some(at);
         }

@@ -1,4 +1,4 @@
-//! The whole way: an .ini file's registers, frames, packets, elements, flow, listing.
+//! The whole pipeline: registers from an .ini file, frames, packets, elements, flow, listing.
 #![no_main]
 
 use armsnap::capture::{Capture, Visitor};

@@ -1,4 +1,4 @@
-//! Snapshots of a right form: everything that armsnap does with one.
+//! Well-formed snapshots: everything that armsnap does with one.
 #![no_main]
 
 use armsnap_fuzz::build::{Choices, snapshot};

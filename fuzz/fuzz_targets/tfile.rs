@@ -1,4 +1,4 @@
-//! Trace files, raw and of a right form: read, written again, and made snapshots of.
+//! Trace files, raw and well-formed: read, rewritten, and converted to snapshots.
 #![no_main]
 
 use armsnap::tfile::{Block, ByteOrder, File, Writer};

@@ -1,4 +1,4 @@
-//! Histories of any trace: random moves in them, and what must be true wherever they lead.
+//! Histories of any trace: random moves, and properties that must hold at every position.
 #![no_main]
 
 use armsnap::quantity::Address;
@@ -10,7 +10,7 @@ use armsnap_fuzz::TYPES;
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-/// One move; gives where it leads.
+/// Makes one move; returns the new position.
 fn go(history: &mut History, here: Position, [what, which]: [u8; 2]) -> Position {
     let direction = if what & 1 == 0 {
         Direction::Forward

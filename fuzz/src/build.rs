@@ -1,4 +1,4 @@
-//! Snapshots and trace files of a right form with arbitrary contents, from a fuzzer's bytes.
+//! Well-formed snapshots and trace files with arbitrary contents, made from a fuzzer's bytes.
 
 use crate::TYPES;
 use armsnap::formatter::encode::Encoder;
@@ -6,7 +6,7 @@ use armsnap::quantity::TraceId;
 use armsnap::snapshot::files::InMemory;
 use std::fmt::Write as _;
 
-/// Takes choices from the front of bytes; zeros when there are none left.
+/// Takes choices from the front of bytes; zeros after the end.
 pub struct Choices<'a>(pub &'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -26,14 +26,14 @@ impl<'a> Choices<'a> {
         from[self.below(from.len())]
     }
 
-    /// Up to so many bytes.
+    /// Up to a number of bytes.
     pub fn take(&mut self, count: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(count.min(self.0.len()));
         self.0 = rest;
         taken
     }
 
-    /// A number as an .ini file may have it.
+    /// A number in a form that an .ini file may contain.
     fn written(&mut self) -> String {
         match self.below(9) {
             0 => format!("{:#x}", self.number::<1>()),
@@ -178,7 +178,7 @@ pub fn snapshot(choices: &mut Choices<'_>) -> InMemory {
         format[0], format[1]
     );
     put("trace.ini", metadata.into_bytes());
-    // One of the texts is damaged now and then.
+    // Sometimes one of the texts is damaged.
     let mut top = top.into_bytes();
     if choices.below(8) == 0 {
         let at = choices.number::<2>() as usize % top.len();
@@ -211,7 +211,7 @@ fn changed(choices: &mut Choices<'_>) -> String {
     text
 }
 
-/// The rest as trace: as it stands, or in frames of several sources behind synchronisation.
+/// The remaining bytes as trace: unchanged, or in frames of several sources after synchronisation.
 fn trace(choices: &mut Choices<'_>, frames: bool) -> Vec<u8> {
     if !frames || choices.below(4) == 0 {
         return choices.take(usize::MAX).to_vec();
@@ -302,7 +302,7 @@ pub fn trace_file(choices: &mut Choices<'_>) -> Vec<u8> {
                 }
             }
         }
-        // Lengths that lie, sometimes.
+        // Sometimes with wrong lengths.
         let length = match choices.below(16) {
             0 => choices.number::<4>() as u32,
             _ => frame.len() as u32,

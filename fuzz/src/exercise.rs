@@ -1,8 +1,8 @@
 //! Everything that armsnap does with a snapshot, in one process: `info`, `check`, `decode` at all
 //! levels, walks in history, `convert`, and a client of `serve`.
 //!
-//! Shared by the fuzz targets and by the tests of mutated snapshots. Nothing comes out: whatever
-//! panics, overflows or does not end is found by who calls it.
+//! Shared by the fuzz targets and by the tests of mutated snapshots. It has no result: callers detect
+//! panics, overflows and hangs.
 
 use armsnap::capture::{Capture, Visitor, traced_core};
 use armsnap::check::check;
@@ -31,13 +31,13 @@ use armsnap::snapshot::write::texts;
 use armsnap::timeline::{Direction, Timeline, TracedCore};
 use std::sync::Arc;
 
-/// The most bytes of trace that a snapshot is exercised with beyond `check`.
+/// Snapshots with more bytes of trace than this are only checked.
 const MOST_TRACE: usize = 1 << 20;
 
 /// Steps in each history.
 const STEPS: usize = 50;
 
-/// Does everything with the snapshot in `files`; answers whether there was one.
+/// Does everything with the snapshot in `files`; returns whether there was one.
 pub fn snapshot(files: InMemory) -> bool {
     let Ok(loaded) = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini") else {
         return false;
@@ -150,7 +150,7 @@ fn decode(loaded: &OpenSnapshot, capture: &Capture, level: usize) {
     }
 }
 
-/// To the begin, forward and back again a few steps in each history.
+/// Goes to the start of each history, and a few steps forward and back.
 fn walk(loaded: &OpenSnapshot) {
     let cores = loaded.snapshot.devices.iter().enumerate();
     let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
@@ -181,7 +181,7 @@ fn walk(loaded: &OpenSnapshot) {
     }
 }
 
-/// To a trace file and back.
+/// Converts to a trace file and back.
 fn convert(loaded: &OpenSnapshot) {
     let options = trace_file::Options::default();
     let Ok(runs) = trace_file::core_runs(loaded, &options) else {
@@ -203,7 +203,7 @@ fn convert(loaded: &OpenSnapshot) {
     }
 }
 
-/// A trace file becomes a snapshot, in all ways.
+/// Converts a trace file to a snapshot in all ways.
 pub fn trace_file_back(bytes: Vec<u8>) {
     let bytes = bytes.into();
     for (frame, merge) in [(None, false), (Some(0), false), (None, true)] {
@@ -226,7 +226,7 @@ pub fn trace_file_back(bytes: Vec<u8>) {
     }
 }
 
-/// What a client asks: registers, memory, moves, and the monitor's commands.
+/// Sends requests of a client: registers, memory, moves, and monitor commands.
 fn serve(loaded: &OpenSnapshot) {
     let Ok(endpoints) = endpoints(loaded, &armsnap::server::Options::default()) else {
         return;

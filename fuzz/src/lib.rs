@@ -1,4 +1,4 @@
-//! What all fuzz targets check of a protocol's decoders, and the files that they are given.
+//! Checks of a protocol's decoders shared by all fuzz targets, and their input files.
 
 pub mod build;
 pub mod exercise;
@@ -11,7 +11,7 @@ use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::files::InMemory;
 use std::sync::Arc;
 
-/// Counts elements, so that a packet that gives rise to too many is found.
+/// Counts elements, to detect packets that cause too many.
 #[derive(Default)]
 struct Count(usize);
 
@@ -64,7 +64,7 @@ where
     assert!(count.0 <= 64 * bytes.len() + 64, "{} elements", count.0);
 }
 
-/// The first `N` bytes as numbers for registers, and the rest.
+/// The first bytes as `N` register values, and the rest.
 pub fn registers<const N: usize>(bytes: &[u8]) -> Option<([u32; N], &[u8])> {
     let (head, rest) = bytes.split_at_checked(4 * N)?;
     let mut numbers = [0; N];
@@ -104,7 +104,7 @@ pub fn decode_etmv4(config: &Config, bytes: &[u8]) {
 const SNAPSHOT: &str = "[snapshot]\nversion=1.0\n[device_list]\na=cpu.ini\nb=etm.ini\n\
                         [trace]\nmetadata=trace.ini\n";
 
-/// Types of trace sources whose cores are followed, each with a type of such a core.
+/// Types of program flow trace sources, each with the type of a core.
 pub const TYPES: [(&str, &str); 5] = [
     ("ETM3.5", "Cortex-A7"),
     ("PFT1.1", "Cortex-A15"),
@@ -124,8 +124,8 @@ const NAMES: [&str; 8] = [
     "TRCIDR8",
 ];
 
-/// A snapshot of a core with code at 0x1000, followed by a source of that type with those values of
-/// its registers. The same trace lies in each of the buffers (`b` and maybe `c`).
+/// A snapshot of a core with code at 0x1000, and a source of a type with these values of
+/// its registers. Each buffer (`b`, and optionally `c`) contains the same trace.
 pub fn snapshot(
     (source, core): (&str, &str),
     values: [u32; 8],

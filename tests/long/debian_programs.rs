@@ -1,8 +1,8 @@
-//! Programs of Debian's packages for armhf and arm64, stripped as they are: `armsnap record` has
-//! the instructions of the emulator's own log, and its trace decodes to them.
+//! Stripped programs of Debian packages for armhf and arm64: `armsnap record` records
+//! the instructions in the emulator's own log, and its trace decodes to them.
 //!
-//! Packages are fetched through apt, once, to `target/tmp`. Takes its time in a debug build:
-//! scripts/test runs this one with --release.
+//! Packages are downloaded once with apt, to `target/tmp`. Slow in a debug build:
+//! scripts/test runs it with --release.
 
 use crate::support::record::{decoded, installed, places};
 use std::fs::File;
@@ -10,15 +10,15 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What is there of an architecture's package, unpacked with what it depends on; None if it cannot
-/// be had.
+/// The directory of a package, unpacked with its dependencies; `None` if it cannot
+/// be downloaded.
 fn unpacked(architecture: &str, package: &str) -> Option<PathBuf> {
     let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let root = all.join(format!("{architecture}-{package}"));
     if root.is_dir() {
         return Some(root);
     }
-    // What is there under its name is whole.
+    // An existing directory is complete.
     let part = tempfile::tempdir_in(all).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/unpack-packages");
     let mut command = Command::new("timeout");
@@ -52,7 +52,7 @@ fn logged(log: &Path) -> Vec<u64> {
     places
 }
 
-/// Where the libraries are comes before where the program is, and its arguments.
+/// A command with the directory of libraries, the program and its arguments.
 fn command(what: &[&str], root: &Path, program: &[&str]) -> Command {
     let mut command = Command::new(what[0]);
     command
@@ -67,7 +67,7 @@ fn said(run: &Output) -> String {
     String::from_utf8_lossy(&run.stderr).into_owned()
 }
 
-/// Records it twice: as it is, and while the emulator itself logs each instruction.
+/// Records a program, and compares with a run in which the emulator logs each instruction.
 fn exact(package: &str, program: &[&str], status: i32) {
     for (architecture, emulator) in [("armhf", "qemu-arm"), ("arm64", "qemu-aarch64")] {
         if !installed(&[emulator]) {
@@ -119,7 +119,7 @@ fn exact(package: &str, program: &[&str], status: i32) {
                     "{what}: {} logged",
                     logged.len()
                 );
-                // The call that ends it, and what stops it there.
+                // The call that ends it, and the trap that stops it there.
                 assert!((1..=2).contains(&end.len()), "{what}: {end:x?}");
                 assert!(
                     end.iter().all(|address| *address == end[0]),
@@ -143,7 +143,7 @@ fn busybox() {
     exact("busybox", &["bin/busybox", "seq", "3"], 0);
 }
 
-/// Its children run as they do without a recording.
+/// Its child processes run as without recording.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "with --release")]
 fn static_bash() {
@@ -170,7 +170,7 @@ fn lua() {
     exact("lua5.4", &["usr/bin/lua5.4", "-e", script], 6);
 }
 
-/// What a shell does about its children that fail.
+/// A shell whose child processes fail.
 #[test]
 fn children_of_a_static_bash() {
     for architecture in ["armhf", "arm64"] {

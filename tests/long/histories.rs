@@ -1,7 +1,7 @@
-//! Whole histories of real captures, stepped through in GDB itself, both ways: what it shows at
-//! each stop is what the decoder says.
+//! Whole histories of real captures, stepped through in GDB in both directions: each
+//! stop is compared with the decoder.
 //!
-//! GDB makes some thousand steps in a second: scripts/test runs these ones with --release.
+//! GDB makes some thousand steps a second: scripts/test runs these tests with --release.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::support::gdb::shared;
 use crate::support::history::in_gdb::{to_the_end, walk, walks};
 use crate::support::history::{Step, decoded, exclusive_loads, same};
 
-/// Each source's core is the thread of its place here.
+/// `sources`: the trace source of each thread, in order.
 fn whole(name: &str, options: &[&str], sources: &[&str], at_least: usize) {
     let Some(snapshot) = shared(name) else { return };
     let wanted: Vec<Vec<Step>> = sources.iter().map(|s| decoded(&snapshot, s)).collect();
@@ -18,7 +18,7 @@ fn whole(name: &str, options: &[&str], sources: &[&str], at_least: usize) {
     let mut commands = vec!["set scheduler-locking on".to_owned()];
     for (core, wanted) in wanted.iter().enumerate() {
         commands.push(format!("thread {}", core + 1));
-        // The last step forward is to where the core halted; then comes the end of history.
+        // The last step forward leads to the halted state; then comes the end of history.
         commands.push(walk("reverse-stepi", wanted.len() + 1));
         commands.push(walk("stepi", wanted.len() + 1));
     }
@@ -48,8 +48,8 @@ fn whole(name: &str, options: &[&str], sources: &[&str], at_least: usize) {
     }
 }
 
-/// GDB steps forward over a sequence of at most 16 instructions from a load-exclusive to its
-/// store-exclusive at once.
+/// Forward, GDB executes a sequence of at most 16 instructions from a load-exclusive to its
+/// store-exclusive as one step.
 fn same_forward(found: &[Step], wanted: &[Step], loads: &HashSet<u64>, what: &str) {
     let mut rest = wanted;
     let mut before = Step::Gap;

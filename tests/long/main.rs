@@ -1,4 +1,4 @@
-//! Tests that take minutes. They run optimised, in a stage of their own of `scripts/test`.
+//! Tests that take minutes. `scripts/test` runs them optimised, in a separate stage.
 
 #[path = "../support/mod.rs"]
 mod support;

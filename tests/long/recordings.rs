@@ -1,10 +1,10 @@
-//! A hundred million instructions and more, recorded in each protocol, plainly and with all options:
-//! decoding the snapshot gives exactly those of the witness, and so does the reference decoder.
+//! A hundred million instructions and more, recorded in each protocol, without and with all options:
+//! armsnap and the reference decoder decode exactly the instructions of the witness.
 //!
-//! Decoding takes its time in a debug build: scripts/test runs this one with --release. There the
-//! reference reads the begin; all of it takes up to ten minutes a recording:
+//! Slow in a debug build: scripts/test runs it with --release. There the
+//! reference decodes only the start; all of it takes up to ten minutes a recording:
 //!
-//!     cargo test --release --test record_long -- --ignored
+//!     cargo test --release --test long -- --ignored
 
 use crate::support::program::decode::{by_library, by_reference, cores};
 use crate::support::program::program;
@@ -18,7 +18,7 @@ const OPTIONS: &[&str] = &[
     "4096",
 ];
 
-/// How many instructions the reference decoder reads, where it does not read all.
+/// The number of instructions that the reference decodes, unless it decodes all.
 const BEGIN: u64 = 5_000_000;
 
 fn long(name: &str, protocol: &str, options: &[&str], reference: u64) {

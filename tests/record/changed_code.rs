@@ -1,5 +1,5 @@
 //! `armsnap record` of programs that write code, run it, and write other code to the same place:
-//! each instruction is told as it was when it ran, or not at all.
+//! each instruction is listed as it ran, or not at all.
 
 use crate::support::convert::convert;
 use crate::support::record::{Guest, build, places, record};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Writes functions to one place and calls each; at the end something else stands there.
+/// Writes functions to the same address and calls each; at the end it contains something else.
 const PROGRAM: &str = r#"
 #include <stdint.h>
 #if defined __aarch64__
@@ -106,7 +106,7 @@ fn recorded(guest: &Guest, name: &str, options: &[&str]) -> (PathBuf, Vec<u64>, 
     (guest.directory.path().join(name), told, said)
 }
 
-/// What `decode` lists: instructions with their words and gaps where memory is missing.
+/// The listing of `decode`: instructions with their words, and gaps where memory is missing.
 fn listed(snapshot: &Path) -> Vec<Value> {
     let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
         .args(["decode", "--level", "instructions", "--format", "jsonl"])
@@ -130,12 +130,12 @@ fn number(value: &Value) -> u64 {
     u64::from_str_radix(value.as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
 }
 
-/// The word of an instruction, whose bytes are told in the order of memory.
+/// The word of an instruction, whose bytes are in memory order.
 fn word(line: &Value) -> u64 {
     number(&line["bytes"]).swap_bytes() >> (64 - 4 * line["bytes"].as_str().unwrap().len())
 }
 
-/// The words that run in the place that is written to, three times over.
+/// The words that run at the changing address, three times.
 fn words(size: u64, [mov, ret, nop, skip]: [u64; 4]) -> Vec<(u64, u64)> {
     let mov = |n: u64| {
         if size == 4 && mov == 0x5280_0000 {
@@ -163,7 +163,7 @@ fn words(size: u64, [mov, ret, nop, skip]: [u64; 4]) -> Vec<(u64, u64)> {
     once.repeat(3)
 }
 
-/// The words that the trace of a snapshot tells at the place that is written to, in order.
+/// The words in the trace of a snapshot at the changing address, in order.
 fn of_place(snapshot: &Path, code: u64) -> Vec<(u64, u64)> {
     let listed = listed(snapshot).into_iter();
     let inside = listed.filter(|line| number(&line["address"]) >= code);
@@ -172,7 +172,7 @@ fn of_place(snapshot: &Path, code: u64) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Every instruction is told, as it was.
+/// Checks that every instruction is listed as it ran.
 fn exact(guest: &Guest, name: &str, options: &[&str], words: &[(u64, u64)]) {
     let (snapshot, told, said) = recorded(guest, name, options);
     assert!(
@@ -182,13 +182,13 @@ fn exact(guest: &Guest, name: &str, options: &[&str], words: &[(u64, u64)]) {
     let listed = listed(&snapshot);
     let addresses: Vec<u64> = listed.iter().map(|line| number(&line["address"])).collect();
     assert_eq!(addresses, told, "{options:?}");
-    // The place that is written to is what ran outside of the program.
+    // Code outside of the program ran at the changing address.
     let code = addresses.iter().max().unwrap() & !0xfff;
     assert_eq!(of_place(&snapshot, code), words, "{options:?}");
 }
 
 #[test]
-fn versions_travel_in_trace_files() {
+fn versions_are_kept_in_trace_files() {
     let Some(guest) = program("aarch64", &[]) else {
         return;
     };
@@ -261,7 +261,7 @@ fn each_version_of_t32_code_is_decoded_as_it_ran() {
 }
 
 #[test]
-fn without_context_ids_code_that_changed_is_a_gap() {
+fn without_context_ids_changed_code_is_a_gap() {
     let Some(guest) = program("arm", &["-marm"]) else {
         return;
     };
@@ -289,7 +289,7 @@ fn without_context_ids_code_that_changed_is_a_gap() {
             found.keys().all(|&offset| offset == 12),
             "{protocol}: {found:x?}"
         );
-        // All that ran outside is told.
+        // All other executed code is listed.
         let outside = |address: &&u64| **address < code;
         let addresses: Vec<u64> = listed
             .iter()
@@ -313,7 +313,7 @@ fn gdb_shows_the_code_that_ran() {
     let (snapshot, told, _) = recorded(&guest, "gdb", &[]);
     let code = told.iter().max().unwrap() & !0xfff;
     let stop = format!("break *{code:#x}");
-    // What is there at the end; then how the last function began, and those before it.
+    // The final contents; then the start of the last function, and of the earlier ones.
     let at_end = format!("x/2i {code:#x}");
     let mut commands = vec![at_end.as_str(), &stop];
     let here = ["x/i $pc", "monitor where"];
@@ -339,7 +339,7 @@ fn gdb_shows_the_code_that_ran() {
 }
 
 #[test]
-fn what_did_not_change_is_not_told_of() {
+fn unchanged_code_is_not_listed() {
     let still = "_start: mov x8, #94\nmov x0, #0\nsvc #0\n.globl _start\n";
     let Some(guest) = crate::support::record::assemble("aarch64", still) else {
         return;

@@ -137,12 +137,12 @@ fn same_stores(guest: &Guest) {
 }
 
 #[test]
-fn stores_are_those_of_the_register_log() {
+fn stores_equal_the_register_log() {
     for architecture in ["aarch64", "arm"] {
         let mut options = vec!["-O1", "-static", "-nostdlib"];
         options.push("-fno-tree-loop-distribute-patterns");
         if architecture == "aarch64" {
-            // Exclusive accesses fail for ever when they are stepped through.
+            // Exclusive accesses never succeed when single-stepped.
             options.push("-march=armv8.1-a");
         }
         if let Some(guest) = build(architecture, "program.c", PROGRAM, &options) {
@@ -153,7 +153,7 @@ fn stores_are_those_of_the_register_log() {
 
 #[test]
 fn the_first_half_of_a_store_that_faults_is_not_listed() {
-    // The second register lies on the page behind the stack.
+    // The second register is stored on the page after the stack.
     let source = r#"
         .global _start
 _start: mov x8, #222

@@ -1,5 +1,5 @@
-//! However a Linux program ends and whatever it starts, `armsnap record` stops it at the system
-//! call with which it exits, and leaves its children alone.
+//! `armsnap record` stops a Linux program at the system call that exits it, in every way to exit,
+//! and does not affect its child processes.
 
 use crate::support::record::{Guest, build, decoded, logged, places, record};
 use armsnap::encode::CodeAddress;
@@ -7,7 +7,7 @@ use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::{Device, Snapshot};
 use std::process::{Command, Output, Stdio};
 
-/// As A32 and as T32 code; without symbols nothing tells which.
+/// As A32 and as T32 code, which cannot be distinguished without symbols.
 const KINDS: [(&str, &[&str]); 3] = [
     ("aarch64", &["-static", "-s"]),
     ("arm", &["-static", "-s", "-marm"]),
@@ -26,8 +26,8 @@ fn stderr(run: &Output) -> String {
     String::from_utf8_lossy(&run.stderr).into_owned()
 }
 
-/// Records a program: it prints what it prints by itself, and the trace is what the witness says.
-/// Gives what is said.
+/// Records a program: its output is the same as without recording, and the trace equals the witness.
+/// Returns the messages.
 fn recorded(guest: &Guest, name: &str, status: u32) -> String {
     let witness = guest.directory.path().join(format!("{name}.witness"));
     let options = ["--witness", witness.to_str().unwrap()];
@@ -40,7 +40,7 @@ fn recorded(guest: &Guest, name: &str, status: u32) -> String {
     let mut executed: Vec<_> = places(&witness).into_values().map(addresses).collect();
     let directory = guest.directory.path().join(name);
     let mut decoded: Vec<_> = decoded(&directory).into_values().map(addresses).collect();
-    // The one that ended it is the first of the snapshot.
+    // The thread that ended it is the first core of the snapshot.
     executed.sort();
     decoded.sort();
     assert!(decoded == executed, "{name}");
@@ -68,11 +68,11 @@ fn a_stripped_program_that_exits() {
         };
         let name = name(number, "");
         recorded(&guest, &name, 5);
-        // All but the call that ends it, as the emulator logs it.
+        // All logged instructions except the call that ends it.
         let executed = logged(&guest);
         let witness = guest.directory.path().join(format!("{name}.witness"));
         let told = addresses(places(&witness).remove(&0).unwrap());
-        // What the C library does first depends on the environment's addresses.
+        // The startup code of the C library depends on the addresses of the environment.
         let tail = |all: &[u64]| all[all.len() - 500..].to_vec();
         assert_eq!(tail(&told), tail(&executed[..executed.len() - 1]), "{name}");
     }
@@ -153,13 +153,13 @@ fn threads_of_a_stripped_program() {
         recorded(&guest, &name(number, ""), 9);
         let directory = guest.directory.path().join(name(number, ""));
         let loaded = Snapshot::open(&directory, &OpenOptions::default()).unwrap();
-        // The one that waits in a system call has all its registers.
+        // The thread that waits in a system call has all its registers.
         let full = |core: &&Device| core.registers.len() > 15;
         assert_eq!(loaded.snapshot.devices.iter().filter(full).count(), 2);
     }
 }
 
-/// One that computes while another exits: what it did is traced as far as the exit.
+/// A thread that computes while another exits is traced up to the exit.
 #[test]
 fn a_thread_that_runs_while_another_exits() {
     const SOURCE: &str = r#"
@@ -192,7 +192,7 @@ fn a_thread_that_runs_while_another_exits() {
 }
 
 #[test]
-fn children_run_as_without_a_recording() {
+fn child_processes_run_as_without_recording() {
     const SOURCE: &str = r#"
         #include <spawn.h>
         #include <stdio.h>
@@ -237,7 +237,7 @@ fn children_run_as_without_a_recording() {
         let said = recorded(&guest, &name(number, ""), 7);
         let note = "4 processes that the program started are not recorded\n";
         assert_eq!(said.matches(note).count(), 1, "{said}");
-        // A trap of the recording's own is not in their memory.
+        // Traps of the recording are not in their memory.
         let run = record(&guest, &name(number, "u"), &["--until", "marked"], &[]);
         assert!(stderr(&run).contains("stopped at marked"), "{run:?}");
         let before = told.split("system").next().unwrap();

@@ -1,5 +1,5 @@
-//! `armsnap record` of a position-independent program with shared libraries: its trace is what it
-//! executed, in the libraries too, and GDB shows its stack and its data on the heap as it does on
+//! `armsnap record` of a position-independent program with shared libraries: the trace equals what
+//! was executed, also in libraries, and GDB shows stack and heap data as on
 //! the live emulator.
 
 use crate::support::record::{Guest, build, compiler, decoded, installed, live, places, record};
@@ -70,7 +70,7 @@ fn sysroot(architecture: &str) -> &'static Path {
     })
 }
 
-/// The program and its library; `None` if the tools are not there.
+/// The program and its library; `None` if the tools are not installed.
 fn guest(architecture: &'static str) -> Option<Guest> {
     if !installed(&["gdb-multiarch", compiler(architecture)]) {
         return None;
@@ -101,7 +101,7 @@ fn guest(architecture: &'static str) -> Option<Guest> {
     Some(guest)
 }
 
-/// Where GDB finds the libraries.
+/// GDB's options for finding the libraries.
 fn paths(guest: &Guest) -> [String; 4] {
     [
         "-iex".to_owned(),
@@ -111,7 +111,7 @@ fn paths(guest: &Guest) -> [String; 4] {
     ]
 }
 
-/// What GDB prints between two marks, where it stands.
+/// GDB's output between two marks.
 fn shown(gdb: &mut Command) -> Vec<String> {
     const COMMANDS: [&str; 12] = [
         "echo <<<\\n",
@@ -152,7 +152,7 @@ fn of_snapshot(guest: &Guest, name: &str) -> Vec<String> {
     gdb.args(["--", "-batch", "-nx", "-ex", "set width 0"]);
     let libraries = format!("{}/libraries", snapshot.display());
     let shown = shown(&mut gdb).into_iter();
-    // Where they lie is all that differs from the live emulator.
+    // Only the location of the files differs from the live emulator.
     let root = sysroot(guest.architecture).join("lib");
     shown
         .map(|line| line.replace(&libraries, root.to_str().unwrap()))
@@ -179,7 +179,7 @@ fn frames(shown: &[String]) -> Vec<&String> {
     shown.iter().filter(|line| line.starts_with('#')).collect()
 }
 
-/// The snapshot of the crash beside what was executed, and beside the live emulator.
+/// Compares the snapshot of the crash with the executed instructions and with the live emulator.
 fn crash(architecture: &'static str) {
     let Some(guest) = guest(architecture) else {
         return;
@@ -211,7 +211,7 @@ fn crash(architecture: &'static str) {
     assert!(first.contains("heavier (a="), "{first}");
     assert!(inside.iter().any(|f| f.contains("qsort")), "{inside:?}");
     assert!(last.contains(" main (argc="), "{last}");
-    // Of the heap, and of memory that malloc maps.
+    // On the heap, and in memory mapped by malloc.
     for end in [
         "\"bell\", weight = 3}",
         "\"frame\", weight = 40}",
@@ -224,17 +224,17 @@ fn crash(architecture: &'static str) {
 }
 
 #[test]
-fn libraries_and_the_heap_of_an_aarch64_program_are_as_on_the_live_emulator() {
+fn libraries_and_heap_of_an_aarch64_program_equal_the_live_emulator() {
     crash("aarch64");
 }
 
 #[test]
-fn libraries_and_the_heap_of_an_arm_program_are_as_on_the_live_emulator() {
+fn libraries_and_heap_of_an_arm_program_equal_the_live_emulator() {
     crash("arm");
 }
 
 #[test]
-fn without_the_largest_memory_the_rest_is_there() {
+fn beyond_the_limit_only_the_largest_memory_is_left_out() {
     let Some(guest) = guest("aarch64") else {
         return;
     };
@@ -252,7 +252,7 @@ fn without_the_largest_memory_the_rest_is_there() {
     );
     let saved = of_snapshot(&guest, "large");
     let live = of_emulator(&guest, &["large"], &["continue"]);
-    // What malloc mapped is beyond the bound, all else is not.
+    // Only the memory mapped by malloc exceeds the limit.
     let mapped = |line: &String| line.ends_with("\"mmmmmmmm\"");
     assert!(
         live.iter().any(mapped) && !saved.iter().any(mapped),
@@ -310,7 +310,7 @@ fn a_recording_ends_in_a_library() {
             let lines = of_snapshot(&guest, &name);
             assert!(lines[0].contains("each ("), "{lines:?}");
         }
-        // Its resolver ran before the program began, and its implementation has no such name.
+        // Its resolver ran before the program started, and the chosen function has another name.
         let run = record(&guest, "indirect", &["--until", "memcpy"], &[]);
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         if architecture == "aarch64" {

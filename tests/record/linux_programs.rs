@@ -1,5 +1,5 @@
-//! `armsnap record` of Linux programs: its trace decodes to exactly what was executed, and its
-//! state is that of the halted program.
+//! `armsnap record` of Linux programs: the trace decodes to exactly what was executed, and the
+//! state equals the halted program's.
 
 use crate::support::record::{
     Guest, assemble, build, decoded, installed, live, logged, places, record,
@@ -46,7 +46,7 @@ fib:    stp x29, x30, [sp, #-32]!
 table:  .word one - table, two - table, one - table, two - table
 "#;
 
-/// A32 and T32 in turn, with IT blocks and a table branch.
+/// A32 and T32 alternating, with IT blocks and a table branch.
 const ARM: &str = r#"
         .syntax unified
         .arm
@@ -108,7 +108,7 @@ fn exact(guest: &Guest, protocols: &[&str]) {
             let told = places(&witness);
             assert_eq!(told.len(), 1, "{what}");
             let addresses: Vec<u64> = told[&0].iter().map(|place| place.address.0).collect();
-            // All but the call that ends it.
+            // All but the call that ends the program.
             assert!(
                 addresses == executed[..executed.len() - 1],
                 "{what}: {} told, {} logged",
@@ -132,14 +132,14 @@ fn exact(guest: &Guest, protocols: &[&str]) {
 }
 
 #[test]
-fn the_trace_of_an_aarch64_program_is_what_it_executed() {
+fn the_trace_of_an_aarch64_program_equals_what_it_executed() {
     if let Some(guest) = assemble("aarch64", A64) {
         exact(&guest, &["etmv4"]);
     }
 }
 
 #[test]
-fn the_trace_of_an_arm_program_is_what_it_executed() {
+fn the_trace_of_an_arm_program_equals_what_it_executed() {
     if let Some(guest) = assemble("arm", ARM) {
         exact(&guest, &["etmv4", "ptm", "etmv3"]);
     }
@@ -164,7 +164,7 @@ fn frames(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_crash_has_the_back_trace_of_the_live_program() {
+fn a_crash_has_the_same_back_trace_as_the_live_program() {
     let source = r#"
         #include <stdio.h>
         struct node { struct node *next; int value; };
@@ -231,7 +231,7 @@ fn told(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -> (Str
 }
 
 #[test]
-fn a_recording_ends_where_it_is_told_to() {
+fn a_recording_ends_at_until_and_instructions() {
     let Some(guest) = assemble("aarch64", A64) else {
         return;
     };
@@ -249,7 +249,7 @@ fn a_recording_ends_where_it_is_told_to() {
         );
         assert_eq!(addresses, executed[..first]);
     }
-    // For the n-th time, by its line, and where options need no `--`.
+    // At the N-th visit, by source line, and with options before the program without `--`.
     let third = executed
         .iter()
         .enumerate()
@@ -312,7 +312,7 @@ fn a_recording_ends_where_it_is_told_to() {
 }
 
 #[test]
-fn the_end_of_a_trace_is_kept() {
+fn last_keeps_the_end_of_the_trace() {
     let Some(guest) = assemble("aarch64", A64) else {
         return;
     };
@@ -327,9 +327,9 @@ fn the_end_of_a_trace_is_kept() {
 }
 
 #[test]
-fn signals_are_told_with_the_place_they_came_to() {
-    // A timer ends a loop of conditional branches: which way the last one went is only known
-    // from where the signal came.
+fn signals_have_the_address_that_they_interrupted() {
+    // A timer ends a loop of conditional branches: the outcome of the last one is only known
+    // from the address that the signal interrupted.
     let source = r#"
         #include <signal.h>
         #include <sys/time.h>
@@ -412,7 +412,7 @@ again:  str x0, [sp, #8]
         stores.extend(reader.stores().iter().map(offset));
     }
     assert_eq!((reader.values()[x0], reader.values()[x1]), (0, 1));
-    // The place before each instruction, and where the program was about to exit.
+    // The state before each instruction, and where the program was about to exit.
     assert_eq!(places[..places.len() - 1], executed);
     let expected = (1..=5).rev().flat_map(|value: u64| {
         let half = (value as u32).to_le_bytes().to_vec();
@@ -426,7 +426,7 @@ again:  str x0, [sp, #8]
 }
 
 #[test]
-fn what_cannot_be_recorded_is_said_and_leaves_nothing() {
+fn programs_that_cannot_be_recorded_are_errors_without_output() {
     let Some(guest) = assemble("aarch64", A64) else {
         return;
     };

@@ -44,7 +44,7 @@ programs! {
     threads_t32 turns_a15_bare_a15 turns_a64_bare_a64
 }
 
-/// Programs with a hundred million instructions: they have a test of their own.
+/// Programs with a hundred million instructions, which have their own test.
 const LONG: &str = "sieve";
 
 #[test]
@@ -57,7 +57,7 @@ fn every_program_is_recorded() {
     assert_eq!(names, NAMES);
 }
 
-/// How the recording says that the program ended.
+/// The recording's message on how the program ended.
 fn ended(program: &Program) -> String {
     match (&program.machine, program.end) {
         (Some(_), _) => "halt_here".to_owned(),
@@ -67,8 +67,8 @@ fn ended(program: &Program) -> String {
     }
 }
 
-/// Behind a BLX (immediate) that no address follows, version 1.3.3 of the reference reads the
-/// next P-header of an ETMv3 in the instruction set before it.
+/// After a BLX (immediate) without an address after it, version 1.3.3 of the reference reads the
+/// next P-header of an ETMv3 in the previous instruction set.
 fn reference_follows(program: &Program, protocol: &str, options: &[&str]) -> bool {
     const EXCHANGE: [&str; 4] = [
         "cores-a15-bare-a15",
@@ -81,7 +81,7 @@ fn reference_follows(program: &Program, protocol: &str, options: &[&str]) -> boo
         || options.contains(&"--branch-broadcast")
 }
 
-/// Records a program in a protocol with each option, and holds what is decoded against what was
+/// Records a program in a protocol with each option, and compares the decoded instructions with those
 /// executed.
 fn matrix(name: &str, protocol: &str) {
     let program = all()
@@ -99,7 +99,7 @@ fn matrix(name: &str, protocol: &str) {
         let told = String::from_utf8_lossy(&output.stderr);
         let none = match protocol {
             "etmv3" => program.is_64bit(),
-            // There is none for Cortex-M.
+            // There is no PTM for Cortex-M.
             "ptm" => program.is_64bit() || program.name.ends_with("m4"),
             _ => false,
         };
@@ -127,7 +127,7 @@ fn matrix(name: &str, protocol: &str) {
                 true
             });
             assert_eq!(beside.gaps, [], "{what}");
-            // Of the last bytes only, the trace tells the last instructions.
+            // With the last bytes only, the trace contains the last instructions.
             let executed = if options.contains(&"--last") {
                 assert!(!decoded.is_empty(), "{what}");
                 &executed[executed.len().saturating_sub(decoded.len())..]

@@ -1,4 +1,4 @@
-//! What the emulator's plugin tells is what the emulator's own log says, instruction by
+//! The plugin's stream equals the emulator's own log, instruction by
 //! instruction.
 
 use crate::support::record::{Guest, assemble, logged};
@@ -13,7 +13,7 @@ use std::io;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The addresses that were executed.
+/// The executed addresses.
 struct Listing {
     blocks: BlockTable,
     flow: Flow,
@@ -78,7 +78,7 @@ impl Sink for Listing {
         Ok(())
     }
     fn exit(&mut self, exit: Exit) {
-        // The plugin holds the program at this call, and has no more to report.
+        // The plugin stops the program at this call, and has nothing more to report.
         self.exit = Some(exit.address);
         self.emulator.kill().unwrap();
     }
@@ -123,7 +123,7 @@ fn listing(guest: &Guest, sets: Sets) -> Listing {
 
 #[track_caller]
 fn same(listing: &Listing, guest: &Guest, faulting: Option<u64>) {
-    // The log has an instruction before it faults, and the call that exits; neither was executed.
+    // The log contains the faulting instruction and the call that exits; neither was executed.
     let mut logged = logged(guest);
     logged.pop();
     logged.retain(|address| Some(*address) != faulting);
@@ -182,7 +182,7 @@ action: .quad handler, 0x04000004, restorer, 0
         return;
     };
     let listing = listing(&guest, Sets::A64);
-    // Into the handler, out of it; each time the place is known that execution came to.
+    // Into the handler and out of it; each time the address that execution reached is known.
     let symbol = |name| CodeAddress {
         address: Address(guest.symbol(name)),
         isa: Isa::A64,
@@ -202,7 +202,7 @@ action: .quad handler, 0x04000004, restorer, 0
 }
 
 #[test]
-fn a32_and_t32_in_turn() {
+fn a32_and_t32_alternating() {
     let Some(guest) = assemble(
         "arm",
         r#"

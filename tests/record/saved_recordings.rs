@@ -1,5 +1,5 @@
-//! The recorded systems of `testdata/recorded`: what armsnap and the reference decoder read of
-//! their trace is the same, and ends where the cores were halted.
+//! The recorded systems in `testdata/recorded`: armsnap and the reference decoder decode
+//! the same instructions, which end where the cores halted.
 
 use crate::support::program::Code;
 use crate::support::program::decode::{by_library, by_reference, cores};
@@ -9,8 +9,8 @@ use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::model::Snapshot;
 use std::path::Path;
 
-/// Its cores and how many instructions they executed; the last of them branched to where they
-/// halted, or did not.
+/// `counts`: its cores and their numbers of executed instructions. `branched`: whether the last
+/// instruction branched to where the core halted.
 fn reads(name: &str, program: &str, branched: bool, counts: &[(&str, usize)]) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let snapshot = root.join("testdata/recorded").join(name);
@@ -34,7 +34,7 @@ fn reads(name: &str, program: &str, branched: bool, counts: &[(&str, usize)]) {
         });
         assert_eq!(trouble, Vec::<String>::new(), "{name} {core}");
         same(&read, &decoded, &format!("{name} {core}: the reference"));
-        // The next instruction is the one at the program counter.
+        // The next instruction is at the program counter.
         let devices = &loaded.snapshot.devices;
         let device = devices.iter().find(|device| device.name == *core).unwrap();
         let architecture = Architecture::detect(device).architecture;

@@ -19,7 +19,7 @@ fn record(program: &Program, output: &Path, options: &[&str]) -> Output {
     let mut machine = program.machine.as_ref().unwrap().iter();
     let mut arguments = vec!["--system".to_owned(), machine.next().unwrap().clone()];
     for option in machine {
-        // -cpu, -smp: the same names with one more dash.
+        // -cpu, -smp: the same names with another dash.
         let dash = if option.starts_with('-') { "-" } else { "" };
         arguments.push(format!("{dash}{option}"));
     }
@@ -73,8 +73,8 @@ fn decoded(snapshot: &Path, source: &str, code: &Code) -> (Vec<CodeAddress>, Vec
     (places, exceptions)
 }
 
-/// Records a program with these options: the trace of each core is what the witness says. The
-/// exceptions of the first core.
+/// Records a program with these options, and compares the trace of each core with the witness. Returns
+/// the exceptions of the first core.
 fn exact(name: &str, protocol: &str, options: &[&str]) -> Option<Vec<String>> {
     if !installed(&EMULATORS) {
         return None;
@@ -98,7 +98,7 @@ fn exact(name: &str, protocol: &str, options: &[&str]) -> Option<Vec<String>> {
     Some(compare(&output, &witness, protocol, &program.code(), &what))
 }
 
-/// The trace of each core is what the witness says. The exceptions of the first core.
+/// Compares the trace of each core with the witness. Returns the exceptions of the first core.
 fn compare(output: &Path, witness: &Path, protocol: &str, code: &Code, what: &str) -> Vec<String> {
     let mut first = None;
     for (core, executed) in places(witness) {
@@ -171,7 +171,7 @@ fn exceptions_of_a_cortex_m4() {
     }
 }
 
-/// Cores with an ETMv4 (M7, M33) or an ETMv3 (M3), and where their memories begin.
+/// Cores with an ETMv4 (M7, M33) or an ETMv3 (M3), and the start of their memories.
 const MICROCONTROLLERS: [[&str; 5]; 3] = [
     ["cortex-m3", "mps2-an385", "etmv3", "0", "0x20000000"],
     ["cortex-m7", "mps2-an500", "etmv4", "0", "0x20000000"],
@@ -209,7 +209,7 @@ fn exceptions_of_other_microcontrollers() {
             .output()
             .unwrap();
         assert!(built.status.success(), "{built:?}");
-        // To its end, and into a handler that was entered behind a branch.
+        // To its end, and into a handler entered after a branch.
         for until in [None, Some("on_tick")] {
             let witness = file("witness");
             let mut options = vec!["--system", machine, "--protocol", protocol, "--force"];
@@ -250,10 +250,10 @@ fn two_cores() {
     }
 }
 
-/// The saved systems of `testdata`, recorded up to where they were saved: GDB shows the back
-/// traces of the live machine, and registers have the values that they had there.
+/// The saved systems in `testdata`, recorded up to where they were saved: GDB shows the back
+/// traces of the live machine, and the registers have the same values.
 #[test]
-fn the_state_is_that_of_the_live_machine() {
+fn the_state_equals_the_live_machine() {
     if !installed(&["gdb-multiarch"]) || !installed(&EMULATORS) {
         return;
     }
@@ -319,7 +319,7 @@ fn a_machine_that_shuts_down_or_resets() {
         void run_other(int core) { (void)core; }
         int run(void)
         {
-            // Semihosting: SYS_WRITE0, which is no exit.
+            // Semihosting: SYS_WRITE0, which does not exit.
             register uint64_t x0 __asm__("x0") = 4;
             register const char *x1 __asm__("x1") = "by semihosting\n";
             __asm__ volatile("hlt #0xf000" : "+r"(x0) : "r"(x1) : "memory");
@@ -380,7 +380,7 @@ fn a_machine_that_shuts_down_or_resets() {
 }
 
 #[test]
-fn what_cannot_be_recorded() {
+fn systems_that_cannot_be_recorded_are_errors() {
     if !installed(&EMULATORS) {
         return;
     }
@@ -402,7 +402,7 @@ fn what_cannot_be_recorded() {
     }
 }
 
-/// Processes that have this path among their arguments, but for those of the recorder.
+/// The number of processes with this path among their arguments, except the recorder.
 fn emulators_of(path: &Path) -> usize {
     let path = path.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
@@ -414,7 +414,7 @@ fn emulators_of(path: &Path) -> usize {
     arguments.count()
 }
 
-/// Waits for as many emulators of the image as that.
+/// Waits for a number of emulators of the image.
 fn wait_for_emulators(path: &Path, wanted: usize) {
     for _ in 0..6000 {
         if emulators_of(path) == wanted {
@@ -426,7 +426,7 @@ fn wait_for_emulators(path: &Path, wanted: usize) {
 }
 
 #[test]
-fn a_recording_that_the_user_ends() {
+fn the_user_can_end_a_recording() {
     if !installed(&EMULATORS) {
         return;
     }
@@ -449,7 +449,7 @@ fn a_recording_that_the_user_ends() {
         let id = Pid::from_raw(child.id().try_into().unwrap()).unwrap();
         kill_process(id, signal).unwrap();
         let ended = child.wait_with_output().unwrap();
-        // However it ended, the machine is gone.
+        // The emulator has ended in any case.
         wait_for_emulators(&image, 0);
         if signal == Signal::INT {
             let told = String::from_utf8_lossy(&ended.stderr).into_owned();
@@ -461,9 +461,9 @@ fn a_recording_that_the_user_ends() {
     }
 }
 
-/// At a function for the third time, which two cores may reach, and at a line.
+/// At the third visit of a function by either core, and at a source line.
 #[test]
-fn a_recording_ends_where_it_is_told_to() {
+fn a_recording_ends_at_until() {
     if !installed(&EMULATORS) {
         return;
     }

@@ -1,5 +1,5 @@
-//! Histories of recorded Linux programs in GDB: the kernel and back is no loss of trace, threads
-//! have a common time, and one that ended has no state to contradict its trace.
+//! Histories of recorded Linux programs in GDB: entering the kernel is not a gap, threads
+//! have a common time, and the state of ended threads does not contradict their trace.
 
 use crate::support::gdb::session;
 use crate::support::program::record::{Recording, executed};
@@ -15,7 +15,7 @@ fn programs(name: &str) -> impl Iterator<Item = &'static Program> {
 }
 
 #[test]
-fn signals_and_system_calls_are_no_gaps() {
+fn signals_and_system_calls_are_not_gaps() {
     for program in programs("signals") {
         let protocols: &[&str] = match program.name.ends_with("-a64") {
             true => &["etmv4"],
@@ -37,7 +37,7 @@ fn signals_and_system_calls_are_no_gaps() {
                 "{what}"
             );
             assert_eq!(crate::support::gdb::ends_of_history(&text), 2, "{what}");
-            // As many places as instructions, from one end to the other.
+            // As many places as instructions, from start to end.
             assert!(
                 text.contains(&format!("history is from 0+0 to 0+{count}")),
                 "{what}"
@@ -47,13 +47,13 @@ fn signals_and_system_calls_are_no_gaps() {
 }
 
 #[test]
-fn calls_go_on_behind_the_handler_of_a_signal() {
+fn open_calls_continue_after_a_signal_handler() {
     let program = programs("signals")
         .find(|program| program.name.ends_with("-a64"))
         .unwrap();
     let recording = Recording::of(program, &[]);
     let text = session(&recording.snapshot(), &[], &["monitor calls"]);
-    // What was called before a signal is still open behind its handler.
+    // Calls before a signal are still open after its handler.
     for wanted in ["-- IRQ: on_user", "-- data fault: on_fault"] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
@@ -114,7 +114,7 @@ fn threads_have_a_common_time() {
     }
 }
 
-/// A thread that ends and is waited for, and one that lives on.
+/// A thread that ends and is joined, and one that continues.
 const THREADS: &str = r#"
 #include <pthread.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-//! Recorded snapshot → trace file of frames → snapshot with trace: what is decoded of the last one
-//! is what was executed, of every program in every protocol.
+//! Recorded snapshot → trace file of frames → snapshot with trace, which decodes to what was
+//! executed, for every program in every protocol.
 
 use crate::support::convert::convert;
 use crate::support::program::decode::{by_library, cores};
@@ -7,10 +7,10 @@ use crate::support::program::record::{FIRST_ID, Recording, executed};
 use crate::support::program::{Code, Program, all, same};
 use std::path::{Path, PathBuf};
 
-/// Programs with more instructions than trace frames are written for.
+/// Programs with more instructions than the limit of trace frames.
 const LONG: &str = "sieve";
 
-/// The most instructions of a program whose frames are those of instructions too: they take time.
+/// The maximum number of instructions for tests with a frame for each, which are slow.
 const SHORT: usize = 200_000;
 
 /// The trace files of a snapshot in a new directory: one for each core.
@@ -24,7 +24,7 @@ fn trace_files(snapshot: &Path, into: &Path, frames: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The instructions of a core's trace, and how often it begins.
+/// The instructions of a core's trace, and the number of starts.
 fn decoded(snapshot: &Path, core: &str, code: &Code) -> (Vec<u64>, usize) {
     let mut decoded = Vec::new();
     let beside = by_library(snapshot, core, code, &mut |address, isa| {
@@ -54,7 +54,7 @@ fn there_and_back(program: &Program, protocol: &str) {
             let (found, begins) = decoded(&back, core, &code);
             let executed = &executed[&u32::from(id - FIRST_ID)];
             same(&found, executed, &format!("{what} {core}"));
-            // Where the kernel handles a signal, nothing is traced.
+            // The kernel's handling of a signal is not traced.
             let (_, wanted) = decoded(&snapshot, core, &code);
             assert_eq!(begins, wanted, "{what} {core}");
         }

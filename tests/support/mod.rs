@@ -1,4 +1,4 @@
-//! What tests of several subjects share: GDB sessions, recorded programs, reference listings.
+//! Helpers for several test binaries: GDB sessions, recorded programs, reference listings.
 #![allow(dead_code, reason = "each binary uses a part of it")]
 
 pub mod convert;

@@ -1,4 +1,4 @@
-//! Trace frames as what `armsnap decode` lists, and as they are read from a file.
+//! Trace frames, computed from the listing of `armsnap decode`, and read from a file.
 
 use super::listing;
 use armsnap::capture::{Capture, Protocol};
@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// A trace frame, as the listing of instructions tells it.
+/// The contents of a trace frame.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FrameInstruction {
     pub pc: u64,
     /// Code in hex, as the listing writes it.
     pub code: String,
-    /// Trace state variables, those that are known.
+    /// The known trace state variables.
     pub variables: BTreeMap<&'static str, i64>,
 }
 
@@ -29,19 +29,19 @@ fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// What `decode` lists of one source in one buffer.
+/// The listing of `decode` for one source in one buffer.
 #[derive(Default)]
 pub struct Listing {
     pub instructions: Vec<FrameInstruction>,
-    /// Which of them end a straight line.
+    /// Whether each ends a straight line.
     pub ends: Vec<usize>,
-    /// Instructions of ranges so far, and whether a straight line ends with the last one.
+    /// The number of instructions in ranges so far, and whether the last one ends a straight line.
     ranges: usize,
     ended: bool,
-    /// The core's state as told last.
+    /// The last state of the core in the listing.
     state: Vec<Value>,
     known: BTreeMap<&'static str, i64>,
-    /// Cycles told next belong to the last instruction.
+    /// Whether the next cycle count belongs to the last instruction.
     counting: bool,
 }
 
@@ -50,7 +50,7 @@ impl Listing {
         *self.known.entry("cycles").or_default() += cycles;
     }
 
-    /// What follows is not connected.
+    /// Starts a part that is not connected to the previous one.
     fn cut(&mut self) {
         self.known.remove("exception");
         self.known.remove("exception_return");
@@ -127,8 +127,8 @@ impl Listing {
         }
     }
 
-    /// A line of the listing of elements. `single`: atoms are instructions (ETMv3), of which a line
-    /// has many.
+    /// Processes a line of the listing of elements. `single`: atoms are instructions (ETMv3), of which a
+    /// straight line has many.
     fn element(&mut self, line: &Value, single: bool) {
         match line["kind"].as_str().unwrap() {
             "range" => {
@@ -206,7 +206,7 @@ pub fn listed(path: &Path, loaded: &OpenSnapshot) -> BTreeMap<usize, Vec<FrameIn
         .collect()
 }
 
-/// The frames behind that of the halted state.
+/// The frames after the frame of the halted state.
 pub fn frames(file: &File<'_>) -> Vec<FrameInstruction> {
     let description = file.description();
     let names: BTreeMap<i32, &'static str> = description

@@ -1,4 +1,4 @@
-//! What the tests of trace files share: snapshots → trace files and back, by the library and by the
+//! Helpers for tests of trace files: snapshots → trace files and back, with the library and with the
 //! program.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// The recorded snapshots: one of each protocol.
 pub const RECORDED: [&str; 3] = ["recorded/etmv4", "recorded/ptm", "recorded/etmv3"];
 
-/// `armsnap convert`, which succeeds; what it tells.
+/// Runs `armsnap convert`, which must succeed; returns its messages.
 pub fn convert(options: &[&str], paths: [&Path; 2]) -> String {
     let mut command = armsnap();
     command.arg("convert").args(options).args(paths);
@@ -28,7 +28,7 @@ pub fn convert(options: &[&str], paths: [&Path; 2]) -> String {
     text(&output)
 }
 
-/// What `armsnap decode` lists, an object a line.
+/// The listing of `armsnap decode`, an object for each line.
 pub fn listing(path: &Path, level: &str) -> Vec<Value> {
     let mut decode = armsnap();
     decode.arg("decode").arg(path);
@@ -100,7 +100,7 @@ pub fn captures() -> Vec<PathBuf> {
     all
 }
 
-/// The files that the .ini files of a snapshot name: as written, with their bytes.
+/// The files named by the .ini files of a snapshot: paths as written, with their bytes.
 pub fn blobs(loaded: &OpenSnapshot) -> Vec<(String, Option<Vec<u8>>)> {
     let snapshot = &loaded.snapshot;
     let dumps = snapshot.devices.iter().flat_map(|device| &device.dumps);
@@ -118,7 +118,7 @@ pub fn blobs(loaded: &OpenSnapshot) -> Vec<(String, Option<Vec<u8>>)> {
         .collect()
 }
 
-/// Both are the same, with their files.
+/// Checks that two snapshots and their files are the same.
 pub fn same(there: &OpenSnapshot, back: &OpenSnapshot) {
     assert_eq!(there.snapshot, back.snapshot);
     assert_eq!(there.notes, back.notes);
@@ -135,7 +135,7 @@ pub fn foreign(description: &Description, order: ByteOrder) -> Writer<Vec<u8>> {
     Writer::new(Vec::new(), description, order).unwrap()
 }
 
-/// That of a file with frames of two tracepoints, of which one has two locations.
+/// The description of a file with frames of two tracepoints, one of them with two locations.
 pub fn description(target: &str) -> Description {
     Description {
         register_bytes: 8,
@@ -149,7 +149,7 @@ pub fn description(target: &str) -> Description {
     }
 }
 
-/// The snapshot that a frame becomes, and its dumps.
+/// The snapshot made from a frame, and its dumps.
 pub fn made(bytes: &[u8], frame: Option<usize>, merge: bool) -> (Snapshot, InMemory) {
     match read(bytes, frame, merge).unwrap() {
         Found::Made(snapshot, dumps) => (*snapshot, dumps),

@@ -1,5 +1,5 @@
-//! What the tests that follow a core's trace share: a snapshot's trace → elements → flow, and
-//! the canonical form of what comes out.
+//! Helpers for tests of program flow: a snapshot's trace → elements → flow, and
+//! the canonical form of the output.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub fn tc2(id: u8) -> Registers {
     }
 }
 
-/// A listing of the reference, by trace ID; `None` and a loud line if it is not there.
+/// A listing of the reference, by trace ID; `None` with a warning if it does not exist.
 pub fn expected(name: &str) -> Option<BTreeMap<u8, Vec<String>>> {
     let Ok(file) = std::fs::File::open(format!("{SHARED}/parity/expected/{name}.gz")) else {
         println!("SKIPPED: ../shared is not there");
@@ -145,7 +145,7 @@ pub fn ptm<S: FlowSink>(registers: Registers, bytes: &[u8], code: Pieces, sink: 
     )
 }
 
-/// Follows the bytes of an ETMv3 of a core that is no Cortex-M.
+/// Follows the bytes of an ETMv3 of a core other than a Cortex-M.
 pub fn etmv3<S: FlowSink>(registers: Registers, bytes: &[u8], code: Pieces, sink: S) -> S {
     let config = etmv3::Config::read(&registers, Core::default());
     let flow = FlowConfig::default();
@@ -170,7 +170,7 @@ pub fn tc2_source<S: FlowSink>(demux: &Demux, id: u8, code: Pieces, sink: S) -> 
     }
 }
 
-/// The canonical form: ranges that continue each other are one run.
+/// The canonical form: adjacent ranges without a branch between them are joined.
 #[derive(Debug, Default)]
 pub struct Canonical {
     pub lines: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the tests with real debuggers share: a served snapshot, GDB sessions, places.
+//! Helpers for tests with debuggers: a served snapshot, GDB sessions, paths.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than any session here takes on a busy machine.
+/// A timeout longer than any session takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test.
@@ -18,14 +18,14 @@ pub fn armsnap() -> Command {
     Command::new(env!("CARGO_BIN_EXE_armsnap"))
 }
 
-/// A snapshot of our own.
+/// A snapshot in testdata.
 pub fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata")
         .join(name)
 }
 
-/// A real capture, or nothing where the folder is not there; those of `recorded/` are ours.
+/// A real capture, or `None` if the directory does not exist; `recorded/` is in testdata.
 pub fn shared(name: &str) -> Option<PathBuf> {
     if name.starts_with("recorded/") {
         return Some(testdata(name));
@@ -40,7 +40,7 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Fails with the package's name where GDB is not installed.
+/// Fails with the name of the package if GDB is not installed.
 pub fn need_gdb() {
     let found = Command::new("gdb-multiarch")
         .arg("--version")
@@ -52,18 +52,18 @@ pub fn need_gdb() {
     );
 }
 
-/// Sends a signal to a process that was started here.
+/// Sends a signal to a child process.
 fn send_signal(id: u32, signal: Signal) {
     let id = rustix::process::Pid::from_raw(id.try_into().unwrap()).unwrap();
     rustix::process::kill_process(id, signal).unwrap();
 }
 
-/// Runs a command to its end; a hang is a failure.
+/// Runs a command to its end; fails if it hangs.
 pub fn run(command: &mut Command) -> Output {
     run_within(command, PATIENCE)
 }
 
-/// Runs a command to its end, which comes before a time that is no part of the test.
+/// Runs a command to its end, with a generous timeout.
 pub fn run_within(command: &mut Command, patience: Duration) -> Output {
     let child = command
         .stdin(Stdio::null())
@@ -90,12 +90,12 @@ pub fn text(output: &Output) -> String {
     text
 }
 
-/// A GDB session through `armsnap gdb`: what it prints.
+/// The output of a GDB session through `armsnap gdb`.
 pub fn session(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
     text(&session_output(snapshot, options, commands))
 }
 
-/// A GDB session through `armsnap gdb`: what it prints, and its status.
+/// The output and status of a GDB session through `armsnap gdb`.
 pub fn session_output(snapshot: &Path, options: &[&str], commands: &[&str]) -> Output {
     need_gdb();
     let mut command = armsnap();
@@ -107,7 +107,7 @@ pub fn session_output(snapshot: &Path, options: &[&str], commands: &[&str]) -> O
     run(&mut command)
 }
 
-/// A GDB session that attaches to an address by itself: what it prints.
+/// The output of a GDB session that attaches to an address.
 pub fn attach(address: &str, commands: &[&str]) -> String {
     need_gdb();
     let mut command = Command::new("gdb-multiarch");
@@ -119,7 +119,7 @@ pub fn attach(address: &str, commands: &[&str]) -> String {
     text(&run(&mut command))
 }
 
-/// A GDB session whose commands stand in a file, after some others: what it prints.
+/// The output of a GDB session with commands in a file, after some others.
 pub fn script(snapshot: &Path, options: &[&str], before: &[&str], text: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("script");
@@ -128,11 +128,11 @@ pub fn script(snapshot: &Path, options: &[&str], before: &[&str], text: &str) ->
     session(snapshot, options, &[before, &[&source]].concat())
 }
 
-/// The bits that GDB shows for each of some expressions, after other commands.
+/// The bits that GDB shows for some expressions, after other commands.
 pub fn evaluate(snapshot: &Path, before: &[&str], expressions: &[String]) -> Vec<u128> {
     let mut lines = String::new();
     for expression in expressions {
-        // GDB 10 turns a floating-point number to an integer before it is shown in hex.
+        // GDB 10 converts a floating-point number to an integer for hex output.
         lines += &match expression.strip_prefix('$') {
             Some(register) if is_float(register) => format!("info registers {register}\n"),
             _ => format!("output/x {expression}\necho \\n\n"),
@@ -158,7 +158,7 @@ fn is_float(register: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The first number of GDB's version.
+/// The major version of GDB.
 pub fn gdb_version() -> u32 {
     let output = run(Command::new("gdb-multiarch").args([
         "-nx",
@@ -171,7 +171,7 @@ pub fn gdb_version() -> u32 {
     number.parse().unwrap_or_else(|_| panic!("{text}"))
 }
 
-/// GDB's command that makes it ask for registers again.
+/// GDB's command that makes it read registers again.
 pub fn forget_registers() -> &'static str {
     match gdb_version() {
         ..11 => "flushregs",
@@ -179,7 +179,7 @@ pub fn forget_registers() -> &'static str {
     }
 }
 
-/// How often GDB says that it came to an end of history; from version 16 on in other words.
+/// The number of GDB's messages that an end of history was reached, whose text changed in version 16.
 pub fn ends_of_history(text: &str) -> usize {
     let words = [
         "No more reverse-execution history.",
@@ -191,7 +191,7 @@ pub fn ends_of_history(text: &str) -> usize {
 /// `armsnap serve`, ended when dropped.
 pub struct Server {
     child: Child,
-    /// What is typed behind `target remote`, for each endpoint.
+    /// The argument of `target remote` for each endpoint.
     pub addresses: Vec<String>,
     /// The lines of the endpoints.
     pub lines: Vec<String>,
@@ -216,7 +216,7 @@ impl Server {
             assert_ne!(count, 0, "serve ended after {lines:?}");
             lines.push(line.trim_end().to_owned());
         }
-        // The rest is read so that the server never waits for us.
+        // The rest is read so that the server never blocks.
         thread::spawn(move || {
             let mut rest = String::new();
             let _ = errors.read_to_string(&mut rest);
@@ -250,7 +250,7 @@ impl Server {
         }
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub fn lives(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -263,7 +263,7 @@ impl Drop for Server {
     }
 }
 
-/// The most memory that a process had at a time, in KiB.
+/// The peak memory use of a process in KiB.
 pub fn peak_memory(id: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

@@ -1,4 +1,4 @@
-"""Makes moves from many places of one run, and says where each ends.
+"""Makes moves from many positions of a run, and prints where each ends.
 
 The run is that of `record full`, which knows every value, or a history of armsnap's, where nothing
 but the program counter is known. MOVES names a file with a line `PLACE MOVE` for each, in which a
@@ -12,7 +12,7 @@ import gdb
 
 
 class Full:
-    """GDB's own recording, which began at `main`."""
+    """GDB's own recording, which started at `main`."""
 
     def __init__(self):
         # The number of the first instruction; it depends on GDB's version.
@@ -70,7 +70,7 @@ def functions():
 
 
 def told(run, place, move):
-    """What a move does at a place."""
+    """Makes a move at a position and returns the result."""
     run.goto(place)
     begin = f"{gdb.newest_frame().pc():#x}"
     first, _, rest = move.partition(";")

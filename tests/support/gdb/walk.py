@@ -1,10 +1,10 @@
-"""Walks in history in GDB and tells of each stop, beside what GDB itself prints."""
+"""Walks in history in GDB and prints each stop, in addition to GDB's output."""
 
 import gdb
 
 
 class Stops:
-    """The last stop that GDB told of."""
+    """The last stop that GDB reported."""
 
     def __init__(self):
         self.event = None
@@ -25,7 +25,7 @@ stops = Stops()
 
 
 def walk(move, times):
-    """Moves so often."""
+    """Moves a number of times."""
     print("@walk")
     for _ in range(times):
         stops.event = None

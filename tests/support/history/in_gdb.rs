@@ -1,4 +1,4 @@
-//! What GDB itself shows of a history, move by move.
+//! A history as shown by GDB, move by move.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,15 +12,15 @@ use crate::support::gdb::{ends_of_history, need_gdb, run_within, text};
 pub struct Shown {
     /// The thread.
     pub thread: usize,
-    /// What is there.
+    /// The kind of place.
     pub step: Step,
-    /// At a breakpoint.
+    /// Whether it is at a breakpoint.
     pub breakpoint: bool,
-    /// An end of history was met.
+    /// Whether an end of history was reached.
     pub end: bool,
 }
 
-/// A command that makes GDB move so often, and tell of each stop.
+/// A command that makes GDB move a number of times and print each stop.
 pub fn walk(with: &str, times: usize) -> String {
     format!("python walk('{with}', {times})")
 }
@@ -48,7 +48,7 @@ pub fn walks(snapshot: &Path, options: &[&str], commands: &[&str]) -> Vec<Vec<Sh
     walks
 }
 
-/// The stops of a walk: what GDB says of one comes before its line.
+/// The stops of a walk: GDB's output for a stop precedes its line.
 fn stops(walk: &str) -> Vec<Shown> {
     let mut stops = Vec::new();
     let mut said = walk;
@@ -75,7 +75,7 @@ fn stops(walk: &str) -> Vec<Shown> {
     stops
 }
 
-/// The steps of a walk to an end of history, which its last move meets.
+/// The steps of a walk to an end of history, which the last move reaches.
 pub fn to_the_end(walk: &[Shown]) -> Vec<Step> {
     let moved = walk.iter().take_while(|shown| !shown.end);
     let steps: Vec<Step> = moved.map(|shown| shown.step).collect();
@@ -83,7 +83,7 @@ pub fn to_the_end(walk: &[Shown]) -> Vec<Step> {
     steps
 }
 
-/// The steps of a walk that meets no end of history.
+/// The steps of a walk that reaches no end of history.
 pub fn steps(walk: &[Shown]) -> Vec<Step> {
     let end = walk.iter().position(|shown| shown.end);
     assert_eq!(end, None, "an end of history");

@@ -1,5 +1,5 @@
-//! What the tests of history share: a client that speaks the remote protocol, and what the
-//! decoder says of a trace.
+//! Helpers for tests of history: a client of the remote protocol, and the steps in the
+//! decoder's listing of a trace.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -33,19 +33,19 @@ pub struct Stop {
     pub thread: usize,
     /// The program counter.
     pub pc: Option<u64>,
-    /// `swbreak`, `hwbreak`, or the end of history that was met.
+    /// `swbreak`, `hwbreak`, or the end of history that was reached.
     pub why: String,
-    /// What the user is told.
+    /// The text for the user.
     pub console: String,
 }
 
 impl Stop {
-    /// Whether an end of history was met.
+    /// Whether an end of history was reached.
     pub fn is_end(&self) -> bool {
         matches!(self.why.as_str(), "begin" | "end")
     }
 
-    /// What is there.
+    /// The kind of place.
     pub fn step(&self) -> Step {
         match self.signal {
             29 => Step::Gap,
@@ -54,7 +54,7 @@ impl Stop {
     }
 }
 
-/// A client that speaks to a session in this process.
+/// A client of a session in this process.
 pub struct Client {
     session: Session,
 }
@@ -78,12 +78,12 @@ impl Client {
         Self { session }
     }
 
-    /// Sends a packet; the payloads of all that comes back.
+    /// Sends a packet; returns the payloads of all replies.
     pub fn ask(&mut self, packet: &str) -> Vec<String> {
         self.ask_and(packet, Meanwhile::Waits)
     }
 
-    /// Sends a packet, and does something else while the answer is made.
+    /// Sends a packet, and calls a function during the request.
     pub fn ask_and(&mut self, packet: &str, meanwhile: Meanwhile) -> Vec<String> {
         let (mut bytes, mut out) = (Vec::new(), Vec::new());
         write_packet(packet.as_bytes(), &mut bytes);
@@ -115,7 +115,7 @@ impl Client {
                     "swbreak" | "hwbreak" => stop.why = key.to_owned(),
                     "replaylog" => stop.why = value.to_owned(),
                     "reason" | "description" => {}
-                    // The program counter of 32 and of 64 bits; other registers are not looked at.
+                    // The program counter of 32 and of 64 bits; other registers are ignored.
                     "f" | "20" => {
                         let bytes = value.len() / 2;
                         let value = u64::from_str_radix(value, 16).unwrap();
@@ -140,7 +140,7 @@ impl Client {
         }
     }
 
-    /// The answer to a `monitor` command.
+    /// The reply to a `monitor` command.
     pub fn monitor(&mut self, command: &str) -> String {
         let replies = self.ask(&monitor(command));
         let (last, told) = replies.split_last().unwrap();
@@ -156,7 +156,7 @@ pub fn monitor(command: &str) -> String {
     format!("qRcmd,{}", digits.collect::<String>())
 }
 
-/// The instructions of a source's core, and what lies between, as `armsnap decode` writes them.
+/// The lines of `armsnap decode` for a source.
 fn lines(snapshot: &Path, source: &str) -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     command.arg("decode").arg(snapshot);
@@ -180,7 +180,7 @@ fn address(line: &serde_json::Value) -> u64 {
     u64::from_str_radix(digits.unwrap(), 16).unwrap()
 }
 
-/// Where a source's core executed instructions that load exclusively.
+/// The addresses of load-exclusive instructions that a source's core executed.
 pub fn exclusive_loads(snapshot: &Path, source: &str) -> HashSet<u64> {
     let lines = lines(snapshot, source).into_iter();
     let loads = lines.filter(|line| {
@@ -190,14 +190,14 @@ pub fn exclusive_loads(snapshot: &Path, source: &str) -> HashSet<u64> {
     loads.map(|line| address(&line)).collect()
 }
 
-/// What `armsnap decode` says that a source's core executed, oldest first.
+/// The steps of a source's core according to `armsnap decode`, oldest first.
 pub fn decoded(snapshot: &Path, source: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     for line in lines(snapshot, source) {
         match line["kind"].as_str().unwrap() {
             "instruction" => steps.push(Step::At(address(&line))),
             "memory_missing" | "q_range" => steps.push(Step::Gap),
-            // One loss of trace is one gap, however many elements tell of it.
+            // One loss of trace is one gap, however many elements report it.
             "trace_on" | "no_sync" => {
                 if matches!(steps.last(), Some(Step::At(_))) {
                     steps.push(Step::Gap);
@@ -209,7 +209,7 @@ pub fn decoded(snapshot: &Path, source: &str) -> Vec<Step> {
     steps
 }
 
-/// Shows the first step that differs.
+/// Fails with the first different step.
 #[track_caller]
 pub fn same(found: &[Step], wanted: &[Step], way: &str) {
     for (number, (found, wanted)) in found.iter().zip(wanted).enumerate() {

@@ -1,8 +1,8 @@
-//! Random changes of files, the same each time.
+//! Random changes of files, the same in each run.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-/// Pieces that hurt: separators, limits, paths, odd characters.
+/// Texts likely to cause errors: separators, limits, paths, odd characters.
 const PIECES: &[&[u8]] = &[
     b"=",
     b":",

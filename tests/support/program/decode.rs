@@ -1,4 +1,4 @@
-//! The trace of a snapshot as instructions, read by the library and by the reference decoder.
+//! The trace of a snapshot as instructions, decoded by the library and by the reference decoder.
 
 use super::{Beside, Code, Each};
 use armsnap::capture::{Capture, Visitor};
@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Takes the address of each instruction of one core; `false`: no more of them.
+/// Receives the address of each instruction of one core; returns `false` to stop.
 pub type Take<'a> = dyn FnMut(u64, Isa) -> bool + 'a;
 
 /// The traced cores of a snapshot: name and trace ID, in their order.
@@ -29,7 +29,7 @@ pub fn cores(snapshot: &Path) -> Vec<(String, u8)> {
     cores
 }
 
-/// Decodes the trace of the core of this name; what it says beside the instructions.
+/// Decodes the trace of a core by name; returns what the trace contains besides instructions.
 pub fn by_library(snapshot: &Path, core: &str, code: &Code, take: &mut Take) -> Beside {
     let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
     let devices = &loaded.snapshot.devices;
@@ -78,10 +78,10 @@ impl<'a> Visitor for Make<'a, '_> {
     }
 }
 
-/// What the reference decoder, Debian's `trc_pkt_lister`, makes of the trace with this ID, up to
-/// the instruction that is refused. Lines that tell of trouble come back.
+/// Decodes the trace with this ID with the reference decoder, Debian's `trc_pkt_lister`, up to
+/// the instruction at which the sink stops. Returns lines that report problems.
 pub fn by_reference(snapshot: &Path, id: u8, code: &Code, take: &mut Take) -> Vec<String> {
-    // It leaves a log of its own where it runs.
+    // It writes a log file to the current directory.
     let working = tempfile::tempdir().unwrap();
     let mut child = Command::new("trc_pkt_lister")
         .current_dir(&working)
@@ -125,7 +125,7 @@ pub fn by_reference(snapshot: &Path, id: u8, code: &Code, take: &mut Take) -> Ve
     trouble
 }
 
-/// A number behind `label` in hex.
+/// Parses the hex number after `label`.
 fn hex(line: &str, label: &str) -> u64 {
     let rest = &line[line.find(label).unwrap() + label.len()..];
     let end = rest.find(|c: char| !c.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! The programs of `testdata/programs`, built and run; and what of them the tests compare.
+//! The programs in `testdata/programs`, built and run; and helpers to compare executions.
 #![allow(dead_code)]
 
 pub mod decode;
@@ -22,13 +22,13 @@ const TOP: &str = env!("CARGO_MANIFEST_DIR");
 /// How a program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With this exit status.
+    /// It exits with this status.
     Exit(i32),
-    /// By this signal.
+    /// This signal ends it.
     Signal(i32),
 }
 
-/// A program, built.
+/// A built program.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Source and kind: `recursion-t32`.
@@ -65,7 +65,7 @@ pub fn program(name: &str) -> &'static Program {
     found.unwrap_or_else(|| panic!("no program {name}"))
 }
 
-/// What the first lines of a source say.
+/// Reads the first lines of a source, which describe its programs.
 fn described(source: &Path, built: &Path, programs: &mut Vec<Program>) {
     let text = fs::read_to_string(source).unwrap();
     let says = |key: &str| {
@@ -95,12 +95,12 @@ fn described(source: &Path, built: &Path, programs: &mut Vec<Program>) {
 }
 
 impl Program {
-    /// AArch64.
+    /// Whether it is for AArch64.
     pub fn is_64bit(&self) -> bool {
         self.name.ends_with("a64")
     }
 
-    /// The emulator, with the program.
+    /// The emulator's command for the program.
     pub fn emulator(&self, options: &[&str]) -> Command {
         let bits = if self.is_64bit() { "aarch64" } else { "arm" };
         let mut command;
@@ -124,7 +124,7 @@ impl Program {
     }
 }
 
-/// Waits for a child that is to end by itself; kills it after a minute.
+/// Waits for a child process to end; kills it after a minute.
 pub fn wait(child: &mut Child, what: &str) -> ExitStatus {
     let begin = Instant::now();
     loop {
@@ -140,16 +140,16 @@ pub fn wait(child: &mut Child, what: &str) -> ExitStatus {
     }
 }
 
-/// The instructions of an ELF file, and their sets by its mapping symbols.
+/// The code of an ELF file, with instruction sets from its mapping symbols.
 pub struct Code {
     pub pieces: Pieces,
     segments: Vec<(u64, Vec<u8>)>,
-    /// Where an instruction set begins, in order.
+    /// The start addresses of instruction sets, in order.
     sets: Vec<(u64, Isa)>,
 }
 
 impl Code {
-    /// Those of an ELF file.
+    /// Reads an ELF file.
     pub fn of(elf: &Path) -> Self {
         let mut bytes = Vec::new();
         File::open(elf).unwrap().read_to_end(&mut bytes).unwrap();
@@ -208,7 +208,7 @@ impl Code {
     }
 }
 
-/// What a trace says beside instructions.
+/// The contents of a trace besides instructions.
 #[derive(Debug, Default)]
 pub struct Beside {
     pub gaps: Vec<Gap>,
@@ -216,14 +216,14 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// How often tracing began.
+    /// The number of times that tracing started.
     pub fn begins(&self) -> usize {
         let begins = |mark: &&Mark| matches!(mark, Mark::TraceOn(_));
         self.marks.iter().filter(begins).count()
     }
 }
 
-/// A sink that takes the address of each instruction; what is said beside them is kept.
+/// A sink that passes on the address of each instruction and keeps everything else.
 pub struct Each<'a, F> {
     pub code: &'a Code,
     pub take: F,
@@ -267,7 +267,7 @@ impl<F: FnMut(u64, Isa)> SourceSinks<Beside> for Each<'_, F> {
     }
 }
 
-/// Panics with what lies around the first difference.
+/// Panics with the surroundings of the first difference.
 #[track_caller]
 pub fn same(decoded: &[u64], executed: &[u64], what: &str) {
     let pairs = decoded.iter().zip(executed);

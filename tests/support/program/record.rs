@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The trace ID of the first core; each other has the next one.
+/// The trace ID of the first core; the others follow.
 pub const FIRST_ID: u8 = 0x10;
 
-/// Records a program, as far as the label `halt_here` if it runs on a bare machine.
+/// Records a program; up to the label `halt_here` if it runs on a bare machine.
 pub fn record(program: &Program, into: &Path, witness: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     command.arg("record").arg("-o").arg(into).args(options);
     command.arg("--witness").arg(witness);
     if let Some(machine) = &program.machine {
-        // As QEMU has them: the machine's name, then `-cpu` and `-smp`.
+        // QEMU's options: the machine's name, then `-cpu` and `-smp`.
         let options = machine[1..].iter();
         let options =
             options.map(|word| word.replacen('-', "--", usize::from(word.starts_with('-'))));
@@ -30,13 +30,13 @@ pub fn record(program: &Program, into: &Path, witness: &Path, options: &[&str]) 
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// A snapshot that was recorded, and its witness.
+/// A recorded snapshot and its witness.
 pub struct Recording {
     directory: TempDir,
 }
 
 impl Recording {
-    /// Records a program, which succeeds.
+    /// Records a program, which must succeed.
     pub fn of(program: &Program, options: &[&str]) -> Self {
         let recording = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -59,7 +59,7 @@ impl Recording {
         self.place("witness")
     }
 
-    /// Something else beside the two.
+    /// The path of another file beside the two.
     pub fn place(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -73,7 +73,7 @@ fn reader(witness: &Path) -> Reader<BufReader<File>> {
     .unwrap()
 }
 
-/// What was executed, by the number of the core.
+/// The executed instructions by core number.
 pub fn executed(witness: &Path) -> BTreeMap<u32, Vec<u64>> {
     let cores = reader(witness).places(1 << 24).unwrap();
     let addresses = |places: Vec<CodeAddress>| places.iter().map(|place| place.address.0).collect();
@@ -83,7 +83,7 @@ pub fn executed(witness: &Path) -> BTreeMap<u32, Vec<u64>> {
         .collect()
 }
 
-/// What was executed, and by which core, in the order of the recording.
+/// The executed instructions, each with its core, in the order of the recording.
 pub fn executed_in_order(witness: &Path) -> Vec<(u32, u64)> {
     let mut reader = reader(witness);
     let mut all = Vec::new();
@@ -110,13 +110,13 @@ pub fn executed_in_order(witness: &Path) -> Vec<(u32, u64)> {
 pub struct Instructions {
     reader: Reader<BufReader<File>>,
     run: Vec<u64>,
-    /// In the run, and how often it is executed again.
+    /// The index in the run, and the remaining repetitions.
     next: usize,
     again: u64,
 }
 
 impl Instructions {
-    /// Of a witness.
+    /// Reads a witness.
     pub fn of(witness: &Path) -> Self {
         Self {
             reader: reader(witness),

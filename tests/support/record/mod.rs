@@ -1,4 +1,4 @@
-//! Small programs of our own for the emulator, and what its log says of them.
+//! Small programs for the emulator, and its log of their execution.
 
 #![allow(dead_code)] // Each test uses a part of it.
 
@@ -15,11 +15,11 @@ use tempfile::TempDir;
 
 /// A program for a Linux of another architecture.
 pub struct Guest {
-    /// Where it is.
+    /// Its path.
     pub program: PathBuf,
     /// `aarch64` or `arm`.
     pub architecture: &'static str,
-    /// Holds the files.
+    /// The temporary directory of the files.
     pub directory: TempDir,
 }
 
@@ -64,7 +64,7 @@ pub fn installed(programs: &[&str]) -> bool {
     })
 }
 
-/// Builds a program from assembly without any library. `None` if the tools are not there.
+/// Builds a program from assembly without libraries. `None` if the tools are not installed.
 pub fn assemble(architecture: &'static str, text: &str) -> Option<Guest> {
     build(architecture, "program.s", text, &["-nostdlib", "-static"])
 }
@@ -99,8 +99,8 @@ pub fn build(
     })
 }
 
-/// The addresses of all instructions that a program of one thread executes, as the emulator
-/// logs them.
+/// The addresses of all instructions that a program with one thread executes, from the emulator's
+/// log.
 pub fn logged(guest: &Guest) -> Vec<u64> {
     let log = guest.directory.path().join("exec.log");
     let run = Command::new(guest.emulator())
@@ -126,7 +126,7 @@ pub fn logged(guest: &Guest) -> Vec<u64> {
     places
 }
 
-/// Starts the program in the emulator with these options of the emulator, and gives `look` the
+/// Starts the program in the emulator with these options, and passes `look` the
 /// socket of its GDB server.
 pub fn live<T>(
     guest: &Guest,
@@ -156,7 +156,7 @@ pub fn live<T>(
     seen
 }
 
-/// Runs `armsnap record` of a program into the directory `name` beside it.
+/// Runs `armsnap record` with a program; the snapshot is the directory `name` beside it.
 pub fn record(guest: &Guest, name: &str, options: &[&str], arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_armsnap"))
         .args(["record", "-o"])

@@ -1,4 +1,4 @@
-//! What the tests of the streaming protocols share.
+//! Helpers for tests of STM and ITM.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -9,16 +9,16 @@ use armsnap::formatter::{Deformatter, Demux, FrameKind};
 use armsnap::protocol::{Describe, ElementDecoder, Field, PacketDecoder};
 use armsnap::quantity::{BufferOffset, TraceId};
 
-/// One packet as a listing shows it.
+/// One packet in the form of a listing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Listed {
     pub offset: u64,
-    /// The bytes; a byte shared with the packet before comes first, with a `+`.
+    /// The bytes; a byte shared with the previous packet comes first, with a `+`.
     pub bytes: String,
     pub length: usize,
     pub name: &'static str,
     pub fields: Vec<String>,
-    /// Elements in canonical form, the end left out.
+    /// Elements in canonical form, without the end.
     pub elements: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ pub fn canonical(element: &Element, reasons: bool) -> Option<String> {
     }
 }
 
-/// Decodes one stream, all of whose bytes lie where `demux` says.
+/// Decodes one stream of a demultiplexer.
 pub fn list<P, E>(demux: &mut Demux, id: TraceId, mut packets: P, mut elements: E) -> Vec<Listed>
 where
     P: PacketDecoder,
@@ -172,7 +172,7 @@ pub fn deformat(kind: FrameKind, bytes: &[u8], piece: usize) -> Demux {
     demux
 }
 
-/// Where the real captures are; says so if they are not.
+/// The directory of the real captures; `None` with a warning if it does not exist.
 pub fn shared() -> Option<PathBuf> {
     let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
     if path.is_dir() {
@@ -196,7 +196,7 @@ pub fn expected(shared: &Path, listing: &str, id: u8) -> Vec<String> {
         .collect()
 }
 
-/// Says at the first difference what differs.
+/// Fails with the first difference.
 pub fn assert_same(found: &[String], wanted: &[String]) {
     for (number, (found, wanted)) in found.iter().zip(wanted).enumerate() {
         assert_eq!(found, wanted, "line {number}");
@@ -211,7 +211,7 @@ pub fn assert_same(found: &[String], wanted: &[String]) {
     assert!(!found.is_empty());
 }
 
-/// Packets and elements against the expected listings.
+/// Compares packets and elements with the expected listings.
 pub fn assert_parity(listed: &[Listed], shared: &Path, snapshot: &str, id: u8) {
     let packets: Vec<String> = listed
         .iter()
@@ -236,7 +236,7 @@ pub fn assert_parity(listed: &[Listed], shared: &Path, snapshot: &str, id: u8) {
     );
 }
 
-/// Decodes unformatted bytes in pieces; bytes that are not synchronised make one packet.
+/// Decodes unformatted bytes in pieces; joins unsynchronised bytes to one packet.
 pub fn list_in_pieces<P: PacketDecoder>(bytes: &[u8], mut packets: P, piece: usize) -> Vec<Place> {
     let mut demux = Demux::new();
     let mut places: Vec<Place> = Vec::new();
@@ -258,5 +258,5 @@ pub fn list_in_pieces<P: PacketDecoder>(bytes: &[u8], mut packets: P, piece: usi
     places
 }
 
-/// A packet's name, place and length.
+/// A packet's name, offset and length.
 pub type Place = (&'static str, u64, usize);

@@ -1,4 +1,4 @@
-//! The continuous decode of a snapshot's core trace, to compare histories with.
+//! Continuous decoding of the trace of a core, to compare histories with.
 
 use armsnap::capture::{Capture, Visitor};
 use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
@@ -10,7 +10,7 @@ use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::timeline::{Entry, Gap};
 
-/// Entries of a whole trace, as the flow makes them.
+/// Entries of a whole trace, from the output of the flow.
 #[derive(Default)]
 pub struct Continuous {
     pub entries: Vec<(u64, Entry)>,
@@ -42,7 +42,7 @@ impl FlowSink for Continuous {
     }
 
     fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
-        // Histories pass over these.
+        // Histories skip these.
         if matches!(gap, FlowGap::TargetNotTraced { .. }) {
             return;
         }
@@ -116,7 +116,7 @@ pub fn continuous(loaded: &OpenSnapshot, core: usize, memory: &CoreMemory) -> Ve
     entries
 }
 
-/// Joins runs that go on in one another, where the atoms are instructions.
+/// Joins runs without a branch between them, where atoms are instructions.
 pub fn merged(entries: Vec<(u64, Entry)>) -> Vec<(u64, Entry)> {
     let mut out: Vec<(u64, Entry)> = Vec::new();
     for (at, entry) in entries {
