@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_ours_and_dead_is_removed() {
+    fn only_private_directories_of_dead_owners_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let lives = Private::within(folder.path()).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_go_and_what_is_renamed_stays() {
+    fn leftovers_are_removed_and_renamed_files_stay() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("a"), "").unwrap();

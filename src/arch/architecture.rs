@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_the_wild() {
+    fn types_of_real_snapshots() {
         use Architecture::{AArch32, AArch64, MProfile};
         for (kind, wanted) in [
             ("Cortex-A57", AArch64),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_decide_where_the_type_is_silent() {
+    fn registers_determine_the_architecture_without_a_known_type() {
         use Architecture::{AArch32, AArch64, MProfile};
         for (registers, wanted) in [
             (&[("R0", 32, 0), ("XPSR", 32, 0)][..], MProfile),

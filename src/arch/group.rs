@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn areas_of_real_names() {
+    fn groups_of_real_names() {
         for (name, wanted) in [
             ("SP_EL1", RegisterGroup::Banked),
             ("R8_FIQ", RegisterGroup::Banked),

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_renamed_stays_apart() {
+    fn renamed_names_stay_distinct() {
         let all = ["x_y", "x\ny", "x`y", "a.b-c", "é", "a b"];
         let mut names = Names::of(all.iter().copied());
         let safe: Vec<String> = all.iter().map(|name| names.safe(name)).collect();

@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn cpsr_is_put_together_only_from_all_its_parts() {
+    fn cpsr_is_combined_only_from_all_its_parts() {
         let parts: [(&str, Option<u32>, &[u8]); 5] = [
             ("CurrentEL", None, &[8]),
             ("DAIF", None, &[0xc0, 3]),

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_view_lies_within_its_register() {
+    fn every_view_is_within_its_register() {
         for architecture in [
             Architecture::AArch64,
             Architecture::AArch32,

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shell_gives_words_back() {
+    fn the_shell_restores_quoted_words() {
         for word in [
             "plain",
             "",

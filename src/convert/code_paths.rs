@@ -239,7 +239,7 @@ mod tests {
     }
 
     /// The lines between two instructions, as pairs of indices.
-    fn way(code: &[u32], watched: &[u64], from: u64, to: u64) -> Option<Vec<(u64, u64)>> {
+    fn path(code: &[u32], watched: &[u64], from: u64, to: u64) -> Option<Vec<(u64, u64)>> {
         let bytes = code.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut pieces = Pieces::default();
         pieces.add(Address(0x1000), bytes);
@@ -257,14 +257,14 @@ mod tests {
 
     #[test]
     fn a_straight_line_and_direct_branches() {
-        assert_eq!(way(&[NOP, NOP, NOP], &[], 0, 2), Some(vec![(0, 2)]));
+        assert_eq!(path(&[NOP, NOP, NOP], &[], 0, 2), Some(vec![(0, 2)]));
         assert_eq!(
-            way(&[NOP, b(2), RET, NOP, NOP], &[], 0, 4),
+            path(&[NOP, b(2), RET, NOP, NOP], &[], 0, 4),
             Some(vec![(0, 2), (3, 4)])
         );
         // Backward, once through an endless loop.
         assert_eq!(
-            way(&[NOP, NOP, b(-2)], &[], 1, 1),
+            path(&[NOP, NOP, b(-2)], &[], 1, 1),
             Some(vec![(1, 3), (0, 1)])
         );
     }
@@ -273,33 +273,33 @@ mod tests {
     fn a_condition_follows_from_its_destination() {
         // 0: cbz 3; 1: nop; 2: b 2 (here); 3: nop; 4: b 4 (here)
         let code = [cbz(3), NOP, b(0), NOP, b(0)];
-        assert_eq!(way(&code, &[], 0, 2), Some(vec![(0, 2)]));
-        assert_eq!(way(&code, &[], 0, 4), Some(vec![(0, 1), (3, 4)]));
+        assert_eq!(path(&code, &[], 0, 2), Some(vec![(0, 2)]));
+        assert_eq!(path(&code, &[], 0, 4), Some(vec![(0, 1), (3, 4)]));
     }
 
     #[test]
     fn several_possible_paths_give_no_result() {
         // With or without executing a nop.
-        assert_eq!(way(&[cbz(2), NOP, NOP, NOP], &[], 0, 3), None);
+        assert_eq!(path(&[cbz(2), NOP, NOP, NOP], &[], 0, 3), None);
         // Unless one of them would have been seen.
         assert_eq!(
-            way(&[cbz(2), NOP, NOP, NOP], &[1], 0, 3),
+            path(&[cbz(2), NOP, NOP, NOP], &[1], 0, 3),
             Some(vec![(0, 1), (2, 3)])
         );
         // A loop, any number of times.
-        assert_eq!(way(&[NOP, cbz(-1), NOP], &[], 0, 2), None);
-        assert_eq!(way(&[NOP, cbz(-1), NOP], &[0], 0, 2), Some(vec![(0, 2)]));
+        assert_eq!(path(&[NOP, cbz(-1), NOP], &[], 0, 2), None);
+        assert_eq!(path(&[NOP, cbz(-1), NOP], &[0], 0, 2), Some(vec![(0, 2)]));
     }
 
     #[test]
     fn missing_code_and_indirect_branches_give_no_path() {
-        assert_eq!(way(&[NOP, RET, NOP], &[], 0, 2), None);
-        assert_eq!(way(&[NOP, NOP], &[], 0, 9), None);
-        assert_eq!(way(&[NOP, b(-1), NOP], &[], 0, 2), None);
+        assert_eq!(path(&[NOP, RET, NOP], &[], 0, 2), None);
+        assert_eq!(path(&[NOP, NOP], &[], 0, 9), None);
+        assert_eq!(path(&[NOP, b(-1), NOP], &[], 0, 2), None);
         // The length of straight code is limited too.
         let long = vec![NOP; 3 * NEAR];
-        assert_eq!(way(&long, &[], 0, 2 * NEAR as u64), None);
-        assert_eq!(way(&long, &[], 0, 9), Some(vec![(0, 9)]));
+        assert_eq!(path(&long, &[], 0, 2 * NEAR as u64), None);
+        assert_eq!(path(&long, &[], 0, 9), Some(vec![(0, 9)]));
     }
 
     #[test]
@@ -336,8 +336,8 @@ mod tests {
             address: Address(address),
             isa: Isa::T32,
         };
-        let mut way = |to| paths.between(View::default(), t32(0x1002), t32(to));
-        assert_eq!(way(0x1006).unwrap().len(), 1);
-        assert_eq!(way(0x100a), None);
+        let mut path = |to| paths.between(View::default(), t32(0x1002), t32(to));
+        assert_eq!(path(0x1006).unwrap().len(), 1);
+        assert_eq!(path(0x100a), None);
     }
 }

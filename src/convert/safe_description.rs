@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_descriptions_stay_and_others_become_plain() {
+    fn plain_descriptions_are_unchanged_and_others_become_plain() {
         let text = "<?xml version=\"1.0\"?><!DOCTYPE target SYSTEM \"x\">\
             <target version=\"1.0\"><!-- \u{202e} --><architecture>aarch64:ilp32</architecture>\
             <osabi>GNU/Linux</osabi><feature name=\"org.gnu.gdb.aarch64.core\">\

@@ -142,7 +142,7 @@ impl<'a, C: Tracing> Choice<'a, C> {
         self.encoder.decoder.place.is_some()
     }
 
-    /// Only exception information can tell the instruction set.
+    /// Only exception information determines the instruction set.
     pub fn needs_information(&self) -> bool {
         self.encoder.decoder.needs_information(self.isa)
     }

@@ -342,8 +342,8 @@ mod tests {
                 mapped.part(9_000..40_000).remaining(),
                 remaining.saturating_sub(9_000)
             );
-            let told = format!("was cut from 40000 to {left} bytes while it was read");
-            assert!(mapped.bytes_cut().unwrap().ends_with(&told));
+            let wanted = format!("was cut from 40000 to {left} bytes while it was read");
+            assert!(mapped.bytes_cut().unwrap().ends_with(&wanted));
         }
         // A new mapping at the same address is intact.
         std::fs::write(file.path(), &bytes).unwrap();

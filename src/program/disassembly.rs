@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_instruction_is_shown_as_a_number() {
+    fn invalid_instructions_are_shown_as_numbers() {
         let d = Disassembler::new(true).unwrap();
         assert_eq!(d.text(Isa::A64, 0, &[0xff; 4]), ".inst 0xffffffff");
         assert_eq!(d.text(Isa::Jazelle, 0, &[1, 2]), ".inst.n 0x0201");

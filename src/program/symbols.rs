@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_elf_is_told() {
+    fn invalid_elf_files_are_errors() {
         assert!(Symbols::default().add(b"not an ELF").is_err());
     }
 

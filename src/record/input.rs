@@ -62,7 +62,7 @@ mod tests {
     use crate::protocol::number::leb128;
 
     #[test]
-    fn numbers_of_64_bits_and_no_more() {
+    fn numbers_have_at_most_64_bits() {
         let number = |bytes: &[u8]| Input::new(bytes, "test", "").unwrap().number();
         for value in [0, 0x7f, 0x80, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_logs_are_read_back() {
         let mut bytes = Vec::new();
         let names = ["x0".to_owned(), "pc".to_owned()];
         let mut writer = Writer::new(&mut bytes, &names).unwrap();

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_lie_below_the_snapshot() {
+    fn libraries_are_stored_inside_the_snapshot() {
         assert_eq!(library("libc.so.6").unwrap(), "libraries/libc.so.6");
         for name in ["", ".", "..", "/lib/libc.so.6", "../libc.so.6", "lib/"] {
             assert_eq!(library(name), None, "{name}");

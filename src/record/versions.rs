@@ -354,7 +354,7 @@ mod tests {
         let other = guest.block(&mut versions, 0x3000, &[movz(7)]);
         assert_eq!(guest.run(&mut versions, 1, three), 2);
         assert_eq!(guest.run(&mut versions, 2, other), 2);
-        // At the end memory holds what ran last, and 0x3000 is unmapped.
+        // At the end memory contains the last version, and 0x3000 is unmapped.
         let end = |address: u64| match address {
             0x1000 => Some(movz(3) as u16),
             0x3000.. => None,
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_line_lies_in_one_version() {
+    fn a_straight_line_belongs_to_one_version() {
         let mut versions = Versions::new(true);
         let mut guest = Guest::default();
         let begin = guest.block(&mut versions, 0x1000, &[movz(1)]);

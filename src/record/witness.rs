@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_written_witness_is_read_back() {
         let bytes = witness();
         let places = Reader::new(&*bytes).unwrap().places(100).unwrap();
         let of = |core: u32| -> Vec<u64> { places[&core].iter().map(|p| p.address.0).collect() };
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_that_is_cut_or_changed_is_an_error_or_another_one() {
+    fn a_truncated_or_changed_witness_causes_no_panic() {
         let bytes = witness();
         for length in 0..bytes.len() {
             let read = Reader::new(&bytes[..length]).and_then(|reader| reader.places(1000));

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_sums_and_broken_packets() {
+    fn wrong_checksums_and_broken_packets() {
         let mut framer = Framer::default();
         assert_eq!(push_all(&mut framer, b"$g#68"), [Incoming::BadChecksum]);
         assert_eq!(push_all(&mut framer, b"$g#zz"), [Incoming::BadChecksum]);

@@ -291,7 +291,7 @@ mod tests {
 
     /// The lines and the number of open calls.
     #[track_caller]
-    fn tells(entries: &[Entry], lines: &[(i64, What)], open: usize) {
+    fn check(entries: &[Entry], lines: &[(i64, What)], open: usize) {
         let all = calls(100, entries);
         assert_eq!(shown(&all), lines);
         assert_eq!(all.open().len(), open);
@@ -333,7 +333,7 @@ mod tests {
             run(0x2010, 0x2014, JUMP),
             run(0x2018, 0x201c, JUMP),
         ];
-        tells(&entries, &[(0, call(0x2000)), (1, call(0x2000))], 2);
+        check(&entries, &[(0, call(0x2000)), (1, call(0x2000))], 2);
     }
 
     #[test]
@@ -349,7 +349,7 @@ mod tests {
             run(0x1008, 0x100c, CALL),
             run(0x4000, 0x4004, CALL),
         ];
-        tells(
+        check(
             &entries,
             &[(0, call(0x2000)), (0, jump), (0, call(0x4000))],
             1,
@@ -384,7 +384,7 @@ mod tests {
             run(0x1008, 0x100c, RETURN),
             run(0x7000, 0x7004, RETURN),
         ];
-        tells(&entries, &wanted, 0);
+        check(&entries, &wanted, 0);
     }
 
     #[test]
@@ -422,7 +422,7 @@ mod tests {
             Entry::Gap(gap),
             run(0x7000, 0x7004, JUMP),
         ];
-        tells(&entries, &wanted, 0);
+        check(&entries, &wanted, 0);
     }
     /// Linux, where only the program is traced: a system call, then a signal and its return.
     #[test]
@@ -458,7 +458,7 @@ mod tests {
             name: "IRQ",
             handler: Address(0x8000),
         };
-        tells(
+        check(
             &entries,
             &[(0, call(0x2000)), (1, taken), (2, call(0x9000))],
             1,

@@ -246,7 +246,7 @@ mod tests {
         bytes
     }
 
-    fn told(loaded: &OpenSnapshot) -> Vec<String> {
+    fn notes(loaded: &OpenSnapshot) -> Vec<String> {
         let notes = loaded.notes.iter().map(ToString::to_string);
         notes.filter(|note| note.contains("ELF file")).collect()
     }
@@ -258,17 +258,20 @@ mod tests {
             assert_eq!(read(&loaded, 0x1000, 4), b"code", "{keys}");
             assert_eq!(read(&loaded, 0x2000, 9), b"data", "{keys}");
             assert_eq!(read(&loaded, 0x1004, 4), b"", "{keys}");
-            let told = told(&loaded);
-            assert_eq!(told.len(), 1, "{keys}: {told:?}");
+            let notes = notes(&loaded);
+            assert_eq!(notes.len(), 1, "{keys}: {notes:?}");
             assert!(
-                told[0].contains("without this dump --elf p.out"),
-                "{told:?}"
+                notes[0].contains("without this dump --elf p.out"),
+                "{notes:?}"
             );
-            assert!(told[0].contains("0x1000-0x1003, 0x2000-0x2003"), "{told:?}");
+            assert!(
+                notes[0].contains("0x1000-0x1003, 0x2000-0x2003"),
+                "{notes:?}"
+            );
         }
     }
 
-    /// [`small_elf`] whose first segment begins with the header, at 0x1000.
+    /// [`small_elf`] whose first segment starts with the header, at 0x1000.
     fn with_header() -> Vec<u8> {
         let mut elf = small_elf(b"code", b"data");
         let code = 64 + 2 * 56 + 4_u64;
@@ -295,13 +298,13 @@ mod tests {
             (b"\x7fELF, not".to_vec(), "address=0"),
         ] {
             let loaded = loaded(file, keys);
-            assert_eq!(told(&loaded), Vec::<String>::new(), "{keys}");
+            assert_eq!(notes(&loaded), Vec::<String>::new(), "{keys}");
             let at = loaded.snapshot.devices[0].dumps[0].address;
             assert!(!read(&loaded, at, 4).is_empty(), "{keys}");
         }
         // Loaded there, except for its data, which belong elsewhere.
         let whole = loaded(with_header(), "address=0x1000");
-        assert_eq!(told(&whole).len(), 1);
+        assert_eq!(notes(&whole).len(), 1);
         assert_eq!(read(&whole, 0x1000, 4), MAGIC);
         assert_eq!(read(&whole, 0x2000, 4), b"data");
     }

@@ -214,8 +214,8 @@ mod tests {
         out
     }
 
-    /// The libraries of a program at 0x10000 whose memory holds these words at 0x20000; its dynamic
-    /// section lies there.
+    /// The libraries of a program at 0x10000 whose memory contains these words at 0x20000, where its dynamic
+    /// section is.
     fn found(words: &[u64], text: &[u8]) -> Vec<(String, u64)> {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {

@@ -54,7 +54,7 @@ fn written_files_are_read_back() {
         let file = File::open(&bytes, None).unwrap();
         assert_eq!(file.order(), order);
         assert_eq!(file.description(), &description());
-        // 10 in hex, as GDB writes it: the frames fit no other reading.
+        // 10 in hex, as GDB writes it: the frames fit no other interpretation.
         assert!(file.notes().is_empty(), "{:?}", file.notes());
         assert_eq!(file.count(), 2);
         let blocks: Vec<_> = file.frame(0).unwrap().unwrap().blocks().collect();
@@ -138,7 +138,7 @@ fn errors_in_the_description_are_reported_with_their_line() {
 
 /// Found by fuzzing: a line of one carriage return is not an empty line.
 #[test]
-fn an_unknown_line_is_written_back_as_it_was() {
+fn an_unknown_line_is_written_back_unchanged() {
     let bytes = b"\x7fTRACE0\nR 4\n\r\nlast\n\n\x01\x00\x00\x00\x00\x00";
     let file = File::open(bytes, None).unwrap();
     assert_eq!(file.description().unknown, ["\r", "last"]);
@@ -167,7 +167,7 @@ fn files_unreadable_for_gdb_are_not_written() {
 }
 
 #[test]
-fn a_file_cut_at_any_byte_is_read_as_far_as_it_goes() {
+fn a_file_truncated_at_any_byte_is_read_up_to_its_end() {
     let mut small = Writer::new(Vec::new(), &description(), ByteOrder::Little).unwrap();
     small.memory(0x10, &[1, 2, 3]);
     small.end_frame(7).unwrap();
@@ -221,7 +221,7 @@ fn frames_are_found_by_number_beyond_the_first_places_of_the_index() {
 }
 
 #[test]
-fn memory_of_frames_that_were_walked_over_is_given_back() {
+fn memory_of_skipped_frames_is_released() {
     let mut writer = Writer::new(Vec::new(), &description(), ByteOrder::Little).unwrap();
     let memory = vec![5; 1 << 20];
     for _ in 0..40 {

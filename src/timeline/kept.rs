@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_part_goes() {
+    fn the_least_recently_used_part_is_dropped() {
         let part = Arc::new(SegmentPart::default());
         let most = 3 * part.bytes();
         let mut kept = Kept::default();

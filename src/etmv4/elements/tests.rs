@@ -24,7 +24,7 @@ fn decode(config: &Config, bytes: &[u8]) -> Vec<(BufferOffset, Element)> {
     elements(&mut Decoder::new(config), &mut Elements::new(config), bytes)
 }
 
-/// One element in a word or two.
+/// One element in short form.
 fn short(element: &Element) -> String {
     match *element {
         Element::WaypointAtoms(atoms) => (0..atoms.count)
@@ -78,7 +78,7 @@ fn after_start(config_words: &str, info: &[u8], bytes: &[u8]) -> Vec<String> {
 const INFO: [u8; 2] = [0x01, 0x00];
 
 #[test]
-fn atoms_and_addresses_come_out_at_once_without_speculation() {
+fn atoms_and_addresses_are_emitted_at_once_without_speculation() {
     let all = shorts(PLAIN, &[&ASYNC, &INFO, &BEGIN, &[0xdb, 0x95, 0x05, 0xf6]]);
     let want = [
         "no_sync start",
@@ -94,7 +94,7 @@ fn atoms_and_addresses_come_out_at_once_without_speculation() {
 }
 
 #[test]
-fn the_place_of_an_element_is_that_of_its_packet() {
+fn elements_have_the_offset_of_their_packet() {
     let bytes = [&ASYNC[..], &INFO, &BEGIN, &[0xdb]].concat();
     let places: Vec<u64> = decode(&config(PLAIN), &bytes)
         .iter()

@@ -314,7 +314,7 @@ fn bytes_by_hand() {
 }
 
 #[test]
-fn the_longest_format_is_taken() {
+fn the_longest_format_is_used() {
     let pack = |text: &str| {
         let bits = text
             .bytes()

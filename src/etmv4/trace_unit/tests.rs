@@ -30,7 +30,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn the_trace_of_a_program_leads_through_it(
+    fn the_trace_of_a_program_decodes_to_it(
         seed in any::<u64>(),
         sets in prop::sample::select(
             vec![Sets::AArch64, Sets::AArch32, Sets::Both, Sets::Microcontroller],

@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn the_trace_of_a_program_leads_through_it(
+    fn the_trace_of_a_program_decodes_to_it(
         seed in any::<u64>(),
         etmcr in prop::sample::select(
             vec![0_u32, 0x1000, 0x4100, 0x2000_c000, 0x2000_1000, 0x2000_0100],

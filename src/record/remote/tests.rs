@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const WAIT: Duration = Duration::from_secs(20);
 
-/// A server that takes one client; `reply` turns its bytes into ours.
+/// A server for one client; `reply` maps the client's bytes to the server's.
 fn serve(mut reply: impl FnMut(&[u8], &mut Vec<u8>) + Send + 'static) -> Endpoint {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -38,7 +38,7 @@ const CORE: &str = "l<?xml version=\"1.0\"?><!DOCTYPE feature SYSTEM \"gdb-targe
 const MORE: &str = "l<feature name=\"x\"><reg name=\"d0\" bitsize=\"64\" regnum=\"30\"/>\
     <reg name=\"d1\" bitsize=\"64\"/></feature>";
 
-/// A server that replies to whole packets; what `other` does not know has an empty reply.
+/// A server that replies to whole packets; packets unknown to `other` get an empty reply.
 fn scripted(other: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> Endpoint {
     serve(replies(other))
 }
@@ -98,7 +98,7 @@ fn a_saved_system_is_read_back() {
     }
     for dump in &loaded.snapshot.devices[0].dumps {
         let bytes = std::fs::read(directory.join(&dump.file)).unwrap();
-        // Behind the dump there is nothing to read.
+        // There is no memory after the dump.
         let found = remote.memory(dump.address, bytes.len()).unwrap();
         assert!(found == bytes, "{}", dump.section);
     }
@@ -110,7 +110,7 @@ fn a_saved_system_is_read_back() {
 #[test]
 fn descriptions_include_others_and_registers_come_in_pieces() {
     let address = scripted(|packet| match packet {
-        // r0, half of nothing: the others are asked for.
+        // r0, and an incomplete register: the others are requested.
         "g" => b"78563412".to_vec(),
         "pf" => b"xxxxxxxx".to_vec(),
         "p1e" => b"0* 1*\"".to_vec(),
@@ -138,7 +138,7 @@ fn descriptions_include_others_and_registers_come_in_pieces() {
 }
 
 #[test]
-fn a_server_with_much_to_say() {
+fn a_server_with_much_output() {
     const PACKETS: usize = 20_000;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
@@ -155,7 +155,7 @@ fn a_server_with_much_to_say() {
         let (mut bytes, mut out) = ([0; 4096], Vec::new());
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
             packets(&bytes[..count], &mut out);
-            // It does not read while it writes, packet by packet.
+            // It does not read while it writes packets.
             for packet in out.chunks(9) {
                 stream.write_all(packet).unwrap();
             }
@@ -179,7 +179,7 @@ fn running_and_stopping() {
     let stop = remote.wait(WAIT).unwrap();
     let thread = Some("02".to_owned());
     assert_eq!(stop, Some(Stop::Signal { signal: 5, thread }));
-    // It prints and runs on.
+    // It prints and continues.
     remote.step("1").unwrap();
     assert_eq!(remote.wait(Duration::from_millis(50)).unwrap(), None);
     assert_eq!(remote.take_output(), b"hi");
@@ -215,7 +215,7 @@ fn stop_replies() {
 }
 
 #[test]
-fn strange_servers() {
+fn malformed_replies_are_errors() {
     // It includes itself.
     let itself = serve(|_, out| {
         write_packet(b"l<target><xi:include href=\"target.xml\"/></target>", out);

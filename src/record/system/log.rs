@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing() {
+    fn irrelevant_lines_are_ignored() {
         for text in [
             "",
             "...",

@@ -95,7 +95,7 @@ mod tests {
     use crate::{etmv3, etmv4};
 
     #[test]
-    fn numbers_of_microcontrollers_have_the_names_that_the_decoders_give() {
+    fn exception_numbers_of_microcontrollers_have_the_decoders_names() {
         let numbers = |protocol| Numbers {
             protocol,
             microcontroller: true,

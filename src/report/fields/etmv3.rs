@@ -283,7 +283,7 @@ mod tests {
             let found = field(&read((2, 1), "ETMCR", at << 4), "port size");
             assert_eq!(found, (at, (*size).to_owned()));
         }
-        // Bit 21 is no part of the size then.
+        // Bit 21 is not part of the size then.
         let fields = read((2, 1), "ETMCR", 0x0020_0010);
         assert_eq!(field(&fields, "port size"), (1, "8 bits".into()));
         assert_eq!(field(&fields, "reserved").0, 1);
@@ -338,7 +338,7 @@ mod tests {
 
     // 0x000E2C42 = bits 19 18 17 13 11 10 6 1.
     #[test]
-    fn etmcr_of_an_etm_that_waits_to_be_programmed() {
+    fn etmcr_of_an_etm_that_is_not_programmed() {
         let fields = read((3, 5), "ETMCR", 0x000E_2C42);
         assert_eq!(field(&fields, "port size"), (4, "32 bits".into()));
         assert_eq!(field(&fields, "port mode"), (6, "1:3".into()));

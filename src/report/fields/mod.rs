@@ -261,7 +261,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_field_in_two_parts_is_put_together() {
+    fn a_field_in_two_parts_is_combined() {
         let bits = Bits((21, 21), Some((6, 4)));
         assert_eq!(bits.to_string(), "[21,6:4]");
         assert_eq!(bits.of(0x0020_0000), 0b1000);

@@ -156,7 +156,7 @@ mod tests {
         );
         assert_eq!(field(&fields, "extended external inputs").0, 88);
         assert_eq!(field(&fields, "DMB and DSB are waypoints").1, "no");
-        // Bit 12 reads as one: said where it does not.
+        // Bit 12 reads as one; it is shown if it does not.
         assert_eq!(field(&read(1, "ETMCCER", 0), "reserved").0, 0);
     }
 

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn cpsr_is_put_together_from_its_parts() {
+    fn cpsr_is_combined_from_its_parts() {
         let parts = [
             ("CurrentEL", 8),
             ("DAIF", 0x3C0),

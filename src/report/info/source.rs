@@ -103,8 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn registers_of_unknown_names_are_known_by_their_ids() {
-        // An ID in words; another as an offset in bytes; and one that a name contradicts.
+    fn registers_with_unknown_names_are_identified_by_id() {
+        // An ID in words of 4 bytes; another as a byte offset; and one that contradicts the name.
         let mut stm = device("STM", &[("REG_A", 0x0013_0001), ("REG_B", 1)]);
         stm.registers[0].id = Some(0x3A0);
         let described = registers(&stm, TraceArchitecture::of(&stm));

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_escaped_and_the_head_is_whole() {
+    fn names_are_escaped_and_the_head_is_complete() {
         let got = line(|l| l.mark(BufferOffset(7), &Mark::End));
         let want = serde_json::json!({
             "source": "a \"b\"", "buffer": "ETB_0", "trace_id": 16, "offset": 7, "kind": "end"

@@ -424,7 +424,7 @@ mod tests {
     use crate::quantity::{Address, ExceptionLevel, Isa, Security};
 
     #[test]
-    fn parts_of_an_stm_element_stand_one_blank_apart() {
+    fn parts_of_an_stm_element_are_separated_by_one_space() {
         let what = |stm: Stm| {
             let mut lines = TextLines::new(TraceId(0x20), None);
             lines.mark(BufferOffset(0), &Mark::Stm(stm));

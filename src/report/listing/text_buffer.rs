@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_as_std_writes_them(value: u64, shift in 0u32..64) {
+        fn numbers_are_written_as_by_std(value: u64, shift in 0u32..64) {
             let value = value >> shift;
             prop_assert_eq!(made(|b| b.decimal(value)), value.to_string());
             prop_assert_eq!(made(|b| b.hex(value)), format!("{value:#x}"));

@@ -106,7 +106,7 @@ impl Machine {
 #[test]
 fn the_return_address_of_an_interrupt_follows_from_the_return() {
     let mut machine = Machine::new();
-    // bx lr led to 0x400, where the interrupt came first.
+    // bx lr led to 0x400, where the interrupt was taken first.
     machine.block(0);
     machine.exception(15, 0x2000);
     machine.block(2);
@@ -121,7 +121,7 @@ fn the_return_address_of_an_interrupt_follows_from_the_return() {
 #[test]
 fn interrupts_are_matched_with_returns_by_frame() {
     let mut machine = Machine::new();
-    // Of one task behind beq, which was not taken; of the other behind bx lr.
+    // One task is after beq, which was not taken; the other is after bx lr.
     machine.block(1);
     machine.exception(14, 0x2000);
     machine.block(2);
