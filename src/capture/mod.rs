@@ -10,6 +10,7 @@ mod buffer;
 mod config;
 mod core;
 mod left_out;
+mod only;
 mod protocol;
 pub mod registers;
 
@@ -18,10 +19,12 @@ pub use buffer::CaptureBuffer;
 pub use config::{Config, Visitor};
 pub use core::traced_core;
 pub use left_out::{LeftOut, Reason};
+pub use only::{Only, OnlyContext};
 pub use protocol::Protocol;
 
+use crate::flow::FlowConfig;
 use crate::formatter::FrameKind;
-use crate::protocol::Core;
+use crate::protocol::{Core, ElementDecoder, PacketDecoder};
 use crate::quantity::TraceId;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::model::{BufferFormat, FileLine, Note, Severity, Snapshot, Trace};
@@ -71,9 +74,38 @@ pub struct CaptureSource {
     pub trace_id: TraceId,
     /// Index of the core that it traces.
     pub core: Option<usize>,
+    /// The context that is wanted of its trace; all if `None`.
+    pub only: Option<OnlyContext>,
+}
+
+/// A visitor that gets the decoders of one context.
+struct InContext<V> {
+    visitor: V,
+    only: Option<OnlyContext>,
+}
+
+impl<V: Visitor> Visitor for InContext<V> {
+    type Output = V::Output;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> V::Output
+    where
+        D: PacketDecoder + Clone + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
+    {
+        let elements = Only::new(elements, self.only);
+        self.visitor.visit(packets, elements, flow)
+    }
 }
 
 impl CaptureSource {
+    /// Makes the decoders and hands them to `visitor`: of the context that is wanted.
+    pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
+        self.config.visit(InContext {
+            visitor,
+            only: self.only,
+        })
+    }
+
     /// Returns whether its trace is the program flow of the core with index `core`.
     pub fn follows(&self, core: usize) -> bool {
         self.core == Some(core) && self.protocol.needs_core()
@@ -298,6 +330,7 @@ impl Opening<'_> {
             trace_id: TraceId(config.trace_id().0.wrapping_add(stream as u8) & 0x7F),
             config,
             core,
+            only: OnlyContext::of(device),
         })
     }
 

@@ -38,7 +38,7 @@ pub fn decode(
     for (buffer, source) in sources {
         let begin = done;
         done += buffer.bytes();
-        let Some(decoder) = source.config.visit(Make {
+        let Some(decoder) = source.visit(Make {
             kind: options.frames,
             image: Image(Some(memory)),
             symbols,

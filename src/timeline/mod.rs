@@ -209,7 +209,7 @@ fn open_core(
         let Some(synchronisation) = source.config.synchronisation() else {
             continue;
         };
-        let track = source.config.visit(OpenTrack {
+        let track = source.visit(OpenTrack {
             trace: Trace::new(chunks, source.trace_id, synchronisation),
             code: code.clone(),
             is_first: sessions.is_empty(),

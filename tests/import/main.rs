@@ -3,7 +3,9 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod perf_builder;
 mod perf_captures;
+mod perf_generated;
 mod raw;
 
 use std::path::{Path, PathBuf};

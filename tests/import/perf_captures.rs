@@ -70,7 +70,7 @@ fn ranges_and_branches_equal_the_profile_of_simpleperf() {
     assert!(output.status.success(), "{}", text(&output));
     let said = text(&output);
     assert!(
-        said.contains("perf.data of simpleperf: 2 cores (etm_test_loop-17235"),
+        said.contains("perf.data of simpleperf: 1 cores (etm_test_loop-17235)"),
         "{said}"
     );
     let missing =
@@ -178,8 +178,6 @@ fn gdb_walks_backward_in_a_perf_data_file() {
         said[at..].contains("Breakpoint 1, 0x000000582b2b1074"),
         "{said}"
     );
-    // Another process has nothing of this program in its memory.
-    assert!(!said.contains("_simpleperf64-17235: no dump has"), "{said}");
     assert!(!directory.join("snapshot.ini").exists());
 }
 

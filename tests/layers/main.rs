@@ -55,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "capture",
         &[
             "arch",
+            "element",
             "etm",
             "etmv3",
             "etmv4",
@@ -126,6 +127,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "arch",
             "capture",
             "decode",
+            "element",
+            "flow",
             "formatter",
             "mapped",
             "program",

@@ -331,7 +331,7 @@ impl Job<'_> {
     ) -> Result<Decoder<'b>, String> {
         let core = source.core;
         let devices = &self.loaded.snapshot.devices;
-        source.config.visit(Make {
+        source.visit(Make {
             level: self.level,
             lines,
             counts_cycles: source.config.counts_cycles(),

@@ -3,6 +3,7 @@
 //! [`file`] takes the file apart, [`recording`] collects what its records say, [`pieces`] finds the
 //! trace between a start and a stop of a trace unit, [`snapshot`] makes a snapshot of it.
 
+mod contexts;
 mod etm_info;
 mod file;
 mod inflate;

@@ -32,6 +32,8 @@ pub struct Piece {
     pub tid: Option<u32>,
     /// The process image at its end.
     pub image: Option<usize>,
+    /// The time of its end.
+    pub time: Option<u64>,
     /// Its bytes in the file.
     pub parts: Vec<Range<usize>>,
     /// Whether it is the bytes of one trace unit without formatter frames.
@@ -100,6 +102,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             of_cpu: matches!(queue, Queue::Cpu(_)),
             tid: aux.sample.tid,
             image: aux.image,
+            time: aux.sample.time,
             parts,
             raw: aux.flags & aux_flags::FORMAT == aux_flags::FORMAT_RAW,
         };
@@ -138,6 +141,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             of_cpu: cpu.is_some(),
             tid,
             image: tid.and_then(|tid| recording.processes.current(tid)),
+            time: None,
             parts: all().filter(|bytes| !bytes.is_empty()).collect(),
             raw: false,
         });

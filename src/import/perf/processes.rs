@@ -78,38 +78,50 @@ pub struct Image {
 pub struct Processes {
     /// In the order of their appearance.
     pub images: Vec<Image>,
-    current: HashMap<u32, usize>,
+    /// By process: from when on it has which image.
+    by_process: HashMap<u32, Vec<(u64, usize)>>,
+    /// By thread: its process.
+    threads: HashMap<u32, u32>,
 }
 
 impl Processes {
     /// The image of a process now.
     pub fn current(&self, pid: u32) -> Option<usize> {
-        self.current.get(&pid).copied()
+        let images = self.by_process.get(&pid)?;
+        images.last().map(|(_, image)| *image)
     }
 
-    fn start(&mut self, pid: u32, parent: Option<(usize, usize)>) -> usize {
+    /// The image of a thread at some time.
+    pub fn of_thread(&self, tid: u32, time: Option<u64>) -> Option<usize> {
+        let images = self.by_process.get(self.threads.get(&tid)?)?;
+        let until = images.partition_point(|(since, _)| time.is_none_or(|time| *since <= time));
+        let (_, image) = images.get(until.saturating_sub(1))?;
+        Some(*image)
+    }
+
+    fn start(&mut self, pid: u32, parent: Option<(usize, usize)>, time: u64) -> usize {
         self.images.push(Image {
             pid,
             parent,
             ..Image::default()
         });
         let index = self.images.len() - 1;
-        self.current.insert(pid, index);
+        self.by_process.entry(pid).or_default().push((time, index));
         index
     }
 
-    fn image(&mut self, pid: u32) -> usize {
+    fn image(&mut self, pid: u32, time: u64) -> usize {
         match self.current(pid) {
             Some(index) => index,
-            None => self.start(pid, None),
+            None => self.start(pid, None, time),
         }
     }
 
     /// Takes the next event in time.
-    pub fn take(&mut self, event: Event) {
+    pub fn take(&mut self, event: Event, time: u64) {
         match event {
             Event::Map { pid, mapping } => {
-                let index = self.image(pid);
+                let index = self.image(pid, time);
                 self.images[index].mappings.push(mapping);
             }
             Event::Comm {
@@ -122,20 +134,22 @@ impl Processes {
                 let index = match before.filter(|_| exec) {
                     Some(before) => {
                         self.images[before].replaced = true;
-                        self.start(pid, None)
+                        self.start(pid, None, time)
                     }
-                    None => self.image(pid),
+                    None => self.image(pid, time),
                 };
+                self.threads.insert(tid, pid);
                 self.images[index].names.insert(tid, name);
             }
             Event::Fork { pid, parent, tid } => {
-                let from = self.image(parent);
+                self.threads.insert(tid, pid);
+                let from = self.image(parent, time);
                 let name = self.images[from].name(parent).map(str::to_owned);
                 let index = match pid == parent {
                     true => from,
                     false => {
                         let mappings = self.images[from].mappings.len();
-                        self.start(pid, Some((from, mappings)))
+                        self.start(pid, Some((from, mappings)), time)
                     }
                 };
                 if let Some(name) = name {
@@ -205,29 +219,39 @@ mod tests {
             name: name.to_owned(),
             exec,
         };
-        processes.take(comm(1, 1, "shell", false));
-        processes.take(map(1, "sh"));
+        let mut time = 0;
+        let mut take = |processes: &mut Processes, event| {
+            time += 10;
+            processes.take(event, time);
+        };
+        take(&mut processes, comm(1, 1, "shell", false));
+        take(&mut processes, map(1, "sh"));
         processes.take(Event::Fork {
             pid: 2,
             parent: 1,
             tid: 2,
         });
-        processes.take(map(1, "later"));
+        take(&mut processes, map(1, "later"));
         assert_eq!(paths(&processes, 2), ["sh"]);
         let before = processes.current(2).unwrap();
-        processes.take(comm(2, 2, "prog", true));
-        processes.take(map(2, "prog"));
+        take(&mut processes, comm(2, 2, "prog", true));
+        take(&mut processes, map(2, "prog"));
         processes.take(Event::Fork {
             pid: 2,
             parent: 2,
             tid: 3,
         });
-        processes.take(comm(2, 3, "worker", false));
+        take(&mut processes, comm(2, 3, "worker", false));
         assert_eq!(paths(&processes, 2), ["prog"]);
         assert_eq!(paths(&processes, 1), ["sh", "later"]);
         assert!(processes.images[before].replaced);
         let now = &processes.images[processes.current(2).unwrap()];
         assert_eq!((now.name(2), now.name(3)), (Some("prog"), Some("worker")));
         assert_eq!(processes.images[before].name(2), Some("shell"));
+        let after = processes.current(2);
+        assert_eq!(processes.of_thread(2, Some(59)), Some(before));
+        assert_eq!(processes.of_thread(2, Some(60)), after);
+        assert_eq!(processes.of_thread(3, None), after);
+        assert_eq!(processes.of_thread(9, None), None);
     }
 }

@@ -154,9 +154,9 @@ impl Recording {
         }
         // Stable: records of the same time, and those without a time, keep their order.
         collected.timed.sort_by_key(|(time, _)| *time);
-        for (_, timed) in collected.timed {
+        for (time, timed) in collected.timed {
             match timed {
-                Timed::Process(event) => out.processes.take(event),
+                Timed::Process(event) => out.processes.take(event, time),
                 Timed::Aux(mut aux) => {
                     aux.image = aux.sample.pid.and_then(|pid| out.processes.current(pid));
                     out.aux.push(aux);

@@ -1,12 +1,14 @@
 //! A recording → a snapshot: a core for each thread (or CPU), with the mapped files as its memory
 //! and the trace of its pieces.
 
+use super::contexts::{self, ThreadRegister};
 use super::etm_info::{Unit, UnitKind};
 use super::file::PerfFile;
 use super::pieces::{Piece, pieces};
 use super::processes::{KERNEL, Mapping};
 use super::recording::Recording;
 use super::units::Units;
+use crate::capture::OnlyContext;
 use crate::import::claims::Claims;
 use crate::import::images::{Images, Wanted};
 use crate::import::paths::{Names, plain};
@@ -34,6 +36,18 @@ enum Whose {
         image: Option<usize>,
     },
     Cpu(u32),
+}
+
+/// The trace of a thread, or of a CPU, in a piece.
+#[derive(Clone, Copy)]
+struct Slice<'p> {
+    piece: &'p Piece,
+    unit: &'p Unit,
+    id: u8,
+    tid: Option<u32>,
+    image: Option<usize>,
+    /// The context of the thread, if others are in the same piece.
+    only: Option<OnlyContext>,
 }
 
 /// Makes the snapshot of a recording.
@@ -113,21 +127,21 @@ impl<'a> Snapshots<'a> {
             return Err(ImportError::input(self.path, text));
         }
         self.out.notes.extend(notes);
-        let by_cpu = self.by_cpu(&all);
-        let selected: Vec<&Piece> = all.iter().filter(|piece| self.is_selected(piece)).collect();
+        let slices = self.slices(&all);
+        let (selected, others): (Vec<Slice<'_>>, _) = slices
+            .into_iter()
+            .partition(|slice| self.is_selected(slice));
         if selected.is_empty() {
             return Err(ImportError::Usage(format!(
                 "no trace is left by --pid, --tid, --comm and --cpu; there is trace of {}",
-                self.choices(&all)
+                self.choices(&others)
             )));
         }
-        let mut cores: BTreeMap<Whose, Vec<&Piece>> = BTreeMap::new();
-        for piece in selected {
-            cores
-                .entry(self.whose(piece, by_cpu))
-                .or_default()
-                .push(piece);
+        let mut cores: BTreeMap<Whose, Vec<Slice<'_>>> = BTreeMap::new();
+        for slice in selected {
+            cores.entry(self.whose(&slice)).or_default().push(slice);
         }
+        self.drop_idle(&mut cores);
         let mut trace = Trace {
             file: "trace.ini".to_owned(),
             source_buffers: Some(Vec::new()),
@@ -140,9 +154,9 @@ impl<'a> Snapshots<'a> {
         };
         // The sources come after all cores, whose numbers debuggers show.
         let mut sources = Vec::new();
-        for (whose, pieces) in &cores {
-            let device = self.core(*whose, pieces, snapshot.devices.len());
-            sources.extend(self.sources(&device.name, pieces, &mut trace));
+        for (whose, slices) in &cores {
+            let device = self.core(*whose, slices, snapshot.devices.len());
+            sources.extend(self.sources(&device.name, slices, &mut trace));
             snapshot.devices.push(device);
         }
         for mut device in sources {
@@ -166,73 +180,165 @@ impl<'a> Snapshots<'a> {
         Ok(self.out)
     }
 
-    /// Whether the history is that of CPUs: if the user wants it, or there is no thread.
-    fn by_cpu(&mut self, all: &[Piece]) -> bool {
-        if self.options.by_cpu {
-            return true;
+    /// The trace of each thread, or CPU, in each piece.
+    fn slices<'p>(&mut self, all: &'p [Piece]) -> Vec<Slice<'p>>
+    where
+        'a: 'p,
+    {
+        let units: Vec<Vec<(&Unit, u8)>> = all
+            .iter()
+            .map(|piece| self.units.of_piece(piece, &self.file.bytes))
+            .collect();
+        let by_context = !self.options.by_cpu && self.is_by_context(all, &units);
+        let mut out = Vec::new();
+        let mut without = BTreeSet::new();
+        for (piece, units) in all.iter().zip(units) {
+            for (unit, id) in units {
+                let slice = Slice {
+                    piece,
+                    unit,
+                    id,
+                    tid: piece.tid.filter(|_| !self.options.by_cpu),
+                    image: piece.image,
+                    only: None,
+                };
+                let register = ThreadRegister::of(unit).filter(|_| by_context);
+                let Some(register) = register else {
+                    if by_context {
+                        without.insert(unit.cpu);
+                    }
+                    let tid = slice.tid.filter(|_| !by_context);
+                    out.push(Slice { tid, ..slice });
+                    continue;
+                };
+                let device = source_device(unit, id);
+                let threads =
+                    contexts::threads((unit, &device), id, piece, &self.file.bytes, false);
+                out.extend(threads.into_iter().map(|tid| Slice {
+                    tid: Some(tid),
+                    image: self.recording.processes.of_thread(tid, piece.time),
+                    only: Some(register.only(tid)),
+                    ..slice
+                }));
+            }
         }
-        if self.recording.cpu_wide {
-            self.out.notes.push(
-                "the recording is of whole CPUs: the history is that of each CPU, not of a thread"
-                    .to_owned(),
-            );
-            return true;
+        if !without.is_empty() {
+            let cpus: Vec<String> = without.iter().map(u32::to_string).collect();
+            self.out.notes.push(format!(
+                "the recording is of whole CPUs, and the trace of CPU {} has no context IDs: its \
+                 history is that of the CPU, not of threads",
+                cpus.join(", ")
+            ));
         }
-        all.iter().any(|piece| piece.tid.is_none()) && all.iter().all(|piece| piece.cpu.is_some())
+        out
     }
 
-    fn whose(&self, piece: &Piece, by_cpu: bool) -> Whose {
-        match (by_cpu, piece.cpu, piece.tid) {
-            (true, Some(cpu), _) | (_, Some(cpu), None) => Whose::Cpu(cpu),
-            (_, _, tid) => Whose::Thread {
-                replaced: piece
+    /// Whether the contexts in the trace tell threads apart: if the recording is of whole CPUs, or
+    /// trace of several CPUs is in one buffer, or the records name other threads than the trace.
+    fn is_by_context(&self, all: &[Piece], units: &[Vec<(&Unit, u8)>]) -> bool {
+        if self.recording.cpu_wide {
+            return true;
+        }
+        all.iter().zip(units).any(|(piece, units)| {
+            if units.len() > 1 || piece.tid.is_none() {
+                return true;
+            }
+            let Some(&(unit, id)) = units.first() else {
+                return false;
+            };
+            let device = source_device(unit, id);
+            let first = contexts::threads((unit, &device), id, piece, &self.file.bytes, true);
+            // Numbers of threads in a container are not those that the kernel writes.
+            let known = |tid: u32| self.recording.processes.of_thread(tid, None).is_some();
+            first
+                .into_iter()
+                .any(|tid| Some(tid) != piece.tid && known(tid))
+        })
+    }
+
+    /// Removes the cores in whose trace nothing was executed, unless there are no others.
+    fn drop_idle(&mut self, cores: &mut BTreeMap<Whose, Vec<Slice<'_>>>) {
+        let bytes = &self.file.bytes;
+        let idle = |slice: &Slice<'_>| {
+            let device = source_device(slice.unit, slice.id);
+            contexts::is_idle((slice.unit, &device), slice.id, slice.piece, bytes)
+        };
+        let mut idle: Vec<Whose> = cores
+            .iter()
+            .filter(|(_, slices)| slices.iter().all(idle))
+            .map(|(whose, _)| *whose)
+            .collect();
+        if idle.len() == cores.len() {
+            idle.clear();
+        }
+        for whose in idle {
+            let slices = cores.remove(&whose).unwrap_or_default();
+            let of = match whose {
+                Whose::Cpu(cpu) => format!("CPU {cpu}"),
+                Whose::Thread { tid, replaced, .. } if replaced => {
+                    format!("thread {tid}, before it executed another program")
+                }
+                Whose::Thread { tid, .. } => format!("thread {tid}"),
+            };
+            self.out.notes.push(format!(
+                "{of}: nothing is executed in its {} trace buffers: left out",
+                slices.len()
+            ));
+        }
+    }
+
+    fn whose(&self, slice: &Slice<'_>) -> Whose {
+        match slice.tid {
+            None => Whose::Cpu(slice.unit.cpu),
+            Some(tid) => Whose::Thread {
+                replaced: slice
                     .image
                     .is_some_and(|image| self.recording.processes.images[image].replaced),
-                tid: tid.unwrap_or(0),
-                image: piece.image,
+                tid,
+                image: slice.image,
             },
         }
     }
 
-    fn is_selected(&self, piece: &Piece) -> bool {
+    fn is_selected(&self, slice: &Slice<'_>) -> bool {
         let options = self.options;
-        let image = piece
+        let image = slice
             .image
             .map(|image| &self.recording.processes.images[image]);
         let among = |wanted: &[u32], value: Option<u32>| {
             wanted.is_empty() || value.is_some_and(|value| wanted.contains(&value))
         };
-        let name = image.and_then(|image| image.name(piece.tid?));
-        among(&options.cpus, piece.cpu)
-            && among(&options.tids, piece.tid)
+        let tid = slice.tid.or(slice.piece.tid);
+        let name = image.and_then(|image| image.name(tid?));
+        among(&options.cpus, Some(slice.unit.cpu))
+            && among(&options.tids, tid)
             && among(&options.pids, image.map(|image| image.pid))
             && (options.comms.is_empty()
                 || name.is_some_and(|name| options.comms.iter().any(|comm| comm == name)))
     }
 
     /// What the user could have selected.
-    fn choices(&self, all: &[Piece]) -> String {
+    fn choices(&self, all: &[Slice<'_>]) -> String {
         let mut out = BTreeSet::new();
-        for piece in all {
-            let image = piece
+        for slice in all {
+            let image = slice
                 .image
                 .map(|image| &self.recording.processes.images[image]);
-            let name = image
-                .and_then(|image| image.name(piece.tid?))
-                .unwrap_or("?");
+            let tid = slice.tid.or(slice.piece.tid);
+            let name = image.and_then(|image| image.name(tid?)).unwrap_or("?");
             let number = |number: Option<u32>| number.map_or("?".into(), |n: u32| n.to_string());
             out.insert(format!(
                 "pid {} tid {} comm {name} cpu {}",
                 number(image.map(|image| image.pid)),
-                number(piece.tid),
-                number(piece.cpu)
+                number(tid),
+                slice.unit.cpu
             ));
         }
         out.into_iter().take(8).collect::<Vec<_>>().join(", ")
     }
 
     /// The device of a core, with its memory.
-    fn core(&mut self, whose: Whose, pieces: &[&Piece], index: usize) -> Device {
+    fn core(&mut self, whose: Whose, slices: &[Slice<'_>], index: usize) -> Device {
         let processes = &self.recording.processes;
         let mut other = Vec::new();
         let mut entry = |key: &str, value: String| other.push((key.to_owned(), value));
@@ -254,9 +360,9 @@ impl<'a> Snapshots<'a> {
         };
         // The images of its pieces, those with the most trace first.
         let mut images: BTreeMap<usize, u64> = BTreeMap::new();
-        for piece in pieces {
-            if let Some(image) = piece.image {
-                *images.entry(image).or_default() += piece.bytes();
+        for slice in slices {
+            if let Some(image) = slice.image {
+                *images.entry(image).or_default() += slice.piece.bytes();
             }
         }
         let mut images: Vec<(usize, u64)> = images.into_iter().collect();
@@ -275,22 +381,10 @@ impl<'a> Snapshots<'a> {
             file: format!("cpu_{index}.ini"),
             name: self.names.unique(&name),
             class: DeviceClass::Core,
-            kind: self.core_type(pieces).to_owned(),
+            kind: core_type(slices).to_owned(),
             other,
             dumps,
             ..Device::default()
-        }
-    }
-
-    /// The architecture of the cores that ran the pieces.
-    fn core_type(&self, pieces: &[&Piece]) -> &'static str {
-        let unit = pieces
-            .iter()
-            .find_map(|piece| self.units.of_cpu(piece.cpu?));
-        let unit = unit.or(self.units.first());
-        match unit.map(|unit| unit.kind) {
-            Some(UnitKind::Etmv3) => "ARMv7-A",
-            _ => "ARMv8-A",
         }
     }
 
@@ -394,67 +488,56 @@ impl<'a> Snapshots<'a> {
         self.out.add("images", &name, bytes, elf.path.clone())
     }
 
-    /// The trace sources of a core, and its buffers.
-    fn sources(&mut self, core: &str, pieces: &[&Piece], trace: &mut Trace) -> Vec<Device> {
-        // By CPU and trace ID: the unit's device, and the buffers with its trace.
-        let mut found: BTreeMap<(u32, u8), (Unit, Vec<String>)> = BTreeMap::new();
-        for piece in pieces {
-            let units = self.units.of_piece(piece, &self.file.bytes);
-            let cpu = piece
-                .cpu
-                .map_or("thread".to_owned(), |cpu| format!("cpu{cpu}"));
+    /// The trace sources of a core, and its buffers: each slice has a buffer, so that it may be
+    /// decoded on its own.
+    fn sources(&mut self, core: &str, slices: &[Slice<'_>], trace: &mut Trace) -> Vec<Device> {
+        // By CPU, trace ID and context.
+        let mut found: BTreeMap<_, (Device, Vec<String>)> = BTreeMap::new();
+        for slice in slices {
             let number = trace.buffers.len();
-            let name = format!("{cpu}_{number}");
-            let files = piece.parts.iter().enumerate().map(|(index, part)| {
-                let file = match index {
-                    0 => format!("trace/{name}.bin"),
-                    _ => format!("trace/{name}_{index}.bin"),
-                };
+            let name = format!("cpu{}_{number}", slice.unit.cpu);
+            let files = slice.piece.parts.iter().map(|part| {
+                // Slices of one piece share its files.
+                let file = format!("trace/{:x}.bin", part.start);
                 let bytes = self.file.bytes.part(part.clone());
-                self.out.files.insert(file.clone(), bytes);
+                self.out.files.entry(file.clone()).or_insert(bytes);
                 file
             });
             trace.buffers.push(Buffer {
                 id: format!("buffer{number}"),
                 files: files.collect(),
-                format: match piece.raw {
+                format: match slice.piece.raw {
                     true => BufferFormat::SourceData,
                     false => BufferFormat::Coresight,
                 },
                 name: name.clone(),
                 ..Buffer::default()
             });
-            for (unit, id) in units {
-                let entry = found.entry((unit.cpu, id));
-                let (_, buffers) = entry.or_insert_with(|| (unit.clone(), Vec::new()));
-                buffers.push(name.clone());
-            }
+            let only = slice.only.map(OnlyContext::entry);
+            let entry = found.entry((slice.unit.cpu, slice.id, only.clone()));
+            let (_, buffers) = entry.or_insert_with(|| {
+                let mut device = source_device(slice.unit, slice.id);
+                device.other.extend(only);
+                (device, Vec::new())
+            });
+            buffers.push(name);
         }
         let mut out = Vec::new();
-        for ((cpu, id), (unit, buffers)) in found {
-            let kind = unit.device_type();
-            let family = kind.split('.').next().unwrap_or(kind);
-            let family = family.trim_end_matches(|c: char| c.is_ascii_digit());
-            let name = self.names.unique(&format!("{family}_cpu{cpu}"));
+        for (mut device, buffers) in found.into_values() {
+            device.name = self.names.unique(&device.name);
+            device.file = format!("{}.ini", device.name.to_ascii_lowercase());
             trace.core_sources.push(CoreSource {
                 core: core.to_owned(),
-                source: name.clone(),
+                source: device.name.clone(),
                 ..CoreSource::default()
             });
             let lines = trace.source_buffers.get_or_insert_default();
             lines.push(SourceBuffers {
-                source: name.clone(),
+                source: device.name.clone(),
                 buffers,
                 ..SourceBuffers::default()
             });
-            out.push(Device {
-                file: format!("{}.ini", name.to_ascii_lowercase()),
-                name,
-                class: DeviceClass::TraceSource,
-                kind: kind.to_owned(),
-                registers: registers(&unit, id),
-                ..Device::default()
-            });
+            out.push(device);
         }
         out
     }
@@ -537,6 +620,28 @@ fn symbol_address(elf: &Elf, name: &str) -> Option<u64> {
     let file = object::File::parse(elf.bytes()).ok()?;
     let symbol = file.symbol_by_name(name)?;
     Some(symbol.address())
+}
+
+/// The architecture of the cores that ran some slices.
+fn core_type(slices: &[Slice<'_>]) -> &'static str {
+    match slices.first().map(|slice| slice.unit.kind) {
+        Some(UnitKind::Etmv3) => "ARMv7-A",
+        _ => "ARMv8-A",
+    }
+}
+
+/// The device of a trace unit.
+fn source_device(unit: &Unit, id: u8) -> Device {
+    let kind = unit.device_type();
+    let family = kind.split('.').next().unwrap_or(kind);
+    let family = family.trim_end_matches(|c: char| c.is_ascii_digit());
+    Device {
+        name: format!("{family}_cpu{}", unit.cpu),
+        class: DeviceClass::TraceSource,
+        kind: kind.to_owned(),
+        registers: registers(unit, id),
+        ..Device::default()
+    }
 }
 
 /// The registers of a trace unit's device, with the trace ID that is in force.

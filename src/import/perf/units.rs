@@ -64,12 +64,12 @@ impl<'a> Units<'a> {
     }
 
     /// The unit of a CPU.
-    pub fn of_cpu(&self, cpu: u32) -> Option<&'a Unit> {
+    fn of_cpu(&self, cpu: u32) -> Option<&'a Unit> {
         self.info.units.iter().find(|unit| unit.cpu == cpu)
     }
 
     /// Any unit.
-    pub fn first(&self) -> Option<&'a Unit> {
+    fn first(&self) -> Option<&'a Unit> {
         self.info.units.first()
     }
 

@@ -1,0 +1,437 @@
+//! `perf.data` of every form, made from recorded trace: what is decoded is what was recorded.
+
+use crate::perf_builder::{At, PerfData, SWITCH_CPU_WIDE, framed, words};
+use crate::support::gdb::{armsnap, run, testdata, text};
+use armsnap::formatter::encode::Encoder;
+use armsnap::formatter::{Deformatter, Demux, FrameKind};
+use armsnap::quantity::{BufferOffset, TraceId};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const ETMV4: u64 = 0x4040_4040_4040_4040;
+const ETMV3: u64 = 0x3030_3030_3030_3030;
+/// The address of the program of testdata/recorded/etmv4, and its bytes in the file.
+const PROGRAM: (u64, u64, u64) = (0x4010_0000, 0x1000, 0x1000);
+
+/// The recorded trace of a trace ID.
+fn recorded(name: &str, id: u8) -> Vec<u8> {
+    let frames = fs::read(testdata("recorded").join(name).join("trace.bin")).unwrap();
+    let mut demux = Demux::new();
+    Deformatter::new(FrameKind::Memory).feed(BufferOffset(0), &frames, true, &mut demux);
+    demux.stream(TraceId(id)).payload().to_vec()
+}
+
+fn frames(sources: &[(u8, &[u8])]) -> Vec<u8> {
+    let (mut encoder, mut out) = (Encoder::new(), Vec::new());
+    for (id, bytes) in sources {
+        encoder.write(TraceId(*id), bytes, &mut out);
+    }
+    encoder.finish(&mut out);
+    out
+}
+
+/// The registers of the recorded unit, as perf has them, with an ID.
+fn etmv4(id: u64) -> Vec<u64> {
+    vec![0x1811, id, 0x2800_0EA1, 0x4100_F420, 0x1088, 0, 0xCC]
+}
+
+fn at(tid: u32, time: u64, cpu: u32) -> At {
+    At {
+        pid: 100,
+        tid,
+        time,
+        cpu,
+    }
+}
+
+/// A process 100 with the recorded program.
+fn process() -> PerfData {
+    let mut file = PerfData::default();
+    file.comm("prog", true, at(100, 1, 0));
+    let (address, length, offset) = PROGRAM;
+    file.map(
+        "/bin/program.elf",
+        address,
+        length,
+        offset,
+        &[],
+        at(100, 2, 0),
+    );
+    file
+}
+
+/// The kinds of elements that are the same wherever trace comes from, without places.
+fn flow(output: &str, source: impl Fn(&Value) -> bool) -> Vec<Value> {
+    let lines = output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter(|element: &Value| {
+            ["range", "exception"].contains(&element["kind"].as_str().unwrap()) && source(element)
+        })
+        .map(|mut element| {
+            let fields = element.as_object_mut().unwrap();
+            for field in ["source", "buffer", "offset", "trace_id"] {
+                fields.remove(field);
+            }
+            element
+        })
+        .collect()
+}
+
+fn decoded(input: &Path, options: &[&str]) -> (String, String) {
+    let mut command = armsnap();
+    command
+        .args(["decode", "--format", "jsonl"])
+        .arg(input)
+        .args(options);
+    let output = run(&mut command);
+    assert!(output.status.success(), "{}", text(&output));
+    (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+/// What the recorded core executed.
+fn expected(name: &str, id: u8) -> Vec<Value> {
+    let program = testdata("recorded").join(name).join("program.elf");
+    let options = ["--elf", program.to_str().unwrap()];
+    let (out, _) = decoded(&testdata("recorded").join(name), &options);
+    let found = flow(&out, |element| element["trace_id"] == u64::from(id));
+    assert!(found.len() > 8, "{}", found.len());
+    found
+}
+
+/// Writes a file and decodes it: what was executed by the core whose source satisfies `core`, and
+/// what was said.
+fn executed(bytes: &[u8], core: &str, options: &[&str]) -> (Vec<Value>, String) {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("perf.data");
+    fs::write(&path, bytes).unwrap();
+    let symfs = testdata("recorded/etmv4");
+    let mut all = vec!["--symfs", symfs.to_str().unwrap()];
+    all.extend(options);
+    let (out, said) = decoded(&path, &all);
+    let mut info = armsnap();
+    info.args(["info", "--json"]).arg(&path).args(&all);
+    let info = run(&mut info);
+    assert!(info.status.success(), "{}", text(&info));
+    let info: Value = serde_json::from_slice(&info.stdout).unwrap();
+    let sources: Vec<&str> = info["sources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|source| {
+            source["cores"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|own| own == core)
+        })
+        .map(|source| source["name"].as_str().unwrap())
+        .collect();
+    assert!(!sources.is_empty(), "no core {core}: {info:#}");
+    let own = |element: &Value| sources.contains(&element["source"].as_str().unwrap());
+    (flow(&out, own), said)
+}
+
+#[test]
+fn all_versions_of_the_trace_units_block() {
+    let expected = expected("etmv4", 0x10);
+    let trace = frames(&[(0x12, &recorded("etmv4", 0x10))]);
+    for (version, more) in [(0, vec![]), (1, vec![]), (2, vec![]), (2, vec![1, 2, 3])] {
+        let mut file = process();
+        let mut own = etmv4(0x12);
+        own.extend(&more);
+        file.info(
+            version,
+            &[(ETMV4, 0, [etmv4(0x10), more].concat()), (ETMV4, 1, own)],
+        );
+        file.trace(0, 1, 0, &trace);
+        file.aux(0, trace.len() as u64, 0, at(100, 5, 1));
+        for bytes in [file.file(), file.piped()] {
+            let (found, _) = executed(&bytes, "prog-100", &[]);
+            assert_eq!(found, expected, "version {version}");
+        }
+    }
+}
+
+#[test]
+fn threads_keep_their_history_across_cpus() {
+    let (first, second) = (expected("etmv4", 0x10), expected("etmv4", 0x11));
+    let (a, b) = (recorded("etmv4", 0x10), recorded("etmv4", 0x11));
+    // Each thread runs twice, the second time on the other CPU. IDs are those of sinks: both CPUs
+    // have the same one.
+    for sinks in [true, false] {
+        let ids: [u8; 2] = if sinks { [0x10, 0x10] } else { [0x10, 0x12] };
+        let mut file = process();
+        file.info(2, &[0, 1].map(|cpu| (ETMV4, cpu, etmv4(1 << 31 | 0x7F))));
+        for cpu in 0..2 {
+            let id = u64::from(ids[cpu as usize]);
+            let value = match sinks {
+                true => 1 << 56 | (0xABC0 + u64::from(cpu)) << 8 | id,
+                false => id,
+            };
+            file.hardware_id(value, at(100, 3, cpu));
+        }
+        file.fork(100, 100, 101, at(100, 4, 0));
+        file.comm("worker", false, at(101, 5, 0));
+        let mut offsets = [0, 0];
+        for (tid, cpu, time) in [(100, 0, 10), (101, 1, 11), (100, 1, 20), (101, 0, 21)] {
+            let bytes = if tid == 100 { &a } else { &b };
+            let trace = frames(&[(ids[cpu as usize], bytes)]);
+            let offset = &mut offsets[cpu as usize];
+            file.trace(*offset, cpu, 0, &trace);
+            file.aux(*offset, trace.len() as u64, 0, at(tid, time, cpu));
+            *offset += trace.len() as u64;
+        }
+        let file = file.file();
+        let twice = |once: &Vec<Value>| [once.clone(), once.clone()].concat();
+        let (found, _) = executed(&file, "prog-100", &[]);
+        assert_eq!(found, twice(&first), "sinks {sinks}");
+        let (found, _) = executed(&file, "worker-101", &[]);
+        assert_eq!(found, twice(&second), "sinks {sinks}");
+        let (found, _) = executed(&file, "cpu0", &["--by", "cpu"]);
+        assert_eq!(
+            found,
+            [first.clone(), second.clone()].concat(),
+            "sinks {sinks}"
+        );
+        let (found, _) = executed(&file, "worker-101", &["--tid", "101", "--cpu", "0"]);
+        assert_eq!(found, second, "sinks {sinks}");
+        let (found, _) = executed(&file, "worker-101", &["--comm", "worker"]);
+        assert_eq!(found, twice(&second), "sinks {sinks}");
+    }
+}
+
+#[test]
+fn buffers_of_threads_and_raw_trace() {
+    let (first, second) = (expected("etmv4", 0x10), expected("etmv4", 0x11));
+    let (a, b) = (recorded("etmv4", 0x10), recorded("etmv4", 0x11));
+    let mut file = process();
+    file.info(1, &[(ETMV4, 0, etmv4(0x10)), (ETMV4, 1, etmv4(0x12))]);
+    file.fork(100, 100, 101, at(100, 4, 0));
+    let trace = frames(&[(0x12, &a)]);
+    file.trace(0, u32::MAX, 100, &trace);
+    file.aux(0, trace.len() as u64, 0, at(100, 5, 1));
+    // The format is that of each record; what is filled up is no trace.
+    file.trace(0, u32::MAX, 101, &b);
+    file.aux(0, b.len() as u64, 0x100, at(101, 6, 0));
+    let file = file.file();
+    assert_eq!(executed(&file, "prog-100", &[]).0, first);
+    assert_eq!(executed(&file, "prog-101", &[]).0, second);
+}
+
+#[test]
+fn truncated_records_are_gaps() {
+    let expected = expected("etmv4", 0x10);
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    let half = trace.len() as u64 / 32 * 16;
+    let mut file = process();
+    file.info(1, &[(ETMV4, 0, etmv4(0x10))]);
+    file.trace(0, 0, 0, &[&trace[..half as usize], &trace[..]].concat());
+    file.aux(0, half, 1, at(100, 5, 0));
+    file.aux(half, trace.len() as u64, 0, at(100, 6, 0));
+    let (found, said) = executed(&file.file(), "prog-100", &[]);
+    assert!(
+        said.contains("1 AUX records are truncated: trace is missing after them"),
+        "{said}"
+    );
+    let (before, after) = found.split_at(found.len() - expected.len());
+    assert_eq!(after, expected);
+    assert!(
+        !before.is_empty() && before.len() < expected.len(),
+        "{}",
+        before.len()
+    );
+    assert_eq!(before[..before.len() - 1], expected[..before.len() - 1]);
+}
+
+/// ETMv4 trace of a start at an address in a context, and one E atom (IHI 0064: Trace Info, Trace
+/// On, Address with Context, Atom).
+fn run_of(address: u64, context: u32) -> Vec<u8> {
+    let mut out = vec![
+        0x04,
+        0x85,
+        (address >> 2 & 0x7F) as u8,
+        (address >> 9 & 0x7F) as u8,
+    ];
+    out.extend(&address.to_le_bytes()[2..]);
+    // EL0, 64 bits, non-secure, with a context ID.
+    out.push(0xB0);
+    out.extend(context.to_le_bytes());
+    out.push(0xF7);
+    out
+}
+
+const SYNC: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x80, 1, 0];
+
+#[test]
+fn contexts_tell_the_threads_of_a_cpu_apart() {
+    // Two processes have different programs at the same addresses, and take turns.
+    let mut trace = SYNC.to_vec();
+    for (address, context) in [
+        (0x4010_0000, 100),
+        (0x4010_0700, 200),
+        (0x4010_0014, 100),
+        (0x4010_0760, 201),
+    ] {
+        trace.extend(run_of(address, context));
+    }
+    let trace = frames(&[(0x10, &trace)]);
+    let mut unit = etmv4(0x10);
+    unit[0] = 0x40;
+    let mut file = process();
+    file.info(1, &[(ETMV4, 0, unit.clone())]);
+    let other = |tid, time| At {
+        pid: 200,
+        ..at(tid, time, 0)
+    };
+    file.comm("other", true, other(200, 3));
+    file.map(
+        "/bin/program.elf",
+        PROGRAM.0,
+        PROGRAM.1,
+        PROGRAM.2,
+        &[],
+        other(200, 3),
+    );
+    file.fork(200, 200, 201, other(200, 4));
+    // Whole CPUs were recorded: whoever ran at the end is in the record.
+    file.event(SWITCH_CPU_WIDE, 0, &words(&[0]), at(0, 5, 0));
+    file.trace(0, 0, 0, &trace);
+    file.aux(0, trace.len() as u64, 0, at(0, 6, 0));
+    let bytes = file.file();
+    let starts = |core: &str, options: &[&str]| -> Vec<String> {
+        let (found, _) = executed(&bytes, core, options);
+        let starts = found
+            .iter()
+            .map(|range| range["start"].as_str().unwrap().to_owned());
+        starts.collect()
+    };
+    assert_eq!(starts("prog-100", &[]), ["0x40100000", "0x40100014"]);
+    assert_eq!(starts("other-200", &[]), ["0x40100700"]);
+    assert_eq!(starts("other-201", &[]), ["0x40100760"]);
+    assert_eq!(
+        starts("other-201", &["--pid", "200", "--tid", "201"]),
+        ["0x40100760"]
+    );
+    let all = ["0x40100000", "0x40100700", "0x40100014", "0x40100760"];
+    assert_eq!(starts("cpu0", &["--by", "cpu"]), all);
+    // Without the record of a switch, the trace contradicts the thread in the AUX record.
+    let mut file = process();
+    file.info(1, &[(ETMV4, 0, unit)]);
+    file.comm("other", true, other(200, 3));
+    file.map(
+        "/bin/program.elf",
+        PROGRAM.0,
+        PROGRAM.1,
+        PROGRAM.2,
+        &[],
+        other(200, 3),
+    );
+    file.trace(0, 0, 0, &trace);
+    file.aux(0, trace.len() as u64, 0, other(200, 6));
+    let (found, _) = executed(&file.file(), "prog-100", &[]);
+    assert_eq!(found.len(), 2);
+}
+
+#[test]
+fn ptm_of_both_layouts() {
+    let name = "ptm";
+    let elf = testdata("recorded/ptm/cores-a15-bare-a15.elf");
+    let (out, _) = decoded(
+        &testdata("recorded").join(name),
+        &["--elf", elf.to_str().unwrap()],
+    );
+    let expected = flow(&out, |element| element["trace_id"] == 0x10);
+    assert!(expected.len() > 8);
+    let trace = frames(&[(0x12, &recorded(name, 0x10))]);
+    for version in [0, 1] {
+        let mut file = PerfData::default();
+        file.comm("prog", true, at(100, 1, 0));
+        // The file's first page of code, as it is linked.
+        use object::{Object, ObjectSegment};
+        let bytes = fs::read(&elf).unwrap();
+        let parsed = object::File::parse(&*bytes).unwrap();
+        for segment in parsed.segments() {
+            let (offset, size) = segment.file_range();
+            let path = "/bin/cores-a15-bare-a15.elf";
+            file.map(path, segment.address(), size, offset, &[], at(100, 2, 0));
+        }
+        let unit = vec![0, 0x12, 0x34C0_1AC2, 0x411C_F312];
+        file.info(version, &[(ETMV3, 0, unit)]);
+        file.trace(0, 0, 0, &trace);
+        file.aux(0, trace.len() as u64, 0, at(100, 5, 0));
+        let symfs = testdata("recorded/ptm");
+        let options = ["--symfs", symfs.to_str().unwrap()];
+        let (found, _) = executed(&file.file(), "prog-100", &options);
+        assert_eq!(found, expected, "version {version}");
+    }
+}
+
+#[test]
+fn faults_are_one_message() {
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    let good = |info: fn(&mut PerfData)| {
+        let mut file = process();
+        info(&mut file);
+        file.trace(0, 0, 0, &trace);
+        file.aux(0, trace.len() as u64, 0, at(100, 5, 0));
+        file
+    };
+    let whole = good(|file| file.info(1, &[(ETMV4, 0, etmv4(0x10))])).file();
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("perf.data");
+    let other = |kind: u32| {
+        let mut file = process();
+        file.records
+            .extend(framed(70, 0, &words(&[u64::from(kind), 1, 0, 0])));
+        file.file()
+    };
+    let mut tiny = whole.clone();
+    let at_record = 256 + 6;
+    tiny[at_record..at_record + 2].copy_from_slice(&[4, 0]);
+    for (bytes, says) in [
+        (good(|_| {}).file(), "it has no AUXTRACE_INFO record"),
+        (
+            good(|file| file.info(3, &[])).file(),
+            "AUXTRACE_INFO of version 3",
+        ),
+        (
+            good(|file| file.info(1, &[(5, 0, vec![])])).file(),
+            "block 0 begins with 0x5",
+        ),
+        (
+            other(1),
+            "AUX trace of type 1 (Intel PT): expected 3 (CoreSight)",
+        ),
+        (
+            whole[..60].to_vec(),
+            "the section of attributes begins at 0x70, beyond the file",
+        ),
+        (tiny, "with 4 bytes"),
+        (b"PERFILE2".to_vec(), "the file ends in its header"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let mut command = armsnap();
+        command.arg("info").arg(&path);
+        let output = run(&mut command);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{says}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(says), "{says}: {said}");
+    }
+    // Cut anywhere, there is a message, or what came before is used.
+    for length in (100..whole.len()).step_by(37) {
+        fs::write(&path, &whole[..length]).unwrap();
+        let output = run(armsnap().arg("info").arg(&path));
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)),
+            "{length}: {}",
+            text(&output)
+        );
+    }
+}
