@@ -41,6 +41,11 @@ impl Builder {
         }
     }
 
+    /// Forgets what was collected.
+    pub(super) fn restart(&mut self) {
+        *self = Self::new();
+    }
+
     /// Forgets what was collected: everything is unknown behind the instruction.
     pub(super) fn everything_unknown(&mut self) {
         *self = Self::new();
@@ -87,6 +92,19 @@ impl Builder {
     pub(super) fn copy(&mut self, destination: Location, a: Operand) {
         if a != Operand::Location(destination) {
             self.set1(destination, Operation::Copy, a);
+        }
+    }
+
+    /// Writes a value that is not used again: if it is the newest temporary, the destination takes
+    /// its place.
+    pub(super) fn give(&mut self, destination: Location, a: Operand) {
+        match self.relations.last_mut() {
+            Some(last)
+                if Operand::Location(last.destination) == a && !last.destination.is_kept() =>
+            {
+                last.destination = destination;
+            }
+            _ => self.copy(destination, a),
         }
     }
 

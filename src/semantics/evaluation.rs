@@ -1,7 +1,7 @@
 //! The values of operations whose operands are known.
 
-use super::lanes;
 use super::operation::{Condition, Operation, Width};
+use super::{floating, lanes};
 
 impl Operation {
     /// The result for known operands; `None` if it is not a function of them
@@ -65,6 +65,10 @@ impl Operation {
             Self::ReverseBytes { group } => reverse_bytes(a, group)?,
             Self::Crc32 { bytes, castagnoli } => u64::from(crc32(a as u32, b, bytes, castagnoli)),
             Self::Lane(operation, size) => lanes::each(operation, size, a, b),
+            Self::SelectBits => a & c | b & !c,
+            Self::ShuffleBytes => lanes::shuffle(a, b, c),
+            Self::LookUpBytes => lanes::look_up(a, b, c),
+            Self::Float(operation, shape) => floating::eval(operation, shape, a, b, c)?,
             Self::Load { .. } | Self::Store { .. } | Self::Unknown => return None,
         })
     }

@@ -9,13 +9,16 @@ pub mod a64;
 mod builder;
 mod evaluation;
 mod execution;
+mod floating;
 mod lanes;
 mod location;
 mod operation;
 
 pub use execution::{Machine, Values, execute};
 pub use location::Location;
-pub use operation::{Condition, LaneOperation, Lanes, Operation, Width};
+pub use operation::{
+    Condition, FloatOperation, FloatShape, LaneOperation, Lanes, Operation, Rounding, Width,
+};
 
 /// An operand of a relation: the value of a location before the relation, or a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -55,8 +55,103 @@ pub enum LaneOperation {
     MinUnsigned,
     /// The larger, unsigned.
     MaxUnsigned,
-    /// The number of set bits (of `a`).
+    /// The difference of the larger and the smaller, signed.
+    DistanceSigned,
+    /// The difference of the larger and the smaller, unsigned.
+    DistanceUnsigned,
+    /// `a + b`, at most or least what a signed lane holds.
+    AddSaturatingSigned,
+    /// `a + b`, at most what an unsigned lane holds.
+    AddSaturatingUnsigned,
+    /// `a - b`, at most or least what a signed lane holds.
+    SubtractSaturatingSigned,
+    /// `a - b`, at least 0.
+    SubtractSaturatingUnsigned,
+    /// `a` shifted by the lowest byte of `b`, signed: left where positive, right where negative.
+    Shift,
+    /// As `Shift`, and to the right copies of the sign are moved in.
+    ShiftSigned,
+    /// The number of set bits of `a`.
     CountOnes,
+    /// Leading zeros of `a`.
+    CountLeadingZeros,
+    /// Bits of `a` in reverse order.
+    ReverseBits,
+}
+
+/// The floating-point numbers in the operands of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FloatShape {
+    /// One single-precision number in bits 31:0; the result is zero-extended.
+    Single,
+    /// Two single-precision numbers.
+    Singles,
+    /// One double-precision number.
+    Double,
+}
+
+/// How a number becomes an integer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rounding {
+    /// To the nearest, of two to the even one.
+    TiesToEven,
+    /// To the nearest, of two to the one farther from zero.
+    TiesAway,
+    /// Up.
+    Up,
+    /// Down.
+    Down,
+    /// Towards zero.
+    Zero,
+}
+
+/// An operation on floating-point numbers, by IEEE 754 with rounding to the nearest even.
+///
+/// The third operand of all but [`FloatOperation::FusedMultiplyAdd`] is FPCR (of AArch32 the
+/// control bits of FPSCR): a result is only known where they ask for nothing else. A result that is
+/// a NaN is never known (which one it is depends on more), nor is one of signalling operands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FloatOperation {
+    /// `a + b`
+    Add,
+    /// `a - b`
+    Subtract,
+    /// `a * b`
+    Multiply,
+    /// `a / b`
+    Divide,
+    /// The square root of `a`.
+    SquareRoot,
+    /// The smaller; -0 is below +0.
+    Minimum,
+    /// The larger; -0 is below +0.
+    Maximum,
+    /// `a * b + c`, rounded once. Its relation is followed by one with [`FloatOperation::Checked`].
+    FusedMultiplyAdd,
+    /// `a`, if the third operand asks for nothing, nor that subnormal numbers be flushed.
+    Checked,
+    /// `a` rounded to a number without a fraction.
+    Round(Rounding),
+    /// `a`, single precision, as double precision; the shape is `Double`.
+    Widen,
+    /// `a`, double precision, as single precision; the shape is `Single`.
+    Narrow,
+    /// The signed integer `a`, of 64 bits; of shape `Singles` two of 32 bits.
+    FromSigned,
+    /// The unsigned integer `a`, of 64 bits; of shape `Singles` two of 32 bits.
+    FromUnsigned,
+    /// `a` as a signed integer of the width, or the nearest there is; NaNs give 0.
+    ToSigned(Rounding, Width),
+    /// `a` as an unsigned integer of the width, or the nearest there is; NaNs give 0.
+    ToUnsigned(Rounding, Width),
+    /// All ones where `a == b`.
+    Equal,
+    /// All ones where `a >= b`.
+    GreaterEqual,
+    /// All ones where `a > b`.
+    Greater,
+    /// The flags of comparing `a` with `b`, N:Z:C:V in bits 3:0.
+    Flags,
 }
 
 /// What a relation computes from its operands `a`, `b`, `c`.
@@ -158,6 +253,16 @@ pub enum Operation {
     },
     /// Lane by lane.
     Lane(LaneOperation, Lanes),
+    /// The bits of `a` where those of `c` are set, else those of `b`.
+    SelectBits,
+    /// Bytes of `b:a`, 16 of them: byte `i` of the result is the one that bits `4i + 3 : 4i` of `c`
+    /// number.
+    ShuffleBytes,
+    /// Bytes of `b:a`, 16 of them: byte `i` of the result is the one that byte `i` of `c` numbers,
+    /// or 0 if there is none.
+    LookUpBytes,
+    /// On floating-point numbers.
+    Float(FloatOperation, FloatShape),
     /// The value at address `a`, `size` bytes (1, 2, 4, 8), little-endian, zero-extended; undefined
     /// where the predicate `c` is 0.
     Load {

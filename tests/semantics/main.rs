@@ -4,4 +4,3 @@
 mod support;
 
 mod a64;
-mod instances;

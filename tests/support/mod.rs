@@ -8,5 +8,6 @@ pub mod history;
 pub mod mutation;
 pub mod program;
 pub mod record;
+pub mod semantics;
 pub mod stream;
 pub mod timeline;

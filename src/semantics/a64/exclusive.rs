@@ -1,6 +1,6 @@
 //! Exclusive, ordered and atomic accesses.
 
-use super::memory::{Transfer, general};
+use super::access::{Transfer, general};
 use super::word::{Word, to_x, x, x_or_sp};
 use crate::semantics::builder::Builder;
 use crate::semantics::operation::{LaneOperation, Lanes};

@@ -1,5 +1,6 @@
 //! A64 (Arm ARM, DDI 0487, chapter C4).
 
+mod access;
 mod arithmetic;
 mod branch;
 mod exclusive;

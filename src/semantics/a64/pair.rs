@@ -1,6 +1,6 @@
 //! Loads and stores of pairs of registers.
 
-use super::memory::{Transfer, general, is_base, pre_indexed, vector, write_back};
+use super::access::{Transfer, general, is_base, pre_indexed, vector, write_back};
 use super::word::{Word, x_or_sp};
 use crate::semantics::builder::Builder;
 use crate::semantics::{Operand, Width};

@@ -1,6 +1,6 @@
 //! Loads and stores of memory tags, which are not followed themselves.
 
-use super::memory::{pre_indexed, write_back};
+use super::access::{pre_indexed, write_back};
 use super::word::{Word, to_x, x, x_or_sp};
 use crate::semantics::builder::Builder;
 use crate::semantics::{Operand, Operation};
