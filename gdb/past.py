@@ -82,8 +82,16 @@ def gdb_function():
 def knows(frame, register):
     """Returns whether a register is known in a frame."""
     try:
-        int(frame.read_register(register))
+        return known(frame.read_register(register))
     except (gdb.error, ValueError):
+        return False
+
+
+def known(value):
+    """Returns whether the value of a register is known."""
+    try:
+        int(value)
+    except gdb.error:
         return False
     return True
 
@@ -110,6 +118,9 @@ class Callers(gdb.unwinder.Unwinder):
         except gdb.error:
             newest = True
         pc = pending.read_register("pc")
+        if pc.is_optimized_out or not known(pc):
+            # A trace frame without registers.
+            return None
         if newest:
             self.start(pending)
         frame = self.find(pending, int(pc), newest)

@@ -137,6 +137,14 @@ impl RegisterFile {
         self.value("pc")
     }
 
+    /// Makes the registers unknown in which capture libraries without access to registers write
+    /// placeholders.
+    pub fn forget_placeholders(&mut self) {
+        for register in ["pc", "sp", "lr", "cpsr", "xpsr"] {
+            self.core.remove(register);
+        }
+    }
+
     /// Sets a register of the core.
     fn set_core(&mut self, register: &str, value: u64) {
         if let Some(bits) = views::core_register_bits(self.architecture, register) {

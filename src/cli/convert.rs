@@ -9,6 +9,7 @@ use armsnap::convert::kept::Bound;
 use armsnap::convert::target::ChosenArchitecture;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::{self, snapshot, with_trace};
+use armsnap::decode;
 use armsnap::program::elf::Elf;
 use armsnap::quantity::{Address, BufferOffset};
 use armsnap::snapshot::write::WriteError;
@@ -227,7 +228,10 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         let output = Output::new(Some(&path), arguments.force)?;
         outputs.push((*core_run, path, output));
     }
-    let mut notes = Vec::new();
+    let mut notes = match arguments.state_only {
+        true => Vec::new(),
+        false => decode::first_look(&loaded),
+    };
     let mut written = Vec::new();
     let mut progress = Progress::new(0);
     for (core_run, path, output) in outputs {

@@ -302,10 +302,8 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
         }
     }
 
-    fn gap(&mut self, _: BufferOffset, gap: Gap) {
-        if !matches!(gap, Gap::TargetNotTraced { .. }) {
-            self.cut();
-        }
+    fn gap(&mut self, _: BufferOffset, _: Gap) {
+        self.cut();
     }
 
     fn mark(&mut self, _: BufferOffset, mark: &Mark) {

@@ -3,6 +3,7 @@
 use crate::arch::Space;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
+use crate::check;
 use crate::quantity::Address;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
@@ -47,7 +48,7 @@ impl State {
         let device = &devices[core];
         let detected = Architecture::detect(device);
         let architecture = detected.architecture;
-        let registers = RegisterFile::read(device, architecture);
+        let mut registers = RegisterFile::read(device, architecture);
         let same = |(index, device): &(usize, &crate::snapshot::model::Device)| {
             let described = device.class == DeviceClass::Core && !alone;
             *index == core
@@ -69,13 +70,20 @@ impl State {
                 detected.from
             ));
         }
+        let space = state::current_space(&registers);
+        if let Some(why) = check::placeholder(&loaded.snapshot, core) {
+            notes.push(format!(
+                "the registers are placeholders, not machine state, and left out: {why}"
+            ));
+            registers.forget_placeholders();
+        }
         let mut state = Self {
             block_bytes: 0,
             block: Vec::new(),
             left_out: Vec::new(),
             unknown: Vec::new(),
             pc: registers.pc().map(Address),
-            space: state::current_space(&registers),
+            space,
             memory: CoreMemory::new(loaded, device),
             description,
             notes,

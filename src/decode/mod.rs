@@ -11,5 +11,5 @@ mod source;
 pub use buffer::decode_buffer;
 pub use image::Image;
 pub use reading::{Read, Reading};
-pub use silence::{Totals, silence};
+pub use silence::{Totals, first_look, silence};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};

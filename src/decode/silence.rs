@@ -5,7 +5,7 @@
 //! with the others. Does not affect decoding.
 
 use super::reading::{Read, Reading};
-use crate::capture::{CaptureBuffer, CaptureSource};
+use crate::capture::{Capture, CaptureBuffer, CaptureSource};
 use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::OpenSnapshot;
@@ -14,6 +14,8 @@ use crate::snapshot::OpenSnapshot;
 const FIRST: u64 = 64 << 10;
 /// Bytes that are examined if the first ones are inconclusive.
 const MOST: u64 = 4 << 20;
+/// Bytes of every buffer that [`first_look`] examines, and its number of buffers.
+const FIRST_LOOK: (u64, usize) = (256 << 10, 64);
 /// The most IDs or sources named in a note.
 const NAMED: usize = 8;
 /// A plausible limit of trace sources in one buffer.
@@ -50,15 +52,17 @@ fn taken_apart(buffer: &CaptureBuffer, frames: Option<FrameKind>, id: TraceId, m
     demux
 }
 
-/// The bytes of each ID in a whole buffer.
-fn totals_of(buffer: &CaptureBuffer) -> Totals {
+/// The bytes of each ID in the first `most` bytes of a buffer.
+fn totals_of(buffer: &CaptureBuffer, most: u64) -> Totals {
     let mut demux = Demux::only(&[]);
     if let Some(kind) = buffer.frames {
         let mut deformatter = Deformatter::new(kind);
         let mut at = 0;
         for part in &buffer.parts {
-            deformatter.feed(BufferOffset(at), part, false, &mut demux);
-            at += part.len() as u64;
+            let length = usize::try_from(most - at).unwrap_or(usize::MAX);
+            let bytes = &part[..part.len().min(length)];
+            deformatter.feed(BufferOffset(at), bytes, false, &mut demux);
+            at += bytes.len() as u64;
         }
     }
     demux.totals()
@@ -70,6 +74,26 @@ pub fn silence(
     loaded: &OpenSnapshot,
     buffer: &CaptureBuffer,
     totals: Option<&Totals>,
+) -> Vec<String> {
+    diagnose(loaded, buffer, totals, u64::MAX)
+}
+
+/// Diagnoses the start of each buffer of a snapshot that is not decoded (yet).
+pub fn first_look(loaded: &OpenSnapshot) -> Vec<String> {
+    let (capture, _) = Capture::open(loaded);
+    let (most, buffers) = FIRST_LOOK;
+    let buffers = capture.buffers.iter().take(buffers);
+    buffers
+        .flat_map(|buffer| diagnose(loaded, buffer, None, most))
+        .collect()
+}
+
+/// Diagnoses the first `most` bytes of a buffer.
+fn diagnose(
+    loaded: &OpenSnapshot,
+    buffer: &CaptureBuffer,
+    totals: Option<&Totals>,
+    most: u64,
 ) -> Vec<String> {
     let written = loaded.snapshot.trace.as_ref();
     let Some(written) = written.and_then(|trace| trace.buffers.get(buffer.index)) else {
@@ -86,11 +110,15 @@ pub fn silence(
     let totals = match totals {
         Some(totals) => totals,
         None => {
-            counted = totals_of(buffer);
+            counted = totals_of(buffer, most);
             &counted
         }
     };
-    let look = Look { buffer, totals };
+    let look = Look {
+        buffer,
+        totals,
+        most,
+    };
     look.notes().into_iter().map(note).collect()
 }
 
@@ -102,6 +130,8 @@ fn named(source: &CaptureSource) -> String {
 struct Look<'a> {
     buffer: &'a CaptureBuffer,
     totals: &'a Totals,
+    /// The number of bytes that are examined.
+    most: u64,
 }
 
 /// A note on a source that seems to be misread.
@@ -119,7 +149,7 @@ impl Look<'_> {
         let unclaimed = self.unclaimed();
         let mut silent = self.silent(FIRST);
         if !silent.is_empty() {
-            silent = self.silent(MOST);
+            silent = self.silent(self.most());
         }
         let with_bytes = self
             .buffer
@@ -132,7 +162,8 @@ impl Look<'_> {
             {
                 return vec![other];
             }
-            if unclaimed.is_empty() && silent.is_empty() && !self.buffer.sources.is_empty() {
+            let all = self.buffer.bytes() <= self.most;
+            if all && unclaimed.is_empty() && silent.is_empty() && !self.buffer.sources.is_empty() {
                 return vec![self.nothing()];
             }
         }
@@ -146,6 +177,11 @@ impl Look<'_> {
             notes.push(not_synchronised(&never));
         }
         notes
+    }
+
+    /// The number of bytes that are decoded on trial.
+    fn most(&self) -> u64 {
+        self.most.min(MOST)
     }
 
     fn bytes(&self, id: TraceId) -> u64 {
@@ -171,7 +207,8 @@ impl Look<'_> {
             .filter(|known| self.bytes(known.trace_id) > 0);
         let mut silent = Vec::new();
         for known in with_bytes {
-            let whole = demux.stream(known.trace_id).total() == self.bytes(known.trace_id);
+            let all = self.buffer.bytes() <= self.most;
+            let whole = all && demux.stream(known.trace_id).total() == self.bytes(known.trace_id);
             let reading = known.config.visit(Read(&mut demux, known.trace_id));
             if !reading.is_possible() {
                 silent.push(Silent {
@@ -185,7 +222,7 @@ impl Look<'_> {
 
     /// A note on an ID without source whose trace decodes like that of a source.
     fn guess(&self, unclaimed: &[TraceId]) -> Option<(TraceId, &CaptureSource)> {
-        let taken = taken_apart(self.buffer, self.buffer.frames, TraceId(0), MOST);
+        let taken = taken_apart(self.buffer, self.buffer.frames, TraceId(0), self.most());
         unclaimed.iter().find_map(|&id| {
             let fits = |known: &&CaptureSource| {
                 let mut demux = taken.clone();
@@ -217,7 +254,7 @@ impl Look<'_> {
             if frames == self.buffer.frames {
                 continue;
             }
-            let taken = taken_apart(self.buffer, frames, TraceId(1), MOST);
+            let taken = taken_apart(self.buffer, frames, TraceId(1), self.most());
             for known in self.protocols() {
                 // Try the source's own ID first.
                 let mut ids: Vec<TraceId> = taken.ids().collect();
@@ -279,7 +316,7 @@ impl Look<'_> {
             });
         };
         let mut reading = Reading::default();
-        for most in [FIRST, MOST] {
+        for most in [FIRST, self.most()] {
             let mut demux = taken_apart(self.buffer, None, TraceId(1), most);
             reading = known.config.visit(Read(&mut demux, TraceId(1)));
             if reading.is_possible() {
@@ -287,7 +324,7 @@ impl Look<'_> {
                 return (!perfect).then(|| self.rather_frames(known)).flatten();
             }
         }
-        let never = reading.synchronised.is_none() && self.buffer.bytes() <= MOST;
+        let never = reading.synchronised.is_none() && self.buffer.bytes() <= self.most();
         let none = || never.then(|| not_synchronised(&[known]));
         self.other_format(NOTHING).or_else(none)
     }
@@ -313,8 +350,12 @@ impl Look<'_> {
             true => ", more than systems have: a part of it may hold no frames",
             false => "",
         };
+        let part = match self.buffer.bytes() > self.most {
+            true => format!(" in the first {} bytes", self.most),
+            false => String::new(),
+        };
         format!(
-            "trace IDs of no source are left out: {}{many}; {claimed}{guess}: look at [source_buffers] \
+            "trace IDs of no source are left out: {}{part}{many}; {claimed}{guess}: look at [source_buffers] \
              and at the registers that hold the sources' trace IDs",
             list(ids)
         )

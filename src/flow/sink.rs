@@ -103,8 +103,7 @@ pub enum Gap {
     /// the code that ran.
     ReturnStackEmpty,
     /// An atom follows an indirect branch whose target was not traced, although the trace unit
-    /// omits none. Listings and histories skip it, as the reference decoder does; each source is
-    /// noted once.
+    /// omits none. Listings of elements skip it, as the reference decoder does.
     TargetNotTraced {
         /// The address after the branch.
         behind: Address,

@@ -15,6 +15,7 @@ use crate::arch::Space;
 use crate::arch::state::{self};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
 use crate::check;
+use crate::decode;
 use crate::program::elf::{Elf, ElfError};
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::{CoreMemory, Origin};
@@ -276,7 +277,10 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
     };
     let faults = loaded.notes.iter();
     let faults = faults.filter(|note| note.severity == Severity::Error);
-    let faults: Vec<String> = faults.map(ToString::to_string).collect();
+    let mut faults: Vec<String> = faults.map(ToString::to_string).collect();
+    if options.history != HistoryMode::None {
+        faults.extend(decode::first_look(loaded));
+    }
     let endpoints = groups.into_iter().map(|(architecture, cores)| {
         let (places, mut cores): (Vec<usize>, Vec<Core>) = cores.into_iter().unzip();
         let kinds: Vec<&str> = cores.iter().map(|core| core.kind.as_str()).collect();
@@ -336,6 +340,7 @@ fn rest(snapshot: &Snapshot, core: &mut Core) {
     if !stateless && check::placeholder(snapshot, core.device).is_none() {
         return;
     }
+    core.registers.forget_placeholders();
     core.rests = true;
     core.notes.push(
         "there is no halted state: it is at the end of its trace, where no register but the pc is \

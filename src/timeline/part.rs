@@ -500,9 +500,6 @@ impl FlowSink for Recorder {
     }
 
     fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
-        if matches!(gap, FlowGap::TargetNotTraced { .. }) {
-            return;
-        }
         self.begin();
         self.known.pass(true);
         self.push_gap(at, Gap::Flow(gap));

@@ -225,10 +225,7 @@ impl FlowSink for Scan<'_> {
         self.known.exception = Some(*exception);
     }
 
-    fn gap(&mut self, _: BufferOffset, gap: FlowGap) {
-        if matches!(gap, FlowGap::TargetNotTraced { .. }) {
-            return;
-        }
+    fn gap(&mut self, _: BufferOffset, _: FlowGap) {
         self.known.pass(true);
         self.gap_here();
     }

@@ -487,10 +487,7 @@ impl FlowSink for Muted<'_> {
         self.known.exception = Some(*exception);
     }
 
-    fn gap(&mut self, _: BufferOffset, gap: Gap) {
-        if matches!(gap, Gap::TargetNotTraced { .. }) {
-            return;
-        }
+    fn gap(&mut self, _: BufferOffset, _: Gap) {
         self.decide(true);
     }
 

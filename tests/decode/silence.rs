@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use armsnap::formatter::encode::Encoder;
 use armsnap::quantity::TraceId;
@@ -110,11 +110,34 @@ fn valid_trace_is_decoded_without_notes() {
     assert_eq!(said(raw.path()), none);
 }
 
+/// The one note is also that of the commands that do not decode all, or not yet.
+#[track_caller]
+fn one_everywhere(snapshot: &tempfile::TempDir, texts: &[&str]) {
+    one(snapshot, texts);
+    let note = &said(snapshot.path())[0];
+    let out = snapshot.path().join("out.tf");
+    let out = out.to_str().unwrap();
+    for (command, arguments) in [
+        ("info", &[][..]),
+        ("convert", &[out][..]),
+        ("serve", &["--stdio"]),
+        ("serve", &["--stdio", "--history", "btrace"]),
+    ] {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        run.arg(command).arg(snapshot.path()).args(arguments);
+        let output = run.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{run:?}: {output:?}");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(text.matches(note).count(), 1, "{note}: {run:?}: {text}");
+    }
+}
+
 #[test]
 fn trace_ids_of_no_source_are_named() {
     let trace = framed(&[(0x10, &sound()), (0x12, &[5; 100]), (0x2a, &[6; 40])]);
     let two = snapshot(NORMAL, 0x10, "coresight", IN, &trace);
-    one(
+    one_everywhere(
         &two,
         &[
             "0x12 (100 bytes), 0x2a (40 bytes)",
@@ -124,18 +147,18 @@ fn trace_ids_of_no_source_are_named() {
     );
     let trace = framed(&[(0x12, &sound())]);
     let other = snapshot(NORMAL, 0x10, "coresight", IN, &trace);
-    one(&other, &["0x12 (", "0x12 reads as ETMv4, as that of ETM"]);
+    one_everywhere(&other, &["0x12 (", "0x12 reads as ETMv4, as that of ETM"]);
     let nobody = snapshot(NORMAL, 0x12, "coresight", "other=ETB", &trace);
-    one(&nobody, &["0x12 (", "it has no source"]);
+    one_everywhere(&nobody, &["0x12 (", "it has no source"]);
     let nobody = snapshot(NORMAL, 0x12, "source_data", "other=ETB", &sound());
-    one(&nobody, &["no trace source is said to be in it"]);
+    one_everywhere(&nobody, &["no trace source is said to be in it"]);
 }
 
 #[test]
 fn a_wrong_buffer_format_is_reported() {
     let formatted = framed(&[(0x10, &sound())]);
     let as_raw = snapshot(NORMAL, 0x10, "source_data", IN, &formatted);
-    one(
+    one_everywhere(
         &as_raw,
         &[
             "try format=coresight",
@@ -143,7 +166,7 @@ fn a_wrong_buffer_format_is_reported() {
         ],
     );
     let as_frames = snapshot(NORMAL, 0x10, "coresight", IN, &sound());
-    one(
+    one_everywhere(
         &as_frames,
         &["try format=source_data", "from offset 0x0 on"],
     );
@@ -152,12 +175,12 @@ fn a_wrong_buffer_format_is_reported() {
 #[test]
 fn empty_padded_and_unsynchronised_buffers_are_reported() {
     for format in ["coresight", "source_data"] {
-        one(
+        one_everywhere(
             &snapshot(NORMAL, 0x10, format, IN, &[]),
             &["trace.bin has no bytes", "trace.ini:3"],
         );
     }
-    one(
+    one_everywhere(
         &snapshot(NORMAL, 0x10, "coresight", IN, &[0; 4096]),
         &["none of its 4096 bytes is of a source"],
     );
@@ -166,7 +189,7 @@ fn empty_padded_and_unsynchronised_buffers_are_reported() {
         ("coresight", framed(&[(0x10, late)])),
         ("source_data", late.to_vec()),
     ] {
-        one(
+        one_everywhere(
             &snapshot(NORMAL, 0x10, format, IN, &trace),
             &[
                 "nothing is decoded of ETM (0x10), ETMv4",
@@ -203,6 +226,22 @@ fn atoms_after_a_branch_without_a_target_are_reported_once() {
         &on,
         &["and at 1 more places", "no return address is stacked"],
     );
+}
+
+/// History does not lead from such a branch to where the trace names an address again.
+#[test]
+fn an_atom_behind_a_branch_without_a_target_is_a_gap_of_history() {
+    let off = snapshot("0xc1", 0x10, "source_data", IN, &without_target());
+    let mut gdb = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+    gdb.arg("gdb").arg(off.path()).args(["--", "-nx", "-batch"]);
+    for command in ["armsnap goto begin", "stepi", "stepi", "stepi", "continue"] {
+        gdb.args(["-ex", command]);
+    }
+    let output = gdb.stdin(Stdio::null()).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let gaps = text.matches("the target of the branch before 0x1008 is not in the trace");
+    assert_eq!(gaps.count(), 2, "{text}");
 }
 
 /// Every real capture, read in the wrong format: each of its buffers is reported once.
@@ -258,6 +297,13 @@ fn every_capture_in_the_wrong_format_is_reported() {
         let said: Vec<&str> = said
             .filter(|line| !line.contains("unformatted, so"))
             .collect();
+        let mut info = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let info = info.arg("info").arg(copy.path()).output().unwrap();
+        let info = String::from_utf8_lossy(&info.stdout).into_owned();
+        let unsaid = said.iter().find(|line| !info.contains(**line));
+        if let Some(line) = unsaid {
+            wrong.push(format!("{}: info lacks {line}", entry.path().display()));
+        }
         let fits = said.len() == expected.len()
             && said
                 .iter()

@@ -143,6 +143,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "arch",
             "capture",
+            "check",
             "decode",
             "element",
             "encode",
@@ -165,6 +166,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "capture",
             "check",
             "convert",
+            "decode",
             "element",
             "flow",
             "mapped",

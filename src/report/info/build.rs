@@ -8,6 +8,7 @@ use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::capture::{Capture, CaptureSource, TraceArchitecture, registers};
 use crate::check::placeholder;
+use crate::decode;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::{BufferFormat, Device, DeviceClass, Note, Snapshot, Trace};
@@ -34,6 +35,7 @@ impl Info {
             core
         });
         let cores = cores.collect();
+        notes.extend(decode::first_look(loaded));
         Self {
             version: model.version.clone(),
             description: model.description.clone(),

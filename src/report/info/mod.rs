@@ -1,7 +1,7 @@
 //! The contents of a snapshot as data: created from a loaded snapshot, printed for people by
 //! [`text`], serialised as it stands for `armsnap info --json` (docs/info-json.md).
 //!
-//! The trace buffers are not read.
+//! Of the trace buffers only the start is read, for notes on those that may decode to nothing.
 
 mod build;
 mod core;

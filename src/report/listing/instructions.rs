@@ -113,9 +113,6 @@ impl<L: Lines, C: CodeImage> FlowSink for InstructionListing<'_, L, C> {
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
         Unfollowed::count(&mut self.unfollowed, at, gap);
-        if matches!(gap, Gap::TargetNotTraced { .. }) {
-            return;
-        }
         self.counts.elements += 1;
         self.lines.gap(at, gap);
     }

@@ -318,13 +318,14 @@ impl Lines for JsonLines {
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
         match gap {
-            // The reference lists nothing; a note reports it.
-            Gap::TargetNotTraced { .. } => return,
             Gap::MemoryMissing(address) => {
                 self.begin(at, "memory_missing");
                 self.hex("address", address.0);
             }
-            Gap::NotFollowed { .. } | Gap::ReturnStackEmpty | Gap::NotReached { .. } => {
+            Gap::NotFollowed { .. }
+            | Gap::ReturnStackEmpty
+            | Gap::TargetNotTraced { .. }
+            | Gap::NotReached { .. } => {
                 self.begin(at, "no_sync");
                 self.word("reason", NoSyncReason::BadImage.name());
             }

@@ -363,8 +363,6 @@ impl Lines for TextLines<'_> {
 
     fn gap(&mut self, at: BufferOffset, gap: Gap) {
         match gap {
-            // The reference lists nothing; a note reports it.
-            Gap::TargetNotTraced { .. } => return,
             Gap::MemoryMissing(address) => {
                 self.begin(at, "memory_missing");
                 self.what();
@@ -381,6 +379,11 @@ impl Lines for TextLines<'_> {
                 self.what();
                 self.out
                     .text("bad_image: a return to an address that was never stacked");
+            }
+            Gap::TargetNotTraced { behind } => {
+                self.begin(at, "no_sync");
+                self.what();
+                self.hex("bad_image: no target of the branch before ", behind.0);
             }
             Gap::NotReached { from, to } => {
                 self.begin(at, "no_sync");

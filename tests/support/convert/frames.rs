@@ -214,12 +214,9 @@ pub fn frames(file: &File<'_>) -> Vec<FrameInstruction> {
         .iter()
         .map(|v| (v.number as i32, &*v.name.clone().leak()))
         .collect();
-    let address = |number: u16| {
-        let mut all = description.tracepoints.iter();
-        all.find(|t| t.number == u32::from(number)).unwrap().address
-    };
-    let addresses: BTreeMap<u16, u64> = (1..=description.tracepoints.len() as u16)
-        .map(|number| (number, address(number)))
+    let tracepoints = description.tracepoints.iter();
+    let addresses: BTreeMap<u16, u64> = tracepoints
+        .map(|of| (of.number as u16, of.address))
         .collect();
     let name = Protocol::Etmv3.name().bytes();
     let protocol: String = name.map(|byte| format!("{byte:02x}")).collect();

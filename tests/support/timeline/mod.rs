@@ -42,10 +42,6 @@ impl FlowSink for Continuous {
     }
 
     fn gap(&mut self, at: BufferOffset, gap: FlowGap) {
-        // Histories skip these.
-        if matches!(gap, FlowGap::TargetNotTraced { .. }) {
-            return;
-        }
         self.open = true;
         self.push(at, Entry::Gap(Gap::Flow(gap)));
     }
