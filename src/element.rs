@@ -22,6 +22,19 @@ impl Atoms {
     pub const fn is_e(self, index: u8) -> bool {
         index < self.count && index < 32 && self.bits >> index & 1 == 1
     }
+
+    /// Returns the atoms after the oldest `count`.
+    #[inline]
+    #[must_use]
+    pub const fn skip(self, count: u8) -> Self {
+        match self.bits.checked_shr(count as u32) {
+            Some(bits) => Self {
+                bits,
+                count: self.count.saturating_sub(count),
+            },
+            None => Self { bits: 0, count: 0 },
+        }
+    }
 }
 
 /// One element of a trace source that follows a core.

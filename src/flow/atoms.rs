@@ -1,11 +1,13 @@
 //! Follows atoms from block to block: the hot path, and one atom in any state.
 //!
-//! The hot path follows a string of atoms as long as each link leads directly to the next block.
-//! [`Flow::atom`] handles everything else.
+//! The hot path recalls where the same atoms led before ([`super::memo`]). A new string of atoms is
+//! followed as long as each link leads directly to the next block; [`Flow::atom`] handles
+//! everything else.
 
 use super::blocks::{AWAIT, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
+use super::memo::{Entry, MOST_PUSHES};
 use super::output::{Held, LostAt};
 use super::sink::{FlowSink, Gap};
 use crate::element::{Atoms, Mark};
@@ -18,53 +20,99 @@ impl<C: CodeImage> Flow<C> {
     /// Follows waypoint atoms. Nothing is held back then.
     #[inline(always)]
     pub(super) fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
-        if self.current == NOWHERE {
+        if let Some(entry) = self.memo.find(self.current, atoms)
+            && entry.count == atoms.count
+        {
+            let entry = *entry;
+            self.recall(at, &entry, sink);
+        } else if self.current == NOWHERE {
             self.q = None;
         } else {
             self.follow(at, atoms, sink);
         }
     }
 
+    /// Executes the blocks of an entry of the memo.
+    #[inline(always)]
+    fn recall(&mut self, at: BufferOffset, entry: &Entry, sink: &mut impl FlowSink) {
+        sink.run(at, &self.blocks, self.memo.run(entry));
+        for &caller in &entry.pushed[..usize::from(entry.pushes).min(MOST_PUSHES)] {
+            self.stack.push(caller);
+        }
+        self.left = entry.left;
+        self.current = entry.next;
+    }
+
+    /// Follows waypoint atoms: by the memo after each return, else from link to link.
     #[inline(never)]
-    fn follow(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
-        let mut current = self.current;
-        let mut left = self.left;
-        let mut bits = atoms.bits;
-        for _ in 0..atoms.count {
-            let taken = (bits & 1) as usize;
-            bits >>= 1;
-            let mut link = self.blocks.hot[current as usize].links[taken];
-            if link == SLOW
-                && current == AWAIT
+    fn follow(&mut self, at: BufferOffset, mut atoms: Atoms, sink: &mut impl FlowSink) {
+        while atoms.count > 0 && self.current != NOWHERE {
+            if self.current == AWAIT
                 && let Some(next) = self.pop_linked()
             {
-                current = next;
-                link = self.blocks.hot[current as usize].links[taken];
+                self.current = next;
             }
-            if leads_on(link) {
-                sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
-                left = current;
-                current = link;
-            } else if link == SLOW && self.blocks.hot[current as usize].is_missing() {
-                let address = self.start(current);
-                self.lost = Some(LostAt::missing_code(address));
-                sink.gap(at, Gap::MemoryMissing(address));
-                current = NOWHERE;
-                break;
-            } else if link == SLOW {
-                self.left = left;
-                current = self.atom(at, current, taken == 1, None, sink);
-                left = self.left;
-            } else {
-                sink.block(at, &self.blocks, BlockId(current), taken == 1, None);
-                self.stack.push(current);
-                left = current;
-                current = link & !PUSH;
-            }
+            let consumed = match self.memo.find(self.current, atoms) {
+                Some(entry) => {
+                    let entry = *entry;
+                    self.recall(at, &entry, sink);
+                    entry.count
+                }
+                None => self.learn(at, atoms, sink),
+            };
+            atoms = atoms.skip(consumed);
         }
-        self.current = current;
-        self.left = left;
         self.bound(sink);
+    }
+
+    /// Follows atoms from link to link up to a return, and remembers where they led. Follows an atom
+    /// without a link by itself. Returns how many atoms were consumed.
+    fn learn(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) -> u8 {
+        let from = self.current;
+        let mut draft = self.memo.begin();
+        let mut done = 0;
+        while done < atoms.count {
+            let current = self.current;
+            let taken = atoms.is_e(done);
+            let link = self.blocks.link(current, taken);
+            if link == SLOW {
+                break;
+            }
+            sink.block(at, &self.blocks, BlockId(current), taken, None);
+            self.memo.step(
+                &mut draft,
+                current,
+                taken,
+                self.blocks.instructions(BlockId(current)),
+            );
+            if link & PUSH != 0 {
+                self.stack.push(current);
+                draft.push(current);
+            }
+            self.left = current;
+            self.current = link & !PUSH;
+            done += 1;
+        }
+        let certain = done == atoms.count || self.current == AWAIT;
+        self.memo.finish(
+            from,
+            atoms,
+            draft,
+            certain.then_some((self.current, self.left)),
+        );
+        if done > 0 {
+            return done;
+        }
+        let current = self.current;
+        if self.blocks.hot[current as usize].is_missing() {
+            let address = self.start(current);
+            self.lost = Some(LostAt::missing_code(address));
+            sink.gap(at, Gap::MemoryMissing(address));
+            self.current = NOWHERE;
+        } else {
+            self.current = self.atom(at, current, atoms.is_e(0), None, sink);
+        }
+        1
     }
 
     /// Follows one waypoint atom with its cycles.

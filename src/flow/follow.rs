@@ -6,6 +6,7 @@
 use super::blocks::{AWAIT, AtomUnit, BlockId, Blocks, NOWHERE, Space};
 use super::code::{CodeImage, ContextKey};
 use super::lines::PendingQ;
+use super::memo::Memo;
 use super::output::{Held, LostAt};
 use super::return_stack::ReturnStack;
 use super::sink::{FlowSink, Range};
@@ -50,6 +51,7 @@ pub struct Flow<C> {
     pub(super) config: FlowConfig,
     pub(super) code: C,
     pub(super) blocks: Blocks,
+    pub(super) memo: Memo,
     /// The block that the next atom belongs to.
     pub(super) current: u32,
     /// The space of new blocks.
@@ -78,6 +80,7 @@ impl<C: CodeImage> Flow<C> {
             config,
             code,
             blocks: Blocks::new(),
+            memo: Memo::default(),
             current: NOWHERE,
             space: Space::of(view),
             stack: ReturnStack::default(),
@@ -295,6 +298,7 @@ impl<C: CodeImage> Flow<C> {
         self.emptied += 1;
         let state = self.state();
         self.blocks = Blocks::new();
+        self.memo.clear();
         self.resume(&state);
     }
 }

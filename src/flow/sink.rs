@@ -1,6 +1,7 @@
 //! The output of the flow: ranges, exceptions, gaps, marks.
 
 use super::blocks::{BlockId, Blocks};
+use super::memo::Run;
 use crate::element::{Exception, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
 
@@ -137,6 +138,15 @@ pub trait FlowSink {
         cycles: Option<u32>,
     ) {
         self.range(at, &blocks.range(id, taken), cycles);
+    }
+
+    /// Whole blocks were executed one after another, without cycles. Override this for sinks that
+    /// need their sums only.
+    #[inline]
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        for (id, taken) in run.blocks() {
+            self.block(at, blocks, id, taken, None);
+        }
     }
 
     /// Instructions were executed on an unknown path.

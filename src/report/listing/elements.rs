@@ -4,7 +4,7 @@ use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
 use crate::decode::SourceSinks;
 use crate::element::{Element, ElementSink, Exception, Mark};
-use crate::flow::{BlockId, Blocks, FlowSink, Gap, QRange, Range};
+use crate::flow::{BlockId, Blocks, FlowSink, Gap, QRange, Range, Run};
 use crate::quantity::BufferOffset;
 
 /// Lists the elements of one source.
@@ -38,6 +38,12 @@ impl<L: Lines> FlowSink for ElementListing<L> {
     ) {
         self.counts.executed(blocks.instructions(id));
         self.lines.block(at, blocks, id, taken, cycles);
+    }
+
+    #[inline]
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        self.counts.executed_run(run);
+        self.lines.run(at, blocks, run);
     }
 
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {

@@ -13,7 +13,7 @@ pub mod text;
 pub mod text_buffer;
 
 use crate::element::{Atoms, Exception, Mark};
-use crate::flow::{BlockId, Blocks, Gap, QRange, Range};
+use crate::flow::{BlockId, Blocks, Gap, QRange, Range, Run};
 use crate::protocol::Describe;
 use crate::quantity::{Address, BufferOffset};
 use instructions::Instruction;
@@ -81,6 +81,13 @@ impl Counts {
         self.elements += 1;
         self.instructions += u64::from(instructions);
     }
+
+    #[inline]
+    fn executed_run(&mut self, run: Run<'_>) {
+        self.ranges += run.len() as u64;
+        self.elements += run.len() as u64;
+        self.instructions += u64::from(run.instructions());
+    }
 }
 
 impl std::ops::AddAssign for Counts {
@@ -116,6 +123,14 @@ pub trait Lines {
         cycles: Option<u32>,
     ) {
         self.range(at, &blocks.range(id, taken), cycles);
+    }
+
+    /// Whole blocks of executed instructions, one after another.
+    #[inline]
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        for (id, taken) in run.blocks() {
+            self.block(at, blocks, id, taken, None);
+        }
     }
 
     /// One executed instruction.
