@@ -352,6 +352,20 @@ pub trait ElementSink {
     /// Receives the next element.
     fn element(&mut self, at: BufferOffset, element: Element);
 
+    /// Receives [`Element::WaypointAtoms`] at the start of `bytes`, one byte each, as far as that is
+    /// faster than [`element`](Self::element), and returns their number. `atoms` decodes a byte;
+    /// `locate` returns its offset, in ascending order.
+    #[inline(always)]
+    fn atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<Atoms>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> usize {
+        let _ = (bytes, atoms, locate);
+        0
+    }
+
     /// Receives an element that does not steer the flow.
     #[inline]
     fn mark(&mut self, at: BufferOffset, mark: Mark) {

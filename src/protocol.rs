@@ -29,7 +29,7 @@
 //!
 //! Independent of memory, buffers and output formats.
 
-use crate::element::ElementSink;
+use crate::element::{Atoms, ElementSink};
 use crate::quantity::BufferOffset;
 
 mod core;
@@ -59,6 +59,14 @@ pub trait PacketDecoder {
     /// state. This is a fast path of [`next`](Self::next) for atoms, which fill most of a trace.
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Self::Packet> {
+        let _ = byte;
+        None
+    }
+
+    /// Returns the atoms of `byte` if it is a complete packet that contains nothing else and does
+    /// not change the decoder's state.
+    #[inline(always)]
+    fn atoms(&self, byte: u8) -> Option<Atoms> {
         let _ = byte;
         None
     }
@@ -103,6 +111,15 @@ pub trait ElementDecoder {
         false
     }
 
+    /// Returns whether the next packets of [atoms](PacketDecoder::atoms) are
+    /// [`Element::WaypointAtoms`] as they are, up to a packet of another kind.
+    ///
+    /// [`Element::WaypointAtoms`]: crate::element::Element::WaypointAtoms
+    #[inline(always)]
+    fn passes_atoms(&self) -> bool {
+        false
+    }
+
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
 }
@@ -133,6 +150,20 @@ pub trait PacketSink<P> {
     /// Receives the next packet, with its offset in the buffer and its bytes.
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]);
 
+    /// Receives packets of atoms at the start of `bytes`, one byte each, as far as that is faster
+    /// than [`packet`](Self::packet), and returns their number. `atoms` is
+    /// [`PacketDecoder::atoms`]; `locate` returns the offset of a byte, in ascending order.
+    #[inline(always)]
+    fn atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<Atoms>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> usize {
+        let _ = (bytes, atoms, locate);
+        0
+    }
+
     /// Reports that bytes were lost before the next packet.
     fn lost(&mut self, at: BufferOffset);
 }
@@ -160,7 +191,7 @@ pub enum Field {
     /// A name.
     Name(&'static str),
     /// Atoms, oldest first, printed as E and N.
-    Atoms(crate::element::Atoms),
+    Atoms(Atoms),
 }
 
 /// The names of a packet and of its fields, for listings.

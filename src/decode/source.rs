@@ -3,7 +3,7 @@
 //! The protocol is chosen once, when the source is made; the code that runs per packet is compiled
 //! for it. [`Decoding`] is the only dynamic call, one per piece of the buffer.
 
-use crate::element::ElementSink;
+use crate::element::{Atoms, ElementSink};
 use crate::flow::{CodeImage, Flow, FlowDriver, FlowSink};
 use crate::formatter::Stream;
 use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
@@ -50,6 +50,18 @@ impl<P, S: PacketSink<P>> PacketSink<P> for Counted<S> {
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
         self.packets += 1;
         self.sink.packet(at, packet, bytes);
+    }
+
+    #[inline(always)]
+    fn atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<Atoms>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> usize {
+        let count = self.sink.atoms(bytes, atoms, locate);
+        self.packets += count as u64;
+        count
     }
 
     fn lost(&mut self, at: BufferOffset) {
@@ -115,6 +127,19 @@ impl<E: ElementDecoder, S: ElementSink> PacketSink<E::Packet> for ElementStage<E
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &E::Packet, _: &[u8]) {
         self.elements.packet(at, packet, &mut self.sink);
+    }
+
+    #[inline(always)]
+    fn atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<Atoms>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> usize {
+        if !self.elements.passes_atoms() {
+            return 0;
+        }
+        self.sink.atoms(bytes, atoms, locate)
     }
 
     fn lost(&mut self, at: BufferOffset) {

@@ -377,7 +377,19 @@ impl PacketDecoder for Decoder {
 
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Packet> {
-        (byte >= 0xc0 && self.sync == Sync::Yes).then(|| atom_packet(byte))
+        if self.sync != Sync::Yes {
+            return None;
+        }
+        match byte {
+            0xc0.. => Some(atom_packet(byte)),
+            0x90..=0x92 => Some(Packet::Address(AddressBits::Match(byte & 3))),
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn atoms(&self, byte: u8) -> Option<Atoms> {
+        (byte >= 0xc0 && self.sync == Sync::Yes).then(|| ATOMS[usize::from(byte & 0x3f)].0)
     }
 
     #[inline(always)]

@@ -473,6 +473,14 @@ impl ElementDecoder for Elements {
             && (self.marker_seen || !self.config.timestamp_markers)
     }
 
+    #[inline(always)]
+    fn passes_atoms(&self) -> bool {
+        self.state == State::Decoding
+            && self.config.max_speculation == 0
+            && self.queue.is_empty()
+            && !self.needs_context
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         self.give_rest(out);
         out.mark(at, Mark::End);

@@ -32,6 +32,45 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
+    /// Follows atoms, one packet a byte, as far as the memo knows where they lead; returns the number
+    /// of bytes.
+    #[inline(always)]
+    pub(super) fn known_atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<Atoms>,
+        mut locate: impl FnMut(usize) -> BufferOffset,
+        sink: &mut impl FlowSink,
+    ) -> usize {
+        // No entry starts where nothing is known, and in cycle-accurate or ETMv3 trace there is none.
+        let mut done = 0;
+        let mut current = self.current;
+        let mut last = None;
+        for &byte in bytes {
+            let Some(atoms) = atoms(byte) else {
+                break;
+            };
+            let Some(entry) = self.memo.find(current, atoms) else {
+                break;
+            };
+            if entry.count != atoms.count {
+                break;
+            }
+            sink.run(locate(done), &self.blocks, self.memo.run(entry));
+            for &caller in &entry.pushed[..usize::from(entry.pushes).min(MOST_PUSHES)] {
+                self.stack.push(caller);
+            }
+            last = Some(entry);
+            current = entry.next;
+            done += 1;
+        }
+        self.current = current;
+        if let Some(entry) = last {
+            self.left = self.memo.last(entry);
+        }
+        done
+    }
+
     /// Executes the blocks of an entry of the memo.
     #[inline(always)]
     fn recall(&mut self, at: BufferOffset, entry: &Entry, sink: &mut impl FlowSink) {
@@ -39,7 +78,7 @@ impl<C: CodeImage> Flow<C> {
         for &caller in &entry.pushed[..usize::from(entry.pushes).min(MOST_PUSHES)] {
             self.stack.push(caller);
         }
-        self.left = entry.left;
+        self.left = self.memo.last(entry);
         self.current = entry.next;
     }
 
@@ -94,12 +133,8 @@ impl<C: CodeImage> Flow<C> {
             done += 1;
         }
         let certain = done == atoms.count || self.current == AWAIT;
-        self.memo.finish(
-            from,
-            atoms,
-            draft,
-            certain.then_some((self.current, self.left)),
-        );
+        self.memo
+            .finish(from, atoms, draft, certain.then_some(self.current));
         if done > 0 {
             return done;
         }

@@ -126,7 +126,7 @@ pub(super) struct Cold {
 pub struct Blocks {
     pub(super) hot: Vec<Hot>,
     pub(super) cold: Vec<Cold>,
-    /// A hash table with open addressing and linear probing, at most half full.
+    /// A hash table with open addressing and linear probing, at most a quarter full, so that a search rarely goes on.
     index: Vec<Slot>,
 }
 
@@ -259,7 +259,7 @@ impl Blocks {
         self.hot.push(hot);
         self.cold.push(cold);
         self.index[place] = Slot { start, key, block };
-        if self.hot.len() * 2 > self.index.len() {
+        if self.hot.len() * 4 > self.index.len() {
             self.grow();
         }
         block

@@ -11,7 +11,7 @@ use super::output::{Held, LostAt};
 use super::return_stack::ReturnStack;
 use super::sink::{FlowSink, Range};
 use super::walk::Waypoints;
-use crate::element::{Context, Element, ElementSink, Mark};
+use crate::element::{Atoms, Context, Element, ElementSink, Mark};
 use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Properties of the trace source that the flow depends on.
@@ -316,5 +316,15 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
     #[inline(always)]
     fn element(&mut self, at: BufferOffset, element: Element) {
         self.flow.element(at, element, &mut self.sink);
+    }
+
+    #[inline(always)]
+    fn atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<Atoms>,
+        locate: impl FnMut(usize) -> BufferOffset,
+    ) -> usize {
+        self.flow.known_atoms(bytes, atoms, locate, &mut self.sink)
     }
 }

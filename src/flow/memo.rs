@@ -48,7 +48,7 @@ impl Run<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Step(u32);
 
-/// The number of entries: 160 KiB.
+/// The number of entries: 128 KiB.
 const ENTRIES: usize = 1 << 12;
 /// The number of steps at which the memo is emptied: 4 MiB.
 const MOST_STEPS: usize = 1 << 20;
@@ -67,8 +67,6 @@ pub(super) struct Entry {
     instructions: u32,
     /// The block after the run.
     pub next: u32,
-    /// The last block of the run.
-    pub left: u32,
     pub pushed: [u32; MOST_PUSHES],
 }
 
@@ -88,10 +86,14 @@ fn key(block: u32, atoms: Atoms) -> u64 {
     u64::from(block) << 32 | u64::from(atoms.bits) | 1 << atoms.count
 }
 
+/// The place of a key. The block, which the entry before supplies, takes the shortest way: its
+/// number alone spreads well.
 #[inline]
-fn place(key: u64) -> usize {
+fn place(block: u32, atoms: Atoms) -> usize {
+    let marked = atoms.bits | 1_u32.unbounded_shl(atoms.count.into());
     // The upper bits of a product with the golden ratio.
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - ENTRIES.trailing_zeros())) as usize % ENTRIES
+    let spread = marked.wrapping_mul(0x9e37_79b9) >> (32 - ENTRIES.trailing_zeros());
+    (block ^ spread) as usize % ENTRIES
 }
 
 impl Default for Memo {
@@ -108,9 +110,8 @@ impl Memo {
     /// Looks up what `atoms` lead to from `block`.
     #[inline(always)]
     pub fn find(&self, block: u32, atoms: Atoms) -> Option<&Entry> {
-        let key = key(block, atoms);
-        let entry = &self.entries[place(key)];
-        (entry.key == key).then_some(entry)
+        let entry = &self.entries[place(block, atoms)];
+        (entry.key == key(block, atoms)).then_some(entry)
     }
 
     /// Returns the run of an entry.
@@ -121,6 +122,13 @@ impl Memo {
             steps: &self.steps[first..first + usize::from(entry.count)],
             instructions: entry.instructions,
         }
+    }
+
+    /// Returns the last block of an entry.
+    #[inline(always)]
+    pub fn last(&self, entry: &Entry) -> u32 {
+        let last = entry.first as usize + usize::from(entry.count) - 1;
+        self.steps[last].0 >> 1
     }
 
     /// Starts an entry.
@@ -137,18 +145,14 @@ impl Memo {
         }
     }
 
-    /// Stores the entry for `atoms` from `block` on; `end` is the next block and the last one
-    /// executed, or `None` if the entry may not be kept.
-    pub fn finish(&mut self, block: u32, atoms: Atoms, draft: Draft, end: Option<(u32, u32)>) {
-        match end {
-            Some((next, left))
-                if !draft.overflow && draft.entry.count > 0 && atoms.count <= MOST_ATOMS =>
-            {
-                let key = key(block, atoms);
-                self.entries[place(key)] = Entry {
-                    key,
+    /// Stores the entry for `atoms` from `block` on; `next` is the block after it, or
+    /// `None` if the entry may not be kept.
+    pub fn finish(&mut self, block: u32, atoms: Atoms, draft: Draft, next: Option<u32>) {
+        match next {
+            Some(next) if !draft.overflow && draft.entry.count > 0 && atoms.count <= MOST_ATOMS => {
+                self.entries[place(block, atoms)] = Entry {
+                    key: key(block, atoms),
                     next,
-                    left,
                     ..draft.entry
                 };
             }

@@ -185,11 +185,16 @@ impl PacketDecoder for Decoder {
 
     #[inline(always)]
     fn single(&self, byte: u8) -> Option<Packet> {
+        self.atoms(byte).map(Packet::Atoms)
+    }
+
+    #[inline(always)]
+    fn atoms(&self, byte: u8) -> Option<Atoms> {
         if byte & 0x81 != 0x80 || !self.sync.is_reached() || self.config.cycle_accurate {
             return None;
         }
         let atoms = ATOMS[usize::from(byte & 0x7f)];
-        (atoms.count > 0).then_some(Packet::Atoms(atoms))
+        (atoms.count > 0).then_some(atoms)
     }
 
     #[inline]

@@ -214,6 +214,11 @@ impl ElementDecoder for Elements {
         self.state == State::Decoding
     }
 
+    #[inline(always)]
+    fn passes_atoms(&self) -> bool {
+        self.state == State::Decoding
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         out.mark(at, Mark::End);
     }

@@ -100,6 +100,9 @@ impl std::ops::AddAssign for Counts {
 
 /// A form of listing: one call, one line.
 pub trait Lines {
+    /// Whether it writes nothing.
+    const SILENT: bool = false;
+
     /// A packet and its bytes.
     fn packet(&mut self, at: BufferOffset, packet: &impl Describe, bytes: &[u8]);
 

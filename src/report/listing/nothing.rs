@@ -14,6 +14,8 @@ use crate::quantity::BufferOffset;
 pub struct NoLines(TextBuffer);
 
 impl Lines for NoLines {
+    const SILENT: bool = true;
+
     fn packet(&mut self, _: BufferOffset, _: &impl Describe, _: &[u8]) {}
     fn mark(&mut self, _: BufferOffset, _: &Mark) {}
     fn exception(&mut self, _: BufferOffset, _: &Exception) {}

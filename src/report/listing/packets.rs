@@ -3,6 +3,7 @@
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
 use crate::decode::SourceSinks;
+use crate::element::Atoms;
 use crate::protocol::{Describe, PacketSink};
 use crate::quantity::BufferOffset;
 
@@ -21,6 +22,20 @@ impl<P: Describe, L: Lines> PacketSink<P> for PacketListing<L> {
     #[inline]
     fn packet(&mut self, at: BufferOffset, packet: &P, bytes: &[u8]) {
         self.0.packet(at, packet, bytes);
+    }
+
+    #[inline(always)]
+    fn atoms(
+        &mut self,
+        bytes: &[u8],
+        atoms: impl Fn(u8) -> Option<Atoms>,
+        _: impl FnMut(usize) -> BufferOffset,
+    ) -> usize {
+        if !L::SILENT {
+            return 0;
+        }
+        let of_atoms = |byte: &&u8| atoms(**byte).is_some();
+        bytes.iter().take_while(of_atoms).count()
     }
 
     fn lost(&mut self, _: BufferOffset) {}
