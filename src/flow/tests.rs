@@ -4,6 +4,7 @@ mod atoms;
 mod code;
 mod equal;
 mod lines;
+mod memo;
 mod returns;
 mod twin;
 
