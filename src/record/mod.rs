@@ -21,6 +21,7 @@ pub mod process;
 pub mod protocol;
 pub mod register_log;
 pub mod remote;
+pub mod settings;
 pub mod signals;
 pub mod snapshot_files;
 mod stop;

@@ -5,9 +5,9 @@
 use super::address_files::AddressFiles;
 use super::blocks::{Block, BlockTable, Sets};
 use super::flow::{Flow, Steps};
-use super::protocol::{self, Protocol, Timestamps, TraceOptions};
+use super::protocol::{self, Protocol, Timestamps};
+use super::settings::{Exceptions, Settings, core_of};
 use super::stream::{Definition, Events, Exit, Sink, Stopped};
-use super::system::System;
 use super::system::join::Join;
 use super::trace_store::TraceStore;
 use super::versions::Versions;
@@ -17,11 +17,9 @@ use crate::data_addresses::Access;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{CodeAddress, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
-use crate::protocol::{Core, Profile};
 use crate::quantity::{ExceptionLevel, Isa, TraceId};
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -68,31 +66,6 @@ pub enum TraceEvent {
     Exit(Exit),
     /// A Linux program has forked.
     Child,
-}
-
-/// The source of exceptions, and how they are traced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exceptions {
-    /// A Linux program: noted exceptions are signals (Linux numbers), others are system calls. The
-    /// trace covers EL0 only: it stops at each exception and restarts after it.
-    Signals,
-    /// A system: exceptions come from the emulator's log, and the trace continues in the handler.
-    System(System),
-}
-
-/// Settings of a recording.
-#[derive(Debug)]
-pub struct Settings {
-    /// The instruction sets of the cores.
-    pub sets: Sets,
-    /// The initial state of the cores.
-    pub context: Context,
-    /// The source of exceptions.
-    pub exceptions: Exceptions,
-    /// The trace options.
-    pub trace: TraceOptions,
-    /// The directory for the files of data addresses, if they are recorded.
-    pub data_addresses: Option<PathBuf>,
 }
 
 /// The number of instructions between two timestamps.
@@ -585,17 +558,6 @@ pub fn recording(
         Protocol::Etmv4 => tracing(parts, move |id| trace.etmv4_unit(id, core)),
         Protocol::Ptm => tracing(parts, move |id| trace.ptm_unit(id)),
         Protocol::Etmv3 => tracing(parts, move |id| trace.etmv3_unit(id, core)),
-    }
-}
-
-/// Returns the core properties that determine the encoding of ETMv4.
-pub fn core_of(sets: Sets) -> Core {
-    Core {
-        profile: match sets {
-            Sets::T32 => Profile::M,
-            Sets::A64 | Sets::A32AndT32 => Profile::A,
-        },
-        version: 8,
     }
 }
 

@@ -14,8 +14,8 @@ use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch}
 use super::guest_program::Program;
 use super::process;
 use super::protocol::{Protocol, TraceOptions};
+use super::settings::{self, Exceptions, Settings};
 use super::snapshot_files::Contents;
-use super::tracing::{self, Exceptions, Settings};
 use crate::element::Context;
 use crate::mapped::Mapped;
 use crate::quantity::{ExceptionLevel, Isa, Security};
@@ -233,7 +233,7 @@ fn finish(
         name: "cpu",
         unit: "threads",
         trace,
-        etm: tracing::core_of(sets),
+        etm: settings::core_of(sets),
         contents,
     })
 }

@@ -14,8 +14,8 @@ mod run;
 use super::blocks::Sets;
 use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
 use super::protocol::{Protocol, TraceOptions};
+use super::settings::{Exceptions, Settings, System};
 use super::snapshot_files::Contents;
-use super::tracing::{Exceptions, Settings};
 use crate::arch::Architecture;
 use crate::element::Context;
 use crate::quantity::{ExceptionLevel, Isa, Security};
@@ -27,15 +27,6 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-/// How the exceptions of a system are traced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct System {
-    /// The numbers of exceptions.
-    pub numbers: Numbers,
-    /// The core properties that determine the encoding of ETMv4.
-    pub core: protocol::Core,
-}
 
 /// A request to record an image.
 #[derive(Debug)]

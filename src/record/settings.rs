@@ -1,0 +1,53 @@
+//! What a recording traces, and how.
+
+use super::blocks::Sets;
+use super::protocol::TraceOptions;
+use super::system::numbers::Numbers;
+use crate::element::Context;
+use crate::protocol::{Core, Profile};
+use std::path::PathBuf;
+
+/// How the exceptions of a system are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct System {
+    /// The numbers of exceptions.
+    pub numbers: Numbers,
+    /// The core properties that determine the encoding of ETMv4.
+    pub core: Core,
+}
+
+/// The source of exceptions, and how they are traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceptions {
+    /// A Linux program: noted exceptions are signals (Linux numbers), others are system calls. The
+    /// trace covers EL0 only: it stops at each exception and restarts after it.
+    Signals,
+    /// A system: exceptions come from the emulator's log, and the trace continues in the handler.
+    System(System),
+}
+
+/// Settings of a recording.
+#[derive(Debug)]
+pub struct Settings {
+    /// The instruction sets of the cores.
+    pub sets: Sets,
+    /// The initial state of the cores.
+    pub context: Context,
+    /// The source of exceptions.
+    pub exceptions: Exceptions,
+    /// The trace options.
+    pub trace: TraceOptions,
+    /// The directory for the files of data addresses, if they are recorded.
+    pub data_addresses: Option<PathBuf>,
+}
+
+/// Returns the core properties that determine the encoding of ETMv4.
+pub fn core_of(sets: Sets) -> Core {
+    Core {
+        profile: match sets {
+            Sets::T32 => Profile::M,
+            Sets::A64 | Sets::A32AndT32 => Profile::A,
+        },
+        version: 8,
+    }
+}
