@@ -72,6 +72,7 @@ pub mod check;
 pub mod convert;
 #[cfg(feature = "snapshot")]
 pub mod data_addresses;
+#[cfg(feature = "snapshot")]
 pub mod decode;
 pub mod element;
 pub mod encode;

@@ -13,25 +13,56 @@ const ATTRIBUTES: usize = 64;
 /// Maximum number of nodes; more than any target description has.
 const NODES: u32 = 1 << 20;
 
+/// An error that prevents parsing a document.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum XmlError {
+    /// The document is malformed.
+    #[error(transparent)]
+    Malformed(#[from] roxmltree::Error),
+    /// The document exceeds a limit.
+    #[error("line {line}: expected {limit}, found more")]
+    Limit {
+        /// The line of the markup that exceeds it.
+        line: usize,
+        /// The limit.
+        limit: Limit,
+    },
+}
+
+/// A limit of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Limit {
+    /// A document type has no definitions: target descriptions have none, and the contents of
+    /// entities would bypass the limits.
+    #[error("a document type without definitions")]
+    Definitions,
+    /// Attributes of an element.
+    #[error("at most {ATTRIBUTES} attributes of an element")]
+    Attributes,
+    /// Elements within each other.
+    #[error("at most {DEPTH} elements within each other")]
+    Depth,
+}
+
 /// Parses a document.
 ///
 /// # Errors
 ///
-/// Returns a message if the document is malformed, exceeds a limit, or has a document type with
-/// definitions: target descriptions have none, and the contents of entities would bypass the
-/// limits.
-pub fn read(text: &str) -> Result<Document<'_>, String> {
+/// Returns an error if the document is malformed or exceeds a limit.
+pub fn read(text: &str) -> Result<Document<'_>, XmlError> {
     bounded(text)?;
     let options = ParsingOptions {
         allow_dtd: true,
         nodes_limit: NODES,
     };
-    Document::parse_with_options(text, options).map_err(|error| error.to_string())
+    Ok(Document::parse_with_options(text, options)?)
 }
 
 /// Scans the markup of a document (XML 1.0, section 2). Malformed markup may hide elements from
 /// this scan, but the parser rejects it before it reaches them.
-fn bounded(text: &str) -> Result<(), String> {
+fn bounded(text: &str) -> Result<(), XmlError> {
     let mut depth = 0_usize;
     let mut at = 0;
     while let Some(start) = memchr::memchr(b'<', &text.as_bytes()[at..]) {
@@ -50,18 +81,16 @@ fn bounded(text: &str) -> Result<(), String> {
         } else {
             let tag = Tag::read(rest);
             if tag.defines && rest.starts_with("<!") {
-                return Err(wanted(text, at, "a document type without definitions"));
+                return Err(exceeds(text, at, Limit::Definitions));
             }
             if tag.attributes > ATTRIBUTES {
-                let what = format!("at most {ATTRIBUTES} attributes of an element");
-                return Err(wanted(text, at, &what));
+                return Err(exceeds(text, at, Limit::Attributes));
             }
             if !tag.closed && !rest.starts_with("<!") {
                 depth += 1;
             }
             if depth > DEPTH {
-                let what = format!("at most {DEPTH} elements within each other");
-                return Err(wanted(text, at, &what));
+                return Err(exceeds(text, at, Limit::Depth));
             }
             tag.length
         };
@@ -69,9 +98,9 @@ fn bounded(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn wanted(text: &str, at: usize, what: &str) -> String {
+fn exceeds(text: &str, at: usize, limit: Limit) -> XmlError {
     let line = 1 + memchr::memchr_iter(b'\n', &text.as_bytes()[..at]).count();
-    format!("line {line}: expected {what}, found more")
+    XmlError::Limit { line, limit }
 }
 
 /// A start tag, or a document type declaration.
@@ -135,7 +164,7 @@ mod tests {
         ] {
             assert!(read(&nested(60, start, end)).is_ok(), "{start}");
             for levels in [65, 20_000, 200_000] {
-                let error = read(&nested(levels, start, end)).unwrap_err();
+                let error = read(&nested(levels, start, end)).unwrap_err().to_string();
                 assert!(error.contains("64 elements within each other"), "{error}");
             }
         }
@@ -157,7 +186,12 @@ mod tests {
     fn entities_do_not_bypass_the_limits() {
         let inside = nested(20_000, "<a>", "</a>");
         let text = format!("<!DOCTYPE a [<!ENTITY e \"{inside}\">]><a>&e;</a>");
-        assert!(read(&text).unwrap_err().contains("without definitions"));
+        assert!(
+            read(&text)
+                .unwrap_err()
+                .to_string()
+                .contains("without definitions")
+        );
         assert!(read("<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n<target/>").is_ok());
     }
 
@@ -168,7 +202,9 @@ mod tests {
             format!("<a{}/>", attributes.collect::<String>())
         };
         assert!(read(&element(64)).is_ok());
-        let error = read(&format!("<r>\n{}</r>", element(65))).unwrap_err();
+        let error = read(&format!("<r>\n{}</r>", element(65)))
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "line 2: expected at most 64 attributes of an element, found more"

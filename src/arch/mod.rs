@@ -14,10 +14,14 @@ pub mod description;
 pub mod group;
 pub mod names;
 pub mod registers;
+#[cfg(feature = "convert")]
+pub mod safe_description;
 pub mod saved;
 pub mod space;
 pub mod state;
 pub mod t32;
+#[cfg(feature = "convert")]
+pub mod target;
 pub mod views;
 
 pub use architecture::{Architecture, Detected, Machine};

@@ -4,9 +4,9 @@ use super::arch::Arch;
 use super::output::{Output, not_named};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, say};
+use armsnap::convert::chosen::ChosenArchitecture;
 use armsnap::convert::executed::Kind;
 use armsnap::convert::kept::Bound;
-use armsnap::convert::target::ChosenArchitecture;
 use armsnap::convert::trace_file::{self, Options};
 use armsnap::convert::{self, snapshot, with_trace};
 use armsnap::decode;
@@ -305,7 +305,7 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
         frame: arguments.frame,
         merge: arguments.merge,
         chosen: ChosenArchitecture::of(arguments.arch.map(Arch::architecture), &elfs)
-            .map_err(Failure::Input)?,
+            .map_err(|error| Failure::Input(error.to_string()))?,
     };
     let mut notes = Vec::new();
     let name = arguments.input.file_name().unwrap_or_default();

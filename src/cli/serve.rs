@@ -124,7 +124,8 @@ impl Selection {
         // It is served until the process ends.
         let bytes: &'static Mapped = Box::leak(Box::new(bytes));
         let arch = self.arch.map(Arch::architecture);
-        trace_file_endpoint(bytes, &path.display().to_string(), &self.elf, arch).map_err(fault)
+        trace_file_endpoint(bytes, &path.display().to_string(), &self.elf, arch)
+            .map_err(|error| fault(error.to_string()))
     }
 }
 

@@ -4,6 +4,7 @@
 //! `docs/trace-files.md` describes the mapping. Independent of the command line.
 
 pub mod carrier;
+pub mod chosen;
 pub mod code_paths;
 pub mod exceptions;
 pub mod executed;
@@ -11,15 +12,14 @@ pub mod frame_values;
 pub mod history;
 pub mod kept;
 pub mod retrace;
-pub mod safe_description;
 pub mod snapshot;
 pub mod state;
 pub mod steps;
-pub mod target;
 pub mod trace_file;
 pub mod trace_run;
 pub mod with_trace;
 
+use crate::arch::target::DescriptionError;
 use crate::mapped::{self, Mapped};
 use crate::snapshot::write::WriteError;
 use crate::tfile;
@@ -36,6 +36,9 @@ pub enum Error {
     /// The input cannot be converted.
     #[error("{0}")]
     Input(String),
+    /// The target description of the input cannot be used.
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
     /// The options do not fit the input.
     #[error("{0}")]
     Usage(String),

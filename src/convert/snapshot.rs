@@ -4,9 +4,10 @@
 //! snapshot of one core that contains only what was collected in that frame.
 
 use super::carrier::{Carried, FIELD, Memory};
-use super::target::{ChosenArchitecture, Target};
+use super::chosen::ChosenArchitecture;
 use super::{Error, Progress};
 use crate::arch::Architecture;
+use crate::arch::target::Target;
 use crate::mapped::Mapped;
 use crate::remote_protocol::hex;
 use crate::snapshot::files::InMemory;
@@ -67,7 +68,10 @@ pub fn read(
     let file = file.releasing(|walked| bytes.release(walked));
     notes.extend_from_slice(file.notes());
     let description = file.description().target.as_deref();
-    let target = Target::of_file(description, options.chosen.as_ref(), notes).map_err(Error::Input);
+    let named = options.chosen.as_ref().map(|chosen| &chosen.named);
+    let target = Target::of_file(description, named);
+    let by_default = target.as_ref().ok().and_then(|target| target.by_default);
+    notes.extend(by_default.map(|note| note.to_string()));
     if options.frame.is_none()
         && !options.merge
         && let Some(carried) = carried(bytes, &file)

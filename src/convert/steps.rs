@@ -3,9 +3,9 @@
 //! Independent of trace protocols and code.
 
 use super::frame_values::{FrameValues, VARIABLES, Variable, Variables};
-use super::target::Target;
 use super::trace_run::PROTOCOL;
 use crate::arch::Architecture;
+use crate::arch::target::Target;
 use crate::capture::Protocol;
 use crate::encode::CodeAddress;
 use crate::quantity::{Address, ExceptionLevel, Isa};

@@ -4,9 +4,9 @@ use super::frame_values::FrameValues;
 use super::retrace::{RetraceOptions, Retraced, Retracer};
 use super::snapshot::{self, Found};
 use super::steps::{Step, Steps};
-use super::target::Target;
 use super::{Error, Progress};
 use crate::arch::Space;
+use crate::arch::target::Target;
 use crate::arch::{Architecture, RegisterFile};
 use crate::capture::traced_core;
 use crate::decode::Image;
@@ -42,9 +42,8 @@ pub fn read(
     let file = file.releasing(|walked| bytes.release(walked));
     let (loaded, mut files) = open(found)?;
     let text = file.description().target.as_deref();
-    // Reading the snapshot already reported these notes.
-    let target = Target::of_file(text, options.chosen.as_ref(), &mut Vec::new());
-    let target = target.map_err(Error::Input)?;
+    let named = options.chosen.as_ref().map(|chosen| &chosen.named);
+    let target = Target::of_file(text, named)?;
     let steps = Steps::new(&file, &target);
     let mut snapshot = loaded.snapshot.clone();
     let core = core(&snapshot, steps.core())?;

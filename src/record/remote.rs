@@ -4,9 +4,9 @@
 //! Replies are untrusted data: every wait has a timeout, every length a bound.
 
 use super::transport::Transport;
-use crate::convert::target::Target;
+use crate::arch::target::{DescriptionError, Target};
 use crate::remote_protocol::framing::parse_hex;
-use crate::xml;
+use crate::xml::{self, XmlError};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -43,8 +43,19 @@ pub enum Error {
         found: String,
     },
     /// The target description cannot be used.
-    #[error("{0}")]
-    Description(String),
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
+    /// A document of the target description cannot be parsed.
+    #[error("{name}: {error}")]
+    Document {
+        /// The document.
+        name: String,
+        /// What is wrong with it.
+        error: XmlError,
+    },
+    /// The documents of the target description include each other without end.
+    #[error("tdesc: it includes itself")]
+    IncludesItself,
 }
 
 /// Why the program stopped.
@@ -102,7 +113,7 @@ impl Remote {
             transport,
             target: Target {
                 architecture: crate::arch::Architecture::AArch64,
-                by_default: false,
+                by_default: None,
                 registers: Vec::new(),
                 numbers: Vec::new(),
             },
@@ -121,7 +132,7 @@ impl Remote {
             remote.piece = (size / 2).clamp(16, 0x4000) as usize;
         }
         let document = remote.document("target.xml", &mut 0)?;
-        remote.target = Target::read(&document).map_err(Error::Description)?;
+        remote.target = Target::read(&document)?;
         Ok(remote)
     }
 
@@ -337,7 +348,7 @@ impl Remote {
     fn document(&mut self, name: &str, count: &mut usize) -> Result<String, Error> {
         *count += 1;
         if *count > DOCUMENTS {
-            return Err(Error::Description("tdesc: it includes itself".to_owned()));
+            return Err(Error::IncludesItself);
         }
         let mut text = Vec::new();
         loop {
@@ -359,8 +370,10 @@ impl Remote {
         let text = String::from_utf8_lossy(&text)
             .replace("<xi:include", "<include")
             .replace("</xi:include", "</include");
-        let parts =
-            includes(&text).map_err(|error| Error::Description(format!("{name}: {error}")))?;
+        let parts = includes(&text).map_err(|error| Error::Document {
+            name: name.to_owned(),
+            error,
+        })?;
         let mut whole = String::new();
         let mut from = 0;
         for (place, href) in parts {
@@ -375,7 +388,7 @@ impl Remote {
 }
 
 /// Returns the position and name of each document that a document includes.
-fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, String> {
+fn includes(text: &str) -> Result<Vec<(Range<usize>, String)>, XmlError> {
     let document = xml::read(text)?;
     let nodes = document.descendants();
     let nodes = nodes.filter(|node| node.has_tag_name("include"));

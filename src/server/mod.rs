@@ -46,4 +46,5 @@ mod tracepoints;
 pub use cores::{Core, MemoryDevice};
 pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
 pub use session::{Client, End, Meanwhile, Session};
-pub use trace_file_endpoint::endpoint as trace_file_endpoint;
+pub use trace_file::NoProgramCounter;
+pub use trace_file_endpoint::{TraceFileError, endpoint as trace_file_endpoint};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::trace_frames::{TraceFrames, Wanted};
 use crate::arch::registers::Bytes;
-use crate::convert::target::Target;
+use crate::arch::target::Target;
 use crate::stop;
 use crate::tfile::{
     Block, ByteOrder, File, SourceString, Status, TraceFrame, Tracepoint, Variable,
@@ -22,6 +22,13 @@ struct Register {
     bytes: usize,
     is_pc: bool,
 }
+
+/// No frame of a trace file can be shown as the state while no frame is selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "none of its first trace frames has a program counter: GDB connects to nothing without one"
+)]
+pub struct NoProgramCounter;
 
 /// The trace run in a trace file.
 #[derive(Debug)]
@@ -44,7 +51,7 @@ pub(super) struct FileRun {
 const SEARCHED: usize = 1 << 16;
 
 impl FileRun {
-    pub(super) fn new(file: File<'static>, target: &Target) -> Result<Self, String> {
+    pub(super) fn new(file: File<'static>, target: &Target) -> Result<Self, NoProgramCounter> {
         let mut offset = 0;
         let mut registers = Vec::with_capacity(target.registers.len());
         let collected = match file.description().register_bytes {
@@ -73,10 +80,7 @@ impl FileRun {
             addresses: file.description().addresses(),
             file,
         };
-        run.rest = run.resting().ok_or(
-            "none of its first trace frames has a program counter: GDB connects to nothing \
-             without one",
-        )?;
+        run.rest = run.resting().ok_or(NoProgramCounter)?;
         Ok(run)
     }
 

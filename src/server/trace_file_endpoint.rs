@@ -3,17 +3,45 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::endpoint::{Endpoint, HistoryMode, Options, endpoints, threads_xml};
-use super::trace_file::FileRun;
+use super::endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints, threads_xml};
+use super::trace_file::{FileRun, NoProgramCounter};
 use super::trace_runs::Traces;
+use crate::arch::safe_description::rewritten;
+use crate::arch::target::{DescriptionError, Target};
 use crate::arch::{Architecture, Detected, TargetDescription};
-use crate::convert::safe_description::rewritten;
-use crate::convert::target::{ChosenArchitecture, Target};
+use crate::convert::chosen::{ChoiceError, ChosenArchitecture};
 use crate::mapped::Mapped;
-use crate::program::elf::Elf;
-use crate::snapshot::OpenSnapshot;
+use crate::program::elf::{Elf, ElfError};
 use crate::snapshot::files::InMemory;
-use crate::tfile::File;
+use crate::snapshot::{self, OpenSnapshot};
+use crate::tfile::{self, File};
+
+/// An error that prevents serving a trace file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceFileError {
+    /// A program that the user named cannot be read.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+    /// The programs do not fit each other or the chosen architecture.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// It is no trace file.
+    #[error(transparent)]
+    File(#[from] tfile::Error),
+    /// Its target description cannot be used.
+    #[error(transparent)]
+    Description(#[from] DescriptionError),
+    /// No frame can be shown before one is selected.
+    #[error(transparent)]
+    NoProgramCounter(#[from] NoProgramCounter),
+    /// Its core cannot be made.
+    #[error(transparent)]
+    Core(#[from] snapshot::Error),
+    /// Its core cannot be served.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+}
 
 /// Creates the endpoint of a trace file. The bytes, a mapping of the file, live as long as the
 /// process. `elfs` are programs for the client; they, or `architecture`, determine the target of a
@@ -21,27 +49,26 @@ use crate::tfile::File;
 ///
 /// # Errors
 ///
-/// Returns a message if the file cannot be served.
+/// Returns an error if the file cannot be served.
 pub fn endpoint(
     bytes: &'static Mapped,
     title: &str,
     elfs: &[PathBuf],
     architecture: Option<Architecture>,
-) -> Result<Endpoint, String> {
+) -> Result<Endpoint, TraceFileError> {
     let opened = elfs.iter().map(|path| Elf::open(path));
-    let opened: Vec<Elf> = opened
-        .collect::<Result<_, _>>()
-        .map_err(|error| error.to_string())?;
+    let opened: Vec<Elf> = opened.collect::<Result<_, _>>()?;
     let chosen = ChosenArchitecture::of(architecture, &opened)?;
     let order = chosen.and_then(|chosen| chosen.order);
-    let file = File::open(bytes, order).map_err(|error| error.to_string())?;
+    let file = File::open(bytes, order)?;
     let file = file.releasing(|walked| bytes.release(walked));
     let text = file.description().target.clone();
-    Target::of_file(text.as_deref(), chosen.as_ref(), &mut Vec::new())?;
+    let named = chosen.as_ref().map(|chosen| &chosen.named);
+    Target::of_file(text.as_deref(), named)?;
     // As the client parses it.
-    let text = text.map(|text| rewritten(&text)).transpose()?;
-    let mut notes = Vec::new();
-    let target = Target::of_file(text.as_deref(), chosen.as_ref(), &mut notes)?;
+    let text = text.map(|text| rewritten(&text)).transpose();
+    let text = text.map_err(DescriptionError::from)?;
+    let target = Target::of_file(text.as_deref(), named)?;
     let run = FileRun::new(file, &target)?;
     let kind = match target.architecture {
         Architecture::AArch64 => "Cortex-A53",
@@ -61,26 +88,27 @@ pub fn endpoint(
     ];
     let files = files.map(|(name, text)| (name.to_owned(), text.into_bytes().into()));
     let loaded = OpenSnapshot::from_files(Arc::new(InMemory(files.into())), "snapshot.ini");
-    let loaded = loaded.map_err(|error| error.to_string())?;
+    let loaded = loaded?;
     let options = Options {
         elfs: elfs.to_vec(),
         ..Options::default()
     };
-    let made = endpoints(&loaded, &options).map_err(|error| error.to_string())?;
-    let mut endpoint = made.into_iter().next().ok_or("it has no core")?;
+    let made = endpoints(&loaded, &options)?;
+    let mut endpoint = made.into_iter().next().ok_or(EndpointError::NoCore)?;
     for core in &mut endpoint.cores {
         core.kind.clear();
         core.space.name = None;
         core.notes = run.notes().to_vec();
-        core.notes.extend_from_slice(&notes);
+        core.notes
+            .extend(target.by_default.map(|note| note.to_string()));
         core.notes.push(format!(
             "where no trace frame is selected, registers and memory are those of trace frame {}",
             run.rest()
         ));
         core.detected = Detected {
             architecture: target.architecture,
-            from: match (&text, chosen) {
-                (None, Some(chosen)) => chosen.from.to_owned(),
+            from: match (&text, named) {
+                (None, Some(named)) => named.from.to_owned(),
                 _ => "the file's target description".to_owned(),
             },
             assumed: false,
@@ -92,7 +120,7 @@ pub fn endpoint(
     endpoint.threads_xml = threads_xml(&endpoint.cores);
     endpoint.title = title.to_owned();
     endpoint.history = HistoryMode::None;
-    endpoint.xml = match text.filter(|_| !target.by_default) {
+    endpoint.xml = match text.filter(|_| target.by_default.is_none()) {
         Some(text) => text,
         // The same register numbers, without unnamed registers.
         None => endpoint.description.xml(),

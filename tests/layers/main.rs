@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("protocol", &["element", "quantity"]),
     ("data_addresses", &["protocol"]),
     ("formatter", &["protocol", "quantity"]),
-    ("arch", &["quantity"]),
+    ("arch", &["quantity", "xml"]),
     ("semantics", &[]),
     ("program", &["arch", "mapped", "quantity", "text"]),
     ("flow", &["arch", "element", "quantity"]),
@@ -156,7 +156,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "remote_protocol",
             "snapshot",
             "tfile",
-            "xml",
         ],
     ),
     (
@@ -186,7 +185,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "arch",
             "capture",
-            "convert",
             "data_addresses",
             "element",
             "encode",

@@ -1,26 +1,25 @@
-//! A trace file's target description: architecture, and registers of a register block.
+//! A target description from outside: architecture, and registers of a register block.
 //!
 //! The document is GDB's (GDB manual, "Target Description Format"); the block contains the
 //! registers in the order of their numbers, as in a reply to `g`.
 //!
-//! Files of GDB before version 8, of its testsuite, and of tracers in kernels have no description,
+//! Trace files of GDB before version 8, of its testsuite, and of tracers in kernels have no description,
 //! or one that names only the architecture. GDB uses its own default registers for them, and so
 //! does this program ([`Target::without_description`]).
 
+use super::Architecture;
 use super::safe_description::register_names;
-use crate::arch::Architecture;
-use crate::program::elf::{Elf, Machine};
-use crate::tfile::ByteOrder;
-use crate::xml;
+use crate::xml::{self, XmlError};
 use roxmltree::Node;
+use std::fmt;
 
 /// The contents of a target description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The architecture of the core.
     pub architecture: Architecture,
-    /// The registers are GDB's defaults, because the file does not describe any.
-    pub by_default: bool,
+    /// The registers are GDB's defaults, because no description lists any.
+    pub by_default: Option<DefaultRegisters>,
     /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes. An
     /// unnamed one occupies its place and has no meaning.
     pub registers: Vec<(String, usize)>,
@@ -32,104 +31,116 @@ pub struct Target {
 /// 2048 bits.
 const LARGEST: usize = 1 << 16;
 
-/// The architecture chosen by the user for a file that may not name one.
+/// An architecture known from elsewhere, for a description that may not name one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChosenArchitecture {
+pub struct NamedArchitecture {
     /// The architecture.
     pub architecture: Architecture,
-    /// The byte order, if it was chosen too.
-    pub order: Option<ByteOrder>,
-    /// What determined the choice, for messages.
+    /// What names it, for messages.
     pub from: &'static str,
 }
 
-impl ChosenArchitecture {
-    /// Chooses by the name of an architecture, or else by the programs. Fails if programs disagree
-    /// with each other or with the name, or are not for Arm.
-    pub fn of(named: Option<Architecture>, elfs: &[Elf]) -> Result<Option<Self>, String> {
-        let mut chosen = named.map(|architecture| Self {
-            architecture,
-            order: None,
-            from: "--arch",
-        });
-        for elf in elfs {
-            let architecture = match elf.machine {
-                Machine::AArch64 => Architecture::AArch64,
-                Machine::Arm if elf.m_profile => Architecture::MProfile,
-                Machine::Arm => Architecture::AArch32,
-                Machine::Other => {
-                    let path = elf.path.display();
-                    return Err(format!("{path}: expected a program for Arm"));
-                }
-            };
-            let order = match elf.little_endian {
-                true => ByteOrder::Little,
-                false => ByteOrder::Big,
-            };
-            match &mut chosen {
-                None => {
-                    chosen = Some(Self {
-                        architecture,
-                        order: Some(order),
-                        from: "the program",
-                    });
-                }
-                Some(chosen) if chosen.architecture.machine() == architecture.machine() => {
-                    chosen.order.get_or_insert(order);
-                }
-                Some(chosen) => {
-                    return Err(format!(
-                        "{} says {}, and {} is for {}",
-                        chosen.from,
-                        chosen.architecture.name(),
-                        elf.path.display(),
-                        architecture.name()
-                    ));
-                }
-            }
-        }
-        Ok(chosen)
+/// The registers are GDB's defaults for this architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefaultRegisters(pub NamedArchitecture);
+
+impl fmt::Display for DefaultRegisters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no target description lists its registers: they are taken to be GDB's own for {}, \
+             the architecture that {} names",
+            self.0.architecture.name(),
+            self.0.from
+        )
     }
 }
 
+/// An error that prevents using a target description.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DescriptionError {
+    /// There is none, and nothing else names the architecture.
+    #[error(
+        "it has no target description (tdesc): its architecture is not known; --arch names it, or \
+         --elf the program"
+    )]
+    Missing,
+    /// It cannot be parsed.
+    #[error("tdesc: {0}")]
+    Xml(#[from] XmlError),
+    /// It includes another document.
+    #[error("tdesc: includes {0:?}: expected one document without includes")]
+    Includes(String),
+    /// It names an architecture other than Arm.
+    #[error("tdesc: expected the architecture of an Arm core, found {0}")]
+    NotArm(String),
+    /// It names no architecture.
+    #[error("tdesc: it does not name an architecture")]
+    NoArchitecture,
+    /// It contradicts the architecture known from elsewhere.
+    #[error("tdesc: it says {}, and {} says {}", .described.name(), .named.from,
+        .named.architecture.name())]
+    Contradiction {
+        /// The architecture in the description.
+        described: Architecture,
+        /// The other one.
+        named: NamedArchitecture,
+    },
+    /// Two registers have the same number.
+    #[error("tdesc: {first} and {second} have the same number {number}")]
+    SameNumber {
+        /// A register.
+        first: String,
+        /// Another register.
+        second: String,
+        /// Their number.
+        number: u32,
+    },
+    /// The number of a register is malformed.
+    #[error("tdesc: {register}: regnum: expected a number, found {found:?}")]
+    Number {
+        /// The register.
+        register: String,
+        /// The number as written.
+        found: String,
+    },
+    /// The size of a register is malformed.
+    #[error(
+        "tdesc: {register}: bitsize: expected a number of bits in whole bytes, found {found:?}"
+    )]
+    Size {
+        /// The register.
+        register: String,
+        /// The size as written.
+        found: String,
+    },
+}
+
 impl Target {
-    /// The target of a trace file with this description, if any. Messages for the user are added to
-    /// `notes`. Fails with the reason if the architecture is not known or not Arm.
+    /// Returns the target of a trace file with this description, if any.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the architecture is not known or not Arm, or the description malformed.
     pub fn of_file(
         description: Option<&str>,
-        chosen: Option<&ChosenArchitecture>,
-        notes: &mut Vec<String>,
-    ) -> Result<Self, String> {
-        let target = match (description, chosen) {
-            (Some(text), _) => Self::read_choosing(text, chosen)?,
-            (None, Some(chosen)) => Self::without_description(chosen.architecture),
-            (None, None) => {
-                return Err(
-                    "it has no target description (tdesc): its architecture is not known; \
-                     --arch names it, or --elf the program"
-                        .to_owned(),
-                );
-            }
-        };
-        if target.by_default {
-            let from = match (description, chosen) {
-                (None, Some(chosen)) => chosen.from,
-                _ => "its target description",
-            };
-            notes.push(format!(
-                "no target description lists its registers: they are taken to be GDB's own for \
-                 {}, the architecture that {from} names",
-                target.architecture.name()
-            ));
+        named: Option<&NamedArchitecture>,
+    ) -> Result<Self, DescriptionError> {
+        match (description, named) {
+            (Some(text), _) => Self::read_for(text, named),
+            (None, Some(named)) => Ok(Self::without_description(*named)),
+            (None, None) => Err(DescriptionError::Missing),
         }
-        Ok(target)
     }
 
     /// The registers that GDB uses without a description, in the order and the sizes of
     /// `maintenance print remote-registers`. The eight registers of the FPA, an obsolete
     /// floating-point unit, and its status register are always present for Arm; they have no
     /// meaning.
-    pub fn without_description(architecture: Architecture) -> Self {
+    #[must_use]
+    pub fn without_description(named: NamedArchitecture) -> Self {
+        let architecture = named.architecture;
         let row = |letter: char, count: usize, bytes: usize| {
             (0..count).map(move |number| (format!("{letter}{number}"), bytes))
         };
@@ -158,30 +169,32 @@ impl Target {
         };
         Self {
             architecture,
-            by_default: true,
+            by_default: Some(DefaultRegisters(named)),
             numbers: (0..registers.len() as u32).collect(),
             registers,
         }
     }
 
-    /// Reads a description. Fails with the reason if it does not describe an Arm core.
-    pub fn read(text: &str) -> Result<Self, String> {
-        Self::read_choosing(text, None)
+    /// Reads a description.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not describe an Arm core.
+    pub fn read(text: &str) -> Result<Self, DescriptionError> {
+        Self::read_for(text, None)
     }
 
-    fn read_choosing(text: &str, chosen: Option<&ChosenArchitecture>) -> Result<Self, String> {
-        let document = xml::read(text.trim_start()).map_err(|error| format!("tdesc: {error}"))?;
+    fn read_for(text: &str, named: Option<&NamedArchitecture>) -> Result<Self, DescriptionError> {
+        let document = xml::read(text.trim_start())?;
         let root = document.root_element();
         if let Some(include) = root
             .descendants()
             .find(|n| n.tag_name().name() == "include")
         {
             let href = include.attribute("href").unwrap_or_default();
-            return Err(format!(
-                "tdesc: includes {href:?}: expected one document without includes"
-            ));
+            return Err(DescriptionError::Includes(href.to_owned()));
         }
-        let architecture = architecture(root, chosen)?;
+        let architecture = architecture(root, named)?;
         let mut registers = Vec::new();
         let mut next = 0;
         let mut names = register_names(root);
@@ -192,18 +205,23 @@ impl Target {
             registers.push((number, name, bytes));
         }
         if registers.is_empty() {
-            return Ok(Self::without_description(architecture));
+            let from = "its target description";
+            return Ok(Self::without_description(NamedArchitecture {
+                architecture,
+                from,
+            }));
         }
         registers.sort_by_key(|(number, _, _)| *number);
         if let Some(pair) = registers.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(format!(
-                "tdesc: {} and {} have the same number {}",
-                pair[0].1, pair[1].1, pair[0].0
-            ));
+            return Err(DescriptionError::SameNumber {
+                first: pair[0].1.clone(),
+                second: pair[1].1.clone(),
+                number: pair[0].0,
+            });
         }
         Ok(Self {
             architecture,
-            by_default: false,
+            by_default: None,
             numbers: registers.iter().map(|(number, _, _)| *number).collect(),
             registers: registers
                 .into_iter()
@@ -215,8 +233,8 @@ impl Target {
 
 fn architecture(
     root: Node<'_, '_>,
-    chosen: Option<&ChosenArchitecture>,
-) -> Result<Architecture, String> {
+    named: Option<&NamedArchitecture>,
+) -> Result<Architecture, DescriptionError> {
     let has = |name: &str| {
         let mut features = root.descendants().filter(|n| n.has_tag_name("feature"));
         features.any(|n| n.attribute("name").is_some_and(|n| n.starts_with(name)))
@@ -231,7 +249,7 @@ fn architecture(
                 .iter()
                 .any(|m_profile| version.starts_with(m_profile))
         });
-        match chosen.map(|chosen| chosen.architecture) {
+        match named.map(|named| named.architecture) {
             _ if has("org.gnu.gdb.arm.m-profile") || m_profile && !core => Architecture::MProfile,
             Some(Architecture::MProfile) if !core => Architecture::MProfile,
             _ => Architecture::AArch32,
@@ -240,44 +258,39 @@ fn architecture(
     let described = match written {
         Some(name) if name == "aarch64" || name.starts_with("aarch64:") => Architecture::AArch64,
         Some(name) if name.starts_with("arm") => arm(name),
-        Some(name) => {
-            return Err(format!(
-                "tdesc: expected the architecture of an Arm core, found {name}"
-            ));
-        }
+        Some(name) => return Err(DescriptionError::NotArm(name.to_owned())),
         None if has("org.gnu.gdb.aarch64.") => Architecture::AArch64,
         None if has("org.gnu.gdb.arm.") => arm(""),
-        None => match chosen {
-            Some(chosen) => chosen.architecture,
-            None => return Err("tdesc: it does not name an architecture".to_owned()),
+        None => match named {
+            Some(named) => named.architecture,
+            None => return Err(DescriptionError::NoArchitecture),
         },
     };
-    match chosen {
-        Some(chosen) if chosen.architecture.machine() != described.machine() => Err(format!(
-            "tdesc: it says {}, and {} says {}",
-            described.name(),
-            chosen.from,
-            chosen.architecture.name()
-        )),
+    match named {
+        Some(&named) if named.architecture.machine() != described.machine() => {
+            Err(DescriptionError::Contradiction { described, named })
+        }
         _ => Ok(described),
     }
 }
 
-fn register(node: Node<'_, '_>, next: u32) -> Result<(u32, String, usize), String> {
+fn register(node: Node<'_, '_>, next: u32) -> Result<(u32, String, usize), DescriptionError> {
     let name = node.attribute("name").unwrap_or_default();
     let number = match node.attribute("regnum") {
         None => next,
-        Some(text) => text
-            .parse()
-            .map_err(|_| format!("tdesc: {name}: regnum: expected a number, found {text:?}"))?,
+        Some(text) => text.parse().map_err(|_| DescriptionError::Number {
+            register: name.to_owned(),
+            found: text.to_owned(),
+        })?,
     };
     let size = node.attribute("bitsize").unwrap_or_default();
     let bits: Option<usize> = size.parse().ok();
     match bits.filter(|bits| bits.is_multiple_of(8) && bits / 8 <= LARGEST) {
         Some(bits) => Ok((number, name.to_owned(), bits / 8)),
-        None => Err(format!(
-            "tdesc: {name}: bitsize: expected a number of bits in whole bytes, found {size:?}"
-        )),
+        None => Err(DescriptionError::Size {
+            register: name.to_owned(),
+            found: size.to_owned(),
+        }),
     }
 }
 
@@ -285,7 +298,7 @@ fn register(node: Node<'_, '_>, next: u32) -> Result<(u32, String, usize), Strin
 mod tests {
     use super::*;
 
-    fn target(inside: &str) -> Result<Target, String> {
+    fn target(inside: &str) -> Result<Target, DescriptionError> {
         Target::read(&format!(
             "<?xml version=\"1.0\"?>\n<!DOCTYPE target SYSTEM \"gdb-target.dtd\">\n\
              <target version=\"1.0\">{inside}</target>"
@@ -354,7 +367,7 @@ mod tests {
                 "r and s have the same number 3",
             ),
         ] {
-            let error = target(inside).unwrap_err();
+            let error = target(inside).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
         }
     }
