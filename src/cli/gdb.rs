@@ -113,6 +113,13 @@ fn gdb_arguments(
             out.push(command);
         }
     }
+    // An input that is opened directly has its libraries where the user says.
+    if let Some(directory) = arguments.snapshot.import.symfs.first() {
+        out.push("-iex".into());
+        let mut command = OsString::from("set sysroot ");
+        command.push(directory);
+        out.push(command);
+    }
     out.push("-ex".into());
     out.push(python_command(server));
     let mut programs = endpoint.programs();

@@ -13,11 +13,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Make a snapshot of a perf.data file, or of raw trace buffers
+/// Make a snapshot of a perf.data file, a core file, or raw trace buffers
 #[derive(Args)]
 pub struct Arguments {
-    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace (not with --raw); and the
-    /// snapshot directory to write
+    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, or a core file (not with
+    /// --raw); and the snapshot directory to write
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT> <DIR")]
     paths: Vec<PathBuf>,
 
@@ -58,9 +58,9 @@ pub struct Arguments {
 /// How an input that is not a snapshot is read.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ImportArguments {
-    /// perf.data: a directory with the files that were mapped, under their recorded paths, names or
-    /// build-ids (repeatable)
-    #[arg(long, value_name = "DIR")]
+    /// perf.data, core file: a directory with the files that were mapped, under their recorded
+    /// paths, names or build-ids (repeatable)
+    #[arg(long, value_name = "DIR", visible_alias = "sysroot")]
     pub symfs: Vec<PathBuf>,
 
     /// perf.data: the kernel that ran

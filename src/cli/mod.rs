@@ -50,7 +50,7 @@ enum Command {
     Decode(decode::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     Convert(convert::Arguments),
-    /// Make a snapshot of a perf.data file, or of raw trace buffers
+    /// Make a snapshot of a perf.data file, a core file, or raw trace buffers
     Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops
     Record(record::Arguments),

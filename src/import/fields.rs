@@ -18,6 +18,11 @@ impl<'a> Fields<'a> {
         self.rest
     }
 
+    /// Whether the byte order is big-endian.
+    pub const fn is_big(&self) -> bool {
+        self.big
+    }
+
     /// Other bytes in the same byte order.
     pub const fn again<'b>(&self, bytes: &'b [u8]) -> Fields<'b> {
         Fields::new(bytes, self.big)

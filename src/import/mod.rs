@@ -6,6 +6,7 @@
 
 mod build_id;
 mod claims;
+pub mod core_file;
 mod fields;
 mod images;
 mod imported;
@@ -30,6 +31,8 @@ use std::path::Path;
 pub enum Kind {
     /// `perf.data` of perf or simpleperf.
     PerfData,
+    /// A core file.
+    CoreFile,
 }
 
 /// What a file is; `None` if it is not one of the inputs that are known by their contents.
@@ -46,7 +49,7 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     if perf::is_perf_data(&head) {
         return Some(Kind::PerfData);
     }
-    None
+    core_file::is_core_file(&head).then_some(Kind::CoreFile)
 }
 
 /// Reads an input that [`recognise`] knows.
@@ -57,9 +60,10 @@ pub fn recognise(path: &Path) -> Option<Kind> {
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     match recognise(path) {
         Some(Kind::PerfData) => perf::import(path, options),
+        Some(Kind::CoreFile) => core_file::import(path, options),
         None => Err(ImportError::input(
             path,
-            "is not an input that is known by its contents (perf.data)",
+            "is not an input that is known by its contents (perf.data, core file)",
         )),
     }
 }

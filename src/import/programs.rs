@@ -80,3 +80,17 @@ pub fn record(index: usize, file: String, bias: u64, out: &mut Imported) {
         ..OtherSection::default()
     });
 }
+
+/// The offset of the load address of a file from the addresses in it, if the byte at `offset` of it
+/// lies at `address`.
+pub fn bias(elf: &Elf, offset: u64, address: u64) -> Option<u64> {
+    let segment = elf.segments.iter().find(|segment| {
+        let start = segment.file.start as u64;
+        (start & !(PAGE - 1)..segment.file.end as u64).contains(&offset)
+    })?;
+    let at = segment
+        .address
+        .wrapping_sub(segment.file.start as u64)
+        .wrapping_add(offset);
+    Some(address.wrapping_sub(at))
+}

@@ -226,21 +226,23 @@ mod tests {
         };
         take(&mut processes, comm(1, 1, "shell", false));
         take(&mut processes, map(1, "sh"));
-        processes.take(Event::Fork {
+        let fork = Event::Fork {
             pid: 2,
             parent: 1,
             tid: 2,
-        });
+        };
+        take(&mut processes, fork);
         take(&mut processes, map(1, "later"));
         assert_eq!(paths(&processes, 2), ["sh"]);
         let before = processes.current(2).unwrap();
         take(&mut processes, comm(2, 2, "prog", true));
         take(&mut processes, map(2, "prog"));
-        processes.take(Event::Fork {
+        let fork = Event::Fork {
             pid: 2,
             parent: 2,
             tid: 3,
-        });
+        };
+        take(&mut processes, fork);
         take(&mut processes, comm(2, 3, "worker", false));
         assert_eq!(paths(&processes, 2), ["prog"]);
         assert_eq!(paths(&processes, 1), ["sh", "later"]);
@@ -249,8 +251,8 @@ mod tests {
         assert_eq!((now.name(2), now.name(3)), (Some("prog"), Some("worker")));
         assert_eq!(processes.images[before].name(2), Some("shell"));
         let after = processes.current(2);
-        assert_eq!(processes.of_thread(2, Some(59)), Some(before));
-        assert_eq!(processes.of_thread(2, Some(60)), after);
+        assert_eq!(processes.of_thread(2, Some(49)), Some(before));
+        assert_eq!(processes.of_thread(2, Some(50)), after);
         assert_eq!(processes.of_thread(3, None), after);
         assert_eq!(processes.of_thread(9, None), None);
     }

@@ -562,7 +562,7 @@ impl<'a> Snapshots<'a> {
             let Ok(elf) = Elf::read(path, bytes.clone()) else {
                 continue;
             };
-            let bias = bias(&elf, dump.offset.unwrap_or(0), dump.address);
+            let bias = programs::bias(&elf, dump.offset.unwrap_or(0), dump.address);
             let Some(bias) = bias.filter(|_| seen.insert(dump.file.clone())) else {
                 continue;
             };
@@ -596,22 +596,6 @@ impl<'a> Snapshots<'a> {
             );
         }
     }
-}
-
-/// The offset of the load address of a file from the addresses in it, if the byte at `offset` of it
-/// lies at `address`.
-fn bias(elf: &Elf, offset: u64, address: u64) -> Option<u64> {
-    /// The smallest page: segments are mapped from the start of their pages.
-    const PAGE: u64 = 4096;
-    let segment = elf.segments.iter().find(|segment| {
-        let start = segment.file.start as u64;
-        (start & !(PAGE - 1)..segment.file.end as u64).contains(&offset)
-    })?;
-    let at = segment
-        .address
-        .wrapping_sub(segment.file.start as u64)
-        .wrapping_add(offset);
-    Some(address.wrapping_sub(at))
 }
 
 /// The address of a symbol in a program.

@@ -1,0 +1,390 @@
+//! Core files of Linux programs and of QEMU, for AArch64 and Arm.
+//!
+//! What memory the file holds is used first; what it leaves out, the mapped files give: read-only
+//! parts of programs and libraries.
+
+mod notes;
+
+use super::claims::Claims;
+use super::fields::Fields;
+use super::images::{Images, Wanted};
+use super::paths::{Names, plain};
+use super::{BuildId, ImportError, Imported, Options, imported, programs};
+use crate::mapped::Mapped;
+use crate::program::elf::Elf;
+use crate::snapshot::libraries::LIBRARIES;
+use crate::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
+use notes::Notes;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const ET_CORE: u16 = 4;
+const EM_ARM: u16 = 40;
+const EM_AARCH64: u16 = 183;
+/// `e_phnum` if there are more headers than it can say: section header 0 has their number.
+const PN_XNUM: u16 = 0xFFFF;
+
+/// Whether bytes are the start of a core file.
+pub fn is_core_file(bytes: &[u8]) -> bool {
+    let big = bytes.get(5) == Some(&2);
+    let kind = bytes
+        .get(16..18)
+        .and_then(|kind| Fields::new(kind, big).u16());
+    bytes.starts_with(b"\x7fELF") && kind == Some(ET_CORE)
+}
+
+/// A program header.
+#[derive(Clone, Copy, Debug, Default)]
+struct Header {
+    kind: u32,
+    offset: u64,
+    address: u64,
+    physical: u64,
+    in_file: u64,
+}
+
+/// An ELF file's frame: headers only.
+#[derive(Debug)]
+struct Frame {
+    big: bool,
+    is_64bit: bool,
+    machine: u16,
+    headers: Vec<Header>,
+}
+
+impl Frame {
+    /// Reads the headers of an ELF image whose bytes `at` an offset `read` gives.
+    fn read<'b>(read: impl Fn(u64, u64) -> Option<&'b [u8]>) -> Option<Self> {
+        let identity = read(0, 64)?;
+        if !identity.starts_with(b"\x7fELF") {
+            return None;
+        }
+        let (is_64bit, big) = (identity[4] == 2, identity[5] == 2);
+        let mut fields = Fields::new(&identity[18..], big);
+        let machine = fields.u16()?;
+        fields.bytes(4)?;
+        let word = |fields: &mut Fields<'_>| match is_64bit {
+            true => fields.u64(),
+            false => fields.u32().map(u64::from),
+        };
+        let (_entry, headers_at, sections_at) =
+            (word(&mut fields)?, word(&mut fields)?, word(&mut fields)?);
+        fields.bytes(6)?;
+        let (size, count) = (fields.u16()?, fields.u16()?);
+        let mut count = u64::from(count);
+        if count == u64::from(PN_XNUM) {
+            // `sh_info` of section header 0.
+            let at = sections_at.checked_add(if is_64bit { 44 } else { 28 })?;
+            count = Fields::new(read(at, 4)?, big).u32()?.into();
+        }
+        let mut headers = Vec::new();
+        for index in 0..count {
+            let at = headers_at.checked_add(index.checked_mul(size.into())?)?;
+            let Some(bytes) = read(at, if is_64bit { 56 } else { 32 }) else {
+                break;
+            };
+            let mut fields = Fields::new(bytes, big);
+            let kind = fields.u32()?;
+            if is_64bit {
+                fields.u32()?;
+            }
+            headers.push(Header {
+                kind,
+                offset: word(&mut fields)?,
+                address: word(&mut fields)?,
+                physical: word(&mut fields)?,
+                in_file: word(&mut fields)?,
+            });
+        }
+        Some(Self {
+            big,
+            is_64bit,
+            machine,
+            headers,
+        })
+    }
+
+    fn of_kind(&self, kind: u32) -> impl Iterator<Item = &Header> {
+        self.headers
+            .iter()
+            .filter(move |header| header.kind == kind)
+    }
+}
+
+/// A part of bytes, if it is within them.
+fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
+    let begin = usize::try_from(offset).ok()?;
+    let end = begin.checked_add(usize::try_from(length).ok()?)?;
+    bytes.get(begin..end)
+}
+
+/// Reads a core file.
+///
+/// # Errors
+///
+/// If it is damaged, or of another architecture.
+pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
+    import_bytes(path, imported::map(path)?, options)
+}
+
+/// Reads the bytes of a core file named `path`.
+///
+/// # Errors
+///
+/// If it is damaged, or of another architecture.
+pub fn import_bytes(
+    path: &Path,
+    bytes: Mapped,
+    options: &Options,
+) -> Result<Imported, ImportError> {
+    let fault = |text: String| ImportError::input(path, text);
+    let frame = Frame::read(|at, length| part(&bytes, at, length));
+    let frame = frame.ok_or_else(|| fault("core file cut in its headers".to_owned()))?;
+    if ![EM_ARM, EM_AARCH64].contains(&frame.machine) {
+        return Err(fault(format!(
+            "core file for machine {} of ELF: expected AArch64 (183) or Arm (40)",
+            frame.machine
+        )));
+    }
+    let mut notes = Notes::default();
+    for header in frame.of_kind(PT_NOTE) {
+        let begin = usize::try_from(header.offset)
+            .unwrap_or(usize::MAX)
+            .min(bytes.len());
+        let length = usize::try_from(header.in_file).unwrap_or(usize::MAX);
+        let end = begin.saturating_add(length).min(bytes.len());
+        notes.take(&bytes[begin..end], frame.big, frame.is_64bit);
+    }
+    if notes.threads.is_empty() {
+        return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
+    }
+    let core = CoreFile {
+        bytes,
+        frame,
+        notes,
+        images: Images::new(options)?,
+        out: Imported {
+            kind: "core file".to_owned(),
+            ..Imported::default()
+        },
+        memory: BTreeMap::new(),
+    };
+    Ok(core.imported())
+}
+
+struct CoreFile<'o> {
+    bytes: Mapped,
+    frame: Frame,
+    notes: Notes,
+    images: Images<'o>,
+    out: Imported,
+    /// By address: the bytes that the file has.
+    memory: BTreeMap<u64, Range<usize>>,
+}
+
+impl CoreFile<'_> {
+    fn imported(mut self) -> Imported {
+        let dumps = self.dumps();
+        if self.notes.faulty > 0 {
+            let text = "notes of the core file are cut short: left out";
+            self.out.notes.push(format!("{} {text}", self.notes.faulty));
+        }
+        let mut names = Names::default();
+        let name = plain(self.notes.name.as_deref().unwrap_or("thread"));
+        let threads = std::mem::take(&mut self.notes.threads);
+        let devices: Vec<Device> = threads
+            .into_iter()
+            .enumerate()
+            .map(|(index, thread)| {
+                let mut other = vec![("tid".to_owned(), thread.tid.to_string())];
+                if thread.signal != 0 {
+                    other.push(("signal".to_owned(), thread.signal.to_string()));
+                }
+                Device {
+                    key: format!("device{index}"),
+                    file: format!("cpu_{index}.ini"),
+                    name: names.unique(&format!("{name}-{}", thread.tid)),
+                    class: DeviceClass::Core,
+                    kind: if self.frame.is_64bit {
+                        "ARMv8-A"
+                    } else {
+                        "ARMv7-A"
+                    }
+                    .to_owned(),
+                    other,
+                    registers: thread.registers,
+                    dumps: dumps.clone(),
+                    ..Device::default()
+                }
+            })
+            .collect();
+        let cluster = Cluster {
+            name: "cluster0".to_owned(),
+            devices: devices.iter().map(|device| device.name.clone()).collect(),
+            ..Cluster::default()
+        };
+        let programs = std::mem::take(&mut self.out.snapshot.other_sections);
+        self.out.snapshot = Snapshot {
+            version: "1.0".to_owned(),
+            devices,
+            clusters: vec![cluster],
+            other_sections: programs,
+            ..Snapshot::default()
+        };
+        self.out.notes.append(&mut self.images.notes);
+        self.out.record_origin();
+        self.out
+    }
+
+    /// The memory in the file, and then that of mapped files.
+    fn dumps(&mut self) -> Vec<Dump> {
+        let mut dumps = Vec::new();
+        let mut claims = Claims::default();
+        let mut cut = 0;
+        let loads: Vec<Header> = self.frame.of_kind(PT_LOAD).copied().collect();
+        for load in loads.iter().filter(|load| load.in_file > 0) {
+            let begin = usize::try_from(load.offset)
+                .unwrap_or(usize::MAX)
+                .min(self.bytes.len());
+            let length = usize::try_from(load.in_file).unwrap_or(usize::MAX);
+            let end = begin.saturating_add(length).min(self.bytes.len());
+            cut += usize::from((end - begin) < length);
+            // QEMU gives physical addresses only.
+            let address = match load.address {
+                0 => load.physical,
+                address => address,
+            };
+            let last = address.saturating_add((end - begin) as u64);
+            for range in claims.take(address..last) {
+                let skipped = (range.start - address) as usize;
+                let length = (range.end - range.start) as usize;
+                let in_file = begin + skipped..begin + skipped + length;
+                let file = format!("memory/{:x}.bin", range.start);
+                self.out
+                    .files
+                    .insert(file.clone(), self.bytes.part(in_file.clone()));
+                self.memory.insert(range.start, in_file);
+                dumps.push(Dump {
+                    section: format!("dump{}", dumps.len() + 1),
+                    file,
+                    address: range.start,
+                    length: Some(length as u64),
+                    ..Dump::default()
+                });
+            }
+        }
+        if cut > 0 {
+            let text = "parts of the memory are cut off: the core file is not whole";
+            self.out.notes.push(format!("{cut} {text}"));
+        }
+        self.mapped_files(&mut claims, &mut dumps);
+        dumps
+    }
+
+    fn mapped_files(&mut self, claims: &mut Claims, dumps: &mut Vec<Dump>) {
+        let files = std::mem::take(&mut self.notes.files);
+        let mut ids: BTreeMap<&str, Option<BuildId>> = BTreeMap::new();
+        for file in files.iter().filter(|file| file.offset == 0) {
+            let id = self.build_id(file.start);
+            let known = ids.entry(&file.path).or_default();
+            *known = known.take().or(id);
+        }
+        let entry = self.notes.entry;
+        let program = files
+            .iter()
+            .find(|file| entry.is_some_and(|entry| (file.start..file.end).contains(&entry)));
+        let program = program.map(|file| file.path.clone());
+        let mut recorded: BTreeMap<String, (bool, String, u64)> = BTreeMap::new();
+        let mut missing = Vec::new();
+        for file in &files {
+            let wanted = Wanted {
+                path: file.path.clone(),
+                build_id: ids.get(&*file.path).cloned().flatten(),
+            };
+            let Some(elf) = self.images.find(&wanted) else {
+                if !missing.contains(&wanted) {
+                    missing.push(wanted);
+                }
+                continue;
+            };
+            let is_program = program.as_ref() == Some(&file.path);
+            let name = file.path.rsplit('/').next().unwrap_or_default();
+            let folder = if is_program { "images" } else { LIBRARIES };
+            let path = self
+                .out
+                .add(folder, name, elf.whole().clone(), elf.path.clone());
+            if let Some(bias) = programs::bias(&elf, file.offset, file.start) {
+                let entry = (!is_program, path.clone(), bias);
+                recorded.entry(file.path.clone()).or_insert(entry);
+            }
+            self.file_memory(&elf, &path, file, claims, dumps);
+        }
+        let mut recorded: Vec<_> = recorded.into_values().collect();
+        recorded.sort_by_key(|(library, ..)| *library);
+        // GDB finds the libraries by the list of the dynamic linker.
+        for (index, (_, path, bias)) in recorded.iter().filter(|found| !found.0).enumerate() {
+            programs::record(index, path.clone(), *bias, &mut self.out);
+        }
+        for wanted in &missing {
+            self.out.notes.push(format!("missing image: {wanted}"));
+        }
+        if !missing.is_empty() {
+            self.out.notes.push(
+                "read-only memory of missing images is not known: --sysroot DIR names a directory \
+                 that holds them"
+                    .to_owned(),
+            );
+        }
+    }
+
+    /// Adds what the core file leaves out of a mapping: what was not changed since it was mapped.
+    fn file_memory(
+        &self,
+        elf: &Elf,
+        path: &str,
+        file: &notes::MappedFile,
+        claims: &mut Claims,
+        dumps: &mut Vec<Dump>,
+    ) {
+        let length = elf.bytes().len() as u64;
+        let there = length.saturating_sub(file.offset);
+        let end = file.end.min(file.start.saturating_add(there));
+        for range in claims.take(file.start..end.max(file.start)) {
+            dumps.push(Dump {
+                section: format!("dump{}", dumps.len() + 1),
+                file: path.to_owned(),
+                address: range.start,
+                offset: Some(file.offset + (range.start - file.start)),
+                length: Some(range.end - range.start),
+                ..Dump::default()
+            });
+        }
+    }
+
+    /// The bytes of memory at an address that the file has.
+    fn at(&self, address: u64, length: u64) -> Option<&[u8]> {
+        let (begin, range) = self.memory.range(..=address).next_back()?;
+        part(&self.bytes[range.clone()], address - begin, length)
+    }
+
+    /// The build-id of a file that is mapped from its start: the kernel saves its first page.
+    fn build_id(&self, start: u64) -> Option<BuildId> {
+        let frame = Frame::read(|at, length| self.at(start.checked_add(at)?, length))?;
+        frame.of_kind(PT_NOTE).find_map(|note| {
+            let bytes = self.at(start.checked_add(note.offset)?, note.in_file)?;
+            let mut fields = Fields::new(bytes, frame.big);
+            loop {
+                let (name, size, kind) = (fields.u32()?, fields.u32()?, fields.u32()?);
+                let name = fields.bytes((name as usize).checked_next_multiple_of(4)?)?;
+                let contents = fields.bytes((size as usize).checked_next_multiple_of(4)?)?;
+                // NT_GNU_BUILD_ID.
+                if kind == 3 && name == b"GNU\0" {
+                    return BuildId::new(contents.get(..size as usize)?);
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! The notes of a core file: threads with their registers, mapped files, the auxiliary vector.
+//!
+//! The layouts are those of Linux (`struct elf_prstatus`, `elf_prpsinfo`, `user_fpsimd_state`,
+//! `fill_files_note`), which QEMU follows.
+
+use crate::import::fields::Fields;
+use crate::snapshot::model::{Register, RegisterValue};
+
+const PRSTATUS: u32 = 1;
+const FPREGSET: u32 = 2;
+const PRPSINFO: u32 = 3;
+const AUXV: u32 = 6;
+const ARM_VFP: u32 = 0x400;
+const FILE: u32 = 0x4649_4C45;
+
+/// The most threads and mappings that are read.
+const MOST: usize = 1 << 16;
+
+/// A thread.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// The signal that it had received.
+    pub signal: u16,
+    /// Its registers.
+    pub registers: Vec<Register>,
+}
+
+/// A mapped file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MappedFile {
+    /// Its first address.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+    /// The offset of its first byte in the file.
+    pub offset: u64,
+    /// The file's path.
+    pub path: String,
+}
+
+/// What the notes say.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// In the order of the file: the first one caused the dump.
+    pub threads: Vec<Thread>,
+    /// In the order of the file.
+    pub files: Vec<MappedFile>,
+    /// The program's name.
+    pub name: Option<String>,
+    /// The address of the program's entry point (AT_ENTRY).
+    pub entry: Option<u64>,
+    /// Notes that could not be read.
+    pub faulty: usize,
+}
+
+impl Notes {
+    /// Takes the notes in a segment.
+    pub fn take(&mut self, bytes: &[u8], big: bool, is_64bit: bool) {
+        let mut fields = Fields::new(bytes, big);
+        while let (Some(name), Some(size), Some(kind)) = (fields.u32(), fields.u32(), fields.u32())
+        {
+            let padded = |size: u32| (size as usize).checked_next_multiple_of(4);
+            let Some((name, padded_size)) = padded(name).zip(padded(size)) else {
+                break;
+            };
+            let Some(contents) = fields.bytes(name).and_then(|_| fields.bytes(padded_size)) else {
+                self.faulty += 1;
+                break;
+            };
+            let contents = &contents[..(size as usize).min(contents.len())];
+            let known = self.note(kind, fields.again(contents), is_64bit);
+            self.faulty += usize::from(known.is_none());
+        }
+    }
+
+    fn note(&mut self, kind: u32, mut fields: Fields<'_>, is_64bit: bool) -> Option<()> {
+        match kind {
+            PRSTATUS if self.threads.len() < MOST => {
+                self.threads.push(thread(fields, is_64bit)?);
+            }
+            FPREGSET if is_64bit => {
+                let thread = self.threads.last_mut()?;
+                for number in 0..32 {
+                    let value = fields.bytes(16)?;
+                    thread
+                        .registers
+                        .push(register(&format!("V{number}"), value, &fields));
+                }
+                for name in ["FPSR", "FPCR"] {
+                    let value = fields.bytes(4)?;
+                    thread.registers.push(register(name, value, &fields));
+                }
+            }
+            ARM_VFP if !is_64bit => {
+                let thread = self.threads.last_mut()?;
+                for number in 0..32 {
+                    let value = fields.bytes(8)?;
+                    thread
+                        .registers
+                        .push(register(&format!("D{number}"), value, &fields));
+                }
+                let value = fields.bytes(4)?;
+                thread.registers.push(register("FPSCR", value, &fields));
+            }
+            PRPSINFO => {
+                fields.bytes(if is_64bit { 40 } else { 28 })?;
+                let name = fields.bytes(16)?;
+                self.name = Some(fields.again(name).text());
+            }
+            AUXV => {
+                let word = |fields: &mut Fields<'_>| word(fields, is_64bit);
+                while let (Some(kind), Some(value)) = (word(&mut fields), word(&mut fields)) {
+                    // AT_ENTRY.
+                    if kind == 9 {
+                        self.entry = Some(value);
+                    }
+                }
+            }
+            FILE => {
+                let count = word(&mut fields, is_64bit)?;
+                let page = word(&mut fields, is_64bit)?;
+                let mut ranges = Vec::new();
+                for _ in 0..count.min(MOST as u64) {
+                    let start = word(&mut fields, is_64bit)?;
+                    let end = word(&mut fields, is_64bit)?;
+                    let offset = word(&mut fields, is_64bit)?;
+                    ranges.push((start, end, offset.saturating_mul(page)));
+                }
+                let files = ranges.into_iter().map(|(start, end, offset)| MappedFile {
+                    start,
+                    end,
+                    offset,
+                    path: fields.text(),
+                });
+                self.files.extend(files);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+}
+
+fn word(fields: &mut Fields<'_>, is_64bit: bool) -> Option<u64> {
+    match is_64bit {
+        true => fields.u64(),
+        false => fields.u32().map(u64::from),
+    }
+}
+
+/// `struct elf_prstatus`: signal, number of the thread, times, general registers.
+fn thread(mut fields: Fields<'_>, is_64bit: bool) -> Option<Thread> {
+    fields.bytes(12)?;
+    let signal = fields.u16()?;
+    fields.bytes(if is_64bit { 18 } else { 10 })?;
+    let tid = fields.u32()?;
+    fields.bytes(if is_64bit { 76 } else { 44 })?;
+    let names: Vec<String> = match is_64bit {
+        true => (0..31)
+            .map(|number| format!("X{number}"))
+            .chain(["SP", "PC", "CPSR"].map(str::to_owned))
+            .collect(),
+        false => (0..13)
+            .map(|number| format!("R{number}"))
+            .chain(["SP", "LR", "PC", "CPSR"].map(str::to_owned))
+            .collect(),
+    };
+    let mut registers = Vec::new();
+    for name in names {
+        let mut value = fields.bytes(if is_64bit { 8 } else { 4 })?;
+        if name == "CPSR" && is_64bit {
+            // The upper half of the saved state is not used.
+            value = if fields.is_big() {
+                &value[4..]
+            } else {
+                &value[..4]
+            };
+        }
+        registers.push(register(&name, value, &fields));
+    }
+    Some(Thread {
+        tid,
+        signal,
+        registers,
+    })
+}
+
+/// A register, from bytes in the order of the file.
+fn register(name: &str, bytes: &[u8], fields: &Fields<'_>) -> Register {
+    let mut value = bytes.to_vec();
+    if fields.is_big() {
+        value.reverse();
+    }
+    Register {
+        name: name.to_owned(),
+        size: Some(8 * bytes.len() as u32),
+        value: RegisterValue(value),
+        ..Register::default()
+    }
+}
