@@ -26,9 +26,9 @@ class CoreFile(gdb.Command):
     """Save a core file of the snapshot.
 Usage: generate-core-file [FILE]
 
-FILE defaults to core.1. Registers and memory are those that `armsnap save`
-saves. A core file cannot tell that a register is not known: such ones are 0 in
-it, and named here."""
+FILE defaults to core.1. It contains the same registers and memory as
+`armsnap save`. A core file cannot mark registers as unknown: they are 0 in
+it, and this command lists them."""
 
     def __init__(self):
         super().__init__("generate-core-file", gdb.COMMAND_FILES, gdb.COMPLETE_FILENAME)

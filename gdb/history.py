@@ -167,16 +167,16 @@ address. For a function it is the first instruction."""
         if back != "back":
             what, back = argument.strip(), ""
         if not what:
-            raise gdb.GdbError("expected a function or an address, and maybe back")
+            raise gdb.GdbError("expected a function or an address, optionally followed by back")
         try:
             wanted = ",".join(map(hex, sorted(code_addresses(what))))
-            # Of a function that was chosen at start GDB has the one that chose it, which is meant
-            # only if it is named by its address.
+            # For an IFUNC, GDB returns the address of the resolver. The server replaces it by the
+            # chosen function, unless the user gave an address.
             if what.startswith("*"):
                 wanted = "*" + wanted
             found = monitor(f"find {wanted} {back}")
         except gdb.GdbError:
-            # The server knows names that GDB cannot parse, as of Rust functions in C.
+            # The server knows names that GDB cannot parse, such as those of Rust functions in C.
             found = monitor(f"find {what} {back}")
             if "is neither an address nor a function" in found:
                 raise

@@ -1,9 +1,9 @@
-"""Ctrl-C ends the script or loop that a move is part of, and not the move alone.
+"""Ctrl-C during a move also ends the script or loop that contains the move.
 
-GDB ends a script for Ctrl-C between two commands. One that stops a move is spent: the next command
-of the script follows. Only an error ends scripts, and of Python's code only a command that GDB runs
-as part of the script can raise one; so there is one behind each command that moves. At the prompt
-GDB runs it when the move begins, and it does nothing.
+GDB ends a script at a Ctrl-C between two commands, but after a Ctrl-C that stops a move, it runs the
+next command of the script. Only an error ends a script, and Python code can raise one only in a command
+that GDB runs as part of the script. So a hook after each moving command runs `armsnap end-script`. At
+the prompt GDB runs the hook when the move starts, and it does nothing.
 
 Follows past.py.
 """
@@ -17,10 +17,10 @@ MOVES = (
 
 
 class EndScript(gdb.Command):
-    """End the script that goes on behind a move that Ctrl-C has stopped.
+    """End the current script if Ctrl-C stopped its last move.
 Usage: armsnap end-script
 
-armsnap runs it behind every command that moves."""
+Hooks run it after every command that moves."""
 
     stopped = False
 
@@ -43,13 +43,13 @@ armsnap runs it behind every command that moves."""
 
 
 def served_by_armsnap():
-    """Whether it is armsnap's: other targets' programs may get SIGINT and go on."""
+    """Returns whether the target is armsnap's: other programs may get SIGINT and continue."""
     thread = gdb.selected_thread()
     return thread is not None and bool(callers(thread, 0))
 
 
 def run_behind_moves():
-    """Defines the hooks, but for those that the user has defined."""
+    """Defines the hooks, except those that the user has defined."""
     for move in MOVES:
         hook = f"hookpost-{move}"
         if not ask(f"help {hook}"):

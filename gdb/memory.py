@@ -108,7 +108,7 @@ def known_ranges(largest):
             size = size_text(end - start)
             print(f"left out: {start:#x}-{end - 1:#x} ({size}); --memory selects parts of it")
     if not found:
-        print("left out: memory other than stacks and code, which GDB has no map of; --memory selects it")
+        print("left out: memory other than stacks and code, because GDB has no memory map; --memory selects it")
     return merged(ranges)
 
 
@@ -218,7 +218,7 @@ class Dumps:
         self.directory, self.inferior, self.total = directory, inferior, total
         self.looked_at = self.saved = 0
         self.missing = []
-        self.told = time.monotonic()
+        self.reported = time.monotonic()
 
     def read(self, ranges, name):
         """Returns sections of a device file for the readable parts of the ranges."""
@@ -249,7 +249,7 @@ class Dumps:
                     self.saved += len(data)
                 at += size
                 self.looked_at += size
-                self.tell()
+                self.report()
             self.missing += without([(start, end)], [(at, at + size) for at, size in dumps])
         finally:
             if file:
@@ -264,9 +264,9 @@ class Dumps:
         named += ["..."] if len(ranges) > 3 else []
         return f"left out: {size_text(size)} that cannot be read, at {', '.join(named)}" if size else ""
 
-    def tell(self):
+    def report(self):
         """Prints progress every two seconds."""
-        if time.monotonic() > self.told + 2:
-            self.told = time.monotonic()
+        if time.monotonic() > self.reported + 2:
+            self.reported = time.monotonic()
             gdb.write(f"{size_text(self.looked_at)} of {size_text(self.total)} read\n")
             gdb.flush()

@@ -39,7 +39,7 @@ def copy_program(directory):
     """Copies the program; returns its name in the snapshot, or why there is none."""
     name = program()
     if not name:
-        return None, "GDB knows no program"
+        return None, "GDB has no program"
     local = name[len("target:") :] if name.startswith("target:") else name
     base = safe_name(os.path.basename(local)) or "program"
     if base.endswith((".ini", ".bin")) or base.startswith("."):
@@ -104,19 +104,18 @@ class Save(gdb.Command):
     """Save the target of GDB as a snapshot.
 Usage: armsnap save DIR [--memory START,LENGTH]... [--memory SIZE] [--force]
 
-DIR      the directory to make; it appears whole or not at all
---memory START,LENGTH: save this memory, the stacks and the code that runs, and
-         no other; expressions, as in
+DIR      the directory to create, completely or not at all
+--memory START,LENGTH: save only this memory, the stacks and the executing
+         code; expressions, as in
          --memory 0x20000000,0x8000 --memory &buffer,sizeof(buffer)
-         SIZE: save regions of memory up to this size, and not up to 64 MiB
---force  replace a snapshot that is there
+         SIZE: save regions of memory up to this size instead of 64 MiB
+--force  replace an existing snapshot
 
-Each thread becomes a core with the registers that are known. Without
---memory the memory that GDB knows of is saved: what the target tells of its
-memory, a core file's memory, the sections of the program. The stacks and the
-code around each PC and return address are saved in any case. What is left out
-is said. The program and its libraries are copied; trace is not.
-`armsnap gdb DIR` then shows the same."""
+Each thread becomes a core with its known registers. Without --memory, all
+memory known to GDB is saved: the target's memory map, a core file's memory,
+the sections of the program. The stacks and the code around each PC and return
+address are always saved. Memory left out is listed. The program and its
+libraries are copied; trace is not. `armsnap gdb DIR` then shows the same."""
 
     def __init__(self):
         super().__init__("armsnap save", gdb.COMMAND_SUPPORT)
@@ -315,7 +314,7 @@ def trace_left_out():
     """Returns a note if there is a trace, which GDB cannot copy."""
     status = re.search(r'received: "T[01];(?!tnotrun)', ask("maintenance packet qTStatus"))
     if status:
-        return "left out: the trace, which stays in what is served; `tsave FILE` keeps its frames"
+        return "left out: the trace, which stays in the served snapshot; `tsave FILE` saves its frames"
     return ""
 
 

@@ -41,8 +41,8 @@ pub enum Limit {
     /// Attributes of an element.
     #[error("at most {ATTRIBUTES} attributes of an element")]
     Attributes,
-    /// Elements within each other.
-    #[error("at most {DEPTH} elements within each other")]
+    /// Nested elements.
+    #[error("at most {DEPTH} nested elements")]
     Depth,
 }
 
@@ -165,7 +165,7 @@ mod tests {
             assert!(read(&nested(60, start, end)).is_ok(), "{start}");
             for levels in [65, 20_000, 200_000] {
                 let error = read(&nested(levels, start, end)).unwrap_err().to_string();
-                assert!(error.contains("64 elements within each other"), "{error}");
+                assert!(error.contains("64 nested elements"), "{error}");
             }
         }
         // The parser rejects malformed markup that the scan overlooks.

@@ -81,7 +81,7 @@ impl Architecture {
                 Some((architecture, from)) => known(architecture, from),
                 None => Detected {
                     architecture: Self::AArch64,
-                    from: "nothing in the snapshot says it".to_owned(),
+                    from: "nothing in the snapshot determines it".to_owned(),
                     assumed: true,
                 },
             },

@@ -233,7 +233,7 @@ impl RegisterFile {
                 let cpsr = nzcv & 0xf000_0000 | daif & 0x3c0 | level | handler | optional;
                 self.set_core("cpsr", cpsr);
                 self.notes.push(format!(
-                    "cpsr {cpsr:#010x} is put together from CurrentEL, DAIF, NZCV and SPSel"
+                    "cpsr {cpsr:#010x} is combined from CurrentEL, DAIF, NZCV and SPSel"
                 ));
             }
         }
@@ -260,7 +260,7 @@ impl RegisterFile {
                     apsr & 0xf80f_0000 | ipsr & 0x1ff | epsr & 0x0700_fc00,
                 );
                 self.notes
-                    .push("xpsr is put together from APSR, IPSR and EPSR".to_owned());
+                    .push("xpsr is combined from APSR, IPSR and EPSR".to_owned());
             }
         }
         if self.core("sp").is_none()

@@ -48,8 +48,8 @@ impl fmt::Display for DefaultRegisters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "no target description lists its registers: they are taken to be GDB's own for {}, \
-             the architecture that {} names",
+            "no target description lists its registers: GDB's own for {} are assumed, the \
+             architecture named by {}",
             self.0.architecture.name(),
             self.0.from
         )

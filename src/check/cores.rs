@@ -178,7 +178,7 @@ impl Checker<'_> {
             .collect();
         if !absent.is_empty() {
             let text = format!(
-                "{}: {} of the registers {letter}0-{letter}{} are not there",
+                "{}: {} of the registers {letter}0-{letter}{} are missing",
                 core.name,
                 absent.len(),
                 count - 1
@@ -219,19 +219,19 @@ pub fn placeholder(snapshot: &Snapshot, index: usize) -> Option<String> {
     };
     let begins = core.dumps.iter().find(|dump| dump.address == pc);
     let why = if let Some(dump) = begins {
-        format!("PC is where {} begins", dump.file)
+        format!("PC is the start of {}", dump.file)
     } else if pc == 0 {
         "PC is 0".to_owned()
     } else if snapshot.devices.iter().enumerate().any(twin) {
-        "PC is that of another core".to_owned()
+        "PC equals that of another core".to_owned()
     } else if !core.dumps.is_empty() && !core.dumps.iter().any(|dump| covers(dump, pc)) {
         "PC is in no dump".to_owned()
     } else if core.registers.len() <= 4 {
-        "PC is all that is given".to_owned()
+        "no register but PC is given".to_owned()
     } else {
         return None;
     };
-    Some(format!("{why}, SP is 0, there is no general register"))
+    Some(format!("{why}, SP is 0, there are no general registers"))
 }
 
 /// Whether a dump is declared to contain an address.
@@ -288,7 +288,7 @@ mod tests {
     fn placeholders_are_distinguished_from_machine_state() {
         let a32 = [("R15", 0xC000_8000), ("R13", 0), ("CPSR", 0x1D3)];
         let found = why(&[core("Cortex-A9", &a32, Some(0xC000_8000))]).unwrap();
-        assert!(found.starts_with("PC is where kernel.bin begins"));
+        assert!(found.starts_with("PC is the start of kernel.bin"));
         let found = why(&[core("Cortex-A9", &a32, Some(0x1000))]).unwrap();
         assert!(found.starts_with("PC is in no dump"));
 
@@ -314,6 +314,6 @@ mod tests {
         let one = core("Cortex-A53", &system, Some(0x1000));
         assert_eq!(why(std::slice::from_ref(&one)), None);
         let found = why(&[one.clone(), one]).unwrap();
-        assert!(found.starts_with("PC is that of another core"));
+        assert!(found.starts_with("PC equals that of another core"));
     }
 }

@@ -69,7 +69,7 @@ impl Checker<'_> {
             let name = register.name.as_str();
             match names.get(name) {
                 Some(first) => {
-                    let text = format!("{name} again, first in line {first}: the first counts");
+                    let text = format!("{name} again, first in line {first}: the first is used");
                     self.advice(&register.place, "3.2.2", text);
                 }
                 None => {
@@ -169,7 +169,7 @@ impl Checker<'_> {
                 let (a, b) = (index.min(other), index.max(other));
                 let (a, b) = (&device.dumps[a], &device.dumps[b]);
                 let text = format!(
-                    "[{}] overlaps [{}] of line {}, which counts where both are",
+                    "[{}] overlaps [{}] of line {}, which has priority",
                     b.section, a.section, a.place.line
                 );
                 self.advice(&b.place, "3.2.3", text);

@@ -110,13 +110,13 @@ fn each_fault_is_found_at_its_place() {
             "cpu.ini",
             "R3=0\n",
             "",
-            "cpu.ini:1: warning (required for debug): cpu: 1 of the registers R0-R14 are not there [section 4.1.1]",
+            "cpu.ini:1: warning (required for debug): cpu: 1 of the registers R0-R14 are missing [section 4.1.1]",
         ),
         (
             "cpu.ini",
             "R3=0\n",
             "R3=0\nR3=1\n",
-            "cpu.ini:10: warning (advice): R3 again, first in line 9: the first counts [section 3.2.2]",
+            "cpu.ini:10: warning (advice): R3 again, first in line 9: the first is used [section 3.2.2]",
         ),
         (
             "cpu.ini",
@@ -140,13 +140,13 @@ fn each_fault_is_found_at_its_place() {
             "cpu.ini",
             "file=code.bin",
             "file=../code.bin",
-            "cpu.ini:24: error (required): [dump0] file \"../code.bin\": leads out of the snapshot's directory (--allow-outside permits it) [section 3.2.3]",
+            "cpu.ini:24: error (required): [dump0] file \"../code.bin\": leads outside the snapshot's directory (--allow-outside permits it) [section 3.2.3]",
         ),
         (
             "cpu.ini",
             "length=16",
             "length=16\n[dump1]\nfile=code.bin\naddress=0x100F",
-            "cpu.ini:27: warning (advice): [dump1] overlaps [dump0] of line 23, which counts where both are [section 3.2.3]",
+            "cpu.ini:27: warning (advice): [dump1] overlaps [dump0] of line 23, which has priority [section 3.2.3]",
         ),
         (
             "cpu.ini",
@@ -372,7 +372,7 @@ fn registers_not_needed_for_decoding_are_not_errors() {
     };
     let found = without("0xC1");
     let text = "etm.ini:1: warning (advice): etm: no register TRCIDR9, TRCIDR10, TRCIDR11, \
-                TRCIDR12, TRCIDR13, TRCAUTHSTATUS: asked for, but decoding this trace does without \
+                TRCIDR12, TRCIDR13, TRCAUTHSTATUS: required, but not needed for decoding this trace \
                 [section 4.2.3]";
     assert_eq!(found, [text]);
     // Conditional tracing, Q elements, data trace.
@@ -485,7 +485,7 @@ fn placeholders_are_reported() {
         ("SP=0", "[regs]\nSP=0"),
     ];
     let found = findings("cpu.ini", &edits);
-    let text = "cpu: the registers are placeholders, not machine state: PC is where";
+    let text = "cpu: the registers are placeholders, not machine state: PC is the start of";
     let placeholders = found.iter().filter(|line| line.contains(text));
     assert_eq!(placeholders.count(), 1, "{found:?}");
 }

@@ -69,7 +69,7 @@ impl Checker<'_> {
         }
         if !unread.is_empty() {
             let text = format!(
-                "{}: no register {}: asked for, but decoding this trace does without",
+                "{}: no register {}: required, but not needed for decoding this trace",
                 source.name,
                 unread.join(", ")
             );
@@ -171,7 +171,7 @@ impl Checker<'_> {
             if let Some(core) = core
                 && *core_of.entry(source).or_insert(core) != core
             {
-                let text = format!("{} traces another core too: the first counts", line.source);
+                let text = format!("{} traces another core too: the first is used", line.source);
                 self.wrong(Need::RequiredForTrace, &line.place, SECTION, text);
             }
         }
@@ -269,7 +269,7 @@ impl Checker<'_> {
             }
             Reason::Unformatted { decoded } => {
                 let text = format!(
-                    "{decoded} and {} are in [{}], which is of one source only",
+                    "{decoded} and {} are in [{}], which has one source only",
                     device.name, buffer.id
                 );
                 self.wrong(Need::RequiredForTrace, &buffer.place, "3.3.2", text);

@@ -311,7 +311,7 @@ impl Look<'_> {
     fn unformatted(&self) -> Option<String> {
         let Some(known) = self.buffer.sources.first() else {
             return (self.buffer.left_out.is_empty()).then(|| {
-                "no trace source is said to be in it: [source_buffers] names one for each buffer"
+                "no trace source is assigned to it: [source_buffers] names one for each buffer"
                     .to_owned()
             });
         };

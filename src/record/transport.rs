@@ -165,7 +165,7 @@ impl Transport {
                     Some(Incoming::Resend) => {
                         self.resent += 1;
                         if self.resent > TRIES {
-                            return Err(invalid("our packets do not arrive whole"));
+                            return Err(invalid("packets arrive incomplete"));
                         }
                         self.stream.write_all(&self.sent)?;
                     }

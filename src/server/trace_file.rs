@@ -25,9 +25,7 @@ struct Register {
 
 /// No frame of a trace file can be shown as the state while no frame is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "none of its first trace frames has a program counter: GDB connects to nothing without one"
-)]
+#[error("none of its first trace frames has a program counter, without which GDB cannot connect")]
 pub struct NoProgramCounter;
 
 /// The trace run in a trace file.

@@ -110,10 +110,12 @@ impl Changed {
         let mut named: Vec<String> = ranges.collect();
         named.extend((self.ranges.len() > NAMED).then(|| "…".to_owned()));
         let how = match self.versions {
-            0 | 1 if self.code.is_empty() => "what ran there is not known: gaps in the history",
-            0 | 1 => "what ran there is kept where it is known; elsewhere there are gaps",
+            0 | 1 if self.code.is_empty() => {
+                "the code that ran there is not known: gaps in the history"
+            }
+            0 | 1 => "the code that ran there is kept where known; elsewhere there are gaps",
             _ => {
-                "what ran there is kept, and the context ID in the trace identifies the version that ran"
+                "the code that ran there is kept, and the context ID in the trace identifies the version that ran"
             }
         };
         (!self.is_empty()).then(|| {

@@ -14,8 +14,8 @@ pub enum PathError {
     /// The path is empty.
     #[error("empty path")]
     Empty,
-    /// It leads out of the snapshot's directory.
-    #[error("leads out of the snapshot's directory (--allow-outside permits it)")]
+    /// It leads outside the snapshot's directory.
+    #[error("leads outside the snapshot's directory (--allow-outside permits it)")]
     Outside,
     /// It names a directory, a pipe or a device.
     #[error("not a file")]

@@ -97,7 +97,7 @@ impl Others {
 }
 
 /// How to switch sharing off.
-const SWITCH: &str = "(--no-shared-memory switches that off)";
+const SWITCH: &str = "(--no-shared-memory switches this off)";
 
 impl CoreMemory {
     /// Shares the memory of other cores of the architecture with the core at index `device` of the
@@ -124,8 +124,8 @@ impl CoreMemory {
         })?;
         let core = pool.core_at(Address(first), space)?;
         Some(format!(
-            "no dump and no program of it has {first:#x}: where it has no memory, that of {} is \
-             shown {SWITCH}",
+            "it has no dump or program with {first:#x}: memory of {} is shown where it has none \
+             {SWITCH}",
             pool.cores[core].1
         ))
     }
@@ -144,8 +144,8 @@ impl CoreMemory {
             more => format!(" and {more} more"),
         };
         Some(format!(
-            "no dump and no program of it has all code from {first:#x} to {last:#x}: that of \
-             {}{more} is taken {SWITCH}",
+            "it has no dump or program with all code from {first:#x} to {last:#x}: memory of \
+             {}{more} is used {SWITCH}",
             names.join(", ")
         ))
     }
@@ -265,7 +265,7 @@ mod tests {
         let note = |core: usize| memory(&loaded, core).sharing(Space::El1N);
         let names = |text: Option<String>, core: &str, at: &str| {
             let text = text.unwrap();
-            text.contains(&format!("that of {core} is")) && text.contains(&format!("has {at}:"))
+            text.contains(&format!("with {at}: memory of {core} is shown"))
         };
         assert!(names(note(0), "cpu_1", "0x1010"));
         assert!(names(note(1), "cpu_0", "0x1000"));
@@ -277,7 +277,7 @@ mod tests {
         }
         let taken = third.taken_from_others().unwrap();
         assert!(
-            taken.contains("from 0x1004 to 0x1012: that of cpu_0, cpu_1 is"),
+            taken.contains("from 0x1004 to 0x1012: memory of cpu_0, cpu_1 is used"),
             "{taken}"
         );
     }

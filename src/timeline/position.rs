@@ -44,7 +44,7 @@ impl fmt::Display for Position {
 
 /// Error for text that is not the name of a position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no position: expected OFFSET+COUNT or BUFFER/OFFSET+COUNT")]
+#[error("{0:?} is not a position: expected OFFSET+COUNT or BUFFER/OFFSET+COUNT")]
 pub struct NoPosition(String);
 
 impl FromStr for Position {

@@ -41,7 +41,7 @@ pub(super) enum Start {
     At { segment: u64, index: u64 },
 }
 
-/// A search was not to go on.
+/// A search was cancelled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cancelled;
 
@@ -77,8 +77,8 @@ pub(super) trait Track: Send {
     /// Cycles counted in all segments before one; none of a trace unit that was not set to.
     /// Segments are counted once.
     fn cycles_before(&mut self, segment: u64, cancel: &Cancel) -> Result<u64, Cancelled>;
-    /// From where on the first place before which so many cycles were counted is found: the
-    /// segment, a place in it, and the cycles before the segment.
+    /// Returns where to start scanning for the first place with at least `cycles` cycles before it:
+    /// the segment, a place in it, and the cycles before the segment.
     fn before_cycle(
         &mut self,
         cycles: u64,

@@ -545,8 +545,10 @@ fn code_dumped_with_another_core_is_used_with_a_note() {
         assert!(text(&output.stdout).contains(r#""start":"0x401004dc","end":"0x401004f4""#));
         assert!(!text(&output.stdout).contains(missing));
         let notes: Vec<&str> = text(&output.stderr).lines().collect();
-        let told = notes.iter().filter(|note| note.contains("that of dumped"));
-        assert_eq!(told.count(), 1, "{notes:#?}");
+        let notes_on_memory = notes
+            .iter()
+            .filter(|note| note.contains("memory of dumped"));
+        assert_eq!(notes_on_memory.count(), 1, "{notes:#?}");
         assert!(
             notes.iter().all(|note| note.contains("--no-shared-memory")),
             "{notes:#?}"
@@ -572,11 +574,11 @@ fn code_dumped_with_another_core_is_used_with_a_note() {
         text(&output.unwrap().stdout).to_owned()
     };
     assert!(
-        info(&[]).contains("that of dumped is shown"),
+        info(&[]).contains("memory of dumped is shown"),
         "{}",
         info(&[])
     );
-    assert!(!info(&["--no-shared-memory"]).contains("that of dumped"));
+    assert!(!info(&["--no-shared-memory"]).contains("memory of dumped"));
 }
 
 #[test]

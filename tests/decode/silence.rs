@@ -151,7 +151,7 @@ fn trace_ids_of_no_source_are_named() {
     let nobody = snapshot(NORMAL, 0x12, "coresight", "other=ETB", &trace);
     one_everywhere(&nobody, &["0x12 (", "it has no source"]);
     let nobody = snapshot(NORMAL, 0x12, "source_data", "other=ETB", &sound());
-    one_everywhere(&nobody, &["no trace source is said to be in it"]);
+    one_everywhere(&nobody, &["no trace source is assigned to it"]);
 }
 
 #[test]

@@ -562,7 +562,7 @@ fn missing_parts_of_cpsr_and_missing_dumps() {
     );
     assert!(text.contains("$4 = 0x99aabbccddeeff00"), "{text}");
     assert!(
-        text.contains("put together from CurrentEL, DAIF, NZCV and SPSel"),
+        text.contains("combined from CurrentEL, DAIF, NZCV and SPSel"),
         "{text}"
     );
     let fault = "cpu.ini:15: [dump] file \"missing.bin\": no such file";

@@ -183,7 +183,7 @@ fn monitor_goto_and_find() {
         "$3 = 0xa10c0",
         "cpu_0: the trace has no 0+90751",
         "cpu_0: the trace has no time 5",
-        "\"nowhere\" is no position",
+        "\"nowhere\" is not a position",
         "\"nothing\" is neither an address nor a function",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");

@@ -168,7 +168,7 @@ fn failed_commands_do_not_move() {
     );
     for wanted in [
         "Function \"nothing\" not defined.",
-        "expected a function or an address, and maybe back",
+        "expected a function or an address, optionally followed by back",
         "expected POSITION, begin, end, time T or cycle N",
         "cpu_0 does not execute 0x",
         "the halted state",

@@ -527,7 +527,7 @@ fn a_board_without_a_program() {
         live.contains("left out: memory other than stacks and code"),
         "{live}"
     );
-    assert!(live.contains("no program: GDB knows no program"), "{live}");
+    assert!(live.contains("no program: GDB has no program"), "{live}");
     snapshot_shows(&saved, &live, &look);
 }
 

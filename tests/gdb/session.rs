@@ -318,14 +318,14 @@ fn memory_dumped_with_another_core_is_shown_with_a_note() {
     let look = ["x/1xw 0x1004", "thread 2", "x/1xw 0x1000"];
     let shown = session(directory.path(), &[], &look);
     assert!(shown.contains("0x1004:\t0x5503201f"), "{shown}");
-    let told = "bare: no dump and no program of it has 0x1000: where it has no memory, that of \
-                dumped is shown";
-    assert_eq!(shown.matches(told).count(), 1, "{shown}");
+    let note = "bare: it has no dump or program with 0x1000: memory of dumped is shown where it \
+                has none";
+    assert_eq!(shown.matches(note).count(), 1, "{shown}");
     let alone = session(directory.path(), &["--no-shared-memory"], &look);
     assert!(
         alone.contains("Cannot access memory at address 0x1004"),
         "{alone}"
     );
     assert!(alone.contains("0x1000:\t0x5503201f"), "{alone}");
-    assert!(!alone.contains("that of dumped"), "{alone}");
+    assert!(!alone.contains("memory of dumped"), "{alone}");
 }

@@ -80,7 +80,7 @@ fn paths_outside_the_snapshot_need_permission() {
     let path = inside.to_str().unwrap();
     let output = check(&[path]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("leads out of the snapshot's directory"));
+    assert!(text(&output.stdout).contains("leads outside the snapshot's directory"));
     let output = check(&[path, "--allow-outside"]);
     assert_eq!(
         (output.status.code(), text(&output.stdout)),

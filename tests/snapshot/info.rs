@@ -124,7 +124,7 @@ fn cpsr_combined_from_its_parts_is_marked() {
     let status = info.cores[0].status.as_ref().unwrap();
     assert!(status.assembled);
     assert_eq!(status.meaning, "EL1h, AArch64, NZCV=0110, DAIF=1111");
-    assert!(as_text(&info).contains("put together from"));
+    assert!(as_text(&info).contains("combined from"));
     // X0(W0) X1 LR SP PC CurrentEL DAIF NZCV SPSel V0(B0)
     let registers = info.cores[0].registers;
     assert_eq!((registers.written, registers.distinct), (12, 10));

@@ -126,7 +126,7 @@ impl Run {
                 Ok(Some(stop)) => return Ok(stop),
                 Ok(None) => {}
                 Err(remote::Error::Lost(_)) if self.exit.is_some() => {
-                    return Err(session.gone("it could not be held at its exit"));
+                    return Err(session.gone("it could not be stopped at its exit"));
                 }
                 Err(error) => return Err(error.into()),
             }

@@ -87,7 +87,7 @@ const CONFIGURATION: &[Row] = &[
         1,
         "INSTP0",
         &[
-            "loads and stores are no P0 elements",
+            "loads and stores are not P0 elements",
             "loads are P0 elements",
             "stores are P0 elements",
             "loads and stores are P0 elements",

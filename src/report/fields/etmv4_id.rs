@@ -35,7 +35,7 @@ const CAPABILITIES: &[Row] = &[
         30,
         "COMMTRANS",
         "transaction starts are P0 elements",
-        "transaction starts are no P0 elements",
+        "transaction starts are not P0 elements",
     )
     .since(FIRST_ETE),
     table(29, 29, "COMMOPT", &["commit mode 0", "commit mode 1"]),
@@ -109,7 +109,7 @@ const SIZES: &[Row] = &[
     switch(
         31,
         "WFXMODE",
-        "WFI and WFE are no P0 elements",
+        "WFI and WFE are not P0 elements",
         "WFI and WFE are P0 elements",
     ),
     table(

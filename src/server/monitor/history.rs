@@ -158,9 +158,9 @@ fn others(target: &mut SnapshotTarget, thread: Tid) -> String {
         };
         let state = standing(target, other);
         let moves = if along.contains(&other) {
-            "moves along by timestamps"
+            "moves with it, by timestamps"
         } else {
-            "no timestamps tie it to this core: it stays when this core moves"
+            "no timestamps in common with this core: it does not move with it"
         };
         let _ = writeln!(text, "  {name} at {position}{state}; {moves}");
     }
@@ -189,8 +189,7 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
                 .to_owned(),
         ),
         Some(EndAgrees::Ended) => doubts.push(
-            "the thread ended here: it has no state but the place of its last instruction"
-                .to_owned(),
+            "the thread ended here: only the address of its last instruction is known".to_owned(),
         ),
         Some(EndAgrees::Yes) | None => {}
     }
@@ -224,16 +223,16 @@ fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
             format!(
                 "the code here changed while the trace was made: {}",
                 if known {
-                    format!("version {version} is shown, which ran")
+                    format!("version {version}, which ran, is shown")
                 } else {
                     "what ran is not known".to_owned()
                 }
             )
         }
         (Some(changed), ..) if !changed.is_empty() => {
-            "the code here did not change; code elsewhere did, as far as is known".to_owned()
+            "the code here is not known to have changed; code elsewhere did".to_owned()
         }
-        _ => "the code is taken to have been the same at all times".to_owned(),
+        _ => "the code is assumed to be the same at all times".to_owned(),
     }
 }
 
@@ -391,7 +390,7 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         _ => (wanted, Direction::Forward),
     };
     if matches!(what, "" | "back") {
-        return "expected an address or a function, and maybe back\n".to_owned();
+        return "expected an address or a function, optionally followed by back\n".to_owned();
     }
     let symbols = target.symbols();
     // GDB's `armsnap find` passes all addresses of a location, separated by commas.
