@@ -63,6 +63,10 @@
 // Layers that a feature leaves out use what then looks unused.
 #![cfg_attr(not(feature = "cli"), allow(dead_code, unused_imports))]
 
+// Unit tests share helpers with the tests of the library.
+#[cfg(test)]
+extern crate self as armsnap;
+
 pub mod arch;
 #[cfg(feature = "snapshot")]
 pub mod capture;

@@ -588,7 +588,7 @@ fn an_elf_file_named_as_a_dump_is_read_as_the_program() {
         "/../shared/captures/r5f"
     ));
     if !r5f.is_dir() {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return;
     }
     let option = format!("--elf {}/files/freertos.out", r5f.display());

@@ -44,7 +44,7 @@ fn shared() -> Option<PathBuf> {
     if path.is_dir() {
         return Some(path.to_owned());
     }
-    eprintln!("SKIPPED: ../shared is not there");
+    crate::support::skip::missing("../shared is not there");
     None
 }
 

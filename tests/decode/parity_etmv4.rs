@@ -19,7 +19,7 @@ type Listing = BTreeMap<u8, Vec<Place>>;
 fn expected(snapshot: &str) -> Option<Listing> {
     let path = format!("{SHARED}/parity/expected/{snapshot}.packets.gz");
     let Ok(file) = std::fs::File::open(path) else {
-        println!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return None;
     };
     let mut text = String::new();

@@ -1,5 +1,6 @@
 //! Packets and frames made by hand from the specifications: STM, ITM, the formatter.
 
+use crate::support::packet_script::{bytes_of, lines, scripts};
 use crate::support::stream::{hex, list_raw};
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
 use armsnap::protocol::{Core, ElementDecoder, PacketDecoder};
@@ -14,21 +15,6 @@ fn itm() -> itm::Config {
     itm::Config::read(&itm::Registers::default(), Core::default())
 }
 
-fn bytes_of(text: &str) -> Vec<u8> {
-    text.split_whitespace()
-        .map(|byte| u8::from_str_radix(byte, 16).expect("hex"))
-        .collect()
-}
-
-/// Lines without comments and empty ones, with their numbers.
-fn lines(script: &str) -> impl Iterator<Item = (usize, &str)> {
-    script
-        .lines()
-        .enumerate()
-        .map(|(number, line)| (number + 1, line.trim()))
-        .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
-}
-
 /// Decodes the bytes of a script and compares the packets and elements with the script.
 /// Returns the names of packets.
 fn run<P, E>(script: &str, packets: P, elements: E) -> Vec<&'static str>
@@ -36,36 +22,32 @@ where
     P: PacketDecoder,
     E: ElementDecoder<Packet = P::Packet>,
 {
-    let mut bytes = Vec::new();
-    let mut wanted: Vec<(usize, String, Vec<String>)> = Vec::new();
-    for (number, line) in lines(script) {
-        if let Some(element) = line.strip_prefix("> ") {
-            let (_, _, elements) = wanted.last_mut().expect("a packet before its element");
-            elements.push(element.to_owned());
-            continue;
-        }
-        let (place, what) = line.split_once('|').expect("a packet");
-        let (offset, raw) = place.trim().split_once(' ').expect("an offset and bytes");
-        let (shared, raw) = raw.split_once('+').map_or(("", raw), |(s, raw)| (s, raw));
-        let raw = bytes_of(raw);
-        let shared = if shared.is_empty() {
-            String::new()
-        } else {
-            format!("{}+", shared.trim())
-        };
-        let packet = format!("{offset} {shared}{} | {}", hex(&raw), what.trim());
-        assert_eq!(offset, bytes.len().to_string(), "line {number}: offset");
-        wanted.push((number, packet, Vec::new()));
-        bytes.extend(raw);
-    }
+    let script = &scripts(script)[0];
+    let bytes = script.bytes();
+    let mut offset = 0;
     let listed = list_raw(&bytes, packets, elements);
-    for ((number, packet, elements), found) in wanted.iter().zip(&listed) {
+    for (line, found) in script.packets.iter().zip(&listed) {
+        assert_eq!(line.offset, offset, "line {}: offset", line.number);
+        offset += line.bytes.len();
+        let shared = line
+            .shared
+            .map_or(String::new(), |shared| format!("{shared}+"));
+        let packet = format!(
+            "{} {shared}{} | {}",
+            line.offset,
+            hex(&line.bytes),
+            line.text
+        );
         let shown = [vec![found.name.to_owned()], found.fields.clone()].concat();
         let shown = format!("{} {} | {}", found.offset, found.bytes, shown.join(" "));
-        assert_eq!(&shown, packet, "line {number}");
-        assert_eq!(&found.elements, elements, "line {number}: elements");
+        assert_eq!(shown, packet, "line {}", line.number);
+        assert_eq!(
+            found.elements, line.elements,
+            "line {}: elements",
+            line.number
+        );
     }
-    assert_eq!(listed.len(), wanted.len(), "number of packets");
+    assert_eq!(listed.len(), script.packets.len(), "number of packets");
     listed.iter().map(|packet| packet.name).collect()
 }
 

@@ -73,7 +73,7 @@ fn endless() -> Option<tempfile::TempDir> {
     let trace = directory.path().join("trace.bin");
     let trace = File::options().write(true).open(trace).unwrap();
     if trace.set_len(64 << 30).is_err() {
-        eprintln!("SKIPPED: no sparse files here");
+        crate::support::skip::unavailable("no sparse files here");
         return None;
     }
     Some(directory)

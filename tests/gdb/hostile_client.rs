@@ -435,7 +435,7 @@ fn a_sparse_dump_of_four_gib_takes_no_memory() {
     let snapshot = crate::support::gdb::write_snapshot(&[("cpu_0", device)], &[]);
     let file = std::fs::File::create(snapshot.path().join("ram.bin")).unwrap();
     if file.set_len(4 << 30).is_err() {
-        eprintln!("SKIPPED: no sparse files here");
+        crate::support::skip::unavailable("no sparse files here");
         return;
     }
     let server = Server::start(snapshot.path(), &[], 1);

@@ -12,7 +12,7 @@ fn lldb(address: &str, commands: &[&str]) -> Option<String> {
         .stderr(Stdio::null())
         .status();
     if found.is_err() {
-        eprintln!("SKIPPED: lldb is not installed (package lldb)");
+        crate::support::skip::unavailable("lldb is not installed (package lldb)");
         return None;
     }
     let mut command = Command::new("lldb");

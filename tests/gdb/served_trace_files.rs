@@ -37,7 +37,7 @@ fn sparse() -> Option<(tempfile::TempDir, PathBuf)> {
     let first = head.len() as u64;
     let length = first + FRAMES * FRAME;
     if file.set_len(length).is_err() {
-        eprintln!("SKIPPED: no files of 4 GiB here");
+        crate::support::skip::unavailable("no files of 4 GiB here");
         return None;
     }
     for frame in 0..FRAMES {
@@ -53,7 +53,7 @@ fn sparse() -> Option<(tempfile::TempDir, PathBuf)> {
         file.seek(SeekFrom::Start(first + frame * FRAME)).unwrap();
         file.write_all(&bytes).unwrap();
         if frame == 16 && file.metadata().unwrap().blocks() * 512 > 16 << 20 {
-            eprintln!("SKIPPED: no sparse files here");
+            crate::support::skip::unavailable("no sparse files here");
             return None;
         }
     }

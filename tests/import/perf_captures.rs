@@ -125,7 +125,7 @@ fn perf_branches(input: &Path, programs: &Path) -> Option<BTreeMap<Edge, u64>> {
     perf.args(["script", "-f", "--itrace=b", "-F", "ip,addr", "-i"]);
     perf.arg(input).arg("--symfs").arg(tree.path());
     if perf.output().is_err() {
-        eprintln!("SKIPPED: perf is not installed");
+        crate::support::skip::unavailable("perf is not installed");
         return None;
     }
     let output = run(&mut perf);
@@ -224,7 +224,7 @@ fn packets_of_a_raw_trbe_buffer_equal_those_of_perf() {
     let mut perf = Command::new("perf");
     perf.args(["report", "-D", "-f", "-i"]).arg(&indexed);
     if perf.output().is_err() {
-        eprintln!("SKIPPED: perf is not installed");
+        crate::support::skip::unavailable("perf is not installed");
         return;
     }
     let dump = text(&run(&mut perf));

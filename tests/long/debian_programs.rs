@@ -2,7 +2,7 @@
 //! the instructions in the emulator's own log, and its trace decodes to them.
 //!
 //! Packages are downloaded once with apt, to `target/tmp`. Slow in a debug build:
-//! scripts/test runs it with --release.
+//! scripts/test --long runs it with --release.
 
 use crate::support::record::{decoded, installed, places};
 use std::fs::File;
@@ -29,7 +29,9 @@ fn unpacked(architecture: &str, package: &str) -> Option<PathBuf> {
             Some(root)
         }
         run => {
-            println!("SKIPPED: {package}:{architecture} cannot be fetched through apt: {run:?}");
+            crate::support::skip::unavailable(&format!(
+                "{package}:{architecture} cannot be fetched through apt: {run:?}"
+            ));
             None
         }
     }

@@ -1,7 +1,7 @@
 //! Whole histories of real captures, stepped through in GDB in both directions: each
 //! stop is compared with the decoder.
 //!
-//! GDB makes some thousand steps a second: scripts/test runs these tests with --release.
+//! GDB makes some thousand steps a second: scripts/test --long runs these with --release.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Tests that take minutes. `scripts/test` runs them optimised, in a separate stage.
+//! Tests that take minutes. `scripts/test --long` runs them optimised, in a separate stage.
 
 #[path = "../support/mod.rs"]
 mod support;

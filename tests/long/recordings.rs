@@ -1,7 +1,7 @@
 //! A hundred million instructions and more, recorded in each protocol, without and with all options:
 //! armsnap and the reference decoder decode exactly the instructions of the witness.
 //!
-//! Slow in a debug build: scripts/test runs it with --release. There the
+//! Slow in a debug build: scripts/test --long runs it with --release. There the
 //! reference decodes only the start; all of it takes up to ten minutes a recording:
 //!
 //!     cargo test --release --test long -- --ignored

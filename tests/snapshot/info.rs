@@ -50,7 +50,7 @@ fn own(name: &str) -> Info {
 fn real(name: &str) -> Option<Info> {
     let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
     if !shared.is_dir() {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return None;
     }
     Some(open(&shared.join("snapshots").join(name)))
@@ -218,7 +218,7 @@ fn real_etmv4_and_stm() {
 fn info_describes_all_real_snapshots() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots"));
     if !root.is_dir() {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return;
     }
     let mut told = 0;

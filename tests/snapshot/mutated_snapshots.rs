@@ -47,7 +47,7 @@ fn run(count: usize, seed: u64) {
     let mut bases = snapshots(&top.join("testdata"));
     let shared = snapshots(&top.join("../shared/snapshots"));
     if shared.is_empty() {
-        eprintln!("SKIPPED: ../shared is not there; only testdata is changed");
+        crate::support::skip::missing("../shared is not there; only testdata is changed");
     }
     bases.extend(shared);
     assert!(!bases.is_empty());

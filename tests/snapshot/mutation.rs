@@ -155,7 +155,7 @@ fn mutations_of_a_rich_snapshot_4() {
 fn mutations_of_real_snapshots() {
     let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots");
     if !Path::new(shared).is_dir() {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return;
     }
     for name in [

@@ -114,7 +114,7 @@ fn an_interruption_leaves_no_incomplete_files() {
         .open(snapshot.path().join("trace.bin"))
         .unwrap();
     if trace.set_len(64 << 30).is_err() {
-        eprintln!("SKIPPED: no sparse files here");
+        crate::support::skip::unavailable("no sparse files here");
         return;
     }
     let directory = tempfile::tempdir().unwrap();

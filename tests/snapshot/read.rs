@@ -13,7 +13,7 @@ fn shared() -> Option<PathBuf> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots");
     let path = PathBuf::from(path);
     if !path.is_dir() {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return None;
     }
     Some(path)

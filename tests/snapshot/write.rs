@@ -354,7 +354,7 @@ fn sparse_files_stay_sparse() {
     let file = std::fs::File::options().write(true).open(&code).unwrap();
     file.set_len(64 << 20).unwrap();
     if code.metadata().unwrap().blocks() * 512 > 1 << 20 {
-        eprintln!("SKIPPED: no sparse files here");
+        crate::support::skip::unavailable("no sparse files here");
         return;
     }
     let loaded = Snapshot::open(&source, &OpenOptions::default()).unwrap();
@@ -391,7 +391,7 @@ fn the_reference_reads_written_snapshots() {
     let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots");
     let shared = PathBuf::from(shared);
     if !shared.is_dir() {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return;
     }
     // It writes its log file to the current directory.
@@ -402,7 +402,7 @@ fn the_reference_reads_written_snapshots() {
         .output()
         .is_err()
     {
-        eprintln!("SKIPPED: trc_pkt_lister is not installed");
+        crate::support::skip::missing("trc_pkt_lister is not installed");
         return;
     }
     let parent = tempfile::tempdir().unwrap();

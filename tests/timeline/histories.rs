@@ -15,7 +15,7 @@ use std::sync::Arc;
 fn captures() -> Vec<PathBuf> {
     let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/snapshots"));
     let Ok(entries) = std::fs::read_dir(shared) else {
-        println!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return Vec::new();
     };
     let mut found: Vec<PathBuf> = entries

@@ -1,17 +1,12 @@
 use super::*;
 use crate::etmv4::{Protocol, Registers};
 use crate::protocol::tests::{Located, end_to_end, flipped, packets_in_pieces};
-use crate::protocol::{Core, Describe, Field, Profile};
+use crate::protocol::{Core, Describe, Profile};
+use packet_script::{described, scripts};
 use proptest::prelude::*;
 
-/// A packet of a listing: offset, bytes, name and fields.
-type Line = (usize, Vec<u8>, String);
-
-/// A source of a packet script.
-struct Script {
-    config: Config,
-    lines: Vec<Line>,
-}
+#[path = "../../../tests/support/packet_script.rs"]
+mod packet_script;
 
 pub fn config(words: &str) -> Config {
     let mut words = words.split_whitespace();
@@ -45,46 +40,6 @@ pub fn config(words: &str) -> Config {
     Config::read(&Registers::read(protocol, find), core)
 }
 
-fn scripts(text: &str) -> Vec<Script> {
-    let mut scripts: Vec<Script> = Vec::new();
-    for line in text.lines().map(str::trim) {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some(words) = line.strip_prefix("config ") {
-            scripts.push(Script {
-                config: config(words),
-                lines: Vec::new(),
-            });
-            continue;
-        }
-        let (place, packet) = line.split_once('|').unwrap();
-        let mut place = place.split_whitespace();
-        let offset = place.next().unwrap().parse().unwrap();
-        let bytes = place.map(|byte| u8::from_str_radix(byte, 16).unwrap());
-        let line = (offset, bytes.collect(), packet.trim().to_owned());
-        scripts.last_mut().unwrap().lines.push(line);
-    }
-    scripts
-}
-
-fn describe(packet: &Packet) -> String {
-    let mut text = packet.name().to_owned();
-    packet.fields(&mut |name, field| {
-        let value = match field {
-            Field::Count(value) => value.to_string(),
-            Field::Hex(value) => format!("{value:#x}"),
-            Field::Flag(value) => value.to_string(),
-            Field::Name(value) => value.to_owned(),
-            Field::Atoms(atoms) => (0..atoms.count)
-                .map(|bit| if atoms.bits >> bit & 1 == 1 { 'E' } else { 'N' })
-                .collect(),
-        };
-        text += &format!(" {name}={value}");
-    });
-    text
-}
-
 /// The packets of `bytes`, offered in pieces.
 fn packets(config: &Config, bytes: &[u8], piece: usize) -> Vec<Located<Packet>> {
     packets_in_pieces(&mut Decoder::new(config), bytes, piece)
@@ -93,20 +48,15 @@ fn packets(config: &Config, bytes: &[u8], piece: usize) -> Vec<Located<Packet>> 
 fn check(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     for script in scripts(text) {
-        let bytes: Vec<u8> = script.lines.iter().flat_map(|l| l.1.clone()).collect();
-        let lines: Vec<Line> = packets(&script.config, &bytes, bytes.len())
-            .into_iter()
-            .map(|(at, p, length)| (at, bytes[at..at + length].to_vec(), describe(&p)))
-            .collect();
-        for (have, want) in lines.iter().zip(&script.lines) {
-            assert_eq!(have, want);
+        let bytes = script.bytes();
+        let found = packets(&config(script.config), &bytes, bytes.len());
+        for ((at, packet, length), line) in found.iter().zip(&script.packets) {
+            let have = (*at, &bytes[*at..at + length], described(packet));
+            let want = (line.offset, &line.bytes[..], line.text.to_owned());
+            assert_eq!(have, want, "line {}", line.number);
+            names.push(packet.name().to_owned());
         }
-        assert_eq!(lines.len(), script.lines.len());
-        names.extend(
-            lines
-                .iter()
-                .map(|l| l.2.split(' ').next().unwrap().to_owned()),
-        );
+        assert_eq!(found.len(), script.packets.len());
     }
     names
 }
@@ -125,11 +75,11 @@ fn every_packet_of_the_scripts() {
 fn bytes_one_by_one_give_the_same_packets() {
     let text = include_str!("../../../testdata/packets/etmv4.txt");
     for script in scripts(text) {
-        let bytes: Vec<u8> = script.lines.iter().flat_map(|l| l.1.clone()).collect();
-        let whole = packets(&script.config, &bytes, bytes.len());
+        let (config, bytes) = (config(script.config), script.bytes());
+        let whole = packets(&config, &bytes, bytes.len());
         // Bytes skipped before synchronisation may be cut anywhere.
         let sync = |p: &&Located<Packet>| p.1 != Packet::NotSync;
-        let pieces = packets(&script.config, &bytes, 1);
+        let pieces = packets(&config, &bytes, 1);
         assert!(pieces.iter().filter(sync).eq(whole.iter().filter(sync)));
     }
 }
@@ -164,7 +114,7 @@ fn configs() -> Vec<Config> {
     ];
     text.iter()
         .flat_map(|t| scripts(t))
-        .map(|script| script.config)
+        .map(|script| config(script.config))
         .collect()
 }
 
@@ -173,8 +123,8 @@ fn spliced() -> impl Strategy<Value = Vec<u8>> {
     let text = include_str!("../../../testdata/packets/etmv4.txt");
     let lines: Vec<Vec<u8>> = scripts(text)
         .into_iter()
-        .flat_map(|script| script.lines)
-        .map(|line| line.1)
+        .flat_map(|script| script.packets)
+        .map(|line| line.bytes)
         .collect();
     prop::collection::vec(prop::sample::select(lines), 0..200).prop_map(|l| l.concat())
 }

@@ -50,7 +50,7 @@ pub fn tc2(id: u8) -> Registers {
 /// A listing of the reference, by trace ID; `None` with a warning if it does not exist.
 pub fn expected(name: &str) -> Option<BTreeMap<u8, Vec<String>>> {
     let Ok(file) = std::fs::File::open(format!("{SHARED}/parity/expected/{name}.gz")) else {
-        println!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return None;
     };
     let mut text = String::new();

@@ -32,7 +32,7 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     }
     let shared = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../shared"));
     if !shared.is_dir() {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         return None;
     }
     let path = shared.join("snapshots").join(name);

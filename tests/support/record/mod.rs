@@ -58,7 +58,7 @@ pub fn installed(programs: &[&str]) -> bool {
             .stderr(Stdio::null())
             .status();
         if run.is_err() {
-            println!("SKIPPED: {program} is not installed");
+            crate::support::skip::missing(&format!("{program} is not installed"));
         }
         run.is_ok()
     })

@@ -178,7 +178,7 @@ pub fn shared() -> Option<PathBuf> {
     if path.is_dir() {
         Some(path.to_owned())
     } else {
-        eprintln!("SKIPPED: ../shared is not there");
+        crate::support::skip::missing("../shared is not there");
         None
     }
 }

@@ -1,0 +1,24 @@
+//! The one way in which tests skip what a machine lacks.
+
+use std::path::Path;
+
+/// Whether everything that [`missing`] names must be there: in continuous integration, and beside
+/// the real captures.
+fn is_complete() -> bool {
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared");
+    std::env::var_os("CI").is_some() || Path::new(shared).is_dir()
+}
+
+/// The caller skips because of something that a full run has: the real captures, or a program that
+/// `scripts/setup` installs. A failure in a full run.
+#[track_caller]
+pub fn missing(what: &str) {
+    assert!(!is_complete(), "a full run needs what is missing: {what}");
+    unavailable(what);
+}
+
+/// The caller skips because of something that not every machine can have: sparse files, debugging
+/// of processes, packages from the network, programs that `scripts/setup` leaves out.
+pub fn unavailable(what: &str) {
+    eprintln!("SKIPPED: {what}");
+}
