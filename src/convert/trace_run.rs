@@ -349,11 +349,21 @@ impl TraceRun {
         writer.end_frame_with(self.tracepoint(frame), halted)
     }
 
+    /// The status that `tstatus` prints.
+    pub fn status(&self) -> tfile::Status {
+        let frames = self.kept.instructions().len() as u64 + 1;
+        let created = self.kept.total() + 1;
+        let mut run_status = status(frames, created, self.summary());
+        if let Some(protocol) = self.protocol.filter(|_| frames > 1) {
+            let name = hex::encode(protocol.name().as_bytes());
+            run_status.other.push((PROTOCOL.to_owned(), name));
+        }
+        run_status
+    }
+
     /// The description for a trace file.
     pub fn description(&self) -> Description {
         let numbers = &self.numbers;
-        let frames = self.kept.instructions().len() as u64 + 1;
-        let created = self.kept.total() + 1;
         let short = !self.state.block.is_empty();
         let register_bytes = if short {
             self.state.block.len() as u32
@@ -369,14 +379,9 @@ impl TraceRun {
         tracepoints.extend(visited.map(|(&pc, &number)| tracepoint(number, pc, &collected)));
         // GDB numbers them from the last to the first: this order makes its numbers match.
         tracepoints.sort_by_key(|tracepoint| std::cmp::Reverse(tracepoint.number));
-        let mut run_status = status(frames, created, self.summary());
-        if let Some(protocol) = self.protocol.filter(|_| frames > 1) {
-            let name = hex::encode(protocol.name().as_bytes());
-            run_status.other.push((PROTOCOL.to_owned(), name));
-        }
         Description {
             register_bytes,
-            status: Some(run_status),
+            status: Some(self.status()),
             variables: variables(),
             tracepoints,
             target: Some(self.state.description.xml()),

@@ -356,7 +356,7 @@ impl TraceFrames for CoreFrames<'_> {
     }
 
     fn status(&self) -> Status {
-        self.run.description().status.unwrap_or_default()
+        self.run.status()
     }
 
     fn tracepoints(&self) -> Vec<Tracepoint> {

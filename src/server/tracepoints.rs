@@ -148,10 +148,13 @@ fn status(target: &SnapshotTarget) -> Vec<u8> {
     let Some(traces) = &target.endpoint.traces else {
         return Vec::new();
     };
-    let status = match target.trace.connected.then(|| frames(target)) {
-        Some(Ok(frames)) => frames.status(),
-        _ => traces.standing(),
+    let decoded = || {
+        with_keepalive(target.alive.as_ref(), || {
+            Some(frames(target).ok()?.status())
+        })
     };
+    let status = target.trace.connected.then(decoded).flatten();
+    let status = status.unwrap_or_else(|| traces.standing());
     format!("T{}", trace_text::status(status).write()).into_bytes()
 }
 

@@ -226,13 +226,44 @@ fn interrupted(address: &str, commands: &[&str], said: &str) -> String {
     text + &String::from_utf8_lossy(&rest)
 }
 
-#[test]
-fn ctrl_c_ends_many_steps() {
+/// A snapshot whose trace, several times the same, has tens of millions of instructions.
+fn long() -> tempfile::TempDir {
     let snapshot = tempfile::tempdir().unwrap();
     copy_recorded(snapshot.path());
     let trace = snapshot.path().join("trace.bin");
     let once = std::fs::read(&trace).unwrap();
     std::fs::write(&trace, once.repeat((4 << 20) / once.len())).unwrap();
+    snapshot
+}
+
+/// The outermost caller is looked for in all of the trace.
+#[test]
+fn ctrl_c_ends_a_search_for_callers() {
+    let snapshot = long();
+    let server = Server::start(snapshot.path(), &[], 1);
+    let source = concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb/armsnap.py");
+    let commands = [
+        source,
+        "reverse-stepi",
+        "echo <frames>\\n",
+        "backtrace -1",
+        "echo <then>\\n",
+        "armsnap where",
+    ];
+    let text = interrupted(&server.addresses[0], &commands, "<frames>\n");
+    // A release build may have found all before.
+    let whole = text.contains("Backtrace stopped");
+    assert!(!whole || !cfg!(debug_assertions), "{text}");
+    let then = text.split("<then>\n").nth(1);
+    assert!(
+        then.is_some_and(|then| then.contains("history is from")),
+        "{text}"
+    );
+}
+
+#[test]
+fn ctrl_c_ends_many_steps() {
+    let snapshot = long();
     let server = Server::start(snapshot.path(), &[], 1);
     let steps = ["reverse-stepi", "reverse-stepi 1000000000", "monitor where"];
     let text = interrupted(&server.addresses[0], &steps, "main.c\n");

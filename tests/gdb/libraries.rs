@@ -35,9 +35,9 @@ const PROGRAM: &str = r#"
 "#;
 
 /// A recorded program that crashed; `None` without a compiler for it.
-fn recorded(program: &str, options: &[&str]) -> Option<Guest> {
+fn recorded(architecture: &'static str, program: &str, options: &[&str]) -> Option<Guest> {
     need_gdb();
-    let guest = build("aarch64", "sort.c", program, options)?;
+    let guest = build(architecture, "sort.c", program, options)?;
     let mut record = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     record.arg("record").arg("-o");
     record.arg(guest.directory.path().join("saved"));
@@ -85,7 +85,7 @@ fn between<'t>(text: &'t str, first: &str, last: &str) -> &'t str {
 
 #[test]
 fn libraries_stay_loaded_at_past_positions() {
-    let Some(guest) = recorded(PROGRAM, &["-O0"]) else {
+    let Some(guest) = recorded("aarch64", PROGRAM, &["-O0"]) else {
         return;
     };
     let saved = guest.directory.path().join("saved");
@@ -141,7 +141,7 @@ fn libraries_stay_loaded_at_past_positions() {
 /// Even in a GDB without armsnap's commands.
 #[test]
 fn reverse_step_in_a_static_program_stays_near() {
-    let Some(guest) = recorded(PROGRAM, &["-O0", "-static"]) else {
+    let Some(guest) = recorded("aarch64", PROGRAM, &["-O0", "-static"]) else {
         return;
     };
     let forget = forget_registers();
@@ -168,26 +168,34 @@ fn reverse_step_in_a_static_program_stays_near() {
 
 const CHOSEN: &str = r#"
     #include <string.h>
-    __attribute__((noinline)) static size_t mine(const char *of) { return strlen(of); }
+    static char copy[64];
+    __attribute__((noinline)) static size_t mine(const char *of) { return (size_t)CALL; }
     int main(int argc, char **argv)
     {
-        size_t n = mine(argv[0]);
+        size_t n = mine("a wheel");
         n += mine("spoke");
         *(volatile int *)8 = n;
         return 0;
     }
 "#;
 
-/// In glibc, `strlen` is one of several functions, chosen by a resolver when the program starts. GDB
-/// sets its breakpoint at the resolver, where GDB 13 crashed because it found no caller.
-fn stops_in_the_chosen_function(options: &[&str]) {
+/// In glibc, `strlen` is one of several functions, chosen by a resolver when the program starts; in
+/// that of 32-bit Arm `memcpy` is. GDB sets its breakpoint at the resolver, where GDB 13 crashed
+/// because it found no caller.
+fn stops_in_the_chosen_function(architecture: &'static str, options: &[&str]) {
     let options = [&["-O0", "-fno-builtin"], options].concat();
-    let Some(guest) = recorded(CHOSEN, &options) else {
+    let (function, call) = match architecture {
+        "aarch64" => ("strlen", "strlen(of)"),
+        _ => ("memcpy", "memcpy(copy, of, 6)"),
+    };
+    let source = CHOSEN.replace("CALL", call);
+    let Some(guest) = recorded(architecture, &source, &options) else {
         return;
     };
     let saved = guest.directory.path().join("saved");
+    let break_there = format!("break {function}");
     let commands = [
-        "break strlen",
+        &break_there,
         "reverse-continue",
         "printf \"<1>%#lx\\n\", $pc",
         "backtrace 2",
@@ -208,20 +216,23 @@ fn stops_in_the_chosen_function(options: &[&str]) {
         "{shown}"
     );
     assert!(
-        shown.contains("breakpoint at strlen: the implementation"),
+        shown.contains(&format!("breakpoint at {function}: the implementation")),
         "{shown}"
     );
     for mark in ["<2>", "<3>"] {
         assert_eq!(at(&shown, mark), stopped, "{shown}");
     }
-    // `mine` called it through a PLT entry of four instructions.
+    // `mine` called it through a PLT entry, which has three or four instructions.
     let executed = decoded(&saved).into_values().next().unwrap();
     let entered = executed
         .iter()
-        .rposition(|place| place.address.0 == stopped);
-    let caller = executed[entered.unwrap() - 5].address.0 & 0xfff;
-    let mine = guest.symbol("mine") & 0xfff;
-    assert!((mine..mine + 64).contains(&caller), "{caller:#x}");
+        .rposition(|place| place.address.0 == stopped)
+        .unwrap();
+    let mine = guest.symbol("mine") & 0xffe;
+    let before = &executed[entered - 5..entered];
+    let is_mine = |at: u64| (mine..mine + 64).contains(&(at & 0xfff));
+    let caller = before.iter().position(|place| is_mine(place.address.0));
+    assert!(caller.is_some_and(|at| at < 3), "{before:x?}");
     let bare = plain(&guest, &commands);
     for mark in ["<1>", "<2>", "<3>"] {
         assert_eq!(at(&bare, mark), stopped, "{bare}");
@@ -231,11 +242,11 @@ fn stops_in_the_chosen_function(options: &[&str]) {
         &saved,
         &[],
         &[
-            "armsnap find strlen back",
+            &format!("armsnap find {function} back"),
             "printf \"<1>%#lx\\n\", $pc",
             "armsnap goto end",
-            "monitor find strlen back",
-            "armsnap find *strlen back",
+            &format!("monitor find {function} back"),
+            &format!("armsnap find *{function} back"),
             "printf \"<4>%#lx\\n\", $pc",
         ],
     );
@@ -251,10 +262,20 @@ fn stops_in_the_chosen_function(options: &[&str]) {
 
 #[test]
 fn moves_stop_in_the_function_chosen_by_a_static_program() {
-    stops_in_the_chosen_function(&["-static"]);
+    stops_in_the_chosen_function("aarch64", &["-static"]);
 }
 
 #[test]
 fn moves_stop_in_the_function_chosen_by_the_dynamic_linker() {
-    stops_in_the_chosen_function(&[]);
+    stops_in_the_chosen_function("aarch64", &[]);
+}
+
+#[test]
+fn moves_stop_in_the_function_chosen_by_a_static_program_of_32_bits() {
+    stops_in_the_chosen_function("arm", &["-static"]);
+}
+
+#[test]
+fn moves_stop_in_the_function_chosen_by_the_dynamic_linker_of_32_bits() {
+    stops_in_the_chosen_function("arm", &[]);
 }
