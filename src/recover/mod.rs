@@ -4,9 +4,22 @@
 //! calling convention and from rules on where stores go), or unknown. A value that is not known is
 //! not there. `docs/recovery.md` says what is proved, and what ends proof. Knows no debugger.
 
+mod barriers;
+mod bits;
+mod build;
+mod cells;
+mod course;
 mod final_state;
+mod graph;
+mod queries;
 mod recovery;
+mod refine;
+mod regions;
+mod solver;
 mod status;
+mod system_calls;
+mod template;
+mod window;
 
 pub use final_state::{DataAddress, FinalMemory, FinalState, SnapshotMemory};
 pub use recovery::{Options, Recovery};

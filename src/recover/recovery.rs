@@ -1,8 +1,9 @@
 //! Past values of one core, on demand.
 
 use super::final_state::FinalState;
-use super::status::{Known, Level, Limit, Registers, Status};
-use crate::timeline::{EndAgrees, History, Position};
+use super::status::{Known, Level, Limit, Registers};
+use super::window::Window;
+use crate::timeline::{History, Position};
 
 /// Bounds of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +32,7 @@ impl Default for Options {
 pub struct Recovery {
     facts: FinalState,
     options: Options,
-    /// Whether the trace ends at the final state.
-    ends: Option<bool>,
+    window: Window,
 }
 
 impl Recovery {
@@ -42,7 +42,7 @@ impl Recovery {
         Self {
             facts,
             options,
-            ends: None,
+            window: Window::default(),
         }
     }
 
@@ -57,10 +57,19 @@ impl Recovery {
         self.options.level = level;
     }
 
-    fn ends(&mut self, history: &mut History) -> bool {
-        *self
-            .ends
-            .get_or_insert_with(|| history.end_agrees() == EndAgrees::Yes)
+    /// The step of a position; `None` inside where it is not reached or nothing is to be shown.
+    fn reach(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Option<u32>> {
+        if self.options.level == Level::Off {
+            return Some(None);
+        }
+        let most = self.options.most_bytes;
+        self.window
+            .reach(history, &self.facts, position, most, goes_on)
     }
 
     /// The registers before the instruction at a position is executed.
@@ -70,20 +79,14 @@ impl Recovery {
         position: Position,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Option<Registers> {
-        let mut out = Registers::unknown();
-        if self.options.level != Level::Off
-            && goes_on()
-            && position == history.end()
-            && self.ends(history)
-        {
-            for (slot, value) in out.0.iter_mut().zip(self.facts.registers) {
-                *slot = value.map(|value| Known {
-                    value,
-                    status: Status::Proved,
-                });
-            }
+        let Some(step) = self.reach(history, position, goes_on)? else {
+            return Some(Registers::unknown());
+        };
+        let mut found = self.window.registers(&self.facts, step);
+        for slot in &mut found.0 {
+            *slot = slot.filter(|known| self.options.level.shows(known.status));
         }
-        Some(out)
+        Some(found)
     }
 
     /// Memory before the instruction at a position is executed, byte by byte.
@@ -96,32 +99,43 @@ impl Recovery {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Option<()> {
         out.fill(None);
-        if self.options.level == Level::Off || !goes_on() {
+        let Some(step) = self.reach(history, position, goes_on)? else {
             return Some(());
-        }
-        let halted = position == history.end() && self.ends(history);
-        for (at, slot) in (address..=u64::MAX).zip(out) {
-            let mut byte = [0];
-            if (halted || self.facts.memory.is_constant(at))
-                && self.facts.memory.read(at, &mut byte) == 1
-            {
-                *slot = Some(Known {
-                    value: byte[0],
-                    status: Status::Proved,
-                });
-            }
+        };
+        self.window.memory(&self.facts, step, address, out);
+        for slot in out {
+            *slot = slot.filter(|known| self.options.level.shows(known.status));
         }
         Some(())
+    }
+
+    /// For development.
+    #[doc(hidden)]
+    pub fn statistics(&self) -> String {
+        let w = &self.window;
+        format!(
+            "steps {} nodes {} relations {} accesses {} events {} cells {} bytes {}",
+            w.course.len(),
+            w.solver.graph.nodes(),
+            w.solver.graph.relations.len(),
+            w.solver.accesses.len(),
+            w.solver.cells.events.len(),
+            w.solver.cells.all.len(),
+            w.bytes()
+        )
     }
 
     /// What ends proof, as far as history was looked at.
     pub fn limits(&mut self, history: &mut History) -> Vec<Limit> {
         let mut out = Vec::new();
-        if !self.ends(history) {
+        self.window.start(history);
+        if !self.window.ends {
             out.push(Limit::EndUnknown);
         }
         if self.facts.other_writers {
             out.push(Limit::OtherWriters);
+        } else if self.window.solver.memory_contradicts {
+            out.push(Limit::Contradiction);
         }
         out
     }

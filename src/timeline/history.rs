@@ -7,7 +7,8 @@ use super::part::SegmentPart;
 use super::position::{Direction, Position};
 use super::scan::{Hit, Query};
 use super::track::{PartKey, Placed, Start, Track};
-use crate::flow::InstructionKind;
+use crate::element::Context;
+use crate::flow::{CodeImage, InstructionKind, Range, View};
 use crate::quantity::{Address, BufferOffset, Isa};
 use crate::stop::Cancel;
 
@@ -531,6 +532,27 @@ impl History {
             Some(cycles) => Some(total.saturating_add(cycles)),
             None => Some(total).filter(|&total| total > 0),
         })
+    }
+
+    /// Returns the pc of the halted state, if it is known.
+    pub fn halted(&self) -> Option<Address> {
+        self.halted
+    }
+
+    /// Returns the view of memory in a context; without one, the widest view.
+    pub fn view(&self, context: Option<&Context>) -> View {
+        self.code.seen(context)
+    }
+
+    /// Returns the contiguous bytes of code from an address on; empty if there is none, or if it
+    /// is not known what ran there.
+    pub fn code(&self, view: View, address: Address) -> &[u8] {
+        self.code.slice(view, address)
+    }
+
+    /// Returns the address and instruction set of every instruction of a range.
+    pub fn range_instructions(&self, view: View, range: &Range) -> Vec<(Address, Isa)> {
+        self.code.addresses(view, range)
     }
 
     /// Returns the address and instruction set of every instruction of a run.

@@ -20,6 +20,20 @@ pub struct Position {
 }
 
 impl Position {
+    /// Returns the number of places from `first` to this position, if both belong to one segment
+    /// and `first` is not later.
+    pub fn distance(self, first: Self) -> Option<u64> {
+        let same = (self.session, self.segment) == (first.session, first.segment);
+        self.index.checked_sub(first.index).filter(|_| same)
+    }
+
+    /// Returns the position so many places later in the same segment, whether it exists or not.
+    #[must_use]
+    pub fn after(self, places: u64) -> Self {
+        let index = self.index.saturating_add(places);
+        Self { index, ..self }
+    }
+
     /// Returns a 60-bit number with the order of the core's positions. It is unique unless a
     /// segment has 2^34 places, the core has more than 127 buffers, or a buffer has 32 GiB.
     pub fn rank(self) -> u64 {

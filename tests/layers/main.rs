@@ -107,6 +107,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "recover",
         &[
             "arch",
+            "element",
+            "flow",
             "program",
             "quantity",
             "semantics",

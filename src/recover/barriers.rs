@@ -1,0 +1,101 @@
+//! Stores of which it is not known where they went.
+//!
+//! Accesses are numbered backward in time. A barrier is an access that may have written a class of
+//! cells; what was read before it need not be what is read behind it.
+
+use super::graph::NONE;
+
+/// The barriers of one class of cells: a union of accesses that are none with the next one that is.
+#[derive(Debug, Default)]
+pub(super) struct Barriers {
+    next: Vec<u32>,
+}
+
+impl Barriers {
+    /// Adds the next access.
+    pub fn push(&mut self, is_barrier: bool) {
+        let number = self.next.len() as u32;
+        self.next.push(if is_barrier { number } else { number + 1 });
+    }
+
+    /// The first barrier from an access on, towards the past.
+    pub fn first(&mut self, from: u32) -> Option<u32> {
+        let length = self.next.len() as u32;
+        let mut at = from;
+        while at < length {
+            let next = self.next[at as usize];
+            if next == at {
+                return Some(at);
+            }
+            // Halves the path for the next search.
+            let beyond = self.next.get(next as usize).copied().unwrap_or(next);
+            self.next[at as usize] = beyond;
+            at = beyond;
+        }
+        None
+    }
+
+    /// An access turned out to be none.
+    pub fn remove(&mut self, access: u32) {
+        self.next[access as usize] = access + 1;
+    }
+
+    pub fn contains(&self, access: u32) -> bool {
+        self.next[access as usize] == access
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.next.capacity() * size_of::<u32>()
+    }
+}
+
+/// By barrier: the events that wait for it to be resolved.
+#[derive(Debug, Default)]
+pub(super) struct Watchers {
+    first: Vec<u32>,
+}
+
+impl Watchers {
+    pub fn grow(&mut self, accesses: usize) {
+        self.first.resize(accesses, NONE);
+    }
+
+    pub fn clear(&mut self) {
+        self.first.fill(NONE);
+    }
+
+    /// Puts an event before the others of a barrier; returns the next one.
+    pub fn add(&mut self, barrier: u32, event: u32) -> u32 {
+        std::mem::replace(&mut self.first[barrier as usize], event)
+    }
+
+    /// The first event of a barrier, whose list is empty then.
+    pub fn take(&mut self, barrier: u32) -> u32 {
+        std::mem::replace(&mut self.first[barrier as usize], NONE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_barrier_towards_the_past_is_found() {
+        let mut barriers = Barriers::default();
+        for number in 0..100 {
+            barriers.push(number % 10 == 5);
+        }
+        assert_eq!(barriers.first(0), Some(5));
+        assert_eq!(barriers.first(5), Some(5));
+        assert_eq!(barriers.first(6), Some(15));
+        barriers.remove(15);
+        assert_eq!(barriers.first(6), Some(25));
+        assert_eq!(barriers.first(96), None);
+        for number in (5..100).step_by(10).filter(|&n| n != 15) {
+            barriers.remove(number);
+        }
+        assert_eq!(barriers.first(0), None);
+        barriers.push(true);
+        assert_eq!(barriers.first(0), Some(100));
+    }
+}

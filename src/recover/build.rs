@@ -1,0 +1,438 @@
+//! Steps → nodes, relations and accesses, backward in time.
+//!
+//! The value of a location is a node from the instruction that wrote it to the next one that
+//! writes it. Backward, a node begins at its last reader. Flags, vectors and temporaries that
+//! nobody reads have none. What a copy leaves in two places is one node.
+
+use super::bits::{Bits, low};
+use super::course::{Course, Step};
+use super::graph::NONE;
+use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
+use crate::quantity::Isa;
+use crate::semantics::{Control, Location, Operand, Operation};
+
+/// Locations, with the temporaries of an instruction.
+const ALL: usize = 256;
+
+/// Who takes what is built.
+pub(super) trait Sink {
+    /// A new node.
+    fn node(&mut self) -> u32;
+    /// Bits of a node that are known from the trace or the code.
+    fn fact(&mut self, node: u32, bits: Bits);
+    /// A relation.
+    fn relation(&mut self, op: u32, nodes: [u32; 4]);
+    /// A load or store, with the slot for its address first.
+    fn access(&mut self, op: u32, nodes: [u32; 4], step: u32);
+    /// Something that may write any memory.
+    fn barrier(&mut self, step: u32, hard: bool);
+    /// The node of a location before the step that is built was found.
+    fn found(&mut self, _location: usize, _node: u32) {}
+    /// An operation was left out because nobody reads its result.
+    fn dead(&mut self, _location: usize, _op: u32) {}
+}
+
+/// A return, for the call that it returns from.
+#[derive(Clone, Debug)]
+struct Return {
+    to: u64,
+    /// The nodes of what a function preserves, behind the return.
+    preserved: [u32; PRESERVED_MOST],
+}
+
+const PRESERVED_MOST: usize = 20;
+
+/// What a function preserves (AAPCS64 6.1.1 and 6.1.2; AAPCS32 6.1.1 and 6.1.2).
+fn preserved(isa: Isa) -> impl Iterator<Item = Location> {
+    let (general, vectors) = match isa {
+        Isa::A64 => (19..30, 8..16),
+        _ => (4..12, 4..8),
+    };
+    let wide = isa != Isa::A64;
+    let stack = if wide {
+        Location::general(13)
+    } else {
+        Location::SP
+    };
+    let halves = move |number| {
+        let high = wide.then(|| Location::vector(number, 1));
+        std::iter::once(Location::vector(number, 0)).chain(high)
+    };
+    general
+        .map(Location::general)
+        .chain([stack])
+        .chain(vectors.flat_map(halves))
+}
+
+/// The state of a walk backward.
+#[derive(Clone, Debug)]
+pub(super) struct Builder {
+    current: [u32; ALL],
+    /// Returns whose calls were not met yet.
+    returns: Vec<Return>,
+    /// Whether returns are followed.
+    follows_returns: bool,
+    /// The first of the exceptions not passed yet.
+    taken: usize,
+}
+
+/// The nodes of the kept locations at a step.
+#[derive(Clone, Debug)]
+pub(super) struct Checkpoint {
+    /// The next step to build.
+    pub step: u32,
+    /// Nodes and relations that were built before it.
+    pub nodes: u32,
+    pub relations: u32,
+    pub accesses: u32,
+    current: Box<[u32]>,
+    taken: usize,
+}
+
+/// What the walk is through.
+#[derive(Clone, Copy)]
+pub(super) struct Through<'a> {
+    pub templates: &'a Templates,
+    pub course: &'a Course,
+    /// The pc of the halted state, if execution reached it.
+    pub halted: Option<u64>,
+    /// A program was traced without its kernel.
+    pub without_kernel: bool,
+}
+
+impl Builder {
+    /// Starts at the end, where these values are known.
+    pub fn new(values: &[Option<u64>; Location::KEPT], sink: &mut impl Sink) -> Self {
+        let mut builder = Self {
+            current: [NONE; ALL],
+            returns: Vec::new(),
+            follows_returns: true,
+            taken: 0,
+        };
+        for (slot, value) in builder.current.iter_mut().zip(values) {
+            if let Some(value) = value {
+                *slot = sink.node();
+                sink.fact(*slot, Bits::known(*value));
+            }
+        }
+        builder
+    }
+
+    pub fn checkpoint(&self, step: u32, nodes: u32, relations: u32, accesses: u32) -> Checkpoint {
+        Checkpoint {
+            step,
+            nodes,
+            relations,
+            accesses,
+            current: self.current[..Location::KEPT].into(),
+            taken: self.taken,
+        }
+    }
+
+    /// A walk that builds the same again from a checkpoint on.
+    pub fn again(checkpoint: &Checkpoint) -> Self {
+        let mut current = [NONE; ALL];
+        current[..Location::KEPT].copy_from_slice(&checkpoint.current);
+        Self {
+            current,
+            returns: Vec::new(),
+            follows_returns: false,
+            taken: checkpoint.taken,
+        }
+    }
+
+    /// The nodes of the kept locations before the step built last.
+    pub fn current(&self) -> &[u32] {
+        &self.current[..Location::KEPT]
+    }
+
+    /// Builds the next step.
+    pub fn step(&mut self, through: &Through<'_>, step: u32, sink: &mut impl Sink) {
+        match through.course.step(step) {
+            Step::Halted => {}
+            Step::Gap => self.lose_everything(step, sink),
+            Step::Instruction(number) => {
+                let template = &through.templates.all[number as usize];
+                self.instruction(through, template, step, sink);
+            }
+        }
+        while let Some(taken) = through.course.taken.get(self.taken)
+            && taken.step == step
+        {
+            self.taken += 1;
+            if step == 0 && through.halted.is_some() {
+                // The final state is that in which it was taken: its handling came later.
+                continue;
+            }
+            self.exception(through, taken.fast, step, sink);
+        }
+    }
+
+    fn lose_everything(&mut self, step: u32, sink: &mut impl Sink) {
+        self.current.fill(NONE);
+        self.returns.clear();
+        sink.barrier(step, true);
+    }
+
+    /// An exception was taken before a step.
+    fn exception(&mut self, through: &Through<'_>, fast: bool, step: u32, sink: &mut impl Sink) {
+        let isa = through.course.template(through.templates, step);
+        let isa = isa.map_or(Isa::A64, |template| template.isa);
+        if through.without_kernel {
+            // A signal: the kernel wrote a frame and set up the registers of the handler.
+            return self.lose_everything(step, sink);
+        }
+        self.returns.clear();
+        let banked: &[u8] = match (isa, fast) {
+            (Isa::A64, _) => &[],
+            (_, true) => &[8, 9, 10, 11, 12, 13, 14],
+            (_, false) => &[13, 14],
+        };
+        if isa == Isa::A64 {
+            self.current[Location::SP.index()] = NONE;
+        } else {
+            // M-profile cores write a frame, which is not told from others here.
+            sink.barrier(step, true);
+            for number in 0..13 {
+                if isa == Isa::T32 && matches!(number, 0..=3 | 12) {
+                    self.current[number] = NONE;
+                }
+            }
+        }
+        for &number in banked {
+            self.current[number as usize] = NONE;
+        }
+    }
+
+    fn instruction(
+        &mut self,
+        through: &Through<'_>,
+        template: &Template,
+        step: u32,
+        sink: &mut impl Sink,
+    ) {
+        let next = self.next(through, step);
+        if template.opaque {
+            return self.lose_everything(step, sink);
+        }
+        self.control(template, next, step, sink);
+        if template.stores_anywhere {
+            sink.barrier(step, false);
+        }
+        let result = match template.control {
+            // The kernel left its result.
+            Control::SystemCall => std::mem::replace(&mut self.current[0], NONE),
+            _ => NONE,
+        };
+        for index in (0..u32::from(template.count)).rev() {
+            let number = template.first + index;
+            self.operation(number, through.templates.op(number), step, sink);
+        }
+        if template.control == Control::SystemCall && through.without_kernel {
+            // Its number is in x8 (r7), its second argument in x1.
+            let number = if template.isa == Isa::A64 { 8 } else { 7 };
+            let [number, second] = [number, 1].map(|n| self.node(n, sink));
+            sink.access(SYSTEM_CALL, [result, number, second, NONE], step);
+        }
+        if template.calls {
+            for location in preserved(template.isa).filter(|l| l.index() <= Location::SP.index()) {
+                self.node(location.index(), sink);
+            }
+            if self.follows_returns {
+                self.call(template, sink);
+            }
+        }
+    }
+
+    /// Where execution went behind a step, if nothing came between.
+    fn next(&self, through: &Through<'_>, step: u32) -> Option<u64> {
+        let behind = step.checked_sub(1)?;
+        let taken = &through.course.taken;
+        let passed = self.taken.checked_sub(1).map(|last| taken[last].step);
+        if passed == Some(behind) {
+            return None;
+        }
+        match through.course.step(behind) {
+            Step::Halted => through.halted,
+            Step::Gap => None,
+            Step::Instruction(number) => {
+                let next = &through.templates.all[number as usize];
+                let thumb = u64::from(next.isa == Isa::T32);
+                Some(next.pc | thumb)
+            }
+        }
+    }
+
+    /// What the way that execution took behind an instruction says.
+    fn control(&mut self, template: &Template, next: Option<u64>, step: u32, sink: &mut impl Sink) {
+        match template.control {
+            Control::Next | Control::Jump(_) => {}
+            Control::Conditional { condition, target } => {
+                if let Some(next) = next
+                    && let Operand::Location(location) = condition
+                    && target & !1 != template.end()
+                {
+                    let node = self.node(location.index(), sink);
+                    let taken = next & !1 == target & !1;
+                    sink.fact(node, Bits::known(taken.into()));
+                }
+            }
+            Control::Indirect {
+                target,
+                condition,
+                interworking,
+            } => {
+                let Some(next) = next else { return };
+                if let Operand::Location(location) = condition {
+                    let taken = next & !1 != template.end();
+                    // A branch to the instruction behind it says nothing.
+                    if !taken {
+                        return;
+                    }
+                    let node = self.node(location.index(), sink);
+                    sink.fact(node, Bits::new(!1, 0));
+                    sink.fact(node, Bits::known(1));
+                }
+                if let Operand::Location(location) = target {
+                    let node = self.node(location.index(), sink);
+                    sink.fact(node, target_bits(template.isa, next, interworking));
+                }
+                if !template.calls && self.follows_returns {
+                    self.follow_return(next & !1, template.isa);
+                }
+            }
+            Control::SystemCall if !matches!(next, Some(next) if next & !1 == template.end()) => {
+                // Not known to come back at once: a signal frame, or another context.
+                self.lose_everything(step, sink);
+            }
+            Control::SystemCall => {}
+            Control::ExceptionReturn => {
+                self.returns.clear();
+                let lost = match template.isa {
+                    Isa::A64 => [
+                        Location::SP,
+                        Location::N,
+                        Location::Z,
+                        Location::C,
+                        Location::V,
+                    ],
+                    _ => [
+                        Location::general(13),
+                        Location::general(14),
+                        Location::N,
+                        Location::Z,
+                        Location::C,
+                    ],
+                };
+                for location in lost {
+                    self.current[location.index()] = NONE;
+                }
+            }
+        }
+    }
+
+    /// The node of a location before what was built last.
+    fn node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
+        if self.current[location] == NONE {
+            self.current[location] = sink.node();
+            if location < Location::KEPT {
+                sink.found(location, self.current[location]);
+            }
+        }
+        self.current[location]
+    }
+
+    fn operand(&mut self, operand: Operand, sink: &mut impl Sink) -> u32 {
+        match operand {
+            Operand::Location(location) => self.node(location.index(), sink),
+            Operand::Constant(_) => NONE,
+        }
+    }
+
+    fn operation(&mut self, number: u32, op: &Op, step: u32, sink: &mut impl Sink) {
+        if op.is_store() {
+            let [a, b, c] = op.operands.map(|operand| self.operand(operand, sink));
+            sink.access(number, [NONE, a, b, c], step);
+            return;
+        }
+        let to = op.destination.index();
+        if self.current[to] == NONE {
+            // General registers are shown whether somebody reads them or not.
+            if to > Location::SP.index() {
+                if to < Location::KEPT {
+                    sink.dead(to, number);
+                }
+                return;
+            }
+            self.node(to, sink);
+        }
+        let result = std::mem::replace(&mut self.current[to], NONE);
+        match (op.operation, op.operands[0]) {
+            (Operation::Unknown, _) => {}
+            (Operation::Copy, Operand::Constant(value)) => sink.fact(result, Bits::known(value)),
+            (Operation::Copy, Operand::Location(from)) if self.current[from.index()] == NONE => {
+                self.current[from.index()] = result;
+                if from.is_kept() {
+                    sink.found(from.index(), result);
+                }
+            }
+            (operation, _) => {
+                let [a, b, c] = op.operands.map(|operand| self.operand(operand, sink));
+                if matches!(operation, Operation::Load { .. }) {
+                    sink.access(number, [result, a, NONE, c], step);
+                } else {
+                    sink.relation(number, [result, a, b, c]);
+                }
+            }
+        }
+    }
+
+    /// Behind a return: notes what the function preserved.
+    fn follow_return(&mut self, to: u64, isa: Isa) {
+        /// Returns from code that called deeper are not matched.
+        const DEEPEST: usize = 1 << 16;
+        if self.returns.len() >= DEEPEST {
+            return;
+        }
+        let mut nodes = [NONE; PRESERVED_MOST];
+        for (slot, location) in nodes.iter_mut().zip(preserved(isa)) {
+            *slot = self.current[location.index()];
+        }
+        self.returns.push(Return {
+            to,
+            preserved: nodes,
+        });
+    }
+
+    /// Before a call: if it returned, what the function preserved is as it was.
+    fn call(&mut self, template: &Template, sink: &mut impl Sink) {
+        /// Branches through registers that no call goes with: jumps of linkage tables and others.
+        const OTHERS: usize = 64;
+        let depth = self.returns.len();
+        let recent = &self.returns[depth.saturating_sub(OTHERS)..];
+        let Some(found) = recent.iter().rposition(|r| r.to == template.end()) else {
+            // It did not return in what was traced: nothing behind it can be a return to before.
+            self.returns.clear();
+            return;
+        };
+        let found = depth.saturating_sub(OTHERS) + found;
+        let nodes = self.returns[found].preserved;
+        self.returns.truncate(found);
+        for (behind, location) in nodes.into_iter().zip(preserved(template.isa)) {
+            let before = self.current[location.index()];
+            if behind != before && behind != NONE && before != NONE {
+                sink.relation(SAME_BY_CONVENTION, [behind, before, NONE, NONE]);
+            }
+        }
+    }
+}
+
+/// What a branch says of the value that it took its target from. A64 ignores a tag in bits 63:56
+/// where translation is set to (DDI 0487, D8.8: AArch64.BranchAddr).
+fn target_bits(isa: Isa, next: u64, interworking: bool) -> Bits {
+    match (isa, interworking) {
+        (Isa::A64, _) => Bits::new(low(56), next),
+        (_, true) => Bits::known(next),
+        (_, false) => Bits::new(!1, next),
+    }
+}

@@ -1,0 +1,270 @@
+//! Memory over time: cells of 8 bytes, each with the accesses that are known to have hit it.
+
+use super::bits::Bits;
+use super::final_state::FinalMemory;
+use super::graph::NONE;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// What an access does to a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The final contents.
+    Final,
+    Load,
+    Store,
+    /// It may have written: its condition is not known.
+    MayStore,
+    /// Its condition did not hold.
+    Nothing,
+}
+
+/// Whether an event is connected with the one before it in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Link {
+    /// Nothing between them wrote the cell.
+    Joined,
+    /// Something between them may have.
+    Blocked,
+}
+
+/// An access to a cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    /// Its number, by which events are ordered; 0 for the final contents.
+    pub access: u32,
+    pub cell: u32,
+    /// The barrier that it waits for, and the next event that waits for the same one.
+    pub barrier: u32,
+    pub waits: u32,
+    /// The bytes of the cell that it covers.
+    pub bytes: u8,
+    /// Where it begins in the cell; negative if in the cell before.
+    pub shift: i8,
+    pub kind: Kind,
+    pub link: Link,
+}
+
+/// Eight bytes of memory.
+#[derive(Debug)]
+pub(super) struct Cell {
+    /// Their address divided by 8.
+    pub granule: u64,
+    /// The final contents, as far as known.
+    pub last: Bits,
+    /// It is the same at every time.
+    pub constant: bool,
+    /// It was also reached by computed addresses.
+    pub indirect: bool,
+    /// By access.
+    pub events: Vec<u32>,
+}
+
+/// Hashes granules: neighbours go to different places.
+#[derive(Default)]
+pub(super) struct GranuleHasher(u64);
+
+impl Hasher for GranuleHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 29;
+    }
+}
+
+type Granules = HashMap<u64, u32, BuildHasherDefault<GranuleHasher>>;
+
+/// All cells that accesses are known to have hit.
+#[derive(Debug, Default)]
+pub(super) struct Cells {
+    pub all: Vec<Cell>,
+    pub events: Vec<Event>,
+    granules: Granules,
+}
+
+/// The mask of bits of a mask of bytes.
+pub(super) const fn byte_bits(bytes: u8) -> u64 {
+    // Each bit of the byte to the lowest bit of its own byte, then spread over that.
+    let spread = (bytes as u64).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+    let low = (spread + 0x7f7f_7f7f_7f7f_7f7f) >> 7 & 0x0101_0101_0101_0101;
+    low.wrapping_mul(0xff)
+}
+
+/// The address that an access goes to, for addresses with a tag in their top byte: bit 55 copied
+/// (DDI 0487, D8.8: tagged addresses).
+pub(super) const fn untagged(address: u64) -> u64 {
+    ((address << 8) as i64 >> 8) as u64
+}
+
+impl Event {
+    /// Bits of the data of an access as bits of the cell.
+    pub fn to_cell(&self, data: Bits) -> Bits {
+        let by = 8 * u32::from(self.shift.unsigned_abs());
+        let moved = if self.shift >= 0 {
+            Bits::new(shl(data.mask, by), shl(data.value, by))
+        } else {
+            Bits::new(shr(data.mask, by), shr(data.value, by))
+        };
+        moved.only(byte_bits(self.bytes))
+    }
+
+    /// Bits of the cell as bits of the data of an access.
+    pub fn to_data(&self, cell: Bits) -> Bits {
+        let cell = cell.only(byte_bits(self.bytes));
+        let by = 8 * u32::from(self.shift.unsigned_abs());
+        if self.shift >= 0 {
+            Bits::new(shr(cell.mask, by), shr(cell.value, by))
+        } else {
+            Bits::new(shl(cell.mask, by), shl(cell.value, by))
+        }
+    }
+}
+
+const fn shl(word: u64, by: u32) -> u64 {
+    if by < 64 { word << by } else { 0 }
+}
+
+const fn shr(word: u64, by: u32) -> u64 {
+    if by < 64 { word >> by } else { 0 }
+}
+
+impl Cells {
+    /// The cell of a granule, as read from the final memory; `None` if that has none there: devices
+    /// and memory that was given back do not keep what is written.
+    pub fn at(&mut self, granule: u64, memory: &dyn FinalMemory, is_final: bool) -> Option<u32> {
+        if let Some(&cell) = self.granules.get(&granule) {
+            return (cell != NONE).then_some(cell);
+        }
+        let address = granule << 3;
+        let mut bytes = [0; 8];
+        if memory.read(address, &mut bytes) < 8 {
+            self.granules.insert(granule, NONE);
+            return None;
+        }
+        let constant = memory.is_constant(address) && memory.is_constant(address + 7);
+        let last = if constant || is_final {
+            Bits::known(u64::from_le_bytes(bytes))
+        } else {
+            Bits::UNKNOWN
+        };
+        let cell = self.all.len() as u32;
+        self.granules.insert(granule, cell);
+        let event = self.events.len() as u32;
+        self.events.push(Event {
+            access: 0,
+            cell,
+            barrier: NONE,
+            waits: NONE,
+            bytes: 0xff,
+            shift: 0,
+            kind: Kind::Final,
+            link: Link::Blocked,
+        });
+        self.all.push(Cell {
+            granule,
+            last,
+            constant,
+            indirect: false,
+            events: vec![event],
+        });
+        Some(cell)
+    }
+
+    /// The cell of a granule, if an access hit it.
+    pub fn find(&self, granule: u64) -> Option<u32> {
+        let cell = self.granules.get(&granule).copied();
+        cell.filter(|&cell| cell != NONE)
+    }
+
+    /// Inserts an event in the order of its cell; returns its place there.
+    pub fn insert(&mut self, event: Event) -> usize {
+        let number = self.events.len() as u32;
+        let events = &self.events;
+        let order = &mut self.all[event.cell as usize].events;
+        let at = order.partition_point(|&other| events[other as usize].access < event.access);
+        order.insert(at, number);
+        self.events.push(event);
+        at
+    }
+
+    /// Forgets all events after the first `count`, but for final contents.
+    pub fn truncate(&mut self, count: usize) {
+        let mut kept = Vec::new();
+        for (number, event) in (count as u32..).zip(&self.events[count..]) {
+            if event.kind == Kind::Final {
+                kept.push((number, *event));
+            }
+        }
+        self.events.truncate(count);
+        for cell in &mut self.all {
+            let last = cell.events[0];
+            cell.events.retain(|&event| (event as usize) < count);
+            if let Ok(found) = kept.binary_search_by_key(&last, |(number, _)| *number) {
+                cell.events.push(self.events.len() as u32);
+                self.events.push(kept[found].1);
+            }
+        }
+    }
+
+    /// The place of an event in its cell.
+    pub fn place(&self, event: u32) -> usize {
+        let Event { access, cell, .. } = self.events[event as usize];
+        let order = &self.all[cell as usize].events;
+        order.partition_point(|&other| self.events[other as usize].access < access)
+    }
+
+    /// Approximate size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.events.capacity() * (size_of::<Event>() + size_of::<u32>())
+            + self.all.capacity() * (size_of::<Cell>() + 2 * size_of::<(u64, u32)>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_and_bits_agree() {
+        for bytes in 0..=255_u8 {
+            let bits = byte_bits(bytes);
+            for byte in 0..8 {
+                let wanted = if bytes >> byte & 1 == 1 { 0xff } else { 0 };
+                assert_eq!(bits >> (8 * byte) & 0xff, wanted, "{bytes:#x} {byte}");
+            }
+        }
+        assert_eq!(untagged(0xab00_5500_0000_1000), 0x5500_0000_1000);
+        assert_eq!(untagged(0x12ff_8000_0000_0000), 0xffff_8000_0000_0000);
+    }
+
+    #[test]
+    fn data_across_cells_is_moved_both_ways() {
+        let event = |bytes, shift| Event {
+            access: 1,
+            cell: 0,
+            barrier: NONE,
+            waits: NONE,
+            bytes,
+            shift,
+            kind: Kind::Store,
+            link: Link::Blocked,
+        };
+        let data = Bits::known(0x8877_6655_4433_2211);
+        let first = event(0xe0, 5);
+        let second = event(0x1f, -3);
+        assert_eq!(first.to_cell(data).value, 0x3322_1100_0000_0000);
+        assert_eq!(second.to_cell(data).value, 0x88_7766_5544);
+        let back = first.to_data(first.to_cell(data));
+        let both = back.join(second.to_data(second.to_cell(data))).unwrap();
+        assert_eq!(both, data);
+    }
+}

@@ -1,0 +1,275 @@
+//! The course of execution before the end, as far as it was looked at.
+//!
+//! Steps count places backward: step 0 is the halted state, step 1 the last instruction.
+
+use super::template::{Template, Templates};
+use crate::element::Mark;
+use crate::quantity::{Address, Isa};
+use crate::timeline::{Direction, Entry, History, Position};
+
+/// The halted state, and a gap, among the instructions.
+const HALTED: u32 = u32::MAX;
+const GAP: u32 = u32::MAX - 1;
+
+/// What is at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Halted,
+    Gap,
+    /// The instruction of a template.
+    Instruction(u32),
+}
+
+/// An exception between a step and the one before it in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// The place behind it.
+    pub step: u32,
+    /// FIQ has registers of its own in AArch32.
+    pub fast: bool,
+}
+
+/// Places with consecutive positions.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// The first place in time, with its step.
+    first: Position,
+    step: u32,
+    places: u32,
+}
+
+/// The steps from the end back to some position.
+#[derive(Debug, Default)]
+pub(super) struct Course {
+    steps: Vec<u32>,
+    /// Backward in time.
+    pieces: Vec<Piece>,
+    /// By step.
+    pub taken: Vec<Taken>,
+    /// The earliest place.
+    begin: Option<Position>,
+    /// The earliest place is the first of the history.
+    complete: bool,
+}
+
+/// Places of one look backward, forward in time.
+#[derive(Default)]
+struct Stretch {
+    places: Vec<u32>,
+    positions: Vec<(Position, u32)>,
+    /// By number of the place behind.
+    taken: Vec<(u32, bool)>,
+}
+
+impl Course {
+    pub fn len(&self) -> u32 {
+        self.steps.len() as u32
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.steps.capacity() * size_of::<u32>() + self.pieces.capacity() * size_of::<Piece>()
+    }
+
+    pub fn step(&self, step: u32) -> Step {
+        match self.steps[step as usize] {
+            HALTED => Step::Halted,
+            GAP => Step::Gap,
+            template => Step::Instruction(template),
+        }
+    }
+
+    pub fn template<'t>(&self, templates: &'t Templates, step: u32) -> Option<&'t Template> {
+        match self.step(step) {
+            Step::Instruction(template) => Some(&templates.all[template as usize]),
+            Step::Halted | Step::Gap => None,
+        }
+    }
+
+    /// The step of a position; `None` of one that is earlier than what was looked at.
+    pub fn find(&self, position: Position) -> Option<u32> {
+        let index = self.pieces.partition_point(|piece| piece.first > position);
+        let piece = self.pieces.get(index)?;
+        let behind = position.distance(piece.first)?;
+        (behind < u64::from(piece.places)).then(|| piece.step - behind as u32)
+    }
+
+    /// The position of a step.
+    pub fn position(&self, step: u32) -> Option<Position> {
+        // Of each piece, `step` is the largest.
+        let index = self.pieces.partition_point(|piece| piece.step < step);
+        let piece = self.pieces.get(index)?;
+        Some(piece.first.after(u64::from(piece.step - step)))
+    }
+
+    /// The earliest place looked at; `end` before all.
+    pub fn begin(&mut self, end: Position) -> Position {
+        *self.begin.get_or_insert_with(|| {
+            self.steps.push(HALTED);
+            self.pieces.push(Piece {
+                first: end,
+                step: 0,
+                places: 1,
+            });
+            end
+        })
+    }
+
+    /// Adds a step before all others, one without position.
+    pub fn push(&mut self, step: Step) {
+        self.steps.push(match step {
+            Step::Halted => HALTED,
+            Step::Gap => GAP,
+            Step::Instruction(template) => template,
+        });
+    }
+
+    /// Looks at `count` more places before those looked at, or a few more. `None` if `goes_on`
+    /// said no; then nothing was added.
+    pub fn extend(
+        &mut self,
+        history: &mut History,
+        templates: &mut Templates,
+        count: u32,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<()> {
+        let begin = self.begin(history.end());
+        let Some(last) = history.step(begin, Direction::Backward) else {
+            self.complete = true;
+            return Some(());
+        };
+        let mut start = last;
+        let mut places = 0_u64;
+        for event in history.entries(last, Direction::Backward) {
+            places = places.saturating_add(event.entry.places());
+            if event.entry.places() > 0 {
+                start = event.position;
+                if places >= count.into() {
+                    break;
+                }
+            }
+            if places % 1024 == 0 && !goes_on() {
+                return None;
+            }
+        }
+        let stretch = Stretch::of(history, templates, start, begin, goes_on)?;
+        self.add(stretch);
+        self.begin = Some(start);
+        self.complete = history.step(start, Direction::Backward).is_none();
+        Some(())
+    }
+
+    fn add(&mut self, stretch: Stretch) {
+        let count = stretch.places.len() as u32;
+        // The step of a place by its number in the stretch.
+        let before = self.len();
+        let step = |number: u32| before + (count - 1 - number.min(count - 1));
+        let mut end = count;
+        for &(first, number) in stretch.positions.iter().rev() {
+            let places = end - number;
+            end = number;
+            if let Some(piece) = self.pieces.last_mut()
+                && piece.first.distance(first) == Some(places.into())
+            {
+                *piece = Piece {
+                    first,
+                    step: step(number),
+                    places: piece.places + places,
+                };
+            } else if places > 0 {
+                self.pieces.push(Piece {
+                    first,
+                    step: step(number),
+                    places,
+                });
+            }
+        }
+        for &(number, fast) in stretch.taken.iter().rev() {
+            let step = if number == count {
+                before - 1
+            } else {
+                step(number)
+            };
+            self.taken.push(Taken { step, fast });
+        }
+        self.steps.extend(stretch.places.iter().rev());
+    }
+}
+
+impl Stretch {
+    /// The places from `start` up to `end`.
+    fn of(
+        history: &mut History,
+        templates: &mut Templates,
+        start: Position,
+        end: Position,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Self> {
+        /// Events after which `goes_on` is asked.
+        const OFTEN: usize = 1 << 12;
+        let mut stretch = Self::default();
+        let context = history.place(start).and_then(|place| place.context);
+        let mut view = history.view(context.as_ref());
+        let events = history.entries(start, Direction::Forward);
+        // The history cannot be asked for code while it gives entries.
+        let mut batch = Vec::with_capacity(OFTEN);
+        let mut events = events.take_while(|event| {
+            event.position < end || event.entry.places() == 0 && event.position == end
+        });
+        let mut all = Vec::new();
+        loop {
+            batch.clear();
+            batch.extend(events.by_ref().take(OFTEN));
+            if batch.is_empty() {
+                break;
+            }
+            if !goes_on() {
+                return None;
+            }
+            all.append(&mut batch);
+        }
+        let mut runs = std::collections::HashMap::<(Address, Address, Isa, u32), (u32, u32)>::new();
+        let mut sequences: Vec<u32> = Vec::new();
+        for event in all {
+            let number = stretch.places.len() as u32;
+            match event.entry {
+                Entry::Run { range, .. } => {
+                    stretch.at(event.position, number);
+                    let key = (range.start, range.end, range.isa, view.0);
+                    let (first, count) = *runs.entry(key).or_insert_with(|| {
+                        let first = sequences.len() as u32;
+                        for (address, isa) in history.range_instructions(view, &range) {
+                            sequences.push(templates.at(history, view, address, isa));
+                        }
+                        (first, sequences.len() as u32 - first)
+                    });
+                    let sequence = &sequences[first as usize..(first + count) as usize];
+                    stretch.places.extend_from_slice(sequence);
+                }
+                Entry::Gap(_) => {
+                    stretch.at(event.position, number);
+                    stretch.places.push(GAP);
+                }
+                Entry::Exception(exception) => {
+                    stretch.taken.push((number, exception.name == "FIQ"));
+                }
+                Entry::Mark(Mark::Context(context)) => view = history.view(Some(&context)),
+                Entry::Mark(_) | Entry::Halted => {}
+            }
+        }
+        Some(stretch)
+    }
+
+    /// Notes the position of a place, unless it follows from the last one noted.
+    fn at(&mut self, position: Position, number: u32) {
+        if let Some((last, at)) = self.positions.last()
+            && position.distance(*last) == Some(u64::from(number - at))
+        {
+            return;
+        }
+        self.positions.push((position, number));
+    }
+}

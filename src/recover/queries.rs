@@ -1,0 +1,319 @@
+//! Values at a step, from the solved window.
+
+use super::bits::Bits;
+use super::build::{Builder, Sink, Through};
+use super::cells::{Event, Kind, byte_bits, untagged};
+use super::final_state::FinalState;
+use super::graph::{NONE, RESULT};
+use super::refine::{Values, refine};
+use super::regions::Class;
+use super::solver::{DATA, Solver};
+use super::status::{Known, Registers, Status};
+use super::template::Templates;
+use super::window::{INTERVAL, Window};
+use crate::semantics::{Location, Operand, Operation};
+
+/// Checkpoints that are passed to find what was in a location that nobody reads.
+const FARTHEST: u32 = 16;
+
+/// Walks again over what was built: counts instead of building.
+struct Again {
+    nodes: u32,
+    /// Where the node of a location is wanted and not found yet.
+    wanted: [bool; Location::KEPT],
+    found: [u32; Location::KEPT],
+    /// Operations whose result nobody reads, by location.
+    dead: Vec<(usize, u32)>,
+}
+
+impl Sink for Again {
+    fn node(&mut self) -> u32 {
+        self.nodes += 1;
+        self.nodes - 1
+    }
+
+    fn fact(&mut self, _: u32, _: Bits) {}
+
+    fn relation(&mut self, _: u32, _: [u32; 4]) {}
+
+    fn access(&mut self, _: u32, _: [u32; 4], _: u32) {}
+
+    fn barrier(&mut self, _: u32, _: bool) {}
+
+    fn found(&mut self, location: usize, node: u32) {
+        if std::mem::take(&mut self.wanted[location]) {
+            self.found[location] = node;
+        }
+    }
+
+    fn dead(&mut self, location: usize, op: u32) {
+        if std::mem::take(&mut self.wanted[location]) {
+            self.dead.push((location, op));
+        }
+    }
+}
+
+impl Solver {
+    /// What is known of a node, and how.
+    pub fn known(&self, node: u32) -> Option<Known<u64>> {
+        let value = self.graph.bits(node).whole()?;
+        let proved = self.proved.get(node as usize) == Some(&!0);
+        let status = if proved {
+            Status::Proved
+        } else {
+            Status::Inferred
+        };
+        Some(Known { value, status })
+    }
+}
+
+impl Window {
+    /// The registers before a step.
+    pub fn registers(&self, facts: &FinalState, step: u32) -> Registers {
+        let mut out = Registers::unknown();
+        let through = self.through(facts);
+        let Some((mut builder, mut again)) = self.walk_to(&through, step) else {
+            return out;
+        };
+        for (location, &node) in builder.current().iter().enumerate() {
+            again.wanted[location] = node == NONE;
+            again.found[location] = node;
+        }
+        // What nobody reads behind this place was written before it.
+        let last = (step / INTERVAL)
+            .saturating_add(FARTHEST)
+            .saturating_mul(INTERVAL);
+        for step in step + 1..self.course.len().min(last) {
+            if !again.wanted.contains(&true) {
+                break;
+            }
+            if self.is_break(step) {
+                break;
+            }
+            builder.step(&through, step, &mut again);
+            for (location, op) in std::mem::take(&mut again.dead) {
+                out.0[location] = self.evaluate(&builder, step, op);
+            }
+        }
+        for (location, &node) in again.found.iter().enumerate() {
+            if node != NONE {
+                out.0[location] = self.solver.known(node);
+            }
+        }
+        out
+    }
+
+    /// A gap or an exception: locations before it are not those behind it.
+    fn is_break(&self, step: u32) -> bool {
+        self.course.step(step) == super::course::Step::Gap
+            || self
+                .course
+                .taken
+                .binary_search_by_key(&(step - 1), |taken| taken.step)
+                .is_ok()
+    }
+
+    /// A walk up to a step, which is built last.
+    fn walk_to(&self, through: &Through<'_>, step: u32) -> Option<(Builder, Again)> {
+        let checkpoint = self.checkpoints.get((step / INTERVAL) as usize)?;
+        let mut builder = Builder::again(checkpoint);
+        let mut again = Again {
+            nodes: checkpoint.nodes,
+            wanted: [false; Location::KEPT],
+            found: [NONE; Location::KEPT],
+            dead: Vec::new(),
+        };
+        for step in checkpoint.step..=step {
+            builder.step(through, step, &mut again);
+        }
+        Some((builder, again))
+    }
+
+    /// The result of an operation that was left out, of the instruction at a step that was built
+    /// last: computed forward from what was there before it.
+    fn evaluate(&self, builder: &Builder, step: u32, op: u32) -> Option<Known<u64>> {
+        let template = self.course.template(&self.templates, step)?;
+        let mut values = vec![(Bits::UNKNOWN, Status::Proved); 256];
+        for (location, &node) in builder.current().iter().enumerate() {
+            if let Some(known) = self.solver.known(node) {
+                values[location] = (Bits::known(known.value), known.status);
+            }
+        }
+        let operand = |values: &[(Bits, Status)], operand| match operand {
+            Operand::Constant(value) => (Bits::known(value), Status::Proved),
+            Operand::Location(location) => values[location.index()],
+        };
+        for number in template.first..=op {
+            let what = self.templates.op(number);
+            let [a, b, c] = what.operands.map(|o| operand(&values, o));
+            let mut all = Values {
+                d: Bits::UNKNOWN,
+                a: a.0,
+                b: b.0,
+                c: c.0,
+            };
+            let loads = matches!(what.operation, Operation::Load { .. });
+            if what.is_store() || loads || refine(what.operation, &mut all).is_err() {
+                all.d = Bits::UNKNOWN;
+            }
+            let status = a.1.max(b.1).max(c.1);
+            values[what.destination.index()] = (all.d, status);
+        }
+        let (bits, status) = values[self.templates.op(op).destination.index()];
+        bits.whole().map(|value| Known { value, status })
+    }
+
+    /// Memory before a step, byte by byte.
+    pub fn memory(
+        &mut self,
+        facts: &FinalState,
+        step: u32,
+        address: u64,
+        out: &mut [Option<Known<u8>>],
+    ) {
+        let access = self.access_before(step);
+        for (offset, slot) in (0_u64..).zip(out) {
+            *slot = self.byte(facts, access, untagged(address.wrapping_add(offset)));
+        }
+    }
+
+    /// The first access before a step in time: accesses of the step and behind it have smaller
+    /// numbers.
+    pub fn access_before(&self, step: u32) -> u32 {
+        let accesses = &self.solver.accesses;
+        accesses.partition_point(|access| access.step <= step) as u32
+    }
+
+    fn byte(&mut self, facts: &FinalState, access: u32, address: u64) -> Option<Known<u8>> {
+        let by = 8 * (address & 7);
+        let solver = &mut self.solver;
+        let Some(number) = solver.cells.find(address >> 3) else {
+            let mut byte = [0];
+            if facts.memory.read(address, &mut byte) == 0 {
+                return None;
+            }
+            let status = if facts.memory.is_constant(address) {
+                Status::Proved
+            } else if !self.ends {
+                return None;
+            } else {
+                solver.unwritten(facts, address >> 3, access)?
+            };
+            return Some(Known {
+                value: byte[0],
+                status,
+            });
+        };
+        let cell = &solver.cells.all[number as usize];
+        if cell.constant {
+            return Some(Known {
+                value: (cell.last.value >> by) as u8,
+                status: Status::Proved,
+            });
+        }
+        let class = solver.regions.class(cell);
+        let order = &cell.events;
+        let older =
+            order.partition_point(|&event| solver.cells.events[event as usize].access < access);
+        let newer: Vec<u32> = order[..older]
+            .iter()
+            .rev()
+            .take(MOST_EVENTS)
+            .copied()
+            .collect();
+        let older: Vec<u32> = order[older..].iter().take(MOST_EVENTS).copied().collect();
+        let mut best: Option<Known<u8>> = None;
+        for (events, behind) in [(newer, true), (older, false)] {
+            for event in events {
+                let event = solver.cells.events[event as usize];
+                if byte_bits(event.bytes) >> by & 1 == 0 || event.kind == Kind::Nothing {
+                    continue;
+                }
+                if event.kind == Kind::MayStore || event.kind == Kind::Store && behind {
+                    break;
+                }
+                let (from, to) = if behind {
+                    (event.access + 1, access)
+                } else {
+                    (access, event.access)
+                };
+                if !solver.reaches(facts, class, from, to) {
+                    break;
+                }
+                let (bits, proved) = solver.event_bits(&event, &self.templates);
+                let mask = 0xff << by;
+                if bits.mask & mask == mask {
+                    let sure =
+                        proved & mask == mask && solver.reaches(facts, Class::Anything, from, to);
+                    let status = if sure {
+                        Status::Proved
+                    } else {
+                        Status::Inferred
+                    };
+                    if best.is_none_or(|best| status < best.status) {
+                        best = Some(Known {
+                            value: (bits.value >> by) as u8,
+                            status,
+                        });
+                    }
+                }
+                if event.kind == Kind::Store || best.is_some() {
+                    break;
+                }
+            }
+        }
+        best
+    }
+}
+
+/// Events of a cell that are looked at on each side.
+const MOST_EVENTS: usize = 64;
+
+impl Solver {
+    /// Whether what is in a class of cells at one access is there at another.
+    fn reaches(&mut self, facts: &FinalState, class: Class, from: u32, to: u32) -> bool {
+        let shared = facts.other_writers || self.memory_contradicts;
+        let private = class == Class::Protected || class == Class::Stack;
+        (private || !shared) && !self.is_barred(class, from, to)
+    }
+
+    /// How it is known that nothing wrote a granule that no access is known to have reached.
+    fn unwritten(&mut self, facts: &FinalState, granule: u64, access: u32) -> Option<Status> {
+        let class = self.regions.class_of(granule, true);
+        if self.reaches(facts, Class::Anything, 1, access) {
+            return Some(Status::Proved);
+        }
+        let reaches = self.reaches(facts, class, 1, access);
+        reaches.then_some(Status::Inferred)
+    }
+
+    /// The bits of an event's cell, and which of them are proved.
+    pub fn event_bits(&self, event: &Event, templates: &Templates) -> (Bits, u64) {
+        if event.kind == Kind::Final {
+            return (self.cells.all[event.cell as usize].last, !0);
+        }
+        let relation = self.accesses[event.access as usize].relation;
+        let relation = &self.graph.relations[relation as usize];
+        let node = match event.kind {
+            Kind::Load => relation.nodes[RESULT],
+            Kind::Store => relation.nodes[DATA],
+            _ => return (Bits::UNKNOWN, 0),
+        };
+        let (bits, proved) = match (node, templates.op(relation.op).operands[1]) {
+            (NONE, Operand::Constant(value)) if event.kind == Kind::Store => {
+                (Bits::known(value), !0)
+            }
+            (NONE, _) => (Bits::UNKNOWN, 0),
+            (node, _) => (
+                self.graph.bits(node),
+                self.proved.get(node as usize).copied().unwrap_or(0),
+            ),
+        };
+        let proved = if self.is_placed_by_inference(event.access) {
+            0
+        } else {
+            event.to_cell(Bits::new(proved, 0)).mask
+        };
+        (event.to_cell(bits), proved)
+    }
+}

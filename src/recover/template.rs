@@ -1,0 +1,231 @@
+//! Instructions as the solver needs them, each decoded once.
+
+use crate::flow::View;
+use crate::quantity::{Address, Isa};
+use crate::semantics::{Control, Location, Operand, Operation, Relation, Semantics, Width, a64};
+use crate::timeline::History;
+use std::collections::HashMap;
+
+/// The operation of relations that hold by the calling convention: both nodes are the same.
+pub(super) const SAME_BY_CONVENTION: u32 = 0;
+/// The operation of system calls: number, and the result behind it.
+pub(super) const SYSTEM_CALL: u32 = 1;
+
+/// An operation of an instruction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Op {
+    pub operation: Operation,
+    pub destination: Location,
+    /// Operands; of an access, the base of the address, the data and the predicate.
+    pub operands: [Operand; 3],
+    /// Of an access: added to the base.
+    pub displacement: u64,
+    /// Of an access: the base is the stack or frame pointer.
+    pub direct: bool,
+    /// Addresses are of 32 bits.
+    pub narrow: bool,
+}
+
+impl Op {
+    /// How many bytes it loads or stores.
+    pub fn access(&self) -> Option<u8> {
+        match self.operation {
+            Operation::Load { size } | Operation::Store { size } => Some(size),
+            _ => None,
+        }
+    }
+
+    pub fn is_store(&self) -> bool {
+        matches!(self.operation, Operation::Store { .. })
+    }
+}
+
+/// An instruction at an address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Template {
+    pub pc: u64,
+    pub isa: Isa,
+    pub size: u8,
+    pub control: Control,
+    /// Its operations are `ops[first..first + count]`.
+    pub first: u32,
+    pub count: u16,
+    /// It may write any memory.
+    pub stores_anywhere: bool,
+    /// All locations are unknown behind it.
+    pub opaque: bool,
+    /// It leaves the address behind it in the link register.
+    pub calls: bool,
+}
+
+impl Template {
+    /// The address behind it.
+    pub fn end(&self) -> u64 {
+        self.pc.wrapping_add(self.size.into())
+    }
+}
+
+/// All instructions met so far, and their operations.
+#[derive(Debug)]
+pub(super) struct Templates {
+    pub all: Vec<Template>,
+    pub ops: Vec<Op>,
+    known: HashMap<(u64, Isa, View), u32>,
+}
+
+impl Default for Templates {
+    fn default() -> Self {
+        let own = Op {
+            operation: Operation::Copy,
+            destination: Location::NOWHERE,
+            operands: [Operand::ZERO; 3],
+            displacement: 0,
+            direct: false,
+            narrow: false,
+        };
+        let call = Op {
+            operation: Operation::Unknown,
+            ..own
+        };
+        Self {
+            all: Vec::new(),
+            ops: vec![own, call],
+            known: HashMap::new(),
+        }
+    }
+}
+
+impl Templates {
+    pub fn op(&self, number: u32) -> &Op {
+        &self.ops[number as usize]
+    }
+
+    /// The instruction at an address, decoded from the history's code.
+    pub fn at(&mut self, history: &History, view: View, address: Address, isa: Isa) -> u32 {
+        let key = (address.0, isa, view);
+        if let Some(&number) = self.known.get(&key) {
+            return number;
+        }
+        let number = match decode(history.code(view, address), address.0, isa) {
+            Some(semantics) => self.add(address.0, isa, &semantics),
+            None => self.add_unknown(address.0, isa),
+        };
+        self.known.insert(key, number);
+        number
+    }
+
+    /// Adds an instruction of which only the address is known.
+    fn add_unknown(&mut self, pc: u64, isa: Isa) -> u32 {
+        let semantics = Semantics {
+            relations: Vec::new(),
+            control: Control::Next,
+            size: 4,
+            may_store_anywhere: true,
+        };
+        let number = self.add(pc, isa, &semantics);
+        self.all[number as usize].opaque = true;
+        number
+    }
+
+    /// Adds an instruction.
+    pub fn add(&mut self, pc: u64, isa: Isa, semantics: &Semantics) -> u32 {
+        let narrow = isa != Isa::A64;
+        let first = self.ops.len() as u32;
+        let mut calls = false;
+        for (index, relation) in semantics.relations.iter().enumerate() {
+            let mut op = Op {
+                operation: relation.operation,
+                destination: relation.destination,
+                operands: [relation.a, relation.b, relation.c],
+                displacement: 0,
+                direct: false,
+                narrow,
+            };
+            if op.access().is_some() {
+                let before = &semantics.relations[..index];
+                let (base, displacement) = base(before, relation.a, narrow);
+                op.operands[0] = base;
+                op.displacement = displacement;
+                op.direct = is_direct(base, narrow);
+            }
+            calls |= is_link(relation, pc.wrapping_add(semantics.size.into()), narrow);
+            self.ops.push(op);
+        }
+        self.all.push(Template {
+            pc,
+            isa,
+            size: semantics.size,
+            control: semantics.control,
+            first,
+            count: semantics.relations.len() as u16,
+            stores_anywhere: semantics.may_store_anywhere,
+            opaque: false,
+            calls: calls
+                && matches!(
+                    semantics.control,
+                    Control::Jump(_) | Control::Indirect { .. }
+                ),
+        });
+        self.all.len() as u32 - 1
+    }
+}
+
+/// What an instruction does; `None` if nothing is known of it.
+fn decode(code: &[u8], address: u64, isa: Isa) -> Option<Semantics> {
+    match (isa, code.first_chunk::<4>()) {
+        (Isa::A64, Some(word)) => Some(a64::decode(u32::from_le_bytes(*word), address)),
+        _ => None,
+    }
+}
+
+/// Whether a relation leaves the address behind a call in the link register.
+fn is_link(relation: &Relation, end: u64, narrow: bool) -> bool {
+    let link = Location::general(if narrow { 14 } else { 30 });
+    let thumb = u64::from(narrow);
+    relation.destination == link
+        && relation.operation == Operation::Copy
+        && matches!(relation.a, Operand::Constant(value) if value == end || value == end | thumb)
+}
+
+/// Whether a base is the stack pointer or the frame pointer.
+fn is_direct(base: Operand, narrow: bool) -> bool {
+    let Operand::Location(location) = base else {
+        return false;
+    };
+    let general = |numbers: &[u8]| numbers.iter().any(|&n| location == Location::general(n));
+    location == Location::SP || general(if narrow { &[13, 11, 7] } else { &[29] })
+}
+
+/// The base and displacement of an address: what was added to a location that still holds the
+/// same. Read backward through the relations before the access.
+fn base(before: &[Relation], address: Operand, narrow: bool) -> (Operand, u64) {
+    let fits = |width| narrow || width == Width::W64;
+    let (mut base, mut displacement) = (address, 0_u64);
+    let mut end = before.len();
+    while let Operand::Location(location) = base {
+        let Some(at) = before[..end]
+            .iter()
+            .rposition(|r| r.destination == location)
+        else {
+            break;
+        };
+        let relation = &before[at];
+        let (next, more) = match (relation.operation, relation.a, relation.b) {
+            (Operation::Copy, a, _) => (a, 0),
+            (Operation::Add(width), a, Operand::Constant(b)) if fits(width) => (a, b),
+            (Operation::Subtract(width), a, Operand::Constant(b)) if fits(width) => {
+                (a, b.wrapping_neg())
+            }
+            _ => break,
+        };
+        if let Operand::Location(source) = next {
+            // The source may have been written since: by the relation itself too.
+            if before[at..].iter().any(|r| r.destination == source) {
+                break;
+            }
+        }
+        (base, displacement) = (next, displacement.wrapping_add(more));
+        end = at;
+    }
+    (base, displacement)
+}

@@ -1,0 +1,289 @@
+//! The window: history from the end back to some step, built and solved.
+
+use super::bits::Bits;
+use super::build::{Builder, Checkpoint, Sink, Through};
+use super::course::Course;
+use super::final_state::FinalState;
+use super::graph::NONE;
+use super::solver::{AccessKind, Known, Layer, Solver};
+use super::template::{SYSTEM_CALL, Templates};
+use crate::quantity::Isa;
+use crate::semantics::Location;
+use crate::timeline::{EndAgrees, History, Position};
+
+/// Steps between checkpoints.
+pub(super) const INTERVAL: u32 = 4096;
+/// Steps looked at first.
+const FIRST: u32 = 1 << 16;
+/// Times that the second layer is tried again without what contradicted itself.
+const TRIES: u32 = 4;
+
+/// What is done so far with the steps that were looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Steps may be there that were not built.
+    Build,
+    Prove,
+    /// The second layer, for the n-th time.
+    Infer(u32),
+    Solved,
+}
+
+/// A window, which grows backward.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub templates: Templates,
+    pub course: Course,
+    pub solver: Solver,
+    builder: Option<Builder>,
+    pub checkpoints: Vec<Checkpoint>,
+    /// Steps built.
+    built: u32,
+    stage: Stage,
+    /// The trace ends at the final state.
+    pub ends: bool,
+    started: bool,
+    pub halted: Option<u64>,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            templates: Templates::default(),
+            course: Course::default(),
+            solver: Solver::default(),
+            builder: None,
+            checkpoints: Vec::new(),
+            built: 0,
+            stage: Stage::Build,
+            ends: false,
+            started: false,
+            halted: None,
+        }
+    }
+}
+
+/// Puts what is built into the solver.
+struct Into<'a> {
+    solver: &'a mut Solver,
+    templates: &'a Templates,
+}
+
+impl Sink for Into<'_> {
+    fn node(&mut self) -> u32 {
+        self.solver.graph.add_node()
+    }
+
+    fn fact(&mut self, node: u32, bits: Bits) {
+        self.solver.graph.learn(node, bits, NONE);
+    }
+
+    fn relation(&mut self, op: u32, nodes: [u32; 4]) {
+        self.solver.graph.add_relation(op, nodes);
+    }
+
+    fn access(&mut self, op: u32, nodes: [u32; 4], step: u32) {
+        let what = self.templates.op(op);
+        let kind = match (op, what.is_store()) {
+            (SYSTEM_CALL, _) => AccessKind::SystemCall,
+            (_, true) => AccessKind::Store,
+            (_, false) => AccessKind::Load,
+        };
+        self.solver.add_access(kind, op, nodes, step);
+        if let (AccessKind::Load, Some(size)) = (kind, what.access()) {
+            let upper = Bits::UNKNOWN.extend(8 * u32::from(size));
+            self.solver.graph.learn(nodes[0], upper, NONE);
+        }
+    }
+
+    fn barrier(&mut self, step: u32, hard: bool) {
+        let kind = if hard {
+            AccessKind::Lost
+        } else {
+            AccessKind::Unmodelled
+        };
+        self.solver.add_access(kind, NONE, [NONE; 4], step);
+    }
+}
+
+impl Window {
+    pub fn bytes(&self) -> usize {
+        self.solver.bytes() + self.course.bytes()
+    }
+
+    /// Whether the trace is known to end at the final state.
+    pub fn start(&mut self, history: &mut History) {
+        if self.started {
+            return;
+        }
+        self.started = true;
+        if history.end_agrees() != EndAgrees::Yes {
+            return;
+        }
+        let Some(halted) = history.halted() else {
+            return;
+        };
+        self.ends = true;
+        self.halted = Some(halted.0);
+        // What is left of the last straight line was executed too.
+        let end = history.end();
+        let context = history.place(end).and_then(|place| place.context);
+        let view = history.view(context.as_ref());
+        self.course.begin(end);
+        if let Some((next, Some(isa))) = history.trace_end()
+            && next < halted
+        {
+            if isa != Isa::A64 {
+                self.ends = false;
+                return;
+            }
+            for address in (next.0..halted.0)
+                .step_by(4)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+            {
+                let address = crate::quantity::Address(address);
+                let template = self.templates.at(history, view, address, isa);
+                self.course.push(super::course::Step::Instruction(template));
+            }
+        }
+    }
+
+    /// The step of a position, with all before it built and solved. `None` inside where the
+    /// position is not reached; outside if `goes_on` said no.
+    pub fn reach(
+        &mut self,
+        history: &mut History,
+        facts: &FinalState,
+        position: Position,
+        most_bytes: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Option<u32>> {
+        self.start(history);
+        loop {
+            self.work(facts, goes_on)?;
+            if let Some(step) = self.course.find(position) {
+                return Some(Some(step));
+            }
+            if !self.grow(history, most_bytes, goes_on)? {
+                return Some(None);
+            }
+        }
+    }
+
+    /// Looks at more history; returns whether there is more within the limit.
+    pub fn grow(
+        &mut self,
+        history: &mut History,
+        most_bytes: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<bool> {
+        if self.course.is_complete() {
+            return Some(false);
+        }
+        let length = self.course.len();
+        let count = length.max(FIRST);
+        // What there will be, by what there is.
+        let each = self.bytes() / (length.max(1) as usize) + 1;
+        let room = most_bytes.saturating_sub(self.bytes()) / each.max(200);
+        let count = count.min(u32::try_from(room).unwrap_or(u32::MAX));
+        if count < 1024 {
+            return Some(false);
+        }
+        self.course
+            .extend(history, &mut self.templates, count, goes_on)?;
+        self.stage = Stage::Build;
+        Some(true)
+    }
+
+    /// Builds and solves what was looked at.
+    pub fn work(&mut self, facts: &FinalState, goes_on: &mut dyn FnMut() -> bool) -> Option<()> {
+        loop {
+            let known = Known {
+                templates: &self.templates,
+                memory: &*facts.memory,
+                is_final: self.ends,
+                other_writers: facts.other_writers,
+            };
+            self.stage = match self.stage {
+                Stage::Build => {
+                    self.solver.begin(Layer::Proved, &known);
+                    self.build(facts, goes_on)?;
+                    Stage::Prove
+                }
+                Stage::Prove => {
+                    self.solver.run(&known, goes_on)?;
+                    if !self.solver.graph.conflicts.is_empty() && !self.solver.memory_contradicts {
+                        // Somebody else wrote memory: once more without it.
+                        self.solver = Solver {
+                            memory_contradicts: true,
+                            ..Solver::default()
+                        };
+                        (self.builder, self.built) = (None, 0);
+                        self.checkpoints.clear();
+                        Stage::Build
+                    } else {
+                        self.solver.begin(Layer::Inferred, &known);
+                        Stage::Infer(0)
+                    }
+                }
+                Stage::Infer(tries) => {
+                    self.solver.run(&known, goes_on)?;
+                    if tries < TRIES && self.solver.cut_conflicts() {
+                        self.solver.begin(Layer::Inferred, &known);
+                        Stage::Infer(tries + 1)
+                    } else {
+                        Stage::Solved
+                    }
+                }
+                Stage::Solved => return Some(()),
+            };
+        }
+    }
+
+    fn build(&mut self, facts: &FinalState, goes_on: &mut dyn FnMut() -> bool) -> Option<()> {
+        let through = Through {
+            templates: &self.templates,
+            course: &self.course,
+            halted: self.halted,
+            without_kernel: facts.without_kernel,
+        };
+        let mut sink = Into {
+            solver: &mut self.solver,
+            templates: &self.templates,
+        };
+        let none = [None; Location::KEPT];
+        let values = if self.ends { &facts.registers } else { &none };
+        let builder = self
+            .builder
+            .get_or_insert_with(|| Builder::new(values, &mut sink));
+        while self.built < self.course.len() {
+            if self.built % INTERVAL == 0 {
+                if !goes_on() {
+                    return None;
+                }
+                let graph = &sink.solver.graph;
+                self.checkpoints.push(builder.checkpoint(
+                    self.built,
+                    graph.nodes(),
+                    graph.relations.len() as u32,
+                    sink.solver.accesses.len() as u32,
+                ));
+            }
+            builder.step(&through, self.built, &mut sink);
+            self.built += 1;
+        }
+        Some(())
+    }
+
+    /// What a walk over the window needs.
+    pub fn through(&self, facts: &FinalState) -> Through<'_> {
+        Through {
+            templates: &self.templates,
+            course: &self.course,
+            halted: self.halted,
+            without_kernel: facts.without_kernel,
+        }
+    }
+}
