@@ -28,6 +28,8 @@ pub(super) trait Sink {
     fn barrier(&mut self, step: u32, hard: bool);
     /// The node of a location before the step that is built was found.
     fn found(&mut self, _location: usize, _node: u32) {}
+    /// An operation left a constant or something unknown in a node.
+    fn left(&mut self, _node: u32, _op: u32) {}
     /// An operation was left out because nobody reads its result.
     fn dead(&mut self, _location: usize, _op: u32) {}
 }
@@ -368,8 +370,11 @@ impl Builder {
         }
         let result = std::mem::replace(&mut self.current[to], NONE);
         match (op.operation, op.operands[0]) {
-            (Operation::Unknown, _) => {}
-            (Operation::Copy, Operand::Constant(value)) => sink.fact(result, Bits::known(value)),
+            (Operation::Unknown, _) => sink.left(result, number),
+            (Operation::Copy, Operand::Constant(value)) => {
+                sink.fact(result, Bits::known(value));
+                sink.left(result, number);
+            }
             (Operation::Copy, Operand::Location(from)) if self.current[from.index()] == NONE => {
                 self.current[from.index()] = result;
                 if from.is_kept() {

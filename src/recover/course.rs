@@ -102,7 +102,9 @@ impl Course {
         // Of each piece, `step` is the largest.
         let index = self.pieces.partition_point(|piece| piece.step < step);
         let piece = self.pieces.get(index)?;
-        Some(piece.first.after(u64::from(piece.step - step)))
+        let behind = piece.step - step;
+        // Steps between pieces have none.
+        (behind < piece.places).then(|| piece.first.after(behind.into()))
     }
 
     /// The earliest place looked at; `end` before all.

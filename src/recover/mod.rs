@@ -11,6 +11,7 @@ mod cells;
 mod course;
 mod final_state;
 mod graph;
+mod origin;
 mod queries;
 mod recovery;
 mod refine;
@@ -20,7 +21,10 @@ mod status;
 mod system_calls;
 mod template;
 mod window;
+mod writes;
 
 pub use final_state::{DataAddress, FinalMemory, FinalState, SnapshotMemory};
+pub use origin::{Cause, End, Link, Way, What};
 pub use recovery::{Options, Recovery};
 pub use status::{Known, Level, Limit, Registers, Status};
+pub use writes::{Accesses, Hit, MayHave, Wanted};

@@ -1,9 +1,13 @@
 //! Past values of one core, on demand.
 
 use super::final_state::FinalState;
+use super::origin::{End, Way, What};
 use super::status::{Known, Level, Limit, Registers};
 use super::window::Window;
-use crate::timeline::{History, Position};
+use super::writes::{Accesses, Wanted};
+use crate::semantics::Location;
+use crate::timeline::{Direction, History, Position};
+use std::ops::Range;
 
 /// Bounds of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,20 +113,84 @@ impl Recovery {
         Some(())
     }
 
-    /// For development.
-    #[doc(hidden)]
-    pub fn statistics(&self) -> String {
-        let w = &self.window;
-        format!(
-            "steps {} nodes {} relations {} accesses {} events {} cells {} bytes {}",
-            w.course.len(),
-            w.solver.graph.nodes(),
-            w.solver.graph.relations.len(),
-            w.solver.accesses.len(),
-            w.solver.cells.events.len(),
-            w.solver.cells.all.len(),
-            w.bytes()
-        )
+    /// The next load or store of a range of addresses, backward before the instruction at a
+    /// position, forward from that instruction on. Looks at more history as long as nothing is
+    /// found and memory is left.
+    pub fn accesses(
+        &mut self,
+        history: &mut History,
+        from: Position,
+        range: Range<u64>,
+        direction: Direction,
+        wanted: Wanted,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Accesses> {
+        let nothing = Accesses {
+            hit: None,
+            may_have: None,
+            complete: false,
+        };
+        loop {
+            let Some(step) = self.reach(history, from, goes_on)? else {
+                return Some(nothing);
+            };
+            let (facts, level) = (&self.facts, self.options.level);
+            let found = self
+                .window
+                .accesses(facts, step, range.clone(), direction, wanted, level);
+            if found.hit.is_some() || found.complete {
+                return Some(found);
+            }
+            if !self.grow(history, goes_on)? {
+                return Some(found);
+            }
+        }
+    }
+
+    /// Where a value before the instruction at a position came from: at most `most` instructions.
+    pub fn origin(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        what: What,
+        most: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Way> {
+        loop {
+            let Some(step) = self.reach(history, position, goes_on)? else {
+                return Some(Way::nowhere());
+            };
+            let level = self.options.level;
+            let way = self.window.origin(&self.facts, step, what, level, most);
+            if way.end != End::Older || !self.grow(history, goes_on)? {
+                return Some(way);
+            }
+        }
+    }
+
+    /// What became of a value before the instruction at a position: at most `most` instructions
+    /// that used it, or what was computed from it.
+    pub fn uses(
+        &mut self,
+        history: &mut History,
+        position: Position,
+        location: Location,
+        most: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<Way> {
+        let Some(step) = self.reach(history, position, goes_on)? else {
+            return Some(Way::nowhere());
+        };
+        let level = self.options.level;
+        Some(self.window.uses(&self.facts, step, location, level, most))
+    }
+
+    /// Looks at more history; returns whether there was more.
+    fn grow(&mut self, history: &mut History, goes_on: &mut dyn FnMut() -> bool) -> Option<bool> {
+        let most = self.options.most_bytes;
+        let more = self.window.grow(history, most, goes_on)?;
+        self.window.work(&self.facts, goes_on)?;
+        Some(more)
     }
 
     /// What ends proof, as far as history was looked at.

@@ -100,8 +100,10 @@ pub(super) fn refine(operation: Operation, v: &mut Values) -> Result<(), Conflic
             )?;
             v.c(carry)
         }
-        Operation::CarryOf(w) => carry_of(v, width(w)),
-        Operation::OverflowOf(w) => overflow_of(v, width(w)),
+        Operation::CarryOf(w) => carry_of(v, width(w), v.b, v.c),
+        Operation::OverflowOf(w) => overflow_of(v, width(w), v.b, v.c),
+        Operation::CarryOfDifference(w) => carry_of(v, width(w), v.b.not(), ONE),
+        Operation::OverflowOfDifference(w) => overflow_of(v, width(w), v.b.not(), ONE),
         Operation::And => {
             v.result(v.a.and(v.b))?;
             // A one needs two ones; a zero beside a one is a zero.
@@ -153,16 +155,6 @@ pub(super) fn refine(operation: Operation, v: &mut Values) -> Result<(), Conflic
             v.b(v.d.shift_right(from).only(low(count)))
         }
         Operation::Multiply(w) => multiply(v, width(w)),
-        Operation::MultiplyHighSigned
-        | Operation::MultiplyHighUnsigned
-        | Operation::DivideUnsigned(_)
-        | Operation::DivideSigned(_)
-        | Operation::CountLeadingZeros(_) => {
-            if let Some(value) = computed(operation, v) {
-                v.result(Bits::known(value))?;
-            }
-            Ok(())
-        }
         Operation::Select => match is_set(v.c) {
             Some(true) => {
                 v.result(v.a)?;
@@ -272,7 +264,15 @@ pub(super) fn refine(operation: Operation, v: &mut Values) -> Result<(), Conflic
         }
         Operation::Lane(operation, lanes) => lane_by_lane(v, operation, lanes),
         Operation::Load { size } => v.result(v.d.extend(8 * u32::from(size))),
-        _ => Ok(()),
+        Operation::Store { .. } | Operation::Unknown => Ok(()),
+        // Only forward.
+        _ => match (v.a.whole(), v.b.whole(), v.c.whole()) {
+            (Some(a), Some(b), Some(c)) => match operation.eval(a, b, c) {
+                Some(value) => v.result(Bits::known(value)),
+                None => Ok(()),
+            },
+            _ => Ok(()),
+        },
     }
 }
 
@@ -308,16 +308,16 @@ fn sum(v: &mut Values, bits: u32, how: Sum) -> Result<Bits, Conflict> {
     Ok(carry)
 }
 
-fn carry_of(v: &mut Values, bits: u32) -> Result<(), Conflict> {
+fn carry_of(v: &mut Values, bits: u32, b: Bits, c: Bits) -> Result<(), Conflict> {
     v.result(flag(v.d))?;
     let width = u128::from(low(bits));
     let total = |a: u64, b: u64, c: u64| {
         (u128::from(a) & width) + (u128::from(b) & width) + u128::from(c & 1) > width
     };
-    let c = flag(v.c);
+    let c = flag(c);
     let (most, least) = (
-        total(v.a.max(), v.b.max(), c.max()),
-        total(v.a.min(), v.b.min(), c.min()),
+        total(v.a.max(), b.max(), c.max()),
+        total(v.a.min(), b.min(), c.min()),
     );
     if most == least {
         v.result(truth(most))?;
@@ -325,17 +325,17 @@ fn carry_of(v: &mut Values, bits: u32) -> Result<(), Conflict> {
     Ok(())
 }
 
-fn overflow_of(v: &mut Values, bits: u32) -> Result<(), Conflict> {
+fn overflow_of(v: &mut Values, bits: u32, b: Bits, c: Bits) -> Result<(), Conflict> {
     v.result(flag(v.d))?;
-    let sum = v.a.only(low(bits)).add(v.b.only(low(bits)), flag(v.c));
+    let sum = v.a.only(low(bits)).add(b.only(low(bits)), flag(c));
     // Operands of one sign, and a sum of the other.
     let sign = 1 << (bits - 1);
-    let overflow = sum.xor(v.a).and(sum.xor(v.b)).only(sign);
+    let overflow = sum.xor(v.a).and(sum.xor(b)).only(sign);
     if overflow.mask & sign != 0 {
         return v.result(truth(overflow.value & sign != 0));
     }
     // Operands of different signs never overflow.
-    let different = v.a.xor(v.b).only(sign);
+    let different = v.a.xor(b).only(sign);
     if different.value & sign != 0 {
         v.result(ZERO)?;
     }
@@ -452,36 +452,6 @@ const fn inverse(odd: u64) -> u64 {
     x
 }
 
-/// Results of operations that need whole operands.
-fn computed(operation: Operation, v: &Values) -> Option<u64> {
-    let a = v.a.whole()?;
-    let signed32 = |x: u64| i64::from(x as u32 as i32);
-    Some(match operation {
-        Operation::CountLeadingZeros(Width::W64) => a.leading_zeros().into(),
-        Operation::CountLeadingZeros(Width::W32) => (a as u32).leading_zeros().into(),
-        _ => {
-            let b = v.b.whole()?;
-            match operation {
-                Operation::MultiplyHighSigned => {
-                    (i128::from(a as i64) * i128::from(b as i64) >> 64) as u64
-                }
-                Operation::MultiplyHighUnsigned => (u128::from(a) * u128::from(b) >> 64) as u64,
-                Operation::DivideUnsigned(Width::W64) => a.checked_div(b).unwrap_or(0),
-                Operation::DivideUnsigned(Width::W32) => {
-                    u64::from((a as u32).checked_div(b as u32).unwrap_or(0))
-                }
-                Operation::DivideSigned(Width::W64) if b == 0 => 0,
-                Operation::DivideSigned(Width::W64) => (a as i64).wrapping_div(b as i64) as u64,
-                Operation::DivideSigned(Width::W32) if b as u32 == 0 => 0,
-                Operation::DivideSigned(Width::W32) => {
-                    u64::from(signed32(a).wrapping_div(signed32(b)) as u32)
-                }
-                _ => return None,
-            }
-        }
-    })
-}
-
 /// The bit that makes two values differ, if all others are known to be the same.
 fn differs(a: Bits, b: Bits) -> Bits {
     let open = !(a.mask & b.mask);
@@ -552,52 +522,152 @@ fn lane_by_lane(v: &mut Values, operation: LaneOperation, lanes: Lanes) -> Resul
         Lanes::S32 => 32,
         Lanes::D64 => 64,
     };
+    let all = Operation::Lane(operation, lanes).eval(v.a.value, v.b.value, 0);
     for at in (0..64).step_by(size as usize) {
+        let field = low(size) << at;
+        if v.a.mask & field == field
+            && v.b.mask & field == field
+            && let Some(all) = all
+        {
+            v.result(Bits::new(field, all))?;
+            continue;
+        }
         let lane = |x: Bits| {
             let inside = x.shift_right(at).only(low(size));
             (inside.mask == low(size)).then_some(inside.value)
         };
         let put = |value: u64| Bits::new(low(size) << at, value << at);
         let (a, b, d) = (lane(v.a), lane(v.b), lane(v.d));
-        match (a, b) {
-            (Some(a), _) if operation == LaneOperation::CountOnes => {
-                v.result(put(a.count_ones().into()))?;
-            }
-            (Some(a), Some(b)) => v.result(put(in_lane(operation, size, a, b)))?,
-            _ => match (operation, a, b, d) {
-                (LaneOperation::Add, Some(a), None, Some(d)) => v.b(put(d.wrapping_sub(a)))?,
-                (LaneOperation::Add, None, Some(b), Some(d)) => v.a(put(d.wrapping_sub(b)))?,
-                (LaneOperation::Subtract, None, Some(b), Some(d)) => v.a(put(d.wrapping_add(b)))?,
-                (LaneOperation::Subtract, Some(a), None, Some(d)) => v.b(put(a.wrapping_sub(d)))?,
-                (LaneOperation::Equal, Some(x), None, Some(d)) if d != 0 => v.b(put(x))?,
-                (LaneOperation::Equal, None, Some(x), Some(d)) if d != 0 => v.a(put(x))?,
-                _ => {}
-            },
+        match (operation, a, b, d) {
+            (LaneOperation::Add, Some(a), None, Some(d)) => v.b(put(d.wrapping_sub(a)))?,
+            (LaneOperation::Add, None, Some(b), Some(d)) => v.a(put(d.wrapping_sub(b)))?,
+            (LaneOperation::Subtract, None, Some(b), Some(d)) => v.a(put(d.wrapping_add(b)))?,
+            (LaneOperation::Subtract, Some(a), None, Some(d)) => v.b(put(a.wrapping_sub(d)))?,
+            (LaneOperation::Equal, Some(x), None, Some(d)) if d != 0 => v.b(put(x))?,
+            (LaneOperation::Equal, None, Some(x), Some(d)) if d != 0 => v.a(put(x))?,
+            _ => {}
         }
     }
     Ok(())
 }
 
-/// The result in one lane, from values of `size` bits.
-fn in_lane(operation: LaneOperation, size: u32, a: u64, b: u64) -> u64 {
-    let signed = |x: u64| (x << (64 - size)) as i64 >> (64 - size);
-    let (sa, sb) = (signed(a), signed(b));
-    let all = |truth: bool| if truth { low(size) } else { 0 };
-    let value = match operation {
-        LaneOperation::Add => a.wrapping_add(b),
-        LaneOperation::Subtract => a.wrapping_sub(b),
-        LaneOperation::Multiply => a.wrapping_mul(b),
-        LaneOperation::Equal => all(a == b),
-        LaneOperation::GreaterSigned => all(sa > sb),
-        LaneOperation::GreaterEqualSigned => all(sa >= sb),
-        LaneOperation::GreaterUnsigned => all(a > b),
-        LaneOperation::GreaterEqualUnsigned => all(a >= b),
-        LaneOperation::Test => all(a & b != 0),
-        LaneOperation::MinSigned => sa.min(sb) as u64,
-        LaneOperation::MaxSigned => sa.max(sb) as u64,
-        LaneOperation::MinUnsigned => a.min(b),
-        LaneOperation::MaxUnsigned => a.max(b),
-        LaneOperation::CountOnes => a.count_ones().into(),
-    };
-    value & low(size)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn operations() -> Vec<Operation> {
+        use Operation::*;
+        let mut all = vec![
+            Copy,
+            And,
+            Or,
+            Xor,
+            MultiplyHighSigned,
+            MultiplyHighUnsigned,
+            Select,
+            Equal,
+            LessUnsigned,
+            LessSigned,
+            PackFlags,
+        ];
+        for w in [Width::W32, Width::W64] {
+            all.extend([
+                Add(w),
+                Subtract(w),
+                AddWithCarry(w),
+                CarryOf(w),
+                OverflowOf(w),
+                CarryOfDifference(w),
+                OverflowOfDifference(w),
+                Not(w),
+                ShiftLeft(w),
+                ShiftRight(w),
+                ShiftRightSigned(w),
+                RotateRight(w),
+                Multiply(w),
+                DivideUnsigned(w),
+                DivideSigned(w),
+                CountLeadingZeros(w),
+                ReverseBits(w),
+            ]);
+        }
+        for (low, count) in [(0, 64), (0, 1), (63, 1), (3, 17), (8, 32), (0, 32)] {
+            all.extend([
+                Extract { low, count },
+                ExtractSigned { low, count },
+                Insert { low, count },
+            ]);
+        }
+        all.extend((0..16).map(|condition| Holds(Condition(condition))));
+        all.extend([2, 4, 8].map(|group| ReverseBytes { group }));
+        for lanes in [Lanes::B8, Lanes::H16, Lanes::S32, Lanes::D64] {
+            for operation in [
+                LaneOperation::Add,
+                LaneOperation::Subtract,
+                LaneOperation::Equal,
+                LaneOperation::CountOnes,
+                LaneOperation::GreaterSigned,
+            ] {
+                all.push(Lane(operation, lanes));
+            }
+        }
+        all
+    }
+
+    /// Values as programs have them: small ones, negative ones, and any.
+    fn value() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            0..4_u64,
+            any::<u64>(),
+            (0..100_u64).prop_map(u64::wrapping_neg),
+            any::<u32>().prop_map(u64::from)
+        ]
+    }
+
+    fn mask() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            Just(0),
+            Just(!0),
+            any::<u64>(),
+            Just(0xffff_ffff),
+            Just(!0 << 1)
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        /// Whatever part of the true values is known, what is added is true, and nothing conflicts.
+        #[test]
+        fn what_is_added_is_true(
+            number in 0..operations().len(),
+            (a, b, c) in (value(), value(), value()),
+            (ma, mb, mc, md) in (mask(), mask(), mask(), mask()),
+        ) {
+            let operation = operations()[number];
+            let (a, b, c) = match operation {
+                // Operands as instructions have them.
+                Operation::AddWithCarry(_) | Operation::CarryOf(_) | Operation::OverflowOf(_) => (a, b, c & 1),
+                Operation::PackFlags => (a & 1, b & 1, c & 3),
+                Operation::Holds(_) => (a & 15, b, c),
+                _ => (a, b, c),
+            };
+            let Some(d) = operation.eval(a, b, c) else { return Ok(()) };
+            let mut values = Values {
+                d: Bits::new(md, d),
+                a: Bits::new(ma, a),
+                b: Bits::new(mb, b),
+                c: Bits::new(mc, c),
+            };
+            for _ in 0..3 {
+                prop_assert_eq!(refine(operation, &mut values), Ok(()), "{:?} {:x} {:x} {:x}", operation, a, b, c);
+                for (bits, real) in [(values.d, d), (values.a, a), (values.b, b), (values.c, c)] {
+                    prop_assert_eq!(bits.value, real & bits.mask, "{:?} {:x} {:x} {:x}", operation, a, b, c);
+                }
+            }
+            if [ma, mb, mc] == [!0; 3] {
+                prop_assert_eq!(values.d, Bits::known(d), "{:?}", operation);
+            }
+        }
+    }
 }

@@ -11,6 +11,7 @@ use super::final_state::FinalMemory;
 use super::graph::{Graph, NONE, RESULT};
 use super::refine::{Values, is_set, refine};
 use super::regions::{CLASSES, Class, Regions};
+use super::status::Level;
 use super::system_calls::{self, Effect};
 use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Templates};
 use crate::semantics::Operand;
@@ -644,6 +645,20 @@ impl Solver {
         first.is_some_and(|first| first < to)
     }
 
+    /// The first access from one on, towards the past, that may have written a class of cells.
+    pub fn first_barrier(&mut self, class: Class, from: u32) -> Option<u32> {
+        self.barriers[class as usize].first(from)
+    }
+
+    /// The class of a granule at a level.
+    pub fn class_at(&self, granule: u64, level: Level) -> Class {
+        match (level, self.cells.find(granule)) {
+            (Level::Inferred, Some(cell)) => self.regions.class(&self.cells.all[cell as usize]),
+            (Level::Inferred, None) => self.regions.class_of(granule, true),
+            (Level::Proved | Level::Off, _) => Class::Anything,
+        }
+    }
+
     /// Whether only the second layer knows where an access went.
     pub fn is_placed_by_inference(&self, access: u32) -> bool {
         match self.accesses[access as usize].place {
@@ -668,7 +683,7 @@ impl Solver {
 const MOST_PASSED: usize = 64;
 
 /// The place among the nodes of an access that has none: its number is kept there.
-const fn free_place(kind: AccessKind) -> usize {
+pub(super) const fn free_place(kind: AccessKind) -> usize {
     match kind {
         AccessKind::Load => DATA,
         AccessKind::SystemCall => PREDICATE,

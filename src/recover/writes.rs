@@ -1,0 +1,185 @@
+//! Who accessed memory: searches for the loads and stores of an address range.
+
+use super::cells::{Kind, untagged};
+use super::final_state::FinalState;
+use super::solver::{AccessKind, Place};
+use super::status::{Level, Status};
+use super::window::Window;
+use crate::timeline::{Direction, Position};
+use std::ops::Range;
+
+/// Which accesses are searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Loads.
+    pub reads: bool,
+    /// Stores.
+    pub writes: bool,
+}
+
+/// An access to a range that was searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// The instruction.
+    pub position: Position,
+    /// The first byte of the range that it accessed.
+    pub address: u64,
+    /// Whether it is a store.
+    pub store: bool,
+    /// How its address is known.
+    pub status: Status,
+}
+
+/// Accesses with unknown addresses that may have hit the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MayHave {
+    /// The one nearest to where the search began.
+    pub nearest: Position,
+    /// The last one before the hit, in the direction of the search.
+    pub farthest: Position,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// The result of a search.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accesses {
+    /// The next access in the direction of the search.
+    pub hit: Option<Hit>,
+    /// Accesses on the way that may have hit the range too.
+    pub may_have: Option<MayHave>,
+    /// Without a hit: whether all history in the direction was looked at.
+    pub complete: bool,
+}
+
+impl Window {
+    /// The next access to a range before a step, or at it and behind.
+    pub fn accesses(
+        &mut self,
+        facts: &FinalState,
+        step: u32,
+        range: Range<u64>,
+        direction: Direction,
+        wanted: Wanted,
+        level: Level,
+    ) -> Accesses {
+        let range = untagged(range.start)..untagged(range.end);
+        let border = self.access_before(step);
+        let mut hit: Option<(u32, u64)> = None;
+        let granules = range.start >> 3..=range.end.saturating_sub(1).max(range.start) >> 3;
+        for granule in granules.clone() {
+            let Some(cell) = self.solver.cells.find(granule) else {
+                continue;
+            };
+            let order = &self.solver.cells.all[cell as usize].events;
+            let events = &self.solver.cells.events;
+            let older = order.partition_point(|&event| events[event as usize].access < border);
+            let here = |&event: &u32| {
+                let event = &events[event as usize];
+                let kind = match event.kind {
+                    Kind::Load => wanted.reads,
+                    Kind::Store | Kind::MayStore => wanted.writes,
+                    Kind::Final | Kind::Nothing => false,
+                };
+                let shown = level.shows(self.placed(event.access));
+                let bytes = (0..8).filter(|byte| event.bytes >> byte & 1 == 1);
+                let mut bytes = bytes.map(|byte| (granule << 3) + byte);
+                let first = bytes.find(|address| range.contains(address))?;
+                (kind && shown).then_some((event.access, first))
+            };
+            let found = match direction {
+                Direction::Backward => order[older..].iter().find_map(here),
+                Direction::Forward => order[..older].iter().rev().find_map(here),
+            };
+            let nearer = |(old, _): (u32, u64), (new, _): (u32, u64)| match direction {
+                Direction::Backward => new < old,
+                Direction::Forward => new > old,
+            };
+            if let Some(found) = found
+                && hit.is_none_or(|hit| nearer(hit, found))
+            {
+                hit = Some(found);
+            }
+        }
+        let end = match direction {
+            Direction::Backward => hit.map_or(self.solver.accesses.len() as u32, |hit| hit.0),
+            Direction::Forward => hit.map_or(1, |hit| hit.0 + 1),
+        };
+        let between = match direction {
+            Direction::Backward => border..end,
+            Direction::Forward => end..border,
+        };
+        let may_have = self.may_have(facts, *granules.start(), between, direction, wanted, level);
+        let hit = hit.and_then(|(access, address)| {
+            let found = self.solver.accesses[access as usize];
+            Some(Hit {
+                position: self.course.position(found.step)?,
+                address,
+                store: found.kind == AccessKind::Store,
+                status: self.placed(access),
+            })
+        });
+        Accesses {
+            hit,
+            may_have,
+            complete: direction == Direction::Forward || self.course.is_complete(),
+        }
+    }
+
+    fn placed(&self, access: u32) -> Status {
+        if self.solver.is_placed_by_inference(access) {
+            Status::Inferred
+        } else {
+            Status::Proved
+        }
+    }
+
+    /// Accesses among some that may have hit a granule.
+    fn may_have(
+        &mut self,
+        facts: &FinalState,
+        granule: u64,
+        between: Range<u32>,
+        direction: Direction,
+        wanted: Wanted,
+        level: Level,
+    ) -> Option<MayHave> {
+        let mut found: Option<(u32, u32, u64)> = None;
+        let mut add = |access: u32| {
+            let (first, _, count) = found.unwrap_or((access, access, 0));
+            found = Some((first, access, count + 1));
+        };
+        if wanted.writes {
+            let class = self.solver.class_at(granule, level);
+            let mut at = between.start;
+            while let Some(access) = self.solver.first_barrier(class, at)
+                && access < between.end
+            {
+                add(access);
+                at = access + 1;
+            }
+        }
+        if wanted.reads && !facts.memory.is_constant(granule << 3) {
+            let loads = self.solver.accesses[between.start as usize..between.end as usize].iter();
+            for (access, load) in (between.start..).zip(loads) {
+                if load.kind == AccessKind::Load && load.place == Place::Open {
+                    add(access);
+                }
+            }
+        }
+        let (first, last, count) = found?;
+        let (nearest, farthest) = match direction {
+            Direction::Backward => (first, last),
+            Direction::Forward => (last, first),
+        };
+        let position = |access: u32| {
+            let step = self.solver.accesses[access as usize].step;
+            self.course.position(step)
+        };
+        Some(MayHave {
+            nearest: position(nearest)?,
+            farthest: position(farthest)?,
+            count,
+        })
+    }
+}
