@@ -5,6 +5,7 @@
 use super::template::{Template, Templates};
 use crate::element::Mark;
 use crate::quantity::{Address, Isa};
+use crate::stop::Cancel;
 use crate::timeline::{Direction, Entry, History, Position};
 
 /// The halted state, and a gap, among the instructions.
@@ -129,14 +130,14 @@ impl Course {
         });
     }
 
-    /// Looks at `count` more places before those looked at, or a few more. `None` if `goes_on`
-    /// said no; then nothing was added.
+    /// Looks at `count` more places before those looked at, or a few more. `None` if it was
+    /// cancelled; then nothing was added.
     pub fn extend(
         &mut self,
         history: &mut History,
         templates: &mut Templates,
         count: u32,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<()> {
         let begin = self.begin(history.end());
         let Some(last) = history.step(begin, Direction::Backward) else {
@@ -153,11 +154,11 @@ impl Course {
                     break;
                 }
             }
-            if places % 1024 == 0 && !goes_on() {
+            if places % 1024 == 0 && cancel.is_requested() {
                 return None;
             }
         }
-        let stretch = Stretch::of(history, templates, start, begin, goes_on)?;
+        let stretch = Stretch::of(history, templates, start, begin, cancel)?;
         self.add(stretch);
         self.begin = Some(start);
         self.complete = history.step(start, Direction::Backward).is_none();
@@ -208,9 +209,9 @@ impl Stretch {
         templates: &mut Templates,
         start: Position,
         end: Position,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Self> {
-        /// Events after which `goes_on` is asked.
+        /// Events after which a request to end is looked for.
         const OFTEN: usize = 1 << 12;
         let mut stretch = Self::default();
         let context = history.place(start).and_then(|place| place.context);
@@ -228,7 +229,7 @@ impl Stretch {
             if batch.is_empty() {
                 break;
             }
-            if !goes_on() {
+            if cancel.is_requested() {
                 return None;
             }
             all.append(&mut batch);

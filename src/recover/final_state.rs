@@ -1,13 +1,13 @@
 //! The facts from which the past is computed: final registers, memory, and recorded addresses.
 
 use crate::arch::{Architecture, RegisterFile, Space};
+use crate::data_addresses::{Accessed, Addresses};
 use crate::program::elf::Elf;
 use crate::quantity::Address;
 use crate::semantics::Location;
 use crate::snapshot::memory::CoreMemory;
-use crate::timeline::Position;
 use object::{Object, ObjectSection, SectionFlags};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// The memory of the final state.
@@ -96,15 +96,25 @@ impl FinalMemory for SnapshotMemory {
     }
 }
 
-/// The address of one load or store, as it was recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DataAddress {
-    /// The instruction.
-    pub position: Position,
-    /// Its index among the accesses of the instruction, from 0.
-    pub number: u8,
-    /// The first byte.
-    pub address: u64,
+/// The addresses of a core's loads and stores, as they were recorded beside the trace.
+pub trait RecordedAddresses: Send {
+    /// The number of instructions that the core executed.
+    fn instructions(&self) -> u64;
+
+    /// The accesses of a range of instructions, in order, as far as they can be read.
+    fn accesses(&self, range: Range<u64>) -> Vec<Accessed>;
+}
+
+impl<B: Deref<Target = [u8]> + Send> RecordedAddresses for Addresses<B> {
+    fn instructions(&self) -> u64 {
+        Addresses::instructions(self)
+    }
+
+    fn accesses(&self, range: Range<u64>) -> Vec<Accessed> {
+        Addresses::accesses(self, range)
+            .map_while(Result::ok)
+            .collect()
+    }
 }
 
 /// Everything that is known beside the trace and the code.
@@ -117,8 +127,8 @@ pub struct FinalState {
     pub other_writers: bool,
     /// A program was traced without its kernel.
     pub without_kernel: bool,
-    /// Recorded addresses of loads and stores, in any order.
-    pub addresses: Vec<DataAddress>,
+    /// Recorded addresses of loads and stores.
+    pub addresses: Option<Box<dyn RecordedAddresses>>,
 }
 
 impl std::fmt::Debug for FinalState {

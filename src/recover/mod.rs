@@ -13,6 +13,7 @@ mod final_state;
 mod graph;
 mod origin;
 mod queries;
+mod recorded;
 mod recovery;
 mod refine;
 mod regions;
@@ -23,7 +24,7 @@ mod template;
 mod window;
 mod writes;
 
-pub use final_state::{DataAddress, FinalMemory, FinalState, SnapshotMemory};
+pub use final_state::{FinalMemory, FinalState, RecordedAddresses, SnapshotMemory};
 pub use origin::{Cause, End, Link, Way, What};
 pub use recovery::{Options, Recovery};
 pub use status::{Known, Level, Limit, Registers, Status};

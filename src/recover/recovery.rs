@@ -6,6 +6,7 @@ use super::status::{Known, Level, Limit, Registers};
 use super::window::Window;
 use super::writes::{Accesses, Wanted};
 use crate::semantics::Location;
+use crate::stop::Cancel;
 use crate::timeline::{Direction, History, Position};
 use std::ops::Range;
 
@@ -30,8 +31,8 @@ impl Default for Options {
 /// Past registers and memory of one core.
 ///
 /// Each question is answered from as much history before the end as it needs, decoded and solved
-/// the first time. `goes_on` is asked many times a second; where it says no, the answer is `None`,
-/// and what was done until then is kept.
+/// the first time. Where the work is cancelled, the answer is `None`, and what was done until then is
+/// kept.
 #[derive(Debug)]
 pub struct Recovery {
     facts: FinalState,
@@ -66,14 +67,14 @@ impl Recovery {
         &mut self,
         history: &mut History,
         position: Position,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Option<u32>> {
         if self.options.level == Level::Off {
             return Some(None);
         }
         let most = self.options.most_bytes;
         self.window
-            .reach(history, &self.facts, position, most, goes_on)
+            .reach(history, &self.facts, position, most, cancel)
     }
 
     /// The registers before the instruction at a position is executed.
@@ -81,9 +82,9 @@ impl Recovery {
         &mut self,
         history: &mut History,
         position: Position,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Registers> {
-        let Some(step) = self.reach(history, position, goes_on)? else {
+        let Some(step) = self.reach(history, position, cancel)? else {
             return Some(Registers::unknown());
         };
         let mut found = self.window.registers(&self.facts, step);
@@ -100,10 +101,10 @@ impl Recovery {
         position: Position,
         address: u64,
         out: &mut [Option<Known<u8>>],
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<()> {
         out.fill(None);
-        let Some(step) = self.reach(history, position, goes_on)? else {
+        let Some(step) = self.reach(history, position, cancel)? else {
             return Some(());
         };
         self.window.memory(&self.facts, step, address, out);
@@ -123,7 +124,7 @@ impl Recovery {
         range: Range<u64>,
         direction: Direction,
         wanted: Wanted,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Accesses> {
         let nothing = Accesses {
             hit: None,
@@ -131,7 +132,7 @@ impl Recovery {
             complete: false,
         };
         loop {
-            let Some(step) = self.reach(history, from, goes_on)? else {
+            let Some(step) = self.reach(history, from, cancel)? else {
                 return Some(nothing);
             };
             let (facts, level) = (&self.facts, self.options.level);
@@ -141,7 +142,7 @@ impl Recovery {
             if found.hit.is_some() || found.complete {
                 return Some(found);
             }
-            if !self.grow(history, goes_on)? {
+            if !self.grow(history, cancel)? {
                 return Some(found);
             }
         }
@@ -154,15 +155,15 @@ impl Recovery {
         position: Position,
         what: What,
         most: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Way> {
         loop {
-            let Some(step) = self.reach(history, position, goes_on)? else {
+            let Some(step) = self.reach(history, position, cancel)? else {
                 return Some(Way::nowhere());
             };
             let level = self.options.level;
             let way = self.window.origin(&self.facts, step, what, level, most);
-            if way.end != End::Older || !self.grow(history, goes_on)? {
+            if way.end != End::Older || !self.grow(history, cancel)? {
                 return Some(way);
             }
         }
@@ -176,9 +177,9 @@ impl Recovery {
         position: Position,
         location: Location,
         most: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Way> {
-        let Some(step) = self.reach(history, position, goes_on)? else {
+        let Some(step) = self.reach(history, position, cancel)? else {
             return Some(Way::nowhere());
         };
         let level = self.options.level;
@@ -186,10 +187,10 @@ impl Recovery {
     }
 
     /// Looks at more history; returns whether there was more.
-    fn grow(&mut self, history: &mut History, goes_on: &mut dyn FnMut() -> bool) -> Option<bool> {
+    fn grow(&mut self, history: &mut History, cancel: &Cancel) -> Option<bool> {
         let most = self.options.most_bytes;
-        let more = self.window.grow(history, most, goes_on)?;
-        self.window.work(&self.facts, goes_on)?;
+        let more = self.window.grow(history, most, cancel)?;
+        self.window.work(&self.facts, cancel)?;
         Some(more)
     }
 

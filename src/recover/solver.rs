@@ -15,6 +15,7 @@ use super::status::Level;
 use super::system_calls::{self, Effect};
 use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Templates};
 use crate::semantics::Operand;
+use crate::stop::Cancel;
 
 /// Base of the address, and data of a store or number of a system call, among the nodes of accesses.
 pub(super) const BASE: usize = 1;
@@ -88,6 +89,10 @@ pub(super) struct Solver {
     pub memory_contradicts: bool,
     /// Nodes of which the second layer says nothing, because it contradicted itself there.
     pub cut: Vec<u32>,
+    /// Recorded addresses, by access.
+    pub recorded: Vec<(u32, u64)>,
+    /// Nodes whose bits 63:56 may be a tag as far as is proved: in the second layer they are not.
+    pub tagged: Vec<u32>,
 }
 
 impl Solver {
@@ -151,6 +156,14 @@ impl Solver {
                     self.graph.enqueue(relation);
                 }
             }
+            for at in 0..self.tagged.len() {
+                let node = self.tagged[at];
+                let bits = self.graph.bits(node);
+                if bits.mask >> 55 & 1 == 1 {
+                    let top = Bits::new(!super::bits::low(56), untagged(bits.value));
+                    self.learn(node, top, NONE);
+                }
+            }
         }
     }
 
@@ -202,13 +215,13 @@ impl Solver {
         }
     }
 
-    /// Passes facts on until nothing changes; `None` if `goes_on` said no: then the next call goes
+    /// Passes facts on until nothing changes; `None` if it was cancelled: then the next call goes
     /// on with the rest.
-    pub fn run(&mut self, known: &Known<'_>, goes_on: &mut dyn FnMut() -> bool) -> Option<()> {
+    pub fn run(&mut self, known: &Known<'_>, cancel: &Cancel) -> Option<()> {
         let mut count = 0_u32;
         while let Some(relation) = self.graph.next() {
             count = count.wrapping_add(1);
-            if count % 4096 == 0 && !goes_on() {
+            if count % 4096 == 0 && cancel.is_requested() {
                 self.graph.enqueue(relation);
                 return None;
             }
@@ -297,6 +310,20 @@ impl Solver {
 
     /// The address of an access, if it is known.
     pub fn address(&self, relation: u32, op: &Op) -> Option<u64> {
+        if !self.recorded.is_empty() {
+            let kind = if op.is_store() {
+                AccessKind::Store
+            } else {
+                AccessKind::Load
+            };
+            let number = self.graph.tag(relation, free_place(kind));
+            let found = self
+                .recorded
+                .binary_search_by_key(&number, |(access, _)| *access);
+            if let Ok(found) = found {
+                return Some(self.recorded[found].1);
+            }
+        }
         let base = match op.operands[0] {
             Operand::Constant(base) => base,
             Operand::Location(_) => {

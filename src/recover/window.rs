@@ -1,14 +1,18 @@
 //! The window: history from the end back to some step, built and solved.
 
-use super::bits::Bits;
+use super::bits::{Bits, low};
 use super::build::{Builder, Checkpoint, Sink, Through};
+use super::cells::untagged;
 use super::course::Course;
 use super::final_state::FinalState;
 use super::graph::NONE;
-use super::solver::{AccessKind, Known, Layer, Solver};
-use super::template::{SYSTEM_CALL, Templates};
+use super::recorded::{self, Recorded};
+use super::solver::{AccessKind, BASE, Known, Layer, Solver};
+use super::template::{SYSTEM_CALL, Template, Templates};
+use crate::data_addresses::Accessed;
 use crate::quantity::Isa;
 use crate::semantics::Location;
+use crate::stop::Cancel;
 use crate::timeline::{EndAgrees, History, Position};
 
 /// Steps between checkpoints.
@@ -44,6 +48,7 @@ pub(super) struct Window {
     pub ends: bool,
     started: bool,
     pub halted: Option<u64>,
+    recorded: Recorded,
 }
 
 impl Default for Window {
@@ -59,6 +64,7 @@ impl Default for Window {
             ends: false,
             started: false,
             halted: None,
+            recorded: Recorded::default(),
         }
     }
 }
@@ -67,6 +73,9 @@ impl Default for Window {
 struct Into<'a> {
     solver: &'a mut Solver,
     templates: &'a Templates,
+    /// The instruction of the step, and what was recorded of its accesses.
+    template: Option<Template>,
+    recorded: &'a [Accessed],
 }
 
 impl Sink for Into<'_> {
@@ -75,6 +84,9 @@ impl Sink for Into<'_> {
     }
 
     fn fact(&mut self, node: u32, bits: Bits) {
+        if bits.mask == low(56) {
+            self.solver.tagged.push(node);
+        }
         self.solver.graph.learn(node, bits, NONE);
     }
 
@@ -90,6 +102,9 @@ impl Sink for Into<'_> {
             (_, false) => AccessKind::Load,
         };
         self.solver.add_access(kind, op, nodes, step);
+        if kind != AccessKind::SystemCall {
+            self.recorded(op, nodes[BASE]);
+        }
         if let (AccessKind::Load, Some(size)) = (kind, what.access()) {
             let upper = Bits::UNKNOWN.extend(8 * u32::from(size));
             self.solver.graph.learn(nodes[0], upper, NONE);
@@ -103,6 +118,31 @@ impl Sink for Into<'_> {
             AccessKind::Unmodelled
         };
         self.solver.add_access(kind, NONE, [NONE; 4], step);
+    }
+}
+
+impl Into<'_> {
+    /// Takes the address of the access added last from what was recorded.
+    fn recorded(&mut self, op: u32, base: u32) {
+        let Some(template) = self.template.filter(|_| !self.recorded.is_empty()) else {
+            return;
+        };
+        let Some(found) = recorded::address(&template, self.templates, self.recorded, op) else {
+            return;
+        };
+        let number = self.solver.accesses.len() as u32 - 1;
+        self.solver.recorded.push((number, untagged(found)));
+        if base != NONE {
+            let what = self.templates.op(op);
+            let value = found.wrapping_sub(what.displacement);
+            self.fact(
+                base,
+                match what.narrow {
+                    true => Bits::known(value & low(32)),
+                    false => Bits::new(low(56), value),
+                },
+            );
+        }
     }
 }
 
@@ -151,22 +191,22 @@ impl Window {
     }
 
     /// The step of a position, with all before it built and solved. `None` inside where the
-    /// position is not reached; outside if `goes_on` said no.
+    /// position is not reached; outside if it was cancelled.
     pub fn reach(
         &mut self,
         history: &mut History,
         facts: &FinalState,
         position: Position,
         most_bytes: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<Option<u32>> {
         self.start(history);
         loop {
-            self.work(facts, goes_on)?;
+            self.work(facts, cancel)?;
             if let Some(step) = self.course.find(position) {
                 return Some(Some(step));
             }
-            if !self.grow(history, most_bytes, goes_on)? {
+            if !self.grow(history, most_bytes, cancel)? {
                 return Some(None);
             }
         }
@@ -177,7 +217,7 @@ impl Window {
         &mut self,
         history: &mut History,
         most_bytes: usize,
-        goes_on: &mut dyn FnMut() -> bool,
+        cancel: &Cancel,
     ) -> Option<bool> {
         if self.course.is_complete() {
             return Some(false);
@@ -192,13 +232,13 @@ impl Window {
             return Some(false);
         }
         self.course
-            .extend(history, &mut self.templates, count, goes_on)?;
+            .extend(history, &mut self.templates, count, cancel)?;
         self.stage = Stage::Build;
         Some(true)
     }
 
     /// Builds and solves what was looked at.
-    pub fn work(&mut self, facts: &FinalState, goes_on: &mut dyn FnMut() -> bool) -> Option<()> {
+    pub fn work(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
         loop {
             let known = Known {
                 templates: &self.templates,
@@ -209,11 +249,11 @@ impl Window {
             self.stage = match self.stage {
                 Stage::Build => {
                     self.solver.begin(Layer::Proved, &known);
-                    self.build(facts, goes_on)?;
+                    self.build(facts, cancel)?;
                     Stage::Prove
                 }
                 Stage::Prove => {
-                    self.solver.run(&known, goes_on)?;
+                    self.solver.run(&known, cancel)?;
                     if !self.solver.graph.conflicts.is_empty() && !self.solver.memory_contradicts {
                         // Somebody else wrote memory: once more without it.
                         self.solver = Solver {
@@ -229,7 +269,7 @@ impl Window {
                     }
                 }
                 Stage::Infer(tries) => {
-                    self.solver.run(&known, goes_on)?;
+                    self.solver.run(&known, cancel)?;
                     if tries < TRIES && self.solver.cut_conflicts() {
                         self.solver.begin(Layer::Inferred, &known);
                         Stage::Infer(tries + 1)
@@ -242,36 +282,54 @@ impl Window {
         }
     }
 
-    fn build(&mut self, facts: &FinalState, goes_on: &mut dyn FnMut() -> bool) -> Option<()> {
+    fn build(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
         let through = Through {
             templates: &self.templates,
             course: &self.course,
             halted: self.halted,
             without_kernel: facts.without_kernel,
         };
-        let mut sink = Into {
-            solver: &mut self.solver,
-            templates: &self.templates,
-        };
         let none = [None; Location::KEPT];
         let values = if self.ends { &facts.registers } else { &none };
+        let (solver, templates) = (&mut self.solver, &self.templates);
+        let mut sink = Into {
+            solver,
+            templates,
+            template: None,
+            recorded: &[],
+        };
         let builder = self
             .builder
             .get_or_insert_with(|| Builder::new(values, &mut sink));
+        let mut known_until = self.built;
         while self.built < self.course.len() {
-            if self.built % INTERVAL == 0 {
-                if !goes_on() {
+            let step = self.built;
+            if step % INTERVAL == 0 {
+                if cancel.is_requested() {
                     return None;
                 }
-                let graph = &sink.solver.graph;
+                let graph = &solver.graph;
                 self.checkpoints.push(builder.checkpoint(
-                    self.built,
+                    step,
                     graph.nodes(),
                     graph.relations.len() as u32,
-                    sink.solver.accesses.len() as u32,
+                    solver.accesses.len() as u32,
                 ));
             }
-            builder.step(&through, self.built, &mut sink);
+            let mut sink = Into {
+                solver,
+                templates,
+                template: self.course.template(templates, step).copied(),
+                recorded: &[],
+            };
+            if let Some(log) = facts.addresses.as_deref() {
+                if step >= known_until {
+                    known_until = (step / INTERVAL + 1) * INTERVAL;
+                    self.recorded.read(log, step..known_until);
+                }
+                sink.recorded = self.recorded.of(log, &self.course, templates, step);
+            }
+            builder.step(&through, step, &mut sink);
             self.built += 1;
         }
         Some(())
