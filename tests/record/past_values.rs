@@ -1,0 +1,395 @@
+//! Values of the past against what the emulator had at the same place.
+
+use crate::support::record::{Guest, build, record};
+use armsnap::arch::{Architecture, RegisterFile, Space};
+use armsnap::program::elf::Elf;
+use armsnap::quantity::Address;
+use armsnap::record::register_log::Reader;
+use armsnap::recover::{
+    Cause, End, FinalState, Level, Options, Recovery, SnapshotMemory, Status, Wanted, What,
+};
+use armsnap::semantics::Location;
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::recording::Recording;
+use armsnap::snapshot::{OpenOptions, OpenSnapshot, data_addresses};
+use armsnap::stop::Cancel;
+use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Lists, a table, recursion, copies of bytes and strings, and pointers through memory; then a
+/// store through a pointer that was overwritten long before.
+const PROGRAM: &str = r#"
+typedef unsigned long word;
+struct node { struct node *next; word key; char name[8]; };
+static struct node pool[64];
+static struct node *head;
+static word table[64], total;
+static word *victim = &total;
+static int used;
+
+static struct node *take(word key) {
+  struct node *n = &pool[used++ % 64];
+  n->next = head; n->key = key;
+  for (int i = 0; i < 8; i++) n->name[i] = (char)(key + i);
+  return n;
+}
+static word sum(struct node *n) { word s = 0; for (; n; n = n->next) s += n->key; return s; }
+static void turn(void) {
+  struct node *r = 0;
+  for (struct node *n = head; n;) { struct node *next = n->next; n->next = r; r = n; n = next; }
+  head = r;
+}
+static word fib(word n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+static word mix(word x) { x ^= x >> 7; x *= 0x9e3779b97f4a7c15ul; return x ^ x >> 31; }
+__attribute__((noinline)) static void clobber(word **p) { *p = (word *)8; }
+void work(void) {
+  for (int i = 0; i < 24; i++) head = take(mix(i) & 1023);
+  clobber(&victim);
+  for (int round = 0; round < 2; round++) {
+    total += sum(head);
+    turn();
+    for (int i = 0; i < 64; i++) table[i] = table[(i * 7 + round) & 63] + mix(total + i);
+    total += fib(5);
+  }
+  char copy[32];
+  for (int i = 0; i < 32; i++) copy[i] = ((volatile char *)table)[i];
+  total += copy[total & 31];
+  *victim = total;
+}
+__asm__(".global _start\n_start: mov x29, #0\n mov x30, #0\n bl work\n b .");
+"#;
+
+/// The values of x0 to x30, sp, pc and cpsr.
+type State = [u64; 34];
+
+/// The states before each instruction and at the end, and the stores of each instruction.
+fn witness(path: &Path) -> Vec<(State, Vec<(u64, Vec<u8>)>)> {
+    let mut reader = Reader::new(BufReader::new(File::open(path).unwrap())).unwrap();
+    let slot = |name: &String| match name.as_str() {
+        "sp" => Some(31),
+        "pc" => Some(32),
+        "cpsr" => Some(33),
+        name => name.strip_prefix('x')?.parse::<usize>().ok(),
+    };
+    let slots: Vec<Option<usize>> = reader.names().iter().map(slot).collect();
+    let mut all = Vec::new();
+    while reader.step().unwrap() {
+        let mut state = [0; 34];
+        for (value, slot) in reader.values().iter().zip(&slots) {
+            if let Some(slot) = slot {
+                state[*slot] = *value;
+            }
+        }
+        all.push((state, reader.stores().to_vec()));
+    }
+    all
+}
+
+struct Recorded {
+    guest: Guest,
+    loaded: OpenSnapshot,
+    memory: Arc<CoreMemory>,
+    timeline: Timeline,
+    states: Vec<(State, Vec<(u64, Vec<u8>)>)>,
+}
+
+impl Recorded {
+    fn new(options: &[&str], compiler: &[&str]) -> Option<Self> {
+        let mut flags = vec!["-nostdlib", "-static", "-ffreestanding", "-fno-builtin"];
+        flags.extend(compiler);
+        let guest = build("aarch64", "program.c", PROGRAM, &flags)?;
+        let file = guest.directory.path().join("registers");
+        let mut all = vec!["--witness-registers", file.to_str().unwrap()];
+        all.extend(options);
+        let run = record(&guest, "snapshot", &all, &[]);
+        assert!(run.status.success(), "{run:?}");
+        Some(Self::open(guest, &file))
+    }
+
+    fn open(guest: Guest, file: &Path) -> Self {
+        let directory = guest.directory.path().join("snapshot");
+        let loaded = Snapshot::open(&directory, &OpenOptions::default()).unwrap();
+        let memory = Arc::new(CoreMemory::new(&loaded, &loaded.snapshot.devices[0]));
+        let core = TracedCore {
+            device: 0,
+            memory: Arc::clone(&memory),
+        };
+        let timeline = Timeline::open(&loaded, &[core]);
+        Self {
+            states: witness(file),
+            guest,
+            loaded,
+            memory,
+            timeline,
+        }
+    }
+
+    fn facts(&self) -> FinalState {
+        let device = &self.loaded.snapshot.devices[0];
+        let elf = Elf::open(&self.guest.program).unwrap();
+        let addresses = data_addresses::open(&self.loaded, &device.name);
+        FinalState {
+            registers: FinalState::locations(&RegisterFile::read(device, Architecture::AArch64)),
+            memory: Box::new(SnapshotMemory::new(
+                Arc::clone(&self.memory),
+                Space::Any,
+                [&elf],
+            )),
+            other_writers: false,
+            without_kernel: Recording::of(&self.loaded.snapshot).linux_program,
+            addresses: addresses.map(|addresses| Box::new(addresses.unwrap()) as _),
+        }
+    }
+
+    fn recovery(&self) -> Recovery {
+        Recovery::new(self.facts(), Options::default())
+    }
+
+    fn history(&mut self) -> &mut History {
+        self.timeline.history(0).unwrap()
+    }
+
+    /// All positions, the last first.
+    fn positions(&mut self) -> Vec<Position> {
+        let history = self.history();
+        let mut all = vec![history.end()];
+        while let Some(before) = history.step(all[all.len() - 1], Direction::Backward) {
+            all.push(before);
+        }
+        all
+    }
+
+    /// Some positions with the number of instructions to the end: the last ones, and every so many.
+    fn some(&mut self) -> Vec<(usize, Position)> {
+        let all = self.positions();
+        let every = all.len() / 300 + 1;
+        let some = all.into_iter().enumerate();
+        some.filter(|(back, _)| *back < 60 || back % every == 0)
+            .collect()
+    }
+}
+
+/// What was found and was right, proved and at all, of all that was asked.
+#[derive(Debug, Default)]
+struct Score {
+    asked: u64,
+    right: u64,
+    proved: u64,
+}
+
+/// Compares registers, flags and written memory at some positions; all that is known must be true.
+fn compare(recorded: &mut Recorded, recovery: &mut Recovery) -> [Score; 3] {
+    let last = recorded.states.len() - 1;
+    let mut scores: [Score; 3] = Default::default();
+    // Memory as it was written until each instruction, from the first on.
+    let mut written: HashMap<u64, u8> = HashMap::new();
+    let mut until = 0;
+    for (back, position) in recorded.some().into_iter().rev() {
+        let number = last - back;
+        for (_, stores) in &recorded.states[until..=number] {
+            for (address, bytes) in stores {
+                written.extend((*address..).zip(bytes.iter().copied()));
+            }
+        }
+        until = number + 1;
+        let truth = recorded.states[number].0;
+        let history = recorded.timeline.history(0).unwrap();
+        if let Some(pc) = history.place(position).and_then(|place| place.pc()) {
+            assert_eq!(pc, Address(truth[32]), "{back} back");
+        }
+        let found = recovery
+            .registers(history, position, &Cancel::default())
+            .unwrap();
+        let general = (0..31).map(|number| (Location::general(number), truth[usize::from(number)]));
+        let flags = [Location::N, Location::Z, Location::C, Location::V];
+        let flags = flags.into_iter().zip([31, 30, 29, 28]);
+        let flags = flags.map(|(flag, bit)| (flag, truth[33] >> bit & 1));
+        for (location, value) in general.chain([(Location::SP, truth[31])]).chain(flags) {
+            let score = &mut scores[usize::from(location == Location::SP)];
+            score.asked += 1;
+            if let Some(known) = found.get(location) {
+                assert_eq!(
+                    known.value, value,
+                    "{location:?} at {position}, {back} back, {}",
+                    known.status
+                );
+                score.right += 1;
+                score.proved += u64::from(known.status == Status::Proved);
+            }
+        }
+        for (&address, &value) in written.iter().filter(|(address, _)| *address % 5 == 0) {
+            let mut byte = [None];
+            recovery
+                .memory(history, position, address, &mut byte, &Cancel::default())
+                .unwrap();
+            scores[2].asked += 1;
+            if let Some(known) = byte[0] {
+                assert_eq!(
+                    known.value, value,
+                    "{address:#x} at {position}, {back} back, {}",
+                    known.status
+                );
+                scores[2].right += 1;
+                scores[2].proved += u64::from(known.status == Status::Proved);
+            }
+        }
+    }
+    println!("{scores:?}");
+    scores
+}
+
+#[test]
+fn what_is_known_of_the_past_is_true() {
+    for optimisation in ["-O0", "-O2"] {
+        let Some(mut recorded) = Recorded::new(&[], &[optimisation]) else {
+            return;
+        };
+        let mut recovery = recorded.recovery();
+        let [registers, stack_pointer, memory] = compare(&mut recorded, &mut recovery);
+        assert_eq!(stack_pointer.right, stack_pointer.asked);
+        assert!(registers.right * 10 > registers.asked * 6, "{registers:?}");
+        assert!(memory.right * 10 > memory.asked * 5, "{memory:?}");
+        // Of a lower level, only what is proved is shown.
+        recovery.set_level(Level::Proved);
+        let [proved, ..] = compare(&mut recorded, &mut recovery);
+        assert_eq!(proved.right, proved.proved);
+        assert!(proved.proved > 0 && proved.proved <= registers.proved);
+        recovery.set_level(Level::Off);
+        let [off, _, memory] = compare(&mut recorded, &mut recovery);
+        assert_eq!((off.right, memory.right), (0, 0));
+    }
+}
+
+#[test]
+fn with_recorded_addresses_most_is_proved() {
+    let Some(mut recorded) = Recorded::new(&["--data-addresses"], &["-O0"]) else {
+        return;
+    };
+    let mut recovery = recorded.recovery();
+    let [registers, stack_pointer, memory] = compare(&mut recorded, &mut recovery);
+    assert_eq!(stack_pointer.proved, stack_pointer.asked);
+    assert!(
+        registers.proved * 100 > registers.asked * 80,
+        "{registers:?}"
+    );
+    assert!(memory.proved * 100 > memory.asked * 60, "{memory:?}");
+}
+
+#[test]
+fn without_the_final_state_the_trace_alone_counts() {
+    let Some(mut recorded) = Recorded::new(&[], &["-O0"]) else {
+        return;
+    };
+    let core = recorded.guest.directory.path().join("snapshot/cpu_0.ini");
+    let text = std::fs::read_to_string(&core).unwrap();
+    // Another pc, and other values: the state is from another time.
+    let lines = text.lines().map(|line| match line.split_once("=0x") {
+        Some((name, value)) if name.starts_with("PC") => {
+            let value = u64::from_str_radix(value, 16).unwrap();
+            format!("{name}={:#018x}\n", value - 64)
+        }
+        Some((name, _)) if name.starts_with('X') => format!("{name}=0x0000000000000abc\n"),
+        _ => format!("{line}\n"),
+    });
+    std::fs::write(&core, lines.collect::<String>()).unwrap();
+    let file = recorded.guest.directory.path().join("registers");
+    recorded = Recorded::open(recorded.guest, &file);
+    let mut recovery = recorded.recovery();
+    let [registers, ..] = compare(&mut recorded, &mut recovery);
+    assert!(registers.proved > 0, "{registers:?}");
+    let limits = recovery.limits(recorded.history());
+    let limits: Vec<String> = limits.iter().map(ToString::to_string).collect();
+    assert!(
+        limits[0].contains("the final state is not used"),
+        "{limits:?}"
+    );
+}
+
+#[test]
+fn the_store_that_broke_a_pointer_is_found() {
+    let Some(mut recorded) = Recorded::new(&[], &["-O0"]) else {
+        return;
+    };
+    let victim = recorded.guest.symbol("victim");
+    let clobber = recorded.guest.symbol("clobber");
+    let stores: Vec<usize> = (0..recorded.states.len())
+        .filter(|&step| {
+            let mut stores = recorded.states[step].1.iter();
+            stores.any(|(address, _)| *address == victim)
+        })
+        .collect();
+    let mut recovery = recorded.recovery();
+    let last = recorded.states.len() - 1;
+    let positions = recorded.positions();
+    let history = recorded.timeline.history(0).unwrap();
+    let wanted = Wanted {
+        reads: false,
+        writes: true,
+    };
+    let cancel = Cancel::default();
+    let range = victim..victim + 8;
+    let end = history.end();
+    let found = recovery
+        .accesses(
+            history,
+            end,
+            range.clone(),
+            Direction::Backward,
+            wanted,
+            &cancel,
+        )
+        .unwrap();
+    let hit = found.hit.unwrap_or_else(|| panic!("{found:?}"));
+    // The state behind the store has its number: the store is one before.
+    assert_eq!(positions[last - (stores[0] - 1)], hit.position);
+    let pc = history.place(hit.position).unwrap().pc().unwrap().0;
+    assert!((clobber..clobber + 64).contains(&pc), "{pc:#x}");
+    // Forward from the store on, it is found again; behind it there is none that is known.
+    let again = recovery
+        .accesses(
+            history,
+            hit.position,
+            range.clone(),
+            Direction::Forward,
+            wanted,
+            &cancel,
+        )
+        .unwrap();
+    assert_eq!(again.hit, Some(hit));
+    let behind = history.step(hit.position, Direction::Forward).unwrap();
+    let none = recovery
+        .accesses(history, behind, range, Direction::Forward, wanted, &cancel)
+        .unwrap();
+    assert_eq!(none.hit, None);
+    // The byte in memory leads to the same store, and on to the constant that it stored.
+    let way = recovery
+        .origin(history, end, What::Byte(victim), 20, &cancel)
+        .unwrap();
+    assert_eq!(way.links[0].position, hit.position, "{way:?}");
+    assert!(
+        matches!(way.links[0].cause, Cause::Stored(Some(_))),
+        "{way:?}"
+    );
+    let constant = way.links.iter().find(|link| link.cause == Cause::Constant);
+    assert_eq!(
+        constant
+            .and_then(|link| link.value)
+            .map(|known| known.value),
+        Some(8)
+    );
+    assert_eq!(way.end, End::Reached);
+    // That constant was used by the store.
+    let before = hit.position;
+    let uses = recovery
+        .uses(history, before, Location::general(1), 20, &cancel)
+        .unwrap();
+    assert!(
+        uses.links.iter().any(|link| link.position == hit.position),
+        "{uses:?}"
+    );
+}
