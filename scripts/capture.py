@@ -34,15 +34,15 @@ SYSTEMS = {
     },
 }
 
-# QEMU gives some registers of AArch64 the names that they have in AArch32.
+# QEMU uses AArch32 names for some AArch64 registers.
 AARCH32_NAMES = re.compile(r"(ID_\w+|MVFR\d|SCTLR|CPACR|VBAR|CLIDR|CSSELR|AIDR|CNTKCTL|L2ACTLR)$")
 
 
 def system_name(name):
-    """The architecture's name, or None for what is not to be written."""
+    """The architecture's name, or None if the register is not written."""
     if re.search(r"RESERVED$|^RES_", name):
         return None
-    # QEMU brings SP_EL1 up to date only when the exception level changes.
+    # QEMU updates SP_EL1 only when the exception level changes.
     if name == "SP_EL1":
         return None
     if name == "AMAIR0":
@@ -55,7 +55,7 @@ def number(expression):
 
 
 def vector(name):
-    """(value, bits) of a SIMD register, whole."""
+    """(value, bits) of a whole SIMD register."""
     if name[0] == "v":
         low, high = (number(f"${name}.d.u[{n}]") for n in (0, 1))
         return high << 64 | low, 128
@@ -81,7 +81,7 @@ def core_file(core, system):
         shown.append(f"{name} 0x{value:x}")
         known.add(name.upper())
     architecture = gdb.selected_frame().architecture()
-    # QEMU's group of system registers; not there for an M-profile core.
+    # QEMU's group of system registers; an M-profile core has none.
     group = "cp_regs" if "cp_regs" in {g.name for g in architecture.register_groups()} else None
     system_registers = architecture.registers(group) if group else []
     for qemu_name in sorted({register.name for register in system_registers}):
@@ -143,7 +143,7 @@ def main():
     try:
         gdb.execute("kill")
     except gdb.error:
-        # The emulator may be gone before it answers.
+        # The emulator may end before it replies.
         pass
 
 

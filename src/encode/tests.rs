@@ -92,7 +92,7 @@ where
         decoded(packets, elements, config, &program.code, bytes)
     };
     let (executed, marks) = decode(bytes);
-    same(&executed, &program.executed, "from the begin");
+    same(&executed, &program.executed, "from the start");
     let (mut packets, _) = decoders();
     let (mut at, mut syncs) = (0, 0);
     while let Some((packet, length)) = packets.next(&bytes[at..]) {

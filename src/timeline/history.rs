@@ -102,8 +102,8 @@ impl History {
         }
     }
 
-    /// Decodes what must be before the end has a name, unless cancelled; returns whether that is
-    /// done. It is all that lies behind the last synchronisation point of the trace.
+    /// Decodes the trace after the last synchronisation point, which determines the last position,
+    /// unless cancelled; returns whether that is done.
     pub fn reach_end(&mut self, cancel: &Cancel) -> bool {
         let last = self.sessions.last_mut();
         last.is_none_or(|session| session.track.reach_end(cancel))

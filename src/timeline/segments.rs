@@ -264,9 +264,9 @@ where
         )
     }
 
-    /// Passes a segment, or what is left of it behind `parts`, and saves the decode where its parts
-    /// begin; ends at the end of a part if it is cancelled. `ended` is called with each part's
-    /// number at its end.
+    /// Decodes a segment, or the rest of it after `parts`, and saves the decoder state at the start
+    /// of each part. If cancelled, it stops at the end of a part. `ended` is called with the number
+    /// of each part at its end.
     fn pass<S: HistorySink>(
         &mut self,
         chunk: u64,

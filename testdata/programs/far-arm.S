@@ -1,4 +1,4 @@
-// A32 and T32 call each other over 64 KiB and 16 MiB: addresses that cannot be told shortly.
+// A32 and T32 call each other over 64 KiB and 16 MiB: addresses without a short form.
 // build arm -Wl,--section-start=.near=0x30000 -Wl,--section-start=.middle=0x2000000
 // exit 32
     .syntax unified

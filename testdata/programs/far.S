@@ -1,4 +1,4 @@
-// Calls over 32 KiB, 16 MiB, and beyond 4 GiB: addresses that cannot be told shortly.
+// Calls over 32 KiB, 16 MiB, and beyond 4 GiB: addresses without a short form.
 // build a64 -Wl,--section-start=.near=0x410000 -Wl,--section-start=.middle=0x2000000 -Wl,--section-start=.far=0x110000000
 // exit 36
     .global _start

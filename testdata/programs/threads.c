@@ -25,7 +25,7 @@ __attribute__((used, noreturn)) static void work(void) {
         call(SYS_futex, (long)&never, WAIT, 0, 0);
 }
 
-// The new thread begins in work, on its own stack.
+// The new thread starts in work, on its own stack.
 __attribute__((noinline)) static long spawn(void *stack) {
 #if defined __aarch64__
     register long x0 __asm__("x0") = FLAGS;
