@@ -31,7 +31,7 @@ impl Location {
     pub const FPCR: Self = Self(38);
     /// TPIDR_EL0; of AArch32 TPIDRURO.
     pub const THREAD_POINTER: Self = Self(39);
-    /// NZCV of FPSCR in AArch32, bits 31:28.
+    /// N:Z:C:V of FPSCR in AArch32, in bits 3:0.
     pub const FPSCR_FLAGS: Self = Self(40);
     /// Takes no value.
     pub const NOWHERE: Self = Self(255);

@@ -5,7 +5,9 @@
 //! computes forward from known values ([`Operation::eval`], [`execute`]), and the recovery of past
 //! values also reasons backward through it. Knows no trace, no files and no debugger.
 
+pub mod a32;
 pub mod a64;
+mod aarch32;
 mod builder;
 mod evaluation;
 mod execution;
@@ -13,6 +15,7 @@ mod floating;
 mod lanes;
 mod location;
 mod operation;
+pub mod t32;
 
 pub use execution::{Machine, Values, execute};
 pub use location::Location;

@@ -25,6 +25,11 @@ const GROUPS: [Group; 12] = [
     ("changes of flags", 0xffff_f000, 0xd500_4000, 99),
 ];
 
+/// Where the program puts an instruction.
+fn place(slot: usize) -> u64 {
+    0x0400_0008 + 16 * slot as u64
+}
+
 #[test]
 fn random_instructions_do_what_their_models_say() {
     let text = include_str!("instances_a64.c");
@@ -39,7 +44,8 @@ fn random_instructions_do_what_their_models_say() {
             let before: Vec<_> = (0..BATCH).map(|_| random.instance(mask, fixed)).collect();
             let behind = executor.execute(&before);
             for (slot, (before, behind)) in before.iter().zip(&behind).enumerate() {
-                tally.take(a64::decode, slot, before, behind);
+                let model = a64::decode(before.word as u32, place(slot));
+                tally.take(&model, place(slot), before, behind);
             }
         }
         let Tally {
@@ -59,7 +65,7 @@ fn random_instructions_do_what_their_models_say() {
 }
 
 /// C with strings, floating point and sorting; libraries of its own.
-const PROGRAM: &str = r#"
+pub const PROGRAM: &str = r#"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +103,7 @@ fn a_program_does_what_its_models_say() {
         .arg(&guest.program);
     let mut log = steps::Log::of(&mut command);
     let mut tally = steps::Tally::default();
-    tally.take(&mut log, 60_000, a64::decode);
+    tally.take(&mut log, 60_000, |word, state| a64::decode(word, state.pc));
     let steps::Tally {
         steps,
         known,

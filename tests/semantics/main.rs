@@ -4,3 +4,4 @@
 mod support;
 
 mod a64;
+mod aarch32;

@@ -11,7 +11,6 @@ use std::process::{Child, Command, Stdio};
 pub const BATCH: usize = 256;
 /// Where its memory for loads and stores is.
 pub const MEMORY: u64 = 0x1000_0600;
-const CODE: u64 = 0x0400_0000;
 const BYTES: usize = 1024;
 
 /// An instruction with the state before or behind it, as the program takes it.
@@ -42,6 +41,31 @@ impl Instance {
             registers: std::array::from_fn(|index| word(index + 1)),
             memory: bytes[99 * 8..].try_into().unwrap(),
         }
+    }
+
+    /// The values of AArch32, where the registers are those of the program for it.
+    fn values_of_arm(&self) -> Values {
+        let mut values = [None; Location::KEPT];
+        let (cpsr, fpscr) = (self.registers[32], self.registers[33]);
+        for (number, value) in self.registers[..15].iter().enumerate() {
+            values[number] = Some(*value);
+        }
+        for (flag, low, mask) in [
+            (Location::N, 31, 1),
+            (Location::Z, 30, 1),
+            (Location::C, 29, 1),
+            (Location::V, 28, 1),
+            (Location::Q, 27, 1),
+            (Location::GE, 16, 15),
+        ] {
+            values[flag.index()] = Some(cpsr >> low & mask);
+        }
+        values[Location::FPCR.index()] = Some(fpscr & 0x07ff_9f00);
+        values[Location::FPSCR_FLAGS.index()] = Some(fpscr >> 28);
+        for (number, value) in self.registers[34..66].iter().enumerate() {
+            values[Location::vector(0, 0).index() + number] = Some(*value);
+        }
+        values
     }
 
     fn values(&self) -> Values {
@@ -230,6 +254,37 @@ impl Random {
             memory,
         }
     }
+
+    /// An instruction of AArch32, and a state; `accesses`: registers are addresses.
+    pub fn instance_of_arm(&mut self, mask: u32, fixed: u32, accesses: bool) -> Instance {
+        let mut word = self.next() as u32 & !mask | fixed;
+        if accesses && word & 0x0e00_0000 == 0x0600_0000 {
+            // An offset that is not shifted to a place of the program's own.
+            word &= !0x0000_0e00;
+        }
+        let mut registers = [0; 98];
+        for (index, register) in registers.iter_mut().enumerate() {
+            let pointer = MEMORY + 256 + 16 * self.below(32);
+            *register = match index {
+                13 => pointer,
+                0..=14 if accesses && index % 4 != 3 => pointer + self.below(2) * self.below(16),
+                0..=14 if accesses => self.below(64).wrapping_sub(self.below(2) * 64) as u32 as u64,
+                0..=14 => self.value() as u32 as u64,
+                32 => self.below(32) << 27 | self.below(16) << 16,
+                34.. => self.float(),
+                _ => 0,
+            };
+        }
+        let mut memory = [0; BYTES];
+        for chunk in memory.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes());
+        }
+        Instance {
+            word: u64::from(word),
+            registers,
+            memory,
+        }
+    }
 }
 
 /// The program that executes instances.
@@ -291,13 +346,37 @@ impl Tally {
     /// Compares the model's state with the emulator's.
     pub fn take(
         &mut self,
-        decode: impl Fn(u32, u64) -> Semantics,
-        slot: usize,
+        semantics: &Semantics,
+        address: u64,
         before: &Instance,
         behind: &Instance,
     ) {
-        let (word, address) = (before.word as u32, CODE + 16 * slot as u64 + 8);
-        let semantics = decode(word, address);
+        let [known, is] = [before, behind].map(Instance::values);
+        self.compare(semantics, address, before, behind, known, &is);
+    }
+
+    /// Compares states of AArch32.
+    pub fn take_arm(
+        &mut self,
+        semantics: &Semantics,
+        address: u64,
+        before: &Instance,
+        behind: &Instance,
+    ) {
+        let [known, is] = [before, behind].map(Instance::values_of_arm);
+        self.compare(semantics, address, before, behind, known, &is);
+    }
+
+    fn compare(
+        &mut self,
+        semantics: &Semantics,
+        address: u64,
+        before: &Instance,
+        behind: &Instance,
+        mut values: Values,
+        is: &Values,
+    ) {
+        let word = before.word as u32;
         if behind.word != 0 {
             if behind.word == 4 && semantics.relations.len() < 100 {
                 *self.unallocated.entry(word).or_default() += 1;
@@ -305,12 +384,11 @@ impl Tally {
             return;
         }
         self.executed += 1;
-        let mut values = before.values();
         let mut window = Window(before.memory.iter().copied().map(Some).collect());
-        execute(&semantics, address, &mut values, &mut window);
+        execute(semantics, address, &mut values, &mut window);
         let mut whole = true;
         let mut wrong = Vec::new();
-        for (index, (known, is)) in values.into_iter().zip(behind.values()).enumerate() {
+        for (index, (known, is)) in values.iter().zip(is).enumerate() {
             match (known, is) {
                 (Some(known), Some(is)) if known != is => {
                     wrong.push(format!("location {index}: {known:#x}, is {is:#x}"));

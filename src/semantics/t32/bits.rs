@@ -1,0 +1,14 @@
+//! The fields of instructions of 32 bits.
+
+pub(super) const fn field(word: u32, low: u32, count: u32) -> u32 {
+    (word >> low) & (u32::MAX >> (32 - count))
+}
+
+/// The number of a register.
+pub(super) const fn r(word: u32, low: u32) -> u8 {
+    field(word, low, 4) as u8
+}
+
+pub(super) const fn bit(word: u32, bit: u32) -> bool {
+    field(word, bit, 1) == 1
+}

@@ -1,0 +1,37 @@
+//! T32 (Arm ARM, DDI 0487, F3.1), and the M-profile's Thumb (DDI 0403, A5).
+
+mod bits;
+mod block;
+mod narrow;
+mod wide;
+mod wide_data;
+mod wide_memory;
+
+pub use block::ItState;
+
+use super::Semantics;
+use super::aarch32::core::Arm;
+
+/// What the instruction at `address` does: its first halfword, and the second of an instruction of
+/// 32 bits ([`is_wide`]). `block` is the state of the IT block that it is in, or
+/// [`ItState::OUTSIDE`]. Of an encoding that has no model here everything is unknown behind it.
+#[must_use]
+pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantics {
+    let wide = is_wide(first);
+    let mut arm = Arm::new(address, if wide { 4 } else { 2 }, 4, block.condition());
+    let decoded = if wide {
+        wide::decode(&mut arm, u32::from(first) << 16 | u32::from(second))
+    } else {
+        narrow::decode(&mut arm, first, !block.is_inside())
+    };
+    if decoded.is_none() {
+        arm.b.everything_unknown();
+    }
+    arm.finish()
+}
+
+/// Whether an instruction that begins with this halfword has 32 bits.
+#[must_use]
+pub const fn is_wide(first: u16) -> bool {
+    first >= 0xe800
+}
