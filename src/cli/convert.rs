@@ -8,10 +8,11 @@ use armsnap::convert::chosen::ChosenArchitecture;
 use armsnap::convert::executed::Kind;
 use armsnap::convert::kept::Bound;
 use armsnap::convert::trace_file::{self, Options};
-use armsnap::convert::{self, snapshot, with_trace};
+use armsnap::convert::{self, core_file, perf_data, snapshot, with_trace};
 use armsnap::decode;
 use armsnap::program::elf::Elf;
 use armsnap::quantity::{Address, BufferOffset};
+use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::write::WriteError;
 use armsnap::text;
 use armsnap::tfile::MAGIC;
@@ -28,7 +29,8 @@ pub struct Arguments {
     /// A snapshot (a directory, or its snapshot.ini) or a trace file
     input: PathBuf,
 
-    /// The trace file or the snapshot directory to write. Several cores have a file each:
+    /// The trace file or the snapshot directory to write; a core file if its name ends with .core,
+    /// a perf.data file if it ends with perf.data. Several cores have a file each:
     /// NAME.tf becomes NAME.CORE.tf
     output: PathBuf,
 
@@ -95,6 +97,10 @@ pub struct Arguments {
     #[arg(long)]
     trace: bool,
 
+    /// Snapshot to perf.data: the layout of the trace units, 1 or 2; perf 6.1 reads 1
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u8).range(1..=2))]
+    perf_version: u8,
+
     #[command(flatten)]
     import: super::import::ImportArguments,
 }
@@ -136,14 +142,83 @@ impl From<convert::Error> for Failure {
     }
 }
 
-/// Converts in the direction given by the input.
+/// What a snapshot becomes, by the name of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    /// A GDB trace file.
+    TraceFile,
+    /// A core file: `*.core`.
+    CoreFile,
+    /// `perf.data` or `*.perf.data`.
+    PerfData,
+}
+
+impl Target {
+    fn of(output: &Path) -> Self {
+        let name = output.file_name().unwrap_or_default().to_string_lossy();
+        if name == "perf.data" || name.ends_with(".perf.data") {
+            Self::PerfData
+        } else if name == "core" || name.ends_with(".core") {
+            Self::CoreFile
+        } else {
+            Self::TraceFile
+        }
+    }
+}
+
+/// Converts in the direction given by the input, into what the name of the output says.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if is_trace_file(&arguments.input)? {
         to_snapshot(arguments)?;
     } else {
-        to_trace_file(arguments)?;
+        match Target::of(&arguments.output) {
+            Target::TraceFile => to_trace_file(arguments)?,
+            target => to_other(arguments, target)?,
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the snapshot.
+fn open(arguments: &Arguments) -> Result<OpenSnapshot, Failure> {
+    SnapshotArguments {
+        snapshot: arguments.input.clone(),
+        allow_outside: arguments.allow_outside,
+        no_shared_memory: arguments.no_shared_memory,
+        import: arguments.import.clone(),
+    }
+    .open()
+}
+
+/// Writes a core file or a perf.data file.
+fn to_other(arguments: &Arguments, target: Target) -> Result<(), Failure> {
+    wrong_direction(
+        &[
+            (arguments.frame.is_some(), "--frame"),
+            (arguments.merge, "--merge"),
+            (arguments.trace, "--trace"),
+            (arguments.arch.is_some(), "--arch"),
+            (arguments.core.is_some(), "--core"),
+            (arguments.frames.is_some(), "--frames"),
+            (arguments.last.is_some(), "--last"),
+            (arguments.from.is_some(), "--from"),
+            (arguments.to.is_some(), "--to"),
+            (arguments.state_only, "--state-only"),
+            (!arguments.elf.is_empty(), "--elf"),
+        ],
+        "a snapshot, and the output no trace file",
+    )?;
+    let loaded = open(arguments)?;
+    not_named(&arguments.output, &loaded)?;
+    let output = Output::new(Some(&arguments.output), arguments.force)?;
+    let mut out = BufWriter::with_capacity(1 << 20, output);
+    let notes = match target {
+        Target::PerfData => perf_data::write(&loaded, arguments.perf_version.into(), &mut out)?,
+        _ => core_file::write(&loaded, &mut out)?,
+    };
+    print_notes(&notes);
+    let output = out.into_inner().map_err(|error| error.into_error())?;
+    output.finish()
 }
 
 /// Returns whether the input is a trace file, not a snapshot.
@@ -185,13 +260,7 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         ],
         "a snapshot",
     )?;
-    let loaded = SnapshotArguments {
-        snapshot: arguments.input.clone(),
-        allow_outside: arguments.allow_outside,
-        no_shared_memory: arguments.no_shared_memory,
-        import: arguments.import.clone(),
-    }
-    .open()?;
+    let loaded = open(arguments)?;
     let elfs: Result<_, _> = arguments.elf.iter().map(|path| Elf::open(path)).collect();
     let options = Options {
         core: arguments.core.clone(),

@@ -174,6 +174,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         stats.cpu += cpu_time().saturating_sub(cpu);
         print_notes(&decoded.notes);
         print_notes(&silence(&loaded, whole, decoded.totals.as_ref()));
+        // An imported recording has a buffer for each time that its trace unit ran.
+        for part in &buffer.parts {
+            part.release(0..part.len());
+        }
         stats.packets += decoded.packets;
         stats.counts += decoded.counts;
         if !buffer.sources.is_empty() {

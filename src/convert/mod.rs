@@ -6,11 +6,13 @@
 pub mod carrier;
 pub mod chosen;
 pub mod code_paths;
+pub mod core_file;
 pub mod exceptions;
 pub mod executed;
 pub mod frame_values;
 pub mod history;
 pub mod kept;
+pub mod perf_data;
 pub mod retrace;
 pub mod snapshot;
 pub mod state;

@@ -192,13 +192,16 @@ fn appear(
 }
 
 /// Writes a file, piece by piece. Pieces of zeros become holes if the file system supports them.
-fn put(path: &Path, bytes: &[u8], told: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
+fn put(path: &Path, bytes: &Mapped, told: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
     const PIECE: usize = 1 << 16;
+    /// Bytes after which mapped memory is released.
+    const RELEASED: usize = 1 << 22;
     let mut write = || {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         let mut file = File::create_new(path)?;
+        let (mut done, mut released) = (0, 0);
         for piece in bytes.chunks(PIECE) {
             if piece.iter().all(|&byte| byte == 0) {
                 file.seek(SeekFrom::Current(piece.len() as i64))?;
@@ -206,6 +209,11 @@ fn put(path: &Path, bytes: &[u8], told: &mut dyn FnMut(usize)) -> Result<(), Wri
                 file.write_all(piece)?;
             }
             told(piece.len());
+            done += piece.len();
+            if done - released >= RELEASED || done == bytes.len() {
+                bytes.release(released..done);
+                released = done;
+            }
         }
         file.set_len(bytes.len() as u64)
     };

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod converted;
 mod core_files;
 mod perf_builder;
 mod perf_captures;

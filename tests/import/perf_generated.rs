@@ -158,6 +158,65 @@ fn all_versions_of_the_trace_units_block() {
     }
 }
 
+/// A Zstandard stream as perf writes it, of blocks that are not compressed and without an end
+/// (RFC 8878, 3.1.1): magic, descriptor, window of 64 KiB, blocks.
+fn stored(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+    let mut start = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 0x30];
+    let pieces = pieces.iter().map(|piece| {
+        let header = (piece.len() as u32) << 3;
+        let mut out = std::mem::take(&mut start);
+        out.extend(&header.to_le_bytes()[..3]);
+        out.extend(*piece);
+        out
+    });
+    pieces.collect()
+}
+
+#[test]
+fn compressed_records_are_read() {
+    let expected = expected("etmv4", 0x10);
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    let mut inner = process();
+    inner.aux(0, trace.len() as u64, 0, at(100, 5, 0));
+    // A record may begin in one piece and end in the next.
+    let (first, second) = inner.records.split_at(inner.records.len() / 2 + 3);
+    for kind in [81, 83] {
+        let mut file = PerfData::default();
+        file.info(1, &[(ETMV4, 0, etmv4(0x10))]);
+        for piece in stored(&[first, second]) {
+            let body = match kind {
+                // The length, and the piece filled up to whole words.
+                83 => {
+                    let mut body = words(&[piece.len() as u64]);
+                    body.extend(&piece);
+                    body.resize(body.len().next_multiple_of(8), 0);
+                    body
+                }
+                _ => piece,
+            };
+            file.records.extend(framed(kind, 0, &body));
+        }
+        file.trace(0, 0, 0, &trace);
+        let (found, _) = executed(&file.file(), "prog-100", &[]);
+        assert_eq!(found, expected, "type {kind}");
+    }
+    // What is damaged, or stands for far more than perf writes, is refused.
+    let bomb: Vec<u8> = [0x28, 0xB5, 0x2F, 0xFD, 0, 0x88]
+        .into_iter()
+        .chain(std::iter::repeat_n([0x02, 0, 0x10, 0], 1000).flatten())
+        .collect();
+    for (bytes, says) in [(vec![1; 40], "damaged"), (bomb, "no perf writes this")] {
+        let mut file = process();
+        file.records.extend(framed(81, 0, &bytes));
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("perf.data");
+        fs::write(&path, file.file()).unwrap();
+        let output = run(armsnap().arg("info").arg(&path));
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        assert!(text(&output).contains(says), "{}", text(&output));
+    }
+}
+
 #[test]
 fn threads_keep_their_history_across_cpus() {
     let (first, second) = (expected("etmv4", 0x10), expected("etmv4", 0x11));

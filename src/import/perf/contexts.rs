@@ -97,12 +97,17 @@ pub fn threads(
         left_out: Vec::new(),
     };
     let config = Config::read(device, protocol, Core::default(), &mut Vec::new());
-    config.visit(Collect {
+    let found = config.visit(Collect {
         buffer: &buffer,
         id: TraceId(id),
         register,
         most: if first { 1 } else { MOST },
-    })
+    });
+    // Many pieces are looked into.
+    for part in &buffer.parts {
+        part.release(0..part.len());
+    }
+    found
 }
 
 struct Collect<'a> {

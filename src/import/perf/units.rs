@@ -4,12 +4,13 @@ use super::etm_info::{EtmInfo, Unit};
 use super::pieces::Piece;
 use super::recording::HardwareId;
 use crate::formatter::{Deformatter, Demux, FrameKind};
+use crate::mapped::Mapped;
 use crate::quantity::{BufferOffset, TraceId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The bytes of a piece in which trace IDs of other CPUs are looked for: they share a sink from the
 /// start or not at all.
-const LOOKED_AT: usize = 1 << 20;
+const LOOKED_AT: usize = 64 << 10;
 
 /// A CPU's trace ID.
 type CpuId = (u32, u8);
@@ -74,7 +75,7 @@ impl<'a> Units<'a> {
     }
 
     /// The units whose trace may be in a piece, with their IDs.
-    pub fn of_piece(&self, piece: &Piece, file: &[u8]) -> Vec<(&'a Unit, u8)> {
+    pub fn of_piece(&self, piece: &Piece, file: &Mapped) -> Vec<(&'a Unit, u8)> {
         if piece.raw {
             // A TRBE belongs to its CPU, so that the ID is of no use.
             let unit = match piece.cpu {
@@ -106,7 +107,7 @@ impl<'a> Units<'a> {
 }
 
 /// The trace IDs in the first bytes of a piece.
-fn present(piece: &Piece, file: &[u8]) -> BTreeSet<u8> {
+fn present(piece: &Piece, file: &Mapped) -> BTreeSet<u8> {
     let mut demux = Demux::new();
     let mut frames = Deformatter::new(FrameKind::Memory);
     let mut left = LOOKED_AT;
@@ -117,6 +118,7 @@ fn present(piece: &Piece, file: &[u8]) -> BTreeSet<u8> {
         frames.feed(BufferOffset(at), bytes, false, &mut demux);
         at += bytes.len() as u64;
         left -= bytes.len();
+        file.release(part.start..part.start + bytes.len());
     }
     let ids = demux.ids().map(|TraceId(id)| id);
     ids.collect()

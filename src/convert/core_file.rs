@@ -1,0 +1,247 @@
+//! A snapshot's halted state as an ELF core file, in the layout of Linux, which GDB opens.
+
+use super::Error;
+use crate::arch::{Architecture, RegisterFile, Space, state};
+use crate::program::elf::Elf;
+use crate::quantity::Address;
+use crate::snapshot::OpenSnapshot;
+use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::model::{Device, DeviceClass};
+use crate::snapshot::program::Program;
+use std::io::Write;
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+const NT_PRSTATUS: u32 = 1;
+const NT_FPREGSET: u32 = 2;
+const NT_AUXV: u32 = 6;
+const NT_ARM_VFP: u32 = 0x400;
+const AT_ENTRY: u64 = 9;
+const SIGTRAP: u16 = 5;
+/// The most parts of memory: the number of program headers has 16 bits.
+const MOST_PARTS: usize = 0xFFF0;
+
+/// Writes the state of the cores of the first core's architecture. Returns what was left out.
+///
+/// # Errors
+///
+/// If no core has a program counter, or writing fails.
+pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<String>, Error> {
+    let devices = &loaded.snapshot.devices;
+    let cores = devices.iter().enumerate();
+    let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
+    let cores: Vec<(usize, &Device, RegisterFile)> = cores
+        .map(|(index, device)| {
+            let architecture = Architecture::detect(device).architecture;
+            (index, device, RegisterFile::read(device, architecture))
+        })
+        .collect();
+    let mut notes = Vec::new();
+    let known = |(_, _, registers): &&(usize, &Device, RegisterFile)| registers.pc().is_some();
+    let Some(&(first, _, ref first_registers)) = cores.iter().find(known) else {
+        return Err(Error::Usage(
+            "no core has a PC: there is no halted state for a core file".to_owned(),
+        ));
+    };
+    let architecture = first_registers.architecture();
+    let wide = architecture == Architecture::AArch64;
+    let mut contents = Vec::new();
+    let mut number = 0;
+    for (_, device, registers) in &cores {
+        if registers.architecture() != architecture || registers.pc().is_none() {
+            notes.push(format!(
+                "{}: is not in the core file: it has no PC, or another architecture",
+                device.name
+            ));
+            continue;
+        }
+        number += 1;
+        let unknown = thread(number, registers, &mut contents);
+        if !unknown.is_empty() {
+            let unknown = unknown.join(", ");
+            notes.push(format!(
+                "{}: unknown, 0 in the core file: {unknown}",
+                device.name
+            ));
+        }
+    }
+    let device = &devices[first];
+    let space = state::current_space(first_registers).space;
+    let mut memory = CoreMemory::new(loaded, device);
+    memory.share(loaded, first);
+    let programs = Program::of_cores(loaded, &[], architecture.machine(), &[(&memory, space)]);
+    for program in &programs {
+        notes.extend(program.add_to(&mut memory, space));
+    }
+    if let Some(entry) = programs.first().and_then(|program| entry(&program.elf)) {
+        let mut vector = Vec::new();
+        for value in [AT_ENTRY, entry, 0, 0] {
+            word(value, wide, &mut vector);
+        }
+        note(b"CORE", NT_AUXV, &vector, &mut contents);
+    }
+    let parts = parts(&memory, space, &mut notes);
+    out.write_all(&head(architecture, contents.len() as u64, &parts))?;
+    out.write_all(&contents)?;
+    for (address, length) in parts {
+        let (mut at, end) = (address, address.wrapping_add(length));
+        while at != end {
+            let bytes = memory.slice(Address(at), space);
+            let count = bytes
+                .len()
+                .min(usize::try_from(end.wrapping_sub(at)).unwrap_or(usize::MAX));
+            if count == 0 {
+                return Err(Error::Usage(format!(
+                    "memory at {at:#x} is no longer there"
+                )));
+            }
+            out.write_all(&bytes[..count])?;
+            at = at.wrapping_add(count as u64);
+        }
+    }
+    Ok(notes)
+}
+
+/// The known memory of a space, in order; what would be too many parts is noted.
+fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<String>) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    let mut at = Some(Address(0));
+    while let Some(address) = at {
+        let known = memory.slice(address, space).len() as u64;
+        if known > 0 {
+            let joins = |(start, length): &(u64, u64)| start.wrapping_add(*length) == address.0;
+            let full = out.len() == MOST_PARTS;
+            match out.last_mut().filter(|last| joins(last)) {
+                Some((_, length)) => *length += known,
+                None if full => {
+                    notes.push(format!(
+                        "more than {MOST_PARTS} parts of memory: the rest is left out"
+                    ));
+                    return out;
+                }
+                None => out.push((address.0, known)),
+            }
+        }
+        let after = address.0.checked_add(known);
+        at = after.and_then(
+            |after| match memory.slice(Address(after), space).is_empty() {
+                true => memory.next(Address(after), space),
+                false => Some(Address(after)),
+            },
+        );
+    }
+    out
+}
+
+fn entry(elf: &Elf) -> Option<u64> {
+    use object::Object;
+    let file = object::File::parse(elf.bytes()).ok()?;
+    Some(file.entry().wrapping_add(elf.offset))
+}
+
+fn word(value: u64, wide: bool, out: &mut Vec<u8>) {
+    match wide {
+        true => out.extend(value.to_le_bytes()),
+        false => out.extend((value as u32).to_le_bytes()),
+    }
+}
+
+fn note(owner: &[u8], kind: u32, contents: &[u8], out: &mut Vec<u8>) {
+    for number in [owner.len() as u32 + 1, contents.len() as u32, kind] {
+        out.extend(number.to_le_bytes());
+    }
+    for bytes in [&[owner, &[0]].concat(), contents] {
+        out.extend(bytes);
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
+}
+
+/// The notes of a thread (`struct elf_prstatus`, `user_fpsimd_state`, `ARM_VFP`). Returns the
+/// general registers that are not known.
+fn thread(number: u32, registers: &RegisterFile, out: &mut Vec<u8>) -> Vec<String> {
+    let wide = registers.architecture() == Architecture::AArch64;
+    let mut unknown = Vec::new();
+    let mut status = vec![0; 12];
+    status.extend(SIGTRAP.to_le_bytes());
+    status.resize(if wide { 32 } else { 24 }, 0);
+    status.extend(number.to_le_bytes());
+    status.resize(if wide { 112 } else { 72 }, 0);
+    let general = if wide { 31 } else { 13 };
+    let mut names: Vec<String> = (0..general)
+        .map(|number| format!("{}{number}", if wide { "x" } else { "r" }))
+        .collect();
+    let m_profile = registers.architecture() == Architecture::MProfile;
+    let status_register = if m_profile { "xpsr" } else { "cpsr" };
+    let rest: &[&str] = match wide {
+        true => &["sp", "pc", status_register],
+        false => &["sp", "lr", "pc", status_register],
+    };
+    names.extend(rest.iter().map(|name| (*name).to_owned()));
+    for name in names {
+        let value = registers.value(&name);
+        word(value.unwrap_or(0), wide, &mut status);
+        unknown.extend(value.is_none().then_some(name));
+    }
+    status.extend([0; 8]);
+    note(b"CORE", NT_PRSTATUS, &status, out);
+    let mut state = Vec::new();
+    for number in 0..32 {
+        let name = format!("{}{number}", if wide { "v" } else { "d" });
+        let bytes = registers.core(&name).unwrap_or(&[]);
+        let size = if wide { 16 } else { 8 };
+        state.extend((0..size).map(|at| bytes.get(at).copied().flatten().unwrap_or(0)));
+    }
+    let names: &[&str] = if wide { &["fpsr", "fpcr"] } else { &["fpscr"] };
+    for name in names {
+        word(registers.value(name).unwrap_or(0), false, &mut state);
+    }
+    if wide {
+        state.extend([0; 8]);
+        note(b"CORE", NT_FPREGSET, &state, out);
+    } else {
+        note(b"LINUX", NT_ARM_VFP, &state, out);
+    }
+    unknown
+}
+
+/// The ELF header and the program headers: the notes, and the parts of memory behind them.
+fn head(architecture: Architecture, notes: u64, parts: &[(u64, u64)]) -> Vec<u8> {
+    let wide = architecture == Architecture::AArch64;
+    let (size, entry) = if wide { (64_u16, 56_u16) } else { (52, 32) };
+    let count = parts.len() as u16 + 1;
+    let mut out = b"\x7fELF".to_vec();
+    out.extend([if wide { 2 } else { 1 }, 1, 1]);
+    out.resize(16, 0);
+    for half in [4_u16, if wide { 183 } else { 40 }] {
+        out.extend(half.to_le_bytes());
+    }
+    out.extend(1_u32.to_le_bytes());
+    for value in [0, size.into(), 0] {
+        word(value, wide, &mut out);
+    }
+    out.extend([0; 4]);
+    for half in [size, entry, count, 0, 0, 0] {
+        out.extend(half.to_le_bytes());
+    }
+    let mut at = u64::from(size) + u64::from(entry) * u64::from(count);
+    let mut segment = |kind: u32, flags: u32, address: u64, length: u64| {
+        out.extend(kind.to_le_bytes());
+        if wide {
+            out.extend(flags.to_le_bytes());
+        }
+        let in_memory = if kind == PT_LOAD { length } else { 0 };
+        for value in [at, address, 0, length, in_memory] {
+            word(value, wide, &mut out);
+        }
+        if !wide {
+            out.extend(flags.to_le_bytes());
+        }
+        word(1, wide, &mut out);
+        at += length;
+    };
+    segment(PT_NOTE, 4, 0, notes);
+    for (address, length) in parts {
+        segment(PT_LOAD, 7, *address, *length);
+    }
+    out
+}

@@ -1,0 +1,405 @@
+//! A snapshot's trace as a `perf.data` file, which Linux' perf decodes.
+//!
+//! Each core becomes a thread of one process, whose trace lies in a buffer of its own, as `perf
+//! record --per-thread` writes it: perf then needs no context IDs in the trace. Programs and
+//! libraries become mappings with build-ids; code that only dumps have cannot be expressed.
+
+use super::Error;
+use crate::arch::{Architecture, RegisterFile, state};
+use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
+use crate::formatter::encode::Encoder;
+use crate::formatter::{Deformatter, Demux};
+use crate::program::elf::Elf;
+use crate::quantity::{BufferOffset, TraceId};
+use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::program::Program;
+use crate::snapshot::{OpenSnapshot, libraries};
+use object::{Object, ObjectSegment, SegmentFlags, elf::PF_X};
+use std::io::Write;
+
+/// The process, and the number of its first thread.
+const PROCESS: u32 = 1000;
+/// The number of the PMU: any that the attribute and the trace units agree on.
+const PMU: u64 = 8;
+/// `sample_type`: IP, TID, IDENTIFIER. Without TIME perf decodes each buffer as it is.
+const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 16;
+/// `sample_type`: CPU, without which perf looks for buffers of threads, but by which it places trace
+/// IDs that records give.
+const SAMPLE_CPU: u64 = 1 << 7;
+/// The bytes of a buffer that are taken apart at once.
+const PIECE: usize = 1 << 20;
+/// The size of the header, of an attribute with the place of its IDs, and where these are.
+const HEADER: u64 = 104;
+const ATTRIBUTE: u64 = 144;
+
+/// Types of records, and bits of `misc`.
+const COMM: u32 = 3;
+const MMAP2: u32 = 10;
+const AUX: u32 = 11;
+const ITRACE_START: u32 = 12;
+const HW_ID: u32 = 21;
+const AUXTRACE_INFO: u32 = 70;
+const AUXTRACE: u32 = 71;
+const USER: u16 = 2;
+const COMM_EXEC: u16 = 1 << 13;
+const MMAP_BUILD_ID: u16 = 1 << 14;
+
+/// A traced core.
+struct Traced<'c> {
+    core: usize,
+    thread: u32,
+    trace: Vec<(&'c CaptureBuffer, &'c CaptureSource)>,
+}
+
+/// Writes the trace of a snapshot in the layout `version` (1 or 2) of the trace units. Returns what
+/// was left out.
+///
+/// # Errors
+///
+/// If the snapshot has no trace that perf decodes, or writing fails.
+pub fn write(
+    loaded: &OpenSnapshot,
+    version: u64,
+    out: &mut impl Write,
+) -> Result<Vec<String>, Error> {
+    let (capture, notes) = Capture::open(loaded);
+    let mut notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    let devices = &loaded.snapshot.devices;
+    let mut traced: Vec<Traced<'_>> = Vec::new();
+    for core in 0..devices.len() {
+        let (trace, left_out) = capture.following(&loaded.snapshot, core);
+        notes.extend(left_out.iter().map(ToString::to_string));
+        if !trace.is_empty() {
+            traced.push(Traced {
+                core,
+                thread: PROCESS + traced.len() as u32,
+                trace,
+            });
+        }
+    }
+    if traced.is_empty() {
+        return Err(Error::Usage(
+            "the snapshot has no trace that follows a core: perf.data cannot hold it".to_owned(),
+        ));
+    }
+    let mut records = Records {
+        with_cpu: version >= 2,
+        ..Records::default()
+    };
+    let programs = programs(loaded, &traced);
+    let name = programs.first().and_then(|elf| elf.path.file_name());
+    let name = name.map_or_else(|| "armsnap".into(), |name| name.to_string_lossy());
+    for core in &traced {
+        let mut body = words32(&[PROCESS, core.thread]);
+        body.extend(text(&name.chars().take(15).collect::<String>()));
+        records.event(
+            COMM,
+            USER | if core.thread == PROCESS { COMM_EXEC } else { 0 },
+            body,
+            core,
+        );
+    }
+    let mut mapped = 0;
+    for elf in &programs {
+        mapped += mappings(elf, &traced[0], &mut records);
+    }
+    if mapped == 0 {
+        notes.push("no program is known: perf will not find any code".to_owned());
+    }
+    let mut body = Vec::from(3_u64.to_le_bytes());
+    for word in [version, PMU << 32 | traced.len() as u64, 0] {
+        body.extend(word.to_le_bytes());
+    }
+    for (cpu, core) in traced.iter().enumerate() {
+        body.extend(unit(loaded, core.trace[0].1, cpu as u64));
+    }
+    records.record(AUXTRACE_INFO, 0, &body)?;
+    let mut stores = Vec::new();
+    for (cpu, core) in traced.iter().enumerate() {
+        let body = words32(&[PROCESS, core.thread]);
+        records.event(ITRACE_START, 0, body, core);
+        let id = core.trace[0].1.trace_id;
+        if version >= 2 {
+            // Minor version 0: IDs are unique in the system.
+            let mut record = Vec::from(u64::from(id.0).to_le_bytes());
+            records.sample(&mut record, core.thread, cpu as u32);
+            records.record(HW_ID, 0, &record)?;
+        }
+        let mut offset = 0;
+        for (buffer, source) in &core.trace {
+            let length = framed(buffer, source, id, &mut |_| Ok(()))?;
+            if length == 0 {
+                continue;
+            }
+            let mut aux = Vec::new();
+            for word in [offset, length, 0] {
+                aux.extend(u64::to_le_bytes(word));
+            }
+            records.event(AUX, 0, aux, core);
+            stores.push((core, *buffer, *source, id, offset, length));
+            offset += length;
+        }
+    }
+    // The trace comes last, so that all that is before is known when it is decoded.
+    let stored: u64 = stores.iter().map(|store| 48 + store.5).sum();
+    let begin = HEADER + 8 + ATTRIBUTE;
+    let data = records.bytes.len() as u64 + stored;
+    let sections_at = begin + data;
+    let mut index = Vec::new();
+    let mut at = begin + records.bytes.len() as u64;
+    for store in &stores {
+        index.extend(at.to_le_bytes());
+        index.extend(48_u64.to_le_bytes());
+        at += 48 + store.5;
+    }
+    let machine = Architecture::detect(&devices[traced[0].core]).architecture;
+    let machine = if machine == Architecture::AArch64 {
+        "aarch64"
+    } else {
+        "armv7l"
+    };
+    let mut arch = Vec::from(64_u32.to_le_bytes());
+    arch.extend(machine.as_bytes());
+    arch.resize(68, 0);
+    let index = [&(stores.len() as u64).to_le_bytes()[..], &index].concat();
+    // Features 6 (ARCH) and 18 (AUXTRACE).
+    let sections = [(6_u32, arch), (18, index)];
+    let sample_type = SAMPLE_TYPE | if records.with_cpu { SAMPLE_CPU } else { 0 };
+    let features = sections.iter().map(|section| section.0);
+    out.write_all(&header(data, sample_type, features))?;
+    out.write_all(&records.bytes)?;
+    for (core, buffer, source, id, offset, length) in stores {
+        let mut body = Vec::new();
+        for word in [length, offset, 0] {
+            body.extend(u64::to_le_bytes(word));
+        }
+        body.extend(words32(&[core.thread - PROCESS, core.thread, u32::MAX, 0]));
+        let mut record = Records::default();
+        record.record(AUXTRACE, 0, &body)?;
+        out.write_all(&record.bytes)?;
+        framed(buffer, source, id, &mut |bytes| out.write_all(bytes))?;
+    }
+    let mut at = sections_at + 16 * sections.len() as u64;
+    for (_, section) in &sections {
+        out.write_all(&at.to_le_bytes())?;
+        out.write_all(&(section.len() as u64).to_le_bytes())?;
+        at += section.len() as u64;
+    }
+    for (_, section) in &sections {
+        out.write_all(section)?;
+    }
+    Ok(notes)
+}
+
+/// The header, the ID of the event, and its attribute.
+fn header(data: u64, sample_type: u64, features: impl Iterator<Item = u32>) -> Vec<u8> {
+    let mut out = b"PERFILE2".to_vec();
+    let attributes = HEADER + 8;
+    let begin = attributes + ATTRIBUTE;
+    let bits = features.fold(0_u64, |bits, feature| bits | 1 << feature);
+    for word in [
+        HEADER, ATTRIBUTE, attributes, ATTRIBUTE, begin, data, 0, 0, bits, 0, 0, 0,
+    ] {
+        out.extend(word.to_le_bytes());
+    }
+    out.extend(1_u64.to_le_bytes());
+    let mut attribute = words32(&[PMU as u32, 128]);
+    // Config, period, sample type, read format; disabled, exclude_kernel, exclude_hv, sample_id_all.
+    for word in [0, 1, sample_type, 0, 1 | 1 << 5 | 1 << 6 | 1 << 18] {
+        attribute.extend(u64::to_le_bytes(word));
+    }
+    attribute.resize(128, 0);
+    out.extend(attribute);
+    for word in [HEADER, 8] {
+        out.extend(u64::to_le_bytes(word));
+    }
+    out
+}
+
+/// Records one after another.
+#[derive(Default)]
+struct Records {
+    bytes: Vec<u8>,
+    /// Whether records of the kernel name their CPU.
+    with_cpu: bool,
+}
+
+impl Records {
+    fn record(&mut self, kind: u32, misc: u16, body: &[u8]) -> Result<(), Error> {
+        let size = u16::try_from(8 + body.len()).map_err(|_| {
+            Error::Usage("perf.data cannot hold a record of more than 64 KiB".to_owned())
+        })?;
+        self.bytes.extend(kind.to_le_bytes());
+        self.bytes.extend(misc.to_le_bytes());
+        self.bytes.extend(size.to_le_bytes());
+        self.bytes.extend(body);
+        Ok(())
+    }
+
+    /// A record of the kernel, of a thread; one that is too long is left out.
+    fn event(&mut self, kind: u32, misc: u16, mut body: Vec<u8>, core: &Traced<'_>) {
+        self.sample(&mut body, core.thread, core.thread - PROCESS);
+        let _ = self.record(kind, misc, &body);
+    }
+
+    fn sample(&self, body: &mut Vec<u8>, thread: u32, cpu: u32) {
+        body.extend(words32(&[PROCESS, thread]));
+        if self.with_cpu {
+            body.extend(words32(&[cpu, 0]));
+        }
+        body.extend(1_u64.to_le_bytes());
+    }
+}
+
+fn words32(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// Text with zeros behind it, up to a multiple of 8.
+fn text(text: &str) -> Vec<u8> {
+    let mut out = text.as_bytes().to_vec();
+    out.resize((text.len() + 1).next_multiple_of(8), 0);
+    out
+}
+
+/// The programs of the first traced core, and their libraries.
+fn programs(loaded: &OpenSnapshot, traced: &[Traced<'_>]) -> Vec<Elf> {
+    let device = &loaded.snapshot.devices[traced[0].core];
+    let architecture = Architecture::detect(device).architecture;
+    let space = state::current_space(&RegisterFile::read(device, architecture)).space;
+    let mut memory = CoreMemory::new(loaded, device);
+    memory.share(loaded, traced[0].core);
+    let memory = (&memory, space);
+    let programs = Program::of_cores(loaded, &[], architecture.machine(), &[memory]);
+    let mut out: Vec<Elf> = programs.into_iter().map(|program| program.elf).collect();
+    if let Some(program) = out.first() {
+        out.extend(libraries::of_program(loaded, program, memory));
+    }
+    out
+}
+
+/// Adds the mappings of a program's code; their number.
+fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
+    let Ok(file) = object::File::parse(elf.bytes()) else {
+        return 0;
+    };
+    let id = file.build_id().ok().flatten().unwrap_or(&[]);
+    let mut count = 0;
+    for segment in file.segments() {
+        let executable = matches!(segment.flags(),
+            SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+        let (offset, size) = segment.file_range();
+        if !executable || size == 0 {
+            continue;
+        }
+        // Whole pages are mapped.
+        let before = offset & 0xFFF;
+        let address = segment
+            .address()
+            .wrapping_add(elf.offset)
+            .wrapping_sub(before);
+        let length = (size + before).next_multiple_of(0x1000);
+        let mut body = words32(&[PROCESS, PROCESS]);
+        for word in [address, length, offset - before] {
+            body.extend(word.to_le_bytes());
+        }
+        let mut identity = [0; 24];
+        let used = id.len().min(20);
+        identity[0] = used as u8;
+        identity[4..4 + used].copy_from_slice(&id[..used]);
+        body.extend(identity);
+        // PROT_READ and PROT_EXEC; MAP_PRIVATE.
+        body.extend(words32(&[5, 2]));
+        body.extend(text(&elf.path.to_string_lossy()));
+        let misc = USER | if used > 0 { MMAP_BUILD_ID } else { 0 };
+        records.event(MMAP2, misc, body, core);
+        count += 1;
+    }
+    count
+}
+
+/// The block of a trace unit: magic, CPU, number of parameters, parameters.
+fn unit(loaded: &OpenSnapshot, source: &CaptureSource, cpu: u64) -> Vec<u8> {
+    let device = &loaded.snapshot.devices[source.device];
+    let (magic, names): (u64, &[(&str, u64, u64)]) = match source.protocol {
+        Protocol::Etmv3 | Protocol::Ptm => (
+            0x3030_3030_3030_3030,
+            &[
+                ("ETMCR", 0x00, 0),
+                ("ETMTRACEIDR", 0x80, 0),
+                ("ETMCCER", 0x7A, 0),
+                ("ETMIDR", 0x79, 0x4100_F310),
+            ],
+        ),
+        protocol => (
+            match protocol {
+                Protocol::Ete => 0x5050_5050_5050_5050,
+                _ => 0x4040_4040_4040_4040,
+            },
+            &[
+                ("TRCCONFIGR", 0x04, 0xC1),
+                ("TRCTRACEIDR", 0x10, 0),
+                ("TRCIDR0", 0x78, 0x2800_0EA1),
+                ("TRCIDR1", 0x79, 0x4100_F403),
+                ("TRCIDR2", 0x7A, 0x488),
+                ("TRCIDR8", 0x60, 0),
+                ("TRCAUTHSTATUS", 0x3EE, 0xCC),
+                ("TRCDEVARCH", 0x3EF, 0x4771_5A13),
+            ],
+        ),
+    };
+    let names = match source.protocol {
+        Protocol::Etmv4 => &names[..7],
+        _ => names,
+    };
+    let mut out = Vec::new();
+    let mut word = |word: u64| out.extend(word.to_le_bytes());
+    word(magic);
+    word(cpu);
+    word(names.len() as u64);
+    for &(name, id, assumed) in names {
+        let register = device.component_register(&[name], id);
+        let value = register.and_then(|register| register.value.as_u64());
+        word(match name.ends_with("TRACEIDR") {
+            true => source.trace_id.0.into(),
+            false => value.unwrap_or(assumed),
+        });
+    }
+    out
+}
+
+/// Writes the trace of a source in frames with only its ID; returns their bytes. Called twice, so
+/// that the trace need not be in memory.
+fn framed(
+    buffer: &CaptureBuffer,
+    source: &CaptureSource,
+    id: TraceId,
+    write: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<u64, Error> {
+    let own = source.trace_id;
+    let mut demux = Demux::only(&[own]);
+    let mut frames = buffer.frames.map(Deformatter::new);
+    let (mut encoder, mut out) = (Encoder::new(), Vec::new());
+    let (mut at, mut written) = (0, 0);
+    let total = buffer.bytes();
+    for part in &buffer.parts {
+        for (index, bytes) in part.chunks(PIECE).enumerate() {
+            let last = at + bytes.len() as u64 == total;
+            match &mut frames {
+                Some(frames) => frames.feed(BufferOffset(at), bytes, last, &mut demux),
+                None => demux.unformatted(own, BufferOffset(at), bytes),
+            }
+            at += bytes.len() as u64;
+            encoder.write(id, demux.stream(own).payload(), &mut out);
+            demux.clear();
+            written += out.len() as u64;
+            write(&out)?;
+            out.clear();
+            part.release(index * PIECE..index * PIECE + bytes.len());
+        }
+    }
+    encoder.finish(&mut out);
+    written += out.len() as u64;
+    write(&out)?;
+    Ok(written)
+}
