@@ -191,9 +191,14 @@ fn ctrl_c_between_two_moves_ends_the_next() {
     assert_ne!(ask(&packet("p20")), here);
 }
 
-/// Runs GDB with some commands and sends Ctrl-C repeatedly after it printed `said`. Returns all
-/// output.
+/// Runs GDB with some commands and sends Ctrl-C every two seconds after it printed `said`. Returns
+/// all output.
 fn interrupted(address: &str, commands: &[&str], said: &str) -> String {
+    interrupted_after(Duration::from_secs(2), address, commands, said)
+}
+
+/// Same as [`interrupted`], with the time of the first Ctrl-C.
+fn interrupted_after(first: Duration, address: &str, commands: &[&str], said: &str) -> String {
     need_gdb();
     let mut gdb = Command::new("gdb-multiarch");
     gdb.args(["-nx", "-batch", "-ex", &format!("target remote {address}")]);
@@ -211,7 +216,9 @@ fn interrupted(address: &str, commands: &[&str], said: &str) -> String {
     let id = Pid::from_child(&child);
     let user = thread::spawn(move || {
         let start = Instant::now();
-        while has_ended.recv_timeout(Duration::from_secs(2)) == Err(RecvTimeoutError::Timeout) {
+        let mut pause = first;
+        while has_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            pause = Duration::from_secs(2);
             let hangs = start.elapsed() > PATIENCE;
             let signal = if hangs { Signal::KILL } else { Signal::INT };
             let _ = kill_process(id, signal);
@@ -236,7 +243,8 @@ fn long() -> tempfile::TempDir {
     snapshot
 }
 
-/// The outermost caller is looked for in all of the trace.
+/// GDB asks for callers where a move ends; the outermost one is searched for in millions of
+/// instructions.
 #[test]
 fn ctrl_c_ends_a_search_for_callers() {
     let snapshot = long();
@@ -244,21 +252,26 @@ fn ctrl_c_ends_a_search_for_callers() {
     let source = concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb/armsnap.py");
     let commands = [
         source,
-        "reverse-stepi",
+        "tstatus",
         "echo <frames>\\n",
-        "backtrace -1",
+        "reverse-stepi",
         "echo <then>\\n",
         "armsnap where",
     ];
-    let text = interrupted(&server.addresses[0], &commands, "<frames>\n");
-    // A release build may have found all before.
-    let whole = text.contains("Backtrace stopped");
-    assert!(!whole || !cfg!(debug_assertions), "{text}");
-    let then = text.split("<then>\n").nth(1);
-    assert!(
-        then.is_some_and(|then| then.contains("history is from")),
-        "{text}"
-    );
+    // A Ctrl-C that comes when the move ends counts for the next one; a second one may end the last
+    // command.
+    let answered = (1..=5).any(|attempt| {
+        let soon = Duration::from_millis(attempt * 300);
+        let text = interrupted_after(soon, &server.addresses[0], &commands, "<frames>\n");
+        let after = text.split("<frames>\n").nth(1).unwrap();
+        let Some((moved, then)) = after.split_once("<then>\n") else {
+            return false;
+        };
+        // Without callers GDB shows no frame.
+        !moved.contains("main.c") && then.contains("history is from")
+    });
+    // A release build needs no second for the search.
+    assert!(answered || !cfg!(debug_assertions));
 }
 
 #[test]
