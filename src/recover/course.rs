@@ -121,6 +121,15 @@ impl Course {
         })
     }
 
+    /// Forgets all, for good: nothing is looked at any more.
+    pub fn forget(&mut self) {
+        *self = Self {
+            begin: self.begin,
+            complete: true,
+            ..Self::default()
+        };
+    }
+
     /// Adds a step before all others, one without position.
     pub fn push(&mut self, step: Step) {
         self.steps.push(match step {

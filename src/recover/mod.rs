@@ -24,6 +24,9 @@ mod template;
 mod window;
 mod writes;
 
+#[cfg(test)]
+mod tests;
+
 pub use final_state::{FinalMemory, FinalState, RecordedAddresses, SnapshotMemory};
 pub use origin::{Cause, End, Link, Way, What};
 pub use recovery::{Options, Recovery};

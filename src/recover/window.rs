@@ -49,6 +49,8 @@ pub(super) struct Window {
     started: bool,
     pub halted: Option<u64>,
     recorded: Recorded,
+    /// How often what was proved contradicted itself.
+    doubts: u32,
 }
 
 impl Default for Window {
@@ -65,6 +67,7 @@ impl Default for Window {
             started: false,
             halted: None,
             recorded: Recorded::default(),
+            doubts: 0,
         }
     }
 }
@@ -147,6 +150,17 @@ impl Into<'_> {
 }
 
 impl Window {
+    /// A window whose history ends at a pc, with steps put in by hand.
+    #[cfg(test)]
+    pub fn at_end(pc: u64) -> Self {
+        Self {
+            ends: true,
+            started: true,
+            halted: Some(pc),
+            ..Self::default()
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         self.solver.bytes() + self.course.bytes()
     }
@@ -254,18 +268,12 @@ impl Window {
                 }
                 Stage::Prove => {
                     self.solver.run(&known, cancel)?;
-                    if !self.solver.graph.conflicts.is_empty() && !self.solver.memory_contradicts {
-                        // Somebody else wrote memory: once more without it.
-                        self.solver = Solver {
-                            memory_contradicts: true,
-                            ..Solver::default()
-                        };
-                        (self.builder, self.built) = (None, 0);
-                        self.checkpoints.clear();
-                        Stage::Build
-                    } else {
+                    if self.solver.graph.conflicts.is_empty() {
                         self.solver.begin(Layer::Inferred, &known);
                         Stage::Infer(0)
+                    } else {
+                        self.doubt();
+                        Stage::Build
                     }
                 }
                 Stage::Infer(tries) => {
@@ -279,6 +287,27 @@ impl Window {
                 }
                 Stage::Solved => return Some(()),
             };
+        }
+    }
+
+    /// What was proved contradicts itself, so some of the facts are not true: all is built once more
+    /// with fewer of them.
+    fn doubt(&mut self) {
+        self.doubts += 1;
+        // First others may have written memory, and recorded addresses may be of something else;
+        // then the final state may be. At last the trace itself contradicts the code.
+        self.solver = Solver {
+            memory_contradicts: true,
+            ..Solver::default()
+        };
+        (self.builder, self.built) = (None, 0);
+        self.checkpoints.clear();
+        if self.doubts > 1 {
+            self.ends = false;
+            self.halted = None;
+        }
+        if self.doubts > 2 {
+            self.course.forget();
         }
     }
 
@@ -322,7 +351,7 @@ impl Window {
                 template: self.course.template(templates, step).copied(),
                 recorded: &[],
             };
-            if let Some(log) = facts.addresses.as_deref() {
+            if let Some(log) = facts.addresses.as_deref().filter(|_| self.doubts == 0) {
                 if step >= known_until {
                     known_until = (step / INTERVAL + 1) * INTERVAL;
                     self.recorded.read(log, step..known_until);

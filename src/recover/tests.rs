@@ -1,0 +1,167 @@
+//! Small courses of execution by hand.
+
+use super::course::Step;
+use super::final_state::{FinalMemory, FinalState};
+use super::status::{Known, Status};
+use super::window::Window;
+use crate::quantity::Isa;
+use crate::semantics::{Location, a64};
+use crate::stop::Cancel;
+
+const STR_X1_X2: u32 = 0xf900_0041;
+const STR_X3_X4: u32 = 0xf900_0083;
+const LDR_X5_X2: u32 = 0xf940_0045;
+const ADD_X2_X2_8: u32 = 0x9100_2042;
+const MOV_X6_9: u32 = 0xd280_0126;
+const SVC_0: u32 = 0xd400_0001;
+
+/// Memory from 0x1000 on in words.
+struct Words(Vec<u64>);
+
+impl FinalMemory for Words {
+    fn read(&self, address: u64, out: &mut [u8]) -> usize {
+        let bytes: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let from = usize::try_from(address.wrapping_sub(0x1000)).unwrap_or(usize::MAX);
+        let known = bytes.get(from..).unwrap_or(&[]);
+        let count = known.len().min(out.len());
+        out[..count].copy_from_slice(&known[..count]);
+        count
+    }
+
+    fn is_constant(&self, _: u64) -> bool {
+        false
+    }
+}
+
+fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
+    let mut all = [None; Location::KEPT];
+    for &(number, value) in registers {
+        all[usize::from(number)] = Some(value);
+    }
+    FinalState {
+        registers: all,
+        memory: Box::new(Words(memory.into())),
+        other_writers: false,
+        without_kernel: true,
+        addresses: None,
+    }
+}
+
+/// Solves what these instructions, in order, left.
+fn solved(code: &[u32], facts: &FinalState) -> Window {
+    let mut window = Window::at_end(0x400 + 4 * code.len() as u64);
+    let numbers: Vec<u32> = (0x400..)
+        .step_by(4)
+        .zip(code)
+        .map(|(pc, &word)| window.templates.add(pc, Isa::A64, &a64::decode(word, pc)))
+        .collect();
+    window.course.push(Step::Halted);
+    for number in numbers.into_iter().rev() {
+        window.course.push(Step::Instruction(number));
+    }
+    window.work(facts, &Cancel::default()).unwrap();
+    window
+}
+
+/// A register before the instruction with an index.
+fn before(
+    window: &Window,
+    facts: &FinalState,
+    code: &[u32],
+    index: usize,
+    x: u8,
+) -> Option<Known<u64>> {
+    let step = (code.len() - index) as u32;
+    window.registers(facts, step).get(Location::general(x))
+}
+
+const fn proved(value: u64) -> Option<Known<u64>> {
+    Some(Known {
+        value,
+        status: Status::Proved,
+    })
+}
+
+#[test]
+fn a_store_that_may_have_hit_bars_what_was_stored_before() {
+    let code = [STR_X1_X2, STR_X3_X4, LDR_X5_X2, MOV_X6_9];
+    // Where x4 points is not known: the 7 that was loaded may be x3.
+    let open = facts(&[7, 1], &[(2, 0x1000), (5, 7)]);
+    let window = solved(&code, &open);
+    assert_eq!(before(&window, &open, &code, 0, 1), None);
+    assert_eq!(before(&window, &open, &code, 2, 2), proved(0x1000));
+    // Elsewhere, and the 7 was in x1.
+    let apart = facts(&[7, 1], &[(2, 0x1000), (4, 0x1008), (5, 7)]);
+    let window = solved(&code, &apart);
+    assert_eq!(before(&window, &apart, &code, 0, 1), proved(7));
+    assert_eq!(before(&window, &apart, &code, 0, 3), proved(1));
+    // At the same place: x3 was loaded, and nothing is left of x1.
+    let same = facts(&[7, 1], &[(2, 0x1000), (4, 0x1000)]);
+    let window = solved(&code, &same);
+    assert_eq!(before(&window, &same, &code, 0, 1), None);
+    assert_eq!(before(&window, &same, &code, 0, 3), proved(7));
+    // What is overwritten is not known before, what was written is not known to be later.
+    assert_eq!(before(&window, &same, &code, 3, 6), None);
+}
+
+#[test]
+fn memory_has_what_it_had_then() {
+    let code = [STR_X1_X2, ADD_X2_X2_8, STR_X1_X2];
+    let all = facts(&[5, 5, 6], &[(1, 5), (2, 0x1008)]);
+    let mut window = solved(&code, &all);
+    let mut byte = |index: usize, address| {
+        let mut out = [None];
+        window.memory(&all, (code.len() - index) as u32, address, &mut out);
+        out[0].map(|known: Known<u8>| known.value)
+    };
+    assert_eq!(byte(3, 0x1000), Some(5));
+    // Before it was stored, nobody knows.
+    assert_eq!(byte(2, 0x1008), None);
+    assert_eq!(byte(1, 0x1000), Some(5));
+    assert_eq!(byte(0, 0x1000), None);
+    assert_eq!(byte(0, 0x1010), Some(6));
+    assert_eq!(byte(0, 0x1018), None);
+}
+
+#[test]
+fn a_contradiction_takes_the_proof_from_memory() {
+    // Loaded was 7, and nobody wrote since, but memory has 5.
+    let code = [LDR_X5_X2, MOV_X6_9];
+    let all = facts(&[5], &[(2, 0x1000), (5, 7), (6, 9)]);
+    let mut window = solved(&code, &all);
+    assert!(window.solver.memory_contradicts);
+    let mut out = [None];
+    window.memory(&all, 2, 0x1000, &mut out);
+    assert_eq!(out, [None]);
+    assert_eq!(before(&window, &all, &code, 0, 2), proved(0x1000));
+    // A constant that is not what is there at the end: the final state is of another time.
+    let other = facts(&[7], &[(2, 0x1000), (5, 7), (6, 8)]);
+    let window = solved(&code, &other);
+    assert_eq!(before(&window, &other, &code, 0, 2), None);
+    assert_eq!(before(&window, &other, &code, 2, 6), proved(9));
+}
+
+#[test]
+fn an_unknown_system_call_bars_memory_and_its_result() {
+    let code = [STR_X1_X2, SVC_0, MOV_X6_9];
+    let all = |number| facts(&[5], &[(0, 3), (1, 5), (2, 0x1000), (6, 9), (8, number)]);
+    // write(2) does not write memory; ioctl may.
+    for (number, reaches) in [(64, true), (29, false)] {
+        let all = all(number);
+        let mut window = solved(&code, &all);
+        assert_eq!(before(&window, &all, &code, 1, 0), None);
+        assert_eq!(before(&window, &all, &code, 2, 0), proved(3));
+        let mut out = [None];
+        window.memory(&all, 1, 0x1000, &mut out);
+        assert!(out[0].is_some());
+        let access = window.access_before(2);
+        let first = window
+            .solver
+            .first_barrier(super::regions::Class::Anything, 1);
+        assert_eq!(
+            first.is_none_or(|first| first >= access),
+            reaches,
+            "{number}"
+        );
+    }
+}
