@@ -29,6 +29,11 @@ pub struct Arguments {
     #[arg(long, value_name = "BUFFER")]
     raw: Vec<PathBuf>,
 
+    /// Memory of the cores: raw bytes at an address, Intel HEX or S-records (repeatable); with
+    /// --raw, or alone
+    #[arg(long, value_name = "FILE[@ADDRESS]", value_parser = program)]
+    memory: Vec<NamedProgram>,
+
     /// --raw: a copy of the directories of trace units in Linux' sysfs (etm0 with mgmt and trcidr)
     #[arg(long, value_name = "DIR", requires = "raw")]
     sysfs: Option<PathBuf>,
@@ -37,8 +42,8 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME=VALUE", requires = "raw", value_parser = register)]
     register: Vec<(String, u64)>,
 
-    /// --raw: the type of the cores, such as Cortex-A53
-    #[arg(long, value_name = "TYPE", requires = "raw")]
+    /// --raw, --memory: the type of the cores, such as Cortex-A53
+    #[arg(long, value_name = "TYPE")]
     core: Option<String>,
 
     /// A program, and where its lowest page was loaded, if not at the addresses in it. perf.data:
@@ -219,15 +224,17 @@ fn program(text: &str) -> Result<NamedProgram, String> {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let options = Options {
         elf: arguments.elf.clone(),
+        memory: arguments.memory.clone(),
         registers: arguments.register.clone(),
         sysfs: arguments.sysfs.clone(),
         core_type: arguments.core.clone(),
         ..arguments.options.options()
     };
-    let (input, output) = match (&arguments.paths[..], &arguments.raw[..]) {
-        ([output], [_, ..]) => (None, output),
-        ([input, output], []) => (Some(input), output),
-        ([input], []) => {
+    let raw = !arguments.raw.is_empty() || !arguments.memory.is_empty();
+    let (input, output) = match &arguments.paths[..] {
+        [output] if raw => (None, output),
+        [input, output] if !raw => (Some(input), output),
+        [input] => {
             return Err(Failure::Usage(format!(
                 "expected the snapshot directory to write behind {}",
                 input.display()
@@ -235,11 +242,16 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         _ => {
             return Err(Failure::Usage(
-                "--raw gives the inputs: expected only the snapshot directory to write".to_owned(),
+                "--raw and --memory give the inputs: expected only the snapshot directory to write"
+                    .to_owned(),
             ));
         }
     };
     write::may_write(output, arguments.force).map_err(ImportError::from)?;
+    if input.is_some() && arguments.core.is_some() {
+        let text = "--core: the input says what its cores are";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let imported = match input {
         Some(input) => import::import(input, &options)?,
         None => {
@@ -255,7 +267,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     })?;
     drop(progress);
     mapped::whole()?;
-    let inputs = input.into_iter().chain(&arguments.raw);
+    let memory = arguments.memory.iter().map(|memory| &memory.path);
+    let inputs = input.into_iter().chain(&arguments.raw).chain(memory);
     let inputs: Vec<String> = inputs.map(|path| path.display().to_string()).collect();
     print(arguments.json, &inputs, output, &imported)?;
     Ok(ExitCode::SUCCESS)

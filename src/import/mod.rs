@@ -10,6 +10,7 @@ pub mod core_file;
 mod fields;
 mod images;
 mod imported;
+mod memory;
 mod options;
 mod paths;
 pub mod perf;

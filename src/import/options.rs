@@ -32,6 +32,9 @@ pub struct Options {
     pub comms: Vec<String>,
     /// Whether the history is that of CPUs, not of threads.
     pub by_cpu: bool,
+    /// Dumps of memory: raw bytes at an address, or records with addresses of their own, which the
+    /// address moves.
+    pub memory: Vec<NamedProgram>,
     /// Registers of trace units.
     pub registers: Vec<(String, u64)>,
     /// A copy of the directories of trace units in Linux' sysfs.

@@ -303,3 +303,58 @@ fn what_is_no_trace_is_refused() {
         assert!(text(&output).contains(says), "{}", text(&output));
     }
 }
+
+#[test]
+fn dumps_of_memory_become_the_memory_of_a_core() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &[u8]| {
+        let path = scratch.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let raw = file("ram.bin", &[0x11, 0x22, 0x33, 0x44]) + "@0x20000000";
+    let hex = file(
+        "flash.hex",
+        b":020000040800F2\n:0400100001020304E2\n:00000001FF\n",
+    );
+    let records = file("more.srec", b"S1051000AABB85\nS9030000FC\n") + "@0x90000000";
+    let written = scratch.path().join("snapshot");
+    let arguments = ["--memory", &raw, "--memory", &hex, "--memory", &records];
+    let said = import(
+        &[&arguments[..], &["--core", "Cortex-M4"]].concat(),
+        &written,
+    );
+    assert!(
+        said.contains("flash.hex: Intel HEX: 4 bytes of memory in 1 runs"),
+        "{said}"
+    );
+    let output = run(armsnap().arg("info").arg(&written));
+    let said = text(&output);
+    for shown in ["20000000-", "08000010-", "90001000-", "Cortex-M4"] {
+        assert!(said.contains(shown), "{shown}: {said}");
+    }
+    let without = file("ram2.bin", &[1]);
+    let mut command = armsnap();
+    command
+        .args(["import", "--memory", &without])
+        .arg(scratch.path().join("other"));
+    let output = run(&mut command);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(
+        text(&output).contains("expected their address behind @"),
+        "{}",
+        text(&output)
+    );
+    let damaged = file("bad.hex", b":020000040800F2\n:0400100001020304E3\n");
+    let mut command = armsnap();
+    command
+        .args(["import", "--memory", &damaged])
+        .arg(scratch.path().join("other"));
+    let output = run(&mut command);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(
+        text(&output).contains("line 2: checksum e3: expected e2"),
+        "{}",
+        text(&output)
+    );
+}

@@ -11,7 +11,7 @@ use super::{ImportError, Imported, Options, imported};
 use snapshot::RawSnapshot;
 use std::path::PathBuf;
 
-/// Makes a snapshot of raw buffers.
+/// Makes a snapshot of raw buffers, or of memory alone.
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use crate::arch::CoreType;
 use crate::capture::Protocol;
 use crate::formatter::{Deformatter, Demux, FrameKind};
 use crate::import::paths::{Names, plain};
-use crate::import::{ImportError, Imported, Options, programs};
+use crate::import::{ImportError, Imported, Options, memory, programs};
 use crate::mapped::Mapped;
 use crate::protocol::Core;
 use crate::quantity::{BufferOffset, TraceId};
@@ -248,8 +248,19 @@ impl<'o> RawSnapshot<'o> {
         }
         let mut placed = std::mem::take(&mut self.placed);
         placed.retain(|placed| !placed.buffers.is_empty());
-        let dumps = programs::dumps(&self.options.elf, &mut self.out)?;
+        // What is dumped is what memory held; programs are what was loaded.
+        let mut dumps = memory::dumps(&self.options.memory, 0, &mut self.out)?;
+        let of_programs = programs::dumps(&self.options.elf, &mut self.out)?;
+        dumps.extend(of_programs);
+        for (index, dump) in dumps.iter_mut().enumerate() {
+            dump.section = format!("dump{}", index + 1);
+        }
         let mut cores = Vec::new();
+        if self.trace.buffers.is_empty() {
+            let mut core = self.core_device("cpu0", &[]);
+            core.dumps.clone_from(&dumps);
+            cores.push(core);
+        }
         let mut sources = Vec::new();
         for placed in placed {
             let mut device = placed.unit.device.clone();
@@ -306,7 +317,7 @@ impl<'o> RawSnapshot<'o> {
             } else {
                 vec![cluster]
             },
-            trace: Some(self.trace),
+            trace: Some(self.trace).filter(|trace| !trace.buffers.is_empty()),
             other_sections: programs,
             ..Snapshot::default()
         };
