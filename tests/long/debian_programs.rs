@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 /// The directory of a package, unpacked with its dependencies; `None` if it cannot
 /// be downloaded.
-fn unpacked(architecture: &str, package: &str) -> Option<PathBuf> {
+pub fn unpacked(architecture: &str, package: &str) -> Option<PathBuf> {
     let all = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let root = all.join(format!("{architecture}-{package}"));
     if root.is_dir() {

@@ -6,3 +6,4 @@ mod support;
 mod debian_programs;
 mod histories;
 mod recordings;
+mod semantics;
