@@ -3,20 +3,20 @@
 //! [`trace_file`] converts a snapshot to a trace file, [`snapshot`] a trace file to a snapshot.
 //! `docs/trace-files.md` describes the mapping. Independent of the command line.
 
-pub mod carrier;
+mod carrier;
 pub mod chosen;
-pub mod code_paths;
+mod code_paths;
 pub mod core_file;
-pub mod exceptions;
+mod exceptions;
 pub mod executed;
-pub mod frame_values;
-pub mod history;
+mod frame_values;
+mod history;
 pub mod kept;
 pub mod perf_data;
-pub mod retrace;
+mod retrace;
 pub mod snapshot;
 pub mod state;
-pub mod steps;
+mod steps;
 pub mod trace_file;
 pub mod trace_run;
 pub mod with_trace;
@@ -54,6 +54,10 @@ pub enum Error {
 
 /// Maps a trace file. Only the pages that are accessed are read. Other files are mapped too: the
 /// reader reports what is wrong with them.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be opened or mapped.
 pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
     let bytes = mapped::map(path)?;
     bytes.read_ahead(false);

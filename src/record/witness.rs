@@ -126,6 +126,10 @@ impl Writer {
     }
 
     /// Records the execution of the first `count` instructions of a block.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if writing fails.
     pub fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
         self.select(core)?;
         let number = self.number(block);
@@ -147,6 +151,10 @@ impl Writer {
     }
 
     /// Records an exception; execution would have continued at `return_to`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if writing fails.
     pub fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()> {
         self.select(core)?;
         self.settle();
@@ -158,6 +166,10 @@ impl Writer {
     }
 
     /// Writes the end of the witness.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if writing fails.
     pub fn finish(mut self) -> io::Result<()> {
         self.settle();
         self.put(END);
@@ -226,6 +238,10 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if reading fails or the log is malformed.
     pub fn new(input: R) -> io::Result<Self> {
         Ok(Self {
             input: Input::new(input, "witness", FIRST)?,
@@ -289,6 +305,10 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next record; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if reading fails or the log is malformed.
     pub fn read(&mut self) -> io::Result<Option<Record>> {
         loop {
             match self.input.number()? {
@@ -335,6 +355,10 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads all instructions of each core, in order; fails if there are more than `most` in total.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if reading fails, the log is malformed, or there are more instructions.
     pub fn places(mut self, most: u64) -> io::Result<BTreeMap<u32, Vec<CodeAddress>>> {
         let mut cores: BTreeMap<u32, Vec<CodeAddress>> = BTreeMap::new();
         let mut left = most;

@@ -253,12 +253,21 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// Writes a document. The error is the text that an .ini file cannot hold.
-pub fn write(document: &Document) -> Result<Vec<u8>, String> {
+/// A text that an .ini file cannot contain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} cannot be written to an .ini file", quote(.0))]
+pub struct UnwritableText(pub String);
+
+/// Writes a document.
+///
+/// # Errors
+///
+/// Returns the text that an .ini file cannot contain.
+pub fn write(document: &Document) -> Result<Vec<u8>, UnwritableText> {
     let mut out = Vec::new();
     for section in &document.sections {
         if !fits(&section.name, &[']']) {
-            return Err(section.name.clone());
+            return Err(UnwritableText(section.name.clone()));
         }
         if !out.is_empty() {
             out.push(b'\n');
@@ -274,10 +283,10 @@ pub fn write(document: &Document) -> Result<Vec<u8>, String> {
             for entry in entries {
                 let bad_key = entry.key.is_empty() || entry.key.starts_with('[');
                 if bad_key || !fits(&entry.key, &['=']) {
-                    return Err(entry.key.clone());
+                    return Err(UnwritableText(entry.key.clone()));
                 }
                 if !fits(&entry.value, &[]) {
-                    return Err(entry.value.clone());
+                    return Err(UnwritableText(entry.value.clone()));
                 }
                 properties.append(&*entry.key, &*entry.value);
             }
@@ -288,7 +297,7 @@ pub fn write(document: &Document) -> Result<Vec<u8>, String> {
 }
 
 /// Writes without escapes: texts that [`fits`] do not need them.
-fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), String> {
+fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), UnwritableText> {
     let options = WriteOption {
         escape_policy: EscapePolicy::Nothing,
         // rust-ini's name for a line feed.
@@ -296,7 +305,7 @@ fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), String> {
         kv_separator: "=",
     };
     ini.write_to_opt(out, options)
-        .map_err(|error| error.to_string())
+        .map_err(|error| UnwritableText(error.to_string()))
 }
 
 /// Whether `text` survives writing and reading unchanged.
