@@ -153,6 +153,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "encode",
             "etmv4",
             "flow",
+            "formatter",
             "mapped",
             "program",
             "protocol",
