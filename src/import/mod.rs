@@ -16,6 +16,7 @@ mod paths;
 pub mod perf;
 mod programs;
 mod raw;
+pub mod zephyr;
 
 pub use build_id::BuildId;
 pub use imported::{ImportError, Imported};
@@ -34,6 +35,8 @@ pub enum Kind {
     PerfData,
     /// A core file.
     CoreFile,
+    /// A core dump of Zephyr.
+    ZephyrDump,
 }
 
 /// What a file is; `None` if it is not one of the inputs that are known by their contents.
@@ -50,6 +53,9 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     if perf::is_perf_data(&head) {
         return Some(Kind::PerfData);
     }
+    if zephyr::is_zephyr_dump(&head) {
+        return Some(Kind::ZephyrDump);
+    }
     core_file::is_core_file(&head).then_some(Kind::CoreFile)
 }
 
@@ -62,6 +68,7 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
     match recognise(path) {
         Some(Kind::PerfData) => perf::import(path, options),
         Some(Kind::CoreFile) => core_file::import(path, options),
+        Some(Kind::ZephyrDump) => zephyr::import(path, options),
         None => Err(ImportError::input(
             path,
             "is not an input that is known by its contents (perf.data, core file)",

@@ -1,0 +1,16 @@
+#![no_main]
+
+//! A core dump of Zephyr: header, registers, blocks of memory.
+
+use armsnap::import::{Options, zephyr};
+use armsnap::snapshot::OpenOptions;
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+
+fuzz_target!(|data: &[u8]| {
+    let name = Path::new("dump");
+    let bytes = data.to_vec().into();
+    if let Ok(imported) = zephyr::import_bytes(name, bytes, &Options::default()) {
+        imported.open(name, &OpenOptions::default()).expect("what is imported can be opened");
+    }
+});
