@@ -1,14 +1,13 @@
 //! Where stores with unknown addresses may have gone, by the rules of the second layer.
 //!
-//! A store goes where its instruction was seen to go. It does not go to stack slots that are only
-//! reached by the stack or frame pointer and a constant.
+//! A store does not go to stack slots that are only reached by the stack or frame pointer and a
+//! constant, unless it uses these itself.
 
-use super::cells::{Cell, Cells, Kind};
-use super::graph::{Graph, NONE};
+use super::cells::{Cell, Cells};
+use super::graph::Graph;
 use super::solver::{Access, AccessKind, Place};
 use super::template::Templates;
 use crate::semantics::{Location, Operand};
-use std::collections::HashMap;
 
 /// A class of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +25,6 @@ pub(super) enum Class {
 /// Number of classes.
 pub(super) const CLASSES: usize = 4;
 
-/// Times that an instruction must have been seen to store before it is known where it stores to.
-const ENOUGH: u32 = 4;
-
 impl Class {
     pub const PROVED: [Self; 1] = [Self::Anything];
     pub const INFERRED: [Self; 3] = [Self::Protected, Self::Stack, Self::Other];
@@ -39,26 +35,9 @@ impl Class {
 pub(super) struct Regions {
     /// Granules from the lowest to the highest that the stack pointer reached.
     stack: Option<(u64, u64)>,
-    /// By operation: known stores to each class.
-    seen: HashMap<u32, [u32; CLASSES]>,
 }
 
 impl Regions {
-    /// Counts where accesses went.
-    pub fn count(&mut self, accesses: &[Access], cells: &Cells, graph: &Graph) {
-        self.seen.clear();
-        for event in &cells.events {
-            if event.kind != Kind::Store {
-                continue;
-            }
-            let access = &accesses[event.access as usize];
-            let op = graph.relations[access.relation as usize].op;
-            let class = self.class(&cells.all[event.cell as usize]);
-            let seen = self.seen.entry(op).or_default();
-            seen[class as usize] += 1;
-        }
-    }
-
     /// Finds the stack: what accesses by the stack pointer reached.
     pub fn find_stack(
         &mut self,
@@ -104,18 +83,16 @@ impl Regions {
         }
     }
 
-    /// Whether an access with unknown address may have written a class of cells.
-    pub fn may_write(&self, access: &Access, op: u32, class: Class, templates: &Templates) -> bool {
+    /// Whether an access with unknown address may have written a class of cells. That an instruction
+    /// was seen to store to one class says little: copies of memory store to all.
+    pub fn may_write(access: &Access, direct: bool, class: Class) -> bool {
         match access.kind {
             AccessKind::Load => false,
             AccessKind::Lost => true,
-            AccessKind::Unmodelled | AccessKind::SystemCall => class != Class::Protected,
-            AccessKind::Store if op == NONE => true,
-            AccessKind::Store if templates.op(op).direct => true,
-            AccessKind::Store => match self.seen.get(&op) {
-                Some(seen) if seen.iter().sum::<u32>() >= ENOUGH => seen[class as usize] > 0,
-                _ => class != Class::Protected,
-            },
+            AccessKind::Store if direct => true,
+            AccessKind::Store | AccessKind::Unmodelled | AccessKind::SystemCall => {
+                class != Class::Protected
+            }
         }
     }
 }

@@ -182,7 +182,6 @@ impl Solver {
     fn class_barriers(&mut self, known: &Known<'_>) {
         self.regions
             .find_stack(&self.accesses, &self.cells, &self.graph, known.templates);
-        self.regions.count(&self.accesses, &self.cells, &self.graph);
         for class in Class::INFERRED {
             self.barriers[class as usize] = Barriers::default();
         }
@@ -190,12 +189,12 @@ impl Solver {
             let access = self.accesses[number];
             let open = access.place == Place::Open
                 && self.barriers[Class::Anything as usize].contains(number as u32);
-            let op = match access.relation {
-                NONE => NONE,
-                relation => self.graph.relations[relation as usize].op,
+            let direct = access.relation != NONE && {
+                let relation = &self.graph.relations[access.relation as usize];
+                known.templates.op(relation.op).direct
             };
             for class in Class::INFERRED {
-                let writes = open && self.regions.may_write(&access, op, class, known.templates);
+                let writes = open && Regions::may_write(&access, direct, class);
                 self.barriers[class as usize].push(writes);
             }
         }
