@@ -1,0 +1,370 @@
+//! One program: recorded, run again for its true states, and compared.
+
+use super::memory::Memory;
+use super::table::{DISTANCES, Row};
+use super::truth::{self, State};
+use armsnap::arch::{Architecture, RegisterFile, state};
+use armsnap::data_addresses::Accessed;
+use armsnap::program::elf::{Elf, Machine};
+use armsnap::quantity::Address;
+use armsnap::recover::{FinalState, Known, Options, RecordedAddresses, Recovery, SnapshotMemory};
+use armsnap::semantics::{Location, Operand, Semantics, a64};
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::program::{Program, Recorded as InSnapshot};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot, data_addresses, libraries};
+use armsnap::stop::Cancel;
+use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
+use std::collections::HashSet;
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The positions that are looked at for each distance.
+const SAMPLES: usize = 400;
+/// The bytes of the stack that are looked at.
+const STACK: u64 = 128;
+/// The most frames of a back trace.
+const FRAMES: usize = 64;
+
+/// Recorded addresses, if they are used.
+type Addressed = Option<Box<dyn RecordedAddresses>>;
+
+/// The outcome for a program.
+pub struct Compared {
+    pub plain: Row,
+    pub helped: Row,
+    pub remarks: String,
+}
+
+/// A program's recording, and its true states: `states[i]` is before the instruction at
+/// `positions[i]`; the last one is the final state.
+struct Recorded {
+    loaded: OpenSnapshot,
+    memory: Arc<CoreMemory>,
+    registers: RegisterFile,
+    positions: Vec<Position>,
+    states: Vec<State>,
+    /// Instructions are indices of `states`.
+    accesses: Vec<Accessed>,
+    entries: HashSet<u64>,
+}
+
+/// Compares a program.
+pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let snapshot = directory.path().join("snapshot");
+    let mut record = truth::command(env!("CARGO_BIN_EXE_armsnap"));
+    record
+        .args(["record", "--data-addresses", "-o"])
+        .arg(&snapshot);
+    let run = record.arg("--").arg(program).output()?;
+    if !run.status.success() {
+        return Err(String::from_utf8_lossy(&run.stderr).into());
+    }
+    let loaded = Snapshot::open(&snapshot, &OpenOptions::default())?;
+    let core = loaded.snapshot.devices.first().ok_or("no core")?.clone();
+    let memory = Arc::new(CoreMemory::new(&loaded, &core));
+    let registers = RegisterFile::read(&core, Architecture::AArch64);
+    let traced = TracedCore {
+        device: 0,
+        memory: Arc::clone(&memory),
+    };
+    let mut timeline = Timeline::open(&loaded, &[traced]);
+    let history = timeline.history(0).ok_or("no history")?;
+    let most = DISTANCES[DISTANCES.len() - 1] + 1;
+    let mut states = truth::states(program, most + 30_000)?;
+    let positions = aligned(history, &states)?;
+    states.drain(..states.len() - positions.len());
+    let addresses = data_addresses::open(&loaded, &core.name).ok_or("no addresses")??;
+    let end = addresses.instructions();
+    let first = (end + 1).saturating_sub(states.len() as u64);
+    let accesses: Result<Vec<Accessed>, _> = addresses.accesses(first..end).collect();
+    let mut accesses = accesses?;
+    accesses
+        .iter_mut()
+        .for_each(|accessed| accessed.instruction -= first);
+    let offset = InSnapshot::of(&loaded.snapshot).map_or(0, |recorded| recorded.offset);
+    let entries = entries(program, offset)?;
+    let recorded = Recorded {
+        loaded,
+        memory,
+        registers,
+        positions,
+        states,
+        accesses,
+        entries,
+    };
+    let mut remarks = format!("{end} instructions");
+    let (plain, said) = recorded.compare(history, None);
+    remarks += &said;
+    let addresses = data_addresses::open(&recorded.loaded, &core.name).ok_or("no addresses")??;
+    let (helped, said) = recorded.compare(history, Some(Box::new(addresses)));
+    remarks += &format!("; with addresses{said}");
+    Ok(Compared {
+        plain,
+        helped,
+        remarks,
+    })
+}
+
+/// The positions of the last states; fails if the history is another one.
+fn aligned(history: &mut History, states: &[State]) -> Result<Vec<Position>, Box<dyn Error>> {
+    let mut here = history.end();
+    let mut positions = vec![here];
+    for state in states.iter().rev().skip(1) {
+        let Some(before) = history.step(here, Direction::Backward) else {
+            break;
+        };
+        here = before;
+        let pc = history.place(here).and_then(|place| place.pc());
+        if pc != Some(Address(state.pc)) {
+            return Err(format!(
+                "the emulator's log has pc {:#x} where the history has {pc:?}, {} back",
+                state.pc,
+                positions.len()
+            )
+            .into());
+        }
+        positions.push(here);
+    }
+    positions.reverse();
+    Ok(positions)
+}
+
+/// The addresses of the functions of a program.
+fn entries(program: &Path, offset: u64) -> Result<HashSet<u64>, Box<dyn Error>> {
+    use object::{Object, ObjectSymbol, SymbolKind};
+    let bytes = std::fs::read(program)?;
+    let file = object::File::parse(&*bytes)?;
+    let functions = file
+        .symbols()
+        .filter(|symbol| symbol.kind() == SymbolKind::Text);
+    Ok(functions.map(|symbol| symbol.address() + offset).collect())
+}
+
+/// The general registers and the stack pointer that an instruction reads.
+fn reads(semantics: &Semantics) -> Vec<Location> {
+    let (mut read, mut written) = (Vec::new(), Vec::new());
+    for relation in &semantics.relations {
+        for operand in [relation.a, relation.b, relation.c] {
+            if let Operand::Location(location) = operand
+                && location.index() <= Location::SP.index()
+                && !written.contains(&location)
+                && !read.contains(&location)
+            {
+                read.push(location);
+            }
+        }
+        written.push(relation.destination);
+    }
+    read
+}
+
+impl Recorded {
+    fn word(&self, pc: u64) -> u32 {
+        let mut bytes = [0; 4];
+        let space = state::current_space(&self.registers).space;
+        self.memory.read(Address(pc), space, &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    fn last_byte(&self, address: u64) -> Option<u8> {
+        let mut byte = [0];
+        let space = state::current_space(&self.registers).space;
+        (self.memory.read(Address(address), space, &mut byte) == 1).then_some(byte[0])
+    }
+
+    fn facts(&self, addresses: Addressed) -> FinalState {
+        let space = state::current_space(&self.registers).space;
+        let seen = (&*self.memory, space);
+        let program = Program::of_snapshot(&self.loaded, Machine::AArch64, &[seen]);
+        let libraries = program
+            .iter()
+            .flat_map(|program| libraries::of_program(&self.loaded, &program.elf, seen));
+        let libraries: Vec<Elf> = libraries.collect();
+        let elves = program.iter().map(|program| &program.elf).chain(&libraries);
+        FinalState {
+            registers: FinalState::locations(&self.registers),
+            memory: Box::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),
+            other_writers: false,
+            without_kernel: true,
+            addresses,
+        }
+    }
+
+    /// The samples of each distance: indices of states.
+    fn samples(&self) -> Vec<(usize, Vec<usize>)> {
+        let last = self.states.len() - 1;
+        let samples = DISTANCES
+            .iter()
+            .enumerate()
+            .filter(|(_, most)| **most <= last);
+        let samples = samples.map(|(index, most)| {
+            let count = SAMPLES.min(*most);
+            // Spread evenly, with a step that no loop has.
+            let backs = (0..count).map(|sample| 1 + sample * most / count);
+            (index, backs.map(|back| last - back).collect())
+        });
+        samples.collect()
+    }
+
+    fn compare(&self, history: &mut History, addresses: Addressed) -> (Row, String) {
+        let began = Instant::now();
+        let mut recovery = Recovery::new(self.facts(addresses), Options::default());
+        let mut row = Row::default();
+        let mut wanted: Vec<(usize, usize)> = Vec::new();
+        for (distance, states) in self.samples() {
+            wanted.extend(states.into_iter().map(|state| (state, distance)));
+        }
+        wanted.sort_unstable();
+        let mut memory = Memory::new(&self.states, &self.accesses, |pc| self.word(pc));
+        let (mut at, mut access) = (0, 0);
+        let (mut asked, mut first) = (0.0, None);
+        // From the end back, as a user asks: the answers may depend on it, the truth does not.
+        for (state, _) in wanted.iter().rev() {
+            let began = Instant::now();
+            recovery.registers(history, self.positions[*state], &Cancel::default());
+            asked += began.elapsed().as_secs_f64();
+            first.get_or_insert(asked);
+        }
+        for (state, distance) in wanted {
+            while at < state {
+                let own = self.accesses[access..].iter();
+                let own = own
+                    .take_while(|accessed| accessed.instruction == at as u64)
+                    .count();
+                let word = self.word(self.states[at].pc);
+                memory.execute(&self.states[at], word, &self.accesses[access..access + own]);
+                (at, access) = (at + 1, access + own);
+            }
+            self.at(history, &mut recovery, (state, distance), &memory, &mut row);
+        }
+        let remarks = format!(
+            ": {:.2} s ({:.2} s the first, {asked:.2} s all registers)",
+            began.elapsed().as_secs_f64(),
+            first.unwrap_or(0.0),
+        );
+        let disagreeing = memory.disagreeing(|address| self.last_byte(address));
+        let remarks = match disagreeing {
+            0 => remarks,
+            count => format!("{remarks}, {count} bytes of the truth changed by others"),
+        };
+        (row, remarks)
+    }
+
+    fn at(
+        &self,
+        history: &mut History,
+        recovery: &mut Recovery,
+        (index, distance): (usize, usize),
+        memory: &Memory,
+        row: &mut Row,
+    ) {
+        let state = &self.states[index];
+        let position = self.positions[index];
+        let always = &Cancel::default();
+        let Some(known) = recovery.registers(history, position, always) else {
+            return;
+        };
+        let truth = |location: Location| state.registers[location.index()];
+        let row = &mut row.0;
+        for location in reads(&a64::decode(self.word(state.pc), state.pc)) {
+            row[0][distance].add(known.get(location), truth(location));
+        }
+        for number in 0..31 {
+            let location = Location::general(number);
+            row[1][distance].add(known.get(location), truth(location));
+        }
+        row[2][distance].add(known.get(Location::SP), truth(Location::SP));
+        let mut bytes = vec![None; STACK as usize];
+        let sp = truth(Location::SP);
+        recovery.memory(history, position, sp, &mut bytes, always);
+        for (address, byte) in (sp..).zip(&bytes) {
+            let true_byte = memory.byte(index, address, |at| self.last_byte(at));
+            if let Some(true_byte) = true_byte {
+                row[3][distance].add(*byte, true_byte);
+            }
+        }
+        self.returns(history, recovery, (index, distance), memory, row);
+        if self.entries.contains(&state.pc) {
+            for number in 0..2 {
+                let location = Location::general(number);
+                row[5][distance].add(known.get(location), truth(location));
+            }
+        }
+    }
+
+    /// The whole back trace by frame records: right if each record is.
+    fn returns(
+        &self,
+        history: &mut History,
+        recovery: &mut Recovery,
+        (index, distance): (usize, usize),
+        memory: &Memory,
+        row: &mut [[super::table::Answers; DISTANCES.len()]],
+    ) {
+        let position = self.positions[index];
+        let Some(known) = recovery.registers(history, position, &Cancel::default()) else {
+            return;
+        };
+        let true_word = |address: u64| {
+            let bytes = (0..8).map(|at| memory.byte(index, address + at, |a| self.last_byte(a)));
+            let bytes: Option<Vec<u8>> = bytes.collect();
+            bytes.map(|bytes| {
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |word, byte| word << 8 | u64::from(*byte))
+            })
+        };
+        let frame = Location::general(29);
+        let mut true_frame = self.states[index].registers[29];
+        let mut own = known.get(frame);
+        let mut whole = Some(Known {
+            value: true,
+            status: armsnap::recover::Status::Proved,
+        });
+        for _ in 0..FRAMES {
+            if true_frame == 0 {
+                break;
+            }
+            let (Some(next), Some(link)) = (true_word(true_frame), true_word(true_frame + 8))
+            else {
+                // The truth does not know: nothing is compared.
+                return;
+            };
+            let Some(at) = own else {
+                whole = None;
+                break;
+            };
+            let mut bytes = vec![None; 16];
+            recovery.memory(history, position, at.value, &mut bytes, &Cancel::default());
+            let half = |half: usize| -> Option<Known<u64>> {
+                let part: Option<Vec<Known<u8>>> =
+                    bytes[8 * half..8 * half + 8].iter().copied().collect();
+                let part = part?;
+                Some(Known {
+                    value: part
+                        .iter()
+                        .rev()
+                        .fold(0, |word, byte| word << 8 | u64::from(byte.value)),
+                    status: part.iter().map(|byte| byte.status).max()?.max(at.status),
+                })
+            };
+            own = half(0);
+            let (Some(before), Some(caller)) = (own, half(1)) else {
+                whole = None;
+                break;
+            };
+            if let Some(whole) = &mut whole {
+                whole.value &=
+                    at.value == true_frame && before.value == next && caller.value == link;
+                whole.status = whole.status.max(before.status).max(caller.status);
+            }
+            true_frame = next;
+        }
+        row[4][distance].add(whole, true);
+    }
+}
