@@ -3,6 +3,7 @@
 Follows armsnap.py.
 """
 
+import os
 import re
 
 import gdb
@@ -41,12 +42,27 @@ def forget_memory():
             gdb.execute(f"set {cache} on")
 
 
-def show_move():
-    """Makes GDB read registers and memory again, and shows the location as at a stop."""
+def forget_registers():
+    """Makes GDB read registers again."""
     if not flush("register-cache"):
         # Before GDB 11.
         gdb.execute("flushregs", to_string=True)
+
+
+def reread_watchpoints():
+    """Makes GDB read the values of watched expressions, with which it compares at the next stop."""
+    kinds = (gdb.BP_HARDWARE_WATCHPOINT, gdb.BP_ACCESS_WATCHPOINT, gdb.BP_WATCHPOINT)
+    for breakpoint in gdb.breakpoints() or ():
+        if breakpoint.is_valid() and breakpoint.type in kinds and breakpoint.enabled:
+            breakpoint.enabled = False
+            breakpoint.enabled = True
+
+
+def show_move():
+    """Makes GDB read registers and memory again, and shows the location as at a stop."""
+    forget_registers()
     forget_memory()
+    reread_watchpoints()
     Returned.mind()
     # `frame` shows the same; this also updates the TUI and front ends.
     for command in ("up 0", "display"):
@@ -136,6 +152,83 @@ unavailable  memory that may have been written since cannot be read"""
             forget_memory()
 
 
+class Recover(MonitorCommand):
+    """Show or set which values are shown at past positions.
+Usage: armsnap recover [proved|inferred|off]
+
+proved    those that follow from the trace, the code and the final state
+inferred  also those that rest on the calling convention, or on where stores go
+off       none but the pc"""
+
+    words = ("inferred", "off", "proved")
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        text, changed = without_advice(monitor(f"recover {argument}"))
+        gdb.write(printable(text))
+        if changed:
+            forget_registers()
+            forget_memory()
+
+
+class Registers(MonitorCommand):
+    """List the registers of the core; at past positions those that can be known, with their status.
+Usage: armsnap registers [PATTERN]
+
+PATTERN is a part of the name, or has * and ?."""
+
+
+class Why(MonitorCommand):
+    """Show where a value came from: the instructions that made it, from the nearest on.
+Usage: armsnap why EXPRESSION
+
+EXPRESSION is a register ($x0), or something in memory (list->next).
+`armsnap goto POSITION` goes to one of the instructions."""
+
+    def complete(self, text, word):
+        return gdb.COMPLETE_EXPRESSION
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        show_way(f"why {self.place(argument.strip())}")
+
+    def place(self, expression):
+        """Returns the name of a register, or the address of an expression's value."""
+        register = re.fullmatch(r"\$([a-z]+[0-9]*)", expression)
+        if register:
+            return register[1]
+        try:
+            value = gdb.parse_and_eval(expression)
+            place = value.address
+        except gdb.error as error:
+            raise gdb.GdbError(printable(str(error)))
+        if place is None:
+            raise gdb.GdbError("expected a register ($x0), or something in memory")
+        return hex(int(place) % (1 << 64))
+
+
+class Uses(MonitorCommand):
+    """Show what became of a register's value: the instructions that used it.
+Usage: armsnap uses $REGISTER"""
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        register = re.fullmatch(r"\$?([a-z]+[0-9]*)", argument.strip())
+        if not register:
+            raise gdb.GdbError("expected a register ($x0)")
+        show_way(f"uses {register[1]}")
+
+
+def show_way(words):
+    """Prints a list of instructions, with their source lines."""
+    for line in monitor(words).splitlines():
+        found = re.match(r"\S+\s+0x([0-9a-f]+)", line)
+        place = found and gdb.find_pc_line(int(found[1], 16))
+        if place and place.symtab:
+            line += f"  {os.path.basename(place.symtab.filename)}:{place.line}"
+        gdb.write(printable(line) + "\n")
+
+
 class Goto(MonitorCommand):
     """Go to a position in history.
 Usage: armsnap goto POSITION|begin|end|time T|cycle N
@@ -208,5 +301,6 @@ def code_addresses(what):
         raise gdb.GdbError(printable(str(where or error)))
 
 
-for command in (Info, Where, History, Calls, Exceptions, Memory, Goto, Find):
+COMMANDS = Info, Where, History, Calls, Exceptions, Memory, Recover, Registers, Why, Uses, Goto, Find
+for command in COMMANDS:
     command(command.__name__.lower())

@@ -1,8 +1,7 @@
-"""Callers at past positions, where only the program counter is known.
+"""Callers at past positions, where registers and the stack may be unknown.
 
-GDB finds callers through registers and the stack, which are unknown in the past. The server knows
-the open calls from the trace. This unwinder makes frames of them, with functions and lines, but
-without registers other than the program counter.
+GDB finds callers through registers and the stack. The server knows the open calls from the trace. This
+unwinder makes frames of them, with functions and lines, and with those registers that the server knows.
 """
 
 import re
@@ -61,14 +60,21 @@ armsnap runs it before every command that moves by lines."""
 
     @classmethod
     def name(cls, stack, call, function):
-        """The FrameId of a frame of the selected thread."""
+        """The FrameId of a frame of the selected thread whose stack address is not known."""
         thread = gdb.selected_thread()
-        for of, last, name, frame, below in cls.frames:
-            if of == thread and (call, function) == (last, name):
-                return frame
+        for of, last, _, _, below in cls.frames:
             if of == thread and call > last:
                 stack = below
         return FrameId(stack, call, function)
+
+    @classmethod
+    def kept(cls, call, function):
+        """The FrameId that a frame of the selected thread has at the halted state, if it was kept."""
+        thread = gdb.selected_thread()
+        for of, last, name, frame, _ in cls.frames:
+            if of == thread and (call, function) == (last, name):
+                return frame
+        return None
 
 
 def gdb_function():
@@ -96,12 +102,29 @@ def known(value):
     return True
 
 
+class Frame:
+    """A frame as the server reports it."""
+
+    def __init__(self, fields):
+        self.stack, self.call, self.function, self.pc = (int(field, 16) for field in fields[:4])
+        self.true_stack = int(fields[4], 16) if len(fields) > 4 else None
+        named = (field.split(":") for field in fields[5:])
+        self.caller_registers = [(name, int(digits, 16)) for name, digits in named]
+
+    def identifier(self):
+        """Its FrameId: the same at every position of its call."""
+        kept = Halted.kept(self.call, self.function)
+        if kept is None and self.true_stack is not None:
+            return FrameId(self.true_stack, self.call, self.function)
+        return kept or Halted.name(self.stack, self.call, self.function)
+
+
 class Callers(gdb.unwinder.Unwinder):
     """The frames of past positions, which the server reports."""
 
     def __init__(self):
         super().__init__("armsnap-callers")
-        # The frames so far, newest first, as (stack, call, function, pc), and whether there are more.
+        # The frames so far, newest first, as Frame, and whether there are more.
         self.frames, self.more = [], False
         # The index of the frame requested last, and of each frame by its level. Levels also count the
         # frames of inlined functions.
@@ -109,14 +132,14 @@ class Callers(gdb.unwinder.Unwinder):
 
     def __call__(self, pending):
         try:
-            sp = pending.read_register("sp")
-            # The stack pointer is optimized out in frames made here, and unavailable in the newest.
-            newest = not sp.is_optimized_out
-            if newest:
-                int(sp)
-                return None
-        except gdb.error:
+            # The link register is optimized out in frames made here, and may be unavailable in the newest.
+            link = "lr" if is_arm(pending.architecture()) else "x30"
+            newest = not pending.read_register(link).is_optimized_out
+        except (gdb.error, ValueError):
             newest = True
+        if newest and knows(pending, "sp") and not is_past(gdb.selected_thread()):
+            self.frames, self.more = [], False
+            return None
         pc = pending.read_register("pc")
         if pc.is_optimized_out or not known(pc):
             # A trace frame without registers.
@@ -126,11 +149,13 @@ class Callers(gdb.unwinder.Unwinder):
         frame = self.find(pending, int(pc), newest)
         if frame is None:
             return alone(pending, pc) if newest else None
-        *names, _ = self.frames[frame]
+        this = self.frames[frame]
         # GDB stops at a caller that is the same frame again.
-        caller = self.frames[min(frame + 1, len(self.frames) - 1)][-1]
-        found = pending.create_unwind_info(Halted.name(*names))
-        found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))
+        caller = self.frames[min(frame + 1, len(self.frames) - 1)]
+        found = pending.create_unwind_info(this.identifier())
+        found.add_saved_register("pc", gdb.Value(caller.pc).cast(pc.type))
+        for name, value in this.caller_registers:
+            found.add_saved_register(name, gdb.Value(value).cast(pc.type))
         return found
 
     def start(self, pending):
@@ -145,8 +170,8 @@ class Callers(gdb.unwinder.Unwinder):
 
     def ask_more(self):
         reply = ask_callers(len(self.frames))
-        frames = re.findall(r"([0-9a-f,]+);", reply)
-        self.frames += [[int(digits, 16) for digits in frame.split(",")] for frame in frames]
+        frames = re.findall(r"([0-9a-z,:]+);", reply)
+        self.frames += [Frame(frame.split(",")) for frame in frames]
         self.more = bool(frames) and reply.endswith("+")
 
     def find(self, pending, pc, newest):
@@ -157,7 +182,7 @@ class Callers(gdb.unwinder.Unwinder):
             self.ask_more()
         # After the last frame, GDB requests it again.
         frame = min(frame, len(self.frames) - 1)
-        if frame < 0 or self.frames[frame][-1] != pc:
+        if frame < 0 or self.frames[frame].pc != pc:
             return None
         self.last = frame
         if level is not None:
@@ -178,6 +203,11 @@ def ask_callers(known):
 def callers(thread, known):
     """Requests the open calls, without the first `known` of them."""
     return packet(f"qArmsnap.callers:{thread.ptid[1]:x},{known:x}")
+
+
+def is_past(thread):
+    """Returns whether a thread is at a past position."""
+    return thread is not None and packet(f"qArmsnap.past:{thread.ptid[1]:x}") == "+"
 
 
 def packet(words):
@@ -225,6 +255,17 @@ def choose_instruction_set(isa):
         gdb.execute("set arm fallback-mode " + mode)
 
 
+def knows_result(frame):
+    """Returns whether the registers in which functions return values are known in a frame."""
+    if is_arm(frame.architecture()):
+        return knows(frame, "r0")
+    try:
+        int(frame.read_register("v0")["d"]["u"][0])
+    except (gdb.error, ValueError):
+        return False
+    return knows(frame, "x0")
+
+
 class Returned:
     """Switches off the value of `finish` at past positions: GDB reads unknown registers as 0."""
 
@@ -233,7 +274,7 @@ class Returned:
     @classmethod
     def mind(cls, _=None):
         """Called at each stop."""
-        known = knows(gdb.newest_frame(), "sp")
+        known = knows_result(gdb.newest_frame())
         shown = gdb.parameter("print finish")
         if known and cls.hides:
             gdb.execute("set print finish on")

@@ -50,10 +50,6 @@ impl Leftover {
     }
 
     /// Renames it to its final name. On success it is no longer removed.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be renamed.
     pub fn rename(&mut self, to: &Path) -> io::Result<()> {
         // A signal during the rename must not remove the final file.
         let mut all = all();
@@ -90,10 +86,6 @@ pub struct Private {
 
 impl Private {
     /// Creates one in the temporary directory, and removes those of dead owners.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it cannot be created.
     pub fn new() -> io::Result<Self> {
         let folder = std::env::temp_dir();
         clean(&folder);

@@ -18,9 +18,9 @@ use super::quote::shell_quote;
 use super::{Failure, SnapshotArguments, say};
 use armsnap::convert::map_trace_file;
 use armsnap::mapped::Mapped;
+use armsnap::server::listen::{Listener, serve_stdio};
 use armsnap::server::{
-    Endpoint, EndpointError, HistoryMode, Listener, Options, endpoints, serve_stdio,
-    trace_file_endpoint,
+    Endpoint, EndpointError, HistoryMode, Options, endpoints, trace_file_endpoint,
 };
 use armsnap::text;
 

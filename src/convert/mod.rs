@@ -3,20 +3,20 @@
 //! [`trace_file`] converts a snapshot to a trace file, [`snapshot`] a trace file to a snapshot.
 //! `docs/trace-files.md` describes the mapping. Independent of the command line.
 
-mod carrier;
+pub mod carrier;
 pub mod chosen;
-mod code_paths;
+pub mod code_paths;
 pub mod core_file;
-mod exceptions;
+pub mod exceptions;
 pub mod executed;
-mod frame_values;
-mod history;
+pub mod frame_values;
+pub mod history;
 pub mod kept;
 pub mod perf_data;
-mod retrace;
+pub mod retrace;
 pub mod snapshot;
 pub mod state;
-mod steps;
+pub mod steps;
 pub mod trace_file;
 pub mod trace_run;
 pub mod with_trace;
@@ -54,10 +54,6 @@ pub enum Error {
 
 /// Maps a trace file. Only the pages that are accessed are read. Other files are mapped too: the
 /// reader reports what is wrong with them.
-///
-/// # Errors
-///
-/// Returns an error if the file cannot be opened or mapped.
 pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
     let bytes = mapped::map(path)?;
     bytes.read_ahead(false);

@@ -44,10 +44,6 @@ pub enum Found {
 
 impl Found {
     /// Writes the snapshot into the new directory `dir`; `force` replaces an existing snapshot.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the snapshot cannot be written.
     pub fn write(&self, dir: &Path, force: bool, progress: Progress<'_>) -> Result<(), Error> {
         match self {
             Self::Carried(carried) => carried.write(dir, force, progress)?,
@@ -61,10 +57,6 @@ impl Found {
 
 /// Reads a trace file; `name` identifies it in the snapshot's description. Messages for the user
 /// are added to `notes`.
-///
-/// # Errors
-///
-/// Returns an error if the file is no trace file, or cannot be converted with the options.
 pub fn read(
     bytes: &Mapped,
     name: &str,

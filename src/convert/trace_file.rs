@@ -1,7 +1,7 @@
 //! Snapshot → trace file.
 //!
 //! Trace frame 0 is the halted state of a core; the others are its decoded trace in chronological
-//! order. The snapshot's files follow them (see `carrier`).
+//! order. The snapshot's files follow them (see [`super::carrier`]).
 
 use super::carrier::{CarriedFiles, FIELD};
 pub use super::trace_run::Options;
@@ -23,11 +23,6 @@ pub struct CoreRun {
 
 /// The trace files for a snapshot: one for each core, or only the core named in `options`. A
 /// snapshot without cores becomes a file that only carries it.
-///
-/// # Errors
-///
-/// Returns an error if the snapshot has no core of that name, or nothing that a trace file can
-/// carry.
 pub fn core_runs(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<CoreRun>, Error> {
     let devices = loaded.snapshot.devices.iter().enumerate();
     let cores: Vec<usize> = devices
@@ -69,10 +64,6 @@ pub fn core_runs(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<CoreRun
 
 /// Writes the trace file of `core_run` to `out`. Messages for the user are added to `notes`;
 /// `progress` receives the progress of decoding and then of writing.
-///
-/// # Errors
-///
-/// Returns an error if decoding or writing fails.
 pub fn write<W: Write>(
     loaded: &OpenSnapshot,
     core_run: CoreRun,

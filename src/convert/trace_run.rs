@@ -144,10 +144,6 @@ impl TraceRun {
     /// The run of the core at index `core` of the device list. With `alone`, the target description
     /// covers only this core instead of all cores of its architecture. Messages for the user are
     /// added to `notes`; `progress` receives the progress of decoding.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the trace of the core cannot be decoded.
     pub fn of(
         loaded: &OpenSnapshot,
         core: usize,
@@ -325,10 +321,6 @@ impl TraceRun {
     }
 
     /// Writes a trace frame. `registers` and `memory` belong to the halted state.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn write<W: Write>(
         &self,
         frame: usize,

@@ -28,10 +28,6 @@ use std::sync::Arc;
 
 /// Reads a trace file like [`snapshot::read`] and encodes its frames as trace. `elfs` supply code
 /// that is not in the file.
-///
-/// # Errors
-///
-/// Returns an error if the file cannot be converted, or its frames cannot be encoded.
 pub fn read(
     bytes: &Mapped,
     name: &str,

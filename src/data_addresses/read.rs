@@ -82,10 +82,6 @@ pub struct Addresses<B> {
 
 impl<B: Deref<Target = [u8]>> Addresses<B> {
     /// Reads the index of a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the index is malformed.
     pub fn open(bytes: B) -> Result<Self, Error> {
         let all = &*bytes;
         let bad = |text| Error { offset: 0, text };

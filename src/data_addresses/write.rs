@@ -56,10 +56,6 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Writes the first line.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(FIRST)?;
         Ok(Self {
@@ -83,10 +79,6 @@ impl<W: Write> Writer<W> {
     /// Adds `instructions` executed in a row and their accesses in order, each with the index of its
     /// instruction. Runs with the same key have the same code; keys are numbers from 0. `pc` returns
     /// the address of an instruction by index.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn ran(
         &mut self,
         key: u32,
@@ -236,10 +228,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes what remains, and the index.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn finish(mut self) -> io::Result<()> {
         if self.instructions > 0 {
             self.end_piece()?;

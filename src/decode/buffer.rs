@@ -13,10 +13,6 @@ const RELEASED: usize = 4 << 20;
 /// Decodes a buffer in pieces of up to `piece` bytes. Each decoder belongs to a trace ID; the first
 /// one with an ID is used. `laid_up` is called with the index of the decoder after each piece of
 /// each source. Returns the number of bytes of each trace ID.
-///
-/// # Errors
-///
-/// Returns the first error of `laid_up`.
 pub fn decode_buffer<O: ?Sized, X>(
     buffer: &CaptureBuffer,
     decoders: &mut [(TraceId, Box<dyn Decoding<O> + '_>)],

@@ -20,10 +20,6 @@ pub trait Protocol: Copy + Debug {
     fn address_encoding(&self) -> AddressEncoding;
 
     /// Appends the bytes of `packet`. If it cannot be written, some of them may be appended.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a trace unit of this configuration writes no such packet.
     fn write(
         encoder: &mut Encoder<Self>,
         packet: &Self::Packet,

@@ -134,10 +134,6 @@ pub fn is_open(path: &Path) -> bool {
 }
 
 /// Returns an error if a mapped file was truncated.
-///
-/// # Errors
-///
-/// Returns an error that names the file.
 pub fn whole() -> io::Result<()> {
     cut_file().map_or(Ok(()), |why| Err(io::Error::other(why)))
 }
@@ -233,10 +229,6 @@ impl From<Vec<u8>> for Mapped {
 }
 
 /// Maps a file. Empty files, which cannot be mapped, are empty bytes.
-///
-/// # Errors
-///
-/// Returns an error if the file cannot be opened or mapped.
 pub fn map(path: &Path) -> io::Result<Mapped> {
     let file = File::open(path)?;
     let metadata = regular(&file)?;
@@ -263,10 +255,6 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
 }
 
 /// Reads a whole file.
-///
-/// # Errors
-///
-/// Returns an error if the file cannot be read.
 pub fn read(path: &Path) -> io::Result<Mapped> {
     let mut file = File::open(path)?;
     regular(&file)?;

@@ -76,10 +76,6 @@ pub struct Elf {
 
 impl Elf {
     /// Maps and reads an ELF file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be mapped, or is no ELF file of a program.
     pub fn open(path: &Path) -> Result<Self, ElfError> {
         let absolute = path.canonicalize().map_err(|error| io_error(path, error))?;
         let bytes = mapped::map(&absolute).map_err(|error| io_error(path, error))?;
@@ -93,10 +89,6 @@ impl Elf {
     }
 
     /// Reads the bytes of an ELF file named `path`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the bytes are no ELF file of a program.
     pub fn read(path: PathBuf, bytes: Mapped) -> Result<Self, ElfError> {
         let malformed = |reason: &str| ElfError::Malformed {
             path: path.clone(),

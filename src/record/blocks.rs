@@ -88,10 +88,6 @@ impl BlockTable {
     }
 
     /// Adds the next block. Blocks must come in the order of their IDs.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the ID is not the next one, or the block is malformed.
     pub fn add(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         if definition.id as usize != self.blocks.len() {
             return Err(bad("blocks do not come in the order of their IDs"));

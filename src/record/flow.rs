@@ -17,10 +17,6 @@ pub trait Steps {
     /// The first `count` instructions of the block were executed; `count` is at least 1. `accesses`
     /// are what they loaded and stored, each with the index of its instruction, if the stream
     /// reports it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the trace cannot be written.
     fn ran(
         &mut self,
         core: u32,
@@ -31,18 +27,10 @@ pub trait Steps {
 
     /// An exception was taken. `number` is as in the event; `return_to` is where execution would
     /// have continued.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the trace cannot be written.
     fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()>;
 
     /// Execution continued elsewhere than the last instruction leads to, without a noted exception.
     /// `instead` is where it would have continued, if known.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the trace cannot be written.
     fn broken(&mut self, core: u32, instead: Option<CodeAddress>) -> io::Result<()>;
 
     /// The last instruction returned from an exception, which its encoding does not show
@@ -51,10 +39,6 @@ pub trait Steps {
 
     /// The last instruction started a return from an exception, and this exception was taken
     /// instead (M-profile, tail-chaining).
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the trace cannot be written.
     fn tail_chain(&mut self, core: u32, number: u32) -> io::Result<()> {
         self.exception(core, number, TAIL_CHAIN)
     }
@@ -110,10 +94,6 @@ const MOST_CORES: u32 = 1 << 20;
 
 impl Flow {
     /// Adds a core.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the core is known already.
     pub fn begin(&mut self, core: u32) -> io::Result<()> {
         if core >= MOST_CORES {
             return Err(bad("too many cores"));
@@ -124,10 +104,6 @@ impl Flow {
     }
 
     /// Handles an event of a core.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the event contradicts the ones before, or the trace cannot be written.
     pub fn event(
         &mut self,
         core: u32,
@@ -225,10 +201,6 @@ impl Flow {
     }
 
     /// Handles an exception; execution would have continued at `return_to`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the event contradicts the ones before, or the trace cannot be written.
     pub fn exception(
         &mut self,
         core: u32,
@@ -242,10 +214,6 @@ impl Flow {
     }
 
     /// Ends the flow of a core before it executes the instruction at `next`, if that is known.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the event contradicts the ones before, or the trace cannot be written.
     pub fn end(
         &mut self,
         core: u32,

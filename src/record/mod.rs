@@ -9,33 +9,32 @@
 //! the same for a Linux program and a bare-metal system. Registers and memory are read through the
 //! emulator's GDB server. The trace units encode the trace.
 
-mod address_files;
+pub mod address_files;
 pub mod blocks;
-mod device_state;
+pub mod device_state;
 mod emulator;
 pub mod flow;
 mod guest_program;
 mod input;
 pub mod plugin;
-mod process;
+pub mod process;
 pub mod protocol;
 pub mod register_log;
-mod remote;
-mod settings;
-mod signals;
-mod snapshot_files;
+pub mod remote;
+pub mod settings;
+pub mod signals;
+pub mod snapshot_files;
 mod stop;
 pub mod stream;
 pub mod system;
-mod trace_store;
-mod tracing;
+pub mod trace_store;
+pub mod tracing;
 mod transport;
-mod traps;
+pub mod traps;
 pub mod until;
 pub mod user;
-mod versions;
+pub mod versions;
 pub mod witness;
 
 pub use emulator::{Error, Options, Recorded, Watch};
-pub use remote::Error as RemoteError;
 pub use stop::Reason;

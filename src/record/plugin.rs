@@ -49,10 +49,6 @@ pub struct Plugin {
 
 impl Plugin {
     /// Writes the plugin and its socket to `directory`, which must be private to the caller.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if they cannot be created.
     pub fn new(directory: &Path) -> Result<Self, Error> {
         if OBJECT.is_empty() {
             return Err(Error::NotBuilt);
@@ -86,10 +82,6 @@ impl Plugin {
     }
 
     /// Waits until `emulator` has loaded the plugin, for at most `patience`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the emulator ends or does not load the plugin in time.
     pub fn connect(self, emulator: &mut Child, patience: Duration) -> Result<UnixStream, Error> {
         let start = Instant::now();
         let failed = |error| Error::Io {
@@ -117,10 +109,6 @@ impl Plugin {
 }
 
 /// Sends a command to the plugin.
-///
-/// # Errors
-///
-/// Returns an error if writing fails.
 pub fn send(mut stream: &UnixStream, command: &Command) -> io::Result<()> {
     stream.write_all(&command.bytes())
 }

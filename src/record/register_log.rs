@@ -30,10 +30,6 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Writes the header with the names of the registers.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn new(out: W, names: &[String]) -> io::Result<Self> {
         let mut buffer = Vec::from(FIRST);
         leb128(names.len() as u64, &mut buffer);
@@ -57,10 +53,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the values of all registers after an instruction, and its stores.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn step(&mut self, values: &[u64], stores: &[Store]) -> io::Result<()> {
         let pairs = self.values.iter().zip(values).enumerate();
         let changed = pairs.filter(|(_, (old, new))| old != new);
@@ -82,10 +74,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the end of the log.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn finish(mut self) -> io::Result<()> {
         leb128(0_u64, &mut self.buffer);
         self.flush()?;
@@ -104,10 +92,6 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if reading fails or the log is malformed.
     pub fn new(input: R) -> io::Result<Self> {
         const MOST: u64 = 1 << 10;
         let mut reader = Self {
@@ -155,10 +139,6 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next step; returns false at the end.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if reading fails or the log is malformed.
     pub fn step(&mut self) -> io::Result<bool> {
         match self.input.number()? {
             0 => return Ok(false),

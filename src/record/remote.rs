@@ -299,8 +299,12 @@ impl Remote {
         Ok(String::from_utf8_lossy(&self.take_output()).into_owned())
     }
 
+    /// Detaches; the program continues.
+    pub fn detach(mut self) -> Result<(), Error> {
+        self.done("D")
+    }
+
     /// Kills the program.
-    #[cfg(all(test, feature = "server"))]
     pub fn kill(mut self) -> Result<(), Error> {
         // The server exits without an acknowledgement.
         Ok(self.transport.send(b"k")?)

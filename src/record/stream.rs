@@ -210,22 +210,10 @@ pub struct Exit {
 /// Receives the contents of the stream, in order.
 pub trait Sink {
     /// A core starts; `index` is the emulator's.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the stream cannot be processed further.
     fn begin(&mut self, core: u32, index: u32) -> io::Result<()>;
     /// A block was translated.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the stream cannot be processed further.
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()>;
     /// Events of a core.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the stream cannot be processed further.
     fn events(&mut self, core: u32, thread: u32, events: Events<'_>) -> io::Result<()>;
     /// The reply to [`Command::Freeze`] or [`Command::Flush`].
     fn stopped(&mut self, stopped: Stopped);
@@ -235,10 +223,6 @@ pub trait Sink {
     /// The thread changes its signal mask, or returns from a handler.
     fn mask(&mut self, thread: u32);
     /// Text of the emulator's log.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the stream cannot be processed further.
     fn log(&mut self, _text: &[u8]) -> io::Result<()> {
         Ok(())
     }
@@ -251,10 +235,6 @@ pub trait Sink {
     /// The program has forked.
     fn child(&mut self) {}
     /// A core ends.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the stream cannot be processed further.
     fn end(&mut self, core: u32) -> io::Result<()>;
     /// The program ends.
     fn ended(&mut self) {}
@@ -391,10 +371,6 @@ fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
 }
 
 /// Reads the stream to its end. An incomplete last chunk, from a killed emulator, is ignored.
-///
-/// # Errors
-///
-/// Returns an error if reading fails, the stream is malformed, or `sink` fails.
 pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result<()> {
     let mut bytes = Vec::new();
     loop {

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A TCP address.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the tests serve at one"))]
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),

@@ -53,10 +53,6 @@ struct Session {
 }
 
 /// Records a program until it stops, and returns the snapshot.
-///
-/// # Errors
-///
-/// Returns an error if the program cannot be read or run, or the recording fails.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let (mut session, program) = start(&mut request)?;
     let mut run = run::Run::new(&mut session, &mut request)?;

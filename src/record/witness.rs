@@ -126,10 +126,6 @@ impl Writer {
     }
 
     /// Records the execution of the first `count` instructions of a block.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
         self.select(core)?;
         let number = self.number(block);
@@ -151,10 +147,6 @@ impl Writer {
     }
 
     /// Records an exception; execution would have continued at `return_to`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()> {
         self.select(core)?;
         self.settle();
@@ -166,10 +158,6 @@ impl Writer {
     }
 
     /// Writes the end of the witness.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn finish(mut self) -> io::Result<()> {
         self.settle();
         self.put(END);
@@ -238,10 +226,6 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if reading fails or the log is malformed.
     pub fn new(input: R) -> io::Result<Self> {
         Ok(Self {
             input: Input::new(input, "witness", FIRST)?,
@@ -305,10 +289,6 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next record; `None` at the end.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if reading fails or the log is malformed.
     pub fn read(&mut self) -> io::Result<Option<Record>> {
         loop {
             match self.input.number()? {
@@ -355,10 +335,6 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads all instructions of each core, in order; fails if there are more than `most` in total.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if reading fails, the log is malformed, or there are more instructions.
     pub fn places(mut self, most: u64) -> io::Result<BTreeMap<u32, Vec<CodeAddress>>> {
         let mut cores: BTreeMap<u32, Vec<CodeAddress>> = BTreeMap::new();
         let mut left = most;

@@ -1,6 +1,6 @@
 //! `qArmsnap.callers`: the frames of a stack at a past position, for an unwinder in the client.
 //!
-//! Registers and stacks of the past are unknown, but the open calls are known. The request contains
+//! Registers and stacks of the past may be unknown, but the open calls are known. The request contains
 //! a thread and the number of frames that the client already has: `qArmsnap.callers:1,0`. The reply
 //! contains the next frames, innermost first, as `STACK,CALL,FUNCTION,PC;` (the first three identify
 //! a frame), and one more character:
@@ -13,14 +13,23 @@
 //!   address; STACK is a lower address for frames of later calls;
 //! - `~` alone: not finished. The client repeats the request, and its user can interrupt it in between
 //!   (GDB sends no Ctrl-C while it waits for a reply).
+//!
+//! If the stack pointer was known when a frame's function was called, the frame has a fifth field, its
+//! value, which is the frame's true stack address. Known registers of its caller follow as
+//! `NAME:VALUE`. Both are taken from the first place of the call, so they are the same from wherever
+//! they are asked for.
+//!
+//! `qArmsnap.past:1` is answered `+` if the thread is at a past position, else `-`.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gdbstub::common::Tid;
 
 use super::endpoint::Endpoint;
 use super::memory::MemoryView;
+use super::past_values::Places;
 use super::positions::{GAPS, Positions};
 use super::reply::thread_id;
 use super::target::SnapshotTarget;
@@ -30,8 +39,13 @@ use crate::stop::Cancel;
 use crate::timeline::{Direction, EndAgrees, Gap, OpenCall, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
+pub(super) const PAST: &str = "qArmsnap.past:";
 /// Time limit of the search for calls before a reply.
 const TIME_LIMIT: Duration = Duration::from_millis(300);
+/// Time limit of recovering registers for a reply.
+const VALUES_LIMIT: Duration = Duration::from_millis(1000);
+/// Number of calls around those of a reply that are considered for their stack addresses.
+const OUTER: usize = 64;
 /// Maximum number of frames in a reply.
 const FRAMES: usize = 64;
 /// The stack address of frames of a 64-bit core. No program can use it: bits 55 to 52 of a valid
@@ -39,6 +53,13 @@ const FRAMES: usize = 64;
 const NOWHERE: u64 = 0b0110 << 52;
 /// Size of the unused memory required before and after the stack address of frames of a 32-bit core.
 const FREE: u64 = 1 << 20;
+
+/// Returns whether a thread is at a past position, in the form of a reply.
+pub(super) fn is_past(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
+    let past = target.positions.past(thread_id(thread)?).is_some();
+    let is_past = past && target.trace.frame.is_none();
+    Some(if is_past { b"+" } else { b"-" }.to_vec())
+}
 
 /// Answers a request; `None` if it is malformed.
 pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<u8>> {
@@ -70,8 +91,8 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
     let calls = target.callers.calls.entry(thread).or_default();
     // A frame's identity comes from its call, its pc from the call within it.
     let (first, count) = match skip.checked_sub(1) {
-        Some(before) => (before, FRAMES + 1),
-        None => (0, FRAMES),
+        Some(before) => (before, 1 + FRAMES + OUTER),
+        None => (0, FRAMES + OUTER),
     };
     let (calls, outside) = calls.at(history, position, first, count, &cancel);
     if outside == Outside::Unfinished {
@@ -87,25 +108,113 @@ pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<
         calls = outer;
     }
     let mut text = String::new();
-    let frame = |text: &mut String, call: Option<&OpenCall>, (pc, inside): (u64, u64)| {
-        let (call, function) = name(&symbols, call, inside);
-        let _ = write!(text, "{stack:x},{call:x},{function:x},{pc:x};");
+    let mut frame = |call: Option<&OpenCall>, (pc, inside): (u64, u64), stack: &Stack| {
+        let (rank, function) = name(&symbols, call, inside);
+        let Stack { address, registers } = stack;
+        let _ = write!(text, "{address:x},{rank:x},{function:x},{pc:x}{registers};");
     };
-    for call in calls {
+    let stacks = stacks(target, thread, calls, stack);
+    for (call, stack) in calls.iter().zip(&stacks).take(FRAMES) {
         let Some(at) = site else { break };
-        frame(&mut text, Some(call), at);
+        frame(Some(call), at, stack);
         site = return_site(call);
     }
+    let outside = if calls.len() > FRAMES {
+        Outside::More
+    } else {
+        outside
+    };
     let end = match (outside, site) {
         (Outside::More, Some(_)) => '+',
         (Outside::Unknown | Outside::Unfinished, Some(at)) => {
-            frame(&mut text, None, at);
+            let address = stack;
+            let registers = String::new();
+            frame(None, at, &Stack { address, registers });
             '.'
         }
         (_, None) => '.',
     };
     text.push(end);
     Some(text.into_bytes())
+}
+
+/// The stack address of a frame, and the fields for the registers of its caller, if the address is the
+/// true one.
+struct Stack {
+    address: u64,
+    registers: String,
+}
+
+/// Returns the stacks of the frames of some calls, the newest call first. `nowhere` is the address of the
+/// outermost ones that are not known.
+///
+/// GDB takes a stack for corrupt if a caller's stack address is lower. So a frame of which it is not known
+/// is above all others if it is one of the outermost. Otherwise it is below, with all frames of calls
+/// within it. Whether it is so depends only on its call and the calls around it, not on the position.
+fn stacks(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    calls: &[OpenCall],
+    nowhere: u64,
+) -> Vec<Stack> {
+    let cancel = Cancel::after(VALUES_LIMIT);
+    let mut known: Vec<String> = Vec::with_capacity(calls.len());
+    for call in calls {
+        let registers = match call.exception {
+            true => "",
+            false => caller_registers(target, (thread, call.entry), &cancel),
+        };
+        known.push(registers.to_owned());
+    }
+    let below = below_stack(&target.endpoint, thread).unwrap_or(nowhere);
+    let (mut is_known, mut is_below) = (false, false);
+    let mut out: Vec<Stack> = Vec::with_capacity(calls.len());
+    for registers in known.into_iter().rev() {
+        is_below |= is_known && registers.is_empty();
+        is_known |= !registers.is_empty();
+        let address = if is_below { below } else { nowhere };
+        let registers = if is_below { String::new() } else { registers };
+        out.push(Stack { address, registers });
+    }
+    out.reverse();
+    out
+}
+
+/// Returns the fields for the registers of a call's caller, which start with the stack pointer; empty
+/// if that is not known.
+fn caller_registers<'a>(
+    target: &'a mut SnapshotTarget,
+    entry: (Tid, Position),
+    cancel: &Cancel,
+) -> &'a str {
+    if !target.callers.registers.contains_key(&entry) {
+        let architecture = target.endpoint.architecture();
+        let endpoint = Arc::clone(&target.endpoint);
+        let (values, positions) = (&mut target.past_values, &mut target.positions);
+        let known = values.registers(&endpoint, positions, entry, cancel);
+        let mut text = String::new();
+        let value = |name: &str| Places::of(architecture, name)?.value(known.as_ref()?);
+        if let Some(stack) = value("sp") {
+            let _ = write!(text, ",{:x},sp:{:x}", stack.value, stack.value);
+            for name in saved_registers(architecture) {
+                if let Some(known) = value(&name) {
+                    let _ = write!(text, ",{name}:{:x}", known.value);
+                }
+            }
+        }
+        target.callers.registers.insert(entry, text);
+    }
+    &target.callers.registers[&entry]
+}
+
+/// Returns the general registers that a function leaves to its caller as they were (AAPCS64 6.1.1,
+/// AAPCS32 6.1.1).
+fn saved_registers(architecture: Architecture) -> impl Iterator<Item = String> {
+    let (prefix, numbers) = match architecture {
+        Architecture::AArch64 => ("x", 19..=29),
+        Architecture::AArch32 | Architecture::MProfile => ("r", 4..=11),
+    };
+    numbers.map(move |number| format!("{prefix}{number}"))
 }
 
 /// Returns the call and the function that identify a frame.

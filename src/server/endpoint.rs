@@ -251,10 +251,6 @@ impl Endpoint {
 }
 
 /// Creates the endpoints of a snapshot: one for each architecture among the selected cores.
-///
-/// # Errors
-///
-/// Returns an error if the options select no core, or a program cannot be read.
 pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
     let snapshot = &loaded.snapshot;
     let elfs = options.elfs.iter();

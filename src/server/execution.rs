@@ -13,6 +13,8 @@ use super::breakpoints::Kind;
 use super::isa_register;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
+use super::watched;
+use super::watchpoints;
 use crate::quantity::Address;
 use crate::remote_protocol::framing::{hex_text, write_hex, write_packet};
 use crate::report::history as words;
@@ -26,6 +28,8 @@ enum Reason {
     Moved,
     /// It is at a breakpoint.
     Breakpoint(Kind),
+    /// It is before an access to this address, as seen in the direction of the move.
+    Watchpoint(watchpoints::Kind, u64),
     /// It is at a gap.
     Gap,
     /// It is at the first known position.
@@ -59,7 +63,7 @@ pub(super) fn run(
     let halted = target.positions.past(resume.thread).is_none();
     let mut text = String::new();
     let stop = if target.positions.reach_end(resume.thread, cancel) {
-        go(target, resume, cancel)
+        go(target, resume, &mut text, cancel)
     } else {
         text += UNFINISHED;
         let (thread, reason) = (resume.thread, Reason::Interrupted);
@@ -94,7 +98,7 @@ pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, o
 }
 
 /// Moves the core, and the others along unless it moves alone.
-fn go(target: &mut SnapshotTarget, resume: Resume, cancel: &Cancel) -> Stop {
+fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &Cancel) -> Stop {
     let thread = resume.thread;
     let Some(from) = target.positions.position(thread) else {
         return Stop {
@@ -108,6 +112,7 @@ fn go(target: &mut SnapshotTarget, resume: Resume, cancel: &Cancel) -> Stop {
         Extent::Within(first, end) => step_within(target, resume, first..end, cancel),
         Extent::On => search(target, resume, from, cancel),
     };
+    let reason = watched(target, resume, from, reason, text, cancel);
     let stop = Stop { thread, reason };
     if resume.alone {
         return stop;
@@ -120,6 +125,41 @@ fn go(target: &mut SnapshotTarget, resume: Resume, cancel: &Cancel) -> Stop {
         target.positions.along(thread);
     }
     stop
+}
+
+/// Puts the core back to the first watched access of its move, if there is one.
+fn watched(
+    target: &mut SnapshotTarget,
+    resume: Resume,
+    from: Position,
+    reason: Reason,
+    text: &mut String,
+    cancel: &Cancel,
+) -> Reason {
+    let thread = resume.thread;
+    let (Some(until), false) = (
+        target.positions.position(thread),
+        target.watchpoints.is_empty() || reason == Reason::Interrupted,
+    ) else {
+        return reason;
+    };
+    let direction = resume.direction;
+    let search = match resume.extent {
+        Extent::On => watched::search,
+        Extent::Step | Extent::Within(..) => watched::in_steps,
+    };
+    let Some(found) = search(target, (thread, from), until, direction, cancel) else {
+        target.positions.set(thread, from);
+        return Reason::Interrupted;
+    };
+    *text += &watched::unresolved(target, thread, &found);
+    match found.hit {
+        Some((kind, address, position)) => {
+            target.positions.set(thread, position);
+            Reason::Watchpoint(kind, address)
+        }
+        None => reason,
+    }
 }
 
 /// Steps until the core leaves some addresses.
@@ -265,6 +305,7 @@ impl Stop {
             Reason::Moved => (5, String::new()),
             Reason::Breakpoint(Kind::Software) => (5, "swbreak:;".to_owned()),
             Reason::Breakpoint(Kind::Hardware) => (5, "hwbreak:;".to_owned()),
+            Reason::Watchpoint(kind, address) => (5, format!("{}:{address:x};", kind.name())),
             Reason::Gap => (29, exception("gap in history")),
             Reason::HistoryBegins => {
                 let description = exception("beginning of history");

@@ -86,10 +86,6 @@ fn answer(
 }
 
 /// Serves the client on standard input and output.
-///
-/// # Errors
-///
-/// Returns an error if reading or writing fails, other than by a disconnect.
 pub fn serve_stdio(endpoint: Arc<Endpoint>) -> io::Result<()> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     match converse(endpoint, input, io::stdout()) {
@@ -134,19 +130,11 @@ impl SocketFile {
 
 impl Listener {
     /// Listens on a TCP address; port 0 selects a free port.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the address cannot be bound.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
         TcpListener::bind(address).map(Self::Tcp)
     }
 
     /// Listens on a Unix socket. Replaces a socket file without a listener.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the socket cannot be created, or another server listens on it.
     pub fn unix(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
@@ -159,10 +147,6 @@ impl Listener {
     }
 
     /// Returns the argument for `target remote`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the socket has no address.
     pub fn address(&self) -> io::Result<String> {
         match self {
             Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
@@ -179,10 +163,6 @@ impl Listener {
     }
 
     /// Serves clients until the listener fails.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no client can be accepted.
     pub fn serve(self, endpoint: &Arc<Endpoint>) -> io::Result<()> {
         let slots = Arc::new(Slots::default());
         loop {

@@ -1,6 +1,9 @@
 //! Packets that gdbstub does not support, or that a snapshot answers differently.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+
+use gdbstub::common::Tid;
 
 use super::breakpoints::Refusal;
 use super::btrace;
@@ -9,10 +12,12 @@ use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
 use super::isa_register;
 use super::libraries;
+use super::memory::MemoryView;
 use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer};
 use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
+use crate::arch::Architecture;
 use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex_runs, write_packet};
 
 /// How to handle a packet.
@@ -36,7 +41,8 @@ const UNSUPPORTED: &[u8] = b"";
 /// GDB shows the text after `E.`.
 const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is read-only: its registers cannot be changed";
 const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is read-only: its memory cannot be changed";
-const NO_WATCHPOINTS: &[u8] = b"E.the trace does not contain writes to memory";
+const NO_WATCHPOINTS: &[u8] = b"E.the stores of AArch32 code are not followed";
+
 /// Answers a packet, or decides how to handle it.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     let reply = |reply: &[u8]| Answer::Reply(reply.to_vec());
@@ -138,6 +144,7 @@ fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> 
     } else {
         after(callers::PACKET)
             .map(|rest| callers::answer(target, rest))
+            .or_else(|| after(callers::PAST).map(|rest| callers::is_past(target, rest)))
             .or_else(|| after("qMemoryRegionInfo:").map(|rest| region(target, rest)))
     }
 }
@@ -148,7 +155,15 @@ fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> V
         Ok(()) => b"OK".to_vec(),
         // No move from the one position of a core without history passes an access.
         Err(Refusal::Watchpoint) if !target.positions.has_history() => b"OK".to_vec(),
-        Err(Refusal::Watchpoint) => NO_WATCHPOINTS.to_vec(),
+        Err(Refusal::Watchpoint)
+            if set && target.endpoint.architecture() != Architecture::AArch64 =>
+        {
+            NO_WATCHPOINTS.to_vec()
+        }
+        Err(Refusal::Watchpoint) => match target.watchpoints.change(set, packet) {
+            Some(()) => b"OK".to_vec(),
+            None => MALFORMED.to_vec(),
+        },
         Err(Refusal::TooMany) => b"E.too many breakpoints".to_vec(),
         Err(Refusal::Malformed) => MALFORMED.to_vec(),
     }
@@ -234,34 +249,58 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = vec![0; shown];
     let endpoint = &target.endpoint;
     let count = endpoint.read(core, target.memory_view, version, address, &mut bytes);
-    if count == 0 && length != 0 {
+    bytes.truncate(count);
+    if count == shown && shown < length && target.memory_view == MemoryView::Current {
+        recovered(target, thread, address, (length, &mut bytes));
+    }
+    if bytes.is_empty() && length != 0 {
         return Some(NO_MEMORY.to_vec());
     }
-    let mut reply = Vec::with_capacity(2 * count);
-    write_hex_runs(&bytes[..count.min(shown)], &mut reply);
+    let mut reply = Vec::with_capacity(2 * bytes.len());
+    write_hex_runs(&bytes, &mut reply);
     Some(reply)
 }
 
+/// Appends what is known of the memory of a past position behind `bytes`, which are those from
+/// `address` on, up to the first unknown byte or to `length` bytes.
+fn recovered(
+    target: &mut SnapshotTarget,
+    thread: Tid,
+    address: u64,
+    (length, bytes): (usize, &mut Vec<u8>),
+) {
+    let Some(next) = address.checked_add(bytes.len() as u64) else {
+        return;
+    };
+    let mut known = vec![None; length - bytes.len()];
+    let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
+    target
+        .past_values
+        .memory(&endpoint, positions, thread, next, &mut known);
+    bytes.extend(known.iter().map_while(|byte| Some(byte.as_ref()?.value)));
+}
+
 /// `g`: the general registers.
-fn registers(target: &SnapshotTarget) -> Option<Vec<u8>> {
-    let registers = target.endpoint.block();
-    let bytes: Option<Vec<_>> = registers
-        .map(|register| target.positions.register(target.selection.read(), register))
+fn registers(target: &mut SnapshotTarget) -> Option<Vec<u8>> {
+    let endpoint = Arc::clone(&target.endpoint);
+    let thread = target.selection.read();
+    let bytes: Option<Vec<_>> = endpoint
+        .block()
+        .map(|register| target.register(thread, register))
         .collect();
     Some(known_or_not(&bytes?.concat()))
 }
 
 /// `p`: a register, with `xx` for each unknown byte. An error reply would break a backtrace.
-fn register(target: &SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
+fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
     if target.endpoint.isa_register == Some(number) {
         let isa = target.positions.isa(target.selection.read());
         return Some(isa_register::value(isa).into());
     }
-    let register = target.endpoint.description.register(number)?;
-    let bytes = target
-        .positions
-        .register(target.selection.read(), register)?;
+    let endpoint = Arc::clone(&target.endpoint);
+    let register = endpoint.description.register(number)?;
+    let bytes = target.register(target.selection.read(), register)?;
     Some(known_or_not(&bytes))
 }
 

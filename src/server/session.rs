@@ -236,7 +236,7 @@ impl Session {
         let places = self.target.positions.places();
         let answer = stop::catch(|| packets::answer(&mut self.target, packet));
         let answer = answer.unwrap_or_else(|Stopped| {
-            self.target.positions.come_back(places.clone());
+            self.target.come_back(places.clone());
             Answer::Reply(MALFORMED.to_vec())
         });
         match answer {
@@ -274,7 +274,7 @@ impl Session {
                 self.interrupted |= done.unwrap_or(true) && interrupted;
                 if done.is_err() || cut.is_some() {
                     out.truncate(start);
-                    self.target.positions.come_back(places);
+                    self.target.come_back(places);
                     let why = cut.unwrap_or_default();
                     execution::interrupted(&mut self.target, resume.thread, &why, out);
                 }
@@ -286,7 +286,7 @@ impl Session {
                 let target = &mut self.target;
                 let done = stop::catch(|| monitor::run(target, &command, &cancel));
                 let text = done.unwrap_or_else(|Stopped| {
-                    self.target.positions.come_back(places);
+                    self.target.come_back(places);
                     monitor::STOPPED.to_owned()
                 });
                 let meanwhile = client.meanwhile();

@@ -17,8 +17,12 @@ use super::libraries as library_list;
 use super::memory::MemoryView;
 use super::open_files::Files;
 use super::past_memory::{Mode, PastMemory};
-use super::positions::Positions;
+use super::past_values::PastValues;
+use super::positions::{Past, Positions};
 use super::selection::Selection;
+use super::watchpoints::Watchpoints;
+use crate::arch::RegisterDescription;
+use crate::arch::registers::Bytes;
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::snapshot::chosen::Chosen;
@@ -34,9 +38,12 @@ pub struct SnapshotTarget {
     /// The thread that moves alone (`Hc`).
     pub(super) alone: Option<Tid>,
     pub(super) breakpoints: Breakpoints,
+    pub(super) watchpoints: Watchpoints,
     pub(super) positions: Positions,
     /// How memory is read at past positions.
     pub(super) past_memory: PastMemory,
+    /// What is known of registers and memory at past positions.
+    pub(super) past_values: PastValues,
     /// The branch trace that the client fetches.
     pub(super) btrace: Option<BranchTrace>,
     symbols: OnceCell<Arc<Symbols>>,
@@ -59,6 +66,7 @@ impl SnapshotTarget {
             endpoint,
             memory_view: MemoryView::Current,
             past_memory: PastMemory::default(),
+            past_values: PastValues::default(),
             btrace: None,
             symbols: OnceCell::new(),
             chosen: OnceCell::new(),
@@ -66,6 +74,7 @@ impl SnapshotTarget {
             selection: Selection::default(),
             alone: None,
             breakpoints: Breakpoints::default(),
+            watchpoints: Watchpoints::default(),
             trace: FrameView::default(),
             callers: Callers::default(),
             alive: None,
@@ -132,6 +141,23 @@ impl SnapshotTarget {
     pub(super) fn libraries(&self) -> Option<Arc<str>> {
         let made = || library_list::document(&self.endpoint).map(Arc::from);
         self.libraries.get_or_init(made).clone()
+    }
+
+    /// Returns a register at the position of a core, with `None` for unknown bytes.
+    pub(super) fn register(
+        &mut self,
+        thread: Tid,
+        register: &RegisterDescription,
+    ) -> Option<Bytes> {
+        let (endpoint, positions) = (Arc::clone(&self.endpoint), &mut self.positions);
+        self.past_values
+            .register(&endpoint, positions, thread, register)
+    }
+
+    /// Puts the cores back to where they were before work that was unwound.
+    pub(super) fn come_back(&mut self, past: Vec<Option<Past>>) {
+        self.positions.come_back(past);
+        self.past_values.forget();
     }
 
     /// Returns whether registers and memory are read from a trace frame.

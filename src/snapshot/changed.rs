@@ -54,19 +54,6 @@ pub struct Changed {
     versions: u32,
 }
 
-/// A malformed line of the file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected \"changed ADDRESS LENGTH\" or \"code FIRST LAST ADDRESS BYTES\", found {}",
-    quote(found)
-)]
-pub struct MalformedLine {
-    /// Its number, from 1.
-    pub number: u32,
-    /// Its beginning.
-    pub found: String,
-}
-
 impl Changed {
     /// Halfwords at these addresses changed.
     pub fn new(addresses: BTreeSet<u64>, code: Vec<Code>, versions: u32) -> Self {
@@ -199,12 +186,8 @@ impl Changed {
         out
     }
 
-    /// Reads the file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error for the first malformed line.
-    pub fn read(bytes: &[u8]) -> Result<Self, MalformedLine> {
+    /// Reads the file. The error is the line number, from 1, and what is wrong there.
+    pub fn read(bytes: &[u8]) -> Result<Self, (u32, String)> {
         let (mut ranges, mut code, mut versions) = (Vec::new(), Vec::new(), 0);
         for (number, line) in (1_u32..).zip(bytes.split(|&byte| byte == b'\n')) {
             let text = std::str::from_utf8(line).unwrap_or("\u{fffd}");
@@ -220,8 +203,10 @@ impl Changed {
                 Some(_) => None,
             };
             if read.is_none() || words.next().is_some() {
-                let found = text.chars().take(60).collect();
-                return Err(MalformedLine { number, found });
+                let wanted = "expected \"changed ADDRESS LENGTH\" or \"code FIRST LAST ADDRESS \
+                              BYTES\"";
+                let found: String = text.chars().take(60).collect();
+                return Err((number, format!("{wanted}, found {}", quote(&found))));
             }
         }
         Ok(Self::of(ranges, code, versions))
@@ -242,8 +227,7 @@ impl Changed {
         });
         let read = read.map_err(|why| (place.clone(), format!("{}: {why}", quote(file))));
         let read = read.and_then(|bytes| {
-            Self::read(&bytes).map_err(|error| {
-                let (line, text) = (error.number, error.to_string());
+            Self::read(&bytes).map_err(|(line, text)| {
                 let file = file.into();
                 (FileLine { file, line }, text)
             })
@@ -371,9 +355,9 @@ mod tests {
             "code 0 -1 0x1000 0102",
         ] {
             let text = format!("changed 0x1000 0x2\n{line}\n");
-            let error = Changed::read(text.as_bytes()).unwrap_err();
-            assert_eq!(error.number, 2, "{line}");
-            assert!(error.to_string().contains("expected"), "{error}");
+            let (number, why) = Changed::read(text.as_bytes()).unwrap_err();
+            assert_eq!(number, 2, "{line}");
+            assert!(why.contains("expected"), "{why}");
         }
         assert!(Changed::read(b"").unwrap().is_empty());
         let end = Changed::read(b"changed 0xfffffffffffffffe 0x2\n").unwrap();

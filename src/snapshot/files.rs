@@ -14,24 +14,12 @@ use std::sync::Mutex;
 /// The files of a snapshot, by the paths written in the .ini files.
 pub trait Files: fmt::Debug + Send + Sync {
     /// The bytes of a file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file does not exist, lies outside, or cannot be read.
     fn bytes(&self, written: &str) -> Result<Mapped, PathError>;
 
     /// Its length in bytes, without opening it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file does not exist, lies outside, or cannot be read.
     fn length(&self, written: &str) -> Result<u64, PathError>;
 
     /// Whether the file starts with `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file does not exist, lies outside, or cannot be read.
     fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
         Ok(self.bytes(written)?.starts_with(with))
     }

@@ -253,21 +253,12 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// A text that an .ini file cannot contain.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} cannot be written to an .ini file", quote(.0))]
-pub struct UnwritableText(pub String);
-
-/// Writes a document.
-///
-/// # Errors
-///
-/// Returns the text that an .ini file cannot contain.
-pub fn write(document: &Document) -> Result<Vec<u8>, UnwritableText> {
+/// Writes a document. The error is the text that an .ini file cannot hold.
+pub fn write(document: &Document) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     for section in &document.sections {
         if !fits(&section.name, &[']']) {
-            return Err(UnwritableText(section.name.clone()));
+            return Err(section.name.clone());
         }
         if !out.is_empty() {
             out.push(b'\n');
@@ -283,10 +274,10 @@ pub fn write(document: &Document) -> Result<Vec<u8>, UnwritableText> {
             for entry in entries {
                 let bad_key = entry.key.is_empty() || entry.key.starts_with('[');
                 if bad_key || !fits(&entry.key, &['=']) {
-                    return Err(UnwritableText(entry.key.clone()));
+                    return Err(entry.key.clone());
                 }
                 if !fits(&entry.value, &[]) {
-                    return Err(UnwritableText(entry.value.clone()));
+                    return Err(entry.value.clone());
                 }
                 properties.append(&*entry.key, &*entry.value);
             }
@@ -297,7 +288,7 @@ pub fn write(document: &Document) -> Result<Vec<u8>, UnwritableText> {
 }
 
 /// Writes without escapes: texts that [`fits`] do not need them.
-fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), UnwritableText> {
+fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), String> {
     let options = WriteOption {
         escape_policy: EscapePolicy::Nothing,
         // rust-ini's name for a line feed.
@@ -305,7 +296,7 @@ fn append(ini: &Ini, out: &mut Vec<u8>) -> Result<(), UnwritableText> {
         kv_separator: "=",
     };
     ini.write_to_opt(out, options)
-        .map_err(|error| UnwritableText(error.to_string()))
+        .map_err(|error| error.to_string())
 }
 
 /// Whether `text` survives writing and reading unchanged.

@@ -56,10 +56,6 @@ pub fn normal(written: &str) -> Option<String> {
 }
 
 /// The file that `written` names, below `root`: an existing regular file.
-///
-/// # Errors
-///
-/// Returns an error if there is no such file, or it lies outside `root` and that is not allowed.
 pub fn resolve(root: &Path, written: &str, allow_outside: bool) -> Result<PathBuf, PathError> {
     if written.trim().is_empty() {
         return Err(PathError::Empty);

@@ -65,11 +65,6 @@ const LARGEST_INI: u64 = 256 << 20;
 
 impl Snapshot {
     /// Opens a snapshot: `path` is its directory, or its snapshot.ini.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no `snapshot.ini`, or it cannot be read. Faults elsewhere
-    /// become notes.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<OpenSnapshot, Error> {
         let (root, entry) = if path.is_dir() {
             (path.to_owned(), "snapshot.ini".to_owned())
@@ -93,11 +88,6 @@ impl Snapshot {
 
 impl OpenSnapshot {
     /// [`Self::from_files`] with options; files cannot lie outside.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no `snapshot.ini`, or it cannot be read. Faults elsewhere
-    /// become notes.
     pub fn from_files_with(
         files: Arc<dyn Files>,
         entry: &str,
@@ -109,11 +99,6 @@ impl OpenSnapshot {
     }
 
     /// Reads a snapshot from `files`, starting with `entry` (`snapshot.ini`).
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if there is no `snapshot.ini`, or it cannot be read. Faults elsewhere
-    /// become notes.
     pub fn from_files(files: Arc<dyn Files>, entry: &str) -> Result<Self, Error> {
         let mut reader = Reader {
             files: &*files,
@@ -166,19 +151,11 @@ impl OpenSnapshot {
 
     /// The bytes of a file named in the .ini file `from`: relative to the snapshot's directory or,
     /// if there is no such file, to the directory of the .ini file.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file does not exist, lies outside, or cannot be read.
     pub fn file(&self, from: &Path, written: &str) -> Result<Mapped, PathError> {
         beside(from, written, |path| self.files.bytes(path))
     }
 
     /// The length of such a file in bytes, without opening it.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file does not exist, lies outside, or cannot be read.
     pub fn length(&self, from: &Path, written: &str) -> Result<u64, PathError> {
         beside(from, written, |path| self.files.length(path))
     }

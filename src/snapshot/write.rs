@@ -73,10 +73,6 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
 
 /// Writes a snapshot into the new directory `dir`. `blobs` supplies the files of dumps and buffers;
 /// a missing one is left out and noted. `force` replaces an existing snapshot.
-///
-/// # Errors
-///
-/// Returns an error if the directory is not empty and `force` does not apply, or writing fails.
 pub fn write(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -87,10 +83,6 @@ pub fn write(
 }
 
 /// The same; `progress` receives the bytes written and the total.
-///
-/// # Errors
-///
-/// Returns an error if the directory is not empty and `force` does not apply, or writing fails.
 pub fn write_told(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -106,10 +98,6 @@ pub fn write_told(
 
 /// Writes files, by normalised path, into the new directory `dir`. `force` replaces an existing
 /// snapshot; `progress` receives the bytes written and the total.
-///
-/// # Errors
-///
-/// Returns an error if the directory is not empty and `force` does not apply, or writing fails.
 pub fn write_files(
     files: &BTreeMap<String, Mapped>,
     dir: &Path,
@@ -134,10 +122,6 @@ pub fn write_files(
 }
 
 /// Checks early whether a snapshot may be written to `dir`.
-///
-/// # Errors
-///
-/// Returns an error if it may not.
 pub fn may_write(dir: &Path, force: bool) -> Result<(), WriteError> {
     replaced(dir, force)?;
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
@@ -237,10 +221,6 @@ fn put(path: &Path, bytes: &Mapped, told: &mut dyn FnMut(usize)) -> Result<(), W
 }
 
 /// The .ini files of a snapshot, by normalised path. They are read back and compared.
-///
-/// # Errors
-///
-/// Returns an error if a name or value cannot be written so that it is read back.
 pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
     let mut files = BTreeMap::new();
     add_text(&mut files, "snapshot.ini", &head(snapshot))?;
@@ -281,7 +261,7 @@ fn add_text(
     written: &str,
     document: &Document,
 ) -> Result<(), WriteError> {
-    let text = ini::write(document).map_err(|ini::UnwritableText(text)| WriteError::Text {
+    let text = ini::write(document).map_err(|text| WriteError::Text {
         file: written.to_owned(),
         text,
     })?;

@@ -5,26 +5,6 @@ use super::{LINE_LIMIT, TRACEPOINT_LIMIT};
 use crate::remote_protocol::hex;
 use std::collections::HashMap;
 
-/// A description that GDB could not read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum UnreadableDescription {
-    /// Register blocks have no bytes.
-    #[error("R: GDB reads no file whose register blocks have no bytes")]
-    NoRegisters,
-    /// The number of a tracepoint is out of range.
-    #[error("tracepoint {0}: expected a number from 1 to {TRACEPOINT_LIMIT}")]
-    Tracepoint(u32),
-    /// A line is too long.
-    #[error("a line of {length} characters: GDB reads {LINE_LIMIT}: {start}…")]
-    Line {
-        /// Its length.
-        length: usize,
-        /// Its start.
-        start: String,
-    },
-}
-
 /// The contents of the description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
@@ -331,15 +311,12 @@ impl Description {
         None
     }
 
-    /// Returns the lines, in the order in which GDB writes them, without the empty one at the end.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if GDB could not read the result.
-    pub fn write(&self) -> Result<String, UnreadableDescription> {
+    /// The lines, in the order in which GDB writes them, without the empty one at the end. Fails
+    /// with the reason if GDB could not read the result.
+    pub fn write(&self) -> Result<String, String> {
         let mut out = format!("R {:x}\n", self.register_bytes);
         if self.register_bytes == 0 {
-            return Err(UnreadableDescription::NoRegisters);
+            return Err("R: GDB reads no file whose register blocks have no bytes".to_owned());
         }
         for line in self.target.iter().flat_map(|target| target.lines()) {
             out += &format!("tdesc {line}\n");
@@ -352,7 +329,10 @@ impl Description {
         }
         for tracepoint in &self.tracepoints {
             if !(1..=u32::from(TRACEPOINT_LIMIT)).contains(&tracepoint.number) {
-                return Err(UnreadableDescription::Tracepoint(tracepoint.number));
+                return Err(format!(
+                    "tracepoint {}: expected a number from 1 to {TRACEPOINT_LIMIT}",
+                    tracepoint.number
+                ));
             }
             tracepoint.write(&mut |payload| out += &format!("tp {payload}\n"));
         }
@@ -361,10 +341,11 @@ impl Description {
             out.push('\n');
         }
         match out.lines().find(|line| line.len() > LINE_LIMIT) {
-            Some(line) => Err(UnreadableDescription::Line {
-                length: line.len(),
-                start: line.chars().take(40).collect(),
-            }),
+            Some(line) => Err(format!(
+                "a line of {} characters: GDB reads {LINE_LIMIT}: {:.40}…",
+                line.len(),
+                line
+            )),
             None => Ok(out),
         }
     }

@@ -11,7 +11,7 @@ pub(crate) mod read;
 mod tracepoint;
 mod write;
 
-pub use description::{Description, Status, StopReason, UnreadableDescription, Variable};
+pub use description::{Description, Status, StopReason, Variable};
 pub use read::{Block, Blocks, ByteOrder, Error, File, Frames, TraceFrame};
 pub use tracepoint::{SourceString, Tracepoint};
 pub use write::{Writer, memory_length, memory_size};

@@ -116,10 +116,6 @@ struct Index {
 impl<'a> File<'a> {
     /// Reads the description; frames are read when they are asked for. `target_order` is the byte
     /// order if known; otherwise it is determined from the frames.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file is no trace file, or its description is malformed.
     pub fn open(bytes: &'a [u8], target_order: Option<ByteOrder>) -> Result<Self, Error> {
         if !bytes.starts_with(MAGIC) {
             let line = bytes.split(|&b| b == b'\n').next().unwrap_or_default();

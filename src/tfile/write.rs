@@ -44,14 +44,8 @@ fn invalid(text: String) -> io::Error {
 
 impl<W: Write> Writer<W> {
     /// Writes the first line and the description.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn new(mut out: W, description: &Description, order: ByteOrder) -> io::Result<Self> {
-        let text = description
-            .write()
-            .map_err(|error| invalid(error.to_string()))?;
+        let text = description.write().map_err(invalid)?;
         out.write_all(MAGIC)?;
         out.write_all(text.as_bytes())?;
         out.write_all(b"\n")?;
@@ -98,10 +92,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a register block to the frame. Its size must be the one in `R`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the size differs or writing fails.
     pub fn registers(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() != self.register_bytes {
             return Err(invalid(format!(
@@ -137,20 +127,12 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the frame, which belongs to a tracepoint of number 1 to 32767.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the number is out of range or writing fails.
     pub fn end_frame(&mut self, tracepoint: u16) -> io::Result<()> {
         self.end_frame_with(tracepoint, &[])
     }
 
     /// Ends the frame with memory that is written as it stands: address and bytes of each piece,
     /// in blocks of up to 65535 bytes.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the number is out of range or writing fails.
     pub fn end_frame_with(&mut self, tracepoint: u16, memory: &[(u64, &[u8])]) -> io::Result<()> {
         if !(1..=TRACEPOINT_LIMIT).contains(&tracepoint) {
             return Err(invalid(format!(
@@ -193,10 +175,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the file as GDB does, and gives back what it was written to.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if writing fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&[0; 4])?;
         self.out.flush()?;

@@ -95,7 +95,7 @@ fn gdb_shows_the_position_after_each_command() {
             "cpu_0 at ",
             "#0  _start () at deep.c:8\n8\tvoid _start(void) {",
             "= 1\n",
-            "= <unavailable>",
+            "= (void *) 0x",
             "<2>",
             "#0  ",
             enters,

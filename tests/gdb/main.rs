@@ -14,6 +14,7 @@ mod hostile_terminal;
 mod libraries;
 mod lldb;
 mod moves;
+mod past_values;
 mod quiet_start;
 mod readme;
 mod recorded_history;

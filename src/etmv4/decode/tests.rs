@@ -5,7 +5,6 @@ use crate::protocol::{Core, Describe, Profile};
 use packet_script::{described, scripts};
 use proptest::prelude::*;
 
-#[allow(dead_code, reason = "tests of other protocols use the rest")]
 #[path = "../../../tests/support/packet_script.rs"]
 mod packet_script;
 

@@ -109,10 +109,6 @@ impl Join {
     }
 
     /// Handles the log up to here, before the core executes its next block.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the log contradicts the stream, or the trace cannot be written.
     pub fn executes(
         &mut self,
         core: Option<u32>,
@@ -151,10 +147,6 @@ impl Join {
     }
 
     /// Handles an event of a core.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the log contradicts the stream, or the trace cannot be written.
     #[inline]
     pub fn event(
         &mut self,
@@ -175,10 +167,6 @@ impl Join {
     }
 
     /// Ends the flow of a core before the instruction at `next`.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the log contradicts the stream, or the trace cannot be written.
     pub fn end(
         &mut self,
         core: u32,

@@ -57,10 +57,6 @@ struct Session {
 }
 
 /// Records an image until it stops, and returns the snapshot.
-///
-/// # Errors
-///
-/// Returns an error if the image cannot be read or run, or the recording fails.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let image = Image::read(&request.image)?;
     let mut session = start(&mut request, &image)?;

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 
 use gdbstub::common::Tid;
 
-use super::STOPPED;
+use super::{STOPPED, recover};
 use crate::arch::{Architecture, branch};
 use crate::element::Exception;
 use crate::program::disassembly::Disassembler;
 use crate::quantity::{Address, Isa};
+use crate::recover::Level;
 use crate::report::history as words;
 use crate::server::target::SnapshotTarget;
 use crate::snapshot::model::Note;
@@ -62,6 +63,12 @@ pub(super) fn position(target: &mut SnapshotTarget, cancel: &Cancel) -> String {
     let _ = writeln!(text, "{name} at {position}{kind}");
     text += &about(target, thread, position, cancel);
     text += &others(target, thread);
+    if target.positions.past(thread).is_some() && target.past_values.level() != Level::Off {
+        let _ = writeln!(text, "  {}", recover::describe(target.past_values.level()));
+        for limit in recover::limits(target) {
+            let _ = writeln!(text, "  note: {limit}");
+        }
+    }
     for doubt in doubts(target, thread, &name) {
         let _ = writeln!(text, "  note: {doubt}");
     }
@@ -196,7 +203,9 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     let core = target.core(thread);
     doubts.extend(core.into_iter().flat_map(|core| core.notes.clone()));
     if target.positions.past(thread).is_some() {
-        doubts.push("no register but the pc is known in the past".to_owned());
+        if target.past_values.level() == Level::Off {
+            doubts.push("no register but the pc is known in the past".to_owned());
+        }
         doubts.push(target.past_memory.describe().to_owned());
         doubts.push(sameness(target, thread));
     }
@@ -275,7 +284,13 @@ pub(super) fn around(target: &mut SnapshotTarget, count: &str) -> String {
     list(target, thread, here, &places)
 }
 
-fn list(target: &SnapshotTarget, thread: Tid, here: Position, places: &[HistoryPoint]) -> String {
+/// Lists places, one line each; `here` is marked.
+pub(super) fn list(
+    target: &SnapshotTarget,
+    thread: Tid,
+    here: Position,
+    places: &[HistoryPoint],
+) -> String {
     let m_profile = target.endpoint.architecture() == Architecture::MProfile;
     let disassembler = Disassembler::new(m_profile);
     let symbols = target.symbols();

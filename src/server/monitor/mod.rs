@@ -3,8 +3,10 @@
 mod calls;
 mod history;
 mod memory;
+mod recover;
 mod registers;
 mod space;
+mod why;
 
 use super::target::SnapshotTarget;
 use crate::stop::Cancel;
@@ -13,7 +15,8 @@ use crate::text::lines;
 const HELP: &str = "\
 monitor help                   this list
 monitor info                   the snapshot, its cores, their memory, and notes on them
-monitor registers [PATTERN]    registers of this core; PATTERN with * and ?, or a part of the name
+monitor registers [PATTERN]    registers of this core, at past positions with their status; PATTERN
+                               with * and ?, or a part of the name
 monitor where                  the position in history: its time, and notes on reliability
 monitor history [N]            N positions before this one and after it (default 10)
 monitor calls [N]              the last N calls to this position, nested (default 40); * is open
@@ -22,6 +25,10 @@ monitor find WHAT [back]       the next visit of an address or a function, or th
 monitor exceptions [N]         N exceptions before this position and after it (default 20)
 monitor memory [MODE]          at past positions: final (memory as at the end), unavailable
                                (memory that may have been written since is not shown)
+monitor recover [LEVEL]        which values are shown at past positions: proved, inferred (these too),
+                               off; and what ends proof
+monitor why REGISTER|0xADDRESS where a value came from: the instructions, from the nearest on
+monitor uses REGISTER          what became of a value: the instructions that used it
 monitor space                  where memory is read now, and where else it can be
 monitor space NAME             read memory of that address space, or of that memory device
 monitor space current          follow the state of each core again
@@ -44,14 +51,14 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String
     };
     let looks_at_history = matches!(
         name,
-        "where" | "history" | "calls" | "goto" | "find" | "exceptions"
+        "where" | "history" | "calls" | "goto" | "find" | "exceptions" | "why" | "uses"
     );
     if looks_at_history && !target.positions.reach_end(target.selection.user(), cancel) {
         return STOPPED.to_owned();
     }
-    let Some(core) = target.core(target.selection.user()) else {
+    if target.core(target.selection.user()).is_none() {
         return "no core is selected\n".to_owned();
-    };
+    }
     match name {
         "" | "help" => HELP.to_owned(),
         "info" => target.endpoint.info(),
@@ -62,7 +69,10 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String
         "find" => history::find(target, rest, cancel),
         "exceptions" => history::exceptions(target, rest),
         "memory" => memory::run(target, rest),
-        "registers" => registers::list(&target.endpoint, core, rest),
+        "recover" => recover::run(target, rest),
+        "why" => why::origin(target, rest, cancel),
+        "uses" => why::uses(target, rest, cancel),
+        "registers" => registers::run(target, rest),
         "space" => space::run(target, rest),
         "trace" => super::tracepoints::monitor(target, rest),
         _ => format!("no command {name:?}\n{HELP}"),

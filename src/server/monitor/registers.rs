@@ -1,14 +1,68 @@
 //! `monitor registers`: registers by name.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+
+use gdbstub::common::Tid;
 
 use crate::arch::RegisterDescription;
 use crate::arch::registers::Bytes;
 use crate::server::cores::Core;
 use crate::server::endpoint::Endpoint;
+use crate::server::past_values::{Places, past_position};
+use crate::server::target::SnapshotTarget;
+use crate::stop::Cancel;
+use crate::timeline::Position;
+
+/// Lists the registers with matching names of the selected core.
+pub(super) fn run(target: &mut SnapshotTarget, pattern: &str) -> String {
+    let thread = target.selection.user();
+    if let Some(position) = past_position(&target.positions, thread) {
+        return past(target, (thread, position), pattern);
+    }
+    match target.core(thread) {
+        Some(core) => list(&target.endpoint, core, pattern),
+        None => String::new(),
+    }
+}
+
+/// Lists the registers that can be recovered at a past position, with their status.
+fn past(target: &mut SnapshotTarget, at: (Tid, Position), pattern: &str) -> String {
+    let endpoint = Arc::clone(&target.endpoint);
+    let cancel = Cancel::default();
+    let (values, positions) = (&mut target.past_values, &mut target.positions);
+    let known = values.registers(&endpoint, positions, at, &cancel);
+    let mut text = String::new();
+    for register in endpoint.description.registers() {
+        if !matches(pattern, &register.name) {
+            continue;
+        }
+        let places = Places::of(endpoint.architecture(), &register.name);
+        let found = places.and_then(|places| places.value(known.as_ref()?));
+        let (value, status) = match found {
+            Some(found) => {
+                let digits = register.bits as usize / 4;
+                let value = format!("0x{:0digits$x}", found.value);
+                (value, found.status.name())
+            }
+            None if register.name == "pc" => {
+                let pc = target.positions.past(at.0).and_then(|past| past.pc);
+                (pc.map_or_else(String::new, |pc| pc.to_string()), "traced")
+            }
+            None if places.is_none() => continue,
+            None => ("<unavailable>".to_owned(), ""),
+        };
+        let line = format!("{:<20} {value:<36} {status}", register.name);
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    if text.is_empty() {
+        text = format!("no register that can be recovered matches {pattern:?}\n");
+    }
+    text
+}
 
 /// Lists the registers with matching names of a core at the halted state.
-pub(super) fn list(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {
+fn list(endpoint: &Endpoint, core: &Core, pattern: &str) -> String {
     let mut text = String::new();
     for register in endpoint.description.registers() {
         if !matches(pattern, &register.name) {

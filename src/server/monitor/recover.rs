@@ -1,0 +1,51 @@
+//! `monitor recover`: which values are shown at past positions.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use crate::recover::Level;
+use crate::server::target::SnapshotTarget;
+
+/// Runs the command; without an argument it shows which values are shown, and what limits them.
+pub(super) fn run(target: &mut SnapshotTarget, wanted: &str) -> String {
+    let level = match wanted {
+        "" => None,
+        "proved" => Some(Level::Proved),
+        "inferred" => Some(Level::Inferred),
+        "off" => Some(Level::Off),
+        _ => return format!("expected proved, inferred or off, found {wanted:?}\n"),
+    };
+    if let Some(level) = level {
+        target.past_values.set_level(level);
+        target.callers.registers.clear();
+    }
+    let mut text = format!("{}\n", describe(target.past_values.level()));
+    if level.is_some() {
+        text += "GDB may have kept values: `maintenance flush register-cache` and `maintenance flush \
+                 dcache` forget them.\n";
+    }
+    for limit in limits(target) {
+        let _ = writeln!(text, "note: {limit}");
+    }
+    text
+}
+
+/// Describes a level.
+pub(super) fn describe(level: Level) -> &'static str {
+    match level {
+        Level::Off => "values of the past are not recovered",
+        Level::Proved => "values of the past are shown where they are proved",
+        Level::Inferred => {
+            "values of the past are shown where they are proved or inferred: `monitor recover proved` \
+             hides inferred ones"
+        }
+    }
+}
+
+/// What ends proof for the selected core.
+pub(super) fn limits(target: &mut SnapshotTarget) -> Vec<String> {
+    let thread = target.selection.user();
+    let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
+    let limits = target.past_values.limits(&endpoint, positions, thread);
+    limits.iter().map(ToString::to_string).collect()
+}

@@ -1,0 +1,125 @@
+//! `monitor why` and `monitor uses`: where a value came from, and what became of it.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use gdbstub::common::Tid;
+
+use super::history;
+use crate::recover::{Cause, End, Link, Recovery, Way, What};
+use crate::semantics::Location;
+use crate::server::past_values::Places;
+use crate::server::target::SnapshotTarget;
+use crate::stop::Cancel;
+use crate::timeline::{History, Position};
+
+/// Maximum number of instructions in a list.
+const MOST: usize = 40;
+
+/// `monitor why REGISTER` or `monitor why ADDRESS`.
+pub(super) fn origin(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
+    let what = match location(target, wanted) {
+        Some(location) => What::Location(location),
+        None => match address(wanted) {
+            Some(address) => What::Byte(address),
+            None => return expected("a register or an address", wanted),
+        },
+    };
+    let way = ask(target, |recovery, history, position| {
+        recovery.origin(history, position, what, MOST, cancel)
+    });
+    shown(target, way, "nothing is known of where it came from")
+}
+
+/// `monitor uses REGISTER`.
+pub(super) fn uses(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -> String {
+    let Some(location) = location(target, wanted) else {
+        return expected("a register", wanted);
+    };
+    let way = ask(target, |recovery, history, position| {
+        recovery.uses(history, position, location, MOST, cancel)
+    });
+    shown(target, way, "no instruction used it, as far as is known")
+}
+
+fn expected(what: &str, found: &str) -> String {
+    format!("expected {what}, found {found:?}\n")
+}
+
+/// Returns the location of a register with this name; of a vector register its low half.
+fn location(target: &SnapshotTarget, name: &str) -> Option<Location> {
+    let name = name.trim_start_matches('$').to_ascii_lowercase();
+    Places::of(target.endpoint.architecture(), &name).map(Places::low)
+}
+
+fn address(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+/// Asks at the position of the selected core; the error is a message.
+fn ask(
+    target: &mut SnapshotTarget,
+    question: impl FnOnce(&mut Recovery, &mut History, Position) -> Option<Way>,
+) -> Result<(Tid, Way), String> {
+    let (thread, _) = history::core(target)?;
+    let position = target.positions.position(thread).ok_or_else(String::new)?;
+    let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
+    let found = target.past_values.of(&endpoint, positions, thread);
+    let (recovery, history) =
+        found.ok_or_else(|| "values of the past are not recovered\n".to_owned())?;
+    let way = question(recovery, history, position);
+    Ok((thread, way.ok_or_else(|| super::STOPPED.to_owned())?))
+}
+
+/// Lists the instructions of a way, each with its position and place in the program.
+fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &str) -> String {
+    let (thread, way) = match way {
+        Ok(found) => found,
+        Err(message) => return message,
+    };
+    let mut text = String::new();
+    for link in &way.links {
+        let history = target.positions.history(thread);
+        let place = history.and_then(|history| history.place(link.position));
+        let line = history::list(target, thread, link.position, place.as_slice());
+        let line = line.trim_start_matches("> ").trim_end();
+        let _ = writeln!(text, "{line:<72}  {}", effect(link));
+    }
+    if way.links.is_empty() {
+        let _ = writeln!(text, "{none}");
+    }
+    let place = |position: Position| position.to_string();
+    let end = match way.end {
+        End::Reached => return text,
+        End::Overwritten(position) => format!(
+            "further back is not known: the instruction at {} may have written this memory",
+            place(position)
+        ),
+        End::AddressUnknown(position) => format!(
+            "further back is not known: nor is the address that the instruction at {} loaded from",
+            place(position)
+        ),
+        End::Older => "older than the history that was looked at".to_owned(),
+        End::Long => format!("the first {MOST}: `goto` one of them to go on from there"),
+    };
+    let _ = writeln!(text, "{end}");
+    text
+}
+
+/// What an instruction did with the value.
+fn effect(link: &Link) -> String {
+    let mut text = match link.cause {
+        Cause::Computed => "computed".to_owned(),
+        Cause::Constant => "constant".to_owned(),
+        Cause::Loaded(Some(address)) => format!("loaded from {address:#x}"),
+        Cause::Loaded(None) => "loaded".to_owned(),
+        Cause::Stored(Some(address)) => format!("stored to {address:#x}"),
+        Cause::Stored(None) => "stored".to_owned(),
+        Cause::SystemCall => "returned by the kernel".to_owned(),
+        Cause::Unknown => "left by an instruction without a model".to_owned(),
+    };
+    if let Some(known) = link.value {
+        let _ = write!(text, ": {:#x} ({})", known.value, known.status.name());
+    }
+    text
+}

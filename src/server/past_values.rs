@@ -1,0 +1,306 @@
+//! Registers and memory at past positions, as far as [`crate::recover`] knows them.
+//!
+//! A register is shown only if all its bytes are known: GDB looks at the first byte of one to learn
+//! whether it is available, and takes other unknown bytes as 0.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gdbstub::common::Tid;
+
+use super::endpoint::Endpoint;
+use super::positions::Positions;
+use crate::arch::registers::Bytes;
+use crate::arch::{Architecture, RegisterDescription};
+use crate::program::elf::Elf;
+use crate::recover::{
+    FinalState, Known, Level, Limit, Options, RecordedAddresses, Recovery, Registers,
+    SnapshotMemory,
+};
+use crate::semantics::Location;
+use crate::snapshot::data_addresses;
+use crate::snapshot::model::DeviceClass;
+use crate::snapshot::recording::Recording;
+use crate::stop::Cancel;
+use crate::timeline::{History, PointKind, Position};
+
+/// The time that a request may take that the client waits for at most two seconds.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// The values of past positions.
+#[derive(Default)]
+pub(super) struct PastValues {
+    level: Level,
+    cores: HashMap<Tid, Recovery>,
+    /// The registers that were requested last.
+    last: Option<(Tid, Position, Registers)>,
+}
+
+impl PastValues {
+    /// Returns which values are shown.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Changes which values are shown.
+    pub fn set_level(&mut self, level: Level) {
+        self.level = level;
+        self.last = None;
+        for recovery in self.cores.values_mut() {
+            recovery.set_level(level);
+        }
+    }
+
+    /// Drops everything that was computed, after work was unwound.
+    pub fn forget(&mut self) {
+        self.cores.clear();
+        self.last = None;
+    }
+
+    /// Returns the recovery of a core, and its history.
+    pub fn of<'a>(
+        &'a mut self,
+        endpoint: &Endpoint,
+        positions: &'a mut Positions,
+        thread: Tid,
+    ) -> Option<(&'a mut Recovery, &'a mut History)> {
+        let level = self.level;
+        if level == Level::Off {
+            return None;
+        }
+        let history = positions.history(thread)?;
+        let recovery = self.cores.entry(thread).or_insert_with(|| {
+            let options = Options {
+                level,
+                ..Options::default()
+            };
+            Recovery::new(facts(endpoint, thread), options)
+        });
+        Some((recovery, history))
+    }
+
+    /// Returns the known registers before the instruction at a position; `None` if they could not be
+    /// computed in time.
+    pub fn registers(
+        &mut self,
+        endpoint: &Endpoint,
+        positions: &mut Positions,
+        (thread, position): (Tid, Position),
+        cancel: &Cancel,
+    ) -> Option<Registers> {
+        if let Some((of, at, registers)) = &self.last
+            && (*of, *at) == (thread, position)
+        {
+            return Some(registers.clone());
+        }
+        let (recovery, history) = self.of(endpoint, positions, thread)?;
+        let registers = recovery.registers(history, position, cancel)?;
+        self.last = Some((thread, position, registers.clone()));
+        Some(registers)
+    }
+
+    /// Returns a register of a core at its position, with `None` for unknown bytes.
+    pub fn register(
+        &mut self,
+        endpoint: &Endpoint,
+        positions: &mut Positions,
+        thread: Tid,
+        register: &RegisterDescription,
+    ) -> Option<Bytes> {
+        let shown = positions.register(thread, register)?;
+        let found = Places::of(endpoint.architecture(), &register.name);
+        let (Some(places), Some(position)) = (found, past_position(positions, thread)) else {
+            return Some(shown);
+        };
+        let cancel = Cancel::after(PATIENCE);
+        let Some(known) = self.registers(endpoint, positions, (thread, position), &cancel) else {
+            return Some(shown);
+        };
+        Some(match places.value(&known) {
+            Some(value) => value
+                .value
+                .to_le_bytes()
+                .into_iter()
+                .map(Some)
+                .take(register.bytes())
+                .collect(),
+            None => shown,
+        })
+    }
+
+    /// Fills `out` with the memory at the position of a core, where it is known.
+    pub fn memory(
+        &mut self,
+        endpoint: &Endpoint,
+        positions: &mut Positions,
+        thread: Tid,
+        address: u64,
+        out: &mut [Option<Known<u8>>],
+    ) {
+        let Some(position) = past_position(positions, thread) else {
+            return;
+        };
+        let cancel = Cancel::after(PATIENCE);
+        if let Some((recovery, history)) = self.of(endpoint, positions, thread) {
+            if recovery
+                .memory(history, position, address, out, &cancel)
+                .is_none()
+            {
+                out.fill(None);
+            }
+        }
+    }
+
+    /// Returns what ends proof, as far as the history of a core was looked at.
+    pub fn limits(
+        &mut self,
+        endpoint: &Endpoint,
+        positions: &mut Positions,
+        thread: Tid,
+    ) -> Vec<Limit> {
+        match self.of(endpoint, positions, thread) {
+            Some((recovery, history)) => recovery.limits(history),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Returns the past position of a core at an instruction; nothing is known at a gap.
+pub(super) fn past_position(positions: &Positions, thread: Tid) -> Option<Position> {
+    let place = positions.past(thread)?.place;
+    matches!(place.kind, PointKind::Instruction { .. }).then_some(place.position)
+}
+
+/// The locations of a register: of a vector register its low and its high half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    low: Location,
+    high: Option<Location>,
+}
+
+impl Places {
+    /// Returns the locations of a register with this name.
+    pub fn of(architecture: Architecture, name: &str) -> Option<Self> {
+        let one = |low| Some(Self { low, high: None });
+        let number = |prefix: &str, end: u8| -> Option<u8> {
+            let digits = name.strip_prefix(prefix)?;
+            let number: u8 = digits.parse().ok()?;
+            (number < end && digits == number.to_string()).then_some(number)
+        };
+        if architecture == Architecture::AArch64 {
+            if name == "sp" {
+                return one(Location::SP);
+            }
+            if let Some(number) = number("v", 32) {
+                return Some(Self {
+                    low: Location::vector(number, 0),
+                    high: Some(Location::vector(number, 1)),
+                });
+            }
+            return one(Location::general(number("x", 31)?));
+        }
+        match name {
+            "sp" => one(Location::general(13)),
+            "lr" => one(Location::general(14)),
+            _ => match (number("r", 13), number("d", 32)) {
+                (Some(number), _) => one(Location::general(number)),
+                (_, Some(number)) => one(Location::vector(number / 2, number % 2)),
+                _ => None,
+            },
+        }
+    }
+
+    /// Returns the location, of a vector register that of its low half.
+    pub fn low(self) -> Location {
+        self.low
+    }
+
+    /// Returns the value of the register, if all of it is known.
+    pub fn value(self, registers: &Registers) -> Option<Known<u128>> {
+        let low = registers.get(self.low)?;
+        let high = match self.high {
+            Some(high) => registers.get(high)?,
+            None => Known { value: 0, ..low },
+        };
+        Some(Known {
+            value: u128::from(high.value) << 64 | u128::from(low.value),
+            status: low.status.max(high.status),
+        })
+    }
+}
+
+/// Collects what is known of a core beside its trace and code.
+fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
+    let core = &endpoint.cores[thread.get() - 1];
+    let devices = &endpoint.loaded.snapshot.devices;
+    let cores = devices
+        .iter()
+        .filter(|device| device.class == DeviceClass::Core);
+    let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
+    let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
+    FinalState {
+        registers: match core.rests {
+            true => [None; Location::KEPT],
+            false => FinalState::locations(&core.registers),
+        },
+        memory: Box::new(memory),
+        other_writers: cores.count() > 1,
+        without_kernel: Recording::of(&endpoint.loaded.snapshot).linux_program,
+        addresses: addresses(endpoint, &core.name),
+    }
+}
+
+/// Returns the recorded addresses of a core's loads and stores, if there are any that can be read.
+fn addresses(endpoint: &Endpoint, core: &str) -> Option<Box<dyn RecordedAddresses>> {
+    let recorded = data_addresses::open(&endpoint.loaded, core)?.ok()?;
+    Some(Box::new(recorded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recover::Status;
+
+    #[test]
+    fn registers_have_locations() {
+        let of = |architecture, name| Places::of(architecture, name).map(|places| places.low);
+        for (architecture, name, wanted) in [
+            (Architecture::AArch64, "x0", Some(Location::general(0))),
+            (Architecture::AArch64, "x30", Some(Location::general(30))),
+            (Architecture::AArch64, "x31", None),
+            (Architecture::AArch64, "x01", None),
+            (Architecture::AArch64, "sp", Some(Location::SP)),
+            (Architecture::AArch64, "v31", Some(Location::vector(31, 0))),
+            (Architecture::AArch64, "pc", None),
+            (Architecture::AArch64, "cpsr", None),
+            (Architecture::AArch32, "sp", Some(Location::general(13))),
+            (Architecture::AArch32, "lr", Some(Location::general(14))),
+            (Architecture::AArch32, "r13", None),
+            (Architecture::MProfile, "r12", Some(Location::general(12))),
+            (Architecture::AArch32, "d3", Some(Location::vector(1, 1))),
+        ] {
+            assert_eq!(of(architecture, name), wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn half_of_a_register_is_not_shown() {
+        let known = |value| {
+            Some(Known {
+                value,
+                status: Status::Proved,
+            })
+        };
+        let mut registers = Registers::unknown();
+        let places = Places::of(Architecture::AArch64, "v2").unwrap();
+        registers.0[Location::vector(2, 0).index()] = known(1);
+        assert_eq!(places.value(&registers), None);
+        registers.0[Location::vector(2, 1).index()] = Some(Known {
+            value: 2,
+            status: Status::Inferred,
+        });
+        let value = places.value(&registers).unwrap();
+        assert_eq!((value.value, value.status), (2 << 64 | 1, Status::Inferred));
+    }
+}
