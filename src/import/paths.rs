@@ -1,6 +1,7 @@
 //! Names from an input as names of files that armsnap looks for or writes.
 
 use crate::snapshot::paths;
+use std::collections::hash_map::{Entry, HashMap};
 use std::path::PathBuf;
 
 /// A recorded absolute path, as one below another directory; `None` if it leads out of it.
@@ -25,7 +26,7 @@ pub fn plain(name: &str) -> String {
 
 /// Names that were given out: each is used once, in any case of letters.
 #[derive(Debug, Default)]
-pub struct Names(std::collections::HashMap<String, usize>);
+pub struct Names(HashMap<String, usize>);
 
 impl Names {
     /// `name`, or else `name` with a number behind it.
@@ -37,8 +38,8 @@ impl Names {
                 return name.to_owned();
             }
             let numbered = format!("{name}-{count}");
-            if !self.0.contains_key(&numbered.to_ascii_lowercase()) {
-                self.0.insert(numbered.to_ascii_lowercase(), 1);
+            if let Entry::Vacant(free) = self.0.entry(numbered.to_ascii_lowercase()) {
+                free.insert(1);
                 return numbered;
             }
         }

@@ -322,8 +322,8 @@ impl Recording {
             Some(fields.text())
         };
         self.machine = string(feature::ARCH);
-        self.command = (|| {
-            let mut fields = Fields::new(file.feature(feature::CMDLINE)?, file.big);
+        self.command = file.feature(feature::CMDLINE).and_then(|section| {
+            let mut fields = Fields::new(section, file.big);
             let count = fields.u32()?;
             let words = (0..count).map_while(|_| {
                 let length = fields.u32()? as usize;
@@ -331,7 +331,7 @@ impl Recording {
                 Some(fields.again(bytes).text())
             });
             Some(words.collect::<Vec<_>>().join(" "))
-        })();
+        });
     }
 }
 
