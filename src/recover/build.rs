@@ -150,6 +150,17 @@ impl Builder {
 
     /// Builds the next step.
     pub fn step(&mut self, through: &Through<'_>, step: u32, sink: &mut impl Sink) {
+        // Not with the step behind them: the course may have ended there when that was built.
+        while let Some(taken) = through.course.taken.get(self.taken)
+            && taken.step < step
+        {
+            self.taken += 1;
+            if taken.step == 0 && through.halted.is_some() {
+                // The final state is that in which it was taken: its handling came later.
+                continue;
+            }
+            self.exception(through, taken.fast, taken.step, sink);
+        }
         match through.course.step(step) {
             Step::Halted => {}
             Step::Gap => self.lose_everything(step, sink),
@@ -157,16 +168,6 @@ impl Builder {
                 let template = &through.templates.all[number as usize];
                 self.instruction(through, template, step, sink);
             }
-        }
-        while let Some(taken) = through.course.taken.get(self.taken)
-            && taken.step == step
-        {
-            self.taken += 1;
-            if step == 0 && through.halted.is_some() {
-                // The final state is that in which it was taken: its handling came later.
-                continue;
-            }
-            self.exception(through, taken.fast, step, sink);
         }
     }
 

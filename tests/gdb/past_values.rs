@@ -346,9 +346,7 @@ fn what_is_shown_is_what_the_emulator_shows() {
     agrees_with_the_emulator("-O0", &[11, 29]);
 }
 
-/// Of this program, `recover` takes the values of other registers before the first return.
 #[test]
-#[ignore = "wrong values of this program in recover"]
 fn what_is_shown_of_optimised_code_is_what_the_emulator_shows() {
     agrees_with_the_emulator("-O2", &[13]);
 }
