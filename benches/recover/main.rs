@@ -31,7 +31,8 @@ fn main() {
             .into_owned()
     };
     programs.retain(|path| path.extension().is_none() && name(path).contains(&wanted));
-    let (mut plain, mut helped): (Vec<(String, Row)>, Vec<(String, Row)>) = Default::default();
+    let mut plain: Vec<(String, Row)> = Vec::new();
+    let mut helped: Vec<(String, Row)> = Vec::new();
     for program in &programs {
         match compare::program(program) {
             Ok(compared) => {

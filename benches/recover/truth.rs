@@ -50,14 +50,14 @@ pub fn states(program: &Path, keep: usize) -> io::Result<Vec<State>> {
                 registers: [0; 32],
                 flags: 0,
             });
-        } else if let Some(at) = &mut state {
-            if values(&line, at) {
-                if states.len() == keep {
-                    states.pop_front();
-                }
-                states.push_back(*at);
-                state = None;
+        } else if let Some(at) = &mut state
+            && values(&line, at)
+        {
+            if states.len() == keep {
+                states.pop_front();
             }
+            states.push_back(*at);
+            state = None;
         }
     }
     emulator.wait()?;

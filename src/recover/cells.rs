@@ -107,7 +107,7 @@ pub(super) const fn untagged(address: u64) -> u64 {
 
 impl Event {
     /// Bits of the data of an access as bits of the cell.
-    pub fn to_cell(&self, data: Bits) -> Bits {
+    pub fn to_cell(self, data: Bits) -> Bits {
         let by = 8 * u32::from(self.shift.unsigned_abs());
         let moved = if self.shift >= 0 {
             Bits::new(shl(data.mask, by), shl(data.value, by))
@@ -118,7 +118,7 @@ impl Event {
     }
 
     /// Bits of the cell as bits of the data of an access.
-    pub fn to_data(&self, cell: Bits) -> Bits {
+    pub fn to_data(self, cell: Bits) -> Bits {
         let cell = cell.only(byte_bits(self.bytes));
         let by = 8 * u32::from(self.shift.unsigned_abs());
         if self.shift >= 0 {

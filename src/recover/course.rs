@@ -163,7 +163,7 @@ impl Course {
                     break;
                 }
             }
-            if places % 1024 == 0 && cancel.is_requested() {
+            if places.is_multiple_of(1024) && cancel.is_requested() {
                 return None;
             }
         }

@@ -145,10 +145,9 @@ impl FinalState {
         let mut set = |location: Location, value| out[location.index()] = value;
         let half = |register: &str, half: usize| {
             let bytes = file.core(register)?.get(8 * half..8 * half + 8)?;
-            let value = bytes.iter().rev().try_fold(0_u64, |value, byte| {
+            bytes.iter().rev().try_fold(0_u64, |value, byte| {
                 byte.map(|byte| value << 8 | u64::from(byte))
-            });
-            value
+            })
         };
         if file.architecture() == Architecture::AArch64 {
             for number in 0..31 {

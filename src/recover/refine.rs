@@ -356,7 +356,7 @@ fn signed(bits: Bits, count: u32) -> Bits {
 
 /// The value of bits that are all the same, if one of them is known.
 fn any_copy(bits: Bits) -> Option<u64> {
-    (bits.mask != 0).then(|| if bits.value != 0 { !0 } else { 0 })
+    (bits.mask != 0).then_some(if bits.value != 0 { !0 } else { 0 })
 }
 
 fn shift(operation: Operation, v: &mut Values) -> Result<(), Conflict> {

@@ -220,7 +220,7 @@ impl Solver {
         let mut count = 0_u32;
         while let Some(relation) = self.graph.next() {
             count = count.wrapping_add(1);
-            if count % 4096 == 0 && cancel.is_requested() {
+            if count.is_multiple_of(4096) && cancel.is_requested() {
                 self.graph.enqueue(relation);
                 return None;
             }

@@ -333,7 +333,7 @@ impl Window {
         let mut known_until = self.built;
         while self.built < self.course.len() {
             let step = self.built;
-            if step % INTERVAL == 0 {
+            if step.is_multiple_of(INTERVAL) {
                 if cancel.is_requested() {
                     return None;
                 }

@@ -254,8 +254,9 @@ mod tests {
 
     #[test]
     fn conditions_hold_as_the_manual_lists_them() {
+        type Holds = fn(bool, bool, bool, bool) -> bool;
         // N, Z, C, V by bit; the flags for which each condition holds.
-        let holding: [fn(bool, bool, bool, bool) -> bool; 16] = [
+        let holding: [Holds; 16] = [
             |_, z, _, _| z,
             |_, z, _, _| !z,
             |_, _, c, _| c,

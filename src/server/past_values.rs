@@ -142,13 +142,12 @@ impl PastValues {
             return;
         };
         let cancel = Cancel::after(PATIENCE);
-        if let Some((recovery, history)) = self.of(endpoint, positions, thread) {
-            if recovery
+        if let Some((recovery, history)) = self.of(endpoint, positions, thread)
+            && recovery
                 .memory(history, position, address, out, &cancel)
                 .is_none()
-            {
-                out.fill(None);
-            }
+        {
+            out.fill(None);
         }
     }
 

@@ -67,8 +67,11 @@ __asm__(".global _start\n_start: mov x29, #0\n mov x30, #0\n bl work\n b .");
 /// The values of x0 to x30, sp, pc and cpsr.
 type State = [u64; 34];
 
+/// A state, and the addresses and bytes of the stores of its instruction.
+type Witnessed = (State, Vec<(u64, Vec<u8>)>);
+
 /// The states before each instruction and at the end, and the stores of each instruction.
-fn witness(path: &Path) -> Vec<(State, Vec<(u64, Vec<u8>)>)> {
+fn witness(path: &Path) -> Vec<Witnessed> {
     let mut reader = Reader::new(BufReader::new(File::open(path).unwrap())).unwrap();
     let slot = |name: &String| match name.as_str() {
         "sp" => Some(31),
@@ -95,7 +98,7 @@ struct Recorded {
     loaded: OpenSnapshot,
     memory: Arc<CoreMemory>,
     timeline: Timeline,
-    states: Vec<(State, Vec<(u64, Vec<u8>)>)>,
+    states: Vec<Witnessed>,
 }
 
 impl Recorded {

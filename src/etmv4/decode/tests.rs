@@ -54,6 +54,7 @@ fn check(text: &str) -> Vec<String> {
             let have = (*at, &bytes[*at..at + length], described(packet));
             let want = (line.offset, &line.bytes[..], line.text.to_owned());
             assert_eq!(have, want, "line {}", line.number);
+            assert_eq!(line.shared, None, "packets start at bytes");
             names.push(packet.name().to_owned());
         }
         assert_eq!(found.len(), script.packets.len());

@@ -316,12 +316,11 @@ impl Recording {
             self.build_id(misc, Fields::new(&entry[8..], file.big));
             ids = rest;
         }
-        let string = |number| {
-            let mut fields = Fields::new(file.feature(number)?, file.big);
+        self.machine = file.feature(feature::ARCH).and_then(|section| {
+            let mut fields = Fields::new(section, file.big);
             fields.u32()?;
             Some(fields.text())
-        };
-        self.machine = string(feature::ARCH);
+        });
         self.command = file.feature(feature::CMDLINE).and_then(|section| {
             let mut fields = Fields::new(section, file.big);
             let count = fields.u32()?;
