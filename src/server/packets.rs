@@ -269,15 +269,23 @@ fn recovered(
     address: u64,
     (length, bytes): (usize, &mut Vec<u8>),
 ) {
-    let Some(next) = address.checked_add(bytes.len() as u64) else {
-        return;
-    };
-    let mut known = vec![None; length - bytes.len()];
-    let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
-    target
-        .past_values
-        .memory(&endpoint, positions, thread, next, &mut known);
-    bytes.extend(known.iter().map_while(|byte| Some(byte.as_ref()?.value)));
+    /// The first unknown byte ends it: most of what is asked for beyond it would be for nothing.
+    const PIECE: usize = 256;
+    let endpoint = Arc::clone(&target.endpoint);
+    while bytes.len() < length
+        && let Some(next) = address.checked_add(bytes.len() as u64)
+    {
+        let mut known = vec![None; PIECE.min(length - bytes.len())];
+        let positions = &mut target.positions;
+        target
+            .past_values
+            .memory(&endpoint, positions, thread, next, &mut known);
+        let values = known.iter().map_while(|byte| Some(byte.as_ref()?.value));
+        bytes.extend(values);
+        if known.iter().any(Option::is_none) {
+            return;
+        }
+    }
 }
 
 /// `g`: the general registers.
