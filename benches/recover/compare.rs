@@ -49,6 +49,9 @@ struct Recorded {
     /// Instructions are indices of `states`.
     accesses: Vec<Accessed>,
     entries: HashSet<u64>,
+    /// What the run of the true states left in registers, and the recorded run: the kernel gives each
+    /// run random bytes of its own.
+    random: Vec<(u64, u64)>,
 }
 
 /// Compares a program.
@@ -87,6 +90,13 @@ pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
         .for_each(|accessed| accessed.instruction -= first);
     let offset = InSnapshot::of(&loaded.snapshot).map_or(0, |recorded| recorded.offset);
     let entries = entries(program, offset)?;
+    let final_state = FinalState::locations(&registers);
+    let last = states.last().ok_or("no state")?.registers;
+    let ends = last.into_iter().zip(final_state);
+    let random = ends
+        .filter_map(|(own, recorded)| Some((own, recorded?)))
+        .filter(|(own, recorded)| own != recorded)
+        .collect();
     let recorded = Recorded {
         loaded,
         memory,
@@ -95,6 +105,7 @@ pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
         states,
         accesses,
         entries,
+        random,
     };
     let mut remarks = format!("{end} instructions");
     let (plain, said) = recorded.compare(history, None);
@@ -268,7 +279,11 @@ impl Recorded {
         let Some(known) = recovery.registers(history, position, always) else {
             return;
         };
-        let truth = |location: Location| state.registers[location.index()];
+        let truth = |location: Location| {
+            let value = state.registers[location.index()];
+            let random = self.random.iter().find(|(own, _)| *own == value);
+            random.map_or(value, |(_, recorded)| *recorded)
+        };
         let row = &mut row.0;
         for location in reads(&a64::decode(self.word(state.pc), state.pc)) {
             row[0][distance].add(known.get(location), truth(location));
