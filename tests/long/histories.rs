@@ -16,7 +16,9 @@ fn whole(name: &str, options: &[&str], sources: &[&str], at_least: usize) {
     let all: usize = wanted.iter().map(Vec::len).sum();
     assert!(all >= at_least, "{all} steps");
     let mut commands = vec!["set scheduler-locking on".to_owned()];
-    for (core, wanted) in wanted.iter().enumerate() {
+    // A core whose trace contains no instruction has no pc to move from.
+    let traced = || wanted.iter().enumerate().filter(|(_, w)| !w.is_empty());
+    for (core, wanted) in traced() {
         commands.push(format!("thread {}", core + 1));
         // The last step forward leads to the halted state; then comes the end of history.
         commands.push(walk("reverse-stepi", wanted.len() + 1));
@@ -24,14 +26,15 @@ fn whole(name: &str, options: &[&str], sources: &[&str], at_least: usize) {
     }
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
     let walks = walks(&snapshot, options, &commands);
-    for (core, (walks, wanted)) in walks.chunks(2).zip(&wanted).enumerate() {
+    assert_eq!(walks.len(), 2 * traced().count());
+    for (walks, (core, wanted)) in walks.chunks(2).zip(traced()) {
         let mut stops = walks.iter().flatten();
         assert!(stops.all(|shown| shown.thread == core + 1), "core {core}");
         let mut back = to_the_end(&walks[0]);
         back.reverse();
         same(&back, wanted, &format!("{name}: core {core}, back"));
         let mut forward = to_the_end(&walks[1]);
-        assert_eq!(forward.pop().is_some(), !wanted.is_empty());
+        assert!(forward.pop().is_some());
         let rest = wanted.get(1..).unwrap_or_default();
         let loads = exclusive_loads(&snapshot, sources[core]);
         println!(
