@@ -96,7 +96,7 @@ def show_registers():
         frame = gdb.selected_frame()
         registers = list(frame.architecture().registers())
     except gdb.error:
-        # GDB wants the CPSR of 32-bit Arm to look at a frame, and often there is none.
+        # To examine a frame of 32-bit Arm, GDB requires CPSR, which trace frames often lack.
         registers = []
     for register in registers:
         if OTHERS.fullmatch(register.name) and is_known(frame, register.name):

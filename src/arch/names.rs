@@ -15,7 +15,7 @@ pub fn safe(name: &str) -> String {
 pub struct Names(HashSet<String>);
 
 impl Names {
-    /// Reserves those of `names` that [`safe`] does not change.
+    /// Reserves the names that [`safe`] leaves unchanged.
     pub fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let plain = names.filter(|name| safe(name) == *name);
         Self(plain.map(str::to_owned).collect())

@@ -60,7 +60,7 @@ impl fmt::Display for DefaultRegisters {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DescriptionError {
-    /// There is none, and nothing else names the architecture.
+    /// The description is missing, and nothing else specifies the architecture.
     #[error(
         "it has no target description (tdesc): its architecture is not known; --arch names it, or \
          --elf the program"

@@ -24,8 +24,8 @@ pub struct Arguments {
     #[command(flatten)]
     options: ImportArguments,
 
-    /// A buffer of trace: from a TMC or ETB, a trace port, a DSTREAM, an SWO (repeatable). How it is
-    /// formatted and what is in it is found out
+    /// A buffer of trace: from a TMC or ETB, a trace port, a DSTREAM, an SWO (repeatable). Its
+    /// format and its contents are detected
     #[arg(long, value_name = "BUFFER")]
     raw: Vec<PathBuf>,
 
@@ -88,17 +88,17 @@ pub struct ImportArguments {
     #[arg(long, value_name = "N")]
     pub cpu: Vec<u32>,
 
-    /// perf.data: whether cores of the snapshot are threads or CPUs [default: thread]
+    /// perf.data: what a core of the snapshot stands for [default: thread]
     #[arg(long, value_enum, value_name = "thread|cpu")]
     pub by: Option<By>,
 }
 
-/// Whose history it is.
+/// What a core of the snapshot stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// That of threads
+    /// A thread, on all CPUs
     Thread,
-    /// That of CPUs
+    /// A CPU, with all its threads
     Cpu,
 }
 

@@ -90,8 +90,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "system")]
     witness_registers: Option<PathBuf>,
 
-    /// Write the address of each load and store to the snapshot, with which more of the past is
-    /// known
+    /// Write the address of each load and store to the snapshot, so that more past values can be
+    /// determined
     #[arg(long)]
     data_addresses: bool,
 

@@ -30,8 +30,8 @@ const MAX_NOTES: usize = 20;
 /// How history is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum History {
-    /// Reverse execution: the decoded trace is walked both ways, move by move. The history of a
-    /// core without trace is its final state alone.
+    /// Reverse execution: the client moves in the decoded trace in both directions. The history
+    /// of a core without trace is its final state only.
     Replay,
     /// GDB's own branch trace: `info record`, `record instruction-history`.
     Btrace,

@@ -16,8 +16,8 @@
 //!
 //! If the stack pointer was known when a frame's function was called, the frame has a fifth field, its
 //! value, which is the frame's true stack address. Known registers of its caller follow as
-//! `NAME:VALUE`. Both are taken from the first place of the call, so they are the same from wherever
-//! they are asked for.
+//! `NAME:VALUE`. Both are taken from the first place of the call, so they are the same at every
+//! position within it.
 //!
 //! `qArmsnap.past:1` is answered `+` if the thread is at a past position, else `-`.
 
@@ -44,7 +44,7 @@ pub(super) const PAST: &str = "qArmsnap.past:";
 const TIME_LIMIT: Duration = Duration::from_millis(300);
 /// Time limit of recovering registers for a reply.
 const VALUES_LIMIT: Duration = Duration::from_millis(1000);
-/// Number of calls around those of a reply that are considered for their stack addresses.
+/// Number of further callers beyond those of a reply whose stack addresses are considered.
 const OUTER: usize = 64;
 /// Maximum number of frames in a reply.
 const FRAMES: usize = 64;
@@ -145,12 +145,13 @@ struct Stack {
     registers: String,
 }
 
-/// Returns the stacks of the frames of some calls, the newest call first. `nowhere` is the address of the
-/// outermost ones that are not known.
+/// Returns the stacks of the frames of some calls, the newest call first. `nowhere` is the address of
+/// the outermost frames whose stack addresses are unknown.
 ///
-/// GDB takes a stack for corrupt if a caller's stack address is lower. So a frame of which it is not known
-/// is above all others if it is one of the outermost. Otherwise it is below, with all frames of calls
-/// within it. Whether it is so depends only on its call and the calls around it, not on the position.
+/// GDB considers a stack corrupt if a caller's stack address is lower. So a frame with an unknown address
+/// is placed above all others if it is one of the outermost, and otherwise below them, together with the
+/// frames of all calls within it. This depends only on its call and the calls around it, not on the
+/// position.
 fn stacks(
     target: &mut SnapshotTarget,
     thread: Tid,
@@ -207,8 +208,8 @@ fn caller_registers<'a>(
     &target.callers.registers[&entry]
 }
 
-/// Returns the general registers that a function leaves to its caller as they were (AAPCS64 6.1.1,
-/// AAPCS32 6.1.1).
+/// Returns the general registers that a function preserves for its caller (AAPCS64 6.1.1, AAPCS32
+/// 6.1.1).
 fn saved_registers(architecture: Architecture) -> impl Iterator<Item = String> {
     let (prefix, numbers) = match architecture {
         Architecture::AArch64 => ("x", 19..=29),

@@ -40,7 +40,7 @@ pub(super) struct Callers {
     pub(super) calls: HashMap<Tid, OpenCalls>,
     /// The stack address of all frames.
     pub(super) stack: Option<u64>,
-    /// By the first place of a call: what is known of its caller's registers. Kept even when more
-    /// becomes known, because clients compare frames.
+    /// The known registers of the caller, by the first place of the call. Kept even when more
+    /// become known, because clients compare frames.
     pub(super) registers: HashMap<(Tid, Position), String>,
 }

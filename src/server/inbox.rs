@@ -1,8 +1,8 @@
 //! Input from a client, read ahead by a separate thread. This shows during a request whether the
 //! client still waits for the reply.
 //!
-//! A client that disconnects or sends Ctrl-C cancels its request, and so does one that sends another
-//! packet where that tells that it does not wait any more ([`crate::stop::Cancel`]).
+//! A client cancels its request if it disconnects, sends Ctrl-C, or, where this means that it no
+//! longer waits, sends another packet ([`crate::stop::Cancel`]).
 
 use std::collections::VecDeque;
 use std::io::{self, Read};

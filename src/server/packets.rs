@@ -261,15 +261,15 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
     Some(reply)
 }
 
-/// Appends what is known of the memory of a past position behind `bytes`, which are those from
-/// `address` on, up to the first unknown byte or to `length` bytes.
+/// Appends known memory of a past position to `bytes`, which start at `address`, up to the first
+/// unknown byte or `length` bytes.
 fn recovered(
     target: &mut SnapshotTarget,
     thread: Tid,
     address: u64,
     (length, bytes): (usize, &mut Vec<u8>),
 ) {
-    /// The first unknown byte ends it: most of what is asked for beyond it would be for nothing.
+    /// Small, because bytes recovered beyond the first unknown one are discarded.
     const PIECE: usize = 256;
     let endpoint = Arc::clone(&target.endpoint);
     while bytes.len() < length

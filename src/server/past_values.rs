@@ -25,7 +25,7 @@ use crate::snapshot::recording::Recording;
 use crate::stop::Cancel;
 use crate::timeline::{History, PointKind, Position};
 
-/// The time that a request may take that the client waits for at most two seconds.
+/// Time limit of a request; clients wait up to two seconds for the reply.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The values of past positions.
@@ -151,7 +151,7 @@ impl PastValues {
         }
     }
 
-    /// Returns what ends proof, as far as the history of a core was looked at.
+    /// Returns what ends proof in the part of a core's history that was examined.
     pub fn limits(
         &mut self,
         endpoint: &Endpoint,

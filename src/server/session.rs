@@ -259,7 +259,7 @@ impl Session {
             Answer::Move(resume) => {
                 let late = self.late.take().is_some_and(|at| at.elapsed() < LATE);
                 let start = out.len();
-                // The client waits for the stop reply: a packet in between is none of a user's.
+                // The client waits for the stop reply: the user did not cause packets sent meanwhile.
                 let cancel = client.cancel(false);
                 let target = &mut self.target;
                 let done = stop::catch(|| {

@@ -127,8 +127,8 @@ fn touches(
 /// Searches for a watched access in a few steps between two positions. Returns `None` if it was
 /// cancelled.
 ///
-/// A core stops before an access as seen in the direction of the move, as a client expects it: backward
-/// behind the instruction, forward at it.
+/// A core stops just before an access in the direction of the move, as clients expect: at the
+/// instruction when moving forward, after it when moving backward.
 pub(super) fn in_steps(
     target: &mut SnapshotTarget,
     (thread, from): (Tid, Position),

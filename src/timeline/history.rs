@@ -544,8 +544,8 @@ impl History {
         self.code.seen(context)
     }
 
-    /// Returns the contiguous bytes of code from an address on; empty if there is none, or if it
-    /// is not known what ran there.
+    /// Returns the contiguous code bytes starting at an address; empty if the address has no code
+    /// or the code that ran there is unknown.
     pub fn code(&self, view: View, address: Address) -> &[u8] {
         self.code.slice(view, address)
     }

@@ -30,9 +30,9 @@ pub struct OpenCall {
     pub entry: Position,
     /// The first instruction.
     pub function: Address,
-    /// Where it returns to; not known for some exceptions.
+    /// Where it returns to; unknown for some exceptions.
     pub returns_to: Option<Address>,
-    /// It was no call: an exception was taken, and this is the handler.
+    /// Not a call: an exception was taken, and this is its handler.
     pub exception: bool,
 }
 

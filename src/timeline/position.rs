@@ -27,7 +27,7 @@ impl Position {
         self.index.checked_sub(first.index).filter(|_| same)
     }
 
-    /// Returns the position so many places later in the same segment, whether it exists or not.
+    /// Returns the position `places` later in the same segment, whether it exists or not.
     #[must_use]
     pub fn after(self, places: u64) -> Self {
         let index = self.index.saturating_add(places);

@@ -74,7 +74,7 @@ pub(super) trait Track: Send {
     ) -> Result<Option<(u64, Hit)>, Cancelled>;
     /// Returns the trace state at the end of the segment before `segment`.
     fn known_before(&mut self, segment: u64) -> Option<TraceState>;
-    /// Cycles counted in all segments before one; none of a trace unit that was not set to.
+    /// Cycles counted in all segments before one; 0 if the trace unit did not count cycles.
     /// Segments are counted once.
     fn cycles_before(&mut self, segment: u64, cancel: &Cancel) -> Result<u64, Cancelled>;
     /// Returns where to start scanning for the first place with at least `cycles` cycles before it:

@@ -167,7 +167,8 @@ impl Recorded {
         all
     }
 
-    /// Some positions with the number of instructions to the end: the last ones, and every so many.
+    /// Samples positions, each with its number of instructions before the end: the last 60, and about
+    /// 300 at regular intervals.
     fn some(&mut self) -> Vec<(usize, Position)> {
         let all = self.positions();
         let every = all.len() / 300 + 1;

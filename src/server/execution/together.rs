@@ -133,8 +133,8 @@ fn first_hit(
     }
 }
 
-/// Moves a core to a position in the direction of the move, but never back and never as far as
-/// `limit`, where it will stop.
+/// Moves a core to a position in the direction of the move, but never the other way, and only to
+/// a place before `limit`, where it will stop.
 fn take_to(
     target: &mut SnapshotTarget,
     thread: Tid,

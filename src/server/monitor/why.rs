@@ -71,7 +71,7 @@ fn ask(
     Ok((thread, way.ok_or_else(|| super::STOPPED.to_owned())?))
 }
 
-/// Lists the instructions of a way, each with its position and place in the program.
+/// Lists the instructions of a chain, each with its position and place in the program.
 fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &str) -> String {
     let (thread, way) = match way {
         Ok(found) => found,
