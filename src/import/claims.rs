@@ -1,20 +1,30 @@
-//! Addresses that are taken: of overlapping mappings the one that came last is in memory.
+//! Addresses that are taken: where mappings overlap, the newest one is what memory holds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges of addresses, none of which overlap.
+/// Ranges of addresses that neither overlap nor touch: by start, their ends.
 #[derive(Debug, Default)]
 pub struct Claims(BTreeMap<u64, u64>);
 
 impl Claims {
-    /// Takes what is free of a range, and returns it in order.
+    /// Takes the free parts of a range, and returns them in order. What a range covers becomes one
+    /// range, so that taking it again is cheap.
     pub fn take(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
-        let mut free = Vec::new();
-        let mut at = range.start;
-        let before = self.0.range(..at).next_back().map(|(_, &end)| end);
-        at = before.map_or(at, |end| end.max(at));
-        for (&start, &end) in self.0.range(range.start..range.end) {
+        if range.is_empty() {
+            return Vec::new();
+        }
+        let (mut taken, mut whole) = (Vec::new(), range.clone());
+        while let Some((&start, &end)) = self.0.range(..=range.end).next_back() {
+            if end < range.start {
+                break;
+            }
+            self.0.remove(&start);
+            whole = whole.start.min(start)..whole.end.max(end);
+            taken.push((start, end));
+        }
+        let (mut free, mut at) = (Vec::new(), range.start);
+        for (start, end) in taken.into_iter().rev() {
             if start > at {
                 free.push(at..start);
             }
@@ -23,15 +33,17 @@ impl Claims {
         if at < range.end {
             free.push(at..range.end);
         }
-        for range in &free {
-            self.0.insert(range.start, range.end);
-        }
+        self.0.insert(whole.start, whole.end);
         free
     }
 }
 
 #[cfg(test)]
-#[allow(clippy::single_range_in_vec_init, reason = "lists of ranges")]
+#[allow(
+    clippy::single_range_in_vec_init,
+    clippy::reversed_empty_ranges,
+    reason = "lists of ranges"
+)]
 mod tests {
     use super::*;
 
@@ -43,6 +55,8 @@ mod tests {
         assert_eq!(claims.take(0..50), [0..10, 20..30, 40..50]);
         assert_eq!(claims.take(5..45), []);
         assert_eq!(claims.take(45..60), [50..60]);
-        assert_eq!(claims.take(7..7), []);
+        assert_eq!(claims.take(70..70), []);
+        assert_eq!(claims.take(9..5), []);
+        assert_eq!(claims.0, BTreeMap::from([(0, 60)]), "ranges are joined");
     }
 }

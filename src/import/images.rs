@@ -7,8 +7,11 @@ use super::build_id::BuildId;
 use super::options::{NamedProgram, Options};
 use crate::mapped::{self, Mapped};
 use crate::program::elf::{Elf, Machine, is_elf};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+
+/// The most missing files that are listed.
+const MOST_MISSING: usize = 40;
 
 /// A file that was mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,7 +38,9 @@ pub struct Images<'o> {
     named: Vec<(&'o NamedProgram, Elf, Option<BuildId>)>,
     found: HashMap<Wanted, Option<Elf>>,
     /// What was found but not taken.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
+    /// What was not found, and is missed.
+    pub missing: BTreeSet<Wanted>,
 }
 
 impl<'o> Images<'o> {
@@ -55,7 +60,28 @@ impl<'o> Images<'o> {
             named: named.collect::<Result<_, _>>()?,
             found: HashMap::new(),
             notes: Vec::new(),
+            missing: BTreeSet::new(),
         })
+    }
+
+    /// Reports what was not taken, and what is missed.
+    pub fn report(&mut self, notes: &mut Vec<String>) {
+        notes.append(&mut self.notes);
+        let missing = std::mem::take(&mut self.missing);
+        let count = missing.len();
+        for wanted in missing.iter().take(MOST_MISSING) {
+            notes.push(format!("missing image: {wanted}"));
+        }
+        if count > MOST_MISSING {
+            notes.push(format!("missing images: {} more", count - MOST_MISSING));
+        }
+        if count > 0 {
+            notes.push(
+                "what missing images hold is not known, and their code is not decoded: --symfs DIR \
+                 names a directory that holds them"
+                    .to_owned(),
+            );
+        }
     }
 
     /// The kernel: the one that the user named, or else the one that is found.

@@ -1,6 +1,7 @@
 //! What an input became: the model of a snapshot, and its files.
 
 use crate::mapped::{self, Mapped};
+use crate::program::elf::Elf;
 use crate::snapshot::files::{Files, InMemory};
 use crate::snapshot::model::{FileLine, Note, OtherSection, Severity, Snapshot};
 use crate::snapshot::paths::{self, PathError};
@@ -47,6 +48,12 @@ impl Imported {
         self.files.insert(path.clone(), bytes);
         self.origins.insert(path.clone(), origin);
         path
+    }
+
+    /// Adds a program, or finds it: its path in the snapshot.
+    pub fn add_program(&mut self, elf: &Elf) -> String {
+        let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
+        self.add("images", &name, elf.whole().clone(), elf.path.clone())
     }
 
     /// Adds the section that says where the snapshot comes from. Cores of it share no memory: each

@@ -1,6 +1,7 @@
 //! Names from an input as names of files that armsnap looks for or writes.
 
 use crate::snapshot::paths;
+use crate::text::is_plain;
 use std::collections::hash_map::{Entry, HashMap};
 use std::path::PathBuf;
 
@@ -24,12 +25,23 @@ pub fn plain(name: &str) -> String {
     }
 }
 
-/// Names that were given out: each is used once, in any case of letters.
+/// Text for a value in an .ini file: one line, of at most 400 characters, that reads back unchanged.
+pub fn one_line(text: &str) -> String {
+    let fits = |c: char| is_plain(c) && !matches!(c, ';' | '#' | '"');
+    let line: String = text
+        .chars()
+        .take(400)
+        .map(|c| if fits(c) { c } else { '_' })
+        .collect();
+    line.trim().to_owned()
+}
+
+/// Names that were given out: each is used once, whatever the case of its letters.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<String, usize>);
 
 impl Names {
-    /// `name`, or else `name` with a number behind it.
+    /// `name`, or `name` followed by a number.
     pub fn unique(&mut self, name: &str) -> String {
         loop {
             let count = self.0.entry(name.to_ascii_lowercase()).or_insert(0);
@@ -55,6 +67,11 @@ mod tests {
         assert_eq!(plain("../../etc/pass wd\n"), "_.._etc_pass_wd_");
         assert_eq!(plain("..."), "unnamed");
         assert_eq!(plain(""), "unnamed");
+        assert_eq!(
+            one_line("\u{FEFF} perf\trecord; # x "),
+            "_ perf_record_ _ x"
+        );
+        assert_eq!(one_line("record --filter  "), "record --filter");
         let mut names = Names::default();
         assert_eq!(names.unique("a"), "a");
         assert_eq!(names.unique("A"), "A-2");

@@ -5,6 +5,7 @@ mod support;
 
 mod converted;
 mod core_files;
+mod mutated;
 mod perf_builder;
 mod perf_captures;
 mod perf_generated;

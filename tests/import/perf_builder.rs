@@ -1,6 +1,7 @@
 //! Writes `perf.data` files, as perf and the kernel do, with what a test wants in them.
 
 /// Types of records.
+pub const LOST: u32 = 2;
 pub const COMM: u32 = 3;
 pub const FORK: u32 = 7;
 pub const MMAP2: u32 = 10;

@@ -1,6 +1,6 @@
 //! `perf.data` of every form, made from recorded trace: what is decoded is what was recorded.
 
-use crate::perf_builder::{At, PerfData, SWITCH_CPU_WIDE, framed, words};
+use crate::perf_builder::{At, LOST, PerfData, SWITCH_CPU_WIDE, framed, words};
 use crate::support::gdb::{armsnap, run, testdata, text};
 use armsnap::formatter::encode::Encoder;
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
@@ -156,6 +156,32 @@ fn all_versions_of_the_trace_units_block() {
             assert_eq!(found, expected, "version {version}");
         }
     }
+}
+
+/// A recording with a record of each kind, as a file and piped.
+pub fn every_record() -> (Vec<u8>, Vec<u8>) {
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    let mut file = process();
+    file.info(2, &[0, 1].map(|cpu| (ETMV4, cpu, etmv4(1 << 31 | 0x7F))));
+    for cpu in 0..2 {
+        file.hardware_id(1 << 56 | u64::from(cpu) << 8 | 0x10, at(100, 3, cpu));
+    }
+    file.fork(100, 100, 101, at(100, 4, 0));
+    file.fork(200, 100, 200, at(100, 4, 0));
+    file.comm("other", true, at(200, 5, 0));
+    let mut inner = PerfData::default();
+    inner.comm("worker", false, at(101, 5, 0));
+    inner.event(LOST, 0, &words(&[1, 3]), at(100, 5, 0));
+    for piece in stored(&[&inner.records[..20], &inner.records[20..]]) {
+        file.records.extend(framed(81, 0, &piece));
+    }
+    file.trace(0, 0, 0, &trace);
+    file.trace(0, 1, 0, &recorded("etmv4", 0x11));
+    file.aux(0, 64, 1, at(100, 10, 0));
+    file.aux(64, trace.len() as u64 - 64, 0, at(101, 11, 0));
+    file.aux(0, 100, 0x100, at(100, 12, 1));
+    file.event(SWITCH_CPU_WIDE, 0, &words(&[0]), at(0, 13, 0));
+    (file.file(), file.piped())
 }
 
 /// A Zstandard stream as perf writes it, of blocks that are not compressed and without an end

@@ -139,6 +139,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "protocol",
             "quantity",
             "snapshot",
+            "text",
         ],
     ),
     ("tfile", &["remote_protocol", "stop"]),

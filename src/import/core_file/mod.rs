@@ -234,7 +234,7 @@ impl CoreFile<'_> {
             other_sections: programs,
             ..Snapshot::default()
         };
-        self.out.notes.append(&mut self.images.notes);
+        self.images.report(&mut self.out.notes);
         self.out.record_origin();
         self.out
     }
@@ -298,16 +298,13 @@ impl CoreFile<'_> {
             .find(|file| entry.is_some_and(|entry| (file.start..file.end).contains(&entry)));
         let program = program.map(|file| file.path.clone());
         let mut recorded: BTreeMap<String, (bool, String, u64)> = BTreeMap::new();
-        let mut missing = Vec::new();
         for file in &files {
             let wanted = Wanted {
                 path: file.path.clone(),
                 build_id: ids.get(&*file.path).cloned().flatten(),
             };
             let Some(elf) = self.images.find(&wanted) else {
-                if !missing.contains(&wanted) {
-                    missing.push(wanted);
-                }
+                self.images.missing.insert(wanted);
                 continue;
             };
             let is_program = program.as_ref() == Some(&file.path);
@@ -327,16 +324,6 @@ impl CoreFile<'_> {
         // GDB finds the libraries by the list of the dynamic linker.
         for (index, (_, path, bias)) in recorded.iter().filter(|found| !found.0).enumerate() {
             programs::record(index, path.clone(), *bias, &mut self.out);
-        }
-        for wanted in &missing {
-            self.out.notes.push(format!("missing image: {wanted}"));
-        }
-        if !missing.is_empty() {
-            self.out.notes.push(
-                "read-only memory of missing images is not known: --sysroot DIR names a directory \
-                 that holds them"
-                    .to_owned(),
-            );
         }
     }
 

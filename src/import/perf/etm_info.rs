@@ -109,10 +109,6 @@ impl Unit {
 /// The contents of the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EtmInfo {
-    /// The version of the layout.
-    pub version: u64,
-    /// Whether the buffers hold only what came last (`perf record --snapshot`).
-    pub snapshot: bool,
     /// The trace units.
     pub units: Vec<Unit>,
 }
@@ -186,17 +182,14 @@ impl EtmInfo {
         }
         // The type of the PMU is in the upper half.
         let count = fields.u64().ok_or(short(0))? & 0xFFFF_FFFF;
-        let snapshot = fields.u64().ok_or(short(0))? != 0;
+        // Whether only the newest trace was kept: each AUX record says so too.
+        fields.u64().ok_or(short(0))?;
         let mut units: Vec<Unit> = Vec::new();
         for block in 0..count {
             let unit = unit(&mut fields, version, block)?;
             units.push(unit);
         }
-        Ok(Self {
-            version,
-            snapshot,
-            units,
-        })
+        Ok(Self { units })
     }
 }
 

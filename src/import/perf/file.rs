@@ -8,7 +8,7 @@
 use super::inflate::{Inflate, Stopped};
 use crate::import::fields::Fields;
 use crate::mapped::Mapped;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 /// Why a file cannot be read as `perf.data`.
@@ -28,6 +28,16 @@ pub(super) fn fault(at: usize, text: impl Into<String>) -> FileError {
     }
 }
 
+impl Stopped<FileError> {
+    /// The fault of a compressed record at an offset.
+    fn at(self, at: usize) -> FileError {
+        match self {
+            Self::Inner(error) => error,
+            Self::Damaged(why) => fault(at, why),
+        }
+    }
+}
+
 /// The types of records that are used here.
 pub mod kind {
     #![allow(missing_docs)]
@@ -35,6 +45,7 @@ pub mod kind {
     pub const LOST: u32 = 2;
     pub const COMM: u32 = 3;
     pub const FORK: u32 = 7;
+    pub const SAMPLE: u32 = 9;
     pub const MMAP2: u32 = 10;
     pub const AUX: u32 = 11;
     pub const ITRACE_START: u32 = 12;
@@ -55,7 +66,6 @@ pub mod kind {
 pub mod feature {
     #![allow(missing_docs)]
     pub const BUILD_ID: u32 = 2;
-    pub const ARCH: u32 = 6;
     pub const CMDLINE: u32 = 11;
     pub const SIMPLEPERF_META_INFO: u32 = 129;
 }
@@ -71,11 +81,47 @@ const IDENTIFIER: u64 = 1 << 16;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 
 /// `perf_event_attr`, as far as it is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attribute {
     sample_type: u64,
     sample_id_all: bool,
-    ids: Vec<u64>,
+}
+
+/// The attributes of a file.
+#[derive(Debug, Default)]
+struct Attributes {
+    first: Option<Attribute>,
+    /// Whether another one differs from the first.
+    differ: bool,
+    /// Whether a record of any of them ends with its identifier.
+    identified: bool,
+    by_id: HashMap<u64, Attribute>,
+}
+
+impl Attributes {
+    /// Adds an attribute with the identifiers in `ids`.
+    fn add(&mut self, attribute: Attribute, mut ids: Fields<'_>) {
+        let identified = attribute.sample_type & IDENTIFIER != 0;
+        match self.first {
+            None => (self.first, self.identified) = (Some(attribute), identified),
+            Some(first) => {
+                self.differ |= attribute != first;
+                self.identified &= identified;
+            }
+        }
+        while let Some(id) = ids.u64() {
+            self.by_id.entry(id).or_insert(attribute);
+        }
+    }
+
+    /// The attribute that a record belongs to: by its identifier if they differ.
+    fn of(&self, body: &[u8], big: bool) -> Option<Attribute> {
+        if !self.differ || !self.identified {
+            return self.first;
+        }
+        let id = Fields::new(body.last_chunk::<8>()?, big).u64()?;
+        self.by_id.get(&id).copied().or(self.first)
+    }
 }
 
 impl Attribute {
@@ -95,7 +141,6 @@ impl Attribute {
         Some(Self {
             sample_type,
             sample_id_all: id_all != 0,
-            ids: Vec::new(),
         })
     }
 
@@ -155,7 +200,7 @@ pub struct PerfFile {
     pub big: bool,
     /// Whether it was written to a pipe: without sections.
     pub piped: bool,
-    attributes: Vec<Attribute>,
+    attributes: Attributes,
     data: Range<usize>,
     features: BTreeMap<u32, Range<usize>>,
 }
@@ -179,7 +224,7 @@ impl PerfFile {
                 bytes,
                 big,
                 piped: true,
-                attributes: Vec::new(),
+                attributes: Attributes::default(),
                 data,
                 features: BTreeMap::new(),
             });
@@ -242,9 +287,10 @@ impl PerfFile {
         self.bytes.get(self.features.get(&number)?.clone())
     }
 
-    /// Calls `each` with the records in the order of the file. Compressed records are taken apart;
-    /// those of a pipe that stand for sections become sections. A file that ends within a record is
-    /// read up to there: the result is the fault, if any.
+    /// Calls `each` with the records in the order of the file. Compressed records are decompressed.
+    /// In a pipe, attributes and feature sections are records: they are kept for
+    /// [`feature`](Self::feature) and not handed out. A file that ends within a record is read up
+    /// to that point; the result is then the fault.
     pub fn records(
         &mut self,
         each: &mut dyn FnMut(Record<'_>) -> Result<(), FileError>,
@@ -271,12 +317,11 @@ impl PerfFile {
                     format!("the file ends within a record of type {kind} with {size} bytes"),
                 )));
             };
-            // The trace lies behind its record.
-            let mut behind = 0;
-            if kind == kind::AUXTRACE {
-                let length = Fields::new(body, self.big).u64().unwrap_or(0);
-                behind = usize::try_from(length).unwrap_or(usize::MAX);
-            }
+            // The trace follows its record.
+            let trace = match kind {
+                kind::AUXTRACE => Fields::new(body, self.big).u64().unwrap_or(0),
+                _ => 0,
+            };
             match kind {
                 kind::COMPRESSED | kind::COMPRESSED2 => {
                     self.compressed(&mut inflate, kind, body, at, each)?;
@@ -289,13 +334,12 @@ impl PerfFile {
                 }
                 _ => each(self.record(kind, misc, body, at))?,
             }
-            at = at.saturating_add(size).saturating_add(behind);
+            at = at
+                .saturating_add(size)
+                .saturating_add(usize::try_from(trace).unwrap_or(usize::MAX));
         }
         let mut last = |whole: &[u8]| self.inflated(whole, at, each);
-        inflate.end(&mut last).map_err(|stopped| match stopped {
-            Stopped::Inner(error) => error,
-            Stopped::Damaged(why) => fault(at, why),
-        })?;
+        inflate.end(&mut last).map_err(|stopped| stopped.at(at))?;
         let rest = inflate.rest();
         Ok((rest > 0).then(|| {
             fault(
@@ -324,12 +368,10 @@ impl PerfFile {
             }
             _ => body,
         };
-        let stopped = |stopped| match stopped {
-            Stopped::Inner(error) => error,
-            Stopped::Damaged(why) => fault(at, why),
-        };
         let mut each = |whole: &[u8]| self.inflated(whole, at, each);
-        inflate.feed(body, &mut each).map_err(stopped)
+        inflate
+            .feed(body, &mut each)
+            .map_err(|stopped| stopped.at(at))
     }
 
     /// Hands out the whole records among bytes that were compressed; the bytes that they have.
@@ -345,6 +387,13 @@ impl PerfFile {
                 let text = format!("compressed record of type {kind} with {size} bytes");
                 return Err(fault(at, text));
             }
+            // Trace lies beside the compressed records: here its place in the file is not known.
+            if kind == kind::AUXTRACE {
+                return Err(fault(
+                    at,
+                    "compressed AUXTRACE record: expected it as it is",
+                ));
+            }
             let Some(body) = bytes.get(used + 8..used + size) else {
                 break;
             };
@@ -355,17 +404,16 @@ impl PerfFile {
     }
 
     fn record<'a>(&self, kind: u32, misc: u16, body: &'a [u8], at: usize) -> Record<'a> {
-        let trailer = match kind {
-            0..64 => self.attribute_of(body).map(|of| (of, of.trailer())),
-            _ => None,
+        let attribute = match kind {
+            kind::SAMPLE | 64.. => None,
+            _ => self.attributes.of(body, self.big),
         };
-        let (body, sample) = match trailer {
-            Some((attribute, length)) if length <= body.len() && kind != 9 => {
-                let (body, trailer) = body.split_at(body.len() - length);
-                (body, self.sample_id(attribute, trailer))
-            }
-            _ => (body, SampleId::default()),
-        };
+        let split = attribute.and_then(|attribute| {
+            let length = body.len().checked_sub(attribute.trailer())?;
+            let (body, trailer) = body.split_at(length);
+            Some((body, self.sample_id(attribute, trailer)))
+        });
+        let (body, sample) = split.unwrap_or((body, SampleId::default()));
         Record {
             kind,
             misc,
@@ -376,27 +424,7 @@ impl PerfFile {
         }
     }
 
-    /// The attribute that a record belongs to: by its identifier if the attributes differ.
-    fn attribute_of(&self, body: &[u8]) -> Option<&Attribute> {
-        let first = self.attributes.first()?;
-        let alike = |other: &Attribute| {
-            (other.sample_type, other.sample_id_all) == (first.sample_type, first.sample_id_all)
-        };
-        if self.attributes.iter().all(alike) {
-            return Some(first);
-        }
-        let identified = |other: &Attribute| other.sample_type & IDENTIFIER != 0;
-        if !self.attributes.iter().all(identified) {
-            return Some(first);
-        }
-        let id = Fields::new(body.get(body.len().checked_sub(8)?..)?, self.big).u64()?;
-        let mut attributes = self.attributes.iter();
-        attributes
-            .find(|attribute| attribute.ids.contains(&id))
-            .or(Some(first))
-    }
-
-    fn sample_id(&self, attribute: &Attribute, trailer: &[u8]) -> SampleId {
+    fn sample_id(&self, attribute: Attribute, trailer: &[u8]) -> SampleId {
         let mut fields = Fields::new(trailer, self.big);
         let mut out = SampleId::default();
         let has = |bit| attribute.sample_type & bit != 0;
@@ -424,12 +452,10 @@ impl PerfFile {
         let mut fields = Fields::new(body, self.big);
         fields.u32();
         let size = fields.u32().unwrap_or(0) as usize;
-        let Some(mut attribute) = Attribute::read(body, self.big) else {
-            return;
-        };
-        let mut ids = Fields::new(body.get(size..).unwrap_or(&[]), self.big);
-        attribute.ids = std::iter::from_fn(|| ids.u64()).collect();
-        self.attributes.push(attribute);
+        if let Some(attribute) = Attribute::read(body, self.big) {
+            let ids = Fields::new(body.get(size..).unwrap_or(&[]), self.big);
+            self.attributes.add(attribute, ids);
+        }
     }
 }
 
@@ -450,7 +476,7 @@ fn read_attributes(
     section: Range<usize>,
     size: u64,
     big: bool,
-) -> Result<Vec<Attribute>, FileError> {
+) -> Result<Attributes, FileError> {
     let Some(size) = usize::try_from(size).ok().filter(|size| *size >= 64) else {
         return Err(fault(
             16,
@@ -458,11 +484,11 @@ fn read_attributes(
         ));
     };
     let all = &bytes[section.start..section.end.min(bytes.len())];
-    let mut out: Vec<Attribute> = Vec::new();
+    let mut out = Attributes::default();
     let (mut ids, most) = (0, bytes.len() / 8);
     for (index, each) in all.chunks_exact(size).enumerate() {
         let at = section.start + index * size;
-        let mut attribute =
+        let attribute =
             Attribute::read(each, big).ok_or_else(|| fault(at, "attribute cut short"))?;
         let mut place = Fields::new(&each[size - 16..], big);
         let (offset, length) = (place.u64().unwrap_or(0), place.u64().unwrap_or(0));
@@ -479,9 +505,7 @@ fn read_attributes(
                 "attributes with more IDs than the file has room for",
             ));
         }
-        let mut listed = Fields::new(listed, big);
-        attribute.ids = std::iter::from_fn(|| listed.u64()).collect();
-        out.push(attribute);
+        out.add(attribute, Fields::new(listed, big));
     }
     Ok(out)
 }

@@ -7,6 +7,7 @@ mod contexts;
 mod etm_info;
 mod file;
 mod inflate;
+mod memory;
 mod pieces;
 mod processes;
 mod recording;

@@ -62,13 +62,7 @@ struct Flagged {
 
 /// The pieces in order of time, and notes.
 pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
-    let mut queues: BTreeMap<Queue, Vec<&Stored>> = BTreeMap::new();
-    for stored in &recording.stored {
-        queues.entry(Queue::of(stored)).or_default().push(stored);
-    }
-    for queue in queues.values_mut() {
-        queue.sort_by_key(|stored| stored.offset);
-    }
+    let queues = queues(&recording.stored);
     let (mut out, mut notes) = (Vec::new(), Vec::new());
     let mut flagged = Flagged::default();
     // The end of what was used of each queue: the offsets of AUX records only grow.
@@ -79,7 +73,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
         if aux.size == 0 {
             continue;
         }
-        let Some((&queue, stored)) = queue_of(&queues, &aux.sample) else {
+        let Some((&queue, extents)) = queue_of(&queues, &aux.sample) else {
             flagged.lost_bytes = flagged.lost_bytes.saturating_add(aux.size);
             flagged.lost_records += 1;
             continue;
@@ -93,7 +87,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
         let free = used.entry(queue).or_default();
         flagged.doubled += u64::from(begin < *free);
         let begin = begin.max(*free);
-        let parts = parts(stored, begin, end);
+        let parts = parts(extents, begin, end);
         let piece = Piece {
             cpu: match queue {
                 Queue::Cpu(cpu) => Some(cpu),
@@ -117,9 +111,8 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
     }
     flagged.notes(&mut notes);
     let mut undescribed = 0;
-    for (queue, stored) in &queues {
-        let all = || stored.iter().map(|stored| stored.bytes.clone());
-        let bytes: u64 = all().map(|bytes| bytes.len() as u64).sum();
+    for (queue, extents) in &queues {
+        let bytes: u64 = extents.iter().map(|extent| extent.bytes.len() as u64).sum();
         if used.contains_key(queue) {
             undescribed += bytes;
             continue;
@@ -133,8 +126,8 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             Queue::Thread(tid) => format!("thread {tid}"),
         };
         notes.push(format!(
-            "no AUX record describes the {bytes} bytes of trace of {of}: taken as one piece with \
-             formatter frames"
+            "no AUX record describes the {bytes} bytes of trace of {of}: assumed to be one piece \
+             with formatter frames"
         ));
         out.push(Piece {
             cpu,
@@ -142,7 +135,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             tid,
             image: tid.and_then(|tid| recording.processes.current(tid)),
             time: None,
-            parts: all().filter(|bytes| !bytes.is_empty()).collect(),
+            parts: extents.iter().map(|extent| extent.bytes.clone()).collect(),
             raw: false,
         });
     }
@@ -154,15 +147,50 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             "{bytes} bytes of trace that no AUX record describes are left out"
         ));
     }
-    out.retain(|piece| !piece.parts.is_empty());
     (out, notes)
 }
 
+/// Bytes of a buffer that are in the file.
+#[derive(Debug)]
+struct Extent {
+    /// The offset of the first one in the buffer.
+    offset: u64,
+    bytes: Range<usize>,
+}
+
+impl Extent {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// The bytes of each buffer by offset, without overlaps: what two records have is that of the
+/// earlier one.
+fn queues(stored: &[Stored]) -> BTreeMap<Queue, Vec<Extent>> {
+    let mut stored: Vec<&Stored> = stored.iter().collect();
+    stored.sort_by_key(|stored| stored.offset);
+    let mut out: BTreeMap<Queue, Vec<Extent>> = BTreeMap::new();
+    for stored in stored {
+        let queue = out.entry(Queue::of(stored)).or_default();
+        let free = queue.last().map_or(0, Extent::end);
+        let known = usize::try_from(free.saturating_sub(stored.offset)).unwrap_or(usize::MAX);
+        let begin = stored.bytes.start.saturating_add(known);
+        if begin < stored.bytes.end {
+            queue.push(Extent {
+                offset: stored.offset.max(free),
+                bytes: begin..stored.bytes.end,
+            });
+        }
+    }
+    out.retain(|_, extents| !extents.is_empty());
+    out
+}
+
 /// The buffer to which an AUX record belongs.
-fn queue_of<'q, 's>(
-    queues: &'q BTreeMap<Queue, Vec<&'s Stored>>,
+fn queue_of<'q>(
+    queues: &'q BTreeMap<Queue, Vec<Extent>>,
     sample: &SampleId,
-) -> Option<(&'q Queue, &'q Vec<&'s Stored>)> {
+) -> Option<(&'q Queue, &'q Vec<Extent>)> {
     let by = |queue: Queue| queues.get_key_value(&queue);
     let by_cpu = sample.cpu.and_then(|cpu| by(Queue::Cpu(cpu)));
     let by_tid = || sample.tid.and_then(|tid| by(Queue::Thread(tid)));
@@ -176,22 +204,20 @@ fn queue_of<'q, 's>(
     by_cpu.or_else(by_tid).or_else(only)
 }
 
-/// The bytes in the file of the offsets `begin..end` of a buffer.
-fn parts(stored: &[&Stored], begin: u64, end: u64) -> Vec<Range<usize>> {
-    let ends = |stored: &Stored| stored.offset.saturating_add(stored.bytes.len() as u64);
-    let first = stored.partition_point(|stored| ends(stored) <= begin);
+/// The bytes in the file of the offsets `begin..end` of a buffer, up to the first hole: bytes after
+/// it would be decoded as if they followed those before.
+fn parts(extents: &[Extent], begin: u64, end: u64) -> Vec<Range<usize>> {
+    let first = extents.partition_point(|extent| extent.end() <= begin);
     let (mut out, mut at) = (Vec::new(), begin);
-    for stored in stored[first..]
+    for extent in extents[first..]
         .iter()
-        .take_while(|stored| stored.offset < end)
+        .take_while(|extent| extent.offset < end)
     {
-        let (from, to) = (at.max(stored.offset), end.min(ends(stored)));
-        // After a hole nothing is joined: it would be taken as one run of bytes.
-        if from >= to || (from > at && !out.is_empty()) {
-            continue;
+        let (from, to) = (at.max(extent.offset), end.min(extent.end()));
+        if from > at && !out.is_empty() {
+            break;
         }
-        let skipped = (from - stored.offset) as usize;
-        let start = stored.bytes.start + skipped;
+        let start = extent.bytes.start + (from - extent.offset) as usize;
         out.push(start..start + (to - from) as usize);
         at = to;
     }
@@ -229,12 +255,12 @@ impl Flagged {
             ),
             (
                 self.format,
-                "AUX records have a format that is not known: taken as formatter frames",
+                "AUX records have an unknown format: formatter frames are assumed",
             ),
-            (self.empty, "AUX records without a byte of trace"),
+            (self.empty, "AUX records are without a byte of trace"),
             (
                 self.doubled,
-                "AUX records repeat trace of earlier ones: it is taken once",
+                "AUX records repeat trace of earlier ones: it is used once",
             ),
             (self.lost_records, &*lost),
         ] {
@@ -309,6 +335,23 @@ mod tests {
             [vec![0..32]],
             "in snapshot mode the offset is that of the end"
         );
+    }
+
+    #[test]
+    fn overlaps_and_holes_of_a_buffer() {
+        let overlapping = vec![stored(0, 0..32), stored(16, 100..132), stored(20, 200..204)];
+        let (pieces, _) = of(overlapping, vec![aux(0, 48, 0)]);
+        assert_eq!(
+            pieces,
+            [vec![0..32, 116..132]],
+            "bytes of an offset are used once"
+        );
+        let hole = vec![stored(0, 0..32), stored(48, 100..132), stored(80, 200..232)];
+        let (pieces, notes) = of(hole, vec![aux(0, 80, 0), aux(80, 32, 0)]);
+        assert_eq!(pieces, [vec![0..32], vec![200..232]]);
+        assert!(notes[0].contains("describe 48 bytes"), "{notes:?}");
+        let empty = vec![stored(0, 7..7), stored(0, 100..116)];
+        assert_eq!(of(empty, vec![aux(0, 16, 0)]).0, [vec![100..116]]);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::import::build_id::BuildId;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The process of the kernel's own mappings.
 pub const KERNEL: u32 = u32::MAX;
@@ -45,7 +46,7 @@ pub enum Event {
         /// The thread.
         tid: u32,
         /// The name.
-        name: String,
+        name: Arc<str>,
         /// Because the process executed a program.
         exec: bool,
     },
@@ -70,7 +71,7 @@ pub struct Image {
     /// The image of which it is a copy, and the number of mappings that this had then.
     parent: Option<(usize, usize)>,
     mappings: Vec<Mapping>,
-    names: HashMap<u32, String>,
+    names: HashMap<u32, Arc<str>>,
 }
 
 /// All processes of a recording.
@@ -144,7 +145,7 @@ impl Processes {
             Event::Fork { pid, parent, tid } => {
                 self.threads.insert(tid, pid);
                 let from = self.image(parent, time);
-                let name = self.images[from].name(parent).map(str::to_owned);
+                let name = self.images[from].shared_name(parent).cloned();
                 let index = match pid == parent {
                     true => from,
                     false => {
@@ -182,8 +183,11 @@ impl Processes {
 impl Image {
     /// The name of a thread, or else of the process.
     pub fn name(&self, tid: u32) -> Option<&str> {
-        let name = self.names.get(&tid).or_else(|| self.names.get(&self.pid));
-        name.map(String::as_str)
+        self.shared_name(tid).map(|name| &**name)
+    }
+
+    fn shared_name(&self, tid: u32) -> Option<&Arc<str>> {
+        self.names.get(&tid).or_else(|| self.names.get(&self.pid))
     }
 }
 
@@ -216,7 +220,7 @@ mod tests {
         let comm = |pid, tid, name: &str, exec| Event::Comm {
             pid,
             tid,
-            name: name.to_owned(),
+            name: name.into(),
             exec,
         };
         let mut time = 0;

@@ -6,11 +6,13 @@ use super::file::{FileError, PerfFile, Record, SampleId, fault, feature, kind};
 use super::processes::{Event, Mapping, Processes};
 use crate::import::build_id::BuildId;
 use crate::import::fields::Fields;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 /// The most events that are kept: more than any perf wrote that recorded trace.
 const MOST_EVENTS: usize = 1 << 22;
+/// The most trace IDs that are kept: more than any system has CPUs and sinks.
+const MOST_IDS: usize = 1 << 11;
 
 /// `PERF_RECORD_MISC_MMAP_BUILD_ID`.
 const MMAP_BUILD_ID: u16 = 1 << 14;
@@ -82,8 +84,6 @@ pub struct Recording {
     pub writer: &'static str,
     /// The command line of the recording.
     pub command: Option<String>,
-    /// The machine (`aarch64`).
-    pub machine: Option<String>,
     /// The trace units.
     pub units: Option<EtmInfo>,
     /// Trace IDs given by records.
@@ -117,6 +117,9 @@ struct Collected {
     lost: u64,
     units: Option<Result<EtmInfo, InfoError>>,
     unread: u64,
+    ids: HashSet<HardwareId>,
+    other_ids: u64,
+    ids_without_cpu: u64,
 }
 
 impl Recording {
@@ -131,16 +134,30 @@ impl Recording {
         })?;
         if let Some(cut) = cut {
             out.notes
-                .push(format!("{cut}: what comes before it is used"));
+                .push(format!("{cut}: only what comes before is used"));
         }
         out.sections(file);
-        if collected.lost > 0 {
-            let text = "records were lost while it was recorded: mappings may be missing";
-            out.notes.push(format!("{} {text}", collected.lost));
-        }
-        if collected.unread > 0 {
-            let text = "records are shorter than their kind demands: left out";
-            out.notes.push(format!("{} {text}", collected.unread));
+        for (count, text) in [
+            (
+                collected.lost,
+                "records were lost during the recording: mappings may be missing",
+            ),
+            (
+                collected.unread,
+                "records are shorter than their type requires: left out",
+            ),
+            (
+                collected.other_ids,
+                "AUX_OUTPUT_HW_ID records have a major version other than 0: left out",
+            ),
+            (
+                collected.ids_without_cpu,
+                "AUX_OUTPUT_HW_ID records do not name their CPU: left out",
+            ),
+        ] {
+            if count > 0 {
+                out.notes.push(format!("{count} {text}"));
+            }
         }
         if collected.too_many {
             out.notes.push(format!(
@@ -174,7 +191,7 @@ impl Recording {
             }),
             kind::COMM => (|| {
                 let (pid, tid) = (fields.u32()?, fields.u32()?);
-                let name = fields.text();
+                let name = fields.text().into();
                 let exec = record.misc & COMM_EXEC != 0;
                 let event = Event::Comm {
                     pid,
@@ -206,10 +223,10 @@ impl Recording {
                 self.cpu_wide = true;
                 Some(())
             }
-            kind::AUX_OUTPUT_HW_ID => self.hardware_id(record),
+            kind::AUX_OUTPUT_HW_ID => self.hardware_id(record, collected),
             kind::LOST => {
                 fields.u64();
-                collected.lost += fields.u64().unwrap_or(1);
+                collected.lost = collected.lost.saturating_add(fields.u64().unwrap_or(1));
                 Some(())
             }
             kind::AUXTRACE_INFO => {
@@ -233,7 +250,7 @@ impl Recording {
         let end = begin.saturating_add(size);
         if end > length {
             self.notes.push(format!(
-                "AUXTRACE at byte {:#x} has {size} bytes of trace: the file ends before",
+                "AUXTRACE at byte {:#x} has {size} bytes of trace: the file ends within them",
                 record.at
             ));
         }
@@ -248,19 +265,15 @@ impl Recording {
 
     /// Trace ID in bits 7:0; from minor version 1 on the sink in 39:8; minor version in 59:56, major
     /// version in 63:60 (`include/linux/coresight-pmu.h`).
-    fn hardware_id(&mut self, record: &Record<'_>) -> Option<()> {
+    fn hardware_id(&mut self, record: &Record<'_>, collected: &mut Collected) -> Option<()> {
         let id = record.fields().u64()?;
         let (major, minor) = (id >> 60, id >> 56 & 0xF);
         if major != 0 {
-            self.notes.push(format!(
-                "AUX_OUTPUT_HW_ID of version {major}.{minor}: version 0 is known, it is left out"
-            ));
+            collected.other_ids += 1;
             return Some(());
         }
         let Some(cpu) = record.sample.cpu else {
-            self.notes.push(format!(
-                "AUX_OUTPUT_HW_ID {id:#x} does not name its CPU: it is left out"
-            ));
+            collected.ids_without_cpu += 1;
             return Some(());
         };
         let found = HardwareId {
@@ -268,14 +281,14 @@ impl Recording {
             trace_id: (id & 0x7F) as u8,
             sink: (minor >= 1).then_some((id >> 8) as u32),
         };
-        if !self.hardware_ids.contains(&found) && self.hardware_ids.len() < MOST_EVENTS.isqrt() {
+        if self.hardware_ids.len() < MOST_IDS && collected.ids.insert(found) {
             self.hardware_ids.push(found);
         }
         Some(())
     }
 
-    /// The fields of a build-id record: process, 20 bytes of build-id with their number behind
-    /// them, path.
+    /// The fields of a build-id record: process, 20 bytes of build-id followed by their
+    /// number, path.
     fn build_id(&mut self, misc: u16, mut fields: Fields<'_>) -> Option<()> {
         fields.u32()?;
         let bytes = fields.bytes(24)?;
@@ -295,7 +308,7 @@ impl Recording {
         self.writer = "perf";
         if let Some(meta) = file.feature(feature::SIMPLEPERF_META_INFO) {
             self.writer = "simpleperf";
-            // Names and values, each with a zero byte behind it.
+            // Names and values, each followed by a zero byte.
             let mut words = meta.split(|byte| *byte == 0);
             while let (Some(name), Some(value)) = (words.next(), words.next()) {
                 if name == b"system_wide_collection" && value == b"true" {
@@ -316,11 +329,6 @@ impl Recording {
             self.build_id(misc, Fields::new(&entry[8..], file.big));
             ids = rest;
         }
-        self.machine = file.feature(feature::ARCH).and_then(|section| {
-            let mut fields = Fields::new(section, file.big);
-            fields.u32()?;
-            Some(fields.text())
-        });
         self.command = file.feature(feature::CMDLINE).and_then(|section| {
             let mut fields = Fields::new(section, file.big);
             let count = fields.u32()?;

@@ -4,27 +4,20 @@
 use super::contexts::{self, ThreadRegister};
 use super::etm_info::{Unit, UnitKind};
 use super::file::PerfFile;
+use super::memory::Mapped;
 use super::pieces::{Piece, pieces};
-use super::processes::{KERNEL, Mapping};
 use super::recording::Recording;
 use super::units::Units;
 use crate::capture::OnlyContext;
-use crate::import::claims::Claims;
-use crate::import::images::{Images, Wanted};
-use crate::import::paths::{Names, plain};
+use crate::import::images::Images;
+use crate::import::paths::{Names, one_line, plain};
 use crate::import::{ImportError, Imported, Options, programs};
-use crate::program::elf::Elf;
 use crate::snapshot::model::{
-    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue,
+    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Register, RegisterValue,
     Snapshot, SourceBuffers, Trace,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// The most mappings of a process that are used.
-const MOST_MAPPINGS: usize = 1 << 16;
-/// The most missing files that are listed.
-const MOST_MISSING: usize = 40;
 
 /// Whose history a core is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,10 +49,9 @@ pub struct Snapshots<'a> {
     file: &'a PerfFile,
     recording: &'a Recording,
     options: &'a Options,
-    images: Images<'a>,
+    mapped: Mapped<'a>,
     units: Units<'a>,
     out: Imported,
-    missing: BTreeSet<Wanted>,
     names: Names,
 }
 
@@ -98,10 +90,9 @@ impl<'a> Snapshots<'a> {
             file,
             recording,
             options,
-            images: Images::new(options)?,
+            mapped: Mapped::new(recording, Images::new(options)?),
             units,
             out,
-            missing: BTreeSet::new(),
             names: Names::default(),
         })
     }
@@ -172,10 +163,9 @@ impl<'a> Snapshots<'a> {
             ..Cluster::default()
         }];
         snapshot.trace = Some(trace);
+        snapshot.other_sections = std::mem::take(&mut self.out.snapshot.other_sections);
         self.out.snapshot = snapshot;
-        self.programs();
-        self.out.notes.append(&mut self.images.notes);
-        self.list_missing();
+        self.mapped.images.report(&mut self.out.notes);
         self.out.record_origin();
         Ok(self.out)
     }
@@ -367,14 +357,11 @@ impl<'a> Snapshots<'a> {
         }
         let mut images: Vec<(usize, u64)> = images.into_iter().collect();
         images.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-        images.extend(processes.current(KERNEL).map(|kernel| (kernel, 0)));
-        let mut dumps = Vec::new();
-        let mut claims = Claims::default();
-        for (image, _) in images {
-            self.memory(image, &mut claims, &mut dumps);
-        }
-        for (index, dump) in dumps.iter_mut().enumerate() {
-            dump.section = format!("dump{}", index + 1);
+        let images: Vec<usize> = images.into_iter().map(|(image, _)| image).collect();
+        let memory = self.mapped.memory(&images, &mut self.out);
+        // The names in debuggers are those of the first core's process.
+        if index == 0 {
+            self.programs(memory.programs, &other);
         }
         Device {
             key: format!("device{index}"),
@@ -383,109 +370,9 @@ impl<'a> Snapshots<'a> {
             class: DeviceClass::Core,
             kind: core_type(slices).to_owned(),
             other,
-            dumps,
+            dumps: memory.dumps,
             ..Device::default()
         }
-    }
-
-    /// Adds the mapped files of an image as dumps: what was mapped last, first.
-    fn memory(&mut self, image: usize, claims: &mut Claims, dumps: &mut Vec<Dump>) {
-        let processes = &self.recording.processes;
-        let mappings = processes.mappings(image, MOST_MAPPINGS);
-        if processes.images[image].pid == KERNEL {
-            return self.kernel(image, claims, dumps);
-        }
-        for mapping in mappings.into_iter().rev().take(MOST_MAPPINGS) {
-            let end = mapping.address.saturating_add(mapping.length);
-            let free = claims.take(mapping.address..end);
-            // What a program may write is not what its file has.
-            if free.is_empty() || mapping.writable {
-                continue;
-            }
-            let wanted = self.wanted(mapping);
-            let Some(elf) = self.images.find(&wanted) else {
-                if mapping.executable {
-                    self.missing.insert(wanted);
-                }
-                continue;
-            };
-            let path = self.add(&elf);
-            for range in free {
-                let offset = mapping.offset.saturating_add(range.start - mapping.address);
-                let there = (elf.bytes().len() as u64).saturating_sub(offset);
-                let length = there.min(range.end - range.start);
-                if length > 0 {
-                    dumps.push(Dump {
-                        file: path.clone(),
-                        address: range.start,
-                        length: Some(length),
-                        offset: Some(offset),
-                        ..Dump::default()
-                    });
-                }
-            }
-        }
-    }
-
-    /// Adds the kernel's code, if its file is known. The mapping of the kernel is named after a
-    /// symbol behind `]`, and its offset is where that symbol was.
-    fn kernel(&mut self, image: usize, claims: &mut Claims, dumps: &mut Vec<Dump>) {
-        let mappings = self.recording.processes.mappings(image, MOST_MAPPINGS);
-        for mapping in mappings {
-            let Some((name, symbol)) = mapping.path.split_once(']') else {
-                let wanted = self.wanted(mapping);
-                self.missing.insert(wanted);
-                continue;
-            };
-            let mut wanted = self.wanted(mapping);
-            wanted.path = format!("{name}]");
-            let section = self.recording.build_ids.get(&wanted.path);
-            wanted.build_id = wanted.build_id.or(section.cloned());
-            let Some(elf) = self.images.kernel(&wanted) else {
-                self.missing.insert(wanted);
-                continue;
-            };
-            let Some(linked) = symbol_address(&elf, symbol) else {
-                self.out.notes.push(format!(
-                    "{}: has no symbol {symbol}, by which the kernel's place is known: not used",
-                    elf.path.display()
-                ));
-                continue;
-            };
-            let elf = elf.moved(mapping.offset.wrapping_sub(linked));
-            let path = self.add(&elf);
-            for segment in elf
-                .segments
-                .iter()
-                .filter(|segment| !segment.writable || segment.address >> 63 == 1)
-            {
-                for range in claims.take(segment.address..segment.end()) {
-                    let offset = segment.file.start as u64 + (range.start - segment.address);
-                    dumps.push(Dump {
-                        file: path.clone(),
-                        address: range.start,
-                        length: Some(range.end - range.start),
-                        offset: Some(offset),
-                        ..Dump::default()
-                    });
-                }
-            }
-        }
-    }
-
-    fn wanted(&self, mapping: &Mapping) -> Wanted {
-        let of_section = || self.recording.build_ids.get(&mapping.path).cloned();
-        Wanted {
-            path: mapping.path.clone(),
-            build_id: mapping.build_id.clone().or_else(of_section),
-        }
-    }
-
-    /// Adds a program to the files of the snapshot; its path there.
-    fn add(&mut self, elf: &Elf) -> String {
-        let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
-        let bytes = elf.whole().clone();
-        self.out.add("images", &name, bytes, elf.path.clone())
     }
 
     /// The trace sources of a core, and its buffers: each slice has a buffer, so that it may be
@@ -542,68 +429,22 @@ impl<'a> Snapshots<'a> {
         out
     }
 
-    /// Records the program and the libraries of the first core's process, for their names.
-    fn programs(&mut self) {
-        let Some(device) = self.out.snapshot.devices.first() else {
-            return;
-        };
-        let mut seen = BTreeSet::new();
-        let mut found = Vec::new();
-        for dump in &device.dumps {
-            let Some(bytes) = self.out.files.get(&dump.file) else {
-                continue;
-            };
-            let path = self
-                .out
-                .origins
-                .get(&dump.file)
-                .cloned()
+    /// Records the programs of a core, its main one first, for their names.
+    fn programs(&mut self, mut programs: Vec<(String, u64)>, entries: &[(String, String)]) {
+        let comm = entries.iter().find(|(key, _)| key == "comm");
+        let comm = comm.map_or("", |(_, comm)| comm);
+        programs.sort_by_key(|(file, _)| {
+            let origin = self.out.origins.get(file);
+            let name = origin
+                .and_then(|origin| origin.file_name())
                 .unwrap_or_default();
-            let Ok(elf) = Elf::read(path, bytes.clone()) else {
-                continue;
-            };
-            let bias = programs::bias(&elf, dump.offset.unwrap_or(0), dump.address);
-            let Some(bias) = bias.filter(|_| seen.insert(dump.file.clone())) else {
-                continue;
-            };
-            let comm = device.other.iter().find(|(key, _)| key == "comm");
-            let comm = comm.map_or("", |(_, comm)| comm);
-            let file_name = elf.path.file_name().unwrap_or_default().to_string_lossy();
             // The name of a thread has 15 characters at most.
-            let main = !comm.is_empty() && file_name.starts_with(comm);
-            found.push((!main, dump.file.clone(), bias));
-        }
-        found.sort_by_key(|(other, ..)| *other);
-        for (index, (_, file, bias)) in found.into_iter().enumerate() {
+            comm.is_empty() || !name.to_string_lossy().starts_with(comm)
+        });
+        for (index, (file, bias)) in programs.into_iter().enumerate() {
             programs::record(index, file, bias, &mut self.out);
         }
     }
-
-    fn list_missing(&mut self) {
-        let count = self.missing.len();
-        for wanted in self.missing.iter().take(MOST_MISSING) {
-            self.out.notes.push(format!("missing image: {wanted}"));
-        }
-        if count > MOST_MISSING {
-            let rest = count - MOST_MISSING;
-            self.out.notes.push(format!("missing images: {rest} more"));
-        }
-        if count > 0 {
-            self.out.notes.push(
-                "code of missing images is not decoded: --symfs DIR names a directory that holds \
-                 them"
-                    .to_owned(),
-            );
-        }
-    }
-}
-
-/// The address of a symbol in a program.
-fn symbol_address(elf: &Elf, name: &str) -> Option<u64> {
-    use object::{Object, ObjectSymbol};
-    let file = object::File::parse(elf.bytes()).ok()?;
-    let symbol = file.symbol_by_name(name)?;
-    Some(symbol.address())
 }
 
 /// The architecture of the cores that ran some slices.
@@ -644,11 +485,4 @@ fn registers(unit: &Unit, id: u8) -> Vec<Register> {
         }
     });
     registers.collect()
-}
-
-/// Text for a line of an .ini file.
-fn one_line(text: &str) -> String {
-    let plain = |c: char| !c.is_control() && !matches!(c, ';' | '#' | '"');
-    let text = text.chars().take(400);
-    text.map(|c| if plain(c) { c } else { '_' }).collect()
 }

@@ -38,7 +38,7 @@ impl<'a> Units<'a> {
             let known = out.by_sink.entry(id.sink).or_default();
             if let Some(&(cpu, _)) = known.iter().find(|(_, other)| *other == id.trace_id) {
                 notes.push(format!(
-                    "trace ID {:#x} is that of CPU {cpu} and of CPU {}: taken as that of CPU {cpu}",
+                    "trace ID {:#x} belongs to CPU {cpu} and to CPU {}: CPU {cpu} is assumed",
                     id.trace_id, id.cpu
                 ));
                 continue;

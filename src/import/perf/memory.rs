@@ -1,0 +1,196 @@
+//! The memory of processes: the files that they had mapped, and the kernel.
+
+use super::processes::{KERNEL, Mapping};
+use super::recording::Recording;
+use crate::import::claims::Claims;
+use crate::import::images::{Images, Wanted};
+use crate::import::{Imported, programs};
+use crate::program::elf::{Elf, Segment};
+use crate::snapshot::model::Dump;
+use std::rc::Rc;
+
+/// The most mappings of a process that are used.
+const MOST_MAPPINGS: usize = 1 << 16;
+/// The most mappings of all cores together.
+const MOST_IN_ALL: usize = 1 << 22;
+
+/// The memory of a core.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Parts of the mapped files.
+    pub dumps: Vec<Dump>,
+    /// The mapped files, by their paths in the snapshot, each with the offset of its load address.
+    pub programs: Vec<(String, u64)>,
+    claims: Claims,
+}
+
+impl Memory {
+    /// Adds the bytes from `offset` of a file at a range of addresses.
+    fn add(&mut self, file: &str, address: u64, offset: u64, length: u64) {
+        if length > 0 {
+            self.dumps.push(Dump {
+                section: format!("dump{}", self.dumps.len() + 1),
+                file: file.to_owned(),
+                address,
+                length: Some(length),
+                offset: Some(offset),
+                ..Dump::default()
+            });
+        }
+    }
+
+    fn program(&mut self, file: &str, bias: u64) {
+        if !self.programs.iter().any(|(known, _)| known == file) {
+            self.programs.push((file.to_owned(), bias));
+        }
+    }
+}
+
+/// A file of the kernel, where it ran.
+#[derive(Debug)]
+struct Kernel {
+    file: String,
+    bias: u64,
+    segments: Vec<Segment>,
+}
+
+/// Finds the mapped files.
+#[derive(Debug)]
+pub struct Mapped<'a> {
+    recording: &'a Recording,
+    /// The files so far.
+    pub images: Images<'a>,
+    kernel: Option<Rc<[Kernel]>>,
+    left: usize,
+}
+
+impl<'a> Mapped<'a> {
+    /// Of a recording.
+    pub const fn new(recording: &'a Recording, images: Images<'a>) -> Self {
+        Self {
+            recording,
+            images,
+            kernel: None,
+            left: MOST_IN_ALL,
+        }
+    }
+
+    /// The memory of a core that ran some process images, whose mappings precede those of the later
+    /// ones.
+    pub fn memory(&mut self, images: &[usize], out: &mut Imported) -> Memory {
+        let mut memory = Memory::default();
+        for &image in images {
+            self.process(image, &mut memory, out);
+        }
+        let known = self.kernel.clone();
+        let kernel = known.unwrap_or_else(|| self.kernel(out).into());
+        self.kernel = Some(Rc::clone(&kernel));
+        for kernel in &*kernel {
+            for segment in &kernel.segments {
+                for range in memory.claims.take(segment.address..segment.end()) {
+                    let offset = segment.file.start as u64 + (range.start - segment.address);
+                    memory.add(&kernel.file, range.start, offset, range.end - range.start);
+                }
+            }
+            memory.program(&kernel.file, kernel.bias);
+        }
+        memory
+    }
+
+    /// Adds the mapped files of an image: what was mapped last, first.
+    fn process(&mut self, image: usize, memory: &mut Memory, out: &mut Imported) {
+        let mappings = self.recording.processes.mappings(image, MOST_MAPPINGS);
+        let most = MOST_MAPPINGS.min(self.left);
+        if mappings.len() > self.left && self.left > 0 {
+            out.notes.push(format!(
+                "the cores have more than {MOST_IN_ALL} mappings: the oldest ones of later cores \
+                 are left out"
+            ));
+        }
+        self.left = self.left.saturating_sub(mappings.len());
+        for mapping in mappings.into_iter().rev().take(most) {
+            let end = mapping.address.saturating_add(mapping.length);
+            let free = memory.claims.take(mapping.address..end);
+            // What a program may write is not what its file has.
+            if free.is_empty() || mapping.writable {
+                continue;
+            }
+            let wanted = self.wanted(mapping);
+            let Some(elf) = self.images.find(&wanted) else {
+                if mapping.executable {
+                    self.images.missing.insert(wanted);
+                }
+                continue;
+            };
+            let file = out.add_program(&elf);
+            for range in free {
+                let offset = mapping.offset.saturating_add(range.start - mapping.address);
+                let there = (elf.bytes().len() as u64).saturating_sub(offset);
+                let length = there.min(range.end - range.start);
+                memory.add(&file, range.start, offset, length);
+            }
+            if let Some(bias) = programs::bias(&elf, mapping.offset, mapping.address) {
+                memory.program(&file, bias);
+            }
+        }
+    }
+
+    /// The kernel's code, if its file is known. The path of the kernel's mapping ends with a symbol
+    /// after `]`, and its offset is the address of that symbol.
+    fn kernel(&mut self, out: &mut Imported) -> Vec<Kernel> {
+        let processes = &self.recording.processes;
+        let image = processes.current(KERNEL);
+        let mappings =
+            image.map_or_else(Vec::new, |image| processes.mappings(image, MOST_MAPPINGS));
+        let mut found = Vec::new();
+        for mapping in mappings {
+            let Some((name, symbol)) = mapping.path.split_once(']') else {
+                let wanted = self.wanted(mapping);
+                self.images.missing.insert(wanted);
+                continue;
+            };
+            let mut wanted = self.wanted(mapping);
+            wanted.path = format!("{name}]");
+            let section = self.recording.build_ids.get(&wanted.path);
+            wanted.build_id = wanted.build_id.or(section.cloned());
+            let Some(elf) = self.images.kernel(&wanted) else {
+                self.images.missing.insert(wanted);
+                continue;
+            };
+            let Some(linked) = symbol_address(&elf, symbol) else {
+                out.notes.push(format!(
+                    "{}: has no symbol {symbol}, which gives the kernel's load address: not used",
+                    elf.path.display()
+                ));
+                continue;
+            };
+            let elf = elf.moved(mapping.offset.wrapping_sub(linked));
+            let file = out.add_program(&elf);
+            let is_code = |segment: &Segment| !segment.writable || segment.address >> 63 == 1;
+            found.push(Kernel {
+                file,
+                bias: elf.offset,
+                segments: elf.segments.into_iter().filter(is_code).collect(),
+            });
+            // Only one kernel ran.
+            break;
+        }
+        found
+    }
+
+    fn wanted(&self, mapping: &Mapping) -> Wanted {
+        let of_section = || self.recording.build_ids.get(&mapping.path).cloned();
+        Wanted {
+            path: mapping.path.clone(),
+            build_id: mapping.build_id.clone().or_else(of_section),
+        }
+    }
+}
+
+/// The address of a symbol in a program.
+fn symbol_address(elf: &Elf, name: &str) -> Option<u64> {
+    use object::{Object, ObjectSymbol};
+    let file = object::File::parse(elf.bytes()).ok()?;
+    let symbol = file.symbol_by_name(name)?;
+    Some(symbol.address())
+}
