@@ -43,7 +43,11 @@ def forget_memory():
 
 
 def forget_registers():
-    """Makes GDB read registers again."""
+    """Makes GDB read registers again. Selects the newest frame: see Callers."""
+    try:
+        gdb.newest_frame().select()
+    except gdb.error:
+        pass
     if not flush("register-cache"):
         # Before GDB 11.
         gdb.execute("flushregs", to_string=True)

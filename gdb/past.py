@@ -119,54 +119,16 @@ class Frame:
         return kept or Halted.name(self.stack, self.call, self.function)
 
 
-class Callers(gdb.unwinder.Unwinder):
-    """The frames of past positions, which the server reports."""
+class Stack:
+    """The frames of a thread at a position, requested as far as GDB asks for them."""
 
-    def __init__(self):
-        super().__init__("armsnap-callers")
+    def __init__(self, position):
+        self.position = position
         # The frames so far, newest first, as Frame, and whether there are more.
-        self.frames, self.more = [], False
+        self.frames, self.more = [], True
         # The index of the frame requested last, and of each frame by its level. Levels also count the
         # frames of inlined functions.
-        self.last, self.levels = 0, {}
-
-    def __call__(self, pending):
-        try:
-            # The link register is optimized out in frames made here, and may be unavailable in the newest.
-            link = "lr" if is_arm(pending.architecture()) else "x30"
-            newest = not pending.read_register(link).is_optimized_out
-        except (gdb.error, ValueError):
-            newest = True
-        if newest and knows(pending, "sp") and not is_past(gdb.selected_thread()):
-            self.frames, self.more = [], False
-            return None
-        pc = pending.read_register("pc")
-        if pc.is_optimized_out or not known(pc):
-            # A trace frame without registers.
-            return None
-        if newest:
-            self.start(pending)
-        frame = self.find(pending, int(pc), newest)
-        if frame is None:
-            return alone(pending, pc) if newest else None
-        this = self.frames[frame]
-        # GDB stops at a caller that is the same frame again.
-        caller = self.frames[min(frame + 1, len(self.frames) - 1)]
-        found = pending.create_unwind_info(this.identifier())
-        found.add_saved_register("pc", gdb.Value(caller.pc).cast(pc.type))
-        for name, value in this.caller_registers:
-            found.add_saved_register(name, gdb.Value(value).cast(pc.type))
-        return found
-
-    def start(self, pending):
-        """Requests the first frames of a position."""
-        self.frames, self.more, self.last, self.levels = [], True, -1, {}
-        self.ask_more()
-        if is_arm(pending.architecture()):
-            try:
-                choose_instruction_set(pending.read_register("isa"))
-            except ValueError:
-                pass
+        self.last, self.levels = -1, {}
 
     def ask_more(self):
         reply = ask_callers(len(self.frames))
@@ -190,6 +152,90 @@ class Callers(gdb.unwinder.Unwinder):
         return frame
 
 
+class Callers(gdb.unwinder.Unwinder):
+    """The frames of past positions, which the server reports.
+
+    GDB fails if a command runs while it looks for an outer frame that was selected before, as it does
+    when it returns to a thread. So the frames are kept by thread: that frame has been unwound before."""
+
+    stacks = {}
+
+    def __init__(self):
+        super().__init__("armsnap-callers")
+
+    def __call__(self, pending):
+        arm = is_arm(pending.architecture())
+        try:
+            # The link register is optimized out in frames made here, and may be unavailable in the newest.
+            newest = not pending.read_register("lr" if arm else "x30").is_optimized_out
+        except (gdb.error, ValueError):
+            newest = True
+        position = shown_position(pending)
+        if newest and not position and knows(pending, "sp"):
+            self.stacks.pop(gdb.selected_thread().global_num, None)
+            return None
+        pc = pending.read_register("pc")
+        if pc.is_optimized_out or not known(pc):
+            # A trace frame without registers.
+            return None
+        stack = self.stack(pending, position, newest)
+        frame = stack and stack.find(pending, int(pc), newest)
+        if frame is None:
+            return alone(pending, pc) if newest else None
+        this = stack.frames[frame]
+        # GDB stops at a caller that is the same frame again.
+        caller = stack.frames[min(frame + 1, len(stack.frames) - 1)]
+        found = pending.create_unwind_info(this.identifier())
+        found.add_saved_register("pc", gdb.Value(caller.pc).cast(pc.type))
+        for name, value in this.caller_registers:
+            found.add_saved_register(name, gdb.Value(value).cast(pc.type))
+        return found
+
+    def stack(self, pending, position, newest):
+        """The frames of the selected thread; None at the halted state."""
+        thread = gdb.selected_thread().global_num
+        if newest and is_arm(pending.architecture()):
+            try:
+                choose_instruction_set(pending.read_register("isa"))
+            except ValueError:
+                pass
+        kept = self.stacks.get(thread)
+        # A search that was given up is tried again.
+        if newest and (kept is None or kept.position != position or not kept.frames):
+            kept = self.stacks[thread] = Stack(position) if position else None
+        return kept
+
+
+def shown_position(frame):
+    """Returns the server's register `$position`; None if it has none, or in a trace frame."""
+    try:
+        return int(frame.read_register("position"))
+    except (gdb.error, ValueError):
+        return None
+
+
+class Moved(gdb.Command):
+    """Select the newest frame if the server has moved.
+Usage: armsnap moved
+
+armsnap runs it after `monitor`. GDB reads registers again when it is told to, but must not look for an
+outer frame then."""
+
+    def __init__(self):
+        super().__init__("armsnap moved", gdb.COMMAND_SUPPORT)
+        if not ask("help hookpost-monitor"):
+            gdb.execute("define hookpost-monitor\narmsnap moved\nend")
+
+    # No `dont_repeat`: an empty line repeats the command before.
+    def invoke(self, argument, from_tty):
+        thread = gdb.selected_thread()
+        if thread is None or gdb.selected_frame() == gdb.newest_frame():
+            return
+        before = shown_position(gdb.newest_frame())
+        if before is not None and packet(f"qArmsnap.position:{thread.ptid[1]:x}") != f"{before:x}":
+            gdb.newest_frame().select()
+
+
 def ask_callers(known):
     """Requests the open calls of the selected thread until the server has finished."""
     for _ in range(QUESTIONS):
@@ -203,11 +249,6 @@ def ask_callers(known):
 def callers(thread, known):
     """Requests the open calls, without the first `known` of them."""
     return packet(f"qArmsnap.callers:{thread.ptid[1]:x},{known:x}")
-
-
-def is_past(thread):
-    """Returns whether a thread is at a past position."""
-    return thread is not None and packet(f"qArmsnap.past:{thread.ptid[1]:x}") == "+"
 
 
 def packet(words):
@@ -284,5 +325,6 @@ class Returned:
 
 
 Halted()
+Moved()
 gdb.events.stop.connect(Returned.mind)
 gdb.unwinder.register_unwinder(None, Callers(), True)

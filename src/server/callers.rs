@@ -19,7 +19,7 @@
 //! `NAME:VALUE`. Both are taken from the first place of the call, so they are the same at every
 //! position within it.
 //!
-//! `qArmsnap.past:1` is answered `+` if the thread is at a past position, else `-`.
+//! `qArmsnap.position:1` is answered with the register `$position` of the thread, in hex.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ use crate::stop::Cancel;
 use crate::timeline::{Direction, EndAgrees, Gap, OpenCall, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
-pub(super) const PAST: &str = "qArmsnap.past:";
+pub(super) const POSITION: &str = "qArmsnap.position:";
 /// Time limit of the search for calls before a reply.
 const TIME_LIMIT: Duration = Duration::from_millis(300);
 /// Time limit of recovering registers for a reply.
@@ -54,11 +54,10 @@ const NOWHERE: u64 = 0b0110 << 52;
 /// Size of the unused memory required before and after the stack address of frames of a 32-bit core.
 const FREE: u64 = 1 << 20;
 
-/// Returns whether a thread is at a past position, in the form of a reply.
-pub(super) fn is_past(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
-    let past = target.positions.past(thread_id(thread)?).is_some();
-    let is_past = past && target.trace.frame.is_none();
-    Some(if is_past { b"+" } else { b"-" }.to_vec())
+/// Answers with the number of what the client sees of a thread.
+pub(super) fn position(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
+    let position = target.shown_position(thread_id(thread)?);
+    Some(format!("{position:x}").into_bytes())
 }
 
 /// Answers a request; `None` if it is malformed.

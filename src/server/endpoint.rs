@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gdbstub::common::Tid;
 
 use super::cores::{Core, Cores, MemoryDevice};
-use super::isa_register;
+use super::history_registers::HistoryRegisters;
 use super::trace_runs::Traces;
 use crate::arch::Space;
 use crate::arch::state::{self};
@@ -113,8 +113,8 @@ pub struct Endpoint {
     block: usize,
     /// The target description as XML.
     pub xml: String,
-    /// The number of the register `$isa`, if there is one.
-    pub(super) isa_register: Option<u32>,
+    /// The registers of the history, if there is one.
+    pub(super) history_registers: Option<HistoryRegisters>,
     /// The thread list as XML.
     pub threads_xml: String,
     /// The program reported to clients.
@@ -310,14 +310,14 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
         }
         let mut xml = description.xml();
         let history = traces.is_some() && options.history != HistoryMode::None;
-        let isa_register = (history && architecture == Architecture::AArch32)
-            .then(|| isa_register::add_to(&mut xml, &description))
+        let history_registers = history
+            .then(|| HistoryRegisters::add_to(&mut xml, &description, architecture))
             .flatten();
         Endpoint {
             title: title.clone(),
             faults: faults.clone(),
             devices: Arc::clone(&devices),
-            isa_register,
+            history_registers,
             xml,
             block: block(&description, &cores),
             description,

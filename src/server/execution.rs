@@ -10,7 +10,6 @@ use std::ops::Range;
 use gdbstub::common::Tid;
 
 use super::breakpoints::Kind;
-use super::isa_register;
 use super::resume::{Extent, Resume};
 use super::target::SnapshotTarget;
 use super::watched;
@@ -327,7 +326,8 @@ fn exception(words: &str) -> String {
     format!("reason:exception;description:{};", hex_text(words))
 }
 
-/// Formats the registers in a stop reply, which saves GDB requests: the program counter and `$isa`.
+/// Formats the registers in a stop reply, which saves GDB requests: the program counter and the registers
+/// of the history.
 fn registers(target: &SnapshotTarget, thread: Tid) -> String {
     let mut text = String::new();
     let mut described = target.endpoint.description.registers();
@@ -341,9 +341,9 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
             text += &format!("{:x}:{value};", pc.number);
         }
     }
-    let isa = target.positions.isa(thread);
-    if let (Some(number), Some(_)) = (target.endpoint.isa_register, isa) {
-        text += &format!("{number:x}:{};", isa_register::value(isa));
+    if let Some(registers) = target.endpoint.history_registers {
+        let isa = target.positions.isa(thread);
+        text += &registers.expedited(target.shown_position(thread), isa);
     }
     text
 }

@@ -10,7 +10,7 @@ use super::btrace;
 use super::callers;
 use super::endpoint::{Endpoint, HistoryMode};
 use super::execution::standing;
-use super::isa_register;
+use super::history_registers::{self, HistoryRegister};
 use super::libraries;
 use super::memory::MemoryView;
 use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer};
@@ -144,7 +144,7 @@ fn named(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Option<Vec<u8>>> 
     } else {
         after(callers::PACKET)
             .map(|rest| callers::answer(target, rest))
-            .or_else(|| after(callers::PAST).map(|rest| callers::is_past(target, rest)))
+            .or_else(|| after(callers::POSITION).map(|rest| callers::position(target, rest)))
             .or_else(|| after("qMemoryRegionInfo:").map(|rest| region(target, rest)))
     }
 }
@@ -302,9 +302,17 @@ fn registers(target: &mut SnapshotTarget) -> Option<Vec<u8>> {
 /// `p`: a register, with `xx` for each unknown byte. An error reply would break a backtrace.
 fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
-    if target.endpoint.isa_register == Some(number) {
-        let isa = target.positions.isa(target.selection.read());
-        return Some(isa_register::value(isa).into());
+    let history = target.endpoint.history_registers;
+    if let Some(register) = history.and_then(|registers| registers.find(number)) {
+        let thread = target.selection.read();
+        return Some(match register {
+            HistoryRegister::Position => {
+                history_registers::position_value(target.shown_position(thread)).into()
+            }
+            HistoryRegister::Isa => {
+                history_registers::isa_value(target.positions.isa(thread)).into()
+            }
+        });
     }
     let endpoint = Arc::clone(&target.endpoint);
     let register = endpoint.description.register(number)?;

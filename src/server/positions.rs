@@ -123,6 +123,17 @@ impl Positions {
         core.is_some_and(|core| core.rests)
     }
 
+    /// Returns a number that differs between the places where a core can be; 0 at the halted state.
+    pub fn number(&self, thread: Tid) -> u64 {
+        /// The end of a trace without a halted state: above every rank.
+        const RESTING: u64 = (1 << 60) + 1;
+        match self.past(thread) {
+            Some(past) => past.place.position.rank() + 1,
+            None if self.rests(thread) => RESTING,
+            None => 0,
+        }
+    }
+
     /// Returns the notes on the histories.
     pub fn notes(&mut self) -> &[Note] {
         self.timeline().notes()

@@ -95,6 +95,14 @@ impl SnapshotTarget {
         }
     }
 
+    /// Returns the number of what the client sees of a core: the register `$position`.
+    pub(super) fn shown_position(&self, thread: Tid) -> u64 {
+        match self.positions.number(thread) {
+            0 => 0,
+            number => number << 2 | self.past_values.level() as u64,
+        }
+    }
+
     /// Returns the symbols of all programs and of their libraries in the snapshot. Unreadable files
     /// are skipped.
     pub(super) fn symbols(&self) -> Arc<Symbols> {

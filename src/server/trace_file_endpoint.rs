@@ -125,7 +125,7 @@ pub fn endpoint(
         // The same register numbers, without unnamed registers.
         None => endpoint.description.xml(),
     };
-    endpoint.isa_register = None;
+    endpoint.history_registers = None;
     endpoint.traces = Some(Traces::File(Box::new(run)));
     Ok(endpoint)
 }

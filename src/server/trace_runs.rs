@@ -23,7 +23,7 @@ use crate::tfile::{ByteOrder, SourceString, Status, Tracepoint, Variable, Writer
 const SMALL: u64 = 4 << 20;
 
 /// The tracepoint of the halted state.
-const HALTED: u16 = 1;
+pub(super) const HALTED: u16 = 1;
 
 /// The tracepoint of all frames of the trace.
 const TRACED: u16 = 2;

@@ -7,13 +7,13 @@
 use std::fmt::Write as _;
 
 use super::client_state::FrameView;
-use super::isa_register;
+use super::history_registers::{self, HistoryRegister};
 use super::keepalive::with_keepalive;
 use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, transfer};
 use super::target::SnapshotTarget;
 use super::trace_buffer::Reading;
 use super::trace_frames::{TraceFrames, Wanted};
-use super::trace_runs::FIRST;
+use super::trace_runs::{FIRST, HALTED};
 use super::trace_text;
 use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex};
 
@@ -97,11 +97,22 @@ fn frame_packet(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
         b"g" => known_or_not(&frames.registers(frame)),
         [b'p', number @ ..] => {
             let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
-            if number.is_some() && number == target.endpoint.isa_register {
-                let isa = frames
-                    .isa(frame)
-                    .or_else(|| target.positions.isa(target.selection.read()));
-                return Some(isa_register::value(isa).into());
+            let registers = target.endpoint.history_registers;
+            match number.and_then(|number| registers?.find(number)) {
+                // Frames other than that of the halted state are no positions.
+                Some(HistoryRegister::Position) => {
+                    return Some(match frames.tracepoint(frame) {
+                        HALTED => history_registers::position_value(0).into(),
+                        _ => vec![b'x'; 16],
+                    });
+                }
+                Some(HistoryRegister::Isa) => {
+                    let isa = frames
+                        .isa(frame)
+                        .or_else(|| target.positions.isa(target.selection.read()));
+                    return Some(history_registers::isa_value(isa).into());
+                }
+                None => {}
             }
             let bytes = number.and_then(|number| frames.register(frame, number));
             bytes.map_or_else(|| MALFORMED.to_vec(), |bytes| known_or_not(&bytes))

@@ -20,6 +20,7 @@ mod readme;
 mod recorded_history;
 mod save;
 mod save_and_find;
+mod selected_frame;
 mod served_trace_files;
 mod session;
 mod symbol_names;

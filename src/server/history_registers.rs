@@ -1,0 +1,97 @@
+//! `$position` and `$isa`: server-defined registers of cores with a history.
+//!
+//! `$position` is a number for what the client sees of a core: 0 at the halted state, and another
+//! number for each past position and level of shown values. A client that keeps callers of the past
+//! asks for them again when it changes; GDB may read a register where it may not send a packet.
+//!
+//! GDB selects the instruction set of 32-bit Arm code by CPSR.T. At past positions the trace
+//! contains the instruction set but not the rest of the CPSR; `$isa` reports it.
+
+use std::fmt::Write as _;
+
+use crate::arch::{Architecture, TargetDescription};
+use crate::quantity::Isa;
+
+/// Their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HistoryRegisters {
+    position: u32,
+    isa: Option<u32>,
+}
+
+/// One of the registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HistoryRegister {
+    Position,
+    Isa,
+}
+
+impl HistoryRegisters {
+    /// Adds the registers to a target description.
+    pub fn add_to(
+        xml: &mut String,
+        description: &TargetDescription,
+        architecture: Architecture,
+    ) -> Option<Self> {
+        const END: &str = "</target>\n";
+        let last = description
+            .registers()
+            .map(|register| register.number)
+            .max()?;
+        let position = last.checked_add(1)?;
+        let start = xml.strip_suffix(END)?.len();
+        xml.truncate(start);
+        let _ = write!(
+            xml,
+            "<feature name=\"armsnap.history\">\n\
+             <reg name=\"position\" bitsize=\"64\" regnum=\"{position}\" type=\"uint64\" \
+             group=\"history\" save-restore=\"no\"/>\n"
+        );
+        let isa = position
+            .checked_add(1)
+            .filter(|_| architecture == Architecture::AArch32);
+        if let Some(number) = isa {
+            let _ = write!(
+                xml,
+                "<enum id=\"isa_type\" size=\"4\">\
+                 <evalue name=\"A32\" value=\"0\"/><evalue name=\"T32\" value=\"1\"/></enum>\n\
+                 <reg name=\"isa\" bitsize=\"32\" regnum=\"{number}\" type=\"isa_type\" \
+                 group=\"history\" save-restore=\"no\"/>\n"
+            );
+        }
+        let _ = write!(xml, "</feature>\n{END}");
+        Some(Self { position, isa })
+    }
+
+    /// Returns which register has a number.
+    pub fn find(self, number: u32) -> Option<HistoryRegister> {
+        if number == self.position {
+            Some(HistoryRegister::Position)
+        } else {
+            (Some(number) == self.isa).then_some(HistoryRegister::Isa)
+        }
+    }
+
+    /// Formats the known values for a stop reply.
+    pub fn expedited(self, position: u64, isa: Option<Isa>) -> String {
+        let mut text = format!("{:x}:{};", self.position, position_value(position));
+        if let (Some(number), Some(_)) = (self.isa, isa) {
+            let _ = write!(text, "{number:x}:{};", isa_value(isa));
+        }
+        text
+    }
+}
+
+/// Returns `$position` as sent.
+pub(super) fn position_value(position: u64) -> String {
+    format!("{:016x}", position.swap_bytes())
+}
+
+/// Returns `$isa` as sent.
+pub(super) fn isa_value(isa: Option<Isa>) -> &'static str {
+    match isa {
+        Some(Isa::A32) => "00000000",
+        Some(Isa::T32) => "01000000",
+        Some(Isa::A64 | Isa::ThumbEe | Isa::Jazelle) | None => "xxxxxxxx",
+    }
+}
