@@ -194,11 +194,17 @@ fn ctrl_c_between_two_moves_ends_the_next() {
 /// Runs GDB with some commands and sends Ctrl-C every two seconds after it printed `said`. Returns
 /// all output.
 fn interrupted(address: &str, commands: &[&str], said: &str) -> String {
-    interrupted_after(Duration::from_secs(2), address, commands, said)
+    let pause = Duration::from_secs(2);
+    interrupted_after([pause, pause], address, commands, said)
 }
 
-/// Same as [`interrupted`], with the time of the first Ctrl-C.
-fn interrupted_after(first: Duration, address: &str, commands: &[&str], said: &str) -> String {
+/// Same as [`interrupted`], with the time before the first Ctrl-C and the one between two.
+fn interrupted_after(
+    [first, others]: [Duration; 2],
+    address: &str,
+    commands: &[&str],
+    said: &str,
+) -> String {
     need_gdb();
     let mut gdb = Command::new("gdb-multiarch");
     gdb.args(["-nx", "-batch", "-ex", &format!("target remote {address}")]);
@@ -218,7 +224,7 @@ fn interrupted_after(first: Duration, address: &str, commands: &[&str], said: &s
         let start = Instant::now();
         let mut pause = first;
         while has_ended.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
-            pause = Duration::from_secs(2);
+            pause = others;
             let hangs = start.elapsed() > PATIENCE;
             let signal = if hangs { Signal::KILL } else { Signal::INT };
             let _ = kill_process(id, signal);
@@ -262,11 +268,12 @@ fn ctrl_c_ends_a_search_for_callers() {
         "echo <then>\\n",
         "armsnap where",
     ];
-    // A Ctrl-C that comes when the move ends counts for the next one; a second one may end the last
-    // command.
+    // A Ctrl-C that comes when the move ends counts for the next one. The last command searches again:
+    // a second Ctrl-C would end it on a busy machine.
     let answered = (1..=5).any(|attempt| {
         let soon = Duration::from_millis(attempt * 300);
-        let text = interrupted_after(soon, &server.addresses[0], &commands, "<frames>\n");
+        let times = [soon, PATIENCE / 2];
+        let text = interrupted_after(times, &server.addresses[0], &commands, "<frames>\n");
         let after = text.split("<frames>\n").nth(1).unwrap();
         let Some((moved, then)) = after.split_once("<then>\n") else {
             return false;
