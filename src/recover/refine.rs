@@ -1,7 +1,7 @@
 //! What a relation says of its result and operands: known bits passed both ways.
 
 use super::bits::{Bits, Conflict, low};
-use crate::semantics::{Condition, LaneOperation, Lanes, Operation, Width};
+use crate::semantics::{LaneOperation, Lanes, Operation, Width};
 
 /// The result and the operands of a relation: `d = operation(a, b, c)`.
 #[derive(Clone, Copy, Debug)]
@@ -232,17 +232,6 @@ pub(super) fn refine(operation: Operation, v: &mut Values) -> Result<(), Conflic
             }
             Ok(())
         }
-        Operation::Holds(condition) => holds(v, condition),
-        Operation::PackFlags => {
-            let cv = v.c.extend(2);
-            let upper = |n: Bits, by| flag(n).shift_left(by).only(1 << by);
-            let packed = upper(v.a, 3).join(upper(v.b, 2))?;
-            let rest = cv.only(!0b1100);
-            v.result(packed.join(rest)?)?;
-            v.a(v.d.shift_right(3).only(1))?;
-            v.b(v.d.shift_right(2).only(1))?;
-            v.c(v.d.only(3))
-        }
         Operation::ReverseBits(w) => {
             let bits = width(w);
             let turn = |x: Bits| {
@@ -466,47 +455,6 @@ fn below(bound: u64) -> Bits {
     Bits::new(!low(64 - bound.leading_zeros()), 0)
 }
 
-/// The condition on flags `N:Z:C:V` (DDI 0487, C1.2.4).
-const fn condition_holds(condition: u8, flags: u64) -> bool {
-    let (n, z) = (flags >> 3 & 1 == 1, flags >> 2 & 1 == 1);
-    let (c, v) = (flags >> 1 & 1 == 1, flags & 1 == 1);
-    let base = match condition >> 1 {
-        0 => z,
-        1 => c,
-        2 => n,
-        3 => v,
-        4 => c && !z,
-        5 => n == v,
-        6 => n == v && !z,
-        _ => return true,
-    };
-    base != (condition & 1 == 1)
-}
-
-fn holds(v: &mut Values, condition: Condition) -> Result<(), Conflict> {
-    v.result(flag(v.d))?;
-    let (mut ones, mut zeros) = (0xf_u64, 0xf_u64);
-    let (mut may, mut may_not) = (false, false);
-    for flags in (0..16).filter(|flags| (flags ^ v.a.value) & v.a.mask & 0xf == 0) {
-        let holds = condition_holds(condition.0, flags);
-        if v.d.mask & 1 == 1 && holds != (v.d.value == 1) {
-            continue;
-        }
-        may |= holds;
-        may_not |= !holds;
-        ones &= flags;
-        zeros &= !flags;
-    }
-    match (may, may_not) {
-        (false, false) => Err(Conflict),
-        (true, true) => Ok(()),
-        (holds, _) => {
-            v.result(truth(holds))?;
-            v.a(Bits::new((ones | zeros) & 0xf, ones))
-        }
-    }
-}
-
 fn bytes_reversed(word: u64, group: u8) -> u64 {
     match group {
         2 => (word & 0x00ff_00ff_00ff_00ff) << 8 | word >> 8 & 0x00ff_00ff_00ff_00ff,
@@ -552,122 +500,4 @@ fn lane_by_lane(v: &mut Values, operation: LaneOperation, lanes: Lanes) -> Resul
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn operations() -> Vec<Operation> {
-        use Operation::*;
-        let mut all = vec![
-            Copy,
-            And,
-            Or,
-            Xor,
-            MultiplyHighSigned,
-            MultiplyHighUnsigned,
-            Select,
-            Equal,
-            LessUnsigned,
-            LessSigned,
-            PackFlags,
-        ];
-        for w in [Width::W32, Width::W64] {
-            all.extend([
-                Add(w),
-                Subtract(w),
-                AddWithCarry(w),
-                CarryOf(w),
-                OverflowOf(w),
-                CarryOfDifference(w),
-                OverflowOfDifference(w),
-                Not(w),
-                ShiftLeft(w),
-                ShiftRight(w),
-                ShiftRightSigned(w),
-                RotateRight(w),
-                Multiply(w),
-                DivideUnsigned(w),
-                DivideSigned(w),
-                CountLeadingZeros(w),
-                ReverseBits(w),
-            ]);
-        }
-        for (low, count) in [(0, 64), (0, 1), (63, 1), (3, 17), (8, 32), (0, 32)] {
-            all.extend([
-                Extract { low, count },
-                ExtractSigned { low, count },
-                Insert { low, count },
-            ]);
-        }
-        all.extend((0..16).map(|condition| Holds(Condition(condition))));
-        all.extend([2, 4, 8].map(|group| ReverseBytes { group }));
-        for lanes in [Lanes::B8, Lanes::H16, Lanes::S32, Lanes::D64] {
-            for operation in [
-                LaneOperation::Add,
-                LaneOperation::Subtract,
-                LaneOperation::Equal,
-                LaneOperation::CountOnes,
-                LaneOperation::GreaterSigned,
-            ] {
-                all.push(Lane(operation, lanes));
-            }
-        }
-        all
-    }
-
-    /// Values as programs have them: small ones, negative ones, and any.
-    fn value() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            0..4_u64,
-            any::<u64>(),
-            (0..100_u64).prop_map(u64::wrapping_neg),
-            any::<u32>().prop_map(u64::from)
-        ]
-    }
-
-    fn mask() -> impl Strategy<Value = u64> {
-        prop_oneof![
-            Just(0),
-            Just(!0),
-            any::<u64>(),
-            Just(0xffff_ffff),
-            Just(!0 << 1)
-        ]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
-        /// Whatever part of the true values is known, what is added is true, and nothing conflicts.
-        #[test]
-        fn what_is_added_is_true(
-            number in 0..operations().len(),
-            (a, b, c) in (value(), value(), value()),
-            (ma, mb, mc, md) in (mask(), mask(), mask(), mask()),
-        ) {
-            let operation = operations()[number];
-            let (a, b, c) = match operation {
-                // Operands as instructions have them.
-                Operation::AddWithCarry(_) | Operation::CarryOf(_) | Operation::OverflowOf(_) => (a, b, c & 1),
-                Operation::PackFlags => (a & 1, b & 1, c & 3),
-                Operation::Holds(_) => (a & 15, b, c),
-                _ => (a, b, c),
-            };
-            let Some(d) = operation.eval(a, b, c) else { return Ok(()) };
-            let mut values = Values {
-                d: Bits::new(md, d),
-                a: Bits::new(ma, a),
-                b: Bits::new(mb, b),
-                c: Bits::new(mc, c),
-            };
-            for _ in 0..3 {
-                prop_assert_eq!(refine(operation, &mut values), Ok(()), "{:?} {:x} {:x} {:x}", operation, a, b, c);
-                for (bits, real) in [(values.d, d), (values.a, a), (values.b, b), (values.c, c)] {
-                    prop_assert_eq!(bits.value, real & bits.mask, "{:?} {:x} {:x} {:x}", operation, a, b, c);
-                }
-            }
-            if [ma, mb, mc] == [!0; 3] {
-                prop_assert_eq!(values.d, Bits::known(d), "{:?}", operation);
-            }
-        }
-    }
-}
+mod tests;

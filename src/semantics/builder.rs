@@ -235,3 +235,71 @@ impl Builder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::semantics::{Machine, Values, execute};
+
+    /// No memory.
+    struct Nothing;
+
+    impl Machine for Nothing {
+        fn load(&mut self, _: u64, _: u8) -> Option<u64> {
+            None
+        }
+
+        fn store(&mut self, _: Option<u64>, _: u8, _: Option<u64>) {}
+
+        fn may_store_anywhere(&mut self) {}
+    }
+
+    #[test]
+    fn conditions_hold_as_the_manual_lists_them() {
+        type Holds = fn(bool, bool, bool, bool) -> bool;
+        // N, Z, C, V by bit; the flags for which each condition holds.
+        let holding: [Holds; 16] = [
+            |_, z, _, _| z,
+            |_, z, _, _| !z,
+            |_, _, c, _| c,
+            |_, _, c, _| !c,
+            |n, _, _, _| n,
+            |n, _, _, _| !n,
+            |_, _, _, v| v,
+            |_, _, _, v| !v,
+            |_, z, c, _| c && !z,
+            |_, z, c, _| !c || z,
+            |n, _, _, v| n == v,
+            |n, _, _, v| n != v,
+            |n, z, _, v| !z && n == v,
+            |n, z, _, v| z || n != v,
+            |_, _, _, _| true,
+            |_, _, _, _| true,
+        ];
+        for (code, holds) in (0..).zip(holding) {
+            for flags in 0..16 {
+                let wanted = holds(
+                    flags & 8 != 0,
+                    flags & 4 != 0,
+                    flags & 2 != 0,
+                    flags & 1 != 0,
+                );
+                let mut values: Values = [Some(0); Location::KEPT];
+                for (flag, bit) in [
+                    (Location::N, 3),
+                    (Location::Z, 2),
+                    (Location::C, 1),
+                    (Location::V, 0),
+                ] {
+                    values[flag.index()] = Some(flags >> bit & 1);
+                }
+                let mut builder = Builder::new();
+                let holds_now = builder.holds(code);
+                builder.copy(Location::general(0), holds_now);
+                execute(&builder.finish(4), 0, &mut values, &mut Nothing);
+                let is = values[0].unwrap();
+                assert_eq!(is, u64::from(wanted), "condition {code}, flags {flags:04b}");
+            }
+        }
+    }
+}

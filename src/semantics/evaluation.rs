@@ -1,6 +1,6 @@
 //! The values of operations whose operands are known.
 
-use super::operation::{Condition, Operation, Width};
+use super::operation::{Operation, Width};
 use super::{floating, lanes};
 
 impl Operation {
@@ -56,8 +56,6 @@ impl Operation {
             Self::Equal => u64::from(a == b),
             Self::LessUnsigned => u64::from(a < b),
             Self::LessSigned => u64::from(a.cast_signed() < b.cast_signed()),
-            Self::Holds(condition) => u64::from(condition.holds(a)),
-            Self::PackFlags => (a & 1) << 3 | (b & 1) << 2 | (c & 3),
             Self::CountLeadingZeros(Width::W32) => u64::from((a as u32).leading_zeros()),
             Self::CountLeadingZeros(Width::W64) => u64::from(a.leading_zeros()),
             Self::ReverseBits(Width::W32) => u64::from((a as u32).reverse_bits()),
@@ -89,29 +87,6 @@ impl Width {
             Self::W32 => value as i32 as i64,
             Self::W64 => value.cast_signed(),
         }
-    }
-}
-
-impl Condition {
-    /// Whether it holds for flags N:Z:C:V in bits 3:0 (Arm ARM, C1.2.4).
-    const fn holds(self, flags: u64) -> bool {
-        let [n, z, c, v] = [
-            flags & 8 != 0,
-            flags & 4 != 0,
-            flags & 2 != 0,
-            flags & 1 != 0,
-        ];
-        let base = match self.0 >> 1 {
-            0 => z,
-            1 => c,
-            2 => n,
-            3 => v,
-            4 => c && !z,
-            5 => n == v,
-            6 => n == v && !z,
-            _ => return true,
-        };
-        base != (self.0 & 1 == 1)
     }
 }
 
@@ -250,43 +225,6 @@ mod tests {
         assert_eq!(eval(signed, 0x80, 0, 0), u64::MAX << 3);
         let insert = Operation::Insert { low: 60, count: 4 };
         assert_eq!(eval(insert, u64::MAX, 0x10, 0), u64::MAX >> 4);
-    }
-
-    #[test]
-    fn conditions_hold_as_the_manual_lists_them() {
-        type Holds = fn(bool, bool, bool, bool) -> bool;
-        // N, Z, C, V by bit; the flags for which each condition holds.
-        let holding: [Holds; 16] = [
-            |_, z, _, _| z,
-            |_, z, _, _| !z,
-            |_, _, c, _| c,
-            |_, _, c, _| !c,
-            |n, _, _, _| n,
-            |n, _, _, _| !n,
-            |_, _, _, v| v,
-            |_, _, _, v| !v,
-            |_, z, c, _| c && !z,
-            |_, z, c, _| !c || z,
-            |n, _, _, v| n == v,
-            |n, _, _, v| n != v,
-            |n, z, _, v| !z && n == v,
-            |n, z, _, v| z || n != v,
-            |_, _, _, _| true,
-            |_, _, _, _| true,
-        ];
-        for (code, holds) in (0..).zip(holding) {
-            for flags in 0..16 {
-                let wanted = holds(
-                    flags & 8 != 0,
-                    flags & 4 != 0,
-                    flags & 2 != 0,
-                    flags & 1 != 0,
-                );
-                let is = eval(Operation::Holds(Condition(code)), flags, 0, 0);
-                assert_eq!(is, u64::from(wanted), "condition {code}, flags {flags:04b}");
-            }
-        }
-        assert_eq!(eval(Operation::PackFlags, 1, 0, 0b01), 0b1001);
     }
 
     #[test]

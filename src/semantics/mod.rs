@@ -19,9 +19,7 @@ pub mod t32;
 
 pub use execution::{Machine, Values, execute};
 pub use location::Location;
-pub use operation::{
-    Condition, FloatOperation, FloatShape, LaneOperation, Lanes, Operation, Rounding, Width,
-};
+pub use operation::{FloatOperation, FloatShape, LaneOperation, Lanes, Operation, Rounding, Width};
 
 /// An operand of a relation: the value of a location before the relation, or a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -9,10 +9,6 @@ pub enum Width {
     W64,
 }
 
-/// Condition codes of A64, A32 and T32 by their encoding, 0 (EQ) to 13 (LE); 14 and 15 are always.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Condition(pub u8);
-
 /// Lanes of a vector operation on 64 bits: 8, 16, 32 or 64 bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Lanes {
@@ -231,10 +227,6 @@ pub enum Operation {
     LessUnsigned,
     /// 1 where `a < b` signed, else 0.
     LessSigned,
-    /// 1 where the condition holds for flags packed in `a` as N:Z:C:V (bits 3:0), else 0.
-    Holds(Condition),
-    /// Flags packed: `a` (N) << 3 | `b` (Z) << 2 | `c`, where `c` holds C << 1 | V.
-    PackFlags,
     /// Leading zeros of `a` at the width.
     CountLeadingZeros(Width),
     /// Bits of `a` in reverse order at the width.
