@@ -114,13 +114,13 @@ impl Recovery {
         Some(())
     }
 
-    /// The next load or store of a range of addresses, backward before the instruction at a
-    /// position, forward from that instruction on. Looks at more history as long as nothing is
-    /// found and memory is left.
+    /// The next load or store of a range of addresses, from the first position up to the second:
+    /// backward before the instruction at the first, forward from that instruction on and before the
+    /// one at the second. Looks at more history as long as nothing is found there and memory is left.
     pub fn accesses(
         &mut self,
         history: &mut History,
-        from: Position,
+        (from, until): (Position, Position),
         range: Range<u64>,
         direction: Direction,
         wanted: Wanted,
@@ -136,9 +136,10 @@ impl Recovery {
                 return Some(nothing);
             };
             let (facts, level) = (&self.facts, self.options.level);
+            let steps = (step, self.window.course.find(until));
             let found = self
                 .window
-                .accesses(facts, step, range.clone(), direction, wanted, level);
+                .accesses(facts, steps, range.clone(), direction, wanted, level);
             if found.hit.is_some() || found.complete {
                 return Some(found);
             }
@@ -162,7 +163,8 @@ impl Recovery {
                 return Some(Way::nowhere());
             };
             let level = self.options.level;
-            let way = self.window.origin(&self.facts, step, what, level, most);
+            let shown = (level, most);
+            let way = self.window.origin(&self.facts, step, what, shown, cancel)?;
             if way.end != End::Older || !self.grow(history, cancel)? {
                 return Some(way);
             }
@@ -182,8 +184,8 @@ impl Recovery {
         let Some(step) = self.reach(history, position, cancel)? else {
             return Some(Way::nowhere());
         };
-        let level = self.options.level;
-        Some(self.window.uses(&self.facts, step, location, level, most))
+        let shown = (self.options.level, most);
+        self.window.uses(&self.facts, step, location, shown, cancel)
     }
 
     /// Looks at more history; returns whether there was more.

@@ -48,16 +48,17 @@ pub struct Accesses {
     pub hit: Option<Hit>,
     /// Accesses on the way that may have hit the range too.
     pub may_have: Option<MayHave>,
-    /// Without a hit: whether all history in the direction was looked at.
+    /// Without a hit: whether everything between the two positions was looked at.
     pub complete: bool,
 }
 
 impl Window {
-    /// The next access to a range before a step, or at it and behind.
+    /// The next access to a range before a step, or at it and behind; up to another step, or as far as
+    /// was looked at.
     pub fn accesses(
         &mut self,
         facts: &FinalState,
-        step: u32,
+        (step, until): (u32, Option<u32>),
         range: Range<u64>,
         direction: Direction,
         wanted: Wanted,
@@ -65,6 +66,13 @@ impl Window {
     ) -> Accesses {
         let range = untagged(range.start)..untagged(range.end);
         let border = self.access_before(step);
+        let until = until.map(|until| self.access_before(until));
+        let limit = match direction {
+            Direction::Backward => until
+                .unwrap_or(self.solver.accesses.len() as u32)
+                .max(border),
+            Direction::Forward => until.unwrap_or(1).min(border),
+        };
         let mut hit: Option<(u32, u64)> = None;
         let granules = range.start >> 3..=range.end.saturating_sub(1).max(range.start) >> 3;
         for granule in granules.clone() {
@@ -74,6 +82,10 @@ impl Window {
             let order = &self.solver.cells.all[cell as usize].events;
             let events = &self.solver.cells.events;
             let older = order.partition_point(|&event| events[event as usize].access < border);
+            let is_between = |event: &&u32| match direction {
+                Direction::Backward => events[**event as usize].access < limit,
+                Direction::Forward => events[**event as usize].access >= limit,
+            };
             let here = |&event: &u32| {
                 let event = &events[event as usize];
                 let kind = match event.kind {
@@ -88,8 +100,14 @@ impl Window {
                 (kind && shown).then_some((event.access, first))
             };
             let found = match direction {
-                Direction::Backward => order[older..].iter().find_map(here),
-                Direction::Forward => order[..older].iter().rev().find_map(here),
+                Direction::Backward => {
+                    let mut order = order[older..].iter().take_while(is_between);
+                    order.find_map(here)
+                }
+                Direction::Forward => {
+                    let mut order = order[..older].iter().rev().take_while(is_between);
+                    order.find_map(here)
+                }
             };
             let nearer = |(old, _): (u32, u64), (new, _): (u32, u64)| match direction {
                 Direction::Backward => new < old,
@@ -101,13 +119,9 @@ impl Window {
                 hit = Some(found);
             }
         }
-        let end = match direction {
-            Direction::Backward => hit.map_or(self.solver.accesses.len() as u32, |hit| hit.0),
-            Direction::Forward => hit.map_or(1, |hit| hit.0 + 1),
-        };
         let between = match direction {
-            Direction::Backward => border..end,
-            Direction::Forward => end..border,
+            Direction::Backward => border..hit.map_or(limit, |hit| hit.0),
+            Direction::Forward => hit.map_or(limit, |hit| hit.0 + 1)..border,
         };
         let may_have = self.may_have(facts, *granules.start(), between, direction, wanted, level);
         let hit = hit.and_then(|(access, address)| {
@@ -122,7 +136,9 @@ impl Window {
         Accesses {
             hit,
             may_have,
-            complete: direction == Direction::Forward || self.course.is_complete(),
+            complete: until.is_some()
+                || direction == Direction::Forward
+                || self.course.is_complete(),
         }
     }
 

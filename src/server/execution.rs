@@ -142,12 +142,8 @@ fn watched(
     ) else {
         return reason;
     };
-    let direction = resume.direction;
-    let search = match resume.extent {
-        Extent::On => watched::search,
-        Extent::Step | Extent::Within(..) => watched::in_steps,
-    };
-    let Some(found) = search(target, (thread, from), until, direction, cancel) else {
+    let place = (thread, from);
+    let Some(found) = watched::search(target, place, until, resume.direction, cancel) else {
         target.positions.set(thread, from);
         return Reason::Interrupted;
     };

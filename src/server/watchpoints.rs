@@ -1,13 +1,12 @@
 //! The watchpoints of a client: `Z2` to `Z4` (GDB manual, E.2).
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use super::reply::pair;
-use crate::semantics::Semantics;
 
 /// Maximum number of watchpoints per client.
 const MOST: usize = 1 << 10;
+
 /// The accesses that a watchpoint watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
@@ -30,22 +29,11 @@ impl Kind {
     }
 }
 
-/// The watchpoints set now, and what searches for them keep.
+/// The watchpoints set now.
 #[derive(Default)]
 pub(super) struct Watchpoints {
     /// Address, length and kind.
     pub set: BTreeSet<(u64, u64, Kind)>,
-    /// By address: what the instructions do that access memory; `None` for others.
-    pub code: HashMap<u64, Option<Arc<Semantics>>>,
-}
-
-/// An access that an instruction makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Touch {
-    pub store: bool,
-    /// `None`: not known.
-    pub address: Option<u64>,
-    pub bytes: u64,
 }
 
 impl Watchpoints {
@@ -80,67 +68,23 @@ impl Watchpoints {
     pub fn is_empty(&self) -> bool {
         self.set.is_empty()
     }
-
-    /// Returns the watchpoint that an access hits, and the first address in both.
-    pub fn hit(&self, touch: Touch) -> Option<(Kind, u64)> {
-        let first = touch.address?;
-        let last = first.saturating_add(touch.bytes - 1);
-        let mut hits = self.set.iter().filter(|(address, length, kind)| {
-            let meant = match kind {
-                Kind::Write => touch.store,
-                Kind::Read => !touch.store,
-                Kind::Access => true,
-            };
-            meant && *address <= last && first <= address + (length - 1)
-        });
-        hits.next()
-            .map(|(address, _, kind)| (*kind, first.max(*address)))
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn touch(store: bool, address: u64, bytes: u64) -> Touch {
-        Touch {
-            store,
-            address: Some(address),
-            bytes,
-        }
-    }
-
     #[test]
-    fn accesses_hit_within_the_watched_range() {
+    fn watchpoints_are_set_and_removed() {
         let mut all = Watchpoints::default();
         assert!(all.is_empty());
         all.change(true, b"2,1000,4").unwrap();
-        all.change(true, b"3,2000,8").unwrap();
+        all.change(true, b"3,1000,4").unwrap();
         all.change(true, b"4,3000,1;X1,0").unwrap();
-        for (touch, wanted) in [
-            (touch(true, 0x1000, 4), Some((Kind::Write, 0x1000))),
-            (touch(true, 0xff8, 16), Some((Kind::Write, 0x1000))),
-            (touch(true, 0x1003, 1), Some((Kind::Write, 0x1003))),
-            (touch(true, 0x1004, 4), None),
-            (touch(true, 0xffc, 4), None),
-            (touch(false, 0x1000, 4), None),
-            (touch(false, 0x2007, 8), Some((Kind::Read, 0x2007))),
-            (touch(true, 0x2000, 8), None),
-            (touch(true, 0x3000, 1), Some((Kind::Access, 0x3000))),
-            (touch(false, 0x2ff9, 8), Some((Kind::Access, 0x3000))),
-            (touch(true, u64::MAX, 8), None),
-        ] {
-            assert_eq!(all.hit(touch), wanted, "{touch:?}");
-        }
-        assert_eq!(
-            all.hit(Touch {
-                address: None,
-                ..touch(true, 0, 8)
-            }),
-            None
-        );
         all.change(false, b"2,1000,4").unwrap();
-        assert_eq!(all.hit(touch(true, 0x1000, 4)), None);
+        all.change(false, b"2,3000,1").unwrap();
+        let set: Vec<_> = all.set.iter().copied().collect();
+        assert_eq!(set, [(0x1000, 4, Kind::Read), (0x3000, 1, Kind::Access)]);
     }
 
     #[test]
