@@ -10,28 +10,33 @@ use super::graph::NONE;
 use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
 use crate::quantity::Isa;
 use crate::semantics::{Control, Location, Operand, Operation};
+use std::cell::Cell;
 
 /// Locations, with the temporaries of an instruction.
 const ALL: usize = 256;
 
-/// Who takes what is built.
+/// Who takes what is built. The builder numbers nodes and accesses itself, so they have the same
+/// numbers whoever takes them.
 pub(super) trait Sink {
     /// A new node.
-    fn node(&mut self) -> u32;
+    fn node(&mut self, _node: u32) {}
     /// Bits of a node that are known from the trace or the code.
-    fn fact(&mut self, node: u32, bits: Bits);
+    fn fact(&mut self, _node: u32, _bits: Bits) {}
     /// A relation.
-    fn relation(&mut self, op: u32, nodes: [u32; 4]);
-    /// A load or store, with the slot for its address first.
-    fn access(&mut self, op: u32, nodes: [u32; 4], step: u32);
-    /// Something that may write any memory.
-    fn barrier(&mut self, step: u32, hard: bool);
+    fn relation(&mut self, _op: u32, _nodes: [u32; 4]) {}
+    /// A load or store, or a system call.
+    fn access(&mut self, _op: u32, _nodes: [u32; 4], _step: u32, _access: u32) {}
+    /// Something that may write any memory; an access too.
+    fn barrier(&mut self, _step: u32, _hard: bool) {}
     /// The node of a location before the step that is built was found.
     fn found(&mut self, _location: usize, _node: u32) {}
     /// An operation left a constant or something unknown in a node.
     fn left(&mut self, _node: u32, _op: u32) {}
     /// An operation was left out because nobody reads its result.
     fn dead(&mut self, _location: usize, _op: u32) {}
+    /// What is in a location from here on has nothing to do with what was there before: its node, if
+    /// it has one, ends.
+    fn lost(&mut self, _location: usize, _node: u32) {}
 }
 
 /// A return, for the call that it returns from.
@@ -66,6 +71,18 @@ fn preserved(isa: Isa) -> impl Iterator<Item = Location> {
         .chain(vectors.flat_map(halves))
 }
 
+/// How much was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub nodes: u32,
+    /// Relations, but for those of the calling convention: only the first walk finds calls.
+    pub relations: u32,
+    /// Accesses; the first stands for the final contents of memory.
+    pub accesses: u32,
+    /// Exceptions that were passed.
+    taken: usize,
+}
+
 /// The state of a walk backward.
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
@@ -74,21 +91,18 @@ pub(super) struct Builder {
     returns: Vec<Return>,
     /// Whether returns are followed.
     follows_returns: bool,
-    /// The first of the exceptions not passed yet.
-    taken: usize,
+    pub counts: Counts,
 }
 
-/// The nodes of the kept locations at a step.
+/// The state of the first walk before a step.
 #[derive(Clone, Debug)]
 pub(super) struct Checkpoint {
-    /// The next step to build.
-    pub step: u32,
-    /// Nodes and relations that were built before it.
-    pub nodes: u32,
+    pub counts: Counts,
+    /// Relations in the graph.
     pub relations: u32,
-    pub accesses: u32,
     current: Box<[u32]>,
-    taken: usize,
+    /// The step until which a walk from here was seen to come to the same.
+    pub repeated_until: Cell<u32>,
 }
 
 /// What the walk is through.
@@ -102,6 +116,13 @@ pub(super) struct Through<'a> {
     pub without_kernel: bool,
 }
 
+impl Checkpoint {
+    /// The nodes of the kept locations.
+    pub fn current(&self) -> &[u32] {
+        &self.current
+    }
+}
+
 impl Builder {
     /// Starts at the end, where these values are known.
     pub fn new(values: &[Option<u64>; Location::KEPT], sink: &mut impl Sink) -> Self {
@@ -109,26 +130,35 @@ impl Builder {
             current: [NONE; ALL],
             returns: Vec::new(),
             follows_returns: true,
-            taken: 0,
+            counts: Counts {
+                nodes: 0,
+                relations: 0,
+                accesses: 1,
+                taken: 0,
+            },
         };
-        for (slot, value) in builder.current.iter_mut().zip(values) {
+        for (location, value) in values.iter().enumerate() {
             if let Some(value) = value {
-                *slot = sink.node();
-                sink.fact(*slot, Bits::known(*value));
+                let node = builder.new_node(sink);
+                builder.current[location] = node;
+                sink.fact(node, Bits::known(*value));
             }
         }
         builder
     }
 
-    pub fn checkpoint(&self, step: u32, nodes: u32, relations: u32, accesses: u32) -> Checkpoint {
+    pub fn checkpoint(&self, relations: u32) -> Checkpoint {
         Checkpoint {
-            step,
-            nodes,
+            counts: self.counts,
             relations,
-            accesses,
-            current: self.current[..Location::KEPT].into(),
-            taken: self.taken,
+            current: self.current().into(),
+            repeated_until: Cell::new(0),
         }
+    }
+
+    /// Whether a walk came to the same state as the first one.
+    pub fn agrees(&self, counts: Counts, current: &[u32]) -> bool {
+        self.counts == counts && self.current() == current
     }
 
     /// A walk that builds the same again from a checkpoint on.
@@ -139,7 +169,7 @@ impl Builder {
             current,
             returns: Vec::new(),
             follows_returns: false,
-            taken: checkpoint.taken,
+            counts: checkpoint.counts,
         }
     }
 
@@ -150,11 +180,11 @@ impl Builder {
 
     /// Builds the next step.
     pub fn step(&mut self, through: &Through<'_>, step: u32, sink: &mut impl Sink) {
-        // Not with the step behind them: the course may have ended there when that was built.
-        while let Some(taken) = through.course.taken.get(self.taken)
+        // Not with the step after them: the course may have ended there when that was built.
+        while let Some(taken) = through.course.taken.get(self.counts.taken)
             && taken.step < step
         {
-            self.taken += 1;
+            self.counts.taken += 1;
             if taken.step == 0 && through.halted.is_some() {
                 // The final state is that in which it was taken: its handling came later.
                 continue;
@@ -172,9 +202,36 @@ impl Builder {
     }
 
     fn lose_everything(&mut self, step: u32, sink: &mut impl Sink) {
-        self.current.fill(NONE);
+        for location in 0..Location::KEPT {
+            self.lose(location, sink);
+        }
         self.returns.clear();
-        sink.barrier(step, true);
+        self.barrier(step, true, sink);
+    }
+
+    /// What was in a location before is not what is there now.
+    fn lose(&mut self, location: usize, sink: &mut impl Sink) {
+        let node = std::mem::replace(&mut self.current[location], NONE);
+        sink.lost(location, node);
+    }
+
+    fn new_node(&mut self, sink: &mut impl Sink) -> u32 {
+        let node = self.counts.nodes;
+        self.counts.nodes += 1;
+        sink.node(node);
+        node
+    }
+
+    fn barrier(&mut self, step: u32, hard: bool, sink: &mut impl Sink) {
+        self.counts.accesses += 1;
+        sink.barrier(step, hard);
+    }
+
+    fn access(&mut self, op: u32, nodes: [u32; 4], step: u32, sink: &mut impl Sink) {
+        let access = self.counts.accesses;
+        self.counts.accesses += 1;
+        self.counts.relations += 1;
+        sink.access(op, nodes, step, access);
     }
 
     /// An exception was taken before a step.
@@ -192,18 +249,18 @@ impl Builder {
             (_, false) => &[13, 14],
         };
         if isa == Isa::A64 {
-            self.current[Location::SP.index()] = NONE;
+            self.lose(Location::SP.index(), sink);
         } else {
             // M-profile cores write a frame, which is not told from others here.
-            sink.barrier(step, true);
+            self.barrier(step, true, sink);
             for number in 0..13 {
                 if isa == Isa::T32 && matches!(number, 0..=3 | 12) {
-                    self.current[number] = NONE;
+                    self.lose(number, sink);
                 }
             }
         }
         for &number in banked {
-            self.current[number as usize] = NONE;
+            self.lose(number.into(), sink);
         }
     }
 
@@ -220,13 +277,16 @@ impl Builder {
         }
         self.control(template, next, step, sink);
         if template.stores_anywhere {
-            sink.barrier(step, false);
+            self.barrier(step, false, sink);
         }
-        let result = match template.control {
+        let mut result = NONE;
+        if template.control == Control::SystemCall {
             // The kernel left its result.
-            Control::SystemCall => std::mem::replace(&mut self.current[0], NONE),
-            _ => NONE,
-        };
+            result = std::mem::replace(&mut self.current[0], NONE);
+            if result == NONE || !through.without_kernel {
+                sink.lost(0, result);
+            }
+        }
         for index in (0..u32::from(template.count)).rev() {
             let number = template.first + index;
             self.operation(number, through.templates.op(number), step, sink);
@@ -235,7 +295,7 @@ impl Builder {
             // Its number is in x8 (r7), its second argument in x1.
             let number = if template.isa == Isa::A64 { 8 } else { 7 };
             let [number, second] = [number, 1].map(|n| self.node(n, sink));
-            sink.access(SYSTEM_CALL, [result, number, second, NONE], step);
+            self.access(SYSTEM_CALL, [result, number, second, NONE], step, sink);
         }
         if template.calls {
             for location in preserved(template.isa).filter(|l| l.index() <= Location::SP.index()) {
@@ -251,7 +311,8 @@ impl Builder {
     fn next(&self, through: &Through<'_>, step: u32) -> Option<u64> {
         let behind = step.checked_sub(1)?;
         let taken = &through.course.taken;
-        let passed = self.taken.checked_sub(1).map(|last| taken[last].step);
+        let passed = self.counts.taken.checked_sub(1);
+        let passed = passed.map(|last| taken[last].step);
         if passed == Some(behind) {
             return None;
         }
@@ -328,7 +389,7 @@ impl Builder {
                     ],
                 };
                 for location in lost {
-                    self.current[location.index()] = NONE;
+                    self.lose(location.index(), sink);
                 }
             }
         }
@@ -337,7 +398,7 @@ impl Builder {
     /// The node of a location before what was built last.
     fn node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
         if self.current[location] == NONE {
-            self.current[location] = sink.node();
+            self.current[location] = self.new_node(sink);
             if location < Location::KEPT {
                 sink.found(location, self.current[location]);
             }
@@ -355,7 +416,7 @@ impl Builder {
     fn operation(&mut self, number: u32, op: &Op, step: u32, sink: &mut impl Sink) {
         if op.is_store() {
             let [a, b, c] = op.operands.map(|operand| self.operand(operand, sink));
-            sink.access(number, [NONE, a, b, c], step);
+            self.access(number, [NONE, a, b, c], step, sink);
             return;
         }
         let to = op.destination.index();
@@ -385,8 +446,9 @@ impl Builder {
             (operation, _) => {
                 let [a, b, c] = op.operands.map(|operand| self.operand(operand, sink));
                 if matches!(operation, Operation::Load { .. }) {
-                    sink.access(number, [result, a, NONE, c], step);
+                    self.access(number, [result, a, NONE, c], step, sink);
                 } else {
+                    self.counts.relations += 1;
                     sink.relation(number, [result, a, b, c]);
                 }
             }

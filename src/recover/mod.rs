@@ -8,6 +8,7 @@ mod barriers;
 mod bits;
 mod build;
 mod cells;
+mod connections;
 mod course;
 mod final_state;
 mod graph;
@@ -21,6 +22,7 @@ mod solver;
 mod status;
 mod system_calls;
 mod template;
+mod walk;
 mod window;
 mod writes;
 

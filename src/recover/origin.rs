@@ -1,15 +1,16 @@
 //! Where a value came from, and what became of it.
 
-use super::bits::Bits;
-use super::build::{Builder, Sink};
+use super::build::Sink;
 use super::cells::{Kind, byte_bits, untagged};
 use super::final_state::FinalState;
 use super::graph::{NONE, RESULT};
 use super::solver::{AccessKind, BASE, DATA, Place, free_place};
 use super::status::{Known, Level};
 use super::template::{SAME_BY_CONVENTION, SYSTEM_CALL};
-use super::window::{INTERVAL, Window};
-use crate::semantics::{Location, Operation};
+use super::walk::INTERVAL;
+use super::window::Window;
+use crate::semantics::{Control, Location, Operation};
+use crate::stop::Cancel;
 use crate::timeline::Position;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -39,6 +40,14 @@ pub enum Cause {
     Unknown,
 }
 
+impl Cause {
+    /// Whether it only says how an instruction came to what is said of it already.
+    fn is_within(self, other: Self) -> bool {
+        let computed = |cause| matches!(cause, Self::Computed | Self::Constant);
+        computed(self) && (computed(other) || matches!(other, Self::Loaded(_)))
+    }
+}
+
 /// An instruction on the way of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -59,6 +68,9 @@ pub enum End {
     Overwritten(Position),
     /// The address that it was loaded from is not known at the position.
     AddressUnknown(Position),
+    /// What was there before the instruction at the position, which a gap or an exception came
+    /// before or which has no model, has nothing to do with it.
+    Lost(Position),
     /// It is older than what was looked at, or than history.
     Older,
     /// The list is long enough.
@@ -84,176 +96,201 @@ impl Way {
     }
 }
 
-/// Watches a walk for the instructions that leave some nodes.
+/// Takes what a step builds, in the order in which it is built: backward.
 #[derive(Default)]
-struct Definitions {
-    nodes: u32,
-    accesses: u32,
-    wanted: HashSet<u32>,
-    /// Of the step built last: what was left, the operation's nodes, and the access.
-    found: Vec<(u32, u32, Option<[u32; 4]>, u32)>,
-    location: Option<(usize, u32)>,
+struct Built {
+    operations: Vec<Operated>,
+    /// Locations that are not connected with what was in them before, and their nodes.
+    lost: Vec<(usize, u32)>,
+    /// The location whose node is wanted and not found yet.
+    location: Option<usize>,
+    /// Its node.
+    found: Option<u32>,
 }
 
-impl Sink for Definitions {
-    fn node(&mut self) -> u32 {
-        self.nodes += 1;
-        self.nodes - 1
-    }
+/// An operation that left a node.
+struct Operated {
+    op: u32,
+    /// Its result and operands.
+    nodes: [u32; 4],
+    /// Its access, if it is one.
+    access: Option<u32>,
+}
 
-    fn fact(&mut self, _: u32, _: Bits) {}
-
+impl Sink for Built {
     fn relation(&mut self, op: u32, nodes: [u32; 4]) {
-        if self.wanted.contains(&nodes[RESULT]) {
-            self.found.push((nodes[RESULT], op, Some(nodes), NONE));
-        }
+        self.operations.push(Operated {
+            op,
+            nodes,
+            access: None,
+        });
     }
 
-    fn access(&mut self, op: u32, nodes: [u32; 4], _: u32) {
-        let number = self.accesses;
-        self.accesses += 1;
-        if self.wanted.contains(&nodes[RESULT]) {
-            self.found.push((nodes[RESULT], op, Some(nodes), number));
-        }
-    }
-
-    fn barrier(&mut self, _: u32, _: bool) {
-        self.accesses += 1;
+    fn access(&mut self, op: u32, nodes: [u32; 4], _: u32, access: u32) {
+        self.operations.push(Operated {
+            op,
+            nodes,
+            access: Some(access),
+        });
     }
 
     fn found(&mut self, location: usize, node: u32) {
-        if let Some((wanted, found)) = &mut self.location
-            && *wanted == location
-            && *found == NONE
-        {
-            *found = node;
+        if self.location == Some(location) {
+            (self.location, self.found) = (None, Some(node));
         }
     }
 
     fn left(&mut self, node: u32, op: u32) {
-        if self.wanted.contains(&node) {
-            self.found.push((node, op, None, NONE));
-        }
+        self.relation(op, [node, NONE, NONE, NONE]);
+    }
+
+    fn lost(&mut self, location: usize, node: u32) {
+        self.lost.push((location, node));
+    }
+}
+
+/// What is searched for on the way back.
+#[derive(Default)]
+struct Search {
+    nodes: HashSet<u32>,
+    /// Stores that a value was loaded from, by step: their address and data.
+    stores: BTreeMap<u32, (u64, u32)>,
+}
+
+impl Search {
+    fn add(&mut self, nodes: &[u32]) {
+        self.nodes
+            .extend(nodes.iter().filter(|&&node| node != NONE));
     }
 }
 
 impl Window {
-    /// Where a value before a step came from, as at most `most` instructions.
+    /// Where a value before a step came from, as at most `most` instructions. `None` if it was
+    /// cancelled.
     pub fn origin(
         &mut self,
         facts: &FinalState,
         step: u32,
         what: What,
-        level: Level,
-        most: usize,
-    ) -> Way {
+        (level, most): (Level, usize),
+        cancel: &Cancel,
+    ) -> Option<Way> {
         let mut way = Way {
             links: Vec::new(),
             end: End::Reached,
         };
-        let Some(checkpoint) = self.checkpoints.get((step / INTERVAL) as usize) else {
-            way.end = End::Older;
-            return way;
+        let mut built = Built::default();
+        let mut search = Search::default();
+        let Some(mut walk) = self.walk_to(facts, step, &mut built) else {
+            return Some(Way::nowhere());
         };
-        let mut builder = Builder::again(checkpoint);
-        let mut walk = Definitions {
-            nodes: checkpoint.nodes,
-            accesses: checkpoint.accesses.max(1),
-            ..Definitions::default()
-        };
-        let first = checkpoint.step;
-        for step in first..=step {
-            builder.step(&self.through(facts), step, &mut walk);
-        }
-        // Stores that a value was loaded from, by step: their address and data.
-        let mut stores: BTreeMap<u32, (u64, u32)> = BTreeMap::new();
+        built = Built::default();
         match what {
-            What::Location(location) => match builder.current().get(location.index()) {
-                Some(&NONE) => walk.location = Some((location.index(), NONE)),
-                Some(&node) => {
-                    walk.wanted.insert(node);
-                }
+            What::Location(location) => match walk.builder.current().get(location.index()) {
+                Some(&NONE) => built.location = Some(location.index()),
+                Some(&node) => search.add(&[node]),
                 None => {}
             },
             What::Byte(address) => {
                 let access = self.access_before(step);
-                self.stored(
-                    facts,
-                    untagged(address),
-                    access,
-                    level,
-                    &mut stores,
-                    &mut way,
-                );
+                let address = untagged(address);
+                self.stored(facts, address, access, level, &mut search, &mut way);
             }
         }
-        for step in step + 1..self.course.len() {
-            let waits = walk.location.is_some() || !walk.wanted.is_empty() || !stores.is_empty();
-            if !waits {
-                return way;
+        loop {
+            if built.location.is_none() && search.nodes.is_empty() && search.stores.is_empty() {
+                return Some(way);
             }
             if way.links.len() >= most {
                 way.end = End::Long;
-                return way;
+                return Some(way);
             }
-            if let Some((address, node)) = stores.remove(&step) {
+            if walk.next.is_multiple_of(INTERVAL) && cancel.is_requested() {
+                return None;
+            }
+            let wanted = built.location;
+            let Some(step) = self.walk_on(facts, &mut walk, &mut built) else {
+                break;
+            };
+            if let Some((address, node)) = search.stores.remove(&step) {
                 let value = self.solver.known(node);
                 self.link(&mut way, step, Cause::Stored(Some(address)), value, level);
-                if node != NONE {
-                    walk.wanted.insert(node);
+                search.add(&[node]);
+            }
+            for (location, node) in built.lost.drain(..) {
+                let unread = built.found.is_none() && wanted == Some(location);
+                if unread {
+                    built.location = None;
+                }
+                if unread || search.nodes.remove(&node) {
+                    self.lost(&mut way, step, location, level);
                 }
             }
-            builder.step(&self.through(facts), step, &mut walk);
-            if let Some((_, node)) = walk.location
-                && node != NONE
-            {
-                walk.location = None;
-                walk.wanted.insert(node);
-            }
-            for (node, op, nodes, access) in std::mem::take(&mut walk.found) {
-                if !walk.wanted.remove(&node) {
-                    continue;
-                }
-                let value = self.solver.known(node);
-                let Some(nodes) = nodes else {
-                    let constant = self.templates.op(op).operation != Operation::Unknown;
-                    let cause = if constant {
-                        Cause::Constant
-                    } else {
-                        Cause::Unknown
-                    };
-                    self.link(&mut way, step, cause, value, level);
-                    continue;
-                };
-                if op == SYSTEM_CALL {
-                    self.link(&mut way, step, Cause::SystemCall, value, level);
-                } else if access == NONE {
-                    self.link(&mut way, step, Cause::Computed, value, level);
-                    let operands = nodes[1..].iter().copied().filter(|&node| node != NONE);
-                    walk.wanted.extend(operands);
-                } else {
-                    let relation = self.solver.accesses[access as usize].relation;
-                    let address = self.solver.address(relation, self.templates.op(op));
-                    self.link(&mut way, step, Cause::Loaded(address), value, level);
-                    match address {
-                        Some(address) => {
-                            self.stored(facts, address, access + 1, level, &mut stores, &mut way);
-                        }
-                        None => {
-                            if let Some(position) = self.course.position(step) {
-                                way.end = End::AddressUnknown(position);
-                            }
-                            walk.wanted
-                                .extend([nodes[BASE]].into_iter().filter(|&n| n != NONE));
-                        }
-                    }
+            search.add(built.found.take().as_slice());
+            for operated in std::mem::take(&mut built.operations) {
+                if search.nodes.remove(&operated.nodes[RESULT]) {
+                    self.operated(facts, step, &operated, level, &mut search, &mut way);
                 }
             }
         }
         if way.end == End::Reached {
             way.end = End::Older;
         }
-        way
+        Some(way)
+    }
+
+    /// A value that is followed was left by an operation.
+    fn operated(
+        &mut self,
+        facts: &FinalState,
+        step: u32,
+        operated: &Operated,
+        level: Level,
+        search: &mut Search,
+        way: &mut Way,
+    ) {
+        let [result, operands @ ..] = operated.nodes;
+        let value = self.solver.known(result);
+        let op = *self.templates.op(operated.op);
+        let cause = match operated.access {
+            _ if operated.op == SYSTEM_CALL => Cause::SystemCall,
+            Some(access) => {
+                let relation = self.solver.accesses[access as usize].relation;
+                let address = self.solver.address(relation, &op);
+                match address {
+                    Some(address) => {
+                        self.stored(facts, address, access + 1, level, search, way);
+                    }
+                    None => {
+                        if let Some(position) = self.course.position(step) {
+                            way.end = End::AddressUnknown(position);
+                        }
+                        search.add(&[operated.nodes[BASE]]);
+                    }
+                }
+                Cause::Loaded(address)
+            }
+            None if op.operation == Operation::Unknown => Cause::Unknown,
+            None => {
+                search.add(&operands);
+                match operands {
+                    [NONE, NONE, NONE] => Cause::Constant,
+                    _ => Cause::Computed,
+                }
+            }
+        };
+        self.link(way, step, cause, value, level);
+    }
+
+    /// A value that is followed is not connected with what was before a step.
+    fn lost(&self, way: &mut Way, step: u32, location: usize, level: Level) {
+        let template = self.course.template(&self.templates, step);
+        if template.is_some_and(|template| template.control == Control::SystemCall) && location == 0
+        {
+            self.link(way, step, Cause::SystemCall, None, level);
+        } else if let Some(position) = self.course.position(step) {
+            way.end = End::Lost(position);
+        }
     }
 
     fn link(
@@ -265,6 +302,11 @@ impl Window {
         level: Level,
     ) {
         if let Some(position) = self.course.position(step) {
+            // What an instruction computes on the way to its result is part of that.
+            let last = way.links.last();
+            if last.is_some_and(|last| last.position == position && cause.is_within(last.cause)) {
+                return;
+            }
             way.links.push(Link {
                 position,
                 cause,
@@ -280,7 +322,7 @@ impl Window {
         address: u64,
         access: u32,
         level: Level,
-        stores: &mut BTreeMap<u32, (u64, u32)>,
+        search: &mut Search,
         way: &mut Way,
     ) {
         if facts.memory.is_constant(address) {
@@ -315,7 +357,7 @@ impl Window {
             Some(event) if event.kind == Kind::Store => {
                 let access = self.solver.accesses[event.access as usize];
                 let node = self.solver.graph.relations[access.relation as usize].nodes[DATA];
-                stores.insert(access.step, (address, node));
+                search.stores.insert(access.step, (address, node));
             }
             Some(event) => {
                 let step = self.solver.accesses[event.access as usize].step;
@@ -328,39 +370,43 @@ impl Window {
     }
 
     /// What became of a value before a step: at most `most` instructions that used it, and what
-    /// was computed from it.
+    /// was computed from it. `None` if it was cancelled.
     pub fn uses(
         &mut self,
         facts: &FinalState,
         step: u32,
         location: Location,
-        level: Level,
-        most: usize,
-    ) -> Way {
+        (level, most): (Level, usize),
+        cancel: &Cancel,
+    ) -> Option<Way> {
         let mut way = Way {
             links: Vec::new(),
             end: End::Reached,
         };
-        let Some(node) = self.node_at(facts, step, location) else {
-            return way;
+        let walk = self.walk_to(facts, step, &mut Built::default());
+        let node = walk.and_then(|walk| walk.builder.current().get(location.index()).copied());
+        let Some(node) = node.filter(|&node| node != NONE) else {
+            return Some(way);
         };
-        // Relations by number: the smallest is the last in time.
+        // Relations by number, the earliest in time last.
         let (mut nodes, mut seen) = (vec![node], HashSet::from([node]));
         let mut relations = BTreeSet::new();
-        while let Some(node) = nodes.pop() {
-            if relations.len() > most * 4 {
-                way.end = End::Long;
-                break;
-            }
-            let places: Vec<(u32, usize)> = self.solver.graph.places(node).collect();
-            for (relation, place) in places {
+        'nodes: while let Some(node) = nodes.pop() {
+            for (relation, place) in self.solver.graph.places(node) {
+                if relations.len() > most * 4 {
+                    way.end = End::Long;
+                    break 'nodes;
+                }
+                if cancel.is_requested() {
+                    return None;
+                }
                 let what = self.solver.graph.relations[relation as usize];
                 if place == RESULT || what.op == SAME_BY_CONVENTION {
                     continue;
                 }
                 relations.insert(relation);
                 let next = if self.templates.op(what.op).is_store() {
-                    self.loads_of(relation)
+                    self.loads_of(relation, most * 4)
                 } else {
                     vec![what.nodes[RESULT]]
                 };
@@ -368,12 +414,12 @@ impl Window {
             }
         }
         for relation in relations.into_iter().rev() {
-            let Some(at) = self.step_of(facts, relation) else {
+            if cancel.is_requested() {
+                return None;
+            }
+            let Some(at) = self.step_of(facts, relation).filter(|&at| at <= step) else {
                 continue;
             };
-            if at > step {
-                continue;
-            }
             if way.links.len() == most {
                 way.end = End::Long;
                 break;
@@ -390,11 +436,11 @@ impl Window {
             let value = self.solver.known(node);
             self.link(&mut way, at, cause, value, level);
         }
-        way
+        Some(way)
     }
 
-    /// The data of the loads that read what a store wrote.
-    fn loads_of(&self, relation: u32) -> Vec<u32> {
+    /// The data of the next loads that read what a store wrote, at most so many of each cell.
+    fn loads_of(&self, relation: u32, most: usize) -> Vec<u32> {
         let number = self.solver.graph.tag(relation, RESULT);
         let Place::Cells(first, count) = self.solver.accesses[number as usize].place else {
             return Vec::new();
@@ -406,7 +452,7 @@ impl Window {
             let events = &self.solver.cells.events;
             let at = order.partition_point(|&other| events[other as usize].access < event.access);
             let mut open = event.bytes;
-            for &newer in order[..at].iter().rev() {
+            for &newer in order[..at].iter().rev().take(most) {
                 let newer = events[newer as usize];
                 match newer.kind {
                     Kind::Load if newer.bytes & open != 0 => {
@@ -424,39 +470,8 @@ impl Window {
         found
     }
 
-    /// The node of a location before a step.
-    fn node_at(&self, facts: &FinalState, step: u32, location: Location) -> Option<u32> {
-        let checkpoint = self.checkpoints.get((step / INTERVAL) as usize)?;
-        let mut builder = Builder::again(checkpoint);
-        let mut walk = Definitions {
-            nodes: checkpoint.nodes,
-            ..Definitions::default()
-        };
-        for step in checkpoint.step..=step {
-            builder.step(&self.through(facts), step, &mut walk);
-        }
-        let node = *builder.current().get(location.index())?;
-        (node != NONE).then_some(node)
-    }
-
     /// The step that a relation was built at.
     fn step_of(&self, facts: &FinalState, relation: u32) -> Option<u32> {
-        /// Counts relations.
-        struct Count(u32, u32);
-        impl Sink for Count {
-            fn node(&mut self) -> u32 {
-                self.1 += 1;
-                self.1 - 1
-            }
-            fn fact(&mut self, _: u32, _: Bits) {}
-            fn relation(&mut self, op: u32, _: [u32; 4]) {
-                self.0 += u32::from(op != SAME_BY_CONVENTION);
-            }
-            fn access(&mut self, _: u32, _: [u32; 4], _: u32) {
-                self.0 += 1;
-            }
-            fn barrier(&mut self, _: u32, _: bool) {}
-        }
         // Accesses have their step.
         let what = self.solver.graph.relations[relation as usize];
         let op = self.templates.op(what.op);
@@ -472,23 +487,17 @@ impl Window {
         let found = self
             .checkpoints
             .partition_point(|c| c.relations <= relation);
-        let checkpoint = self.checkpoints.get(found.checked_sub(1)?)?;
-        let target = self.count_own(checkpoint.relations..relation);
-        let mut builder = Builder::again(checkpoint);
-        let mut count = Count(0, checkpoint.nodes);
-        for step in checkpoint.step..self.course.len().min(checkpoint.step + INTERVAL) {
-            builder.step(&self.through(facts), step, &mut count);
-            if count.0 > target {
-                return Some(step);
-            }
+        let interval = found.checked_sub(1)?;
+        let checkpoint = &self.checkpoints[interval];
+        let before = checkpoint.relations as usize..relation as usize;
+        let own = self.solver.graph.relations[before]
+            .iter()
+            .filter(|r| r.op != SAME_BY_CONVENTION);
+        let target = checkpoint.counts.relations + own.count() as u32;
+        let mut walk = self.walk_from(interval as u32)?;
+        while walk.builder.counts.relations <= target {
+            self.walk_on(facts, &mut walk, &mut Built::default())?;
         }
-        None
-    }
-
-    /// How many of some relations a walk builds again: not those of calls.
-    fn count_own(&self, relations: std::ops::Range<u32>) -> u32 {
-        let all = &self.solver.graph.relations[relations.start as usize..relations.end as usize];
-        let own = all.iter().filter(|r| r.op != SAME_BY_CONVENTION);
-        own.count() as u32
+        walk.next.checked_sub(1)
     }
 }

@@ -1,7 +1,7 @@
 //! Values at a step, from the solved window.
 
 use super::bits::Bits;
-use super::build::{Builder, Sink, Through};
+use super::build::{Builder, Sink};
 use super::cells::{Event, Kind, byte_bits, untagged};
 use super::final_state::FinalState;
 use super::graph::{NONE, RESULT};
@@ -10,15 +10,15 @@ use super::regions::Class;
 use super::solver::{DATA, Solver};
 use super::status::{Known, Registers, Status};
 use super::template::Templates;
-use super::window::{INTERVAL, Window};
+use super::walk::INTERVAL;
+use super::window::Window;
 use crate::semantics::{Location, Operand, Operation};
 
-/// Checkpoints that are passed to find what was in a location that nobody reads.
+/// Intervals that are passed to find what was in a location that nobody reads.
 const FARTHEST: u32 = 16;
 
-/// Walks again over what was built: counts instead of building.
+/// Watches a walk for the nodes of locations.
 struct Again {
-    nodes: u32,
     /// Where the node of a location is wanted and not found yet.
     wanted: [bool; Location::KEPT],
     found: [u32; Location::KEPT],
@@ -27,19 +27,6 @@ struct Again {
 }
 
 impl Sink for Again {
-    fn node(&mut self) -> u32 {
-        self.nodes += 1;
-        self.nodes - 1
-    }
-
-    fn fact(&mut self, _: u32, _: Bits) {}
-
-    fn relation(&mut self, _: u32, _: [u32; 4]) {}
-
-    fn access(&mut self, _: u32, _: [u32; 4], _: u32) {}
-
-    fn barrier(&mut self, _: u32, _: bool) {}
-
     fn found(&mut self, location: usize, node: u32) {
         if std::mem::take(&mut self.wanted[location]) {
             self.found[location] = node;
@@ -50,6 +37,10 @@ impl Sink for Again {
         if std::mem::take(&mut self.wanted[location]) {
             self.dead.push((location, op));
         }
+    }
+
+    fn lost(&mut self, location: usize, _: u32) {
+        self.wanted[location] = false;
     }
 }
 
@@ -71,28 +62,28 @@ impl Window {
     /// The registers before a step.
     pub fn registers(&self, facts: &FinalState, step: u32) -> Registers {
         let mut out = Registers::unknown();
-        let through = self.through(facts);
-        let Some((mut builder, mut again)) = self.walk_to(&through, step) else {
+        let mut again = Again {
+            wanted: [false; Location::KEPT],
+            found: [NONE; Location::KEPT],
+            dead: Vec::new(),
+        };
+        let Some(mut walk) = self.walk_to(facts, step, &mut again) else {
             return out;
         };
-        for (location, &node) in builder.current().iter().enumerate() {
+        for (location, &node) in walk.builder.current().iter().enumerate() {
             again.wanted[location] = node == NONE;
             again.found[location] = node;
         }
-        // What nobody reads behind this place was written before it.
+        // What nobody reads after this place was written before it, or is lost.
         let last = (step / INTERVAL)
             .saturating_add(FARTHEST)
             .saturating_mul(INTERVAL);
-        for step in step + 1..self.course.len().min(last) {
-            if !again.wanted.contains(&true) {
+        while walk.next < last && again.wanted.contains(&true) {
+            let Some(step) = self.walk_on(facts, &mut walk, &mut again) else {
                 break;
-            }
-            if self.is_break(step) {
-                break;
-            }
-            builder.step(&through, step, &mut again);
+            };
             for (location, op) in std::mem::take(&mut again.dead) {
-                out.0[location] = self.evaluate(&builder, step, op);
+                out.0[location] = self.evaluate(&walk.builder, step, op);
             }
         }
         for (location, &node) in again.found.iter().enumerate() {
@@ -101,32 +92,6 @@ impl Window {
             }
         }
         out
-    }
-
-    /// A gap or an exception: locations before it are not those behind it.
-    fn is_break(&self, step: u32) -> bool {
-        self.course.step(step) == super::course::Step::Gap
-            || self
-                .course
-                .taken
-                .binary_search_by_key(&(step - 1), |taken| taken.step)
-                .is_ok()
-    }
-
-    /// A walk up to a step, which is built last.
-    fn walk_to(&self, through: &Through<'_>, step: u32) -> Option<(Builder, Again)> {
-        let checkpoint = self.checkpoints.get((step / INTERVAL) as usize)?;
-        let mut builder = Builder::again(checkpoint);
-        let mut again = Again {
-            nodes: checkpoint.nodes,
-            wanted: [false; Location::KEPT],
-            found: [NONE; Location::KEPT],
-            dead: Vec::new(),
-        };
-        for step in checkpoint.step..=step {
-            builder.step(through, step, &mut again);
-        }
-        Some((builder, again))
     }
 
     /// The result of an operation that was left out, of the instruction at a step that was built

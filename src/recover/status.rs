@@ -1,7 +1,6 @@
 //! How far a value is known.
 
 use crate::semantics::Location;
-use crate::timeline::Position;
 use std::fmt;
 
 /// Why a value is believed.
@@ -91,14 +90,6 @@ pub enum Limit {
     /// What was computed in two ways differs, so somebody else wrote memory: nothing in memory
     /// is proved.
     Contradiction,
-    /// Before this position history is not connected: nothing from behind it holds before it.
-    Gap(Position),
-    /// An exception or signal whose handling was not traced was taken directly before this position.
-    Exception(Position),
-    /// An instruction without a model may have written any memory.
-    Unmodelled(Position),
-    /// Earlier history would take more memory than the limit.
-    Memory(Position),
 }
 
 impl fmt::Display for Limit {
@@ -113,21 +104,6 @@ impl fmt::Display for Limit {
             Self::Contradiction => f.write_str(
                 "nothing in memory is proved: it was also written by something that is not traced",
             ),
-            Self::Gap(position) => write!(f, "history has a gap at {position}"),
-            Self::Exception(position) => write!(
-                f,
-                "an exception that was not traced was taken before {position}"
-            ),
-            Self::Unmodelled(position) => write!(
-                f,
-                "the instruction at {position} has no model and may have written any memory"
-            ),
-            Self::Memory(position) => {
-                write!(
-                    f,
-                    "values before {position} would take more memory than the limit"
-                )
-            }
         }
     }
 }

@@ -1,7 +1,10 @@
 //! Small courses of execution by hand.
 
+mod pieces;
+
 use super::course::Step;
 use super::final_state::{FinalMemory, FinalState};
+use super::regions::Class;
 use super::status::{Known, Status};
 use super::window::Window;
 use crate::quantity::Isa;
@@ -155,13 +158,18 @@ fn an_unknown_system_call_bars_memory_and_its_result() {
         window.memory(&all, 1, 0x1000, &mut out);
         assert!(out[0].is_some());
         let access = window.access_before(2);
-        let first = window
-            .solver
-            .first_barrier(super::regions::Class::Anything, 1);
+        let first = window.solver.first_barrier(Class::Anything, 1);
         assert_eq!(
             first.is_none_or(|first| first >= access),
             reaches,
             "{number}"
         );
+    }
+    // brk(2) is only inferred not to.
+    let mut window = solved(&code, &all(214));
+    let access = window.access_before(2);
+    for (class, reaches) in [(Class::Anything, false), (Class::Other, true)] {
+        let first = window.solver.first_barrier(class, 1);
+        assert_eq!(first.is_none_or(|first| first >= access), reaches);
     }
 }

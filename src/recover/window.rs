@@ -9,14 +9,13 @@ use super::graph::NONE;
 use super::recorded::{self, Recorded};
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
 use super::template::{SYSTEM_CALL, Template, Templates};
+use super::walk::INTERVAL;
 use crate::data_addresses::Accessed;
 use crate::quantity::Isa;
 use crate::semantics::Location;
 use crate::stop::Cancel;
 use crate::timeline::{EndAgrees, History, Position};
 
-/// Steps between checkpoints.
-pub(super) const INTERVAL: u32 = 4096;
 /// Steps looked at first.
 const FIRST: u32 = 1 << 16;
 /// Times that the second layer is tried again without what contradicted itself.
@@ -39,10 +38,11 @@ pub(super) struct Window {
     pub templates: Templates,
     pub course: Course,
     pub solver: Solver,
-    builder: Option<Builder>,
+    pub builder: Option<Builder>,
+    /// The state before every step whose number is a multiple of [`INTERVAL`].
     pub checkpoints: Vec<Checkpoint>,
     /// Steps built.
-    built: u32,
+    pub built: u32,
     stage: Stage,
     /// The trace ends at the final state.
     pub ends: bool,
@@ -82,8 +82,9 @@ struct Into<'a> {
 }
 
 impl Sink for Into<'_> {
-    fn node(&mut self) -> u32 {
-        self.solver.graph.add_node()
+    fn node(&mut self, node: u32) {
+        let added = self.solver.graph.add_node();
+        debug_assert_eq!(added, node, "nodes are numbered by the builder");
     }
 
     fn fact(&mut self, node: u32, bits: Bits) {
@@ -97,7 +98,7 @@ impl Sink for Into<'_> {
         self.solver.graph.add_relation(op, nodes);
     }
 
-    fn access(&mut self, op: u32, nodes: [u32; 4], step: u32) {
+    fn access(&mut self, op: u32, nodes: [u32; 4], step: u32, access: u32) {
         let what = self.templates.op(op);
         let kind = match (op, what.is_store()) {
             (SYSTEM_CALL, _) => AccessKind::SystemCall,
@@ -105,8 +106,9 @@ impl Sink for Into<'_> {
             (_, false) => AccessKind::Load,
         };
         self.solver.add_access(kind, op, nodes, step);
+        debug_assert_eq!(self.solver.accesses.len() as u32, access + 1);
         if kind != AccessKind::SystemCall {
-            self.recorded(op, nodes[BASE]);
+            self.recorded(op, nodes[BASE], access);
         }
         if let (AccessKind::Load, Some(size)) = (kind, what.access()) {
             let upper = Bits::UNKNOWN.extend(8 * u32::from(size));
@@ -125,16 +127,15 @@ impl Sink for Into<'_> {
 }
 
 impl Into<'_> {
-    /// Takes the address of the access added last from what was recorded.
-    fn recorded(&mut self, op: u32, base: u32) {
+    /// Takes the address of an access from what was recorded.
+    fn recorded(&mut self, op: u32, base: u32, access: u32) {
         let Some(template) = self.template.filter(|_| !self.recorded.is_empty()) else {
             return;
         };
         let Some(found) = recorded::address(&template, self.templates, self.recorded, op) else {
             return;
         };
-        let number = self.solver.accesses.len() as u32 - 1;
-        self.solver.recorded.push((number, untagged(found)));
+        self.solver.recorded.push((access, untagged(found)));
         if base != NONE {
             let what = self.templates.op(op);
             let value = found.wrapping_sub(what.displacement);
@@ -159,6 +160,12 @@ impl Window {
             halted: Some(pc),
             ..Self::default()
         }
+    }
+
+    /// Steps were added by hand.
+    #[cfg(test)]
+    pub fn added(&mut self) {
+        self.stage = Stage::Build;
     }
 
     pub fn bytes(&self) -> usize {
@@ -337,13 +344,8 @@ impl Window {
                 if cancel.is_requested() {
                     return None;
                 }
-                let graph = &solver.graph;
-                self.checkpoints.push(builder.checkpoint(
-                    step,
-                    graph.nodes(),
-                    graph.relations.len() as u32,
-                    solver.accesses.len() as u32,
-                ));
+                let relations = solver.graph.relations.len() as u32;
+                self.checkpoints.push(builder.checkpoint(relations));
             }
             let mut sink = Into {
                 solver,

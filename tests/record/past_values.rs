@@ -337,11 +337,11 @@ fn the_store_that_broke_a_pointer_is_found() {
     };
     let cancel = Cancel::default();
     let range = victim..victim + 8;
-    let end = history.end();
+    let (begin, end) = (history.begin(), history.end());
     let found = recovery
         .accesses(
             history,
-            end,
+            (end, begin),
             range.clone(),
             Direction::Backward,
             wanted,
@@ -357,7 +357,7 @@ fn the_store_that_broke_a_pointer_is_found() {
     let again = recovery
         .accesses(
             history,
-            hit.position,
+            (hit.position, end),
             range.clone(),
             Direction::Forward,
             wanted,
@@ -367,9 +367,38 @@ fn the_store_that_broke_a_pointer_is_found() {
     assert_eq!(again.hit, Some(hit));
     let behind = history.step(hit.position, Direction::Forward).unwrap();
     let none = recovery
-        .accesses(history, behind, range, Direction::Forward, wanted, &cancel)
+        .accesses(
+            history,
+            (behind, end),
+            range.clone(),
+            Direction::Forward,
+            wanted,
+            &cancel,
+        )
         .unwrap();
     assert_eq!(none.hit, None);
+    // The first position belongs to a search forward, the last one to a search backward.
+    let before = history.step(hit.position, Direction::Backward).unwrap();
+    for (between, direction, is_hit) in [
+        ((end, behind), Direction::Backward, false),
+        ((end, hit.position), Direction::Backward, true),
+        ((before, hit.position), Direction::Forward, false),
+        ((before, behind), Direction::Forward, true),
+    ] {
+        let found = recovery
+            .accesses(history, between, range.clone(), direction, wanted, &cancel)
+            .unwrap();
+        assert_eq!(found.hit.is_some(), is_hit, "{between:?}");
+        assert!(found.complete);
+        let is_inside = |position| match direction {
+            Direction::Backward => (between.1..between.0).contains(&position),
+            Direction::Forward => (between.0..between.1).contains(&position),
+        };
+        let outside = found
+            .may_have
+            .filter(|other| !is_inside(other.nearest) || !is_inside(other.farthest));
+        assert_eq!(outside, None, "{between:?}");
+    }
     // The byte in memory leads to the same store, and on to the constant that it stored.
     let way = recovery
         .origin(history, end, What::Byte(victim), 20, &cancel)
@@ -396,4 +425,8 @@ fn the_store_that_broke_a_pointer_is_found() {
         uses.links.iter().any(|link| link.position == hit.position),
         "{uses:?}"
     );
+    let stopped = Cancel::default();
+    stopped.request();
+    let uses = recovery.uses(history, before, Location::general(1), 20, &stopped);
+    assert_eq!(uses, None);
 }

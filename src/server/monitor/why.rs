@@ -99,6 +99,10 @@ fn shown(target: &mut SnapshotTarget, way: Result<(Tid, Way), String>, none: &st
             "further back is not known: nor is the address that the instruction at {} loaded from",
             place(position)
         ),
+        End::Lost(position) => format!(
+            "further back is not known: nothing from before the instruction at {} is connected with it",
+            place(position)
+        ),
         End::Older => "older than the history that was looked at".to_owned(),
         End::Long => format!("the first {MOST}: `goto` one of them to go on from there"),
     };
