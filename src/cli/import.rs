@@ -16,8 +16,8 @@ use std::process::ExitCode;
 /// Make a snapshot of a perf.data file, a core file, or raw trace buffers
 #[derive(Args)]
 pub struct Arguments {
-    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, or a core file (not with
-    /// --raw); and the snapshot directory to write
+    /// A perf.data file of perf or simpleperf with CoreSight or TRBE trace, or a core file; and the
+    /// snapshot directory to write. With --raw or --mtb, a core file of the same system, if there is one
     #[arg(required = true, num_args = 1..=2, value_name = "INPUT> <DIR")]
     paths: Vec<PathBuf>,
 
@@ -34,12 +34,22 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE[@ADDRESS]", value_parser = program)]
     memory: Vec<NamedProgram>,
 
+    /// RAM with the trace of an MTB (Cortex-M0+, M23, M33), and its address; with --register
+    /// POSITION=VALUE and MASTER=VALUE, and BASE, FLOW, VTOR and PC where they are known
+    #[arg(long, value_name = "FILE@ADDRESS", value_parser = program, conflicts_with = "raw")]
+    mtb: Option<NamedProgram>,
+
+    /// --raw: the tmc_crash_metadata beside a panic buffer of Linux, whose checksums are verified
+    /// (repeatable, in the order of --raw)
+    #[arg(long, value_name = "FILE", requires = "raw")]
+    crash_metadata: Vec<PathBuf>,
+
     /// --raw: a copy of the directories of trace units in Linux' sysfs (etm0 with mgmt and trcidr)
     #[arg(long, value_name = "DIR", requires = "raw")]
     sysfs: Option<PathBuf>,
 
-    /// --raw: a register of the trace unit, such as TRCCONFIGR=0x41 (repeatable)
-    #[arg(long, value_name = "NAME=VALUE", requires = "raw", value_parser = register)]
+    /// --raw, --mtb: a register of the trace unit, such as TRCCONFIGR=0x41 (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = register)]
     register: Vec<(String, u64)>,
 
     /// --raw, --memory: the type of the cores, such as Cortex-A53
@@ -225,15 +235,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let options = Options {
         elf: arguments.elf.clone(),
         memory: arguments.memory.clone(),
+        mtb: arguments.mtb.clone(),
+        crash_metadata: arguments.crash_metadata.clone(),
         registers: arguments.register.clone(),
         sysfs: arguments.sysfs.clone(),
         core_type: arguments.core.clone(),
         ..arguments.options.options()
     };
-    let raw = !arguments.raw.is_empty() || !arguments.memory.is_empty();
+    let traced = !arguments.raw.is_empty() || arguments.mtb.is_some();
+    let raw = traced || !arguments.memory.is_empty();
     let (input, output) = match &arguments.paths[..] {
         [output] if raw => (None, output),
-        [input, output] if !raw => (Some(input), output),
+        [input, output] if traced || !raw => (Some(input), output),
         [input] => {
             return Err(Failure::Usage(format!(
                 "expected the snapshot directory to write behind {}",
@@ -242,24 +255,30 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         _ => {
             return Err(Failure::Usage(
-                "--raw and --memory give the inputs: expected only the snapshot directory to write"
+                "--memory gives the input: expected only the snapshot directory to write"
                     .to_owned(),
             ));
         }
     };
+    if !traced && !arguments.register.is_empty() {
+        let text = "--register: expected --raw or --mtb, whose trace unit has it";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     write::may_write(output, arguments.force).map_err(ImportError::from)?;
     if input.is_some() && arguments.core.is_some() {
         let text = "--core: the input says what its cores are";
         return Err(Failure::Usage(text.to_owned()));
     }
-    let imported = match input {
-        Some(input) => import::import(input, &options)?,
-        None => {
-            if let Some(option) = arguments.options.given() {
-                return Err(Failure::Usage(format!("{option}: --raw has no processes")));
-            }
-            import::import_raw(&arguments.raw, &options)?
-        }
+    if let (None, Some(option)) = (input, arguments.options.given()) {
+        return Err(Failure::Usage(format!("{option}: --raw has no processes")));
+    }
+    let mut imported = None;
+    if let Some(input) = input {
+        imported = Some(import::import(input, &options)?);
+    }
+    let imported = match imported {
+        Some(imported) if !raw => imported,
+        state => import::import_raw(state, &arguments.raw, &options)?,
     };
     let mut progress = Progress::new(0);
     imported.write(output, arguments.force, &mut |done, total| {
@@ -267,7 +286,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     })?;
     drop(progress);
     mapped::whole()?;
-    let memory = arguments.memory.iter().map(|memory| &memory.path);
+    let memory = arguments.mtb.iter().chain(&arguments.memory);
+    let memory = memory.map(|memory| &memory.path);
     let inputs = input.into_iter().chain(&arguments.raw).chain(memory);
     let inputs: Vec<String> = inputs.map(|path| path.display().to_string()).collect();
     print(arguments.json, &inputs, output, &imported)?;

@@ -9,17 +9,13 @@ use std::collections::BTreeMap;
 /// A run of bytes at an address.
 type Run = (u64, Mapped);
 
-/// The dumps of the files that the user names, after `already` others.
+/// The dumps of the files that the user names.
 ///
 /// # Errors
 ///
 /// If a file cannot be read, or raw bytes have no address.
-pub fn dumps(
-    files: &[NamedProgram],
-    already: usize,
-    out: &mut Imported,
-) -> Result<Vec<Dump>, ImportError> {
-    let mut dumps = Vec::new();
+pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, ImportError> {
+    let mut dumps: Vec<Dump> = Vec::new();
     for named in files {
         let bytes = imported::map(&named.path)?;
         let fault = |text: String| ImportError::input(&named.path, text);
@@ -46,9 +42,8 @@ pub fn dumps(
         ));
         for (address, bytes) in runs {
             let address = address.wrapping_add(moved);
-            let file = format!("memory/{}_{address:x}.bin", already + dumps.len());
+            let file = format!("memory/given{}_{address:x}.bin", dumps.len());
             dumps.push(Dump {
-                section: format!("dump{}", already + dumps.len() + 1),
                 file: file.clone(),
                 address,
                 length: Some(bytes.len() as u64),

@@ -35,6 +35,10 @@ pub struct Options {
     /// Dumps of memory: raw bytes at an address, or records with addresses of their own, which the
     /// address moves.
     pub memory: Vec<NamedProgram>,
+    /// A dump of RAM with the packets of an MTB, and the address of the RAM.
+    pub mtb: Option<NamedProgram>,
+    /// The metadata of the panic buffers of Linux, in the order of the buffers.
+    pub crash_metadata: Vec<PathBuf>,
     /// Registers of trace units.
     pub registers: Vec<(String, u64)>,
     /// A copy of the directories of trace units in Linux' sysfs.

@@ -5,11 +5,14 @@ mod support;
 
 mod converted;
 mod core_files;
+mod mtb;
 mod mutated;
+mod panic;
 mod perf_builder;
 mod perf_captures;
 mod perf_generated;
 mod raw;
+mod with_state;
 
 use std::path::{Path, PathBuf};
 

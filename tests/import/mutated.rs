@@ -4,7 +4,9 @@
 use crate::core_files::core_file;
 use crate::perf_generated::every_record;
 use crate::support::gdb::testdata;
-use armsnap::import::{ImportError, Imported, Options, core_file, import_raw, perf, zephyr};
+use armsnap::import::{
+    ImportError, Imported, NamedProgram, Options, core_file, import_raw, perf, zephyr,
+};
 use armsnap::mapped::Mapped;
 use armsnap::snapshot::OpenOptions;
 use proptest::prelude::*;
@@ -158,12 +160,12 @@ fn damaged_buffers_are_read_or_refused() {
     let path = scratch.path().join("buffer");
     let raw = |bytes: Mapped| {
         fs::write(&path, &*bytes).unwrap();
-        import_raw(std::slice::from_ref(&path), &Options::default())
+        import_raw(None, std::slice::from_ref(&path), &Options::default())
     };
     damaged(&trace, 40, raw);
     let memory = |bytes: Mapped| {
         fs::write(&path, &*bytes).unwrap();
-        let memory = armsnap::import::NamedProgram {
+        let memory = NamedProgram {
             path: path.clone(),
             address: Some(0xFFFF_FFFF_FFFF_FFF0),
         };
@@ -171,8 +173,46 @@ fn damaged_buffers_are_read_or_refused() {
             memory: vec![memory],
             ..Options::default()
         };
-        import_raw(&[], &options)
+        import_raw(None, &[], &options)
     };
     damaged(&hex, 300, memory);
     damaged(records, 300, memory);
+}
+
+#[test]
+fn damaged_packets_of_an_mtb_are_read_or_refused() {
+    let words: [u32; 10] = [
+        0x100,
+        0x201,
+        0x210,
+        0x300,
+        0x305,
+        0x80,
+        0x84,
+        0xFFFF_FFF8,
+        0xFFFF_FFF9,
+        0x304,
+    ];
+    let ram: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("ram");
+    let options = Options {
+        mtb: Some(NamedProgram {
+            path: path.clone(),
+            address: Some(0x2000_0000),
+        }),
+        elf: vec![NamedProgram {
+            path: testdata("mps2-m4/program.elf"),
+            address: None,
+        }],
+        registers: [("POSITION", 0x28), ("MASTER", 0x8000_0002), ("PC", 0x310)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .to_vec(),
+        ..Options::default()
+    };
+    let read = |bytes: Mapped| {
+        fs::write(&path, &*bytes).unwrap();
+        import_raw(None, &[], &options)
+    };
+    damaged(&ram, 300, read);
 }

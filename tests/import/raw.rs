@@ -99,7 +99,7 @@ fn the_edges_written_by_hand_are_in_the_trace() {
 }
 
 /// The files of Linux' sysfs that hold the registers of a snapshot's trace unit.
-fn sysfs(ini: &Path, directory: &Path, cpu: usize) {
+pub fn sysfs(ini: &Path, directory: &Path, cpu: usize) {
     let text = fs::read_to_string(ini).unwrap();
     for line in text.lines().skip_while(|line| *line != "[regs]").skip(1) {
         let (name, value) = line.split_once('=').unwrap();

@@ -132,6 +132,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "capture",
             "decode",
             "element",
+            "encode",
+            "etmv4",
             "flow",
             "formatter",
             "mapped",

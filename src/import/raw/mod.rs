@@ -1,26 +1,207 @@
 //! Trace buffers as they were read from the hardware, with what is known of the trace units.
 //!
 //! [`units`] collects the trace units: registers given by the user, or files of Linux' sysfs.
-//! [`form`] finds out how a buffer is formatted and which trace is in it. [`snapshot`] joins them.
+//! [`form`] finds out how a buffer is formatted and which trace is in it. [`panic`] checks buffers
+//! that a kernel kept, [`mtb`] finds branches in RAM, of which [`branches`] makes trace. [`snapshot`]
+//! joins them with the [`cores`].
 
+mod branches;
+mod cores;
 mod form;
+mod mtb;
+mod panic;
 mod snapshot;
 mod units;
 
-use super::{ImportError, Imported, Options, imported};
+use super::{ImportError, Imported, NamedProgram, Options, imported};
+use crate::arch::Space;
+use crate::capture::traced_core;
+use crate::decode::Image;
+use crate::etmv4::TraceUnitOptions;
+use crate::quantity::Address;
+use crate::snapshot::OpenOptions;
+use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::model::{Device, Snapshot};
+use branches::{Branches, Traced, Vectors};
 use snapshot::RawSnapshot;
 use std::path::PathBuf;
+use units::Unit;
 
-/// Makes a snapshot of raw buffers, or of memory alone.
+/// Makes a snapshot of raw buffers, or of memory alone; with `state`, a core file or core dump of the
+/// same system, its cores have their registers and memory.
 ///
 /// # Errors
 ///
 /// If a file cannot be read, or no trace is found in a buffer.
-pub fn import(buffers: &[PathBuf], options: &Options) -> Result<Imported, ImportError> {
-    let units = units::units(options)?;
-    let mut out = RawSnapshot::new(units, options)?;
-    for path in buffers {
-        out.buffer(path, imported::map(path)?)?;
+pub fn import(
+    state: Option<Imported>,
+    buffers: &[PathBuf],
+    options: &Options,
+) -> Result<Imported, ImportError> {
+    if let Some(mtb) = &options.mtb {
+        return with_mtb(state, mtb, options);
     }
-    out.imported()
+    if options.crash_metadata.len() > buffers.len() {
+        return Err(ImportError::Usage(
+            "--crash-metadata: expected as many as --raw, in the same order, or fewer".to_owned(),
+        ));
+    }
+    let units = units::units(options)?;
+    let mut out = RawSnapshot::new(state, units, options)?;
+    let mut metadata = options.crash_metadata.iter();
+    for path in buffers {
+        let mut bytes = imported::map(path)?;
+        if let Some(metadata) = metadata.next() {
+            bytes = panic::trace(path, bytes, metadata, &mut out.out.notes)?;
+        }
+        out.buffer(path, bytes)?;
+    }
+    out.memory(&options.memory)?;
+    Ok(out.imported())
+}
+
+/// Makes a snapshot of a core with the history that the MTB in its RAM has.
+fn with_mtb(
+    state: Option<Imported>,
+    mtb: &NamedProgram,
+    options: &Options,
+) -> Result<Imported, ImportError> {
+    let registers = mtb::Registers::of(&options.registers)?;
+    let mut out = RawSnapshot::new(state, Vec::new(), options)?;
+    let files: Vec<NamedProgram> = [mtb].into_iter().chain(&options.memory).cloned().collect();
+    out.memory(&files)?;
+    let core = out.first_core();
+    let device = out.cores.devices[core].clone();
+    if !traced_core(&device).is_microcontroller() {
+        return Err(ImportError::Usage(format!(
+            "--mtb: {} has no MTB: expected a core of the M-profile, such as Cortex-M0+",
+            device.kind
+        )));
+    }
+    let (unit, bytes) = {
+        // The memory as it will be decoded.
+        let held = Imported {
+            snapshot: Snapshot {
+                version: "1.0".to_owned(),
+                devices: vec![Device {
+                    key: "device0".to_owned(),
+                    file: "core.ini".to_owned(),
+                    ..device.clone()
+                }],
+                ..Snapshot::default()
+            },
+            files: out.out.files.clone(),
+            ..Imported::default()
+        };
+        let loaded = held.open(&mtb.path, &OpenOptions::default())?;
+        let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        history(
+            &device,
+            &memory,
+            mtb,
+            &registers,
+            options,
+            &mut out.out.notes,
+        )?
+    };
+    out.made(unit, core, bytes);
+    Ok(out.imported())
+}
+
+/// The trace unit that the packets of an MTB become, and its trace.
+fn history(
+    device: &Device,
+    memory: &CoreMemory,
+    mtb: &NamedProgram,
+    registers: &mtb::Registers,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<(Unit, Vec<u8>), ImportError> {
+    let word = |address: u64| {
+        let mut word = [0; 4];
+        let count = memory.read(Address(address), Space::Any, &mut word);
+        (count == 4).then(|| u32::from_le_bytes(word))
+    };
+    let ring = registers.ring(mtb.address, notes)?;
+    let packets = ring.packets(&mtb.path, word, notes)?;
+    let vectors = match (registers.vtor, start_of_program(options)) {
+        (Some(vtor), _) => vtor.into(),
+        (None, Some(start)) if word(start).is_some() => {
+            notes.push(format!(
+                "MTB: --register does not give VTOR: the vectors are assumed at {start:#x}, the start of \
+                 the program"
+            ));
+            start
+        }
+        (None, _) => 0,
+    };
+    let unit = TraceUnitOptions {
+        core: traced_core(device),
+        ..TraceUnitOptions::default()
+    };
+    let code = Image(Some(memory));
+    let mut flow = Branches::new(unit, code, Vectors::read(vectors, word));
+    for packet in &packets {
+        flow.packet(packet);
+    }
+    let saved = device.register("PC").and_then(|pc| pc.value.as_u64());
+    let halted = registers.pc.map(u64::from).or(saved);
+    let traced = flow.finish(halted.filter(|_| ring.on).map(|pc| pc & !1));
+    notes.push(format!(
+        "{}: MTB: {} packets in the {} bytes from {:#x} on{}",
+        mtb.path.display(),
+        packets.len(),
+        ring.size,
+        ring.start,
+        if ring.wrapped {
+            ", wrapped: older ones are lost"
+        } else {
+            ""
+        }
+    ));
+    report(&traced, ring.on, notes);
+    let mut out = Unit::new("mtb", "ETM4.2");
+    for (name, value) in unit.registers() {
+        out.set(name, value.into());
+    }
+    Ok((out, traced.bytes))
+}
+
+/// The lowest address of the first program.
+fn start_of_program(options: &Options) -> Option<u64> {
+    let named = options.elf.first()?;
+    let elf = crate::program::elf::Elf::open(&named.path).ok()?;
+    let lowest = elf.segments.iter().map(|segment| segment.address).min();
+    named.address.or(lowest)
+}
+
+fn report(traced: &Traced, on: bool, notes: &mut Vec<String>) {
+    for (count, text) in [
+        (
+            traced.gaps,
+            "places where a packet, or the code, does not lead to the next packet: gaps in the history",
+        ),
+        (
+            traced.unnumbered,
+            "exceptions have no number: their handlers are in no vector, or in several",
+        ),
+    ] {
+        if count > 0 {
+            notes.push(format!("MTB: {count} {text}"));
+        }
+    }
+    if traced.exhausted {
+        notes.push("MTB: the lines between packets are too long: the rest is left out".to_owned());
+    }
+    if !on {
+        notes.push(
+            "MTB: was not tracing when the registers were read: the trace may end before"
+                .to_owned(),
+        );
+    } else if !traced.to_end {
+        notes.push(
+            "MTB: what was executed after the last packet is left out: no PC is known that it leads to"
+                .to_owned(),
+        );
+    }
 }

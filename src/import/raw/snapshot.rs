@@ -1,17 +1,18 @@
 //! Raw buffers and trace units → a snapshot.
 
+use super::cores::Cores;
 use super::form::{Form, Found, form};
 use super::units::Unit;
 use crate::arch::CoreType;
 use crate::capture::Protocol;
 use crate::formatter::{Deformatter, Demux, FrameKind};
+use crate::import::imported::SECTION;
 use crate::import::paths::{Names, plain};
-use crate::import::{ImportError, Imported, Options, memory, programs};
+use crate::import::{ImportError, Imported, NamedProgram, Options, memory, programs};
 use crate::mapped::Mapped;
-use crate::protocol::Core;
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::model::{
-    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Snapshot, SourceBuffers, Trace,
+    Buffer, BufferFormat, Cluster, CoreSource, Device, Snapshot, SourceBuffers, Trace,
 };
 use std::path::Path;
 
@@ -24,25 +25,34 @@ struct Placed {
     unit: Unit,
     /// Whether its registers were given.
     given: bool,
+    /// The core that it traced, if that is known already.
+    core: Option<usize>,
     buffers: Vec<String>,
 }
 
 /// The snapshot that is being made.
 pub struct RawSnapshot<'o> {
     options: &'o Options,
-    out: Imported,
+    /// Its files and notes; those of a saved state first.
+    pub out: Imported,
+    /// The cores.
+    pub cores: Cores<'o>,
     trace: Trace,
     placed: Vec<Placed>,
     names: Names,
 }
 
 impl<'o> RawSnapshot<'o> {
-    /// Without a buffer yet.
+    /// Without a buffer yet; `state` is a saved state of the cores.
     ///
     /// # Errors
     ///
-    /// If the type of the cores is not known.
-    pub fn new(units: Vec<Unit>, options: &'o Options) -> Result<Self, ImportError> {
+    /// If the type of the cores is not known, or the state has trace of its own.
+    pub fn new(
+        state: Option<Imported>,
+        units: Vec<Unit>,
+        options: &'o Options,
+    ) -> Result<Self, ImportError> {
         if let Some(kind) = &options.core_type
             && CoreType::parse(kind).is_none()
         {
@@ -53,21 +63,38 @@ impl<'o> RawSnapshot<'o> {
         let placed = units.into_iter().map(|unit| Placed {
             unit,
             given: true,
+            core: None,
             buffers: Vec::new(),
         });
+        let mut names = Names::default();
+        let mut out = state.unwrap_or_default();
+        if out.snapshot.trace.is_some() {
+            return Err(ImportError::Usage(format!(
+                "a {} has trace of its own: expected a core file or a core dump",
+                out.kind
+            )));
+        }
+        let saved = std::mem::take(&mut out.snapshot.devices);
+        for device in &saved {
+            names.unique(&device.name);
+        }
+        out.kind = match saved.is_empty() {
+            true => "raw trace".to_owned(),
+            false => format!("{} with raw trace", out.kind),
+        };
+        let sections = &mut out.snapshot.other_sections;
+        sections.retain(|section| section.name != SECTION);
         Ok(Self {
             options,
-            out: Imported {
-                kind: "raw trace".to_owned(),
-                ..Imported::default()
-            },
+            out,
+            cores: Cores::new(saved, options),
             trace: Trace {
                 file: "trace.ini".to_owned(),
                 source_buffers: Some(Vec::new()),
                 ..Trace::default()
             },
             placed: placed.collect(),
-            names: Names::default(),
+            names,
         })
     }
 
@@ -82,7 +109,7 @@ impl<'o> RawSnapshot<'o> {
             .iter()
             .map(|placed| placed.unit.clone())
             .collect();
-        let Some(form) = form(&bytes, &known, self.core()) else {
+        let Some(form) = form(&bytes, &known, self.cores.usual()) else {
             return Err(ImportError::input(
                 path,
                 format!(
@@ -188,6 +215,7 @@ impl<'o> RawSnapshot<'o> {
             self.placed.push(Placed {
                 unit,
                 given: false,
+                core: None,
                 buffers: Vec::new(),
             });
             self.placed.len() - 1
@@ -205,124 +233,113 @@ impl<'o> RawSnapshot<'o> {
         placed.buffers.push(buffer.to_owned());
     }
 
-    fn core(&self) -> Core {
-        crate::capture::traced_core(&self.core_device("core", &[]))
-    }
-
-    fn core_device(&self, name: &str, units: &[&Unit]) -> Device {
-        let assumed = match units.iter().find_map(|unit| unit.protocol()) {
-            Some(Protocol::Ptm | Protocol::Etmv3) => "ARMv7-A",
-            Some(Protocol::Itm) => "ARMv7-M",
-            _ => "ARMv8-A",
-        };
-        Device {
-            name: name.to_owned(),
-            class: DeviceClass::Core,
-            kind: self
-                .options
-                .core_type
-                .clone()
-                .unwrap_or_else(|| assumed.to_owned()),
-            ..Device::default()
-        }
-    }
-
-    /// The snapshot.
+    /// Adds the memory that the user gives: what memory held first, then programs.
     ///
     /// # Errors
     ///
-    /// If a program cannot be read.
-    pub fn imported(mut self) -> Result<Imported, ImportError> {
-        let unplaced = self
-            .placed
-            .iter()
-            .filter(|placed| placed.buffers.is_empty());
-        let unplaced: Vec<String> = unplaced
-            .map(|placed| placed.unit.device.name.clone())
-            .collect();
+    /// If a file cannot be read.
+    pub fn memory(&mut self, files: &[NamedProgram]) -> Result<(), ImportError> {
+        let mut dumps = memory::dumps(files, &mut self.out)?;
+        if !self.cores.are_saved() {
+            // With a saved state, its reader has used them.
+            dumps.extend(programs::dumps(&self.options.elf, &mut self.out)?);
+        }
+        self.cores.add_memory(dumps);
+        Ok(())
+    }
+
+    /// The first core; one is added if there is none.
+    pub fn first_core(&mut self) -> usize {
+        if self.cores.devices.is_empty() {
+            let notes = &mut self.out.notes;
+            self.cores.assume(0, None, &mut self.names, notes);
+        }
+        0
+    }
+
+    /// Adds trace of a core that was made of something else.
+    pub fn made(&mut self, unit: Unit, core: usize, bytes: Vec<u8>) {
+        let name = format!("of_{}", unit.device.name);
+        let buffer = self.add_buffer(&name, BufferFormat::SourceData, bytes.into());
+        self.placed.push(Placed {
+            unit,
+            given: true,
+            core: Some(core),
+            buffers: vec![buffer],
+        });
+    }
+
+    /// The snapshot.
+    pub fn imported(mut self) -> Imported {
+        let (placed, unplaced): (Vec<Placed>, Vec<Placed>) = std::mem::take(&mut self.placed)
+            .into_iter()
+            .partition(|placed| !placed.buffers.is_empty());
         if !unplaced.is_empty() {
-            let text = "trace units without trace in the buffers";
-            self.out
-                .notes
-                .push(format!("{text}: {}", unplaced.join(", ")));
+            let names = unplaced.iter().map(|placed| &*placed.unit.device.name);
+            self.out.notes.push(format!(
+                "trace units without trace in the buffers: {}",
+                names.collect::<Vec<_>>().join(", ")
+            ));
         }
-        let mut placed = std::mem::take(&mut self.placed);
-        placed.retain(|placed| !placed.buffers.is_empty());
-        // What is dumped is what memory held; programs are what was loaded.
-        let mut dumps = memory::dumps(&self.options.memory, 0, &mut self.out)?;
-        let of_programs = programs::dumps(&self.options.elf, &mut self.out)?;
-        dumps.extend(of_programs);
-        for (index, dump) in dumps.iter_mut().enumerate() {
-            dump.section = format!("dump{}", index + 1);
+        if placed.is_empty() {
+            self.first_core();
         }
-        let mut cores = Vec::new();
-        if self.trace.buffers.is_empty() {
-            let mut core = self.core_device("cpu0", &[]);
-            core.dumps.clone_from(&dumps);
-            cores.push(core);
-        }
-        let mut sources = Vec::new();
-        for placed in placed {
-            let mut device = placed.unit.device.clone();
-            let base = match (placed.given, placed.unit.trace_id()) {
-                (true, _) => plain(&device.name),
-                (false, Some(id)) => format!("{}_{id:02x}", device.kind),
-                (false, None) => device.kind.clone(),
-            };
-            device.name = self.names.unique(&base);
-            let protocol = placed.unit.protocol();
-            if protocol.is_some_and(Protocol::needs_core) {
-                let number = placed.unit.cpu.unwrap_or(cores.len() as u32);
-                let name = self.names.unique(&format!("cpu{number}"));
-                let mut core = self.core_device(&name, &[&placed.unit]);
-                core.dumps.clone_from(&dumps);
-                if self.options.core_type.is_none() {
-                    self.out.notes.push(format!(
-                        "{name}: --core does not give its type: {} is assumed",
-                        core.kind
-                    ));
-                }
-                self.trace.core_sources.push(CoreSource {
-                    core: name,
-                    source: device.name.clone(),
-                    ..CoreSource::default()
-                });
-                cores.push(core);
-            }
-            let lines = self.trace.source_buffers.get_or_insert_default();
-            lines.push(SourceBuffers {
-                source: device.name.clone(),
-                buffers: placed.buffers,
-                ..SourceBuffers::default()
-            });
-            sources.push(device);
-        }
+        let sources: Vec<Device> = placed
+            .into_iter()
+            .map(|placed| self.source(placed))
+            .collect();
+        let mut devices = self.cores.devices;
         let cluster = Cluster {
             name: "cluster0".to_owned(),
-            devices: cores.iter().map(|core| core.name.clone()).collect(),
+            devices: devices.iter().map(|core| core.name.clone()).collect(),
             ..Cluster::default()
         };
-        let mut devices = cores;
         devices.extend(sources);
         for (index, device) in devices.iter_mut().enumerate() {
             device.key = format!("device{index}");
             device.file = format!("device_{index}.ini");
         }
-        let programs = std::mem::take(&mut self.out.snapshot.other_sections);
         self.out.snapshot = Snapshot {
             version: "1.0".to_owned(),
             devices,
-            clusters: if cluster.devices.is_empty() {
-                Vec::new()
-            } else {
-                vec![cluster]
-            },
+            clusters: vec![cluster],
             trace: Some(self.trace).filter(|trace| !trace.buffers.is_empty()),
-            other_sections: programs,
+            other_sections: self.out.snapshot.other_sections,
             ..Snapshot::default()
         };
         self.out.record_origin();
-        Ok(self.out)
+        self.out
+    }
+
+    /// The device of a trace unit, and in the metadata its core and buffers.
+    fn source(&mut self, placed: Placed) -> Device {
+        let mut unit = placed.unit;
+        let base = match (placed.given, unit.trace_id()) {
+            (true, _) => plain(&unit.device.name),
+            (false, Some(id)) => format!("{}_{id:02x}", unit.device.kind),
+            (false, None) => unit.device.kind.clone(),
+        };
+        unit.device.name = self.names.unique(&base);
+        let source = unit.device.name.clone();
+        if unit.protocol().is_some_and(Protocol::needs_core) {
+            let notes = &mut self.out.notes;
+            let core = match placed.core {
+                Some(core) => core,
+                None => self.cores.of(&unit, &mut self.names, notes),
+            };
+            self.trace.core_sources.push(CoreSource {
+                core: self.cores.devices[core].name.clone(),
+                source: source.clone(),
+                ..CoreSource::default()
+            });
+        }
+        let lines = self.trace.source_buffers.get_or_insert_default();
+        lines.push(SourceBuffers {
+            source,
+            buffers: placed.buffers,
+            ..SourceBuffers::default()
+        });
+        unit.device
     }
 }
 

@@ -1,0 +1,124 @@
+//! The cores that were traced: those of a saved state, or assumed ones.
+
+use super::units::Unit;
+use crate::capture::Protocol;
+use crate::import::Options;
+use crate::import::paths::Names;
+use crate::protocol::Core;
+use crate::snapshot::model::{Device, DeviceClass, Dump};
+
+/// The cores so far.
+#[derive(Debug)]
+pub struct Cores<'o> {
+    options: &'o Options,
+    /// Their devices; those of a saved state first.
+    pub devices: Vec<Device>,
+    saved: usize,
+    /// The number of trace units that have their core.
+    traced: usize,
+    /// The memory that the user gives.
+    dumps: Vec<Dump>,
+}
+
+impl<'o> Cores<'o> {
+    /// The cores of a saved state.
+    pub fn new(saved: Vec<Device>, options: &'o Options) -> Self {
+        Self {
+            options,
+            saved: saved.len(),
+            devices: saved,
+            traced: 0,
+            dumps: Vec::new(),
+        }
+    }
+
+    /// Whether a state was saved.
+    pub const fn are_saved(&self) -> bool {
+        self.saved > 0
+    }
+
+    /// Adds memory to all cores; what a saved state has comes before it.
+    pub fn add_memory(&mut self, dumps: Vec<Dump>) {
+        for device in &mut self.devices {
+            device.dumps.extend(dumps.iter().cloned());
+            number(&mut device.dumps);
+        }
+        self.dumps = dumps;
+        number(&mut self.dumps);
+    }
+
+    /// The properties of cores of which nothing else is known.
+    pub fn usual(&self) -> Core {
+        match self.devices.first() {
+            Some(device) => crate::capture::traced_core(device),
+            None => crate::capture::traced_core(&self.device(None, None)),
+        }
+    }
+
+    /// The core of a trace unit, as an index.
+    pub fn of(&mut self, unit: &Unit, names: &mut Names, notes: &mut Vec<String>) -> usize {
+        let number = unit.cpu.map_or(self.traced, |cpu| cpu as usize);
+        self.traced += 1;
+        let source = &unit.device.name;
+        if number < self.saved {
+            if self.saved > 1 && unit.cpu.is_none() {
+                notes.push(format!(
+                    "{source}: is assumed to have traced {}: the order of cores is that of trace units",
+                    self.devices[number].name
+                ));
+            }
+            return number;
+        }
+        if self.are_saved() {
+            notes.push(format!(
+                "{source}: traced core {number}, of which no state is saved"
+            ));
+        }
+        self.assume(number, unit.protocol(), names, notes)
+    }
+
+    /// Adds a core without a saved state.
+    pub fn assume(
+        &mut self,
+        number: usize,
+        protocol: Option<Protocol>,
+        names: &mut Names,
+        notes: &mut Vec<String>,
+    ) -> usize {
+        let like = self.devices.first().filter(|_| self.are_saved());
+        let mut device = self.device(protocol, like);
+        device.name = names.unique(&format!("cpu{number}"));
+        if self.options.core_type.is_none() && protocol.is_some() && !self.are_saved() {
+            notes.push(format!(
+                "{}: --core does not give its type: {} is assumed",
+                device.name, device.kind
+            ));
+        }
+        device.dumps = like.map_or_else(|| self.dumps.clone(), |like| like.dumps.clone());
+        self.devices.push(device);
+        self.devices.len() - 1
+    }
+
+    fn device(&self, protocol: Option<Protocol>, like: Option<&Device>) -> Device {
+        let assumed = match protocol {
+            Some(Protocol::Ptm | Protocol::Etmv3) => "ARMv7-A",
+            Some(Protocol::Itm) => "ARMv7-M",
+            _ if self.options.mtb.is_some() => "ARMv7-M",
+            _ => "ARMv8-A",
+        };
+        let named = self.options.core_type.clone();
+        let kind = named.or_else(|| like.map(|like| like.kind.clone()));
+        Device {
+            class: DeviceClass::Core,
+            kind: kind.unwrap_or_else(|| assumed.to_owned()),
+            ..Device::default()
+        }
+    }
+}
+
+/// Gives dumps the names of their sections.
+fn number(dumps: &mut [Dump]) {
+    for (index, dump) in dumps.iter_mut().enumerate() {
+        dump.section = format!("dump{}", index + 1);
+    }
+}
