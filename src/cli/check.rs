@@ -1,5 +1,6 @@
 //! `armsnap check`: reports errors, missing parts and oddities of a snapshot.
 
+use super::listing::Lines;
 use super::{Failure, ReportArguments};
 use armsnap::check::check;
 use armsnap::snapshot::model::Severity;
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     let findings = check(&arguments.snapshot.load()?);
     let text: String = findings.iter().map(|found| format!("{found}\n")).collect();
-    arguments.print(&findings, text)?;
+    arguments.print(&findings, text, Lines::Findings)?;
     let errors = findings.iter().any(|f| f.severity == Severity::Error);
     Ok(ExitCode::from(u8::from(errors)))
 }

@@ -3,6 +3,7 @@
 mod job;
 mod programs;
 
+use super::listing::{Colored, Lines, ListingArguments};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, print_notes};
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Selection, SelectionError};
@@ -65,6 +66,9 @@ pub struct Arguments {
     /// Print counts and speed as one JSON object on the last line
     #[arg(long)]
     stats: bool,
+
+    #[command(flatten)]
+    listing: ListingArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,6 +113,16 @@ fn cpu_time() -> Duration {
 
 /// Decodes the trace of a snapshot.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let in_file = arguments.output.is_some();
+    let lines = match arguments.format {
+        Format::Text => arguments.listing.lines(Lines::Trace, in_file),
+        Format::Jsonl | Format::None => Lines::Plain,
+    };
+    // Before the first note, and until the user leaves it.
+    let _pager = match in_file || arguments.format == Format::None {
+        true => None,
+        false => arguments.listing.page()?,
+    };
     let loaded = arguments.snapshot.open()?;
     let selection = Selection {
         sources: arguments.source.clone(),
@@ -138,7 +152,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Format::Jsonl => Form::Json,
         Format::Text | Format::None => Form::Text,
     };
-    let mut out = PlainStream::new(out, form);
+    let mut out = PlainStream::new(Colored::new(out, lines), form);
     let (programs, notes) = programs::Programs::of(&loaded, &capture, &options)?;
     if needs_code {
         print_notes(&notes);
@@ -186,7 +200,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     drop(progress);
     print_notes(&programs.taken_from_others());
-    out.into_inner().finish()?;
+    out.into_inner().into_inner()?.finish()?;
     if arguments.stats {
         print_stats(&stats)?;
     }

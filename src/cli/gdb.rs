@@ -21,7 +21,7 @@ use armsnap::snapshot::libraries::LIBRARIES;
 use armsnap::snapshot::program::Program;
 
 /// A GDB for all architectures.
-const DEFAULT_GDB: &str = "gdb-multiarch";
+pub const DEFAULT_GDB: &str = "gdb-multiarch";
 
 /// The arguments of `gdb`.
 #[derive(Args)]
@@ -57,37 +57,84 @@ const COMMANDS: [&str; 9] = [
     include_str!("../../gdb/quiet.py"),
 ];
 
+/// What an editor needs besides.
+const ADAPTER: &str = include_str!("../../gdb/dap.py");
+
+/// The arguments of `gdb-commands`.
+#[derive(Args)]
+pub struct CommandsArguments {
+    /// Also print what `gdb -i dap` lacks
+    #[arg(long, hide = true)]
+    adapter: bool,
+}
+
 /// The line of the first file from which on it loads the others.
 const BESIDE: &str = "# In a source tree";
 
 /// Prints the commands, for a GDB not started by armsnap.
-pub fn print_commands() -> Result<ExitCode, Failure> {
+pub fn print_commands(arguments: &CommandsArguments) -> Result<ExitCode, Failure> {
     let [first, others @ ..] = COMMANDS;
     let own = first.split_once(BESIDE).map_or(first, |(own, _)| own);
-    let text = format!("{own}{}", others.join("\n"));
+    let mut text = format!("{own}{}", others.join("\n"));
+    if arguments.adapter {
+        text.push('\n');
+        text.push_str(ADAPTER);
+    }
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Who talks to GDB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// A user, or a script.
+    Terminal,
+    /// An editor, in the Debug Adapter Protocol. It attaches when it is ready.
+    Adapter,
+}
+
 /// Starts GDB; returns only on failure.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    start(arguments, Front::Terminal)
+}
+
+/// Starts GDB for a user or an editor; returns only on failure.
+pub fn start(arguments: &Arguments, front: Front) -> Result<ExitCode, Failure> {
+    let mut gdb = prepare(arguments, front)?;
+    gdb.args(&arguments.arguments);
+    let error = gdb.exec();
+    Err(cannot_start(&arguments.gdb, &error))
+}
+
+/// Returns the command that starts GDB for a user, without the user's arguments.
+pub fn command(arguments: &Arguments) -> Result<Command, Failure> {
+    prepare(arguments, Front::Terminal)
+}
+
+fn prepare(arguments: &Arguments, front: Front) -> Result<Command, Failure> {
     let endpoint = only(arguments.selection.endpoints(&arguments.snapshot)?)?;
     let server = std::env::current_exe()?;
     if arguments.gdb != DEFAULT_GDB {
         support::check(&arguments.gdb, endpoint.architecture())?;
     }
     let mut gdb = Command::new(&arguments.gdb);
-    gdb.args(gdb_arguments(&server, arguments, &endpoint)?);
-    gdb.args(&arguments.arguments);
-    let error = gdb.exec();
-    let name = arguments.gdb.to_string_lossy();
-    Err(Failure::Input(match error.kind() {
+    if front == Front::Adapter {
+        gdb.args(["-q", "-i", "dap"]);
+    }
+    gdb.args(gdb_arguments(&server, arguments, &endpoint, front)?);
+    Ok(gdb)
+}
+
+/// Says what to do about a GDB that cannot be started.
+pub fn cannot_start(gdb: &OsStr, error: &std::io::Error) -> Failure {
+    let name = gdb.to_string_lossy();
+    Failure::Input(match error.kind() {
         std::io::ErrorKind::NotFound => format!(
             "{name} is not installed: install the package gdb-multiarch \
              (apt install gdb-multiarch), or name a GDB for Arm with --gdb"
         ),
         _ => format!("{name} cannot be started: {error}"),
-    }))
+    })
 }
 
 /// Returns the arguments of GDB that precede the user's.
@@ -95,8 +142,18 @@ fn gdb_arguments(
     server: &Path,
     arguments: &Arguments,
     endpoint: &Endpoint,
+    front: Front,
 ) -> Result<Vec<OsString>, Failure> {
     let mut out = Vec::new();
+    // An editor attaches later, with the commands that are kept until then.
+    let connects = |command: OsString| match front {
+        Front::Terminal => command,
+        Front::Adapter => {
+            let mut kept = OsString::from("armsnap when-attached ");
+            kept.push(command);
+            kept
+        }
+    };
     if !arguments.allow_scripts {
         // After the user's own init files, and before programs and `.gdbinit` in this directory.
         out.push("-iex".into());
@@ -121,7 +178,7 @@ fn gdb_arguments(
         out.push(command);
     }
     out.push("-ex".into());
-    out.push(python_command(server));
+    out.push(python_command(server, front));
     let mut programs = endpoint.programs();
     if let Some(program) = programs.next() {
         out.push("-se".into());
@@ -143,12 +200,12 @@ fn gdb_arguments(
     }
     out.push("-ex".into());
     let python = arguments.gdb == DEFAULT_GDB || support::has_python(&arguments.gdb);
-    out.push(target_command(server, arguments, python)?);
+    out.push(connects(target_command(server, arguments, python)?));
     for program in programs {
         let mut command = OsString::from("with confirm off -- add-symbol-file ");
         command.push(gdb_quote(program.elf.path.as_os_str()));
         out.push("-ex".into());
-        out.push(command);
+        out.push(connects(command));
     }
     Ok(out)
 }
@@ -159,7 +216,11 @@ fn read_only_agrees(program: &Program) -> bool {
 }
 
 /// Returns the GDB command that loads the armsnap commands from this program.
-fn python_command(server: &Path) -> OsString {
+fn python_command(server: &Path, front: Front) -> OsString {
+    let adapter = match front {
+        Front::Terminal => "",
+        Front::Adapter => ", '--adapter'",
+    };
     let mut path = String::new();
     for &byte in server.as_os_str().as_bytes() {
         if byte.is_ascii_alphanumeric() || b"-_./+".contains(&byte) {
@@ -170,7 +231,7 @@ fn python_command(server: &Path) -> OsString {
     }
     format!(
         "python import os, subprocess; a = os.fsdecode(b'{path}'); \
-         exec(compile(subprocess.check_output([a, 'gdb-commands']), 'armsnap.py', 'exec'), \
+         exec(compile(subprocess.check_output([a, 'gdb-commands'{adapter}]), 'armsnap.py', 'exec'), \
          {{'ARMSNAP': a}})"
     )
     .into()

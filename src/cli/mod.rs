@@ -4,23 +4,34 @@
 //! input is faulty, 2 wrong usage.
 
 mod arch;
+mod around;
 mod check;
 mod convert;
+mod dap;
 mod decode;
+mod demo;
+mod doctor;
+mod examples;
 mod gdb;
+mod generate;
 mod import;
 mod info;
+mod listing;
 mod output;
+mod pager;
 mod progress;
 mod quote;
 mod record;
 mod serve;
+mod signals;
+mod tool;
 
 use armsnap::mapped;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::{self, OpenOptions, OpenSnapshot};
 use armsnap::text::{self, Form, PlainStream};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use listing::{Colored, Lines};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, BufWriter, ErrorKind, Write};
@@ -28,32 +39,53 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(version, about, arg_required_else_help = true, max_term_width = 80)]
+#[command(version, about, max_term_width = 80, after_help = examples::MAIN)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
 enum Command {
     /// Check a snapshot against the specification of its format
+    #[command(after_help = examples::CHECK)]
     Check(ReportArguments),
     /// Show the contents of a snapshot: devices, registers, memory, trace
+    #[command(after_help = examples::INFO)]
     Info(ReportArguments),
     /// Serve a snapshot to GDB or LLDB
+    #[command(after_help = examples::SERVE)]
     Serve(serve::Arguments),
     /// Start GDB on a snapshot
+    #[command(after_help = examples::GDB)]
     Gdb(gdb::Arguments),
     /// Print the armsnap commands as a Python file for `source` in any GDB
-    GdbCommands,
+    #[command(after_help = examples::GDB_COMMANDS)]
+    GdbCommands(gdb::CommandsArguments),
     /// Decode the trace of a snapshot
+    #[command(after_help = examples::DECODE)]
     Decode(decode::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
+    #[command(after_help = examples::CONVERT)]
     Convert(convert::Arguments),
     /// Make a snapshot of a perf.data file, a core file, or raw trace buffers
+    #[command(after_help = examples::IMPORT)]
     Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops
+    #[command(after_help = examples::RECORD)]
     Record(record::Arguments),
+    /// Debug a snapshot in an editor: Debug Adapter Protocol on standard input and output
+    #[command(after_help = examples::DAP)]
+    Dap(gdb::Arguments),
+    /// Walk back through a recorded crash, in five steps
+    #[command(after_help = examples::DEMO)]
+    Demo(demo::Arguments),
+    /// List the debuggers and emulators that are installed, and what to install
+    #[command(after_help = examples::DOCTOR)]
+    Doctor,
+    /// Write man pages or completions, for packages
+    #[command(hide = true)]
+    Generate(generate::Arguments),
 }
 
 /// The snapshot that a subcommand works on.
@@ -109,20 +141,33 @@ pub struct ReportArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    listing: listing::ListingArguments,
 }
 
 impl ReportArguments {
     /// Prints a report as text or JSON.
-    fn print(&self, report: &impl Serialize, text: impl Display) -> Result<(), Failure> {
-        let form = if self.json { Form::Json } else { Form::Text };
-        let mut out = BufWriter::new(PlainStream::new(io::stdout().lock(), form));
+    fn print(
+        &self,
+        report: &impl Serialize,
+        text: impl Display,
+        lines: Lines,
+    ) -> Result<(), Failure> {
+        let (form, lines) = match self.json {
+            true => (Form::Json, Lines::Plain),
+            false => (Form::Text, self.listing.lines(lines, false)),
+        };
+        // Until the user leaves it, after the last line.
+        let _pager = self.listing.page()?;
+        let out = Colored::new(BufWriter::new(io::stdout().lock()), lines);
+        let mut out = PlainStream::new(out, form);
         if self.json {
             serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from)?;
             writeln!(out)?;
         } else {
             write!(out, "{text}")?;
         }
-        Ok(out.flush()?)
+        Ok(out.into_inner().into_inner()?.flush()?)
     }
 }
 
@@ -169,32 +214,19 @@ fn parse() -> Arguments {
     })
 }
 
-/// Removes incomplete files on SIGINT, SIGTERM and SIGHUP before the signal ends the program.
-fn clean_up_on_signals() -> io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    // Ignored signals stay ignored (`nohup`).
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let handled = |signal: &i32| ignored.unwrap_or(0) >> (signal - 1) & 1 == 0;
-    let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(handled);
-    let mut signals = signal_hook::iterator::Signals::new(handled)?;
-    std::thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            armsnap::leftovers::remove_all();
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    });
-    Ok(())
-}
-
 /// Parses the arguments and runs the subcommand.
 pub fn run() -> ExitCode {
-    let command = parse().command;
+    let Some(command) = parse().command else {
+        return ended(around::run());
+    };
     if matches!(
         command,
-        Command::Decode(_) | Command::Convert(_) | Command::Import(_)
-    ) && let Err(error) = clean_up_on_signals()
+        Command::Check(_)
+            | Command::Info(_)
+            | Command::Decode(_)
+            | Command::Convert(_)
+            | Command::Import(_)
+    ) && let Err(error) = signals::clean_up()
     {
         say(&error);
         return ExitCode::FAILURE;
@@ -204,12 +236,21 @@ pub fn run() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gdb(arguments) => gdb::run(&arguments),
-        Command::GdbCommands => gdb::print_commands(),
+        Command::GdbCommands(arguments) => gdb::print_commands(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
+        Command::Dap(arguments) => dap::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Doctor => doctor::run(),
+        Command::Generate(arguments) => generate::run(&arguments, Arguments::command()),
     };
+    ended(done)
+}
+
+/// Prints why a subcommand failed, and returns the exit status.
+fn ended(done: Result<ExitCode, Failure>) -> ExitCode {
     // Results read from a file that shrank meanwhile are not valid.
     match done.and_then(|status| Ok(mapped::whole().map(|()| status)?)) {
         Ok(status) => status,

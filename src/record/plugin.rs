@@ -13,6 +13,11 @@ use super::stream::Command;
 /// The shared object; empty if armsnap was built without a C compiler.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/plugin.so"));
 
+/// Returns whether armsnap was built with the plugin.
+pub const fn is_built() -> bool {
+    !OBJECT.is_empty()
+}
+
 /// Why the plugin could not be connected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -4,7 +4,6 @@
 mod support;
 
 mod check_command;
-mod help;
 mod hostile_files;
 mod info;
 mod mutated_snapshots;

@@ -1,0 +1,368 @@
+"""What GDB's debug adapter lacks for a history: moves back, positions, data breakpoints.
+
+`armsnap dap` loads it in `gdb -i dap`, GDB 16 and later; the functions below are requests of the Debug
+Adapter Protocol (https://microsoft.github.io/debug-adapter-protocol/specification). Follows past.py.
+"""
+
+import importlib
+import os
+import re
+import time
+
+import gdb
+from gdb.dap import breakpoint as dap_breakpoint
+from gdb.dap import events as dap_events
+from gdb.dap import frames as dap_frames
+from gdb.dap import launch as dap_launch
+from gdb.dap import scopes as dap_scopes
+from gdb.dap import varref as dap_varref
+from gdb.dap.startup import DAPException
+from gdb.dap.state import set_thread
+
+# `gdb.dap.server` is the running server: an object, not the module of that name.
+dap_server = importlib.import_module("gdb.dap.server")
+# The commands that connect, in their order.
+CONNECTS = []
+
+
+class WhenAttached(gdb.Command):
+    """Keep a command until the editor attaches.
+Usage: armsnap when-attached COMMAND"""
+
+    def __init__(self):
+        super().__init__("armsnap when-attached", gdb.COMMAND_SUPPORT, gdb.COMPLETE_COMMAND)
+
+    def invoke(self, argument, from_tty):
+        self.dont_repeat()
+        CONNECTS.append(argument)
+
+
+def replace(name):
+    """Removes a request of GDB, and returns its function."""
+    return dap_server._commands.pop(name)
+
+
+def to_console(text):
+    """Shows text in the editor's console."""
+    if text:
+        dap_server.send_event("output", {"category": "console", "output": printable(text)})
+
+
+def run_and_show(command, *rest, **named):
+    """Runs a command that moves. What GDB says, such as the reason of a gap, goes to the console."""
+    try:
+        to_console(gdb.execute(command, from_tty=True, to_string=True))
+    except gdb.error as error:
+        # The response was sent before, so only an event shows that nothing runs.
+        to_console(f"{error}\n")
+        stop = {"reason": "error", "description": printable(str(error)), "allThreadsStopped": True}
+        thread = gdb.selected_thread()
+        dap_server.send_event("stopped", {"threadId": thread.global_num if thread else 0, **stop})
+
+
+dap_events.exec_and_log = run_and_show
+
+
+# Attaching: `launch` and `attach` do the same.
+
+
+def attach(**arguments):
+    def connect_now():
+        dap_events.expect_process("attach")
+        dap_events.expect_stop("entry")
+        for command in CONNECTS:
+            try:
+                to_console(gdb.execute(command, to_string=True))
+            except gdb.error as error:
+                raise DAPException(printable(str(error)))
+
+    # After the editor has set its breakpoints, as in GDB's own.
+    return dap_launch._LaunchOrAttachDeferredRequest(
+        lambda: dap_server.send_gdb_with_response(connect_now)
+    )
+
+
+for start in ("attach", "launch"):
+    replace(start)
+    dap_server.request(start, on_dap_thread=True)(attach)
+
+
+# The end. While GDB moves, its own way waits for the target, and may wait for ever.
+
+# Seconds that GDB has to quit by itself.
+GRACE = 2
+
+
+def end_soon():
+    """Ends GDB, and with it the server that it started: nothing is to be saved."""
+
+    def end():
+        time.sleep(GRACE)
+        os._exit(0)
+
+    gdb.Thread(target=end, daemon=True).start()
+
+
+def disconnect(**extra):
+    dap_server._server.shutdown()
+    end_soon()
+
+
+for end in ("disconnect", "terminate"):
+    replace(end)
+    dap_server.request(end, on_dap_thread=True, expect_stopped=False)(disconnect)
+
+reads_message = dap_server.read_json
+
+
+def read_message(stream):
+    message = reads_message(stream)
+    if message is None:
+        # The editor has gone.
+        end_soon()
+    return message
+
+
+dap_server.read_json = read_message
+
+
+# Moving back.
+
+
+def move(thread, alone, command):
+    set_thread(thread)
+    lock = "on" if alone else "off"
+    gdb.execute(f"set scheduler-locking {lock}", to_string=True)
+    gdb.newest_frame().select()
+    dap_events.exec_and_expect_stop(command)
+
+
+@dap_server.capability("supportsStepBack")
+@dap_server.request("stepBack", response=False)
+def step_back(*, threadId: int, singleThread: bool = False, granularity: str = "statement", **extra):
+    command = "reverse-stepi" if granularity == "instruction" else "reverse-next"
+    move(threadId, singleThread, command)
+
+
+@dap_server.request("reverseContinue", response=False)
+def reverse_continue(*, threadId: int, singleThread: bool = False, **extra):
+    move(threadId, singleThread, "reverse-continue")
+
+
+# Positions.
+
+
+def forget_references():
+    """Forgets frames and variables that the editor knows, as GDB does when it moves."""
+    dap_frames._clear_frame_ids(None)
+    dap_scopes.clear_scopes(None)
+    dap_varref.clear_vars(None)
+
+
+shows_move = show_move
+forgets_memory = forget_memory
+
+
+def show_move():
+    """A move by `armsnap goto`, `armsnap find` or `goto`: the editor reads all anew."""
+    shows_move()
+    forget_references()
+    thread = gdb.selected_thread()
+    if thread:
+        stop = {"reason": "goto", "threadId": thread.global_num, "allThreadsStopped": True}
+        dap_server.send_event("stopped", stop)
+
+
+def forget_memory():
+    """Values may have changed: `armsnap recover`, `armsnap memory`."""
+    forgets_memory()
+    dap_varref.clear_vars(None)
+    dap_scopes.clear_scopes(None)
+    dap_server.send_event("invalidated", {"areas": ["variables"]})
+
+
+class Targets:
+    """Positions that the editor may go to, by number."""
+
+    positions = []
+
+    @classmethod
+    def add(cls, position):
+        cls.positions.append(position)
+        return len(cls.positions)
+
+
+@dap_server.capability("supportsGotoTargetsRequest")
+@dap_server.request("gotoTargets")
+def goto_targets(*, source, line: int, **extra):
+    line = dap_server.import_line(line)
+    if '"' in source["path"] or "\n" in source["path"]:
+        raise DAPException("a name with quotes or line ends cannot be passed to GDB")
+    try:
+        _, places = gdb.decode_line(f'"{source["path"]}":{line}')
+    except gdb.error as error:
+        raise DAPException(printable(str(error)))
+    # GDB takes the next line with code where this one has none.
+    places = [place for place in places or () if place.pc and place.line == line]
+    targets = []
+    for way, label in (("back", "before"), ("", "after")):
+        if not places:
+            break
+        wanted = ",".join(hex(place.pc) for place in places)
+        found = re.search(r"; monitor goto ([0-9/+-]+) goes there", monitor(f"find *{wanted} {way}"))
+        if found:
+            number = Targets.add(found[1])
+            label = f"line {line} {label}, at {found[1]}"
+            target = {"id": number, "label": label, "line": dap_server.export_line(line)}
+            targets.append(target)
+    return {"targets": targets}
+
+
+@dap_server.request("goto")
+def goto(*, threadId: int, targetId: int, **extra):
+    if not 0 < targetId <= len(Targets.positions):
+        raise DAPException("unknown target")
+    set_thread(threadId)
+    go(Targets.positions[targetId - 1])
+
+
+# The scope `armsnap`: where in history the thread is.
+
+
+class Fact:
+    """A name and a text, as a variable."""
+
+    def __init__(self, name, text):
+        self.name, self.text = name, text
+
+    def to_object(self):
+        return {"name": self.name, "value": printable(self.text), "variablesReference": 0}
+
+
+class HistoryScope(dap_varref.BaseReference):
+    """What `monitor where` shows."""
+
+    def __init__(self, lines):
+        super().__init__("armsnap")
+        self.facts = []
+        at = re.fullmatch(r"(.*) at ([0-9/+-]+)(?:, (.*))?", lines[0])
+        self.add("core", at[1] if at else lines[0])
+        if at:
+            self.add("position", at[2])
+        if at and at[3]:
+            self.add("remark", at[3])
+        for line in lines[1:]:
+            fact = re.match(r"  (pc|state|time|cycles|trace|note|gap)\b:? +(.*)", line)
+            if fact:
+                self.add(fact[1], fact[2])
+
+    def add(self, name, text):
+        taken = sum(fact.name.split(" ")[0] == name for fact in self.facts)
+        self.facts.append(Fact(f"{name} {taken + 1}" if taken else name, text))
+
+    def to_object(self):
+        return {**super().to_object(), "expensive": False, "namedVariables": len(self.facts)}
+
+    def has_children(self):
+        return True
+
+    def child_count(self):
+        return len(self.facts)
+
+    def fetch_one_child(self, index):
+        return self.facts[index].name, gdb.Value(self.facts[index].text)
+
+    def fetch_children(self, start, count):
+        yield from self.facts[start : start + count if count else None]
+
+
+gdbs_scopes = replace("scopes")
+
+
+def history_scope(frame):
+    # Selects the thread of the frame, too.
+    dap_frames.frame_for_id(frame)
+    lines = monitor("where").splitlines()
+    return [HistoryScope(lines).to_object()] if lines else []
+
+
+@dap_server.request("scopes", on_dap_thread=True)
+def scopes(*, frameId: int, **extra):
+    found = gdbs_scopes(frameId=frameId, **extra)
+    found["scopes"] += dap_server.send_gdb_with_response(lambda: history_scope(frameId))
+    return found
+
+
+# Data breakpoints. The name of one is an address and a size.
+
+# By name and kind of access.
+WATCHED = {}
+ACCESSES = {"read": gdb.WP_READ, "write": gdb.WP_WRITE, "readWrite": gdb.WP_ACCESS}
+
+
+def value_of(name, reference, frame):
+    """Returns the value of an expression, or of a variable in a structure."""
+    if reference:
+        if hasattr(dap_varref, "find_variable"):
+            variable = dap_varref.find_variable(reference).find_child_by_name(name)
+            return getattr(variable, "value", None) or variable._value
+    if frame is not None:
+        dap_frames.select_frame(frame)
+    try:
+        return gdb.parse_and_eval(name)
+    except gdb.error as error:
+        raise DAPException(printable(str(error)))
+
+
+@dap_server.capability("supportsDataBreakpoints")
+@dap_server.request("dataBreakpointInfo")
+def data_breakpoint_info(*, name: str, variablesReference: int = 0, frameId=None, **extra):
+    value = value_of(name, variablesReference, frameId)
+    if value.address is None:
+        return {"dataId": None, "description": f"{name} is not in memory"}
+    address, size = int(value.address) % (1 << 64), value.type.sizeof
+    return {
+        "dataId": f"{address:#x},{size}",
+        "description": f"{name}: {size} bytes at {address:#x}",
+        "accessTypes": list(ACCESSES),
+        "canPersist": False,
+    }
+
+
+def watch(name, access):
+    """Returns the watchpoint of a data breakpoint; GDB's commands have the same."""
+    found = re.fullmatch(r"(0x[0-9a-f]+),([1-9][0-9]*)", name)
+    if not found or access not in ACCESSES:
+        raise DAPException(f"{name}: expected ADDRESS,SIZE")
+    if (name, access) not in WATCHED:
+        expression = f"*(unsigned char (*)[{found[2]}]) {found[1]}"
+        kind = {"type": gdb.BP_WATCHPOINT, "wp_class": ACCESSES[access]}
+        WATCHED[name, access] = gdb.Breakpoint(expression, **kind)
+    return WATCHED[name, access]
+
+
+@dap_server.request("setDataBreakpoints")
+def set_data_breakpoints(*, breakpoints, **extra):
+    kept, results = set(), []
+    with dap_breakpoint.suppress_new_breakpoint_event():
+        for wanted in breakpoints:
+            key = wanted["dataId"], wanted.get("accessType", "write")
+            try:
+                made = watch(*key)
+                made.condition = wanted.get("condition")
+                made.ignore_count = int(wanted.get("hitCondition") or 0)
+                kept.add(key)
+                results.append({"id": made.number, "verified": True})
+            except (DAPException, ValueError, gdb.error) as error:
+                results.append({"verified": False, "message": printable(str(error))})
+        for key in set(WATCHED) - kept:
+            watchpoint = WATCHED.pop(key)
+            if watchpoint.is_valid():
+                watchpoint.delete()
+    return {"breakpoints": results}
+
+
+# A snapshot cannot be changed.
+for capability in ("supportsSetVariable", "supportsSetExpression", "supportsWriteMemoryRequest"):
+    dap_server._capabilities.pop(capability, None)
+WhenAttached()

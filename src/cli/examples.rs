@@ -1,0 +1,79 @@
+//! The examples at the end of each subcommand's help.
+
+/// `armsnap --help`.
+pub const MAIN: &str = "\
+Examples:
+  armsnap                       what can be done with the files in this directory
+  armsnap demo                  a recorded crash, walked back in five steps
+  armsnap gdb crash.snapshot    debug a snapshot, backwards too
+  armsnap COMMAND --help        the options of a command, with examples";
+
+pub const CHECK: &str = "\
+Examples:
+  armsnap check board           a line for each fault; exit status 1 for errors
+  armsnap check board --json";
+
+pub const INFO: &str = "\
+Examples:
+  armsnap info board            cores, memory, trace
+  armsnap info perf.data        the same of a recording of Linux' perf
+  armsnap info board --json";
+
+pub const SERVE: &str = "\
+Examples:
+  armsnap serve board           prints the command to type in GDB
+  armsnap serve board --listen 127.0.0.1:3456
+  armsnap serve board --unix /tmp/board.socket --core cpu_0";
+
+pub const GDB: &str = "\
+Examples:
+  armsnap gdb board             then, in GDB: help armsnap
+  armsnap gdb board --elf firmware.elf
+  armsnap gdb core.1234 --sysroot target-root
+  armsnap gdb board -- -batch -ex backtrace";
+
+pub const GDB_COMMANDS: &str = "\
+Examples:
+  armsnap gdb-commands > armsnap.py    then, in GDB: source armsnap.py";
+
+pub const DECODE: &str = "\
+Examples:
+  armsnap decode board --level instructions
+  armsnap decode board --level packets --source ETM_0
+  armsnap decode board --format jsonl -o trace.jsonl
+  armsnap decode board --format none --stats";
+
+pub const CONVERT: &str = "\
+Examples:
+  armsnap convert board board.tf         for GDB's `target tfile`
+  armsnap convert board.tf again         back to a snapshot
+  armsnap convert board board.core       a core file
+  armsnap convert --trace session.tf history";
+
+pub const IMPORT: &str = "\
+Examples:
+  armsnap import perf.data board --symfs target-root
+  armsnap import core.1234 board --sysroot target-root
+  armsnap import --raw etb.bin --core Cortex-M4 board
+  armsnap import --memory ram.bin@0x20000000 --core Cortex-M4 board";
+
+pub const RECORD: &str = "\
+Examples:
+  armsnap record -- ./program argument
+  armsnap record --until main.c:36 --count 2 -o board -- ./program
+  armsnap record --data-addresses -- ./program
+  armsnap record --system virt --smp 2 -o board -- firmware.elf";
+
+pub const DOCTOR: &str = "\
+Examples:
+  armsnap doctor                what is installed, and what to install";
+
+pub const DEMO: &str = "\
+Examples:
+  armsnap demo                  in GDB, on a copy that is removed at the end
+  armsnap demo -o crash         writes the recording, to try other commands on";
+
+pub const DAP: &str = "\
+Examples:
+  armsnap dap board             started by an editor; see docs/editors.md
+  armsnap dap board --gdb /opt/gdb/bin/gdb";

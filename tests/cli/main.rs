@@ -1,0 +1,12 @@
+//! The program for people: help, first steps, terminals, editors, packages.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod dap;
+mod dap_client;
+mod editors;
+mod first_steps;
+mod generated;
+mod help;
+mod terminal;
