@@ -23,6 +23,8 @@ pub mod with_trace;
 
 use crate::arch::target::DescriptionError;
 use crate::mapped::{self, Mapped};
+use carrier::CarrierError;
+use history::NoFlow;
 use crate::snapshot::write::WriteError;
 use crate::tfile;
 use std::io;
@@ -41,6 +43,15 @@ pub enum Error {
     /// The target description of the input cannot be used.
     #[error(transparent)]
     Description(#[from] DescriptionError),
+    /// The carried snapshot is damaged.
+    #[error("the carried snapshot cannot be read: {0}; --frame N converts a trace frame")]
+    Carrier(#[from] CarrierError),
+    /// A source does not trace a core.
+    #[error(transparent)]
+    NoFlow(#[from] NoFlow),
+    /// The file is no trace file.
+    #[error(transparent)]
+    TraceFile(#[from] tfile::Error),
     /// The options do not fit the input.
     #[error("{0}")]
     Usage(String),

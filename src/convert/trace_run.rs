@@ -498,7 +498,7 @@ fn decode(
     let name = &loaded.snapshot.devices[core].name;
     let taken = memory.taken_from_others();
     notes.extend(taken.map(|note| format!("{name}: {note}")));
-    kept.map_err(Error::Input)
+    Ok(kept?)
 }
 
 #[cfg(test)]
