@@ -28,7 +28,7 @@ use crate::tfile;
 use std::io;
 use std::path::Path;
 
-pub use carrier::{Carried, CarrierError, CarriedFiles};
+pub use carrier::{Carried, CarriedFiles, CarrierError};
 pub use history::NoFlow;
 
 /// Receives progress: bytes done and bytes in total. Each stage of a conversion starts again at 0.
