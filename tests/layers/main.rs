@@ -175,7 +175,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "convert",
             "decode",
             "element",
-            "flow",
             "mapped",
             "program",
             "quantity",
