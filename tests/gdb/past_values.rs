@@ -6,7 +6,7 @@ use crate::support::record::{Guest, build, live, record};
 use std::process::Command;
 
 /// A list whose third node is spoiled long before the crash.
-const PROGRAM: &str = r#"
+pub(super) const PROGRAM: &str = r#"
 struct node { struct node *next; long value; };
 static struct node nodes[6];
 static long total;
@@ -43,7 +43,7 @@ void _start(void)
 "#;
 
 /// Builds and records a program that ends in a fault; `None` if the tools are not there.
-fn recorded(source: &str, level: &str) -> Option<Guest> {
+pub(super) fn recorded(source: &str, level: &str) -> Option<Guest> {
     let options = [
         level,
         "-static",
@@ -57,12 +57,12 @@ fn recorded(source: &str, level: &str) -> Option<Guest> {
     Some(guest)
 }
 
-fn past(guest: &Guest, commands: &[&str]) -> String {
+pub(super) fn past(guest: &Guest, commands: &[&str]) -> String {
     session(&guest.directory.path().join("recorded"), &[], commands)
 }
 
 /// Checks that the text contains all of `wanted`, in order.
-fn in_order(text: &str, wanted: &[&str]) {
+pub(super) fn in_order(text: &str, wanted: &[&str]) {
     let mut rest = text;
     for wanted in wanted {
         let Some((_, behind)) = rest.split_once(wanted) else {
@@ -156,6 +156,10 @@ fn a_watchpoint_stops_at_the_store() {
     assert!(text.contains("Value = 3"), "{text}");
 }
 
+/// What the first stop in the past reports.
+const FIRST_STOP: &str =
+    "values shown at past positions include inferred ones: `monitor recover proved`";
+
 #[test]
 fn the_user_chooses_which_values_are_shown() {
     let Some(guest) = recorded(PROGRAM, "-O2") else {
@@ -165,6 +169,7 @@ fn the_user_chooses_which_values_are_shown() {
         &guest,
         &[
             "reverse-stepi 50",
+            "reverse-stepi",
             "armsnap where",
             "armsnap registers sp",
             "armsnap recover off",
@@ -187,6 +192,48 @@ fn the_user_chooses_which_values_are_shown() {
             "expected proved, inferred or off, found \"some\"",
         ],
     );
+    assert_eq!(text.matches(FIRST_STOP).count(), 1, "{text}");
+    let proved = past(&guest, &["armsnap recover proved", "reverse-stepi"]);
+    assert!(!proved.contains(FIRST_STOP), "{proved}");
+}
+
+/// What is saved at a past position is what is known there, and nothing else.
+#[test]
+fn a_snapshot_of_the_past_contains_what_is_known() {
+    let Some(guest) = recorded(PROGRAM, "-O0") else {
+        return;
+    };
+    let saved = guest.directory.path().join("saved");
+    let looks = [
+        "echo <state>\\n",
+        "backtrace",
+        "info registers",
+        "print nodes",
+        "x/4xg $sp",
+        "x/4xg $sp-32",
+        "print total",
+    ];
+    let save = format!("armsnap save {}", saved.display());
+    let before = ["tbreak 18", "reverse-continue"];
+    let shown = past(&guest, &[&before, &looks[..], &[&save]].concat());
+    let again = session(&saved, &[], &looks);
+    let state = |text: &str| -> Vec<String> {
+        let state = text.split("<state>\n").nth(1).unwrap();
+        let lines = state.lines().take_while(|line| !line.contains("left out"));
+        // The end of the back trace is the unwinder's, the position the server's.
+        let other = ["<unavailable>", "Backtrace stopped", "position"];
+        let known = |line: &&str| !other.iter().any(|other| line.contains(other));
+        lines.filter(known).map(str::to_owned).collect()
+    };
+    let (shown, again) = (state(&shown), state(&again));
+    assert!(shown.len() > 35, "{shown:#?}");
+    assert_eq!(shown[..35], again[..35]);
+    let core = std::fs::read_to_string(saved.join("cpu_0.ini")).unwrap();
+    assert!(
+        core.contains("\nX29(size:64)=0x") && !core.contains("CPSR"),
+        "{core}"
+    );
+    assert!(!core.contains("position"), "{core}");
 }
 
 /// Numbers that look random (xorshift64*, Vigna).
