@@ -119,6 +119,10 @@ impl<B: Deref<Target = [u8]> + Send> RecordedAddresses for Addresses<B> {
 
 /// Everything that is known beside the trace and the code.
 pub struct FinalState {
+    /// The architecture of the core.
+    pub architecture: Architecture,
+    /// CPSR of the halted core.
+    pub status: Option<u64>,
     /// The registers of the halted core.
     pub registers: [Option<u64>; Location::KEPT],
     /// The memory.
@@ -138,6 +142,23 @@ impl std::fmt::Debug for FinalState {
 }
 
 impl FinalState {
+    /// Whether the halted core is to execute T32: bit T of CPSR (DDI 0487, G1.9.1).
+    pub(super) fn is_thumb(&self) -> bool {
+        self.has(5)
+    }
+
+    /// Whether data is big-endian: bit E.
+    pub(super) fn is_big_endian(&self) -> bool {
+        self.has(9)
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        let status = self
+            .status
+            .filter(|_| self.architecture == Architecture::AArch32);
+        status.is_some_and(|status| status >> bit & 1 == 1)
+    }
+
     /// The final registers of a core as locations of [`crate::semantics`].
     #[must_use]
     pub fn locations(file: &RegisterFile) -> [Option<u64>; Location::KEPT] {

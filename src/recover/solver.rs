@@ -410,7 +410,11 @@ impl Solver {
         let Some(call) = self.graph.bits(call).whole() else {
             return;
         };
-        let gone = match system_calls::of_a64(call) {
+        let effect = match known.templates.is_narrow() {
+            true => system_calls::of_arm(call),
+            false => system_calls::of_a64(call),
+        };
+        let gone = match effect {
             Effect::Nothing => true,
             Effect::Layout => self.layer == Some(Layer::Inferred),
             Effect::Unknown => false,

@@ -7,6 +7,7 @@ use super::final_state::{FinalMemory, FinalState};
 use super::regions::Class;
 use super::status::{Known, Status};
 use super::window::Window;
+use crate::arch::Architecture;
 use crate::quantity::Isa;
 use crate::semantics::{Location, a64};
 use crate::stop::Cancel;
@@ -42,6 +43,8 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
         all[usize::from(number)] = Some(value);
     }
     FinalState {
+        architecture: Architecture::AArch64,
+        status: None,
         registers: all,
         memory: Box::new(Words(memory.into())),
         other_writers: false,

@@ -156,7 +156,7 @@ fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> V
         // No move from the one position of a core without history passes an access.
         Err(Refusal::Watchpoint) if !target.positions.has_history() => b"OK".to_vec(),
         Err(Refusal::Watchpoint)
-            if set && target.endpoint.architecture() != Architecture::AArch64 =>
+            if set && target.endpoint.architecture() == Architecture::MProfile =>
         {
             NO_WATCHPOINTS.to_vec()
         }

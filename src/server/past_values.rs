@@ -253,6 +253,8 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
     let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
     FinalState {
+        architecture: core.registers.architecture(),
+        status: core.registers.value("cpsr"),
         registers: match core.rests {
             true => [None; Location::KEPT],
             false => FinalState::locations(&core.registers),

@@ -42,16 +42,32 @@ void _start(void)
 }
 "#;
 
+/// The instruction sets: the compiler's target, and its option.
+const SETS: [(&str, &str); 3] = [
+    ("aarch64", "-march=armv8-a"),
+    ("arm", "-marm"),
+    ("arm", "-mthumb"),
+];
+
 /// Builds and records a program that ends in a fault; `None` if the tools are not there.
 pub(super) fn recorded(source: &str, level: &str) -> Option<Guest> {
+    recorded_for(SETS[0], source, level)
+}
+
+fn recorded_for(
+    (architecture, set): (&'static str, &str),
+    source: &str,
+    level: &str,
+) -> Option<Guest> {
     let options = [
+        set,
         level,
         "-static",
         "-nostdlib",
         "-ffreestanding",
         "-fno-stack-protector",
     ];
-    let guest = build("aarch64", "program.c", source, &options)?;
+    let guest = build(architecture, "program.c", source, &options)?;
     let run = record(&guest, "recorded", &[], &[]);
     assert!(run.status.success(), "{run:?}");
     Some(guest)
@@ -74,11 +90,17 @@ pub(super) fn in_order(text: &str, wanted: &[&str]) {
 
 #[test]
 fn arguments_and_locals_of_all_frames_are_shown() {
-    let Some(guest) = recorded(PROGRAM, "-O0") else {
-        return;
-    };
+    for set in SETS {
+        let Some(guest) = recorded_for(set, PROGRAM, "-O0") else {
+            return;
+        };
+        shows_arguments_and_locals(&guest);
+    }
+}
+
+fn shows_arguments_and_locals(guest: &Guest) {
     let text = past(
-        &guest,
+        guest,
         &[
             "tbreak 18",
             "reverse-continue",
@@ -109,7 +131,7 @@ fn arguments_and_locals_of_all_frames_are_shown() {
             "$1 = 6\n",
             "$2 = 1\n",
             "$3 = {next = 0x",
-            " <nodes+32>, value = 3}",
+            ", value = 3}",
             "$4 = 9\n",
         ],
     );
@@ -117,11 +139,20 @@ fn arguments_and_locals_of_all_frames_are_shown() {
 
 #[test]
 fn a_watchpoint_stops_at_the_store() {
-    let Some(guest) = recorded(PROGRAM, "-O0") else {
-        return;
-    };
+    for (set, store) in SETS
+        .into_iter()
+        .zip(["str\tx1, [x0]", "str\tr2, [r3]", "str\tr2, [r3"])
+    {
+        let Some(guest) = recorded_for(set, PROGRAM, "-O0") else {
+            return;
+        };
+        stops_at_the_store(&guest, store);
+    }
+}
+
+fn stops_at_the_store(guest: &Guest, store: &str) {
     let text = past(
-        &guest,
+        guest,
         &[
             "print nodes[2].next",
             "watch nodes[2].next",
@@ -146,7 +177,7 @@ fn a_watchpoint_stops_at_the_store() {
             "spoil (node=0x",
             ", depth=0)",
             "node->next = (struct node *)0x10",
-            "str\tx1, [x0]",
+            store,
         ],
     );
     assert!(
@@ -249,18 +280,25 @@ impl Dice {
 }
 
 /// What is looked at at each position.
-fn looks() -> Vec<String> {
-    let registers = (0..31)
-        .map(|number| format!(" x{number}"))
+fn looks(architecture: &str) -> Vec<String> {
+    let (prefix, count, word) = match architecture {
+        "aarch64" => ('x', 31, 'g'),
+        _ => ('r', 13, 'w'),
+    };
+    let registers = (0..count)
+        .map(|number| format!(" {prefix}{number}"))
         .collect::<String>();
     [
         "backtrace -full".to_owned(),
-        format!("info registers{registers} sp pc"),
+        format!(
+            "info registers{registers} sp {} pc",
+            if prefix == 'x' { "x30" } else { "lr" }
+        ),
         "printf \"total %ld\\n\", total".to_owned(),
         "printf \"next %p\\n\", nodes[1].next".to_owned(),
-        "x/xg $sp".to_owned(),
-        "x/xg $sp+8".to_owned(),
-        "x/xg $sp+24".to_owned(),
+        format!("x/x{word} $sp"),
+        format!("x/x{word} $sp+8"),
+        format!("x/x{word} $sp+24"),
     ]
     .into()
 }
@@ -312,7 +350,7 @@ fn compare(guest: &Guest, instructions: u64, seed: u64) -> (usize, usize) {
         commands.push("maintenance flush dcache".to_owned());
         live_commands.push(format!("stepi {}", place - before));
         before = *place;
-        let look = looks();
+        let look = looks(guest.architecture);
         for all in [&mut commands, &mut live_commands] {
             all.push(format!("echo \\n<at {place}>\\n"));
             for look in &look {
@@ -372,8 +410,8 @@ fn compare(guest: &Guest, instructions: u64, seed: u64) -> (usize, usize) {
 }
 
 /// Compares at random places of the program, which was compiled with these options.
-fn agrees_with_the_emulator(level: &str, seeds: &[u64]) {
-    let Some(guest) = recorded(PROGRAM, level) else {
+fn agrees_with_the_emulator(set: (&'static str, &str), level: &str, seeds: &[u64]) {
+    let Some(guest) = recorded_for(set, PROGRAM, level) else {
         return;
     };
     let text = past(&guest, &["monitor where"]);
@@ -383,17 +421,23 @@ fn agrees_with_the_emulator(level: &str, seeds: &[u64]) {
         let (same, partly) = compare(&guest, end, *seed);
         assert!(
             same > 2 * partly && same > 500,
-            "{level}: {same} and {partly}"
+            "{set:?}, {level}: {same} and {partly}"
         );
     }
 }
 
 #[test]
 fn what_is_shown_is_what_the_emulator_shows() {
-    agrees_with_the_emulator("-O0", &[11, 29]);
+    agrees_with_the_emulator(SETS[0], "-O0", &[11, 29]);
 }
 
 #[test]
 fn what_is_shown_of_optimised_code_is_what_the_emulator_shows() {
-    agrees_with_the_emulator("-O2", &[13]);
+    agrees_with_the_emulator(SETS[0], "-O2", &[13]);
+}
+
+#[test]
+fn what_is_shown_of_aarch32_is_what_the_emulator_shows() {
+    agrees_with_the_emulator(SETS[1], "-O0", &[5]);
+    agrees_with_the_emulator(SETS[2], "-O0", &[6]);
 }
