@@ -3,6 +3,7 @@
 use crate::arch::Space;
 use crate::flow::{CodeImage, ContextKey, View};
 use crate::quantity::{Address, Security};
+use crate::snapshot::changed::Carrier;
 use crate::snapshot::memory::CoreMemory;
 
 /// The memory of a core; if `None`, every address is missing.
@@ -29,8 +30,14 @@ impl CodeImage for Image<'_> {
         };
         let index = Space::ALL.iter().position(|&s| s == space).unwrap_or(0);
         // Indistinguishable versions are treated as one.
-        let versions = self.0.map_or(0, |memory| memory.changed().versions());
-        let version = context.context_id.unwrap_or(0).min(versions);
+        let version = self.0.map_or(0, |memory| {
+            let changed = memory.changed();
+            let version = match changed.carrier() {
+                Carrier::ContextId => context.context_id,
+                Carrier::Vmid => context.vmid,
+            };
+            version.unwrap_or(0).min(changed.versions())
+        });
         View(index as u32 + Space::ALL.len() as u32 * version)
     }
 
