@@ -479,6 +479,7 @@ fn decode(
     progress: Progress<'_>,
 ) -> Result<KeptInstructions, Error> {
     let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
+    memory.translate(loaded, core);
     let mut symbols = Symbols::default();
     for elf in &options.elfs {
         let path = elf.path.display().to_string();

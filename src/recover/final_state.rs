@@ -84,7 +84,11 @@ fn read_only(elf: &Elf) -> Vec<Range<u64>> {
 
 impl FinalMemory for SnapshotMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> usize {
-        self.memory.read(Address(address), self.space, out)
+        // A page may be written at another address too: what tables map proves nothing.
+        match self.memory.is_translated(self.space) {
+            true => 0,
+            false => self.memory.read(Address(address), self.space, out),
+        }
     }
 
     fn is_constant(&self, address: u64) -> bool {

@@ -265,7 +265,7 @@ fn nowhere(endpoint: &Endpoint) -> u64 {
     let free = |at: &u64| {
         let mut stretches = endpoint.cores.iter();
         stretches.all(|core| {
-            let stretch = endpoint.range_at(core, MemoryView::Current, *at);
+            let stretch = endpoint.range_at(core, &MemoryView::Current, *at);
             !stretch.known && stretch.size >= 2 * FREE
         })
     };
@@ -286,7 +286,7 @@ fn below_stack(endpoint: &Endpoint, thread: Tid) -> Option<u64> {
         let mut stretches = endpoint
             .cores
             .iter()
-            .map(|core| endpoint.range_at(core, MemoryView::Current, at));
+            .map(|core| endpoint.range_at(core, &MemoryView::Current, at));
         match stretches.find(|stretch| stretch.known || stretch.size < 2 * FREE) {
             Some(stretch) => at = at.checked_add(stretch.size.max(1))?,
             None => return Some(at + FREE),

@@ -12,6 +12,7 @@ use super::endpoint::{Endpoint, HistoryMode};
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, RegisterDescription};
 use crate::quantity::{Address, Isa};
+use crate::snapshot::memory::Moment;
 use crate::snapshot::model::Note;
 use crate::stop::Cancel;
 use crate::timeline::{
@@ -160,10 +161,20 @@ impl Positions {
         self.past.get(thread.get() - 1)?.as_ref()
     }
 
-    /// Returns the version of changed code that the core runs at a past position: the context ID.
+    /// Returns the version of changed code that the core runs at a past position.
     pub fn version(&self, thread: Tid) -> Option<u32> {
-        let context = self.past(thread)?.place.context;
-        Some(context.and_then(|context| context.context_id).unwrap_or(0))
+        self.moment(thread).version
+    }
+
+    /// Returns what the position of a core selects in memory; the default at the halted state.
+    pub fn moment(&self, thread: Tid) -> Moment {
+        let core = self.endpoint.cores.get(thread.get() - 1);
+        let (Some(past), Some(core)) = (self.past(thread), core) else {
+            return Moment::default();
+        };
+        let context = past.place.context.unwrap_or_default();
+        core.memory
+            .moment(context.el, context.context_id, context.vmid)
     }
 
     /// Returns the position of a core; `None` without a history.

@@ -363,7 +363,7 @@ mod tests {
     use crate::arch::Space;
     use crate::quantity::Address;
     use crate::snapshot::files::InMemory;
-    use crate::snapshot::memory::CoreMemory;
+    use crate::snapshot::memory::{CoreMemory, Moment};
     use std::sync::Arc;
 
     const TEXT: &str = "changed 0x1000 0x4\nchanged 0x1004 0x2\nchanged 0x2000 0x2\n\
@@ -445,7 +445,11 @@ mod tests {
                 .contains("8 bytes, at 0x1000-0x1005, 0x2000-0x2001; 4 versions")
         );
         let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
-        let code = |version, address| memory.code(version, Address(address), Space::Any);
+        let moment = |version| Moment {
+            version: Some(version),
+            ..Moment::default()
+        };
+        let code = |version, address| memory.code(moment(version), Address(address), Space::Any);
         assert_eq!(code(0, 0xff8), *b"01234567");
         assert_eq!(code(1, 0x1000), [3, 4]);
         assert!(code(1, 0x1004).is_empty());
@@ -453,7 +457,7 @@ mod tests {
         let mut out = [0; 16];
         let whole = memory.read(Address(0xff8), Space::Any, &mut out);
         assert_eq!(&out[..whole], b"0123456789abcdef");
-        let known = memory.read_code(1, Address(0xff8), Space::Any, &mut out);
+        let known = memory.read_code(moment(1), Address(0xff8), Space::Any, &mut out);
         assert_eq!(&out[..known], b"01234567\x03\x04\x05\x06");
     }
 
@@ -465,7 +469,11 @@ mod tests {
             assert_eq!(note.severity, Severity::Error);
             assert!(note.text.ends_with("so none is followed"), "{note}");
             let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
-            assert!(memory.code(0, Address(0xff8), Space::Any).is_empty());
+            let moment = Moment {
+                version: Some(0),
+                ..Moment::default()
+            };
+            assert!(memory.code(moment, Address(0xff8), Space::Any).is_empty());
             assert_eq!(memory.slice(Address(0xff8), Space::Any).len(), 16);
         }
     }

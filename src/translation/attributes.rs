@@ -96,11 +96,12 @@ pub(super) fn of_long(
         };
     }
     let reaches = bit(descriptor, 6) && !tables.privileged;
+    // What EL0 can write is never executed at EL1.
+    let never = bit(descriptor, 53) || tables.never_executed_privileged || (reaches && write);
     let privileged = Access {
         read: true,
         write,
-        // What EL0 can write is never executed at EL1.
-        execute: !bit(descriptor, 53) && !tables.never_executed_privileged && !(reaches && write),
+        execute: !never,
     };
     let user = Access {
         read: reaches,

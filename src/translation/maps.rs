@@ -50,8 +50,8 @@ impl<'a, M: PhysicalMemory> Maps<'a, M> {
         self.at
     }
 
-    /// The next block or page, from where the search stands.
-    fn step(&mut self) -> Option<MappedRange> {
+    /// The next block or page, not joined with its neighbours.
+    pub fn next_block(&mut self) -> Option<MappedRange> {
         while self.walks > 0 {
             let at = self.at?;
             let range = self.ranges.iter().find(|(_, last)| *last >= at);
@@ -98,10 +98,10 @@ impl<M: PhysicalMemory> Iterator for Maps<'_, M> {
     type Item = MappedRange;
 
     fn next(&mut self) -> Option<MappedRange> {
-        let mut out = self.step()?;
+        let mut out = self.next_block()?;
         loop {
             let (at, walks) = (self.at, self.walks);
-            let Some(next) = self.step() else {
+            let Some(next) = self.next_block() else {
                 break;
             };
             let adjacent = out.last.checked_add(1) == Some(next.first)

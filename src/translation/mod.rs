@@ -23,7 +23,7 @@ pub use attributes::Attributes;
 pub use maps::{MappedRange, Maps};
 pub use regime::{KernelTables, Mapping, Regime};
 pub use registers::Regimes;
-pub use steps::{Fault, FaultReason, Step};
+pub use steps::{Fault, FaultReason, Step, size};
 
 use std::fmt;
 

@@ -67,7 +67,7 @@ pub fn size(bytes: u128) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let fits = units
         .iter()
-        .find(|(shift, _)| bytes >> shift != 0 && bytes % (1 << shift) == 0);
+        .find(|(shift, _)| bytes >> shift != 0 && bytes.is_multiple_of(1 << shift));
     match fits {
         Some((shift, unit)) => format!("{} {unit}", bytes >> shift),
         None => format!("{bytes} bytes"),

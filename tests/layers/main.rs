@@ -189,6 +189,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "text",
             "tfile",
             "timeline",
+            "translation",
         ],
     ),
     (

@@ -7,3 +7,4 @@ mod debian_programs;
 mod histories;
 mod recordings;
 mod semantics;
+mod translation;
