@@ -13,6 +13,7 @@ mod perf_captures;
 mod perf_generated;
 mod raw;
 mod with_state;
+mod written_by_others;
 
 use std::path::{Path, PathBuf};
 
