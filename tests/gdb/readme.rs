@@ -15,6 +15,7 @@ struct Step {
 
 const README: &str = include_str!("../../README.md");
 const DEBUGGING: &str = include_str!("../../docs/debugging.md");
+const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
 
 /// The commands in a text's indented blocks, which start with `$`.
 fn steps(text: &str) -> Vec<Step> {
@@ -187,15 +188,6 @@ fn the_transcript_of_a_crash() {
 }
 
 #[test]
-fn the_transcript_of_a_distant_cause() {
-    let place = place_of("sensors-a64", &["sensors.c", "linux.h"]);
-    let count = run_with(README, place.path(), true, |command| {
-        command.ends_with(" sensors-a64.elf") || command == "armsnap gdb sensors"
-    });
-    assert_eq!(count, 2);
-}
-
-#[test]
 fn the_transcript_of_two_cores() {
     let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
     let count = run_with(README, place.path(), true, |command| {
@@ -227,6 +219,13 @@ fn transcripts_of_the_debugging_guide() {
         command.starts_with("armsnap gdb testdata/recorded/")
     });
     assert_eq!(count, 3);
+}
+
+/// From top to bottom, in an empty directory.
+#[test]
+fn the_tutorial() {
+    let place = tempfile::tempdir().unwrap();
+    assert_eq!(run_with(TUTORIAL, place.path(), true, |_| true), 9);
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! The book: its table of contents, links, and the messages of the troubleshooting page.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The pages of docs/, but not the table of contents.
+fn pages() -> Vec<PathBuf> {
+    let entries = fs::read_dir(top().join("docs")).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.filter(|path| !path.ends_with("SUMMARY.md")).collect()
+}
+
+/// The targets of links in a text, outside of code.
+fn links(text: &str) -> Vec<String> {
+    let mut code = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            code = !code;
+        }
+        if code || line.starts_with("    ") {
+            continue;
+        }
+        for link in line.split("](").skip(1) {
+            found.push(link.split(')').next().unwrap_or_default().to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn every_page_is_in_the_table_of_contents() {
+    let summary = fs::read_to_string(top().join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<String> = links(&summary).into_iter().collect();
+    let there: BTreeSet<String> = pages()
+        .iter()
+        .map(|page| page.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(listed, there, "docs/SUMMARY.md and the pages of docs/");
+}
+
+#[test]
+fn links_lead_to_files() {
+    let mut count = 0;
+    for page in pages().into_iter().chain([top().join("README.md")]) {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in links(&text) {
+            let file = link.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") {
+                continue;
+            }
+            let target = page.parent().unwrap().join(file);
+            assert!(target.exists(), "{}: {link}", page.display());
+            count += 1;
+        }
+    }
+    assert!(count > 20, "{count}");
+}
+
+fn sources(directory: &Path, text: &mut String) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text.push_str(&fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn messages_of_the_troubleshooting_page_are_those_of_the_program() {
+    let mut text = String::new();
+    sources(&top().join("src"), &mut text);
+    // Strings that are continued on the next line.
+    let lines: Vec<&str> = text.split("\\\n").map(str::trim_start).collect();
+    let text = lines.concat();
+    // GDB prints these.
+    let gdbs = [
+        "<unavailable>",
+        "Cannot access memory",
+        "No more reverse-execution history",
+    ];
+    let page = fs::read_to_string(top().join("docs/troubleshooting.md")).unwrap();
+    let messages: Vec<&str> = page
+        .split("**`")
+        .skip(1)
+        .map(|rest| rest.split("`**").next().unwrap())
+        .collect();
+    assert!(messages.len() > 8, "{messages:?}");
+    for message in messages {
+        let found = gdbs.contains(&message) || text.contains(message);
+        assert!(found, "no message of the program contains {message:?}");
+    }
+}
