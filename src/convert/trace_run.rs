@@ -423,7 +423,8 @@ impl TraceRun {
             text += hint;
         }
         // Its hex form shares a line of limited length.
-        text.truncate(text.floor_char_boundary(300));
+        let cut = (0..=300).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(cut.unwrap_or(0));
         text
     }
 }
@@ -479,7 +480,6 @@ fn decode(
     progress: Progress<'_>,
 ) -> Result<KeptInstructions, Error> {
     let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
-    memory.translate(loaded, core);
     let mut symbols = Symbols::default();
     for elf in &options.elfs {
         let path = elf.path.display().to_string();
@@ -499,7 +499,7 @@ fn decode(
     let name = &loaded.snapshot.devices[core].name;
     let taken = memory.taken_from_others();
     notes.extend(taken.map(|note| format!("{name}: {note}")));
-    Ok(kept?)
+    kept.map_err(Error::Input)
 }
 
 #[cfg(test)]
