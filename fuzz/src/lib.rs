@@ -2,7 +2,6 @@
 
 pub mod build;
 pub mod exercise;
-pub mod tables;
 
 use armsnap::element::{Element, ElementSink};
 use armsnap::etmv4::{Config, Decoder, Elements, Protocol, Registers};

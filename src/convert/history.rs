@@ -15,11 +15,6 @@ use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::snapshot::memory::CoreMemory;
 use std::convert::Infallible;
 
-/// The named source does not trace a core.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}: it does not trace a core")]
-pub struct NoFlow(pub String);
-
 /// Bytes of trace decoded at once.
 const PIECE: usize = 256 << 10;
 
@@ -28,14 +23,14 @@ const PIECE: usize = 256 << 10;
 ///
 /// # Errors
 ///
-/// Fails if a source does not trace a core.
+/// Returns the reason if a source does not trace a core.
 pub fn decode(
     sources: &[(&CaptureBuffer, &CaptureSource)],
     memory: &CoreMemory,
     symbols: Option<&Symbols>,
     options: &trace_run::Options,
     progress: Progress<'_>,
-) -> Result<KeptInstructions, NoFlow> {
+) -> Result<KeptInstructions, String> {
     let limits = options.limits();
     let mut kept = KeptInstructions::new(limits);
     let total = sources.iter().map(|(buffer, _)| buffer.bytes()).sum();
@@ -50,7 +45,7 @@ pub fn decode(
             kept,
         }) else {
             // Only protocols that do not trace a core have no flow.
-            return Err(NoFlow(source.name.clone()));
+            return Err(format!("{}: it does not trace a core", source.name));
         };
         let mut decoders = [(source.trace_id, decoder)];
         let mut pieces = 0;

@@ -103,9 +103,9 @@ impl TraceOptions {
             timestamps: self.has_timestamps(),
             return_stack: self.return_stack,
             branch_broadcast: self.branch_broadcast,
-            // Traced only if there are any, or once code has changed.
+            // Traced only once code has changed.
             context_ids: true,
-            vmids: true,
+            ..etmv4::TraceUnitOptions::default()
         }
     }
 
@@ -137,15 +137,9 @@ impl TraceOptions {
         }
     }
 
-    /// Returns the device of a core's trace source, without key and file. `context_ids` and `vmids`
-    /// are whether the trace contains them.
-    pub fn device(
-        &self,
-        id: TraceId,
-        core: Core,
-        name: String,
-        [context_ids, vmids]: [bool; 2],
-    ) -> Device {
+    /// Returns the device of a core's trace source, without key and file. `versions` is whether the
+    /// trace contains context IDs.
+    pub fn device(&self, id: TraceId, core: Core, name: String, versions: bool) -> Device {
         let legacy = |registers: Registers| {
             vec![
                 ("ETMCR", registers.etmcr),
@@ -157,8 +151,7 @@ impl TraceOptions {
         let (kind, values) = match self.protocol {
             Protocol::Etmv4 => {
                 let unit = etmv4::TraceUnitOptions {
-                    context_ids,
-                    vmids,
+                    context_ids: versions,
                     ..self.etmv4(id, core)
                 };
                 let mut registers = unit.registers().to_vec();

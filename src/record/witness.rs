@@ -392,7 +392,6 @@ mod tests {
                 sizes: &[2, 4],
                 bytes: &code,
                 text: &[],
-                isa: None,
             };
             table.add(&definition).unwrap();
         }

@@ -6,7 +6,6 @@
 
 mod barriers;
 mod bits;
-mod blocks;
 mod build;
 mod cells;
 mod connections;

@@ -37,10 +37,7 @@ impl Window {
     /// A walk from the start of an interval.
     pub fn walk_from(&self, interval: u32) -> Option<Walk> {
         Some(Walk {
-            builder: Builder::again(
-                self.checkpoints.get(interval as usize)?,
-                self.templates.is_narrow(),
-            ),
+            builder: Builder::again(self.checkpoints.get(interval as usize)?),
             next: interval * INTERVAL,
         })
     }
@@ -69,7 +66,7 @@ impl Window {
         if checkpoint.repeated_until.get() >= end {
             return Some(true);
         }
-        let mut builder = Builder::again(checkpoint, self.templates.is_narrow());
+        let mut builder = Builder::again(checkpoint);
         for step in interval * INTERVAL..end {
             builder.step(&self.through(facts), step, &mut Nobody);
         }

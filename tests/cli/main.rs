@@ -5,8 +5,10 @@ mod support;
 
 mod dap;
 mod dap_client;
+mod documentation;
 mod editors;
 mod first_steps;
 mod generated;
 mod help;
+mod packages;
 mod terminal;

@@ -4,7 +4,6 @@
 mod support;
 
 mod clients;
-mod conditions;
 mod endpoints;
 mod history;
 mod history_commands;

@@ -11,10 +11,8 @@ mod panic;
 mod perf_builder;
 mod perf_captures;
 mod perf_generated;
-mod perf_more;
 mod raw;
 mod with_state;
-mod written_by_others;
 
 use std::path::{Path, PathBuf};
 

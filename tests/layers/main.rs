@@ -21,7 +21,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("formatter", &["protocol", "quantity"]),
     ("arch", &["quantity", "xml"]),
     ("semantics", &[]),
-    ("translation", &["arch"]),
     ("program", &["arch", "mapped", "quantity", "text"]),
     ("flow", &["arch", "element", "quantity"]),
     ("encode", &["arch", "element", "flow", "quantity"]),
@@ -50,7 +49,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "program",
             "quantity",
             "text",
-            "translation",
         ],
     ),
     (
@@ -177,6 +175,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "convert",
             "decode",
             "element",
+            "flow",
             "mapped",
             "program",
             "quantity",
@@ -189,7 +188,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "text",
             "tfile",
             "timeline",
-            "translation",
         ],
     ),
     (

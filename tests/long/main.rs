@@ -7,4 +7,3 @@ mod debian_programs;
 mod histories;
 mod recordings;
 mod semantics;
-mod translation;

@@ -13,4 +13,3 @@ pub mod semantics;
 pub mod skip;
 pub mod stream;
 pub mod timeline;
-pub mod translation;

@@ -316,13 +316,9 @@ impl Job<'_> {
         match self.format {
             Format::Jsonl => {
                 let lines = JsonLines::new(&source.name, &buffer.name, shown);
-                let lines = lines.with_clock(source.clock);
                 self.make(source, symbols, lines)
             }
-            Format::Text => {
-                let lines = TextLines::new(shown, symbols).with_clock(source.clock);
-                self.make(source, symbols, lines)
-            }
+            Format::Text => self.make(source, symbols, TextLines::new(shown, symbols)),
             Format::None => self.make(source, symbols, NoLines::default()),
         }
     }
