@@ -18,6 +18,8 @@
 //! | (none) | [`quantity`], [`arch`], [`formatter`], [`protocol`] and the protocols, [`element`], [`flow`], [`encode`], [`semantics`] |
 //! | `snapshot` | [`snapshot`], [`capture`], [`check`], [`decode`], [`program`] and their helpers |
 //! | `history` | [`timeline`], [`recover`] |
+//! | `profile` | [`profile`] |
+//! | `export` | [`export`] |
 //! | `report` | [`report`], [`program::disassembly`] |
 //! | `convert` | [`convert`], [`tfile`], [`remote_protocol`], [`xml`] |
 //! | `import` | [`import`] |
@@ -50,6 +52,8 @@
 //! | [`decode`] | the joins: a snapshot's trace through all stages |
 //! | [`timeline`] | what each core executed: positions, steps and searches both ways |
 //! | [`recover`] | past registers and memory, from the final state and the course of execution |
+//! | [`profile`] | how often code was executed, and the course of calls |
+//! | [`export`] | coverage, profiles and time lines in the formats of other tools |
 //! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
 //! | [`convert`] | snapshots ⇄ trace files |
@@ -83,6 +87,8 @@ pub mod encode;
 pub mod etm;
 pub mod etmv3;
 pub mod etmv4;
+#[cfg(feature = "export")]
+pub mod export;
 pub mod flow;
 pub mod formatter;
 #[cfg(feature = "import")]
@@ -92,6 +98,8 @@ pub mod itm;
 pub mod leftovers;
 #[cfg(feature = "snapshot")]
 pub mod mapped;
+#[cfg(feature = "profile")]
+pub mod profile;
 #[cfg(feature = "snapshot")]
 pub mod program;
 pub mod protocol;

@@ -1,13 +1,12 @@
 //! `armsnap decode`: lists trace as packets, elements, branches or instructions.
 
 mod job;
-mod programs;
 
 use super::listing::{Colored, Lines, ListingArguments};
 use super::progress::Progress;
 use super::{Failure, SnapshotArguments, print_notes};
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Selection, SelectionError};
-use armsnap::decode::silence;
+use armsnap::decode::{ProgramOptions, Programs, silence};
 use armsnap::report::listing::Counts;
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::Severity;
@@ -135,7 +134,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let faulty = notes.iter().any(|note| note.severity == Severity::Error);
     print_notes(&notes);
     let needs_code = matches!(arguments.level, Level::Elements | Level::Instructions);
-    let options = programs::ProgramOptions {
+    let options = ProgramOptions {
         named: &arguments.elf,
         as_memory: needs_code && !arguments.no_elf_memory,
         symbols: match arguments.level {
@@ -153,7 +152,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         Format::Text | Format::None => Form::Text,
     };
     let mut out = PlainStream::new(Colored::new(out, lines), form);
-    let (programs, notes) = programs::Programs::of(&loaded, &capture, &options)?;
+    let (programs, notes) = Programs::of(&loaded, &capture, &options)
+        .map_err(|error| Failure::Input(error.to_string()))?;
     if needs_code {
         print_notes(&notes);
         print_notes(&without_core(&loaded, &capture));
@@ -212,7 +212,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 /// Returns a note for each source without a core.
-fn without_core(loaded: &OpenSnapshot, capture: &Capture) -> Vec<String> {
+pub(super) fn without_core(loaded: &OpenSnapshot, capture: &Capture) -> Vec<String> {
     let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
     let lacking = sources.filter(|source| source.core.is_none() && source.protocol.needs_core());
     let note = |source: &CaptureSource| {

@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit status: 0 done, 1 the
 //! input is faulty, 2 wrong usage.
 
+mod analysis;
 mod arch;
 mod around;
 mod check;
@@ -12,6 +13,7 @@ mod decode;
 mod demo;
 mod doctor;
 mod examples;
+mod export;
 mod gdb;
 mod generate;
 mod import;
@@ -65,6 +67,9 @@ enum Command {
     /// Decode the trace of a snapshot
     #[command(after_help = examples::DECODE)]
     Decode(decode::Arguments),
+    /// Write coverage, profiles, time lines or tables of the trace of a snapshot
+    #[command(after_help = examples::EXPORT)]
+    Export(export::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     #[command(after_help = examples::CONVERT)]
     Convert(convert::Arguments),
@@ -224,6 +229,7 @@ pub fn run() -> ExitCode {
         Command::Check(_)
             | Command::Info(_)
             | Command::Decode(_)
+            | Command::Export(_)
             | Command::Convert(_)
             | Command::Import(_)
     ) && let Err(error) = signals::clean_up()
@@ -238,6 +244,7 @@ pub fn run() -> ExitCode {
         Command::Gdb(arguments) => gdb::run(&arguments),
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

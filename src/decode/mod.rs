@@ -4,12 +4,14 @@
 
 mod buffer;
 mod image;
+mod programs;
 mod reading;
 mod silence;
 mod source;
 
 pub use buffer::decode_buffer;
 pub use image::Image;
+pub use programs::{ProgramOptions, Programs};
 pub use reading::{Read, Reading};
 pub use silence::{Totals, first_look, silence};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};

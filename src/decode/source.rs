@@ -162,6 +162,7 @@ impl<O: ?Sized, E: ElementDecoder, S: ElementSink + SourceSinks<O>> SourceSinks<
 
 impl<O: ?Sized, C: CodeImage, S: FlowSink + SourceSinks<O>> SourceSinks<O> for FlowDriver<C, S> {
     fn end(&mut self, at: BufferOffset) {
+        self.sink.forget(self.flow.blocks());
         self.sink.end(at);
     }
 

@@ -4,7 +4,7 @@
 //! [`Cold`] only the first time, and for listings. Independent of atoms and the return stack.
 
 use super::code::{CodeImage, View};
-use super::sink::{LastInstruction, Range};
+use super::sink::{InstructionKind, LastInstruction, Range};
 use super::walk::{Stop, Walk, Waypoints};
 use crate::arch::branch::Kind;
 use crate::quantity::{Address, Isa};
@@ -172,6 +172,11 @@ impl Blocks {
         self.hot.len()
     }
 
+    /// Returns all entries.
+    pub fn ids(&self) -> impl Iterator<Item = BlockId> + use<> {
+        (0..self.hot.len() as u32).map(BlockId)
+    }
+
     /// Returns whether no block was executed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -202,6 +207,19 @@ impl Blocks {
             instructions: self.instructions(id),
             last: LastInstruction { taken, ..cold.last },
         }
+    }
+
+    /// Returns the target of the direct branch at the end of a block.
+    #[must_use]
+    pub fn target(&self, id: BlockId) -> Option<(Address, Isa)> {
+        let cold = &self.cold[id.index()];
+        (cold.last.kind == InstructionKind::Branch).then_some((cold.target, cold.target_isa))
+    }
+
+    /// Returns the view of memory that contains a block.
+    #[must_use]
+    pub fn view(&self, id: BlockId) -> View {
+        self.cold[id.index()].space.view
     }
 
     /// Returns the block at `start`; decodes it if it is new.

@@ -161,7 +161,8 @@ pub trait FlowSink {
     /// An element that does not steer the flow.
     fn mark(&mut self, at: BufferOffset, mark: &Mark);
 
-    /// The table of blocks is about to be emptied, which invalidates every [`BlockId`] so far.
+    /// The table of blocks is about to be emptied, or the trace ends, which invalidates every
+    /// [`BlockId`] so far.
     fn forget(&mut self, blocks: &Blocks) {
         let _ = blocks;
     }

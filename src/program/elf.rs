@@ -141,6 +141,12 @@ impl Elf {
         self
     }
 
+    /// The build-id: a hash that identifies the file among all builds (`NT_GNU_BUILD_ID`).
+    pub fn build_id(&self) -> Option<Vec<u8>> {
+        let file = object::File::parse(self.bytes()).ok()?;
+        Some(file.build_id().ok()??.to_owned())
+    }
+
     /// The whole file.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

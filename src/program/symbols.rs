@@ -7,6 +7,7 @@ use gimli::{EndianArcSlice, RunTimeEndian};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::text::one_line;
@@ -141,6 +142,22 @@ impl Symbols {
         self.around(address).map(|function| function.start)
     }
 
+    /// The addresses of the function that contains an address.
+    pub fn extent(&self, address: u64) -> Option<Range<u64>> {
+        let function = self.around(address)?;
+        Some(function.start..function.end)
+    }
+
+    /// The functions by address: their addresses, their names in the source, and in the file. Of
+    /// several names of one function all are listed.
+    pub fn functions(&self) -> impl Iterator<Item = (Range<u64>, &str, &str)> {
+        let functions = self.functions.iter();
+        functions.map(|function| {
+            let extent = function.start..function.end;
+            (extent, function.shown(), &*function.name)
+        })
+    }
+
     fn around(&self, address: u64) -> Option<&Function> {
         let after = self.functions.partition_point(|f| f.start <= address);
         let start = self.functions[..after].last()?.start;
@@ -170,6 +187,65 @@ impl Symbols {
             }
         }
         found
+    }
+
+    /// The source lines of a range of addresses: their addresses, in ascending order.
+    pub fn lines_of(&self, range: Range<u64>) -> Vec<(Range<u64>, SourceLine)> {
+        let mut found = Vec::new();
+        for (offset, context) in &self.lines {
+            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
+            let (low, high) = (
+                range.start.wrapping_sub(*offset),
+                range.end.wrapping_sub(*offset),
+            );
+            if low >= high {
+                continue;
+            }
+            let Ok(locations) = context.find_location_range(low, high) else {
+                continue;
+            };
+            for (start, size, location) in locations {
+                let (Some(file), Some(line)) = (location.file, location.line) else {
+                    continue;
+                };
+                let start = start.wrapping_add(*offset);
+                let from = start.max(range.start);
+                let to = start.saturating_add(size).min(range.end);
+                if from < to {
+                    let file = one_line(file).into_owned();
+                    found.push((from..to, SourceLine { file, line }));
+                }
+            }
+        }
+        found.sort_by_key(|(range, _)| range.start);
+        found
+    }
+
+    /// The inlined functions that an address belongs to, by their names in the source, outermost
+    /// first, without the function that they are inlined into.
+    pub fn inlined(&self, address: u64) -> Vec<String> {
+        for (offset, context) in &self.lines {
+            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
+            let frames = context.find_frames(address.wrapping_sub(*offset));
+            let Ok(mut frames) = frames.skip_all_loads() else {
+                continue;
+            };
+            let mut names = Vec::new();
+            while let Ok(Some(frame)) = frames.next() {
+                let name = frame.function.and_then(|function| {
+                    let raw = function.raw_name().ok()?;
+                    let shown = names::demangled(&raw).unwrap_or_else(|| raw.to_string());
+                    Some(one_line(&shown).into_owned())
+                });
+                names.push(name.unwrap_or_else(|| "?".to_owned()));
+            }
+            if !names.is_empty() {
+                names.pop();
+                names.reverse();
+                return names;
+            }
+        }
+        Vec::new()
     }
 
     /// The source line that an address belongs to.

@@ -115,6 +115,11 @@ impl Transitions {
         }
     }
 
+    /// Forgets the last straight line: execution went on behind it, or within its function.
+    pub fn pass(&mut self) {
+        self.pending = None;
+    }
+
     /// The history ends at a place, and execution continues at this address.
     pub fn ends(&mut self, position: Position, to: Address) -> Option<Transition> {
         match self.exception {

@@ -82,6 +82,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "element",
             "flow",
             "formatter",
+            "program",
             "protocol",
             "quantity",
             "snapshot",
@@ -118,6 +119,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "timeline",
         ],
     ),
+    (
+        "profile",
+        &[
+            "arch", "capture", "decode", "element", "flow", "mapped", "program", "protocol",
+            "quantity", "snapshot", "timeline",
+        ],
+    ),
+    ("export", &["decode", "profile", "program", "quantity"]),
     (
         "report",
         &[

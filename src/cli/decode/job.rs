@@ -4,9 +4,9 @@
 //! pages of text return through bounded channels, in the order in which a single thread would have
 //! written them.
 
-use super::{Format, Level, programs::Programs};
+use super::{Format, Level};
 use armsnap::capture::{CaptureBuffer, CaptureSource, Visitor, traced_core};
-use armsnap::decode::{Decoding, Image, Source, Totals, decode_buffer};
+use armsnap::decode::{Decoding, Image, Programs, Source, Totals, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::mapped;
 use armsnap::program::disassembly::Disassembler;

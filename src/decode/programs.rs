@@ -1,15 +1,14 @@
 //! The programs of the traced cores: code where there is no dump, and symbols.
 
-use super::super::Failure;
-use armsnap::arch::Space;
-use armsnap::arch::{Architecture, RegisterFile, state};
-use armsnap::capture::Capture;
-use armsnap::program::elf::{Elf, Machine};
-use armsnap::program::symbols::Symbols;
-use armsnap::snapshot::OpenSnapshot;
-use armsnap::snapshot::libraries;
-use armsnap::snapshot::memory::CoreMemory;
-use armsnap::snapshot::program::{Program, Seen};
+use crate::arch::Space;
+use crate::arch::{Architecture, RegisterFile, state};
+use crate::capture::Capture;
+use crate::program::elf::{Elf, ElfError, Machine};
+use crate::program::symbols::Symbols;
+use crate::snapshot::OpenSnapshot;
+use crate::snapshot::libraries;
+use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::program::{Program, Seen};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -35,26 +34,29 @@ struct TracedCore {
 pub struct Programs {
     cores: BTreeMap<usize, TracedCore>,
     symbols: Vec<(Machine, Symbols)>,
+    images: Vec<Elf>,
 }
 
 impl Programs {
     /// Loads the memory of each core traced in `capture`, by device index, and its programs.
     /// Returns notes about assumptions and oddities, one line each.
+    ///
+    /// # Errors
+    ///
+    /// If a program named by the user cannot be read.
     pub fn of(
         loaded: &OpenSnapshot,
         capture: &Capture,
         options: &ProgramOptions,
-    ) -> Result<(Self, Vec<String>), Failure> {
+    ) -> Result<(Self, Vec<String>), ElfError> {
         let named = options.named.iter().map(|path| Elf::open(path));
-        let named: Vec<Elf> = named
-            .collect::<Result<_, _>>()
-            .map_err(|error| Failure::Input(error.to_string()))?;
+        let named: Vec<Elf> = named.collect::<Result<_, _>>()?;
         let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
         let mut cores: BTreeMap<usize, TracedCore> = sources
             .filter_map(|source| source.core)
             .map(|index| (index, core(loaded, index)))
             .collect();
-        let (mut notes, mut symbols) = (Vec::new(), Vec::new());
+        let (mut notes, mut symbols, mut images) = (Vec::new(), Vec::new(), Vec::new());
         for machine in [Machine::AArch64, Machine::Arm] {
             let memories: Vec<Seen> = cores
                 .values()
@@ -71,6 +73,7 @@ impl Programs {
                 continue;
             }
             notes.extend(programs.iter().flat_map(Program::notes));
+            images.extend(programs.iter().map(|program| program.elf.clone()));
             if options.as_memory {
                 for core in cores.values_mut() {
                     let own = core.machine == machine;
@@ -93,6 +96,7 @@ impl Programs {
                     for library in libraries::of_program(loaded, &program.elf, memory) {
                         // An unreadable library provides no names.
                         let _ = found.add_moved(library.bytes(), library.offset);
+                        images.push(library);
                     }
                 }
                 symbols.push((machine, found));
@@ -101,7 +105,12 @@ impl Programs {
         for (&index, core) in &mut cores {
             core.memory.share(loaded, index);
         }
-        Ok((Self { cores, symbols }, notes))
+        let programs = Self {
+            cores,
+            symbols,
+            images,
+        };
+        Ok((programs, notes))
     }
 
     /// Returns a note for each core whose code was taken from other cores.
@@ -111,6 +120,11 @@ impl Programs {
         taken
             .map(|(core, note)| format!("{}: {note}", core.name))
             .collect()
+    }
+
+    /// Returns the programs, and with symbols also the libraries of each first one.
+    pub fn images(&self) -> &[Elf] {
+        &self.images
     }
 
     /// Returns the memory of a core, by device index.

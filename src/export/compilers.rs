@@ -1,0 +1,203 @@
+//! Profiles for compilers and linkers: the text input of AutoFDO's `create_llvm_prof`, as simpleperf
+//! writes it; unsymbolised profiles of `llvm-profgen`; pre-aggregated profiles of `perf2bolt`.
+//!
+//! Each describes one program, by the addresses in its file.
+
+use super::{Analysed, ExportError, hidden};
+use crate::profile::EdgeKind;
+use crate::program::elf::Elf;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write;
+
+/// The format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Of `create_llvm_prof --profiler=text`.
+    AutoFdo,
+    /// Of `llvm-profgen --unsymbolized-profile`.
+    LlvmProfgen,
+    /// Of `perf2bolt -pa`.
+    Bolt,
+}
+
+/// Straight lines and branches of one program, by addresses in its file.
+#[derive(Default)]
+struct Counts {
+    /// First and last instruction.
+    lines: BTreeMap<(u64, u64), u64>,
+    /// Taken branches; to 0 if they leave the program.
+    branches: BTreeMap<(u64, u64), u64>,
+}
+
+/// Writes the counts of the program at `path`, or of the one in which most instructions were
+/// executed.
+///
+/// # Errors
+///
+/// If no program was executed, or the output cannot be written.
+pub fn write(
+    analysed: &Analysed<'_>,
+    form: Form,
+    path: Option<&std::path::Path>,
+    out: &mut impl Write,
+) -> Result<(), ExportError> {
+    let images = analysed.programs.images();
+    let chosen = match path {
+        Some(path) => {
+            let path = path.canonicalize()?;
+            images.iter().find(|image| image.path == path)
+        }
+        None => most_executed(analysed),
+    };
+    let Some(image) = chosen else {
+        return Err(ExportError::Unfit(
+            "none of the programs was executed: --elf names the program of the cores".to_owned(),
+        ));
+    };
+    let counts = counts(analysed, image);
+    let text = match form {
+        Form::AutoFdo => auto_fdo(analysed, image, &counts),
+        Form::LlvmProfgen => llvm_profgen(&counts),
+        Form::Bolt => bolt(analysed, image),
+    };
+    out.write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn executed_in(analysed: &Analysed<'_>, image: &Elf) -> u64 {
+    let spans = analysed
+        .tracks
+        .iter()
+        .flat_map(|(_, profile)| profile.code.blocks());
+    let inside = spans.filter(|block| image.slice(block.start.0).is_some());
+    inside
+        .map(|block| block.count().saturating_mul(block.instructions.into()))
+        .fold(0, u64::saturating_add)
+}
+
+fn most_executed<'a>(analysed: &Analysed<'a>) -> Option<&'a Elf> {
+    let images = analysed.programs.images().iter();
+    let counted = images.map(|image| (executed_in(analysed, image), image));
+    let found = counted.filter(|(count, _)| *count > 0);
+    let most = found.max_by_key(|(count, _)| *count);
+    most.map(|(_, image)| image)
+}
+
+/// The address in the file; `None` outside of the program.
+fn in_file(image: &Elf, address: u64) -> Option<u64> {
+    let inside = image.slice(address).is_some();
+    inside.then(|| address.wrapping_sub(image.offset))
+}
+
+fn counts(analysed: &Analysed<'_>, image: &Elf) -> Counts {
+    let mut counts = Counts::default();
+    let mut line = |start: u64, last: u64, count: u64| {
+        if let (Some(start), Some(last)) = (in_file(image, start), in_file(image, last)) {
+            *counts.lines.entry((start, last)).or_insert(0) += count;
+        }
+    };
+    for (_, profile) in analysed.tracks {
+        for block in profile.code.blocks() {
+            line(block.start.0, block.last_at.0, block.count());
+        }
+        for part in profile.code.parts() {
+            line(part.range.start.0, part.last_at.0, part.count);
+        }
+    }
+    for edge in edges(analysed) {
+        if let Some(from) = in_file(image, edge.0) {
+            let to = in_file(image, edge.1).unwrap_or(0);
+            *counts.branches.entry((from, to)).or_insert(0) += edge.2;
+        }
+    }
+    counts
+}
+
+/// The taken branches: from, to, count.
+fn edges(analysed: &Analysed<'_>) -> Vec<(u64, u64, u64)> {
+    let all = analysed
+        .tracks
+        .iter()
+        .flat_map(|(_, profile)| profile.code.edges());
+    let taken = all.filter(|edge| edge.kind != EdgeKind::NotTaken);
+    taken
+        .map(|edge| (edge.from.0, edge.to.0, edge.count))
+        .collect()
+}
+
+fn auto_fdo(analysed: &Analysed<'_>, image: &Elf, counts: &Counts) -> String {
+    let mut text = String::new();
+    lines_and_branches(&mut text, counts, Some("0\n"));
+    if let Some(mut id) = image.build_id() {
+        id.resize(id.len().max(20), 0);
+        let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let _ = writeln!(text, "// build_id: 0x{digits}");
+    }
+    let path = clean(&image.path.display().to_string());
+    let _ = writeln!(text, "// {path}");
+    for (track, profile) in analysed.tracks {
+        if let Some(gaps) = hidden(track, profile) {
+            let _ = writeln!(text, "// {}", clean(&gaps));
+        }
+    }
+    text
+}
+
+fn llvm_profgen(counts: &Counts) -> String {
+    let mut text = String::new();
+    lines_and_branches(&mut text, counts, None);
+    text
+}
+
+/// The counts; between the two tables `between`.
+fn lines_and_branches(text: &mut String, counts: &Counts, between: Option<&str>) {
+    let _ = writeln!(text, "{}", counts.lines.len());
+    for ((start, last), count) in &counts.lines {
+        let _ = writeln!(text, "{start:x}-{last:x}:{count}");
+    }
+    text.push_str(between.unwrap_or_default());
+    let _ = writeln!(text, "{}", counts.branches.len());
+    for ((from, to), count) in &counts.branches {
+        let _ = writeln!(text, "{from:x}->{to:x}:{count}");
+    }
+}
+
+/// Branches (B) and the straight lines between them (F), as last branch records give them. BOLT
+/// counts a line once for each branch that it ends with.
+fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
+    let mut branches: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for (from, to, count) in edges(analysed) {
+        let ends = (in_file(image, from), in_file(image, to));
+        if ends == (None, None) {
+            continue;
+        }
+        let (from, to) = (ends.0.unwrap_or(0), ends.1.unwrap_or(0));
+        *branches.entry((from, to)).or_insert(0) += count;
+    }
+    let mut lines: BTreeMap<(u64, u64), u64> = BTreeMap::new();
+    for (_, profile) in analysed.tracks {
+        for block in profile.code.blocks() {
+            if let (Some(start), Some(last)) = (
+                in_file(image, block.start.0),
+                in_file(image, block.last_at.0),
+            ) {
+                *lines.entry((start, last)).or_insert(0) += block.count();
+            }
+        }
+    }
+    let mut text = String::new();
+    for ((from, to), count) in &branches {
+        let _ = writeln!(text, "B {from:x} {to:x} {count} 0");
+    }
+    for ((start, last), count) in &lines {
+        let _ = writeln!(text, "F {start:x} {last:x} {count}");
+    }
+    text
+}
+
+fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}

@@ -1,0 +1,107 @@
+//! Coverage as a tracefile of LCOV (geninfo(1), "FILES").
+
+use super::{Analysed, ExportError, hidden};
+use crate::profile::{Coverage, ExecutedCode, FileCoverage, coverage};
+use crate::program::symbols::Symbols;
+use std::io::Write;
+
+/// Writes the executed lines, functions and branches of all programs.
+///
+/// # Errors
+///
+/// If there are no source lines, or the output cannot be written.
+pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), ExportError> {
+    for (track, profile) in analysed.tracks {
+        if let Some(text) = hidden(track, profile) {
+            writeln!(out, "# {}", one_line(&text))?;
+        }
+    }
+    let found = programs(analysed);
+    if found.iter().all(|coverage| coverage.files.is_empty()) {
+        return Err(ExportError::Unfit(
+            "no source lines are known: a program with debug information is needed (--elf)"
+                .to_owned(),
+        ));
+    }
+    for (path, file) in found.iter().flat_map(|coverage| &coverage.files) {
+        write_file(path, file, out)?;
+    }
+    Ok(())
+}
+
+/// The coverage of each set of programs.
+pub fn programs(analysed: &Analysed<'_>) -> Vec<Coverage> {
+    let mut groups: Vec<(&Symbols, Vec<&ExecutedCode>)> = Vec::new();
+    for (track, profile) in analysed.tracks {
+        let symbols = track.core.and_then(|core| analysed.programs.symbols(core));
+        let Some(symbols) = symbols else { continue };
+        match groups
+            .iter_mut()
+            .find(|(known, _)| std::ptr::eq(*known, symbols))
+        {
+            Some((_, codes)) => codes.push(&profile.code),
+            None => groups.push((symbols, vec![&profile.code])),
+        }
+    }
+    groups
+        .iter()
+        .map(|(symbols, codes)| coverage(symbols, analysed.programs.images(), codes))
+        .collect()
+}
+
+fn write_file(path: &str, file: &FileCoverage, out: &mut impl Write) -> Result<(), ExportError> {
+    writeln!(out, "TN:\nSF:{}", one_line(path))?;
+    let functions = &file.functions;
+    for function in functions {
+        writeln!(
+            out,
+            "FN:{},{}",
+            function.line,
+            function_name(&function.linked)
+        )?;
+    }
+    for function in functions {
+        writeln!(
+            out,
+            "FNDA:{},{}",
+            function.entered,
+            function_name(&function.linked)
+        )?;
+    }
+    let hit = functions.iter().filter(|function| function.entered > 0);
+    writeln!(out, "FNF:{}\nFNH:{}", functions.len(), hit.count())?;
+    let mut reached = 0;
+    for (number, branch) in file.branches.iter().enumerate() {
+        let line = branch.line;
+        match branch.outcomes {
+            None => {
+                writeln!(out, "BRDA:{line},{number},0,-\nBRDA:{line},{number},1,-")?;
+            }
+            Some((taken, not_taken)) => {
+                writeln!(
+                    out,
+                    "BRDA:{line},{number},0,{taken}\nBRDA:{line},{number},1,{not_taken}"
+                )?;
+                reached += usize::from(taken > 0) + usize::from(not_taken > 0);
+            }
+        }
+    }
+    writeln!(out, "BRF:{}\nBRH:{reached}", file.branches.len() * 2)?;
+    for (line, count) in &file.lines {
+        writeln!(out, "DA:{line},{count}")?;
+    }
+    let hit = file.lines.values().filter(|count| **count > 0).count();
+    writeln!(out, "LF:{}\nLH:{hit}\nend_of_record", file.lines.len())?;
+    Ok(())
+}
+
+/// The name that the linker knows; the reader shows that of the source (`genhtml --demangle-cpp`).
+fn function_name(linked: &str) -> String {
+    let clean = |c: char| if c == ',' || c.is_control() { '_' } else { c };
+    linked.chars().map(clean).collect()
+}
+
+fn one_line(text: &str) -> String {
+    let clean = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(clean).collect()
+}

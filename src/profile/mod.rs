@@ -1,0 +1,31 @@
+//! What trace says about a program as a whole: how often each block and branch was executed, the
+//! course of its calls, exceptions, gaps and events.
+//!
+//! [`profile`] decodes a snapshot once, on several threads, and returns a [`Profile`] for each core
+//! with trace, and for each source without a core (ITM, STM). What happens in time goes to a
+//! [`Listener`] of each core while it is decoded; memory does not grow with the trace.
+//!
+//! Independent of forms of output.
+
+mod clock;
+mod code;
+mod course;
+mod functions;
+mod latency;
+mod lines;
+mod rules;
+mod run;
+mod stack;
+mod tree;
+mod window;
+
+pub use clock::Moment;
+pub use code::{BlockCount, Edge, EdgeKind, ExecutedCode, PartCount, Spans};
+pub use course::Course;
+pub use functions::{Function, FunctionId, FunctionKind, Functions};
+pub use latency::{ExceptionStatistics, Exceptions, Spread};
+pub use lines::{BranchCoverage, Coverage, FileCoverage, FunctionCoverage, coverage};
+pub use run::{Options, Profile, Totals, Track, profile, tracks};
+pub use stack::{Call, CallKind, Ended, GapSeen, Listener, Nothing};
+pub use tree::{Node, NodeId, Tree};
+pub use window::{Bound, Window};

@@ -1,0 +1,178 @@
+//! The rules by which open calls are followed; docs/reports.md states them for users.
+//!
+//! [`crate::timeline::Transitions`] says how execution reached an instruction. Here is decided which
+//! open calls that ends. Nothing is changed here.
+
+use super::functions::FunctionId;
+use super::stack::{CallKind, Frame};
+use crate::quantity::Address;
+use crate::timeline::{How, Taken};
+
+/// How many open calls are searched for the one that an address belongs to.
+const SEARCHED: usize = 1024;
+
+/// What is known where execution continues.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// The instruction.
+    pub to: Address,
+    /// The function that contains it.
+    pub function: Option<FunctionId>,
+    /// Whether it is the first instruction of a function.
+    pub begins: bool,
+    /// The context ID there.
+    pub context_id: Option<u32>,
+}
+
+/// What a transition means for the open calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// Nothing.
+    Stay,
+    /// A function is called.
+    Enter { returns_to: Address },
+    /// An exception is taken.
+    Take(Taken),
+    /// A signal handler is called.
+    Signal(Taken),
+    /// The calls from this depth on return.
+    Return(usize),
+    /// The calls within the one at this depth are over; it is continued.
+    Unwind { keep: usize, unseen: bool },
+    /// The innermost call becomes one of another function.
+    Replace(CallKind),
+    /// The outermost call, of which the caller is not known, returns to it.
+    Discover,
+    /// Another context is continued: one left before, or a new one.
+    Switch,
+    /// Nothing is known of the callers any more.
+    Forget,
+}
+
+/// Returns the depth of the innermost call that returns to an address.
+pub(super) fn returning(open: &[Frame], place: &Place) -> Option<usize> {
+    let first = open.len().saturating_sub(SEARCHED);
+    let matches = |frame: &Frame| {
+        let same = match (frame.context_id, place.context_id) {
+            (Some(before), Some(now)) => before == now,
+            _ => true,
+        };
+        frame.call.returns_to == Some(place.to) && same
+    };
+    let found = open[first..].iter().rposition(matches)?;
+    Some(outermost(open, first + found))
+}
+
+/// Returns the depth of the call that ends together with the one at a depth.
+fn outermost(open: &[Frame], depth: usize) -> usize {
+    let mut depth = depth;
+    while depth > 0 && open[depth].joined {
+        depth -= 1;
+    }
+    depth
+}
+
+/// Returns the depth of the innermost call of a function, and whether it is the innermost of all.
+fn open_function(open: &[Frame], function: Option<FunctionId>) -> Option<usize> {
+    let function = function?;
+    let first = open.len().saturating_sub(SEARCHED);
+    let found = open[first..]
+        .iter()
+        .rposition(|frame| frame.call.function == function);
+    found.map(|found| first + found)
+}
+
+pub(super) fn decide(open: &[Frame], how: &How, place: &Place) -> Decision {
+    match *how {
+        // The usual way to read the pc of position-independent code.
+        How::Called { returns_to } if returns_to == place.to => Decision::Stay,
+        How::Called { returns_to } => Decision::Enter { returns_to },
+        How::Took(taken) => Decision::Take(taken),
+        How::Returned => returned(open, place),
+        How::Jumped { indirect, .. } => jumped(open, indirect, place),
+        How::Resumed { taken, .. } => resumed(open, taken, place),
+    }
+}
+
+fn returned(open: &[Frame], place: &Place) -> Decision {
+    if let Some(depth) = returning(open, place) {
+        return Decision::Return(depth);
+    }
+    let Some(last) = open.last() else {
+        return Decision::Forget;
+    };
+    // An exception whose return address is not traced.
+    let unknown =
+        |frame: &Frame| frame.call.kind == CallKind::Exception && frame.call.returns_to.is_none();
+    if let Some(depth) = open.iter().rev().take(SEARCHED).position(unknown) {
+        return Decision::Return(open.len() - 1 - depth);
+    }
+    // To the code that asks the kernel to resume what the signal interrupted.
+    if last.call.kind == CallKind::Signal {
+        return Decision::Stay;
+    }
+    // `longjmp`: to a place in a function that is open.
+    if let Some(depth) = open_function(open, place.function)
+        && !place.begins
+        && depth + 1 < open.len()
+    {
+        let unseen = false;
+        return Decision::Unwind {
+            keep: depth + 1,
+            unseen,
+        };
+    }
+    match open.len() {
+        1 if last.call.returns_to.is_none() && last.call.kind != CallKind::Exception => {
+            Decision::Discover
+        }
+        _ => Decision::Switch,
+    }
+}
+
+fn jumped(open: &[Frame], indirect: bool, place: &Place) -> Decision {
+    if indirect && let Some(depth) = returning(open, place) {
+        return Decision::Return(depth);
+    }
+    let (Some(function), Some(last)) = (place.function, open.last()) else {
+        return Decision::Stay;
+    };
+    if last.call.function == function {
+        return Decision::Stay;
+    }
+    if place.begins {
+        return Decision::Replace(CallKind::Jump);
+    }
+    match open_function(open, Some(function)) {
+        // A landing pad of a thrown exception.
+        Some(depth) if indirect => {
+            let unseen = false;
+            Decision::Unwind {
+                keep: depth + 1,
+                unseen,
+            }
+        }
+        _ => Decision::Replace(CallKind::Middle),
+    }
+}
+
+fn resumed(open: &[Frame], taken: Option<Taken>, place: &Place) -> Decision {
+    if let Some(depth) = returning(open, place) {
+        return Decision::Return(depth);
+    }
+    match taken {
+        // The kernel, which is not traced, returned.
+        Some((_, Some(returns_to))) if returns_to == place.to && !open.is_empty() => Decision::Stay,
+        Some(taken) if !open.is_empty() => Decision::Signal(taken),
+        _ => match open_function(open, place.function) {
+            Some(depth) if !place.begins => {
+                let unseen = true;
+                Decision::Unwind {
+                    keep: depth + 1,
+                    unseen,
+                }
+            }
+            _ => Decision::Forget,
+        },
+    }
+}

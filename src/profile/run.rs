@@ -1,0 +1,362 @@
+//! Decodes the trace of a snapshot once, for all its cores.
+
+use super::code::ExecutedCode;
+use super::course::{Counted, Course};
+use super::functions::Functions;
+use super::latency::Exceptions;
+use super::stack::Listener;
+use super::tree::Tree;
+use super::window::Window;
+use crate::capture::{Capture, CaptureBuffer, CaptureSource, Visitor};
+use crate::decode::{
+    Decoding, Image, Programs, Source, SourceSinks, Totals as BufferTotals, decode_buffer,
+};
+use crate::element::{Element, ElementSink};
+use crate::element::{Exception, Mark};
+use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use crate::mapped;
+use crate::protocol::{ElementDecoder, PacketDecoder};
+use crate::quantity::{BufferOffset, TraceId};
+use crate::snapshot::OpenSnapshot;
+use crate::snapshot::recording::Recording;
+use std::collections::BTreeMap;
+use std::io;
+
+/// The number of bytes of trace decoded at once.
+const PIECE: usize = 256 << 10;
+
+/// The trace of one core; or of a source without a core, such as an STM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// The name of the core, or of the source.
+    pub name: String,
+    /// Index of the core in the snapshot.
+    pub core: Option<usize>,
+    /// Index of the source's device in the snapshot.
+    pub source: usize,
+    /// The source's name.
+    pub source_name: String,
+    /// Whether its trace follows a program.
+    pub follows: bool,
+}
+
+/// What is wanted.
+pub struct Options<'a> {
+    /// Number of threads.
+    pub jobs: usize,
+    /// The part of each track that is wanted; `None` to leave it out.
+    pub window: &'a (dyn Fn(&Track) -> Option<Window> + 'a),
+}
+
+/// Sums over a track. They equal those of `armsnap decode --stats`, if all of it is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes of its buffers, of all sources in them.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Straight lines executed.
+    pub ranges: u64,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Those of them of which only the number is known (ETMv4 Q elements).
+    pub unknown_path: u64,
+    /// Elements, straight lines among them.
+    pub elements: u64,
+    /// Cycles counted, if the trace counts any.
+    pub cycles: Option<u64>,
+    /// The first timestamp.
+    pub first_time: Option<u64>,
+    /// The last timestamp.
+    pub last_time: Option<u64>,
+    /// Events, and messages of ITM and STM.
+    pub events: u64,
+}
+
+/// What the trace of one core says.
+#[derive(Debug, Default)]
+pub struct Profile {
+    /// Sums.
+    pub totals: Totals,
+    /// The functions.
+    pub functions: Functions,
+    /// What was executed by chains of callers.
+    pub tree: Tree,
+    /// How often code was executed.
+    pub code: ExecutedCode,
+    /// How long exceptions took.
+    pub exceptions: Exceptions,
+    /// The number of gaps of each kind.
+    pub gaps: BTreeMap<&'static str, u64>,
+    /// Whether code of EL1 and above was executed, and code of EL0; both false if levels are not
+    /// traced.
+    pub kernel_and_user: [bool; 2],
+}
+
+impl Profile {
+    fn new(counted: Counted, bytes: u64, packets: u64) -> Self {
+        let totals = Totals {
+            bytes,
+            packets,
+            ranges: counted.ranges,
+            instructions: counted.instructions,
+            unknown_path: counted.unknown_path,
+            elements: counted.elements + counted.ranges,
+            cycles: counted.cycles,
+            first_time: counted.first_time,
+            last_time: counted.last_time,
+            events: counted.events,
+        };
+        Self {
+            totals,
+            functions: counted.functions,
+            tree: counted.tree,
+            code: counted.code,
+            exceptions: counted.exceptions,
+            gaps: counted.gaps,
+            kernel_and_user: counted.kernel_and_user,
+        }
+    }
+}
+
+/// Returns the tracks of a capture, in the order of its buffers.
+pub fn tracks(loaded: &OpenSnapshot, capture: &Capture) -> Vec<Track> {
+    let mut tracks: Vec<Track> = Vec::new();
+    for source in capture.buffers.iter().flat_map(|buffer| &buffer.sources) {
+        if tracks.iter().any(|track| track.source == source.device) {
+            continue;
+        }
+        let follows = source.protocol.needs_core();
+        let core = source.core.filter(|_| follows);
+        let name = match core {
+            Some(core) => loaded.snapshot.devices[core].name.clone(),
+            None => source.name.clone(),
+        };
+        tracks.push(Track {
+            name,
+            core,
+            source: source.device,
+            source_name: source.name.clone(),
+            follows,
+        });
+    }
+    tracks
+}
+
+/// A track while it is decoded.
+struct Running<'a, L> {
+    track: Track,
+    course: Course<'a, L>,
+    buffers: usize,
+    bytes: u64,
+    packets: u64,
+}
+
+/// Decodes a capture. Each track that is wanted gets a listener from `listener`; `finished` gets
+/// the number of bytes done and, at the end of a buffer, its index with the bytes of each source.
+///
+/// # Errors
+///
+/// If a file was cut while it was read.
+pub fn profile<L: Listener + Send>(
+    loaded: &OpenSnapshot,
+    capture: &Capture,
+    programs: &Programs,
+    options: &Options<'_>,
+    mut listener: impl FnMut(&Track) -> L,
+    mut progress: impl FnMut(u64) + Send,
+    mut finished: impl FnMut(usize, Option<&BufferTotals>),
+) -> io::Result<Vec<(Track, Profile, L)>> {
+    let alone = Recording::of(&loaded.snapshot).linux_program;
+    let mut running: Vec<Running<'_, L>> = Vec::new();
+    for track in tracks(loaded, capture) {
+        let Some(window) = (options.window)(&track) else {
+            continue;
+        };
+        let image = Image(track.core.and_then(|core| programs.memory(core)));
+        let symbols = track.core.and_then(|core| programs.symbols(core));
+        let listener = listener(&track);
+        running.push(Running {
+            course: Course::new(image, symbols, window, alone, listener),
+            track,
+            buffers: 0,
+            bytes: 0,
+            packets: 0,
+        });
+    }
+    let mut done = 0;
+    for (index, buffer) in capture.buffers.iter().enumerate() {
+        let mut in_buffer: Vec<(&CaptureSource, &mut Running<'_, L>)> = Vec::new();
+        for one in &mut running {
+            let mut sources = buffer.sources.iter();
+            if let Some(source) = sources.find(|source| source.device == one.track.source) {
+                in_buffer.push((source, one));
+            }
+        }
+        let totals = decode(
+            buffer,
+            &mut in_buffer,
+            programs,
+            options.jobs,
+            &mut |bytes| {
+                progress(done + bytes);
+            },
+        )?;
+        finished(index, totals.as_ref());
+        for part in &buffer.parts {
+            part.release(0..part.len());
+        }
+        done += buffer.bytes();
+    }
+    let profiles = running.into_iter().map(|one| {
+        let (listener, counted) = one.course.finish();
+        let profile = Profile::new(counted, one.bytes, one.packets);
+        (one.track, profile, listener)
+    });
+    Ok(profiles.collect())
+}
+
+/// Decodes a buffer on several threads, each with some of its sources.
+fn decode<L: Listener + Send>(
+    buffer: &CaptureBuffer,
+    sources: &mut [(&CaptureSource, &mut Running<'_, L>)],
+    programs: &Programs,
+    jobs: usize,
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> io::Result<Option<BufferTotals>> {
+    if sources.is_empty() {
+        return Ok(None);
+    }
+    let size = sources.len().div_ceil(jobs.max(1));
+    let mut groups = sources.chunks_mut(size);
+    let first = groups.next().unwrap_or_default();
+    std::thread::scope(|scope| {
+        let others: Vec<_> = groups
+            .map(|group| scope.spawn(move || decode_group(buffer, group, programs, &mut |_| {})))
+            .collect();
+        let mut all = decode_group(buffer, first, programs, progress);
+        for other in others {
+            let result = other
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            all = all.and_then(|totals| result.map(|_| totals));
+        }
+        all.map(Some)
+    })
+}
+
+fn decode_group<L: Listener>(
+    buffer: &CaptureBuffer,
+    sources: &mut [(&CaptureSource, &mut Running<'_, L>)],
+    programs: &Programs,
+    progress: &mut dyn FnMut(u64),
+) -> io::Result<BufferTotals> {
+    let mut packets = Vec::new();
+    let totals = {
+        let mut decoders: Vec<(TraceId, Box<dyn Decoding<()> + '_>)> = Vec::new();
+        for (source, running) in &mut *sources {
+            running.course.start_buffer(running.buffers);
+            running.buffers += 1;
+            running.bytes += buffer.bytes();
+            let image = Image(running.track.core.and_then(|core| programs.memory(core)));
+            let course = Sink(&mut running.course, ());
+            decoders.push((source.trace_id, source.visit(Make { image, course })));
+        }
+        let mut done = 0;
+        let totals = decode_buffer(buffer, &mut decoders, PIECE, |index, ()| {
+            if mapped::is_cut() {
+                mapped::whole()?;
+            }
+            if index == 0 {
+                done += PIECE as u64;
+                progress(done.min(buffer.bytes()));
+            }
+            Ok::<_, io::Error>(())
+        })?;
+        packets.extend(decoders.iter().map(|(_, decoder)| decoder.packets()));
+        totals
+    };
+    for ((_, running), packets) in sources.iter_mut().zip(packets) {
+        running.packets += packets;
+    }
+    Ok(totals)
+}
+
+/// Makes the decoder of a source.
+struct Make<'c, 'a, 'i, L> {
+    image: Image<'i>,
+    course: Sink<'c, 'a, L>,
+}
+
+impl<'c, 'a: 'c, 'i: 'c, L: Listener> Visitor for Make<'c, 'a, 'i, L> {
+    type Output = Box<dyn Decoding<()> + 'c>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        match flow {
+            Some(flow) => {
+                let flow = Flow::new(flow, self.image);
+                Box::new(Source::with_flow(packets, elements, flow, self.course))
+            }
+            None => Box::new(Source::with_elements(packets, elements, self.course)),
+        }
+    }
+}
+
+/// A course, borrowed while a buffer is decoded.
+struct Sink<'c, 'a, L>(&'c mut Course<'a, L>, ());
+
+impl<L: Listener> FlowSink for Sink<'_, '_, L> {
+    fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.0.range(at, range, cycles);
+    }
+
+    #[inline]
+    fn block(
+        &mut self,
+        at: BufferOffset,
+        blocks: &Blocks,
+        id: BlockId,
+        taken: bool,
+        cycles: Option<u32>,
+    ) {
+        self.0.block(at, blocks, id, taken, cycles);
+    }
+
+    fn q_range(&mut self, at: BufferOffset, range: &QRange) {
+        self.0.q_range(at, range);
+    }
+
+    fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.0.exception(at, exception);
+    }
+
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        FlowSink::gap(self.0, at, gap);
+    }
+
+    fn mark(&mut self, at: BufferOffset, mark: &Mark) {
+        FlowSink::mark(self.0, at, mark);
+    }
+
+    fn forget(&mut self, blocks: &Blocks) {
+        self.0.forget(blocks);
+    }
+}
+
+impl<L: Listener> ElementSink for Sink<'_, '_, L> {
+    fn element(&mut self, at: BufferOffset, element: Element) {
+        self.0.element(at, element);
+    }
+}
+
+impl<L> SourceSinks<()> for Sink<'_, '_, L> {
+    fn end(&mut self, _: BufferOffset) {}
+
+    fn output(&mut self) -> &mut () {
+        &mut self.1
+    }
+}

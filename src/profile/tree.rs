@@ -1,0 +1,268 @@
+//! The calling context tree: what was executed, by chains of callers.
+
+use super::functions::FunctionId;
+use crate::quantity::Address;
+use std::collections::HashMap;
+
+/// The most nodes: about 100 MB. What is called beyond them counts for its caller.
+const MOST: usize = 1 << 20;
+
+/// A node of a [`Tree`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub(super) u32);
+
+impl NodeId {
+    /// Stands for no caller.
+    pub const ROOT: Self = Self(0);
+
+    /// Returns its number, for use as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A function, called through one chain of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// The function.
+    pub function: FunctionId,
+    /// Its caller.
+    pub parent: NodeId,
+    /// Where it returns to, after the instruction that called it.
+    pub returns_to: Option<Address>,
+    /// How often it was entered.
+    pub calls: u64,
+    /// Instructions executed in it, without those of the functions that it called.
+    pub instructions: u64,
+    /// Cycles counted in it, likewise.
+    pub cycles: u64,
+}
+
+/// A step of a walk.
+enum Visit {
+    Enter(usize),
+    Leave(usize),
+}
+
+/// The calling contexts. A caller comes before what it calls; the first node is the root, which
+/// stands for no function.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    nodes: Vec<Node>,
+    children: HashMap<(NodeId, FunctionId, Option<Address>), NodeId>,
+    /// By node: the child used last.
+    latest: Vec<NodeId>,
+    full: bool,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self {
+            nodes: vec![Node::default()],
+            children: HashMap::new(),
+            latest: vec![NodeId::ROOT],
+            full: false,
+        }
+    }
+}
+
+impl Tree {
+    /// Returns the nodes, the root first, a caller before what it calls.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Returns the node with an index.
+    pub fn id(&self, index: usize) -> NodeId {
+        NodeId(index as u32)
+    }
+
+    /// Returns, for each node, whether its function is also one of its callers.
+    pub fn recursive(&self) -> Vec<bool> {
+        let functions = self.nodes.iter().map(|node| node.function.index() + 1);
+        let mut open = vec![0_u32; functions.max().unwrap_or(0)];
+        let mut recursive = vec![false; self.nodes.len()];
+        self.walk(|visit| match visit {
+            Visit::Enter(node) => {
+                let open = &mut open[self.nodes[node].function.index()];
+                recursive[node] = *open > 0;
+                *open += 1;
+            }
+            Visit::Leave(node) => open[self.nodes[node].function.index()] -= 1,
+        });
+        recursive
+    }
+
+    /// Visits all nodes but the root, depth first.
+    fn walk(&self, mut visit: impl FnMut(Visit)) {
+        let mut next = vec![0_u32; self.nodes.len()];
+        let mut first = vec![0_u32; self.nodes.len()];
+        for index in (1..self.nodes.len()).rev() {
+            let parent = self.nodes[index].parent.index();
+            next[index] = first[parent];
+            first[parent] = index as u32;
+        }
+        let mut path = Vec::new();
+        let mut here = first[0];
+        loop {
+            if here == 0 {
+                let Some(left) = path.pop() else { break };
+                visit(Visit::Leave(left as usize));
+                here = next[left as usize];
+            } else {
+                visit(Visit::Enter(here as usize));
+                path.push(here);
+                here = first[here as usize];
+            }
+        }
+    }
+
+    /// Returns whether there were more nodes than are kept: some calls count for their callers.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Returns the functions of a node and its callers, outermost first.
+    pub fn path(&self, node: NodeId) -> Vec<FunctionId> {
+        let mut path = Vec::new();
+        let mut here = node;
+        while here != NodeId::ROOT {
+            path.push(self.nodes[here.index()].function);
+            here = self.nodes[here.index()].parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// Returns the instructions and cycles of each node with everything called from it.
+    pub fn sums(&self) -> Vec<(u64, u64)> {
+        let nodes = self.nodes.iter();
+        let mut sums: Vec<(u64, u64)> =
+            nodes.map(|node| (node.instructions, node.cycles)).collect();
+        for index in (1..self.nodes.len()).rev() {
+            let (instructions, cycles) = sums[index];
+            let parent = &mut sums[self.nodes[index].parent.index()];
+            parent.0 = parent.0.saturating_add(instructions);
+            parent.1 = parent.1.saturating_add(cycles);
+        }
+        sums
+    }
+
+    /// Returns the instructions and cycles of each function with everything that it called. A
+    /// function that calls itself counts once.
+    pub fn totals(&self, functions: usize) -> Vec<(u64, u64)> {
+        let sums = self.sums();
+        let recursive = self.recursive();
+        let mut totals = vec![(0, 0); functions];
+        for (index, node) in self.nodes.iter().enumerate().skip(1) {
+            if !recursive[index]
+                && let Some(total) = totals.get_mut(node.function.index())
+            {
+                total.0 += sums[index].0;
+                total.1 += sums[index].1;
+            }
+        }
+        totals
+    }
+
+    pub(super) fn get_mut(&mut self, node: NodeId) -> &mut Node {
+        &mut self.nodes[node.index()]
+    }
+
+    /// Returns the node of a function called from another node.
+    pub(super) fn child(
+        &mut self,
+        parent: NodeId,
+        function: FunctionId,
+        returns_to: Option<Address>,
+    ) -> NodeId {
+        let latest = self.latest[parent.index()];
+        let node = &self.nodes[latest.index()];
+        if latest != NodeId::ROOT && (node.function, node.returns_to) == (function, returns_to) {
+            return latest;
+        }
+        let child = match self.children.get(&(parent, function, returns_to)) {
+            Some(&known) => known,
+            None => {
+                let Some(new) = self.push(parent, function, returns_to) else {
+                    return parent;
+                };
+                self.children.insert((parent, function, returns_to), new);
+                new
+            }
+        };
+        self.latest[parent.index()] = child;
+        child
+    }
+
+    fn push(
+        &mut self,
+        parent: NodeId,
+        function: FunctionId,
+        returns_to: Option<Address>,
+    ) -> Option<NodeId> {
+        if self.nodes.len() >= MOST {
+            self.full = true;
+            return None;
+        }
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(Node {
+            function,
+            parent,
+            returns_to,
+            ..Node::default()
+        });
+        self.latest.push(NodeId::ROOT);
+        Some(id)
+    }
+
+    /// Adds the counts of another tree, whose callers may come after what they call.
+    pub(super) fn merge(&mut self, other: &Self) {
+        const NOT_YET: NodeId = NodeId(u32::MAX);
+        let mut there = vec![NOT_YET; other.nodes.len()];
+        there[0] = NodeId::ROOT;
+        let mut open = Vec::new();
+        for index in 1..other.nodes.len() {
+            let mut here = index;
+            while there[here] == NOT_YET {
+                open.push(here);
+                here = other.nodes[here].parent.index();
+            }
+            let mut parent = there[here];
+            while let Some(inner) = open.pop() {
+                let node = &other.nodes[inner];
+                parent = self.child(parent, node.function, node.returns_to);
+                there[inner] = parent;
+            }
+            let node = &other.nodes[index];
+            let sum = &mut self.nodes[there[index].index()];
+            sum.calls = sum.calls.saturating_add(node.calls);
+            sum.instructions = sum.instructions.saturating_add(node.instructions);
+            sum.cycles = sum.cycles.saturating_add(node.cycles);
+        }
+        self.full |= other.full;
+    }
+
+    /// Makes one root the caller of another one.
+    pub(super) fn adopt(&mut self, caller: NodeId, root: NodeId) {
+        if root != NodeId::ROOT && caller != NodeId::ROOT {
+            self.nodes[root.index()].parent = caller;
+        }
+    }
+
+    /// Removes all nodes.
+    pub(super) fn clear(&mut self) {
+        self.nodes.truncate(1);
+        self.nodes[0] = Node::default();
+        self.latest.truncate(1);
+        self.latest[0] = NodeId::ROOT;
+        self.children.clear();
+        self.full = false;
+    }
+
+    /// Adds a new root, even if there is one of the same function.
+    pub(super) fn root(&mut self, function: FunctionId) -> NodeId {
+        self.push(NodeId::ROOT, function, None)
+            .unwrap_or(NodeId::ROOT)
+    }
+}

@@ -1,0 +1,57 @@
+//! The part of a core's execution that is wanted.
+
+use super::clock::Moment;
+use crate::quantity::{Address, BufferOffset};
+use std::collections::BTreeSet;
+
+/// One end of a [`Window`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// A number of executed instructions.
+    Instructions(u64),
+    /// A timestamp.
+    Time(u64),
+    /// A place in a buffer: the instructions of the packets from this offset on.
+    Offset {
+        /// Index of the buffer among those of the core, in order.
+        buffer: usize,
+        /// The offset.
+        at: BufferOffset,
+        /// How many instructions of the packet come before.
+        skip: u64,
+    },
+    /// One of these instructions is about to be executed.
+    Code(BTreeSet<u64>),
+}
+
+impl Bound {
+    /// Returns whether it is reached before a straight line that starts at `start`; `skipped`
+    /// instructions of the same packet came before.
+    pub(super) fn is_reached(&self, now: &Moment, start: Address, skipped: u64) -> bool {
+        match self {
+            Self::Instructions(number) => now.instructions >= *number,
+            Self::Time(time) => now.time.is_some_and(|now| now >= *time),
+            Self::Offset { buffer, at, skip } => {
+                let here = (now.buffer, now.at);
+                here > (*buffer, *at) || here == (*buffer, *at) && skipped >= *skip
+            }
+            Self::Code(addresses) => addresses.contains(&start.0),
+        }
+    }
+}
+
+/// The part that is wanted. Straight lines belong to it as a whole, or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Where it starts; at the start of the trace if `None`.
+    pub from: Option<Bound>,
+    /// Where it ends, exclusively; at the end of the trace if `None`.
+    pub to: Option<Bound>,
+}
+
+impl Window {
+    /// Returns whether it is everything.
+    pub fn is_whole(&self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
+}

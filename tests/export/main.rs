@@ -1,0 +1,7 @@
+//! Exports: each format is read by another tool, and all agree on the counts.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod agreement;
+mod common;
