@@ -21,6 +21,7 @@
 //! | `profile` | [`profile`] |
 //! | `export` | [`export`] |
 //! | `report` | [`report`], [`program::disassembly`] |
+//! | `page` | [`page`] |
 //! | `convert` | [`convert`], [`tfile`], [`remote_protocol`], [`xml`] |
 //! | `import` | [`import`] |
 //! | `server` | [`server`] |
@@ -54,6 +55,7 @@
 //! | [`recover`] | past registers and memory, from the final state and the course of execution |
 //! | [`profile`] | how often code was executed, and the course of calls |
 //! | [`export`] | coverage, profiles and time lines in the formats of other tools |
+//! | [`page`] | a report as one HTML page |
 //! | [`server`] | snapshots served to GDB and LLDB |
 //! | [`report`] | listings and exports |
 //! | [`convert`] | snapshots ⇄ trace files |
@@ -98,6 +100,8 @@ pub mod itm;
 pub mod leftovers;
 #[cfg(feature = "snapshot")]
 pub mod mapped;
+#[cfg(feature = "page")]
+pub mod page;
 #[cfg(feature = "profile")]
 pub mod profile;
 #[cfg(feature = "snapshot")]

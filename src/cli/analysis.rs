@@ -8,6 +8,8 @@ use armsnap::profile::{self, Bound, Listener, Profile, Track, Window};
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::{DeviceClass, Severity};
 use clap::Args;
+use std::cell::RefCell;
+use std::fmt::Display;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -61,6 +63,14 @@ pub struct Analysis {
     jobs: usize,
     /// Whether a part of the trace cannot be decoded.
     pub faulty: bool,
+    /// The notes printed so far.
+    notes: RefCell<Vec<String>>,
+}
+
+/// Prints notes, and keeps them.
+fn keep(kept: &mut Vec<String>, notes: &[impl Display]) {
+    print_notes(notes);
+    kept.extend(notes.iter().map(ToString::to_string));
 }
 
 impl AnalysisArguments {
@@ -70,7 +80,8 @@ impl AnalysisArguments {
         let selected = Capture::select(&loaded, &Selection::default());
         let (capture, notes) = selected.map_err(|error| Failure::Input(error.to_string()))?;
         let faulty = notes.iter().any(|note| note.severity == Severity::Error);
-        print_notes(&notes);
+        let mut kept: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
+        keep(&mut kept, &notes);
         let options = ProgramOptions {
             named: &self.elf,
             as_memory: !self.no_elf_memory,
@@ -78,8 +89,8 @@ impl AnalysisArguments {
         };
         let (programs, notes) = Programs::of(&loaded, &capture, &options)
             .map_err(|error| Failure::Input(error.to_string()))?;
-        print_notes(&notes);
-        print_notes(&super::decode::without_core(&loaded, &capture));
+        keep(&mut kept, &notes);
+        keep(&mut kept, &super::decode::without_core(&loaded, &capture));
         let tracks = profile::tracks(&loaded, &capture);
         let selected = self.selected(&loaded, &tracks)?;
         let mut wanted = Vec::new();
@@ -98,6 +109,7 @@ impl AnalysisArguments {
             programs,
             wanted,
             faulty,
+            notes: RefCell::new(kept),
         })
     }
 
@@ -186,6 +198,11 @@ fn bound(option: &str, text: &str, track: &Track, programs: &Programs) -> Result
 }
 
 impl Analysis {
+    /// The notes on the snapshot, its programs and its trace, all of which were printed.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.borrow().clone()
+    }
+
     /// Decodes the trace, with a listener for each track. Prints notes, and progress.
     pub fn run<L: Listener + Send>(
         &self,
@@ -218,8 +235,9 @@ impl Analysis {
             },
         )?;
         drop(bar);
-        print_notes(&notes);
-        print_notes(&self.programs.taken_from_others());
+        let mut kept = self.notes.borrow_mut();
+        keep(&mut kept, &notes);
+        keep(&mut kept, &self.programs.taken_from_others());
         Ok(profiles)
     }
 }

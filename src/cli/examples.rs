@@ -51,6 +51,12 @@ Examples:
   armsnap decode board --format jsonl -o trace.jsonl
   armsnap decode board --format none --stats";
 
+pub const REPORT: &str = "\
+Examples:
+  armsnap report board                          board.html, and a summary
+  armsnap report board --html page.html --sources src
+  armsnap report board --summary --from main";
+
 pub const CONVERT: &str = "\
 Examples:
   armsnap convert board board.tf         for GDB's `target tfile`

@@ -24,6 +24,7 @@ mod pager;
 mod progress;
 mod quote;
 mod record;
+mod report;
 mod serve;
 mod signals;
 mod tool;
@@ -70,6 +71,9 @@ enum Command {
     /// Write coverage, profiles, time lines or tables of the trace of a snapshot
     #[command(after_help = examples::EXPORT)]
     Export(export::Arguments),
+    /// Write a page with coverage, profile and time line of the trace of a snapshot
+    #[command(after_help = examples::REPORT)]
+    Report(report::Arguments),
     /// Convert a snapshot into a GDB trace file, or a trace file into a snapshot
     #[command(after_help = examples::CONVERT)]
     Convert(convert::Arguments),
@@ -230,6 +234,7 @@ pub fn run() -> ExitCode {
             | Command::Info(_)
             | Command::Decode(_)
             | Command::Export(_)
+            | Command::Report(_)
             | Command::Convert(_)
             | Command::Import(_)
     ) && let Err(error) = signals::clean_up()
@@ -245,6 +250,7 @@ pub fn run() -> ExitCode {
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

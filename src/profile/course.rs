@@ -33,6 +33,8 @@ const DEBUG_HALT: u16 = 1;
 struct Info {
     /// With an N atom, and with an E atom.
     counts: [u64; 2],
+    /// Its first instruction.
+    start: Address,
     instructions: u32,
     /// The function of the symbol around it; 0 if there is none.
     function: u32,
@@ -201,6 +203,7 @@ impl<'a, L: Listener> Course<'a, L> {
         self.note_level(function);
         self.infos[index] = Info {
             counts: [0; 2],
+            start: range.start,
             instructions: range.instructions,
             function: function.map_or(0, |function| function.0),
             owner: 0,
@@ -269,9 +272,13 @@ impl<'a, L: Listener> Course<'a, L> {
         let info = self.infos[index];
         let leaves = taken && info.leaves;
         let elsewhere = info.function != self.function && info.function != 0;
-        if self.armed || leaves || elsewhere || self.waiting || L::STRAIGHT {
+        if self.armed || leaves || elsewhere || self.waiting {
             let range = blocks.range(id, taken);
             self.straight(&range, info.function, cycles);
+        }
+        if L::STRAIGHT && self.active {
+            self.listener
+                .straight(&self.now, info.start, info.instructions);
         }
         if new {
             self.infos[index].owner = match info.function {
@@ -321,9 +328,6 @@ impl<'a, L: Listener> Course<'a, L> {
             }
         } else {
             self.transitions.pass();
-        }
-        if L::STRAIGHT && self.active {
-            self.listener.straight(&self.now, range, cycles);
         }
     }
 
@@ -871,6 +875,10 @@ impl<L: Listener> FlowSink for Course<'_, L> {
             _ => 0,
         };
         self.straight(range, named, cycles);
+        if L::STRAIGHT && self.active {
+            self.listener
+                .straight(&self.now, range.start, range.instructions);
+        }
         if self.active
             && let Some(part) = self.counted.code.parts.get_mut(&key)
         {
@@ -949,7 +957,10 @@ impl<L: Listener> FlowSink for Course<'_, L> {
 
     fn gap(&mut self, at: BufferOffset, gap: flow::Gap) {
         self.now.at = at;
-        self.counted.elements += u64::from(self.active);
+        // Listings of elements skip these.
+        if !matches!(gap, flow::Gap::TargetNotTraced { .. }) {
+            self.counted.elements += u64::from(self.active);
+        }
         self.edge = None;
         let transition = self.transitions.event(&Event {
             position: Position::default(),

@@ -4,7 +4,6 @@ use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
 use super::tree::NodeId;
 use crate::element::{Context, Exception, Mark};
-use crate::flow::Range;
 use crate::quantity::Address;
 use crate::timeline::Gap;
 
@@ -159,10 +158,10 @@ pub trait Listener {
         let _ = (moment, context);
     }
 
-    /// A straight line was executed, with its cycles if the trace counts them there. `moment` is
-    /// that before it.
-    fn straight(&mut self, moment: &Moment, range: &Range, cycles: Option<u32>) {
-        let _ = (moment, range, cycles);
+    /// So many instructions were executed in a straight line from `start` on. `moment` is that
+    /// before them.
+    fn straight(&mut self, moment: &Moment, start: Address, instructions: u32) {
+        let _ = (moment, start, instructions);
     }
 }
 

@@ -124,6 +124,7 @@ fn transcripts_with_snapshots_in_testdata() {
             && !command.contains(" serve ")
             && !command.contains("lldb")
             && !command.contains("armsnap save ")
+            && !command.contains("armsnap report ")
             && !command.contains(".tf")
     });
     assert_eq!(count, 5);
@@ -162,6 +163,19 @@ fn the_transcript_of_save() {
     let count = run(place.path(), |command| command.contains("armsnap save "));
     assert_eq!(count, 1);
     assert!(place.path().join("copy/snapshot.ini").is_file());
+}
+
+#[test]
+fn the_transcript_of_report() {
+    let place = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(
+        crate::support::gdb::testdata(""),
+        place.path().join("testdata"),
+    )
+    .unwrap();
+    let count = run(place.path(), |command| command.contains("armsnap report "));
+    assert_eq!(count, 1);
+    assert!(place.path().join("etmv4.html").is_file());
 }
 
 /// A directory with a program and its sources.

@@ -135,6 +135,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "page",
+        &[
+            "capture", "decode", "element", "flow", "profile", "program", "quantity", "report",
+            "snapshot", "text", "timeline",
+        ],
+    ),
+    (
         "import",
         &[
             "arch",

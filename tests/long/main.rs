@@ -6,4 +6,5 @@ mod support;
 mod debian_programs;
 mod histories;
 mod recordings;
+mod reports;
 mod semantics;

@@ -1,6 +1,7 @@
 //! Helpers for several test binaries: GDB sessions, recorded programs, reference listings.
 #![allow(dead_code, reason = "each binary uses a part of it")]
 
+pub mod browser;
 pub mod convert;
 pub mod flow;
 pub mod gdb;
