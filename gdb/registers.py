@@ -73,9 +73,9 @@ def value_of(frame, name):
 def registers(architecture, frame):
     """Yields (name in the snapshot, bits, value) for each known register."""
     aarch64 = architecture.name().startswith("aarch64")
-    # GDB's names for parts of registers and for an obsolete floating-point unit; and the
-    # instruction set that armsnap's server reports.
-    parts = re.compile(r"isa|" + (r"[wqdshb][0-9]+" if aarch64 else r"[sq][0-9]+|f[0-7]|fps"))
+    # GDB's names for parts of registers and for an obsolete floating-point unit; and
+    # armsnap's own registers of a history.
+    parts = re.compile(r"isa|position|" + (r"[wqdshb][0-9]+" if aarch64 else r"[sq][0-9]+|f[0-7]|fps"))
     known = {}
     for register in architecture.registers():
         name = register.name

@@ -16,7 +16,7 @@
 //! | feature | modules |
 //! | --- | --- |
 //! | (none) | [`quantity`], [`arch`], [`formatter`], [`protocol`] and the protocols, [`element`], [`flow`], [`encode`], [`semantics`] |
-//! | `snapshot` | [`snapshot`], [`capture`], [`check`], [`decode`], [`program`] and their helpers |
+//! | `snapshot` | [`snapshot`], [`translation`], [`capture`], [`check`], [`decode`], [`program`] and their helpers |
 //! | `history` | [`timeline`], [`recover`] |
 //! | `profile` | [`profile`] |
 //! | `export` | [`export`] |
@@ -37,6 +37,7 @@
 //! | [`program`] | ELF files, symbols, source lines, disassembly |
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
+//! | [`translation`] | translation tables of cores: virtual → physical addresses |
 //! | [`element`] | what packets mean: the elements that all protocols share |
 //! | [`encode`] | program flow → trace: what a trace unit decides to trace |
 //! | [`semantics`] | what instructions compute, as relations between values |
@@ -131,6 +132,8 @@ pub mod text;
 pub mod tfile;
 #[cfg(feature = "history")]
 pub mod timeline;
+#[cfg(feature = "snapshot")]
+pub mod translation;
 #[cfg(feature = "convert")]
 pub mod xml;
 

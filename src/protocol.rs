@@ -115,10 +115,7 @@ pub trait ElementDecoder {
     /// [`Element::WaypointAtoms`] as they are, up to a packet of another kind.
     ///
     /// [`Element::WaypointAtoms`]: crate::element::Element::WaypointAtoms
-    #[inline(always)]
-    fn passes_atoms(&self) -> bool {
-        false
-    }
+    fn passes_atoms(&self) -> bool;
 
     /// Ends the trace: emits the elements held back, then [`crate::element::Mark::End`].
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink);
@@ -138,6 +135,11 @@ impl<E: ElementDecoder> ElementDecoder for &mut E {
 
     fn is_settled(&self) -> bool {
         (**self).is_settled()
+    }
+
+    #[inline(always)]
+    fn passes_atoms(&self) -> bool {
+        (**self).passes_atoms()
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {

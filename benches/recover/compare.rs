@@ -197,6 +197,8 @@ impl Recorded {
         let libraries: Vec<Elf> = libraries.collect();
         let elves = program.iter().map(|program| &program.elf).chain(&libraries);
         FinalState {
+            architecture: Architecture::AArch64,
+            status: None,
             registers: FinalState::locations(&self.registers),
             memory: Box::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),
             other_writers: false,

@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod exercise;
+pub mod tables;
 
 use armsnap::element::{Element, ElementSink};
 use armsnap::etmv4::{Config, Decoder, Elements, Protocol, Registers};

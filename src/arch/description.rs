@@ -79,6 +79,9 @@ pub struct TargetDescription {
 /// Number of the first register outside the core's own set.
 const FIRST_OWN_NUMBER: u32 = 128;
 
+/// Names of registers that the server adds to descriptions.
+const RESERVED: [&str; 2] = ["isa", "position"];
+
 impl TargetDescription {
     /// Creates a description for several cores, with all registers that any of them has.
     pub fn new(architecture: Architecture, kinds: &[&str], cores: &[&RegisterFile]) -> Self {
@@ -98,6 +101,7 @@ impl TargetDescription {
             .iter()
             .flat_map(|feature| &feature.registers)
             .map(|register| register.name.clone())
+            .chain(RESERVED.map(str::to_owned))
             .collect();
         features.extend(further(cores, &mut names, &mut next));
         let numbers = features
@@ -353,6 +357,20 @@ mod tests {
             .registers()
             .find(|register| register.name == name)
             .unwrap_or_else(|| panic!("no register {name}"))
+    }
+
+    #[test]
+    fn names_of_the_servers_registers_are_free() {
+        let core = file(
+            Architecture::AArch64,
+            &[("POSITION", 32, 1), ("position", 64, 2)],
+        );
+        let description = TargetDescription::new(Architecture::AArch64, &["Cortex-A57"], &[&core]);
+        let mut names = description.registers().map(|register| &*register.name);
+        assert!(names.all(|name| !RESERVED.contains(&name)));
+        let core = file(Architecture::AArch64, &[("isa", 32, 1)]);
+        let description = TargetDescription::new(Architecture::AArch64, &["Cortex-A57"], &[&core]);
+        find(&description, "isa_2");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod architecture;
 mod buffer;
+mod clock;
 mod config;
 mod core;
 mod left_out;
@@ -16,6 +17,7 @@ pub mod registers;
 
 pub use architecture::TraceArchitecture;
 pub use buffer::CaptureBuffer;
+pub use clock::PerfClock;
 pub use config::{Config, Visitor};
 pub use core::traced_core;
 pub use left_out::{LeftOut, Reason};
@@ -76,6 +78,8 @@ pub struct CaptureSource {
     pub core: Option<usize>,
     /// The context that is wanted of its trace; all if `None`.
     pub only: Option<OnlyContext>,
+    /// How its timestamps become times of perf's clock, if that is known.
+    pub clock: Option<PerfClock>,
 }
 
 /// A visitor that gets the decoders of one context.
@@ -331,6 +335,7 @@ impl Opening<'_> {
             config,
             core,
             only: OnlyContext::of(device),
+            clock: PerfClock::of(device),
         })
     }
 

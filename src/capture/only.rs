@@ -119,6 +119,11 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
         self.inner.is_settled()
     }
 
+    #[inline(always)]
+    fn passes_atoms(&self) -> bool {
+        self.only.is_none() && self.inner.passes_atoms()
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         match self.only {
             None => self.inner.end(at, out),
@@ -176,9 +181,19 @@ mod tests {
             out.element(at, *packet);
         }
 
+        fn passes_atoms(&self) -> bool {
+            true
+        }
+
         fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
             out.mark(at, Mark::End);
         }
+    }
+
+    #[test]
+    fn atoms_of_all_contexts_take_the_short_way() {
+        assert!(Only::new(Given, None).passes_atoms());
+        assert!(!Only::new(Given, Some(OnlyContext::Vmid(1))).passes_atoms());
     }
 
     fn context(id: u32) -> Element {

@@ -64,6 +64,7 @@ impl Checker<'_> {
         let file = read(core);
         let pc = file.pc()?;
         let mut memory = CoreMemory::new(self.loaded, core);
+        memory.translate(self.loaded, index);
         memory.share(self.loaded, index);
         let held = !memory.slice(Address(pc), Space::Any).is_empty();
         let raw = |dump: &&Dump| self.loaded.elf_dump(dump).is_none();
@@ -101,14 +102,16 @@ impl Checker<'_> {
 
     /// The program of all cores of a machine.
     fn program(&self, machine: Machine) -> Option<Program> {
-        let cores = self.snapshot.devices.iter();
-        let cores = cores.filter(|device| device.class == DeviceClass::Core);
+        let cores = self.snapshot.devices.iter().enumerate();
+        let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
         let memories: Vec<(CoreMemory, Space)> = cores
-            .map(|core| (core, read(core)))
-            .filter(|(_, file)| file.architecture().machine() == machine)
-            .map(|(core, file)| {
+            .map(|(index, core)| (index, core, read(core)))
+            .filter(|(_, _, file)| file.architecture().machine() == machine)
+            .map(|(index, core, file)| {
                 let space = state::current_space(&file).space;
-                (CoreMemory::new(self.loaded, core), space)
+                let mut memory = CoreMemory::new(self.loaded, core);
+                memory.translate(self.loaded, index);
+                (memory, space)
             })
             .collect();
         let seen: Vec<Seen> = memories

@@ -200,6 +200,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     drop(progress);
     print_notes(&programs.taken_from_others());
+    print_notes(&programs.missing_processes());
     out.into_inner().into_inner()?.finish()?;
     if arguments.stats {
         print_stats(&stats)?;

@@ -18,7 +18,8 @@ use tempfile::NamedTempFile;
 #[derive(Args)]
 pub struct Arguments {
     /// A Linux program for AArch64 or Arm, as a path or a name in PATH, and its arguments; with
-    /// --system, a bare-metal image. Options precede it
+    /// --system, a bare-metal image (ELF) or an arm64 Linux kernel (Image, Image.gz, EFI zboot).
+    /// Options precede it
     #[arg(
         trailing_var_arg = true,
         required = true,
@@ -68,7 +69,7 @@ pub struct Arguments {
     last: Option<u64>,
 
     /// Stop at this function of the program or its libraries, at this source line, or at this
-    /// address
+    /// address; at a function of a kernel (panic), or its reset
     #[arg(long, value_name = "FUNCTION|FILE:LINE|ADDRESS")]
     until: Option<String>,
 
@@ -110,6 +111,23 @@ pub struct Arguments {
     /// With --system: the size of the machine's memory, as in QEMU (64M)
     #[arg(long, value_name = "SIZE", requires = "system")]
     ram: Option<String>,
+
+    /// With a Linux kernel: its command line
+    #[arg(
+        long,
+        value_name = "TEXT",
+        requires = "system",
+        allow_hyphen_values = true
+    )]
+    append: Option<String>,
+
+    /// With a Linux kernel: its initial RAM disk
+    #[arg(long, value_name = "FILE", requires = "system")]
+    initrd: Option<PathBuf>,
+
+    /// With --system: begin to trace at this function or address
+    #[arg(long, value_name = "FUNCTION|ADDRESS", requires = "system")]
+    from: Option<String>,
 
     /// With --system: a further argument for QEMU (repeatable)
     #[arg(
@@ -241,7 +259,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let recorded = match &arguments.system {
         Some(machine) => {
             if !rest.is_empty() {
-                let text = "--system: a bare-metal image has no arguments";
+                let text =
+                    "--system: an image has no arguments; a kernel's are given with --append";
                 return Err(Failure::Usage(text.to_owned()));
             }
             let request = system::Request {
@@ -250,6 +269,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 cpu: arguments.cpu.clone(),
                 cores: arguments.smp,
                 ram: arguments.ram.clone(),
+                append: arguments.append.clone(),
+                initrd: arguments.initrd.clone(),
+                from: arguments.from.clone().map(|text| Until { text, count: 1 }),
                 arguments: arguments.qemu.clone(),
                 options: arguments.options(PendingFile::file(&witness)?),
             };

@@ -264,16 +264,70 @@ impl<'a> Loading<'a> {
     }
 }
 
+/// Why a carrier cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CarrierError {
+    /// The status line of the trace file gives a length that the file does not have.
+    #[error("status: {FIELD}: {0:?} is more than the file's size")]
+    Size(String),
+    /// It does not start with the first line of a carrier.
+    #[error("its first line is not that of a carrier")]
+    Magic,
+    /// The empty line after its last line is missing.
+    #[error("its lines do not end")]
+    NoEnd,
+    /// A line is not UTF-8.
+    #[error("a line is not UTF-8 text")]
+    NotText,
+    /// A line is not recognised; its first characters.
+    #[error("cannot read {0:?}")]
+    Line(String),
+    /// A path leads out of the snapshot.
+    #[error("{0:?} is not a path inside a snapshot")]
+    Path(String),
+    /// The carrier ends within the bytes of a file.
+    #[error("its bytes are truncated")]
+    Truncated,
+    /// More memory is referred to than the trace frame contains.
+    #[error("it refers to memory twice")]
+    MemoryTwice,
+    /// Trace frame 0 does not contain memory that a file refers to.
+    #[error("{0}: trace frame 0 lacks memory of it")]
+    MemoryMissing(String),
+    /// A file has not as many bytes as its line says.
+    #[error("{path}: expected {expected} bytes, found {found}")]
+    Length {
+        /// The file.
+        path: String,
+        /// Bytes that its line says.
+        expected: usize,
+        /// Bytes found.
+        found: usize,
+    },
+    /// Two files have the same path.
+    #[error("{0}: there are two files with this name")]
+    FileTwice(String),
+    /// Bytes after those of the files.
+    #[error("{0} bytes belong to no file")]
+    Rest(usize),
+    /// The `snapshot.ini` that it names is missing.
+    #[error("its file {0:?} is missing")]
+    NoEntry(String),
+}
+
 impl Carried {
-    /// Reads a carrier. `memory` is the memory of trace frame 0. The error is the reason.
-    pub fn read(carrier: &[u8], memory: &Memory<'_>) -> Result<Self, String> {
-        let mut rest = carrier
-            .strip_prefix(MAGIC)
-            .ok_or("its first line is not that of a carrier")?;
+    /// Reads a carrier. `memory` is the memory of trace frame 0.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the carrier is damaged, or if memory that it refers to is not in `memory`.
+    pub fn read(carrier: &[u8], memory: &Memory<'_>) -> Result<Self, CarrierError> {
+        let mut rest = carrier.strip_prefix(MAGIC).ok_or(CarrierError::Magic)?;
         let mut lines = Vec::new();
         loop {
-            let end = memchr::memchr(b'\n', rest).ok_or("its lines do not end")?;
-            let line = std::str::from_utf8(&rest[..end]).map_err(|_| "a line is not UTF-8 text")?;
+            let end = memchr::memchr(b'\n', rest).ok_or(CarrierError::NoEnd)?;
+            let line = std::str::from_utf8(&rest[..end]).map_err(|_| CarrierError::NotText)?;
             rest = &rest[end + 1..];
             if line.is_empty() {
                 break;
@@ -289,14 +343,14 @@ impl Carried {
         };
         for line in lines {
             read.line(line)
-                .ok_or_else(|| format!("cannot read {line:.60?}"))??;
+                .ok_or_else(|| CarrierError::Line(line.chars().take(60).collect()))??;
         }
         read.end_file()?;
         if !read.rest.is_empty() {
-            return Err(format!("{} bytes belong to no file", read.rest.len()));
+            return Err(CarrierError::Rest(read.rest.len()));
         }
         if !read.carried.files.contains_key(&read.carried.entry) {
-            return Err(format!("its file {:?} is missing", read.carried.entry));
+            return Err(CarrierError::NoEntry(read.carried.entry));
         }
         Ok(read.carried)
     }
@@ -328,7 +382,7 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// `None` if the line is not recognised.
-    fn line(&mut self, line: &str) -> Option<Result<(), String>> {
+    fn line(&mut self, line: &str) -> Option<Result<(), CarrierError>> {
         let mut words = line.split(' ');
         let kind = words.next()?;
         let text = |word: &str| String::from_utf8(hex::decode(word)?).ok();
@@ -343,7 +397,7 @@ impl Reading<'_> {
             ("file", Some(length)) => {
                 let (path, length) = (text(first)?, number(length)?);
                 if paths::normal(&path).as_ref() != Some(&path) || path.is_empty() {
-                    return Some(Err(format!("{path:?} is not a path inside a snapshot")));
+                    return Some(Err(CarrierError::Path(path)));
                 }
                 if let Err(reason) = self.end_file() {
                     return Some(Err(reason));
@@ -352,7 +406,7 @@ impl Reading<'_> {
             }
             ("bytes", None) => {
                 let Some((bytes, rest)) = self.rest.split_at_checked(number(first)?) else {
-                    return Some(Err("its bytes are truncated".to_owned()));
+                    return Some(Err(CarrierError::Truncated));
                 };
                 self.rest = rest;
                 return self.append(|file| {
@@ -364,7 +418,7 @@ impl Reading<'_> {
                 let (address, length) = (hex::number(first)?, number(length)?);
                 let memory = self.memory;
                 let Some(left) = self.memory_left.checked_sub(length) else {
-                    return Some(Err("it refers to memory twice".to_owned()));
+                    return Some(Err(CarrierError::MemoryTwice));
                 };
                 self.memory_left = left;
                 return self.append(|file| memory.append(address, length, file));
@@ -377,27 +431,32 @@ impl Reading<'_> {
     fn append(
         &mut self,
         add: impl FnOnce(&mut Vec<u8>) -> Option<()>,
-    ) -> Option<Result<(), String>> {
+    ) -> Option<Result<(), CarrierError>> {
         let (path, length, file) = self.file.as_mut()?;
         let added = add(file);
         Some(match added {
-            None => Err(format!("{path}: trace frame 0 lacks memory of it")),
-            Some(()) if file.len() > *length => Err(format!("{path}: more than {length} bytes")),
+            None => Err(CarrierError::MemoryMissing(path.clone())),
+            Some(()) if file.len() > *length => Err(CarrierError::Length {
+                path: path.clone(),
+                expected: *length,
+                found: file.len(),
+            }),
             Some(()) => Ok(()),
         })
     }
 
-    fn end_file(&mut self) -> Result<(), String> {
+    fn end_file(&mut self) -> Result<(), CarrierError> {
         match self.file.take() {
             None => Ok(()),
-            Some((path, length, bytes)) if bytes.len() != length => Err(format!(
-                "{path}: expected {length} bytes, found {}",
-                bytes.len()
-            )),
+            Some((path, expected, bytes)) if bytes.len() != expected => Err(CarrierError::Length {
+                path,
+                expected,
+                found: bytes.len(),
+            }),
             Some((path, _, bytes)) => {
                 match self.carried.files.insert(path.clone(), Bytes(bytes.into())) {
                     None => Ok(()),
-                    Some(_) => Err(format!("{path}: there are two files with this name")),
+                    Some(_) => Err(CarrierError::FileTwice(path)),
                 }
             }
         }

@@ -15,6 +15,11 @@ use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::snapshot::memory::CoreMemory;
 use std::convert::Infallible;
 
+/// The named source does not trace a core.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}: it does not trace a core")]
+pub struct NoFlow(pub String);
+
 /// Bytes of trace decoded at once.
 const PIECE: usize = 256 << 10;
 
@@ -23,14 +28,14 @@ const PIECE: usize = 256 << 10;
 ///
 /// # Errors
 ///
-/// Returns the reason if a source does not trace a core.
+/// Fails if a source does not trace a core.
 pub fn decode(
     sources: &[(&CaptureBuffer, &CaptureSource)],
     memory: &CoreMemory,
     symbols: Option<&Symbols>,
     options: &trace_run::Options,
     progress: Progress<'_>,
-) -> Result<KeptInstructions, String> {
+) -> Result<KeptInstructions, NoFlow> {
     let limits = options.limits();
     let mut kept = KeptInstructions::new(limits);
     let total = sources.iter().map(|(buffer, _)| buffer.bytes()).sum();
@@ -45,7 +50,7 @@ pub fn decode(
             kept,
         }) else {
             // Only protocols that do not trace a core have no flow.
-            return Err(format!("{}: it does not trace a core", source.name));
+            return Err(NoFlow(source.name.clone()));
         };
         let mut decoders = [(source.trace_id, decoder)];
         let mut pieces = 0;

@@ -3,20 +3,20 @@
 //! [`trace_file`] converts a snapshot to a trace file, [`snapshot`] a trace file to a snapshot.
 //! `docs/trace-files.md` describes the mapping. Independent of the command line.
 
-pub mod carrier;
+mod carrier;
 pub mod chosen;
-pub mod code_paths;
+mod code_paths;
 pub mod core_file;
-pub mod exceptions;
+mod exceptions;
 pub mod executed;
-pub mod frame_values;
-pub mod history;
+mod frame_values;
+mod history;
 pub mod kept;
 pub mod perf_data;
-pub mod retrace;
+mod retrace;
 pub mod snapshot;
 pub mod state;
-pub mod steps;
+mod steps;
 pub mod trace_file;
 pub mod trace_run;
 pub mod with_trace;
@@ -27,6 +27,9 @@ use crate::snapshot::write::WriteError;
 use crate::tfile;
 use std::io;
 use std::path::Path;
+
+pub use carrier::{Carried, CarriedFiles, CarrierError};
+pub use history::NoFlow;
 
 /// Receives progress: bytes done and bytes in total. Each stage of a conversion starts again at 0.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
@@ -41,6 +44,15 @@ pub enum Error {
     /// The target description of the input cannot be used.
     #[error(transparent)]
     Description(#[from] DescriptionError),
+    /// The carried snapshot is damaged.
+    #[error("the carried snapshot cannot be read: {0}; --frame N converts a trace frame")]
+    Carrier(#[from] CarrierError),
+    /// A source does not trace a core.
+    #[error(transparent)]
+    NoFlow(#[from] NoFlow),
+    /// The file is no trace file.
+    #[error(transparent)]
+    TraceFile(#[from] tfile::Error),
     /// The options do not fit the input.
     #[error("{0}")]
     Usage(String),

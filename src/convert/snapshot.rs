@@ -3,7 +3,7 @@
 //! The snapshot carried in a file is restored. From any other file, one trace frame becomes a
 //! snapshot of one core that contains only what was collected in that frame.
 
-use super::carrier::{Carried, FIELD, Memory};
+use super::carrier::{Carried, CarrierError, FIELD, Memory};
 use super::chosen::ChosenArchitecture;
 use super::{Error, Progress};
 use crate::arch::Architecture;
@@ -64,7 +64,7 @@ pub fn read(
     notes: &mut Vec<String>,
 ) -> Result<Found, Error> {
     let order = options.chosen.and_then(|chosen| chosen.order);
-    let file = File::open(bytes, order).map_err(|error| Error::Input(error.to_string()))?;
+    let file = File::open(bytes, order)?;
     let file = file.releasing(|walked| bytes.release(walked));
     notes.extend_from_slice(file.notes());
     let description = file.description().target.as_deref();
@@ -79,12 +79,7 @@ pub fn read(
         if options.chosen.is_some() {
             target?;
         }
-        return carried.map(Found::Carried).map_err(|reason| {
-            Error::Input(format!(
-                "the carried snapshot cannot be read: {reason}; --frame N converts a \
-                 trace frame"
-            ))
-        });
+        return Ok(Found::Carried(carried?));
     }
     let frame = choose(&file, options.frame, notes)?;
     let target = target?;
@@ -100,14 +95,12 @@ pub fn read(
 }
 
 /// The snapshot carried in a file, or the reason why it cannot be read.
-fn carried(bytes: &[u8], file: &File<'_>) -> Option<Result<Carried, String>> {
+fn carried(bytes: &[u8], file: &File<'_>) -> Option<Result<Carried, CarrierError>> {
     let fields = &file.description().status.as_ref()?.other;
     let (_, value) = fields.iter().find(|(name, _)| name == FIELD)?;
     let length = hex::number(value).and_then(|length| usize::try_from(length).ok());
     let Some(begin) = length.and_then(|length| bytes.len().checked_sub(length)) else {
-        return Some(Err(format!(
-            "status: {FIELD}: {value:?} is more than the file's size"
-        )));
+        return Some(Err(CarrierError::Size(value.clone())));
     };
     let mut memory = Memory::default();
     if let Some(Ok(first)) = file.frame(0) {

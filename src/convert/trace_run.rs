@@ -480,6 +480,7 @@ fn decode(
     progress: Progress<'_>,
 ) -> Result<KeptInstructions, Error> {
     let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
+    memory.translate(loaded, core);
     let mut symbols = Symbols::default();
     for elf in &options.elfs {
         let path = elf.path.display().to_string();
@@ -499,7 +500,7 @@ fn decode(
     let name = &loaded.snapshot.devices[core].name;
     let taken = memory.taken_from_others();
     notes.extend(taken.map(|note| format!("{name}: {note}")));
-    kept.map_err(Error::Input)
+    Ok(kept?)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn read(
 ) -> Result<Found, Error> {
     let found = snapshot::read(bytes, name, options, notes)?;
     let order = options.chosen.and_then(|chosen| chosen.order);
-    let file = File::open(bytes, order).map_err(|error| Error::Input(error.to_string()))?;
+    let file = File::open(bytes, order)?;
     let file = file.releasing(|walked| bytes.release(walked));
     let (loaded, mut files) = open(found)?;
     let text = file.description().target.as_deref();

@@ -3,7 +3,8 @@
 use crate::arch::Space;
 use crate::flow::{CodeImage, ContextKey, View};
 use crate::quantity::{Address, Security};
-use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::memory::translated::Process;
+use crate::snapshot::memory::{CoreMemory, Moment};
 
 /// The memory of a core; if `None`, every address is missing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,9 +16,18 @@ impl Image<'_> {
         Space::ALL[view.0 as usize % Space::ALL.len()]
     }
 
-    /// The version of changed code in a view.
-    pub fn version(&self, view: View) -> u32 {
-        view.0 / Space::ALL.len() as u32
+    /// The version of changed code, and the process, in a view.
+    pub fn moment(&self, view: View) -> Moment {
+        let rest = view.0 / Space::ALL.len() as u32;
+        let versions = self.versions().saturating_add(1);
+        Moment {
+            version: Some(rest % versions),
+            process: Process(rest / versions),
+        }
+    }
+
+    fn versions(&self) -> u32 {
+        self.0.map_or(0, |memory| memory.changed().versions())
     }
 }
 
@@ -29,14 +39,24 @@ impl CodeImage for Image<'_> {
         };
         let index = Space::ALL.iter().position(|&s| s == space).unwrap_or(0);
         // Indistinguishable versions are treated as one.
-        let versions = self.0.map_or(0, |memory| memory.changed().versions());
-        let version = context.context_id.unwrap_or(0).min(versions);
-        View(index as u32 + Space::ALL.len() as u32 * version)
+        let versions = self.versions();
+        let moment = self.0.map_or(Moment::default(), |memory| {
+            memory.moment(context.el, context.context_id, context.vmid)
+        });
+        let version = moment.version.unwrap_or(0).min(versions);
+        let process = moment.process;
+        let rest = process.0.saturating_mul(versions.saturating_add(1));
+        let rest = rest.saturating_add(version);
+        View(
+            (Space::ALL.len() as u32)
+                .saturating_mul(rest)
+                .saturating_add(index as u32),
+        )
     }
 
     fn slice(&self, view: View, address: Address) -> &[u8] {
-        let (space, version) = (self.space(view), self.version(view));
+        let (space, moment) = (self.space(view), self.moment(view));
         self.0
-            .map_or(&[], |memory| memory.code(version, address, space))
+            .map_or(&[], |memory| memory.code(moment, address, space))
     }
 }

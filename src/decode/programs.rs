@@ -127,6 +127,16 @@ impl Programs {
         &self.images
     }
 
+    /// Returns a note for each core on processes whose code is missing.
+    pub fn missing_processes(&self) -> Vec<String> {
+        let cores = self.cores.values();
+        let missing = cores.filter_map(|core| {
+            let note = core.memory.translated()?.missing_processes()?;
+            Some(format!("{}: {note}", core.name))
+        });
+        missing.collect()
+    }
+
     /// Returns the memory of a core, by device index.
     pub fn memory(&self, core: usize) -> Option<&CoreMemory> {
         self.cores.get(&core).map(|core| &core.memory)
@@ -146,10 +156,12 @@ fn core(loaded: &OpenSnapshot, index: usize) -> TracedCore {
     let device = &loaded.snapshot.devices[index];
     let architecture = Architecture::detect(device).architecture;
     let registers = RegisterFile::read(device, architecture);
+    let mut memory = CoreMemory::new(loaded, device);
+    memory.translate(loaded, index);
     TracedCore {
         name: device.name.clone(),
         machine: architecture.machine(),
-        memory: CoreMemory::new(loaded, device),
+        memory,
         space: state::current_space(&registers).space,
     }
 }

@@ -271,6 +271,10 @@ impl ElementDecoder for Elements {
         self.state == State::Decoding && self.returning.is_none()
     }
 
+    fn passes_atoms(&self) -> bool {
+        false
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         self.settle(out);
         out.mark(at, Mark::End);

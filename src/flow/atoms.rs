@@ -1,13 +1,13 @@
 //! Follows atoms from block to block: the hot path, and one atom in any state.
 //!
-//! The hot path recalls where the same atoms led before ([`super::memo`]). A new string of atoms is
-//! followed as long as each link leads directly to the next block; [`Flow::atom`] handles
-//! everything else.
+//! The hot path takes the link of a single atom, and recalls where the same string of atoms led before
+//! ([`super::memo`]). A new string is followed as long as each link leads directly to the next block;
+//! [`Flow::atom`] handles everything else.
 
-use super::blocks::{AWAIT, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
+use super::blocks::{AWAIT, AtomUnit, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
 use super::code::CodeImage;
 use super::follow::Flow;
-use super::memo::{Entry, MOST_PUSHES};
+use super::memo::{Draft, Entry, MOST_PUSHES};
 use super::output::{Held, LostAt};
 use super::sink::{FlowSink, Gap};
 use crate::element::{Atoms, Mark};
@@ -20,69 +20,118 @@ impl<C: CodeImage> Flow<C> {
     /// Follows waypoint atoms. Nothing is held back then.
     #[inline(always)]
     pub(super) fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
-        if let Some(entry) = self.memo.find(self.current, atoms)
-            && entry.count == atoms.count
-        {
-            let entry = *entry;
-            self.recall(at, &entry, sink);
-        } else if self.current == NOWHERE {
-            self.q = None;
-        } else {
-            self.follow(at, atoms, sink);
-        }
+        self.current = self.after(self.current, at, atoms, sink);
     }
 
-    /// Follows atoms, one packet a byte, as far as the memo knows where they lead; returns the number
-    /// of bytes.
+    /// Follows packets of waypoint atoms at the start of `bytes`, one byte each; returns their
+    /// number.
     #[inline(always)]
-    pub(super) fn known_atoms(
+    pub(super) fn packets_of_atoms(
         &mut self,
         bytes: &[u8],
         atoms: impl Fn(u8) -> Option<Atoms>,
         mut locate: impl FnMut(usize) -> BufferOffset,
         sink: &mut impl FlowSink,
     ) -> usize {
-        // No entry starts where nothing is known, and in cycle-accurate or ETMv3 trace there is none.
+        if self.space.unit != AtomUnit::Waypoint {
+            return 0;
+        }
         let mut done = 0;
         let mut current = self.current;
-        let mut last = None;
         for &byte in bytes {
             let Some(atoms) = atoms(byte) else {
                 break;
             };
-            let Some(entry) = self.memo.find(current, atoms) else {
-                break;
-            };
-            if entry.count != atoms.count {
-                break;
-            }
-            sink.run(locate(done), &self.blocks, self.memo.run(entry));
-            for &caller in &entry.pushed[..usize::from(entry.pushes).min(MOST_PUSHES)] {
-                self.stack.push(caller);
-            }
-            last = Some(entry);
-            current = entry.next;
+            current = self.after(current, locate(done), atoms, sink);
             done += 1;
         }
         self.current = current;
-        if let Some(entry) = last {
-            self.left = self.memo.last(entry);
-        }
         done
     }
 
-    /// Executes the blocks of an entry of the memo.
+    /// Follows waypoint atoms from a block on; returns the block after them.
     #[inline(always)]
-    fn recall(&mut self, at: BufferOffset, entry: &Entry, sink: &mut impl FlowSink) {
+    fn after(
+        &mut self,
+        mut current: u32,
+        at: BufferOffset,
+        mut atoms: Atoms,
+        sink: &mut impl FlowSink,
+    ) -> u32 {
+        loop {
+            if current == AWAIT
+                && let Some(next) = self.pop_linked()
+            {
+                current = next;
+            }
+            if atoms.count == 1 {
+                let taken = atoms.bits & 1 == 1;
+                let link = self.blocks.link(current, taken);
+                if link != SLOW {
+                    return self.pass(at, current, link, taken, sink);
+                }
+            } else if let Some(&entry) = self.memo.find(current, atoms) {
+                current = self.recall(at, &entry, sink);
+                if entry.count == atoms.count {
+                    return current;
+                }
+                atoms = atoms.skip(entry.count);
+                continue;
+            }
+            self.current = current;
+            if !self.is_lost(at, current, sink) {
+                self.follow(at, atoms, sink);
+            }
+            return self.current;
+        }
+    }
+
+    /// Drops the next atom if no address is known or its code is missing: then none is known.
+    #[inline(always)]
+    fn is_lost(&mut self, at: BufferOffset, current: u32, sink: &mut impl FlowSink) -> bool {
+        if self.blocks.hot[current as usize].is_missing() {
+            let address = self.start(current);
+            self.lost = Some(LostAt::missing_code(address));
+            sink.gap(at, Gap::MemoryMissing(address));
+            self.current = NOWHERE;
+        }
+        if self.current == NOWHERE {
+            self.q = None;
+        }
+        self.current == NOWHERE
+    }
+
+    /// Executes a block and takes a resolved link; returns the next block.
+    #[inline(always)]
+    fn pass(
+        &mut self,
+        at: BufferOffset,
+        block: u32,
+        link: u32,
+        taken: bool,
+        sink: &mut impl FlowSink,
+    ) -> u32 {
+        sink.block(at, &self.blocks, BlockId(block), taken, None);
+        if link & PUSH != 0 {
+            self.stack.push(block);
+        }
+        self.left = block;
+        link & !PUSH
+    }
+
+    /// Executes the blocks of an entry of the memo; returns the next block.
+    #[inline(always)]
+    fn recall(&mut self, at: BufferOffset, entry: &Entry, sink: &mut impl FlowSink) -> u32 {
         sink.run(at, &self.blocks, self.memo.run(entry));
         for &caller in &entry.pushed[..usize::from(entry.pushes).min(MOST_PUSHES)] {
             self.stack.push(caller);
         }
-        self.left = self.memo.last(entry);
-        self.current = entry.next;
+        self.left = entry.left;
+        entry.next
     }
 
-    /// Follows waypoint atoms: by the memo after each return, else from link to link.
+    /// Follows waypoint atoms that lead through links that are not resolved yet or paths that the
+    /// memo does not contain.
     #[inline(never)]
     fn follow(&mut self, at: BufferOffset, mut atoms: Atoms, sink: &mut impl FlowSink) {
         while atoms.count > 0 && self.current != NOWHERE {
@@ -91,63 +140,51 @@ impl<C: CodeImage> Flow<C> {
             {
                 self.current = next;
             }
-            let consumed = match self.memo.find(self.current, atoms) {
-                Some(entry) => {
-                    let entry = *entry;
-                    self.recall(at, &entry, sink);
-                    entry.count
+            let consumed = if let Some(&entry) = self.memo.find(self.current, atoms) {
+                self.current = self.recall(at, &entry, sink);
+                entry.count
+            } else if self.blocks.link(self.current, atoms.is_e(0)) == SLOW {
+                if !self.is_lost(at, self.current, sink) {
+                    self.current = self.atom(at, self.current, atoms.is_e(0), None, sink);
                 }
-                None => self.learn(at, atoms, sink),
+                1
+            } else {
+                self.learn(at, atoms, sink)
             };
             atoms = atoms.skip(consumed);
+        }
+        if self.current == NOWHERE {
+            self.q = None;
         }
         self.bound(sink);
     }
 
-    /// Follows atoms from link to link up to a return, and remembers where they led. Follows an atom
-    /// without a link by itself. Returns how many atoms were consumed.
+    /// Follows atoms from link to link up to a return or a link that is not resolved. Remembers a
+    /// path that comes the second time. Returns the number of atoms consumed.
     fn learn(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) -> u8 {
-        let from = self.current;
-        let mut draft = self.memo.begin();
+        let mut draft = self.memo.begin(self.current, atoms);
         let mut done = 0;
         while done < atoms.count {
-            let current = self.current;
-            let taken = atoms.is_e(done);
-            let link = self.blocks.link(current, taken);
-            if link == SLOW {
+            let (block, taken) = (self.current, atoms.is_e(done));
+            let link = self.blocks.link(block, taken);
+            let is_full = link & PUSH != 0 && draft.as_ref().is_some_and(Draft::is_full);
+            if link == SLOW || is_full {
                 break;
             }
-            sink.block(at, &self.blocks, BlockId(current), taken, None);
-            self.memo.step(
-                &mut draft,
-                current,
-                taken,
-                self.blocks.instructions(BlockId(current)),
-            );
-            if link & PUSH != 0 {
-                self.stack.push(current);
-                draft.push(current);
+            self.current = self.pass(at, block, link, taken, sink);
+            if let Some(draft) = &mut draft {
+                let instructions = self.blocks.instructions(BlockId(block));
+                self.memo.step(draft, block, taken, instructions);
+                if link & PUSH != 0 {
+                    draft.push(block);
+                }
             }
-            self.left = current;
-            self.current = link & !PUSH;
             done += 1;
         }
-        let certain = done == atoms.count || self.current == AWAIT;
-        self.memo
-            .finish(from, atoms, draft, certain.then_some(self.current));
-        if done > 0 {
-            return done;
+        if let Some(draft) = draft {
+            self.memo.finish(draft, self.current);
         }
-        let current = self.current;
-        if self.blocks.hot[current as usize].is_missing() {
-            let address = self.start(current);
-            self.lost = Some(LostAt::missing_code(address));
-            sink.gap(at, Gap::MemoryMissing(address));
-            self.current = NOWHERE;
-        } else {
-            self.current = self.atom(at, current, atoms.is_e(0), None, sink);
-        }
-        1
+        done
     }
 
     /// Follows one waypoint atom with its cycles.

@@ -15,6 +15,8 @@ pub struct ContextKey {
     pub is_64bit: Option<bool>,
     /// The context ID. Code may differ between context IDs.
     pub context_id: Option<u32>,
+    /// The VMID. Code may differ between VMIDs.
+    pub vmid: Option<u32>,
 }
 
 impl From<&Context> for ContextKey {
@@ -24,6 +26,7 @@ impl From<&Context> for ContextKey {
             security: context.security,
             is_64bit: context.is_64bit,
             context_id: context.context_id,
+            vmid: context.vmid,
         }
     }
 }

@@ -325,6 +325,7 @@ impl<C: CodeImage, S: FlowSink> ElementSink for FlowDriver<C, S> {
         atoms: impl Fn(u8) -> Option<Atoms>,
         locate: impl FnMut(usize) -> BufferOffset,
     ) -> usize {
-        self.flow.known_atoms(bytes, atoms, locate, &mut self.sink)
+        self.flow
+            .packets_of_atoms(bytes, atoms, locate, &mut self.sink)
     }
 }

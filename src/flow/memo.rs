@@ -1,8 +1,9 @@
 //! Remembers where a string of atoms led from a block, so that it is followed at once.
 //!
-//! An entry holds the blocks executed, the callers pushed, and the next block. It ends where the
-//! return stack is popped, because the caller differs from time to time. It stays true as long as
-//! the table of blocks does: links, once resolved, never change.
+//! An entry holds the blocks executed, the callers pushed, and the next block. It ends before the last
+//! atom where the return stack is popped, because the caller differs from time to time, and where
+//! code is missing. It stays true as long as the table of blocks does: links, once resolved, never
+//! change.
 
 use super::blocks::BlockId;
 use crate::element::Atoms;
@@ -11,7 +12,10 @@ use crate::element::Atoms;
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     steps: &'a [Step],
-    instructions: u32,
+    /// The number of the first step, and how many there are.
+    first: u32,
+    count: u8,
+    instructions: u16,
 }
 
 impl Run<'_> {
@@ -19,26 +23,27 @@ impl Run<'_> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.steps.len()
+        self.count.into()
     }
 
     /// Returns whether there are no blocks; never so in a sink.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty()
+        self.count == 0
     }
 
     /// Returns the number of instructions in all blocks.
     #[inline]
     #[must_use]
     pub fn instructions(&self) -> u32 {
-        self.instructions
+        self.instructions.into()
     }
 
     /// Returns the blocks, and whether the last instruction of each had an E atom.
     #[inline]
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = (BlockId, bool)> + '_ {
-        self.steps
+        let first = self.first as usize;
+        self.steps[first..first + self.len()]
             .iter()
             .map(|step| (BlockId(step.0 >> 1), step.0 & 1 == 1))
     }
@@ -58,17 +63,24 @@ pub(super) const MOST_PUSHES: usize = 2;
 /// What a string of atoms leads to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entry {
-    /// The first block and the atoms; 0 if empty.
+    /// The first block and the atoms; 0 if empty. With [`SEEN`]: they came once.
     key: u64,
+    /// The first of its steps.
     first: u32,
-    /// Blocks executed: the number of atoms consumed.
-    pub count: u8,
-    pub pushes: u8,
-    instructions: u32,
+    /// The last block executed.
+    pub left: u32,
     /// The block after the run.
     pub next: u32,
     pub pushed: [u32; MOST_PUSHES],
+    instructions: u16,
+    /// Blocks executed: the number of atoms consumed.
+    pub count: u8,
+    pub pushes: u8,
 }
+
+/// Bit of a key: the entry says no more than that its atoms came once. Most strings of atoms that
+/// come once do not come again, and remembering costs more than following.
+const SEEN: u64 = 1 << 63;
 
 /// Entries by first block and atoms; a new entry replaces an old one in its place.
 #[derive(Clone, Debug)]
@@ -77,7 +89,7 @@ pub(super) struct Memo {
     steps: Vec<Step>,
 }
 
-/// The longest string of atoms with a key of its own.
+/// The longest string of atoms that is remembered.
 const MOST_ATOMS: u8 = 31;
 
 /// The block and the atoms, with a one above the newest atom. The key of 32 atoms is never stored.
@@ -117,56 +129,61 @@ impl Memo {
     /// Returns the run of an entry.
     #[inline(always)]
     pub fn run(&self, entry: &Entry) -> Run<'_> {
-        let first = entry.first as usize;
         Run {
-            steps: &self.steps[first..first + usize::from(entry.count)],
+            steps: &self.steps,
+            first: entry.first,
+            count: entry.count,
             instructions: entry.instructions,
         }
     }
 
-    /// Returns the last block of an entry.
-    #[inline(always)]
-    pub fn last(&self, entry: &Entry) -> u32 {
-        let last = entry.first as usize + usize::from(entry.count) - 1;
-        self.steps[last].0 >> 1
-    }
-
-    /// Starts an entry.
-    pub fn begin(&mut self) -> Draft {
+    /// Starts an entry for `atoms` from `block` on; `None` the first time.
+    pub fn begin(&mut self, block: u32, atoms: Atoms) -> Option<Draft> {
+        if atoms.count > MOST_ATOMS {
+            return None;
+        }
         if self.steps.len() >= MOST_STEPS {
             self.clear();
         }
-        Draft {
+        let (place, key) = (place(block, atoms), key(block, atoms));
+        let entry = &mut self.entries[place];
+        if entry.key != key | SEEN {
+            entry.key = key | SEEN;
+            return None;
+        }
+        Some(Draft {
+            place,
             entry: Entry {
+                key,
                 first: self.steps.len() as u32,
                 ..Entry::default()
             },
             overflow: false,
-        }
+        })
     }
 
-    /// Stores the entry for `atoms` from `block` on; `next` is the block after it, or
-    /// `None` if the entry may not be kept.
-    pub fn finish(&mut self, block: u32, atoms: Atoms, draft: Draft, next: Option<u32>) {
-        match next {
-            Some(next) if !draft.overflow && draft.entry.count > 0 && atoms.count <= MOST_ATOMS => {
-                self.entries[place(block, atoms)] = Entry {
-                    key: key(block, atoms),
-                    next,
-                    ..draft.entry
-                };
-            }
-            _ => self.steps.truncate(draft.entry.first as usize),
+    /// Stores an entry with at least one step; `next` is the block after it.
+    pub fn finish(&mut self, draft: Draft, next: u32) {
+        if draft.overflow {
+            self.steps.truncate(draft.entry.first as usize);
+        } else {
+            self.entries[draft.place] = Entry {
+                next,
+                ..draft.entry
+            };
         }
     }
 
     /// Appends a step to the entry that was begun last.
     pub fn step(&mut self, draft: &mut Draft, block: u32, taken: bool, instructions: u32) {
         self.steps.push(Step(block << 1 | u32::from(taken)));
-        draft.entry.count += 1;
-        match draft.entry.instructions.checked_add(instructions) {
-            Some(sum) => draft.entry.instructions = sum,
-            None => draft.overflow = true,
+        let entry = &mut draft.entry;
+        entry.count += 1;
+        entry.left = block;
+        let sum = u32::from(entry.instructions).saturating_add(instructions);
+        match u16::try_from(sum) {
+            Ok(sum) => entry.instructions = sum,
+            Err(_) => draft.overflow = true,
         }
     }
 
@@ -180,19 +197,23 @@ impl Memo {
 /// An entry being made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draft {
+    place: usize,
     entry: Entry,
+    /// Too many instructions for an entry.
     overflow: bool,
 }
 
 impl Draft {
-    /// Adds a caller that the run pushes.
+    /// Returns whether no further caller can be added.
+    pub fn is_full(&self) -> bool {
+        usize::from(self.entry.pushes) == MOST_PUSHES
+    }
+
+    /// Adds a caller that the run pushes, if it is not [full](Self::is_full).
     pub fn push(&mut self, caller: u32) {
-        match self.entry.pushed.get_mut(usize::from(self.entry.pushes)) {
-            Some(place) => {
-                *place = caller;
-                self.entry.pushes += 1;
-            }
-            None => self.overflow = true,
+        if let Some(place) = self.entry.pushed.get_mut(usize::from(self.entry.pushes)) {
+            *place = caller;
+            self.entry.pushes += 1;
         }
     }
 }

@@ -3,6 +3,8 @@
 //! A path in an input is not trusted: what is found there is used only if it is an Arm program, and
 //! the one with the recorded build-id where there is one.
 
+use super::ImportError;
+use super::archive::Archive;
 use super::build_id::BuildId;
 use super::options::{NamedProgram, Options};
 use crate::mapped::{self, Mapped};
@@ -36,6 +38,8 @@ impl std::fmt::Display for Wanted {
 pub struct Images<'o> {
     options: &'o Options,
     named: Vec<(&'o NamedProgram, Elf, Option<BuildId>)>,
+    /// Those of the options' directories that are archives, with their paths.
+    archives: Vec<(&'o Path, Archive)>,
     found: HashMap<Wanted, Option<Elf>>,
     /// What was found but not taken.
     notes: Vec<String>,
@@ -48,16 +52,19 @@ impl<'o> Images<'o> {
     ///
     /// # Errors
     ///
-    /// If one of them cannot be read.
-    pub fn new(options: &'o Options) -> Result<Self, crate::program::elf::ElfError> {
+    /// If one of them, or an archive, cannot be read.
+    pub fn new(options: &'o Options) -> Result<Self, ImportError> {
         let named = options.elf.iter().map(|named| {
             let elf = Elf::open(&named.path)?;
             let id = BuildId::of_elf(elf.bytes());
             Ok((named, elf, id))
         });
+        let archives = options.symfs.iter().filter(|path| path.is_file());
+        let archives = archives.map(|path| Ok((&**path, Archive::open(path)?)));
         Ok(Self {
             options,
-            named: named.collect::<Result<_, _>>()?,
+            named: named.collect::<Result<_, ImportError>>()?,
+            archives: archives.collect::<Result<_, ImportError>>()?,
             found: HashMap::new(),
             notes: Vec::new(),
             missing: BTreeSet::new(),
@@ -133,7 +140,7 @@ impl<'o> Images<'o> {
         }
         let mut unlike = None;
         for path in self.candidates(wanted) {
-            let Some(elf) = open(&path) else {
+            let Some(elf) = self.open(&path) else {
                 continue;
             };
             if let Some(id) = &wanted.build_id
@@ -151,6 +158,39 @@ impl<'o> Images<'o> {
             ));
         }
         None
+    }
+
+    /// A file that is no program, by its path.
+    pub fn plain(&self, wanted: &Wanted) -> Option<(PathBuf, Mapped)> {
+        self.candidates(wanted).into_iter().find_map(|path| {
+            let bytes = self.bytes(&path)?;
+            Some((path, bytes))
+        })
+    }
+
+    /// The bytes of a file, or of one in an archive. Pipes and devices are not opened.
+    fn bytes(&self, path: &Path) -> Option<Mapped> {
+        let mut archives = self.archives.iter();
+        let inside = archives.find_map(|(archive, files)| {
+            let inside = path.strip_prefix(archive).ok()?;
+            Some(files.find(inside).cloned())
+        });
+        match inside {
+            Some(found) => found,
+            None => {
+                let is_file = path.metadata().ok()?.is_file();
+                is_file.then(|| mapped::map(path).ok()).flatten()
+            }
+        }
+    }
+
+    /// An Arm program; `None` for everything else.
+    fn open(&self, path: &Path) -> Option<Elf> {
+        let bytes = self.bytes(path).filter(|bytes| is_elf(bytes))?;
+        // What is in an archive has no path of its own.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let elf = Elf::read(path, bytes).ok()?;
+        (elf.machine != Machine::Other).then_some(elf)
     }
 
     /// Where a file may be, the likeliest first.
@@ -190,17 +230,6 @@ impl<'o> Images<'o> {
         }
         out
     }
-}
-
-/// An Arm program; `None` for everything else. Pipes and devices are not opened.
-fn open(path: &Path) -> Option<Elf> {
-    if !path.metadata().ok()?.is_file() {
-        return None;
-    }
-    let path = path.canonicalize().ok()?;
-    let bytes: Mapped = mapped::map(&path).ok().filter(|bytes| is_elf(bytes))?;
-    let elf = Elf::read(path, bytes).ok()?;
-    (elf.machine != Machine::Other).then_some(elf)
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! into a directory. Knows nothing of debuggers and listings; decodes nothing but what tells
 //! sources apart.
 
+mod archive;
 mod build_id;
 mod claims;
 pub mod core_file;
 mod fields;
 mod images;
 mod imported;
+mod jitdump;
 mod memory;
 mod options;
 mod paths;
@@ -41,17 +43,24 @@ pub enum Kind {
 
 /// What a file is; `None` if it is not one of the inputs that are known by their contents.
 pub fn recognise(path: &Path) -> Option<Kind> {
-    if !path.metadata().ok()?.is_file() {
+    // A directory of `perf record --threads` or `--kcore`.
+    let recorded = path.join(perf::DATA);
+    let is_directory = path.is_dir() && !path.join("snapshot.ini").exists();
+    let first = if is_directory { &recorded } else { path };
+    if !first.metadata().ok()?.is_file() {
         return None;
     }
     let mut head = Vec::new();
-    File::open(path)
+    File::open(first)
         .ok()?
         .take(64)
         .read_to_end(&mut head)
         .ok()?;
     if perf::is_perf_data(&head) {
         return Some(Kind::PerfData);
+    }
+    if is_directory {
+        return None;
     }
     if zephyr::is_zephyr_dump(&head) {
         return Some(Kind::ZephyrDump);

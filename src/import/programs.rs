@@ -25,7 +25,7 @@ pub fn dumps(programs: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>,
             let text = "has no part that is loaded";
             return Err(ImportError::input(&named.path, text));
         };
-        let linked = lowest & !(PAGE - 1);
+        let linked = page(lowest);
         let bias = named
             .address
             .map_or(0, |address| address.wrapping_sub(linked));
@@ -48,6 +48,11 @@ pub fn dumps(programs: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>,
         record(index, path, bias, out);
     }
     Ok(dumps)
+}
+
+/// The start of the page of an address.
+pub const fn page(address: u64) -> u64 {
+    address & !(PAGE - 1)
 }
 
 /// The addresses of segments that may be executed: of a bare-metal program they may be written too.

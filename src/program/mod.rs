@@ -5,6 +5,8 @@
 #[cfg(feature = "report")]
 pub mod disassembly;
 pub mod elf;
+pub mod kallsyms;
 pub mod names;
 mod profile;
+pub mod symbol_file;
 pub mod symbols;

@@ -143,6 +143,9 @@ impl BlockTable {
     }
 
     fn isa(&self, definition: &Definition<'_>) -> Isa {
+        if let Some(isa) = definition.isa {
+            return isa;
+        }
         match self.sets {
             Sets::A64 => Isa::A64,
             Sets::T32 => Isa::T32,
@@ -236,6 +239,7 @@ mod tests {
             sizes: &[4],
             bytes,
             text: text.as_bytes(),
+            isa: None,
         };
         table.add(&definition).unwrap();
         table.get(id).unwrap().start.isa
@@ -262,6 +266,7 @@ mod tests {
             sizes: &[3],
             bytes: &[0; 3],
             text: &[],
+            isa: None,
         };
         assert!(table.add(&definition).is_err());
         let definition = Definition {

@@ -385,7 +385,8 @@ impl Emulator {
         contents.recording.ended = names.collect();
         contents.data_addresses = self.data_addresses(&contents, &summary)?;
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
-        contents.changed = summary.versions.changed(contents.halves());
+        let changed = summary.versions.changed(contents.halves());
+        contents.changed = changed.carried_by(summary.carrier);
         let files = contents.files(&ending.trace, ending.etm, &summary)?;
         self.notes
             .extend(notes(&summary, ended, ending.unit, &contents.changed));

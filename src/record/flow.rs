@@ -48,6 +48,9 @@ pub trait Steps {
 
     /// The core is at this exception level from here on.
     fn level(&mut self, _core: u32, _level: ExceptionLevel) {}
+
+    /// The core has this context ID from here on.
+    fn context_id(&mut self, _core: u32, _id: u32) {}
 }
 
 /// Where a core would continue, as far as the executed instructions determine it.
@@ -74,6 +77,8 @@ struct Core {
     pending: Option<Pending>,
     /// What the pending block loaded and stored, each with the index of its instruction.
     accesses: Vec<(u32, Access)>,
+    /// The context ID from the next block on, if it changes there.
+    context_id: Option<u32>,
 }
 
 /// The flow of all cores.
@@ -124,6 +129,9 @@ impl Flow {
                     let accesses = &mut state.accesses;
                     settle(core, pending, accesses, blocks, Some(next.start), steps)?;
                 }
+                if let Some(id) = state.context_id.take() {
+                    steps.context_id(core, id);
+                }
                 state.pending = Some(Pending { id, started: None });
             }
             Event::Left(started) => {
@@ -143,6 +151,7 @@ impl Flow {
                 state.accesses.push((instruction.into(), access));
             }
             Event::Time(time) => steps.time(core, time),
+            Event::Context(id) => state.context_id = Some(id),
             Event::Exception { number, address } => {
                 let mut return_to = CodeAddress {
                     address: Address(address & !1),

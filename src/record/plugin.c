@@ -5,13 +5,17 @@
  * Arguments: socket=PATH; stores=on: report stores; accesses=on: report the address of each load and
  * store with the executed instructions; limit=N: interrupt the program after N
  * instructions (a system waits there for a command); log=PATH: the emulator's log, which is
- * forwarded (systems only).
+ * forwarded (systems only); state=on: addresses and instruction sets are those of the executing
+ * core (AArch64 systems only); place=WORDS/OFFSET: report the first execution of the code at this
+ * offset from where the code that starts with these eight bytes is (the core waits there for a
+ * command).
  *
  * Independent of trace protocols, snapshots, and GDB.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -77,8 +81,9 @@ char *qemu_plugin_insn_disas(const struct qemu_plugin_insn *);
 EXPORT int qemu_plugin_version = 1;
 
 /* Kinds of chunks, events and commands; see stream.rs. */
-enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD };
-enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u };
+enum { BLOCKS = 1, EVENTS, BEGIN, STOPPED, END, HANDLER, LOG, MASK, LIMIT, STORE, EXIT, CHILD, PLACE, FAILED };
+enum { LEFT = 0x80000000u, ACCESS = 0xa0000000u, ACCESS_STORES = 0x10000000u, EXCEPTION = 0xc0000000u, TIME = 0xe0000000u, CONTEXT = 0xf0000000u };
+enum { SET_UNKNOWN, SET_A64, SET_A32, SET_T32 };
 enum { NOTE = 1, FREEZE, RESUME, FLUSH, LEAVE, TRAP };
 enum { RUNNING, IN_SYSCALL, FROZEN, CUT };
 
@@ -97,6 +102,26 @@ struct block {
     uint64_t pc;
     uint64_t last;      /* address of its last instruction */
     uint32_t last_size;
+    /* With state=on: */
+    uint32_t set;       /* instruction set; unknown before the first execution */
+    struct block *next; /* the same code at another address */
+    uint8_t *code;      /* the size of each instruction, then their bytes */
+    uint32_t bytes;
+    uint8_t context;    /* 1 + the register that the last instruction writes to CONTEXTIDR */
+    uint8_t place;      /* the code whose first execution is reported */
+};
+
+/*
+ * The start of the emulator's state of an Arm core (CPUArchState of QEMU 7.2), which generated code
+ * has in a fixed register of the host. Several virtual addresses of one page of code share its
+ * translation, so the address of a block is known only from here. It is valid when a block starts.
+ */
+struct state {
+    uint32_t r[16];
+    uint64_t x[32];
+    uint64_t pc;
+    uint32_t pstate;
+    uint8_t aarch64, thumb;
 };
 
 struct vcpu {
@@ -106,6 +131,7 @@ struct vcpu {
     uint64_t progress;  /* started ones among these */
     uint64_t pc;        /* address at which it is frozen or cut */
     struct block *block; /* the last executed block */
+    int left;           /* not all of its instructions were started */
     int state, live;
     int cut;            /* execution is no longer recorded */
     uint32_t untimed;   /* instructions since the last reported time */
@@ -143,6 +169,10 @@ static struct vcpu *exiting; /* the thread that exits the program */
 static volatile int may_leave;
 static int child; /* this is a fork of the recorded process */
 static int stores; /* stores are reported */
+static int use_state; /* addresses come from the state of the core */
+static uint64_t place_words, place_offset; /* see the arguments */
+static uintptr_t place_at; /* where this is in the emulator's memory; 0: not known yet */
+static int place_wanted;
 static int accesses; /* addresses of loads and stores are reported with the events */
 static uint64_t clock_now; /* counted instructions of all threads */
 static volatile int held; /* waiting at the limit of instructions */
@@ -196,6 +226,8 @@ static void flush(struct vcpu *v)
 static inline void settle(struct vcpu *v)
 {
     uint64_t begun = one_thread ? progress : v->progress;
+    if (v->expected)
+        v->left = begun != v->expected;
     if (begun != v->expected) {
         v->words[v->count++] = LEFT | (uint32_t)begun;
         if (in_system && begun < v->expected)
@@ -209,7 +241,7 @@ static inline void settle(struct vcpu *v)
 /* Reserves space for the events of one step. */
 static inline void room(struct vcpu *v)
 {
-    if (v->count > WORDS - 8)
+    if (v->count > WORDS - 10)
         flush(v);
 }
 
@@ -231,6 +263,17 @@ static int halt(struct vcpu *v, uint64_t pc)
     return v->cut;
 }
 
+/* Waits until the reader resumes the core. */
+static void hold(struct vcpu *v, uint32_t kind, const void *bytes, size_t length)
+{
+    held = 1;
+    pthread_mutex_lock(&out_lock);
+    put_chunk(kind, v->core, 0, bytes, length);
+    pthread_mutex_unlock(&out_lock);
+    while (held && !dead)
+        usleep(500);
+}
+
 static void count_towards_limit(struct vcpu *v, struct block *block)
 {
     uint64_t before = __atomic_fetch_add(&instructions, block->count, __ATOMIC_RELAXED);
@@ -240,12 +283,7 @@ static void count_towards_limit(struct vcpu *v, struct block *block)
         syscall(SYS_tgkill, getpid(), v->tid, SIGINT);
         return;
     }
-    held = 1;
-    pthread_mutex_lock(&out_lock);
-    put_chunk(LIMIT, v->core, 0, NULL, 0);
-    pthread_mutex_unlock(&out_lock);
-    while (held && !dead)
-        usleep(500);
+    hold(v, LIMIT, NULL, 0);
 }
 
 /*
@@ -330,10 +368,8 @@ static inline void report_time(struct vcpu *v, uint32_t count)
     v->called = 0;
 }
 
-static void block_executed(unsigned vcpu, void *data)
+static inline void enter(struct vcpu *v, struct block *block, const struct state *state)
 {
-    struct block *block = data;
-    struct vcpu *v = vcpus[vcpu];
     if (__builtin_expect(halting, 0) && halt(v, block->pc))
         return;
     if (__builtin_expect(v != current, 0)) {
@@ -352,6 +388,11 @@ static void block_executed(unsigned vcpu, void *data)
         put_log(v);
     room(v);
     settle(v);
+    if (state && v->block && __builtin_expect(v->block->context && !v->left, 0)) {
+        unsigned written = v->block->context - 1;
+        v->words[v->count++] = CONTEXT;
+        v->words[v->count++] = written < 31 ? (uint32_t)state->x[written] : 0;
+    }
     v->expected = block->count;
     v->block = block;
     v->words[v->count++] = block->id;
@@ -361,6 +402,112 @@ static void block_executed(unsigned vcpu, void *data)
     if (__builtin_expect(limit != UINT64_MAX, 0))
         count_towards_limit(v, block);
 }
+
+static void block_executed(unsigned vcpu, void *data)
+{
+    enter(vcpus[vcpu], data, NULL);
+}
+
+static void define(const void *bytes, size_t length)
+{
+    memcpy(definitions + defined, bytes, length);
+    defined += length;
+}
+
+/* Starts the definition of a block with this number of bytes of code and text. The lock is held. */
+static void define_head(struct block *block, size_t bytes, uint32_t text)
+{
+    size_t most = 24 + block->count + bytes + text;
+    if (defined + most > DEFINITIONS)
+        put_definitions();
+    block->id = block_id++;
+    uint32_t numbers[4] = { block->id, block->count, text, block->set };
+    define(numbers, sizeof numbers);
+    define(&block->pc, sizeof block->pc);
+}
+
+static void define_from_state(struct block *block, uint32_t set, uint64_t pc)
+{
+    block->last += pc - block->pc;
+    block->pc = pc;
+    block->set = set;
+    pthread_mutex_lock(&out_lock);
+    define_head(block, block->bytes, 0);
+    define(block->code, block->count + block->bytes);
+    pthread_mutex_unlock(&out_lock);
+}
+
+static void fail(const char *text)
+{
+    pthread_mutex_lock(&out_lock);
+    put_chunk(FAILED, 0, 0, text, strlen(text));
+    pthread_mutex_unlock(&out_lock);
+    dead = 1;
+}
+
+/* The block that a translation is for a core in this state. */
+static struct block *block_here(struct block *block, const struct state *state, struct vcpu *v)
+{
+    uint64_t pc = state->aarch64 ? state->pc : state->r[15];
+    if (__builtin_expect(block->pc == pc && block->set, 1))
+        return block;
+    uint32_t set = state->aarch64 ? SET_A64 : state->thumb ? SET_T32 : SET_A32;
+    static int checked;
+    if (((block->pc ^ pc) & 0xfff) || state->aarch64 > 1 || state->thumb > 1
+        || (!checked && block->pc != pc)) {
+        fail("the state of the emulator's cores is not as in QEMU 7.2: its position differs");
+        return NULL;
+    }
+    checked = 1;
+    if (!block->set) {
+        define_from_state(block, set, pc);
+    } else {
+        struct block *other = block->next;
+        while (other && other->pc != pc)
+            other = other->next;
+        if (!other) {
+            other = malloc(sizeof *other);
+            if (!other) {
+                fail("out of memory");
+                return NULL;
+            }
+            *other = *block;
+            block->next = other;
+            define_from_state(other, set, pc);
+        }
+        block = other;
+    }
+    if (__builtin_expect(block->place && place_wanted, 0)) {
+        place_wanted = 0;
+        hold(v, PLACE, &block->pc, sizeof block->pc);
+    }
+    return block;
+}
+
+__attribute__((used)) static void block_executed_in_state(
+    unsigned vcpu, struct block *block, const struct state *state)
+{
+    struct vcpu *v = vcpus[vcpu];
+    if (__builtin_expect(dead, 0) || !(block = block_here(block, state, v)))
+        return;
+    enter(v, block, state);
+}
+
+/* Passes the register that holds the core's state in generated code (TCG_AREG0) as the third argument. */
+#if defined(__x86_64__)
+#define HAVE_STATE 1
+__asm__(".text\n.type with_state, @function\nwith_state:\n\tmov %rbp, %rdx\n\tjmp block_executed_in_state\n");
+#elif defined(__aarch64__)
+#define HAVE_STATE 1
+__asm__(".text\n.type with_state, %function\nwith_state:\n\tmov x2, x19\n\tb block_executed_in_state\n");
+#else
+#define HAVE_STATE 0
+#endif
+#if HAVE_STATE
+void with_state(unsigned, void *) __attribute__((visibility("hidden")));
+#else
+static void with_state(unsigned vcpu, void *block) {}
+#endif
 
 static void instruction_executed(unsigned vcpu, void *number)
 {
@@ -408,12 +555,6 @@ static void stored(unsigned vcpu, uint32_t info, uint64_t address, void *unused)
     pthread_mutex_unlock(&out_lock);
 }
 
-static void define(const void *bytes, size_t length)
-{
-    memcpy(definitions + defined, bytes, length);
-    defined += length;
-}
-
 /* Disassembles code, to distinguish A32 from T32 instructions of the same sizes. */
 static size_t disassemble(struct qemu_plugin_tb *tb, size_t count, char *text, size_t room_left)
 {
@@ -435,16 +576,58 @@ static size_t disassemble(struct qemu_plugin_tb *tb, size_t count, char *text, s
     return length;
 }
 
+/* The register that an A64 instruction writes to CONTEXTIDR_EL1, _EL12 or _EL2, plus 1; or 0. */
+static uint8_t writes_context(struct qemu_plugin_insn *insn)
+{
+    uint32_t word;
+    if (qemu_plugin_insn_size(insn) != 4)
+        return 0;
+    memcpy(&word, qemu_plugin_insn_data(insn), 4);
+    uint32_t system = word & ~0x1fu;
+    int writes = system == 0xd518d020 || system == 0xd51dd020 || system == 0xd51cd020;
+    return writes ? 1 + (word & 31) : 0;
+}
+
+/* Keeps the code of a block until its address and instruction set are known. */
+static int keep(struct block *block, struct qemu_plugin_tb *tb)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < block->count; i++)
+        bytes += qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
+    block->bytes = bytes;
+    block->code = malloc(block->count + bytes);
+    if (!block->code)
+        return 0;
+    uint8_t *at = block->code + block->count;
+    for (size_t i = 0; i < block->count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        size_t size = qemu_plugin_insn_size(insn);
+        block->code[i] = size;
+        memcpy(at, qemu_plugin_insn_data(insn), size);
+        at += size;
+    }
+    block->context = writes_context(qemu_plugin_tb_get_insn(tb, block->count - 1));
+    if (place_wanted) {
+        uintptr_t host = (uintptr_t)qemu_plugin_insn_haddr(qemu_plugin_tb_get_insn(tb, 0));
+        if (!place_at && host && bytes >= 8
+            && !memcmp(block->code + block->count, &place_words, 8))
+            place_at = host + place_offset;
+        block->place = place_at && host == place_at;
+    }
+    return 1;
+}
+
 static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
     uint64_t address = qemu_plugin_tb_vaddr(tb);
-    struct block *block = malloc(sizeof *block);
+    struct block *block = calloc(1, sizeof *block);
     if (dead || !block || count == 0 || count > 4096) {
         free(block);
         return;
     }
     struct qemu_plugin_insn *last = qemu_plugin_tb_get_insn(tb, count - 1);
+    block->count = count;
     block->pc = address;
     block->last = qemu_plugin_insn_vaddr(last);
     block->last_size = qemu_plugin_insn_size(last);
@@ -453,38 +636,37 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
         guest_base = (int64_t)((uintptr_t)host - address);
         have_guest_base = 1;
     }
-    int same_sizes = is_arm && address % 4 == 0;
-    for (size_t i = 0; i < count; i++)
-        same_sizes &= qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i)) == 4;
-    char text[1024];
-    uint32_t text_length = same_sizes ? disassemble(tb, count, text, sizeof text) : 0;
-
-    pthread_mutex_lock(&out_lock);
-    size_t most = 20 + count * 17 + text_length;
-    if (defined + most > DEFINITIONS)
-        put_definitions();
-    if (most > DEFINITIONS) {
+    if (use_state) {
+        if (!keep(block, tb)) {
+            free(block);
+            fail("out of memory");
+            return;
+        }
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, with_state, CB_NO_REGS, block);
+    } else {
+        int same_sizes = is_arm && address % 4 == 0;
+        size_t bytes = 0;
+        for (size_t i = 0; i < count; i++) {
+            size_t size = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
+            same_sizes &= size == 4;
+            bytes += size;
+        }
+        char text[1024];
+        uint32_t text_length = same_sizes ? disassemble(tb, count, text, sizeof text) : 0;
+        pthread_mutex_lock(&out_lock);
+        define_head(block, bytes, text_length);
+        for (size_t i = 0; i < count; i++) {
+            uint8_t size = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
+            define(&size, 1);
+        }
+        for (size_t i = 0; i < count; i++) {
+            struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+            define(qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn));
+        }
+        define(text, text_length);
         pthread_mutex_unlock(&out_lock);
-        free(block);
-        return;
+        qemu_plugin_register_vcpu_tb_exec_cb(tb, block_executed, CB_NO_REGS, block);
     }
-    block->id = block_id++;
-    block->count = count;
-    uint32_t numbers[3] = { block->id, count, text_length };
-    define(numbers, sizeof numbers);
-    define(&address, sizeof address);
-    for (size_t i = 0; i < count; i++) {
-        uint8_t size = qemu_plugin_insn_size(qemu_plugin_tb_get_insn(tb, i));
-        define(&size, 1);
-    }
-    for (size_t i = 0; i < count; i++) {
-        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-        define(qemu_plugin_insn_data(insn), qemu_plugin_insn_size(insn));
-    }
-    define(text, text_length);
-    pthread_mutex_unlock(&out_lock);
-
-    qemu_plugin_register_vcpu_tb_exec_cb(tb, block_executed, CB_NO_REGS, block);
     for (size_t i = 0; i < count; i++) {
         struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
         if (accesses)
@@ -861,6 +1043,10 @@ EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, int
             stores = 1;
         else if (!strcmp(argv[i], "accesses=on"))
             accesses = 1;
+        else if (!strcmp(argv[i], "state=on"))
+            use_state = HAVE_STATE;
+        else if (!strncmp(argv[i], "place=", 6))
+            place_wanted = sscanf(argv[i] + 6, "%" SCNx64 "/%" SCNx64, &place_words, &place_offset) == 2;
         else if (!strncmp(argv[i], "limit=", 6))
             limit = strtoull(argv[i] + 6, NULL, 10);
         else if (!strncmp(argv[i], "log=", 4))

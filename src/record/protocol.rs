@@ -103,9 +103,9 @@ impl TraceOptions {
             timestamps: self.has_timestamps(),
             return_stack: self.return_stack,
             branch_broadcast: self.branch_broadcast,
-            // Traced only once code has changed.
+            // Traced only if there are any, or once code has changed.
             context_ids: true,
-            ..etmv4::TraceUnitOptions::default()
+            vmids: true,
         }
     }
 
@@ -137,9 +137,15 @@ impl TraceOptions {
         }
     }
 
-    /// Returns the device of a core's trace source, without key and file. `versions` is whether the
-    /// trace contains context IDs.
-    pub fn device(&self, id: TraceId, core: Core, name: String, versions: bool) -> Device {
+    /// Returns the device of a core's trace source, without key and file. `context_ids` and `vmids`
+    /// are whether the trace contains them.
+    pub fn device(
+        &self,
+        id: TraceId,
+        core: Core,
+        name: String,
+        [context_ids, vmids]: [bool; 2],
+    ) -> Device {
         let legacy = |registers: Registers| {
             vec![
                 ("ETMCR", registers.etmcr),
@@ -151,7 +157,8 @@ impl TraceOptions {
         let (kind, values) = match self.protocol {
             Protocol::Etmv4 => {
                 let unit = etmv4::TraceUnitOptions {
-                    context_ids: versions,
+                    context_ids,
+                    vmids,
                     ..self.etmv4(id, core)
                 };
                 let mut registers = unit.registers().to_vec();

@@ -5,6 +5,7 @@ use super::protocol::TraceOptions;
 use super::system::numbers::Numbers;
 use crate::element::Context;
 use crate::protocol::{Core, Profile};
+use crate::snapshot::changed::Carrier;
 use std::path::PathBuf;
 
 /// How the exceptions of a system are traced.
@@ -37,6 +38,10 @@ pub struct Settings {
     pub exceptions: Exceptions,
     /// The trace options.
     pub trace: TraceOptions,
+    /// What in the trace identifies the version of changed code.
+    pub carrier: Carrier,
+    /// Whether nothing is traced until the first stop.
+    pub late: bool,
     /// The directory for the files of data addresses, if they are recorded.
     pub data_addresses: Option<PathBuf>,
 }

@@ -4,9 +4,10 @@
 
 use super::protocol::{Timestamps, TraceOptions};
 use super::tracing::Summary;
+use crate::arch::Space;
 use crate::mapped::Mapped;
 use crate::protocol;
-use crate::snapshot::changed::{self, Changed};
+use crate::snapshot::changed::{self, Carrier, Changed};
 use crate::snapshot::data_addresses;
 use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::model::{
@@ -49,6 +50,35 @@ impl Region {
     }
 }
 
+/// Pieces of physical memory in one file, one after the other.
+#[derive(Clone, Debug)]
+pub struct Ram {
+    /// The bytes of all pieces.
+    pub bytes: Mapped,
+    /// The addresses of each piece.
+    pub pieces: Vec<Range<u64>>,
+}
+
+impl Ram {
+    fn dumps(&self) -> impl Iterator<Item = Dump> {
+        let mut offset = 0;
+        self.pieces.iter().zip(1..).map(move |(piece, number)| {
+            let length = piece.end - piece.start;
+            let at = offset;
+            offset += length;
+            Dump {
+                section: format!("dump{number}"),
+                file: RAM.to_owned(),
+                space: Some(Space::P.name().to_owned()),
+                address: piece.start,
+                length: Some(length),
+                offset: Some(at),
+                ..Dump::default()
+            }
+        })
+    }
+}
+
 /// Removes the largest ranges until the remaining ones have at most `most` bytes. Returns a note
 /// that names the removed ranges.
 pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<String> {
@@ -88,8 +118,12 @@ pub struct Contents {
     pub cores: Vec<RecordedCore>,
     /// The memory of all cores.
     pub memory: Vec<Region>,
+    /// The physical memory of a system.
+    pub ram: Option<Ram>,
     /// The program: file name, contents, and load bias.
     pub program: Option<(String, Mapped, u64)>,
+    /// Whether the program gives names only, and no memory.
+    pub names_only: bool,
     /// The libraries it loaded: `DT_SONAME` or file name, and contents.
     pub libraries: Vec<(String, Mapped)>,
     /// The trace buffer.
@@ -104,6 +138,7 @@ pub struct Contents {
 
 const BUFFER: &str = "ETB_0";
 const TRACE: &str = "trace.bin";
+const RAM: &str = "ram.bin";
 
 impl Contents {
     /// Returns the snapshot's files, by path.
@@ -124,6 +159,9 @@ impl Contents {
         let mut files = write::texts(&snapshot)?;
         for region in &self.memory {
             files.insert(file_of(region), region.bytes.clone());
+        }
+        if let Some(ram) = &self.ram {
+            files.insert(RAM.to_owned(), ram.bytes.clone());
         }
         if let Some((name, bytes, _)) = &self.program {
             let name = program_name(name);
@@ -184,7 +222,8 @@ impl Contents {
     }
 
     fn snapshot(&self, options: &TraceOptions, etm: protocol::Core, summary: &Summary) -> Snapshot {
-        let dumps: Vec<Dump> = self.memory.iter().enumerate().map(dump).collect();
+        let mut dumps: Vec<Dump> = self.memory.iter().enumerate().map(dump).collect();
+        dumps.extend(self.ram.iter().flat_map(Ram::dumps));
         let mut devices: Vec<Device> = Vec::new();
         let add = |mut device: Device, file: String, devices: &mut Vec<Device>| {
             device.key = format!("device{}", devices.len());
@@ -221,7 +260,10 @@ impl Contents {
                 buffers: vec![BUFFER.to_owned()],
                 ..SourceBuffers::default()
             });
-            let device = options.device(*id, etm, name, self.changed.versions() > 1);
+            let versions = self.changed.versions() > 1;
+            let vmids = versions && self.changed.carrier() == Carrier::Vmid;
+            let context_ids = summary.context_ids || versions && !vmids;
+            let device = options.device(*id, etm, name, [context_ids, vmids]);
             add(device, format!("trace_{index}.ini"), &mut devices);
         }
         let trace = self.trace.as_ref().map(|_| Trace {
@@ -250,8 +292,8 @@ impl Contents {
             other_sections: self
                 .program
                 .iter()
-                .map(program_section)
-                .chain((!self.changed.is_empty()).then(changed_section))
+                .map(|program| program_section(program, self.names_only))
+                .chain(self.changed.section())
                 .chain(self.recording.section())
                 .chain(self.addresses_section())
                 .collect(),
@@ -283,27 +325,21 @@ fn library(name: &str) -> Option<String> {
     is_name.then(|| format!("{LIBRARIES}/{name}"))
 }
 
-fn program_section((name, _, offset): &(String, Mapped, u64)) -> OtherSection {
+fn program_section((name, _, offset): &(String, Mapped, u64), names_only: bool) -> OtherSection {
+    let mut entries = vec![
+        ("file".to_owned(), program_name(name)),
+        ("offset".to_owned(), format!("{offset:#x}")),
+    ];
+    entries.extend(names_only.then(|| ("memory".to_owned(), "none".to_owned())));
     OtherSection {
         name: "program".to_owned(),
-        entries: vec![
-            ("file".to_owned(), program_name(name)),
-            ("offset".to_owned(), format!("{offset:#x}")),
-        ],
+        entries,
         ..OtherSection::default()
     }
 }
 
 fn addresses_file(core: usize) -> String {
     format!("data_addresses_{core}.bin")
-}
-
-fn changed_section() -> OtherSection {
-    OtherSection {
-        name: changed::SECTION.to_owned(),
-        entries: vec![("file".to_owned(), changed::FILE.to_owned())],
-        ..OtherSection::default()
-    }
 }
 
 fn file_of(region: &Region) -> String {

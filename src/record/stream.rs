@@ -6,7 +6,7 @@
 //!
 //! | kind | data |
 //! | --- | --- |
-//! | 1 blocks | translated blocks, each: `u32` id, `u32` count of instructions, `u32` bytes of text, `u64` address, the size of each instruction (`u8`), the bytes of all instructions, text: lines of the emulator's disassembly of the first instructions, if A32 and T32 cannot be distinguished by size |
+//! | 1 blocks | translated blocks, each: `u32` id, `u32` count of instructions, `u32` bytes of text, `u32` instruction set (0 not known, 1 A64, 2 A32, 3 T32), `u64` address, the size of each instruction (`u8`), the bytes of all instructions, text: lines of the emulator's disassembly of the first instructions, if A32 and T32 cannot be distinguished by size |
 //! | 2 events | `u32` events of the core; extra: host thread ID |
 //! | 3 begin | the core starts; extra: the emulator's index of the core |
 //! | 4 stopped | reply to a command; core is 0 if a core was still running. A row for each core: `u32` core, `u32` thread ID, `u32` state (0 running, 1 in a system call, 2 frozen, 3 cut), `u32` the emulator's index, `u64` address at which it is frozen or cut |
@@ -18,6 +18,8 @@
 //! | 10 store | an instruction stored to memory; extra: number of bytes; `u64` address |
 //! | 11 exit | the core, a thread of a Linux program, is about to make the system call that exits the program; it waits for command 5; extra: host thread ID; `u64` address of the call, `u32` its size in bytes, `u32` the status. Other threads are cut: what they execute afterwards is not reported |
 //! | 12 child | the program has forked; the child is not recorded |
+//! | 13 place | the code named by the plugin's argument `place` is executed for the first time; `u64` its address; the core waits for command 3 |
+//! | 14 failed | the plugin cannot go on; text: the reason |
 //!
 //! An event is one of:
 //!
@@ -33,6 +35,7 @@
 //!   Threads of a Linux program report it after system calls and at intervals. The time is the
 //!   number of instructions that all threads executed since the second one started, as far as they
 //!   were counted at that moment.
+//! - `0xf000_0000` and one more word: the core has this context ID from here on.
 //!
 //! Commands are sent in the other direction as `u32` kind, `u32` thread ID, `u32` number, `u32`
 //! milliseconds to wait, `u64` value:
@@ -50,6 +53,7 @@
 //! events on different host threads is not known.
 
 use crate::data_addresses::Access;
+use crate::quantity::Isa;
 use std::io::{self, Read};
 
 /// The maximum size of a chunk's data in bytes.
@@ -132,6 +136,8 @@ pub struct Definition<'a> {
     pub bytes: &'a [u8],
     /// Lines of the emulator's disassembly; may be empty.
     pub text: &'a [u8],
+    /// The instruction set, if the stream reports it.
+    pub isa: Option<Isa>,
 }
 
 /// An event of a core.
@@ -157,6 +163,8 @@ pub enum Event {
     },
     /// The previous block was entered at this time.
     Time(u64),
+    /// The core has this context ID from the next block on.
+    Context(u32),
 }
 
 /// The state of a core while the program is stopped.
@@ -234,6 +242,8 @@ pub trait Sink {
     fn exit(&mut self, _exit: Exit) {}
     /// The program has forked.
     fn child(&mut self) {}
+    /// The requested code is at this address, and a core is about to execute it.
+    fn place(&mut self, _address: u64) {}
     /// A core ends.
     fn end(&mut self, core: u32) -> io::Result<()>;
     /// The program ends.
@@ -288,6 +298,10 @@ impl Iterator for Events<'_> {
             let time = (|| Some(u64::from(self.word()?) | u64::from(self.word()?) << 32))();
             return Some(time.map(Event::Time).ok_or_else(|| bad("half of an event")));
         }
+        if word == 0xf000_0000 {
+            let event = self.word().map(Event::Context);
+            return Some(event.ok_or_else(|| bad("half of an event")));
+        }
         let exception = (|| {
             let number = self.word()?;
             let low = self.word()?;
@@ -331,6 +345,13 @@ impl<'a> Fields<'a> {
 
     fn definition(&mut self) -> io::Result<Definition<'a>> {
         let (id, count, text) = (self.u32()?, self.u32()?, self.u32()?);
+        let isa = match self.u32()? {
+            0 => None,
+            1 => Some(Isa::A64),
+            2 => Some(Isa::A32),
+            3 => Some(Isa::T32),
+            _ => return Err(bad("an unknown instruction set")),
+        };
         let address = self.u64()?;
         let sizes = self.bytes(count as usize)?;
         let bytes = self.bytes(sizes.iter().map(|&size| usize::from(size)).sum())?;
@@ -341,6 +362,7 @@ impl<'a> Fields<'a> {
             sizes,
             bytes,
             text,
+            isa,
         })
     }
 
@@ -421,6 +443,8 @@ pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result
                 status: fields.u32()?,
             }),
             12 => sink.child(),
+            13 => sink.place(fields.u64()?),
+            14 => return Err(bad(&String::from_utf8_lossy(&bytes))),
             _ => return Err(bad("a chunk of an unknown kind")),
         }
     }
@@ -488,6 +512,7 @@ mod tests {
         let chunks = [
             (chunk(3, 0, 5, &[]), 1),
             (chunk(2, 0, 77, &[3, 0x8000_0002, exception, 11, 4, 1]), 3),
+            (chunk(2, 0, 77, &[0xf000_0000, 9]), 1),
             (chunk(4, 1, 0, &[0, 77, 2, 5, 0x1000, 0]), 1),
             (chunk(6, 0, 11, &[8, 0, 4, 0]), 1),
             (chunk(8, 0, 77, &[]), 1),
@@ -498,11 +523,12 @@ mod tests {
         let all: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.0.clone()).collect();
         let whole = contents(&all).unwrap();
         assert_eq!(
-            whole[1..5],
+            whole[1..6],
             [
                 "0 77 Block(3)",
                 "0 77 Left(2)",
                 "0 77 Exception { number: 11, address: 4294967300 }",
+                "0 77 Context(9)",
                 "Stopped { still: true, cores: [StoppedCore { core: 0, thread: 77, index: 5, \
                  state: Frozen(4096) }] }",
             ]
@@ -527,7 +553,10 @@ mod tests {
         for bytes in [
             chunk(99, 0, 0, &[]),
             chunk(2, 0, 0, &[0xc000_0000, 1]),
-            chunk(1, 0, 0, &[0, 1000, 0, 0, 0]),
+            chunk(1, 0, 0, &[0, 1000, 0, 0, 0, 0]),
+            chunk(1, 0, 0, &[0, 1, 0, 4, 0, 0]),
+            chunk(2, 0, 0, &[0xf000_0000]),
+            chunk(14, 0, 0, &[0x7865_7420]),
             chunk(6, 0, 0, &[1]),
             chunk(11, 0, 77, &[0x1000, 0, 2]),
             [1, 0, u32::MAX, 0].map(u32::to_le_bytes).concat(),

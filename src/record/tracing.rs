@@ -18,6 +18,7 @@ use crate::element::{Context, Mark, TraceOnReason};
 use crate::encode::{CodeAddress, TAIL_CHAIN, TraceUnit, Tracer};
 use crate::flow::Pieces;
 use crate::quantity::{ExceptionLevel, Isa, TraceId};
+use crate::snapshot::changed::Carrier;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -66,6 +67,9 @@ pub enum TraceEvent {
     Exit(Exit),
     /// A Linux program has forked.
     Child,
+    /// The code named by the plugin's argument `place` is at this address, and a core is about to
+    /// execute it; the core waits to be resumed.
+    Place(u64),
 }
 
 /// The number of instructions between two timestamps.
@@ -102,6 +106,12 @@ struct CoreTraces<U> {
     bytes: Vec<u8>,
     start_points: Vec<usize>,
     versions: Versions,
+    /// Nothing is traced yet, see [`Settings::late`].
+    muted: bool,
+    /// Blocks whose code is added to the versions when they are first traced, by ID.
+    undefined: Vec<bool>,
+    /// Whether a core changed its context ID.
+    context_ids: bool,
     /// The number of instructions executed when a Linux program started its second thread. From
     /// there on the stream carries times.
     threads: Option<u64>,
@@ -144,11 +154,16 @@ impl<U: TraceUnit> CoreTraces<U> {
         let Some(trace) = self.cores.get_mut(core as usize).and_then(Option::as_mut) else {
             return;
         };
-        let before = trace.context.context_id;
+        let carrier = self.settings.carrier;
+        let carried = match carrier {
+            Carrier::ContextId => &mut trace.context.context_id,
+            Carrier::Vmid => &mut trace.context.vmid,
+        };
+        let before = *carried;
         let now = before.unwrap_or(0);
         let version = self.versions.of(now, block, trace.line.iter());
         if before.is_none() || version != now {
-            trace.context.context_id = Some(version);
+            *carried = Some(version);
             // The context cannot change within a line of A32 or T32 code.
             let is_split = block.start.isa != Isa::A64 || trace.line.len() >= LINE;
             if !trace.line.is_empty() && is_split {
@@ -207,6 +222,14 @@ impl<U: TraceUnit> Steps for CoreTraces<U> {
         count: usize,
         accesses: &[(u32, Access)],
     ) -> io::Result<()> {
+        if self.muted {
+            return Ok(());
+        }
+        if let Some(undefined) = self.undefined.get_mut(block.id as usize)
+            && std::mem::take(undefined)
+        {
+            self.versions.define(block);
+        }
         if let Some(files) = &mut self.addresses {
             files.ran(core, block, count, accesses)?;
         }
@@ -245,6 +268,9 @@ impl<U: TraceUnit> Steps for CoreTraces<U> {
             number as u16
         };
         self.line_ends(core);
+        if self.muted {
+            return Ok(());
+        }
         if let Some(trace) = self.core(core) {
             trace.tracer.exception(taken, return_to);
             if signals {
@@ -258,12 +284,18 @@ impl<U: TraceUnit> Steps for CoreTraces<U> {
     }
 
     fn exception_return(&mut self, core: u32) {
+        if self.muted {
+            return;
+        }
         if let Some(trace) = self.core(core) {
             trace.tracer.exception_return();
         }
     }
 
     fn tail_chain(&mut self, core: u32, number: u32) -> io::Result<()> {
+        if self.muted {
+            return Ok(());
+        }
         if let Some(trace) = self.core(core) {
             trace.tracer.tail_chain(number as u16);
         }
@@ -290,10 +322,25 @@ impl<U: TraceUnit> Steps for CoreTraces<U> {
         }
     }
 
+    fn context_id(&mut self, core: u32, id: u32) {
+        if self.settings.carrier == Carrier::ContextId {
+            // It identifies the version of the code.
+            return;
+        }
+        self.context_ids = true;
+        if let Some(trace) = self.core(core) {
+            trace.context.context_id = Some(id);
+            trace.tracer.context(trace.context);
+        }
+    }
+
     fn broken(&mut self, core: u32, instead: Option<CodeAddress>) -> io::Result<()> {
         let signals = self.settings.exceptions == Exceptions::Signals;
         let call = self.call_number();
         self.line_ends(core);
+        if self.muted {
+            return Ok(());
+        }
         if let Some(trace) = self.core(core) {
             if let Some(place) = instead.filter(|_| signals) {
                 trace.tracer.exception(call, place);
@@ -327,6 +374,10 @@ pub struct Summary {
     pub versions: Versions,
     /// Whether the trace contains timestamps.
     pub timestamps: bool,
+    /// Whether the trace contains the cores' own context IDs.
+    pub context_ids: bool,
+    /// What in the trace identifies the version of changed code.
+    pub carrier: Carrier,
 }
 
 struct Tracing<U, F> {
@@ -390,7 +441,12 @@ where
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         self.blocks.add(definition)?;
         if let Some(block) = self.blocks.get(definition.id) {
-            self.traces.versions.define(block);
+            if self.traces.settings.late {
+                self.traces.undefined.resize(definition.id as usize, false);
+                self.traces.undefined.push(true);
+            } else {
+                self.traces.versions.define(block);
+            }
         }
         Ok(())
     }
@@ -430,7 +486,15 @@ where
             let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
             // Handles the log after the last block. An error is reported again at the end.
             let _ = join.executes(None, flow, blocks, traces);
-            join.close();
+            if traces.muted {
+                // What ran up to here is not traced.
+                for core in 0..traces.cores.len() as u32 {
+                    let _ = join.end(core, None, flow, blocks, traces);
+                }
+                traces.muted = false;
+            } else {
+                join.close();
+            }
             if join.waits() {
                 let _ = self.observer.send(TraceEvent::ReturnPending);
             }
@@ -472,6 +536,10 @@ where
 
     fn child(&mut self) {
         let _ = self.observer.send(TraceEvent::Child);
+    }
+
+    fn place(&mut self, address: u64) {
+        let _ = self.observer.send(TraceEvent::Place(address));
     }
 
     fn limit(&mut self) {
@@ -535,6 +603,8 @@ where
         let trace = &self.traces.settings.trace;
         let threads = self.traces.threads.is_some() && trace.has_timestamps();
         summary.timestamps = trace.timestamps == Timestamps::Always || threads;
+        summary.carrier = self.traces.settings.carrier;
+        summary.context_ids = self.traces.context_ids;
         summary.versions = self.traces.versions;
         Ok(summary)
     }
@@ -575,6 +645,7 @@ where
     F: Fn(TraceId) -> U + Send + 'static,
 {
     let (mut settings, store, witness, observer, progress) = parts;
+    let muted = settings.late;
     let addresses = settings.data_addresses.take().map(AddressFiles::new);
     // Only ETMv4 trace carries context IDs here.
     let versions = Versions::new(settings.trace.protocol == Protocol::Etmv4);
@@ -600,6 +671,9 @@ where
             bytes: Vec::new(),
             start_points: Vec::new(),
             versions,
+            muted,
+            undefined: Vec::new(),
+            context_ids: false,
             threads: None,
         },
         make,

@@ -19,6 +19,7 @@ use super::snapshot_files::Contents;
 use crate::element::Context;
 use crate::mapped::Mapped;
 use crate::quantity::{ExceptionLevel, Isa, Security};
+use crate::snapshot::changed::Carrier;
 use crate::snapshot::recording::Recording;
 use std::ffi::OsString;
 use std::fs::File;
@@ -132,6 +133,8 @@ fn settings(program: &Program, trace: TraceOptions, data_addresses: Option<PathB
         },
         exceptions: Exceptions::Signals,
         trace,
+        carrier: Carrier::ContextId,
+        late: false,
         data_addresses,
     }
 }

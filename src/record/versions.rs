@@ -307,6 +307,7 @@ mod tests {
                     sizes: &vec![4; words.len()],
                     bytes: &bytes,
                     text: &[],
+                    isa: None,
                 })
                 .unwrap();
             let mut block = table.get(0).unwrap().clone();

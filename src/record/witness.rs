@@ -392,6 +392,7 @@ mod tests {
                 sizes: &[2, 4],
                 bytes: &code,
                 text: &[],
+                isa: None,
             };
             table.add(&definition).unwrap();
         }

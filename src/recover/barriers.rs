@@ -49,10 +49,12 @@ impl Barriers {
     }
 }
 
-/// By barrier: the events that wait for it to be resolved.
+/// By barrier: the events that wait for more to be known of it.
 #[derive(Debug, Default)]
 pub(super) struct Watchers {
     first: Vec<u32>,
+    /// Events, each with the next one of its barrier.
+    all: Vec<(u32, u32)>,
 }
 
 impl Watchers {
@@ -62,16 +64,30 @@ impl Watchers {
 
     pub fn clear(&mut self) {
         self.first.fill(NONE);
+        self.all.clear();
     }
 
-    /// Puts an event before the others of a barrier; returns the next one.
-    pub fn add(&mut self, barrier: u32, event: u32) -> u32 {
-        std::mem::replace(&mut self.first[barrier as usize], event)
+    /// Lets an event wait for a barrier.
+    pub fn add(&mut self, barrier: u32, event: u32) {
+        let first = &mut self.first[barrier as usize];
+        self.all.push((event, *first));
+        *first = self.all.len() as u32 - 1;
     }
 
-    /// The first event of a barrier, whose list is empty then.
-    pub fn take(&mut self, barrier: u32) -> u32 {
-        std::mem::replace(&mut self.first[barrier as usize], NONE)
+    /// The events that wait for a barrier; none do any more.
+    pub fn take(&mut self, barrier: u32) -> Vec<u32> {
+        let mut at = std::mem::replace(&mut self.first[barrier as usize], NONE);
+        let mut events = Vec::new();
+        while at != NONE {
+            let (event, next) = self.all[at as usize];
+            events.push(event);
+            at = next;
+        }
+        events
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.first.capacity() * size_of::<u32>() + self.all.capacity() * size_of::<(u32, u32)>()
     }
 }
 

@@ -15,6 +15,9 @@ use std::cell::Cell;
 /// Locations, with the temporaries of an instruction.
 const ALL: usize = 256;
 
+/// General registers of AArch32: r0 to r14.
+const GENERAL_NARROW: usize = 15;
+
 /// Who takes what is built. The builder numbers nodes and accesses itself, so they have the same
 /// numbers whoever takes them.
 pub(super) trait Sink {
@@ -87,6 +90,8 @@ pub(super) struct Counts {
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
     current: [u32; ALL],
+    /// Registers have 32 bits.
+    narrow: bool,
     /// Returns whose calls were not met yet.
     returns: Vec<Return>,
     /// Whether returns are followed.
@@ -125,9 +130,10 @@ impl Checkpoint {
 
 impl Builder {
     /// Starts at the end, where these values are known.
-    pub fn new(values: &[Option<u64>; Location::KEPT], sink: &mut impl Sink) -> Self {
+    pub fn new(values: &[Option<u64>; Location::KEPT], narrow: bool, sink: &mut impl Sink) -> Self {
         let mut builder = Self {
             current: [NONE; ALL],
+            narrow,
             returns: Vec::new(),
             follows_returns: true,
             counts: Counts {
@@ -139,7 +145,7 @@ impl Builder {
         };
         for (location, value) in values.iter().enumerate() {
             if let Some(value) = value {
-                let node = builder.new_node(sink);
+                let node = builder.new_node(location, sink);
                 builder.current[location] = node;
                 sink.fact(node, Bits::known(*value));
             }
@@ -162,11 +168,12 @@ impl Builder {
     }
 
     /// A walk that builds the same again from a checkpoint on.
-    pub fn again(checkpoint: &Checkpoint) -> Self {
+    pub fn again(checkpoint: &Checkpoint, narrow: bool) -> Self {
         let mut current = [NONE; ALL];
         current[..Location::KEPT].copy_from_slice(&checkpoint.current);
         Self {
             current,
+            narrow,
             returns: Vec::new(),
             follows_returns: false,
             counts: checkpoint.counts,
@@ -189,7 +196,7 @@ impl Builder {
                 // The final state is that in which it was taken: its handling came later.
                 continue;
             }
-            self.exception(through, taken.fast, taken.step, sink);
+            self.exception(through, taken.step, sink);
         }
         match through.course.step(step) {
             Step::Halted => {}
@@ -215,10 +222,13 @@ impl Builder {
         sink.lost(location, node);
     }
 
-    fn new_node(&mut self, sink: &mut impl Sink) -> u32 {
+    fn new_node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
         let node = self.counts.nodes;
         self.counts.nodes += 1;
         sink.node(node);
+        if self.narrow && location < GENERAL_NARROW {
+            sink.fact(node, Bits::new(!low(32), 0));
+        }
         node
     }
 
@@ -235,33 +245,14 @@ impl Builder {
     }
 
     /// An exception was taken before a step.
-    fn exception(&mut self, through: &Through<'_>, fast: bool, step: u32, sink: &mut impl Sink) {
-        let isa = through.course.template(through.templates, step);
-        let isa = isa.map_or(Isa::A64, |template| template.isa);
-        if through.without_kernel {
-            // A signal: the kernel wrote a frame and set up the registers of the handler.
+    fn exception(&mut self, through: &Through<'_>, step: u32, sink: &mut impl Sink) {
+        if through.without_kernel || through.templates.is_narrow() {
+            // A signal: the kernel wrote a frame and set up the registers of the handler. AArch32
+            // has registers of their own for most modes.
             return self.lose_everything(step, sink);
         }
         self.returns.clear();
-        let banked: &[u8] = match (isa, fast) {
-            (Isa::A64, _) => &[],
-            (_, true) => &[8, 9, 10, 11, 12, 13, 14],
-            (_, false) => &[13, 14],
-        };
-        if isa == Isa::A64 {
-            self.lose(Location::SP.index(), sink);
-        } else {
-            // M-profile cores write a frame, which is not told from others here.
-            self.barrier(step, true, sink);
-            for number in 0..13 {
-                if isa == Isa::T32 && matches!(number, 0..=3 | 12) {
-                    self.lose(number, sink);
-                }
-            }
-        }
-        for &number in banked {
-            self.lose(number.into(), sink);
-        }
+        self.lose(Location::SP.index(), sink);
     }
 
     fn instruction(
@@ -285,6 +276,10 @@ impl Builder {
             result = std::mem::replace(&mut self.current[0], NONE);
             if result == NONE || !through.without_kernel {
                 sink.lost(0, result);
+            }
+            if self.narrow {
+                // It may have been set_tls.
+                self.lose(Location::THREAD_POINTER.index(), sink);
             }
         }
         for index in (0..u32::from(template.count)).rev() {
@@ -370,25 +365,13 @@ impl Builder {
                 self.lose_everything(step, sink);
             }
             Control::SystemCall => {}
+            Control::ExceptionReturn if template.isa != Isa::A64 => {
+                self.lose_everything(step, sink)
+            }
             Control::ExceptionReturn => {
                 self.returns.clear();
-                let lost = match template.isa {
-                    Isa::A64 => [
-                        Location::SP,
-                        Location::N,
-                        Location::Z,
-                        Location::C,
-                        Location::V,
-                    ],
-                    _ => [
-                        Location::general(13),
-                        Location::general(14),
-                        Location::N,
-                        Location::Z,
-                        Location::C,
-                    ],
-                };
-                for location in lost {
+                let flags = [Location::N, Location::Z, Location::C, Location::V];
+                for location in [Location::SP].into_iter().chain(flags) {
                     self.lose(location.index(), sink);
                 }
             }
@@ -398,7 +381,7 @@ impl Builder {
     /// The node of a location before what was built last.
     fn node(&mut self, location: usize, sink: &mut impl Sink) -> u32 {
         if self.current[location] == NONE {
-            self.current[location] = self.new_node(sink);
+            self.current[location] = self.new_node(location, sink);
             if location < Location::KEPT {
                 sink.found(location, self.current[location]);
             }

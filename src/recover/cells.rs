@@ -34,9 +34,8 @@ pub(super) struct Event {
     /// Its number, by which events are ordered; 0 for the final contents.
     pub access: u32,
     pub cell: u32,
-    /// The barrier that it waits for, and the next event that waits for the same one.
+    /// The barrier that it waits for: those before it are known to have missed its cell.
     pub barrier: u32,
-    pub waits: u32,
     /// The bytes of the cell that it covers.
     pub bytes: u8,
     /// Where it begins in the cell; negative if in the cell before.
@@ -108,13 +107,7 @@ pub(super) const fn untagged(address: u64) -> u64 {
 impl Event {
     /// Bits of the data of an access as bits of the cell.
     pub fn to_cell(self, data: Bits) -> Bits {
-        let by = 8 * u32::from(self.shift.unsigned_abs());
-        let moved = if self.shift >= 0 {
-            Bits::new(shl(data.mask, by), shl(data.value, by))
-        } else {
-            Bits::new(shr(data.mask, by), shr(data.value, by))
-        };
-        moved.only(byte_bits(self.bytes))
+        moved(data, self.shift).only(byte_bits(self.bytes))
     }
 
     /// Bits of the cell as bits of the data of an access.
@@ -126,6 +119,17 @@ impl Event {
         } else {
             Bits::new(shl(cell.mask, by), shl(cell.value, by))
         }
+    }
+}
+
+/// Bits of the data of an access that begins at a byte of a cell, negative if in the cell before, as
+/// bits of the cell.
+pub(super) const fn moved(data: Bits, shift: i8) -> Bits {
+    let by = 8 * shift.unsigned_abs() as u32;
+    if shift >= 0 {
+        Bits::new(shl(data.mask, by), shl(data.value, by))
+    } else {
+        Bits::new(shr(data.mask, by), shr(data.value, by))
     }
 }
 
@@ -163,7 +167,6 @@ impl Cells {
             access: 0,
             cell,
             barrier: NONE,
-            waits: NONE,
             bytes: 0xff,
             shift: 0,
             kind: Kind::Final,
@@ -252,7 +255,6 @@ mod tests {
             access: 1,
             cell: 0,
             barrier: NONE,
-            waits: NONE,
             bytes,
             shift,
             kind: Kind::Store,

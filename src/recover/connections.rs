@@ -1,18 +1,21 @@
 //! Facts passed along the accesses of a cell, as far as nothing between them may have written it.
 
-use super::bits::Bits;
-use super::cells::{Event, Kind, Link};
+use super::bits::{Bits, low};
+use super::cells::{Event, Kind, Link, byte_bits, moved};
 use super::graph::{NONE, RESULT};
 use super::regions::Class;
-use super::solver::{DATA, Known, Layer, Solver};
+use super::solver::{AccessKind, BASE, DATA, Known, Layer, Solver};
 use crate::semantics::Operand;
 
 /// Events of a cell that facts are passed across at once.
 const MOST_PASSED: usize = 64;
+/// Stores of which it is looked at once whether they missed a cell.
+const MOST_MISSED: usize = 256;
 
 impl Solver {
     pub(super) fn relink_all(&mut self, known: &Known<'_>) {
         self.watchers.clear();
+        self.pending.clear();
         for event in &mut self.cells.events {
             event.link = Link::Blocked;
             event.barrier = NONE;
@@ -39,14 +42,15 @@ impl Solver {
         self.wake(number, known);
     }
 
-    fn wake(&mut self, number: u32, known: &Known<'_>) {
-        let mut event = self.watchers.take(number);
-        while event != NONE {
+    /// More is known of an access: what waits for it may be connected now.
+    pub(super) fn wake(&mut self, number: u32, known: &Known<'_>) {
+        for event in self.watchers.take(number) {
+            // Those between are known to have missed it.
             let waiting = &mut self.cells.events[event as usize];
-            let next = std::mem::replace(&mut waiting.waits, NONE);
-            waiting.barrier = NONE;
-            self.relink(event, known);
-            event = next;
+            if waiting.barrier == number && waiting.link == Link::Blocked {
+                waiting.barrier = NONE;
+                self.relink_from(event, number, known);
+            }
         }
     }
 
@@ -64,7 +68,17 @@ impl Solver {
     }
 
     /// Connects an event with the one before it in time, if nothing between them may have written.
-    fn relink(&mut self, number: u32, known: &Known<'_>) {
+    pub(super) fn relink(&mut self, number: u32, known: &Known<'_>) {
+        let event = &self.cells.events[number as usize];
+        let from = match event.barrier {
+            NONE => event.access + 1,
+            barrier => barrier,
+        };
+        self.relink_from(number, from, known);
+    }
+
+    /// As [`Self::relink`], where accesses before one are known to have missed the cell.
+    fn relink_from(&mut self, number: u32, from: u32, known: &Known<'_>) {
         let event = self.cells.events[number as usize];
         let at = self.cells.place(number);
         let cell = &self.cells.all[event.cell as usize];
@@ -76,6 +90,7 @@ impl Solver {
         }
         let before_access = self.cells.events[before as usize].access;
         if !cell.constant {
+            let granule = cell.granule;
             let class = match self.layer {
                 Some(Layer::Inferred) => self.regions.class(cell),
                 _ => Class::Anything,
@@ -85,14 +100,26 @@ impl Solver {
             if shared && !private {
                 return;
             }
-            let barrier = self.barriers[class as usize].first(event.access + 1);
-            if let Some(barrier) = barrier.filter(|&barrier| barrier < before_access) {
-                if event.barrier != barrier {
-                    let next = self.watchers.add(barrier, number);
-                    let event = &mut self.cells.events[number as usize];
-                    (event.barrier, event.waits) = (barrier, next);
+            let mut from = from;
+            let mut missed = 0;
+            let mut contents = None;
+            while let Some(barrier) = self.barriers[class as usize].first(from)
+                && barrier < before_access
+            {
+                let contents = *contents
+                    .get_or_insert_with(|| self.collect_newer(event.cell as usize, at, known));
+                missed += 1;
+                if contents.mask == 0
+                    || missed > MOST_MISSED
+                    || !self.misses(barrier, granule, contents, known)
+                {
+                    if event.barrier != barrier {
+                        self.watchers.add(barrier, number);
+                        self.cells.events[number as usize].barrier = barrier;
+                    }
+                    return;
                 }
-                return;
+                from = barrier + 1;
             }
         }
         self.cells.events[number as usize].link = Link::Joined;
@@ -101,6 +128,38 @@ impl Solver {
         self.spread_older(cell, at + 1, newer, known);
         let older = self.collect_older(cell, at + 1, known);
         self.spread_newer(cell, at, older, known);
+    }
+
+    /// Whether a store did not write a cell: it would hold other bytes behind it, or its address is
+    /// known to be another. Inferred: stores are aligned, unless the instruction was seen to do others.
+    fn misses(&self, number: u32, granule: u64, contents: Bits, known: &Known<'_>) -> bool {
+        let access = &self.accesses[number as usize];
+        if access.kind != AccessKind::Store {
+            return false;
+        }
+        let relation = &self.graph.relations[access.relation as usize];
+        let op = known.templates.op(relation.op);
+        let bits = |node: u32, operand| match (node, operand) {
+            (NONE, Operand::Constant(value)) => Bits::known(value),
+            (NONE, Operand::Location(_)) => Bits::UNKNOWN,
+            (node, _) => self.graph.bits(node),
+        };
+        let data = bits(relation.nodes[DATA], op.operands[1]);
+        let base = bits(relation.nodes[BASE], op.operands[0]);
+        let address = base.add(Bits::known(op.displacement), Bits::known(0));
+        // Bits 63:56 may be a tag.
+        let address = address.only(if op.narrow { low(32) } else { low(56) });
+        let size = op.access().unwrap_or(8).cast_signed();
+        let aligned = self.layer == Some(Layer::Inferred) && !self.unaligned.contains(&relation.op);
+        (1 - size..8).all(|shift| {
+            if aligned && shift.rem_euclid(size) != 0 {
+                return true;
+            }
+            let here = (granule << 3).wrapping_add_signed(shift.into());
+            let covered = byte_bits((low(size.cast_unsigned().into()) << 8 >> (8 - shift)) as u8);
+            address.join(Bits::new(address.mask, here)).is_err()
+                || moved(data, shift).only(covered).join(contents).is_err()
+        })
     }
 
     /// What an event says of its cell.
@@ -131,7 +190,7 @@ impl Solver {
         let mut at = from;
         for _ in 0..MOST_PASSED {
             let event = &self.cells.events[order[at] as usize];
-            let covered = super::cells::byte_bits(event.bytes);
+            let covered = byte_bits(event.bytes);
             match event.kind {
                 Kind::Final | Kind::Load => {
                     let bits = self.data(event, known).only(open);
@@ -158,7 +217,7 @@ impl Solver {
         let order = &self.cells.all[cell].events;
         for &number in order[from..].iter().take(MOST_PASSED) {
             let event = &self.cells.events[number as usize];
-            let covered = super::cells::byte_bits(event.bytes);
+            let covered = byte_bits(event.bytes);
             match event.kind {
                 Kind::Load | Kind::Store | Kind::Final => {
                     let bits = self.data(event, known).only(open);
@@ -190,8 +249,11 @@ impl Solver {
         if self.cells.events[newer as usize].link == Link::Joined {
             self.spread_newer(cell, at - 1, bits, known);
         }
-        if event.kind == Kind::Load && event.link == Link::Joined {
-            self.spread_older(cell, at + 1, bits, known);
+        if event.kind == Kind::Load {
+            match event.link {
+                Link::Joined => self.spread_older(cell, at + 1, bits, known),
+                Link::Blocked => self.try_later(number),
+            }
         }
     }
 
@@ -203,14 +265,25 @@ impl Solver {
             match event.kind {
                 Kind::Load | Kind::Store => {
                     self.push(&event, bits, known);
-                    bits = bits.only(!super::cells::byte_bits(event.bytes));
+                    bits = bits.only(!byte_bits(event.bytes));
                 }
-                Kind::MayStore => bits = bits.only(!super::cells::byte_bits(event.bytes)),
+                Kind::MayStore => bits = bits.only(!byte_bits(event.bytes)),
                 Kind::Final | Kind::Nothing => {}
+            }
+            if bits.mask != 0 && event.link == Link::Blocked {
+                self.try_later(number);
             }
             if bits.mask == 0 || event.link == Link::Blocked {
                 return;
             }
+        }
+    }
+
+    /// More is known of the cell of an event that waits: what it waits for may have missed it.
+    fn try_later(&mut self, event: u32) {
+        if self.cells.events[event as usize].barrier != NONE && self.pending.last() != Some(&event)
+        {
+            self.pending.push(event);
         }
     }
 
@@ -230,7 +303,7 @@ impl Solver {
                 Kind::Store | Kind::MayStore | Kind::Nothing => {}
             }
             if event.kind != Kind::Nothing {
-                bits = bits.only(!super::cells::byte_bits(event.bytes));
+                bits = bits.only(!byte_bits(event.bytes));
             }
             if bits.mask == 0 || at == 0 {
                 return;

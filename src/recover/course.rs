@@ -2,6 +2,7 @@
 //!
 //! Steps count places backward: step 0 is the halted state, step 1 the last instruction.
 
+use super::blocks::Blocks;
 use super::template::{Template, Templates};
 use crate::element::Mark;
 use crate::quantity::{Address, Isa};
@@ -26,8 +27,6 @@ pub(super) enum Step {
 pub(super) struct Taken {
     /// The place behind it.
     pub step: u32,
-    /// FIQ has registers of its own in AArch32.
-    pub fast: bool,
 }
 
 /// Places with consecutive positions.
@@ -59,7 +58,7 @@ struct Stretch {
     places: Vec<u32>,
     positions: Vec<(Position, u32)>,
     /// By number of the place behind.
-    taken: Vec<(u32, bool)>,
+    taken: Vec<u32>,
 }
 
 impl Course {
@@ -199,13 +198,13 @@ impl Course {
                 });
             }
         }
-        for &(number, fast) in stretch.taken.iter().rev() {
+        for &number in stretch.taken.iter().rev() {
             let step = if number == count {
                 before - 1
             } else {
                 step(number)
             };
-            self.taken.push(Taken { step, fast });
+            self.taken.push(Taken { step });
         }
         self.steps.extend(stretch.places.iter().rev());
     }
@@ -243,30 +242,42 @@ impl Stretch {
             }
             all.append(&mut batch);
         }
-        let mut runs = std::collections::HashMap::<(Address, Address, Isa, u32), (u32, u32)>::new();
+        type Key = (Address, Address, Isa, u32, Blocks);
+        let mut runs = std::collections::HashMap::<Key, (u32, u32, Blocks)>::new();
+        let mut blocks = Blocks::default();
         let mut sequences: Vec<u32> = Vec::new();
         for event in all {
             let number = stretch.places.len() as u32;
             match event.entry {
                 Entry::Run { range, .. } => {
                     stretch.at(event.position, number);
-                    let key = (range.start, range.end, range.isa, view.0);
-                    let (first, count) = *runs.entry(key).or_insert_with(|| {
+                    if range.isa == Isa::A64 {
+                        blocks.lose();
+                    }
+                    let key = (range.start, range.end, range.isa, view.0, blocks);
+                    let (first, count, behind) = *runs.entry(key).or_insert_with(|| {
                         let first = sequences.len() as u32;
-                        for (address, isa) in history.range_instructions(view, &range) {
-                            sequences.push(templates.at(history, view, address, isa));
-                        }
-                        (first, sequences.len() as u32 - first)
+                        let addresses = history.range_instructions(view, &range);
+                        sequences.extend(templates.instructions(
+                            history,
+                            view,
+                            addresses,
+                            &mut blocks,
+                        ));
+                        (first, sequences.len() as u32 - first, blocks)
                     });
+                    blocks = behind;
                     let sequence = &sequences[first as usize..(first + count) as usize];
                     stretch.places.extend_from_slice(sequence);
                 }
                 Entry::Gap(_) => {
                     stretch.at(event.position, number);
                     stretch.places.push(GAP);
+                    blocks.lose();
                 }
-                Entry::Exception(exception) => {
-                    stretch.taken.push((number, exception.name == "FIQ"));
+                Entry::Exception(_) => {
+                    stretch.taken.push(number);
+                    blocks.lose();
                 }
                 Entry::Mark(Mark::Context(context)) => view = history.view(Some(&context)),
                 Entry::Mark(_) | Entry::Halted => {}

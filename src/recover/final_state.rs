@@ -84,7 +84,11 @@ fn read_only(elf: &Elf) -> Vec<Range<u64>> {
 
 impl FinalMemory for SnapshotMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> usize {
-        self.memory.read(Address(address), self.space, out)
+        // A page may be written at another address too: what tables map proves nothing.
+        match self.memory.is_translated(self.space) {
+            true => 0,
+            false => self.memory.read(Address(address), self.space, out),
+        }
     }
 
     fn is_constant(&self, address: u64) -> bool {
@@ -119,6 +123,10 @@ impl<B: Deref<Target = [u8]> + Send> RecordedAddresses for Addresses<B> {
 
 /// Everything that is known beside the trace and the code.
 pub struct FinalState {
+    /// The architecture of the core.
+    pub architecture: Architecture,
+    /// CPSR of the halted core.
+    pub status: Option<u64>,
     /// The registers of the halted core.
     pub registers: [Option<u64>; Location::KEPT],
     /// The memory.
@@ -138,6 +146,23 @@ impl std::fmt::Debug for FinalState {
 }
 
 impl FinalState {
+    /// Whether the halted core is to execute T32: bit T of CPSR (DDI 0487, G1.9.1).
+    pub(super) fn is_thumb(&self) -> bool {
+        self.has(5)
+    }
+
+    /// Whether data is big-endian: bit E.
+    pub(super) fn is_big_endian(&self) -> bool {
+        self.has(9)
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        let status = self
+            .status
+            .filter(|_| self.architecture == Architecture::AArch32);
+        status.is_some_and(|status| status >> bit & 1 == 1)
+    }
+
     /// The final registers of a core as locations of [`crate::semantics`].
     #[must_use]
     pub fn locations(file: &RegisterFile) -> [Option<u64>; Location::KEPT] {

@@ -6,6 +6,7 @@
 
 mod barriers;
 mod bits;
+mod blocks;
 mod build;
 mod cells;
 mod connections;

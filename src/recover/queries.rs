@@ -2,7 +2,7 @@
 
 use super::bits::Bits;
 use super::build::{Builder, Sink};
-use super::cells::{Event, Kind, byte_bits, untagged};
+use super::cells::{Event, Kind, Link, byte_bits, untagged};
 use super::final_state::FinalState;
 use super::graph::{NONE, RESULT};
 use super::refine::{Values, refine};
@@ -187,9 +187,24 @@ impl Window {
             .copied()
             .collect();
         let older: Vec<u32> = order[older..].iter().take(MOST_EVENTS).copied().collect();
+        let joined = |event: u32| solver.cells.events[event as usize].link == Link::Joined;
+        // The link that the place is in, and those on the way from it to each event.
+        let here = newer.first().is_some_and(|&event| joined(event));
+        let ways = |events: &[u32], links: &mut dyn Iterator<Item = u32>| -> Vec<(u32, bool)> {
+            let mut clear = here;
+            let mut way = |event: &u32| {
+                let own = (*event, clear);
+                clear &= links.next().is_some_and(joined);
+                own
+            };
+            events.iter().map(&mut way).collect()
+        };
+        // A link leads to the next older event: the nearest newer one's is the place's own.
+        let newer = ways(&newer, &mut newer.iter().skip(1).copied());
+        let older = ways(&older, &mut older.iter().copied());
         let mut best: Option<Known<u8>> = None;
         for (events, behind) in [(newer, true), (older, false)] {
-            for event in events {
+            for (event, clear) in events {
                 let event = solver.cells.events[event as usize];
                 if byte_bits(event.bytes) >> by & 1 == 0 || event.kind == Kind::Nothing {
                     continue;
@@ -202,7 +217,7 @@ impl Window {
                 } else {
                     (access, event.access)
                 };
-                if !solver.reaches(facts, class, from, to) {
+                if !clear && !solver.reaches(facts, class, from, to) {
                     break;
                 }
                 let (bits, proved) = solver.event_bits(&event, &self.templates);

@@ -199,7 +199,7 @@ impl Recovery {
     /// What ends proof, as far as history was looked at.
     pub fn limits(&mut self, history: &mut History) -> Vec<Limit> {
         let mut out = Vec::new();
-        self.window.start(history);
+        self.window.start(history, &self.facts);
         if !self.window.ends {
             out.push(Limit::EndUnknown);
         }

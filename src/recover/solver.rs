@@ -16,6 +16,7 @@ use super::system_calls::{self, Effect};
 use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Templates};
 use crate::semantics::Operand;
 use crate::stop::Cancel;
+use std::collections::HashSet;
 
 /// Base of the address, and data of a store or number of a system call, among the nodes of accesses.
 pub(super) const BASE: usize = 1;
@@ -80,6 +81,10 @@ pub(super) struct Solver {
     pub accesses: Vec<Access>,
     pub barriers: [Barriers; CLASSES],
     pub watchers: Watchers,
+    /// Events that may be connected now: more is known of their cells.
+    pub pending: Vec<u32>,
+    /// Stores that were seen to go to addresses that are no multiples of their sizes, by operation.
+    pub unaligned: HashSet<u32>,
     pub regions: Regions,
     pub layer: Option<Layer>,
     /// By node: what was known when everything proved was.
@@ -102,6 +107,7 @@ impl Solver {
             + self.accesses.capacity() * (size_of::<Access>() + size_of::<u32>())
             + self.barriers.iter().map(Barriers::bytes).sum::<usize>()
             + self.proved.capacity() * size_of::<u64>()
+            + self.watchers.bytes()
     }
 
     /// Adds an access; relations that come with it are queued.
@@ -205,15 +211,19 @@ impl Solver {
     /// on with the rest.
     pub fn run(&mut self, known: &Known<'_>, cancel: &Cancel) -> Option<()> {
         let mut count = 0_u32;
-        while let Some(relation) = self.graph.next() {
+        loop {
             count = count.wrapping_add(1);
             if count.is_multiple_of(4096) && cancel.is_requested() {
-                self.graph.enqueue(relation);
                 return None;
             }
-            self.visit(relation, known);
+            if let Some(relation) = self.graph.next() {
+                self.visit(relation, known);
+            } else if let Some(event) = self.pending.pop() {
+                self.relink(event, known);
+            } else {
+                return Some(());
+            }
         }
-        Some(())
     }
 
     fn visit(&mut self, number: u32, known: &Known<'_>) {
@@ -276,8 +286,10 @@ impl Solver {
         };
         let number = self.graph.tag(relation, free_place(kind));
         if self.accesses[number as usize].place == Place::Open {
-            if let Some(address) = self.address(relation, op) {
-                self.place(number, address, op, known);
+            match self.address(relation, op) {
+                Some(address) => self.place(number, address, op, known),
+                // More is known of it: it may have missed what waits for it.
+                None => self.wake(number, known),
             }
             return;
         }
@@ -350,6 +362,10 @@ impl Solver {
         let cells = granules.map(|granule| self.cells.at(granule, known.memory, known.is_final));
         let relation = self.accesses[number as usize].relation;
         let kind = self.kind(relation, op);
+        if op.is_store() && address & u64::from(size - 1) != 0 {
+            self.unaligned
+                .insert(self.graph.relations[relation as usize].op);
+        }
         let cells = &cells[..count];
         if cells.iter().all(Option::is_none) {
             self.accesses[number as usize].place = Place::Elsewhere;
@@ -366,7 +382,6 @@ impl Solver {
                     access: number,
                     cell: *cell,
                     barrier: NONE,
-                    waits: NONE,
                     bytes: (covered >> (8 * index)) as u8,
                     shift,
                     kind,
@@ -395,7 +410,11 @@ impl Solver {
         let Some(call) = self.graph.bits(call).whole() else {
             return;
         };
-        let gone = match system_calls::of_a64(call) {
+        let effect = match known.templates.is_narrow() {
+            true => system_calls::of_arm(call),
+            false => system_calls::of_a64(call),
+        };
+        let gone = match effect {
             Effect::Nothing => true,
             Effect::Layout => self.layer == Some(Layer::Inferred),
             Effect::Unknown => false,

@@ -32,3 +32,32 @@ pub(super) fn of_a64(number: u64) -> Effect {
         _ => Effect::Unknown,
     }
 }
+
+/// The effect of a system call of the EABI of AArch32 (arch/arm/tools/syscall.tbl).
+pub(super) fn of_arm(number: u64) -> Effect {
+    match number {
+        // exit, write, open, close, creat, link, unlink, chdir, mknod, chmod, lchown, lseek, getpid.
+        1 | 4..=6 | 8..=10 | 12 | 14..=16 | 19 | 20 => Effect::Nothing,
+        // setuid, getuid, access, sync, kill, rename, mkdir, rmdir, dup, setgid to getegid.
+        23 | 24 | 33 | 36..=41 | 46 | 47 | 49 | 50 => Effect::Nothing,
+        // setpgid, umask, chroot, dup2, getppid, getpgrp, setsid, symlink, truncate to setpriority.
+        57 | 60 | 61 | 63..=66 | 83 | 92..=97 => Effect::Nothing,
+        // fsync, mprotect, getpgid, fchdir, flock, msync, writev, fdatasync, sched_yield, pwrite64.
+        118 | 125 | 132 | 133 | 143 | 144 | 146 | 148 | 158 | 181 => Effect::Nothing,
+        // chown, truncate64, ftruncate64, getuid32 to setregid32, fchown32, chown32, setuid32,
+        // setgid32, gettid, tkill, exit_group, set_tid_address, tgkill, fadvise64_64.
+        182 | 193 | 194 | 199..=204 | 207 | 212..=214 | 224 | 238 | 248 | 256 | 268 | 270 => {
+            Effect::Nothing
+        }
+        // socket to listen, send, sendto, shutdown, setsockopt.
+        281..=284 | 289 | 290 | 293 | 294 => Effect::Nothing,
+        // openat to fchownat, unlinkat to symlinkat, fchmodat, faccessat, set_robust_list, dup3,
+        // pwritev, cacheflush, set_tls.
+        322..=325 | 328..=331 | 333 | 334 | 338 | 358 | 362 | 0xf_0002 | 0xf_0005 => {
+            Effect::Nothing
+        }
+        // brk, munmap, mremap, mmap2, madvise.
+        45 | 91 | 163 | 192 | 220 => Effect::Layout,
+        _ => Effect::Unknown,
+    }
+}

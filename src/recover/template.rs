@@ -1,10 +1,15 @@
 //! Instructions as the solver needs them, each decoded once.
 
+use super::blocks::Blocks;
+use crate::arch::Architecture;
 use crate::flow::View;
 use crate::quantity::{Address, Isa};
-use crate::semantics::{Control, Location, Operand, Operation, Relation, Semantics, Width, a64};
+use crate::semantics::{
+    Control, Location, Operand, Operation, Relation, Semantics, Width, a32, a64, t32,
+};
 use crate::timeline::History;
 use std::collections::HashMap;
+use t32::ItState;
 
 /// The operation of relations that hold by the calling convention: both nodes are the same.
 pub(super) const SAME_BY_CONVENTION: u32 = 0;
@@ -70,7 +75,11 @@ impl Template {
 pub(super) struct Templates {
     pub all: Vec<Template>,
     pub ops: Vec<Op>,
-    known: HashMap<(u64, Isa, View), u32>,
+    known: HashMap<(u64, Isa, View, Option<ItState>), u32>,
+    /// Of the core.
+    pub architecture: Architecture,
+    /// Data is big-endian, of which there is no model.
+    pub big_endian: bool,
 }
 
 impl Default for Templates {
@@ -91,35 +100,106 @@ impl Default for Templates {
             all: Vec::new(),
             ops: vec![own, call],
             known: HashMap::new(),
+            architecture: Architecture::AArch64,
+            big_endian: false,
         }
     }
 }
 
 impl Templates {
+    /// The core's registers have 32 bits.
+    pub fn is_narrow(&self) -> bool {
+        self.architecture != Architecture::AArch64
+    }
+
     pub fn op(&self, number: u32) -> &Op {
         &self.ops[number as usize]
     }
 
-    /// The instruction at an address, decoded from the history's code.
-    pub fn at(&mut self, history: &History, view: View, address: Address, isa: Isa) -> u32 {
-        let key = (address.0, isa, view);
+    /// Instructions in a straight line, decoded from the history's code. `blocks` is the state of IT
+    /// blocks before them, and becomes that behind them.
+    pub fn instructions(
+        &mut self,
+        history: &History,
+        view: View,
+        addresses: Vec<(Address, Isa)>,
+        blocks: &mut Blocks,
+    ) -> Vec<u32> {
+        let mut numbers = Vec::with_capacity(addresses.len());
+        for (address, isa) in addresses {
+            let block = match isa {
+                Isa::T32 => blocks.before(history, view, address),
+                _ => Some(ItState::OUTSIDE),
+            };
+            let number = self.at(history, view, address, isa, block);
+            let template = &self.all[number as usize];
+            blocks.pass(template, history.code(view, address), block);
+            numbers.push(number);
+        }
+        numbers
+    }
+
+    /// The instruction at an address, in a state of IT blocks.
+    fn at(
+        &mut self,
+        history: &History,
+        view: View,
+        address: Address,
+        isa: Isa,
+        block: Option<ItState>,
+    ) -> u32 {
+        let key = (address.0, isa, view, block);
         if let Some(&number) = self.known.get(&key) {
             return number;
         }
-        let number = match decode(history.code(view, address), address.0, isa) {
+        let code = history.code(view, address);
+        let semantics = block.and_then(|block| self.decode(code, address.0, isa, block));
+        let number = match semantics {
             Some(semantics) => self.add(address.0, isa, &semantics),
-            None => self.add_unknown(address.0, isa),
+            None => self.add_unknown(address.0, isa, code),
         };
         self.known.insert(key, number);
         number
     }
 
+    /// What an instruction does; `None` if nothing is known of it. M-profile cores return from
+    /// exceptions by branches, which are not told from others here.
+    fn decode(&self, code: &[u8], address: u64, isa: Isa, block: ItState) -> Option<Semantics> {
+        let word = || {
+            code.first_chunk::<4>()
+                .map(|word| u32::from_le_bytes(*word))
+        };
+        if self.big_endian {
+            return None;
+        }
+        match (self.architecture, isa) {
+            (Architecture::AArch64, Isa::A64) => Some(a64::decode(word()?, address)),
+            (Architecture::AArch32, Isa::A32) => {
+                let word = word()?;
+                // The first Linux interface has the number of a system call in the instruction.
+                let is_old_call = word & 0x0f00_0000 == 0x0f00_0000 && word & 0xff_ffff != 0;
+                (!is_old_call).then(|| a32::decode(word, address))
+            }
+            (Architecture::AArch32, Isa::T32) => {
+                let first = half(code)?;
+                let second = if t32::is_wide(first) {
+                    half(&code[2..])?
+                } else {
+                    0
+                };
+                Some(t32::decode(first, second, address, block))
+            }
+            _ => None,
+        }
+    }
+
     /// Adds an instruction of which only the address is known.
-    fn add_unknown(&mut self, pc: u64, isa: Isa) -> u32 {
+    fn add_unknown(&mut self, pc: u64, isa: Isa, code: &[u8]) -> u32 {
+        let is_short = isa == Isa::T32 && !half(code).is_some_and(t32::is_wide);
         let semantics = Semantics {
             relations: Vec::new(),
             control: Control::Next,
-            size: 4,
+            size: if is_short { 2 } else { 4 },
             may_store_anywhere: true,
         };
         let number = self.add(pc, isa, &semantics);
@@ -170,12 +250,10 @@ impl Templates {
     }
 }
 
-/// What an instruction does; `None` if nothing is known of it.
-fn decode(code: &[u8], address: u64, isa: Isa) -> Option<Semantics> {
-    match (isa, code.first_chunk::<4>()) {
-        (Isa::A64, Some(word)) => Some(a64::decode(u32::from_le_bytes(*word), address)),
-        _ => None,
-    }
+/// The halfword at the start of some code.
+pub(super) fn half(code: &[u8]) -> Option<u16> {
+    code.first_chunk::<2>()
+        .map(|half| u16::from_le_bytes(*half))
 }
 
 /// Whether a relation leaves the address behind a call in the link register.

@@ -37,7 +37,10 @@ impl Window {
     /// A walk from the start of an interval.
     pub fn walk_from(&self, interval: u32) -> Option<Walk> {
         Some(Walk {
-            builder: Builder::again(self.checkpoints.get(interval as usize)?),
+            builder: Builder::again(
+                self.checkpoints.get(interval as usize)?,
+                self.templates.is_narrow(),
+            ),
             next: interval * INTERVAL,
         })
     }
@@ -66,7 +69,7 @@ impl Window {
         if checkpoint.repeated_until.get() >= end {
             return Some(true);
         }
-        let mut builder = Builder::again(checkpoint);
+        let mut builder = Builder::again(checkpoint, self.templates.is_narrow());
         for step in interval * INTERVAL..end {
             builder.step(&self.through(facts), step, &mut Nobody);
         }

@@ -1,6 +1,7 @@
 //! The window: history from the end back to some step, built and solved.
 
 use super::bits::{Bits, low};
+use super::blocks::Blocks;
 use super::build::{Builder, Checkpoint, Sink, Through};
 use super::cells::untagged;
 use super::course::Course;
@@ -11,6 +12,7 @@ use super::solver::{AccessKind, BASE, Known, Layer, Solver};
 use super::template::{SYSTEM_CALL, Template, Templates};
 use super::walk::INTERVAL;
 use crate::data_addresses::Accessed;
+use crate::flow::{LastInstruction, Range};
 use crate::quantity::Isa;
 use crate::semantics::Location;
 use crate::stop::Cancel;
@@ -173,11 +175,13 @@ impl Window {
     }
 
     /// Whether the trace is known to end at the final state.
-    pub fn start(&mut self, history: &mut History) {
+    pub fn start(&mut self, history: &mut History, facts: &FinalState) {
         if self.started {
             return;
         }
         self.started = true;
+        self.templates.architecture = facts.architecture;
+        self.templates.big_endian = facts.is_big_endian();
         if history.end_agrees() != EndAgrees::Yes {
             return;
         }
@@ -185,7 +189,7 @@ impl Window {
             return;
         };
         self.ends = true;
-        self.halted = Some(halted.0);
+        self.halted = Some(halted.0 | u64::from(facts.is_thumb()));
         // What is left of the last straight line was executed too.
         let end = history.end();
         let context = history.place(end).and_then(|place| place.context);
@@ -194,18 +198,20 @@ impl Window {
         if let Some((next, Some(isa))) = history.trace_end()
             && next < halted
         {
-            if isa != Isa::A64 {
-                self.ends = false;
-                return;
-            }
-            for address in (next.0..halted.0)
-                .step_by(4)
-                .collect::<Vec<_>>()
-                .into_iter()
-                .rev()
-            {
-                let address = crate::quantity::Address(address);
-                let template = self.templates.at(history, view, address, isa);
+            // As many as there may be; they end before the halted pc.
+            let least = if isa == Isa::T32 { 2 } else { 4 };
+            let range = Range {
+                start: next,
+                end: halted,
+                isa,
+                instructions: u32::try_from((halted.0 - next.0) / least).unwrap_or(u32::MAX),
+                last: LastInstruction::default(),
+            };
+            let mut addresses = history.range_instructions(view, &range);
+            addresses.retain(|(address, _)| *address < halted);
+            let (templates, blocks) = (&mut self.templates, &mut Blocks::default());
+            let rest = templates.instructions(history, view, addresses, blocks);
+            for &template in rest.iter().rev() {
                 self.course.push(super::course::Step::Instruction(template));
             }
         }
@@ -221,7 +227,7 @@ impl Window {
         most_bytes: usize,
         cancel: &Cancel,
     ) -> Option<Option<u32>> {
-        self.start(history);
+        self.start(history, facts);
         loop {
             self.work(facts, cancel)?;
             if let Some(step) = self.course.find(position) {
@@ -336,7 +342,7 @@ impl Window {
         };
         let builder = self
             .builder
-            .get_or_insert_with(|| Builder::new(values, &mut sink));
+            .get_or_insert_with(|| Builder::new(values, templates.is_narrow(), &mut sink));
         let mut known_until = self.built;
         while self.built < self.course.len() {
             let step = self.built;

@@ -36,7 +36,7 @@ use super::target::SnapshotTarget;
 use crate::arch::Architecture;
 use crate::program::symbols::Symbols;
 use crate::stop::Cancel;
-use crate::timeline::{Direction, EndAgrees, Gap, OpenCall, Outside, PointKind, Position};
+use crate::timeline::{Direction, EndAgrees, OpenCall, Outside, PointKind, Position};
 
 pub(super) const PACKET: &str = "qArmsnap.callers:";
 pub(super) const POSITION: &str = "qArmsnap.position:";
@@ -265,7 +265,7 @@ fn nowhere(endpoint: &Endpoint) -> u64 {
     let free = |at: &u64| {
         let mut stretches = endpoint.cores.iter();
         stretches.all(|core| {
-            let stretch = endpoint.range_at(core, MemoryView::Current, *at);
+            let stretch = endpoint.range_at(core, &MemoryView::Current, *at);
             !stretch.known && stretch.size >= 2 * FREE
         })
     };
@@ -286,7 +286,7 @@ fn below_stack(endpoint: &Endpoint, thread: Tid) -> Option<u64> {
         let mut stretches = endpoint
             .cores
             .iter()
-            .map(|core| endpoint.range_at(core, MemoryView::Current, at));
+            .map(|core| endpoint.range_at(core, &MemoryView::Current, at));
         match stretches.find(|stretch| stretch.known || stretch.size < 2 * FREE) {
             Some(stretch) => at = at.checked_add(stretch.size.max(1))?,
             None => return Some(at + FREE),
@@ -301,21 +301,16 @@ fn frames_position(positions: &mut Positions, thread: Tid) -> Option<Position> {
     let Some(past) = positions.past(thread) else {
         return positions.position(thread);
     };
-    let mut at = past.place.position;
-    let mut kind = past.place.kind;
+    let mut place = past.place;
     let history = positions.history(thread)?;
     for _ in 0..GAPS {
-        match kind {
-            PointKind::Instruction { .. } | PointKind::Halted | PointKind::Gap(Gap::Flow(_)) => {
-                break;
-            }
-            PointKind::Gap(_) => {}
+        if place.reached().is_some() || place.kind == PointKind::Halted {
+            break;
         }
-        let Some(next) = history.step(at, Direction::Forward) else {
+        let Some(next) = history.step(place.position, Direction::Forward) else {
             break;
         };
-        at = next;
-        kind = history.place(next)?.kind;
+        place = history.place(next)?;
     }
-    Some(at)
+    Some(place.position)
 }

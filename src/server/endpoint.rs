@@ -417,7 +417,8 @@ fn core(loaded: &OpenSnapshot, index: usize) -> Core {
     let in_cluster =
         |cluster: &&Cluster| cluster.devices.iter().any(|n| same_name(n, &device.name));
     let cluster = loaded.snapshot.clusters.iter().find(in_cluster);
-    let memory = CoreMemory::new(loaded, device);
+    let mut memory = CoreMemory::new(loaded, device);
+    memory.translate(loaded, index);
     let (dumps, mut notes) = describe_dumps(loaded, device, &memory);
     if let Some(why) = check::placeholder(&loaded.snapshot, index) {
         notes.push(format!(

@@ -72,6 +72,9 @@ pub(super) fn run(
     if halted && target.positions.past(resume.thread).is_some() {
         text += &end_disagrees(target, resume.thread);
     }
+    if target.positions.past(stop.thread).is_some() {
+        text += target.past_values.first_stop();
+    }
     if stop.reason == Reason::Gap {
         text += &gap(target, stop.thread);
     }

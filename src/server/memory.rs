@@ -1,17 +1,21 @@
 //! Memory as seen by a debugger: the memory of a core in its current address space or, if selected by
 //! the user, in another space or a memory device.
 //!
-//! [`crate::snapshot::memory`] resolves overlapping dumps. The segments of programs are part of a
+//! [`crate::snapshot::memory`] resolves overlapping dumps, and translates addresses of cores with
+//! physical memory. The segments of programs are part of a
 //! core's memory, with lower priority than all dumps.
 
 use super::cores::{Core, MemoryDevice};
 use super::endpoint::Endpoint;
 use crate::arch::Space;
 use crate::quantity::Address;
-use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::memory::{CoreMemory, Moment};
+use crate::snapshot::registers::parse_u64;
+use crate::translation::Regime;
+use std::sync::Arc;
 
 /// Where a session reads memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryView {
     /// As each core sees it in its current state.
     Current,
@@ -19,6 +23,17 @@ pub enum MemoryView {
     Space(Space),
     /// In a memory device, by index in [`Endpoint::devices`].
     Device(usize),
+    /// By translation tables that the user chose.
+    Tables(Arc<ChosenTables>),
+}
+
+/// Translation tables that the user chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenTables {
+    /// The regime with these tables.
+    pub regime: Regime,
+    /// As the user chose them.
+    pub chosen: String,
 }
 
 /// A range of addresses that is either all known or all unknown.
@@ -34,36 +49,45 @@ pub struct MemoryRange {
 
 impl Endpoint {
     /// Returns the memory and address space of a view.
-    fn viewed<'a>(&'a self, core: &'a Core, view: MemoryView) -> (&'a CoreMemory, Space) {
+    fn viewed<'a>(&'a self, core: &'a Core, view: &MemoryView) -> (&'a CoreMemory, Space) {
         match view {
-            MemoryView::Current => (&core.memory, core.space.space),
-            MemoryView::Space(space) => (&core.memory, space),
-            MemoryView::Device(index) => match self.devices.get(index) {
+            MemoryView::Current | MemoryView::Tables(_) => (&core.memory, core.space.space),
+            MemoryView::Space(space) => (&core.memory, *space),
+            MemoryView::Device(index) => match self.devices.get(*index) {
                 Some(device) => (&device.memory, Space::Any),
                 None => (&core.memory, core.space.space),
             },
         }
     }
 
-    /// Reads memory; returns the number of contiguous known bytes from the address. Changed code is
-    /// read as of `version`; `None` means the final state.
+    /// Reads memory; returns the number of contiguous known bytes from the address. Changed code,
+    /// and the addresses of a process, are read as of `moment`.
     pub fn read(
         &self,
         core: &Core,
-        view: MemoryView,
-        version: Option<u32>,
+        view: &MemoryView,
+        moment: Moment,
         address: u64,
         out: &mut [u8],
     ) -> usize {
-        let (memory, space) = self.viewed(core, view);
-        match version {
-            Some(version) => memory.read_code(version, Address(address), space, out),
-            None => memory.read(Address(address), space, out),
+        if let (MemoryView::Tables(tables), Some(all)) = (view, core.memory.translated()) {
+            return all.read_in(&tables.regime, Address(address), out);
         }
+        let (memory, space) = self.viewed(core, view);
+        memory.read_code(moment, Address(address), space, out)
     }
 
     /// Returns the range of known or unknown addresses that starts at an address.
-    pub fn range_at(&self, core: &Core, view: MemoryView, address: u64) -> MemoryRange {
+    pub fn range_at(&self, core: &Core, view: &MemoryView, address: u64) -> MemoryRange {
+        if let (MemoryView::Tables(tables), Some(all)) = (view, core.memory.translated()) {
+            let known = all.slice_in(&tables.regime, address).len() as u64;
+            let page = 0x1000 - address % 0x1000;
+            return MemoryRange {
+                start: address,
+                size: if known > 0 { known } else { page },
+                known: known > 0,
+            };
+        }
         let (memory, space) = self.viewed(core, view);
         let known = memory.slice(Address(address), space).len() as u64;
         let next = || memory.next(Address(address), space);
@@ -76,7 +100,10 @@ impl Endpoint {
     }
 
     /// Parses the argument of `monitor space NAME`.
-    pub(super) fn parse_view(&self, name: &str) -> Result<MemoryView, String> {
+    pub(super) fn parse_view(&self, core: &Core, name: &str) -> Result<MemoryView, String> {
+        if name.contains('=') {
+            return self.parse_tables(core, name);
+        }
         if name.eq_ignore_ascii_case("current") {
             return Ok(MemoryView::Current);
         }
@@ -105,18 +132,81 @@ impl Endpoint {
         }
     }
 
+    /// Parses `ttbr0=0xTABLE`, `ttbr1=0xTABLE`, both with a comma between, or `asid=N`.
+    fn parse_tables(&self, core: &Core, text: &str) -> Result<MemoryView, String> {
+        let all = core.memory.translated();
+        let all = all.ok_or("the snapshot has no physical memory, in which tables are")?;
+        let regime = all.regime(core.space.space);
+        let regime = regime.map_err(|why| format!("{} has no tables: {why}", core.name))?;
+        let mut regime = regime.clone();
+        for part in text.split(',') {
+            let wrong =
+                || format!("expected ttbr0=0xTABLE, ttbr1=0xTABLE or asid=N, found {part:?}");
+            let (name, value) = part.split_once('=').ok_or_else(wrong)?;
+            let value = parse_u64(value.trim()).ok_or_else(wrong)?;
+            let (of_high, table) = match &*name.trim().to_ascii_lowercase() {
+                "ttbr0" => (false, value),
+                "ttbr1" => (true, value),
+                "asid" => (false, self.table_of(value)?),
+                _ => return Err(wrong()),
+            };
+            let changed = regime.with_table(of_high, table);
+            regime = changed
+                .ok_or_else(|| format!("{} of {} has no such table", regime.name(), core.name))?;
+        }
+        Ok(MemoryView::Tables(Arc::new(ChosenTables {
+            regime,
+            chosen: text.to_owned(),
+        })))
+    }
+
+    /// The table of low addresses of the process with an ASID, if a core runs it.
+    fn table_of(&self, wanted: u64) -> Result<u64, String> {
+        let mut known = Vec::new();
+        for core in &self.cores {
+            let value = |name: &str| core.registers.value(name);
+            let Some(table) = value("TTBR0_EL1") else {
+                continue;
+            };
+            // TCR_EL1.A1, bit 22, says which register has the ASID in bits 63 to 48.
+            let of_high = value("TCR_EL1").is_some_and(|tcr| tcr >> 22 & 1 == 1);
+            let holder = if of_high {
+                value("TTBR1_EL1")
+            } else {
+                Some(table)
+            };
+            let Some(asid) = holder.map(|holder| holder >> 48) else {
+                continue;
+            };
+            if asid == wanted {
+                return Ok(table);
+            }
+            known.push(format!("{asid} on {}", core.name));
+        }
+        let known = match known.is_empty() {
+            true => "none is known".to_owned(),
+            false => known.join(", "),
+        };
+        Err(format!(
+            "no core runs a process with ASID {wanted} ({known}): give its table as ttbr0=0xTABLE"
+        ))
+    }
+
     /// Describes where memory is read.
-    pub(super) fn describe_view(&self, core: &Core, view: MemoryView) -> String {
+    pub(super) fn describe_view(&self, core: &Core, view: &MemoryView) -> String {
         match view {
             MemoryView::Current => match core.space.name {
                 Some(space) => format!("in {space}, the current space of {}", core.name),
                 None => format!("in the one address space of {}", core.name),
             },
             MemoryView::Space(space) => format!("in {space}"),
-            MemoryView::Device(index) => match self.devices.get(index) {
+            MemoryView::Device(index) => match self.devices.get(*index) {
                 Some(device) => format!("in the memory device {}", device.name),
                 None => "nowhere".to_owned(),
             },
+            MemoryView::Tables(tables) => {
+                format!("by the translation tables {}", tables.chosen)
+            }
         }
     }
 }

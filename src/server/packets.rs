@@ -156,7 +156,7 @@ fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> V
         // No move from the one position of a core without history passes an access.
         Err(Refusal::Watchpoint) if !target.positions.has_history() => b"OK".to_vec(),
         Err(Refusal::Watchpoint)
-            if set && target.endpoint.architecture() != Architecture::AArch64 =>
+            if set && target.endpoint.architecture() == Architecture::MProfile =>
         {
             NO_WATCHPOINTS.to_vec()
         }
@@ -244,11 +244,11 @@ fn memory(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
         address,
         length,
     );
-    let version = target.version(thread);
+    let moment = target.moment(thread);
     let core = target.core(thread)?;
     let mut bytes = vec![0; shown];
     let endpoint = &target.endpoint;
-    let count = endpoint.read(core, target.memory_view, version, address, &mut bytes);
+    let count = endpoint.read(core, &target.memory_view, moment, address, &mut bytes);
     bytes.truncate(count);
     if count == shown && shown < length && target.memory_view == MemoryView::Current {
         recovered(target, thread, address, (length, &mut bytes));
@@ -331,7 +331,7 @@ fn thread_stop(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
 fn region(target: &SnapshotTarget, address: &[u8]) -> Option<Vec<u8>> {
     let address = parse_hex(address)?;
     let core = target.core(target.selection.read())?;
-    let region = target.endpoint.range_at(core, target.memory_view, address);
+    let region = target.endpoint.range_at(core, &target.memory_view, address);
     let mut reply = format!("start:{:x};size:{:x};", region.start, region.size);
     if region.known {
         reply.push_str("permissions:rwx;");

@@ -27,11 +27,16 @@ use crate::timeline::{History, PointKind, Position};
 
 /// Time limit of a request; clients wait up to two seconds for the reply.
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// Message at a client's first stop in the past.
+const INFERRED: &str = "values shown at past positions include inferred ones: `monitor recover proved` hides \
+                        them\n";
 
 /// The values of past positions.
 #[derive(Default)]
 pub(super) struct PastValues {
     level: Level,
+    /// The client was told that values are inferred.
+    told: bool,
     cores: HashMap<Tid, Recovery>,
     /// The registers that were requested last.
     last: Option<(Tid, Position, Registers)>,
@@ -50,6 +55,15 @@ impl PastValues {
         for recovery in self.cores.values_mut() {
             recovery.set_level(level);
         }
+    }
+
+    /// Returns a message for the first stop in the past at which inferred values are shown.
+    pub fn first_stop(&mut self) -> &'static str {
+        if self.told || self.level != Level::Inferred {
+            return "";
+        }
+        self.told = true;
+        INFERRED
     }
 
     /// Drops everything that was computed, after work was unwound.
@@ -239,6 +253,8 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
     let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
     FinalState {
+        architecture: core.registers.architecture(),
+        status: core.registers.value("cpsr"),
         registers: match core.rests {
             true => [None; Location::KEPT],
             false => FinalState::locations(&core.registers),

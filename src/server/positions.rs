@@ -11,12 +11,12 @@ use gdbstub::common::Tid;
 use super::endpoint::{Endpoint, HistoryMode};
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, RegisterDescription};
-use crate::flow;
 use crate::quantity::{Address, Isa};
+use crate::snapshot::memory::Moment;
 use crate::snapshot::model::Note;
 use crate::stop::Cancel;
 use crate::timeline::{
-    Direction, Gap, History, HistoryPoint, PointKind, Position, Timeline, TracedCore,
+    Direction, History, HistoryPoint, PointKind, Position, Timeline, TracedCore,
 };
 
 /// Time limit for work that the client did not request: GDB waits two seconds for most replies.
@@ -161,10 +161,20 @@ impl Positions {
         self.past.get(thread.get() - 1)?.as_ref()
     }
 
-    /// Returns the version of changed code that the core runs at a past position: the context ID.
+    /// Returns the version of changed code that the core runs at a past position.
     pub fn version(&self, thread: Tid) -> Option<u32> {
-        let context = self.past(thread)?.place.context;
-        Some(context.and_then(|context| context.context_id).unwrap_or(0))
+        self.moment(thread).version
+    }
+
+    /// Returns what the position of a core selects in memory; the default at the halted state.
+    pub fn moment(&self, thread: Tid) -> Moment {
+        let core = self.endpoint.cores.get(thread.get() - 1);
+        let (Some(past), Some(core)) = (self.past(thread), core) else {
+            return Moment::default();
+        };
+        let context = past.place.context.unwrap_or_default();
+        core.memory
+            .moment(context.el, context.context_id, context.vmid)
     }
 
     /// Returns the position of a core; `None` without a history.
@@ -208,30 +218,16 @@ impl Positions {
         let Some(place) = history.place(position) else {
             return false;
         };
-        let past = match place.kind {
-            PointKind::Halted => None,
-            PointKind::Instruction { pc, .. } => Some(Past {
-                place,
-                pc: Some(pc),
-            }),
-            // Execution reached this address, but cannot be followed further.
-            PointKind::Gap(
-                Gap::Flow(flow::Gap::MemoryMissing(pc))
-                | Gap::Flow(flow::Gap::NotFollowed { address: pc, .. }),
-            ) => Some(Past {
-                place,
-                pc: Some(pc),
-            }),
-            PointKind::Gap(_) => Some(Past {
-                place,
-                pc: after_gap(history, position),
-            }),
-        };
+        let after = |history| next_reached(history, position, Direction::Forward);
+        let pc = place.reached().or_else(|| after(history));
+        // Clients need a program counter at every gap.
         let halted = || self.endpoint.cores.get(thread.get() - 1)?.registers.pc();
-        let past = past.map(|past| Past {
-            pc: past.pc.or_else(|| halted().map(Address)),
-            ..past
+        let pc = pc.or_else(|| halted().map(Address));
+        let pc = pc.or_else(|| self.end_of_trace(thread)).or_else(|| {
+            let history = self.history(thread)?;
+            next_reached(history, position, Direction::Backward)
         });
+        let past = (place.kind != PointKind::Halted).then_some(Past { place, pc });
         if let Some(at) = self.past.get_mut(thread.get() - 1) {
             *at = past;
         }
@@ -307,14 +303,14 @@ impl Positions {
     }
 }
 
-/// Returns the instruction where execution continues after a gap.
-fn after_gap(history: &mut History, gap: Position) -> Option<Address> {
-    let mut at = gap;
+/// Returns the next address that execution reached, in a direction.
+fn next_reached(history: &mut History, from: Position, direction: Direction) -> Option<Address> {
+    let mut at = from;
     for _ in 0..GAPS {
-        at = history.step(at, Direction::Forward)?;
+        at = history.step(at, direction)?;
         let place = history.place(at)?;
-        if !matches!(place.kind, PointKind::Gap(_)) {
-            return place.pc();
+        if place.reached().is_some() || place.kind == PointKind::Halted {
+            return place.reached();
         }
     }
     None

@@ -137,10 +137,10 @@ impl multi::MultiThreadBase for SnapshotTarget {
 
     fn read_addrs(&mut self, address: u64, data: &mut [u8], tid: Tid) -> TargetResult<usize, Self> {
         let core = self.core(tid).ok_or(TargetError::NonFatal)?;
-        let version = self.version(tid);
+        let moment = self.moment(tid);
         match self
             .endpoint
-            .read(core, self.memory_view, version, address, data)
+            .read(core, &self.memory_view, moment, address, data)
         {
             0 => Err(TargetError::Errno(EFAULT)),
             count => Ok(count),

@@ -27,6 +27,7 @@ use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::snapshot::chosen::Chosen;
 use crate::snapshot::libraries;
+use crate::snapshot::memory::Moment;
 
 /// One client's view of an endpoint.
 pub struct SnapshotTarget {
@@ -86,12 +87,14 @@ impl SnapshotTarget {
         self.endpoint.cores.get(thread.get() - 1)
     }
 
-    /// Returns the version of changed code shown at the position of a core; `None` for the final
-    /// state.
-    pub(super) fn version(&self, thread: Tid) -> Option<u32> {
-        match self.past_memory.mode {
-            Mode::Final => None,
-            Mode::Unavailable => self.positions.version(thread),
+    /// Returns the version of changed code, and the process, shown at the position of a core.
+    pub(super) fn moment(&self, thread: Tid) -> Moment {
+        let moment = self.positions.moment(thread);
+        Moment {
+            version: moment
+                .version
+                .filter(|_| self.past_memory.mode != Mode::Final),
+            ..moment
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Where code changed, the final contents of memory are not what ran before. The file lists these
 //! addresses and the contents that ran there, by the context ID in the trace while they were valid
-//! (0 before the first one). Contents that are not listed are not known.
+//! (0 before the first one); with `version=vmid` in the section, by the VMID. Contents that are not listed are not known.
 //!
 //! ```text
 //! changed ADDRESS LENGTH
@@ -14,7 +14,7 @@
 //! IDs; BYTES are pairs of hexadecimal digits in the order of memory.
 
 use super::ini::quote;
-use super::model::{FileLine, Note, Severity, Snapshot};
+use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
 use super::read::OpenSnapshot;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -27,6 +27,16 @@ pub const SECTION: &str = "changed_code";
 
 /// The name of the file in snapshots written by armsnap.
 pub const FILE: &str = "changed_code.txt";
+
+/// What in the trace identifies the version of the code: `version=` in the section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// The context ID; the key is missing.
+    #[default]
+    ContextId,
+    /// `vmid`: the VMID, where the context ID is the core's own.
+    Vmid,
+}
 
 /// The largest file that is read: every four digits take 24 bytes in memory.
 const LARGEST: usize = 64 << 20;
@@ -52,6 +62,7 @@ pub struct Changed {
     ranges: Vec<(u64, u64)>,
     code: Vec<Code>,
     versions: u32,
+    carrier: Carrier,
 }
 
 impl Changed {
@@ -75,7 +86,32 @@ impl Changed {
             ranges,
             code,
             versions,
+            carrier: Carrier::default(),
         }
+    }
+
+    /// The same, with versions that another part of the trace's context identifies.
+    pub fn carried_by(mut self, carrier: Carrier) -> Self {
+        self.carrier = carrier;
+        self
+    }
+
+    /// What in the trace identifies the version.
+    pub fn carrier(&self) -> Carrier {
+        self.carrier
+    }
+
+    /// The section of snapshot.ini.
+    pub fn section(&self) -> Option<OtherSection> {
+        let mut entries = vec![("file".to_owned(), FILE.to_owned())];
+        if self.carrier == Carrier::Vmid {
+            entries.push(("version".to_owned(), "vmid".to_owned()));
+        }
+        (!self.is_empty()).then(|| OtherSection {
+            name: SECTION.to_owned(),
+            entries,
+            ..OtherSection::default()
+        })
     }
 
     /// Whether nothing changed.
@@ -114,8 +150,13 @@ impl Changed {
                 "the code that ran there is not known: gaps in the history"
             }
             0 | 1 => "the code that ran there is kept where known; elsewhere there are gaps",
+            _ if self.carrier == Carrier::Vmid => {
+                "the code that ran there is kept, and the VMID in the trace identifies the version \
+                 that ran"
+            }
             _ => {
-                "the code that ran there is kept, and the context ID in the trace identifies the version that ran"
+                "the code that ran there is kept, and the context ID in the trace identifies the \
+                 version that ran"
             }
         };
         (!self.is_empty()).then(|| {
@@ -234,6 +275,7 @@ impl Changed {
         });
         match read {
             Ok(changed) => {
+                let changed = changed.carried_by(carrier(&loaded.snapshot));
                 let text = changed.describe();
                 let note = text.map(|text| Note {
                     place: place.clone(),
@@ -266,6 +308,17 @@ pub fn file(snapshot: &Snapshot) -> Option<(&FileLine, &String)> {
     let section = sections.find(|section| section.name == SECTION)?;
     let file = section.entries.iter().find(|(key, _)| key == "file");
     Some((&section.place, file.map_or(&NONE, |(_, file)| file)))
+}
+
+fn carrier(snapshot: &Snapshot) -> Carrier {
+    let mut sections = snapshot.other_sections.iter();
+    let section = sections.find(|section| section.name == SECTION);
+    let mut entries = section.into_iter().flat_map(|section| &section.entries);
+    let by_vmid = |(key, value): &(String, String)| key == "version" && value.trim() == "vmid";
+    match entries.any(by_vmid) {
+        true => Carrier::Vmid,
+        false => Carrier::ContextId,
+    }
 }
 
 fn hex(word: Option<&str>) -> Option<u64> {
@@ -310,7 +363,7 @@ mod tests {
     use crate::arch::Space;
     use crate::quantity::Address;
     use crate::snapshot::files::InMemory;
-    use crate::snapshot::memory::CoreMemory;
+    use crate::snapshot::memory::{CoreMemory, Moment};
     use std::sync::Arc;
 
     const TEXT: &str = "changed 0x1000 0x4\nchanged 0x1004 0x2\nchanged 0x2000 0x2\n\
@@ -392,7 +445,11 @@ mod tests {
                 .contains("8 bytes, at 0x1000-0x1005, 0x2000-0x2001; 4 versions")
         );
         let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
-        let code = |version, address| memory.code(version, Address(address), Space::Any);
+        let moment = |version| Moment {
+            version: Some(version),
+            ..Moment::default()
+        };
+        let code = |version, address| memory.code(moment(version), Address(address), Space::Any);
         assert_eq!(code(0, 0xff8), *b"01234567");
         assert_eq!(code(1, 0x1000), [3, 4]);
         assert!(code(1, 0x1004).is_empty());
@@ -400,7 +457,7 @@ mod tests {
         let mut out = [0; 16];
         let whole = memory.read(Address(0xff8), Space::Any, &mut out);
         assert_eq!(&out[..whole], b"0123456789abcdef");
-        let known = memory.read_code(1, Address(0xff8), Space::Any, &mut out);
+        let known = memory.read_code(moment(1), Address(0xff8), Space::Any, &mut out);
         assert_eq!(&out[..known], b"01234567\x03\x04\x05\x06");
     }
 
@@ -412,7 +469,11 @@ mod tests {
             assert_eq!(note.severity, Severity::Error);
             assert!(note.text.ends_with("so none is followed"), "{note}");
             let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
-            assert!(memory.code(0, Address(0xff8), Space::Any).is_empty());
+            let moment = Moment {
+                version: Some(0),
+                ..Moment::default()
+            };
+            assert!(memory.code(moment, Address(0xff8), Space::Any).is_empty());
             assert_eq!(memory.slice(Address(0xff8), Space::Any).len(), 16);
         }
     }

@@ -12,8 +12,12 @@
 //! regions come after all dumps.
 //!
 //! Files are mapped when first touched. [`super::shared`] supplies memory of other cores where this
-//! one has none.
+//! one has none, [`translated`] physical memory at virtual addresses.
 
+mod physical;
+pub mod translated;
+
+use self::translated::{Process, Translated};
 use super::changed::Changed;
 use super::files::Files;
 use super::model::Device;
@@ -79,6 +83,17 @@ pub struct CoreMemory {
     changed: Arc<Changed>,
     /// Memory of other cores for addresses without a region.
     pub(super) others: Option<Others>,
+    /// Physical memory, and the tables by which the core sees it.
+    pub(super) translated: Option<Box<Translated>>,
+}
+
+/// What a past state of a core selects; the default is the halted state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Moment {
+    /// The version of changed code.
+    pub version: Option<u32>,
+    /// The tables of low addresses.
+    pub process: Process,
 }
 
 impl CoreMemory {
@@ -99,13 +114,25 @@ impl CoreMemory {
             views: Default::default(),
             changed: Arc::clone(&loaded.changed),
             others: None,
+            translated: None,
         }
     }
 
     pub(super) fn add_dumps(&mut self, loaded: &OpenSnapshot, device: &Device) {
+        self.add_dumps_of(loaded, device, Some);
+    }
+
+    /// Adds those dumps for whose space `seen_in` gives one.
+    pub(super) fn add_dumps_of(
+        &mut self,
+        loaded: &OpenSnapshot,
+        device: &Device,
+        seen_in: impl Fn(Space) -> Option<Space>,
+    ) {
         let out = self;
         for (index, dump) in device.dumps.iter().enumerate() {
-            let Some(space) = Space::parse(dump.space.as_deref().unwrap_or("")) else {
+            let space = Space::parse(dump.space.as_deref().unwrap_or(""));
+            let Some(space) = space.and_then(&seen_in) else {
                 continue;
             };
             if let Some(elf) = loaded.elf_dump(dump) {
@@ -170,13 +197,24 @@ impl CoreMemory {
 
     /// The longest run of known bytes from `address` in one region; may be empty.
     pub fn slice(&self, address: Address, space: Space) -> &[u8] {
+        self.slice_of(Process::CURRENT, address, space)
+    }
+
+    fn slice_of(&self, process: Process, address: Address, space: Space) -> &[u8] {
+        match &self.translated {
+            None => self.untranslated(address, space),
+            Some(translated) => self.through(translated, process, address, space),
+        }
+    }
+
+    /// Like [`Self::slice`], without translation.
+    fn untranslated(&self, address: Address, space: Space) -> &[u8] {
         let Some(piece) = self.piece(address, space) else {
-            let pieces = self.view(space);
-            let after = pieces.partition_point(|piece| piece.first <= address.0);
-            return self.others.as_ref().map_or(&[], |others| {
-                let end = pieces.get(after).map(|next| next.first);
-                others.slice(address, end, space)
-            });
+            let end = self.next_piece(address, space);
+            return self
+                .others
+                .as_ref()
+                .map_or(&[], |others| others.slice(address, end, space));
         };
         let base = self.regions[piece.region as usize].address.0;
         let bytes = self.bytes(piece.region as usize);
@@ -185,29 +223,47 @@ impl CoreMemory {
         bytes.get(from..to.min(bytes.len())).unwrap_or(&[])
     }
 
-    /// The bytes of code from `address` that ran in a version, if the code changed during tracing;
-    /// otherwise the result of [`Self::slice`]. Empty if they are not known.
-    pub fn code(&self, version: u32, address: Address, space: Space) -> &[u8] {
-        if self.changed.is_empty() {
-            return self.slice(address, space);
-        }
+    /// Where the next piece after an address starts.
+    fn next_piece(&self, address: Address, space: Space) -> Option<u64> {
+        let pieces = self.view(space);
+        let after = pieces.partition_point(|piece| piece.first <= address.0);
+        pieces.get(after).map(|piece| piece.first)
+    }
+
+    /// The bytes of code from `address` that ran at a past moment, as far as code that changed
+    /// during tracing, and the tables of processes, are known; otherwise empty.
+    pub fn code(&self, moment: Moment, address: Address, space: Space) -> &[u8] {
+        let slice = || self.slice_of(moment.process, address, space);
+        let Some(version) = moment.version.filter(|_| !self.changed.is_empty()) else {
+            return slice();
+        };
         match self.changed.code(version, address.0) {
             Some(code) => code.unwrap_or(&[]),
             None => {
-                let bytes = self.slice(address, space);
+                let bytes = slice();
                 let steady = self.changed.steady(address.0).min(bytes.len() as u64);
                 &bytes[..steady as usize]
             }
         }
     }
 
-    /// Like [`Self::read`], at a past position at which `version` of the changed code ran.
-    pub fn read_code(&self, version: u32, address: Address, space: Space, out: &mut [u8]) -> usize {
-        if self.changed.is_empty() {
-            return self.read(address, space, out);
-        }
-        let code = |at| self.code(version, at, space);
-        read(address, out, code, |_, count| count)
+    /// Like [`Self::read`], at a past moment.
+    pub fn read_code(
+        &self,
+        moment: Moment,
+        address: Address,
+        space: Space,
+        out: &mut [u8],
+    ) -> usize {
+        let remaining = |at: Address, count| {
+            let version = moment.version.filter(|_| !self.changed.is_empty());
+            // Recorded versions are not cut.
+            match version.and_then(|version| self.changed.code(version, at.0)) {
+                Some(_) => count,
+                None => self.remaining_of(moment.process, at, space, count),
+            }
+        };
+        read(address, out, |at| self.code(moment, at, space), remaining)
     }
 
     /// Code that changed while the trace was made.
@@ -223,14 +279,15 @@ impl CoreMemory {
         (piece.last >= address.0).then_some(piece)
     }
 
-    /// The first address after `address` at which a region visible in `space` starts.
+    /// The first address after `address` at which a region visible in `space` starts. With
+    /// translation it may be an earlier one: before it no byte is known.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
-        let pieces = self.view(space);
-        let after = pieces.partition_point(|piece| piece.first <= address.0);
-        let own = pieces.get(after).map(|piece| Address(piece.first));
+        let own = self.next_piece(address, space).map(Address);
         let others = self.others.as_ref();
         let others = others.and_then(|others| others.next(address, space));
-        own.into_iter().chain(others).min()
+        let translated = self.translated.as_ref();
+        let translated = translated.and_then(|all| all.next(address, space));
+        own.into_iter().chain(others).chain(translated).min()
     }
 
     /// The region that supplies the byte at an address.
@@ -247,6 +304,22 @@ impl CoreMemory {
 
     /// How many of `wanted` bytes from `address` are known in one region and still in its file.
     pub(super) fn remaining(&self, address: Address, space: Space, wanted: usize) -> usize {
+        self.remaining_of(Process::CURRENT, address, space, wanted)
+    }
+
+    fn remaining_of(
+        &self,
+        process: Process,
+        address: Address,
+        space: Space,
+        wanted: usize,
+    ) -> usize {
+        if let Some(translated) = &self.translated
+            && !self.is_dumped(address, space, translated)
+            && !translated.slice(process, address, space).is_empty()
+        {
+            return translated.remaining(process, address, space, wanted);
+        }
         let Some(piece) = self.piece(address, space) else {
             let others = self.others.as_ref();
             return others.map_or(0, |others| others.remaining(address, space, wanted));
@@ -300,7 +373,7 @@ impl CoreMemory {
     /// region that wins is the same.
     fn pieces(&self, space: Space) -> Vec<Piece> {
         // If any space is acceptable, a virtual address precedes the same physical one.
-        let physical = |r: &Region| matches!(r.space, Space::P | Space::Sp | Space::Np);
+        let physical = |r: &Region| is_physical(r.space);
         // A core in Hyp mode sees dumps for `H` before those for `N`.
         let broader = |r: &Region| r.space != Space::Any && r.space.sees_beyond(space);
         let added = |r: &Region| matches!(r.origin, Origin::Added(_));
@@ -343,8 +416,12 @@ impl CoreMemory {
     }
 }
 
+pub(super) const fn is_physical(space: Space) -> bool {
+    matches!(space, Space::P | Space::Sp | Space::Np)
+}
+
 /// Fills `out` from consecutive slices of memory; returns the number of bytes.
-fn read<'m>(
+pub(super) fn read<'m>(
     address: Address,
     out: &mut [u8],
     slice: impl Fn(Address) -> &'m [u8],

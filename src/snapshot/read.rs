@@ -144,6 +144,11 @@ impl OpenSnapshot {
         (!self.no_shared_memory).then(pools)
     }
 
+    /// Whether cores may see memory of other cores.
+    pub(super) fn shares_memory(&self) -> bool {
+        !self.no_shared_memory
+    }
+
     /// The ELF segments represented by a dump, if any.
     pub fn elf_dump(&self, dump: &Dump) -> Option<&ElfDump> {
         self.elf_dumps.get(&dump.place)

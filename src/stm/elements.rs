@@ -171,6 +171,10 @@ impl ElementDecoder for Elements {
         }
     }
 
+    fn passes_atoms(&self) -> bool {
+        false
+    }
+
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
         out.mark(at, Mark::End);
     }

@@ -251,6 +251,26 @@ pub struct RegisterSizes {
     pub decimal: Option<u32>,
 }
 
+/// Why GDB could not read a description.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unreadable {
+    /// Register blocks have no bytes.
+    #[error("R: GDB reads no file whose register blocks have no bytes")]
+    NoRegisters,
+    /// The number of a tracepoint is out of range.
+    #[error("tracepoint {0}: expected a number from 1 to {TRACEPOINT_LIMIT}")]
+    Tracepoint(u32),
+    /// A line is too long.
+    #[error("a line of {length} characters: GDB reads {LINE_LIMIT}: {start}…")]
+    Line {
+        /// Its length in bytes.
+        length: usize,
+        /// Its first characters.
+        start: String,
+    },
+}
+
 impl Description {
     /// The program counter of frames that do not contain it: the address of their tracepoint, by
     /// its number. As in GDB, a tracepoint with several locations or with steps supplies no
@@ -311,12 +331,15 @@ impl Description {
         None
     }
 
-    /// The lines, in the order in which GDB writes them, without the empty one at the end. Fails
-    /// with the reason if GDB could not read the result.
-    pub fn write(&self) -> Result<String, String> {
+    /// The lines, in the order in which GDB writes them, without the empty one at the end.
+    ///
+    /// # Errors
+    ///
+    /// Fails if GDB could not read the result.
+    pub fn write(&self) -> Result<String, Unreadable> {
         let mut out = format!("R {:x}\n", self.register_bytes);
         if self.register_bytes == 0 {
-            return Err("R: GDB reads no file whose register blocks have no bytes".to_owned());
+            return Err(Unreadable::NoRegisters);
         }
         for line in self.target.iter().flat_map(|target| target.lines()) {
             out += &format!("tdesc {line}\n");
@@ -329,10 +352,7 @@ impl Description {
         }
         for tracepoint in &self.tracepoints {
             if !(1..=u32::from(TRACEPOINT_LIMIT)).contains(&tracepoint.number) {
-                return Err(format!(
-                    "tracepoint {}: expected a number from 1 to {TRACEPOINT_LIMIT}",
-                    tracepoint.number
-                ));
+                return Err(Unreadable::Tracepoint(tracepoint.number));
             }
             tracepoint.write(&mut |payload| out += &format!("tp {payload}\n"));
         }
@@ -341,11 +361,10 @@ impl Description {
             out.push('\n');
         }
         match out.lines().find(|line| line.len() > LINE_LIMIT) {
-            Some(line) => Err(format!(
-                "a line of {} characters: GDB reads {LINE_LIMIT}: {:.40}…",
-                line.len(),
-                line
-            )),
+            Some(line) => Err(Unreadable::Line {
+                length: line.len(),
+                start: line.chars().take(40).collect(),
+            }),
             None => Ok(out),
         }
     }

@@ -38,8 +38,8 @@ fn memory_blocks(address: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, &[u8]
     parts.map(move |(number, part)| (address.wrapping_add((number * BLOCK) as u64), part))
 }
 
-fn invalid(text: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
+fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, reason)
 }
 
 impl<W: Write> Writer<W> {

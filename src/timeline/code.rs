@@ -18,8 +18,8 @@ impl CodeImage for Code {
 
     fn slice(&self, view: View, address: Address) -> &[u8] {
         let image = Image(Some(&*self.0));
-        let (space, version) = (image.space(view), image.version(view));
-        self.0.code(version, address, space)
+        let (space, moment) = (image.space(view), image.moment(view));
+        self.0.code(moment, address, space)
     }
 }
 

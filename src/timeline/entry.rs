@@ -20,6 +20,18 @@ pub enum Gap {
     Buffer,
 }
 
+impl Gap {
+    /// Returns the address that execution reached, but where it cannot be followed further.
+    pub fn reached(self) -> Option<Address> {
+        match self {
+            Self::Flow(
+                flow::Gap::MemoryMissing(at) | flow::Gap::NotFollowed { address: at, .. },
+            ) => Some(at),
+            _ => None,
+        }
+    }
+}
+
 /// An entry at one or more positions, or between two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
@@ -108,6 +120,15 @@ pub struct HistoryPoint {
 }
 
 impl HistoryPoint {
+    /// Returns the address that execution reached: of the instruction, or of code that cannot be
+    /// followed further.
+    pub fn reached(&self) -> Option<Address> {
+        match self.kind {
+            PointKind::Gap(gap) => gap.reached(),
+            PointKind::Instruction { .. } | PointKind::Halted => self.pc(),
+        }
+    }
+
     /// Returns the address of the instruction, if there is one.
     pub fn pc(&self) -> Option<Address> {
         match self.kind {

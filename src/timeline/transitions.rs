@@ -5,7 +5,7 @@
 use super::entry::{Entry, Event, Gap};
 use super::position::Position;
 use crate::element::{Context, Mark, TraceOnReason};
-use crate::flow::{self, InstructionKind, LastInstruction, Range};
+use crate::flow::{InstructionKind, LastInstruction, Range};
 use crate::quantity::{Address, ExceptionLevel};
 
 /// An exception: its name and its return address, if known.
@@ -80,13 +80,8 @@ impl Transitions {
                 transition
             }
             Entry::Gap(gap) => {
-                // Execution reached this address, but cannot be followed further.
-                let transition = match gap {
-                    Gap::Flow(
-                        flow::Gap::MemoryMissing(address) | flow::Gap::NotFollowed { address, .. },
-                    ) => self.continue_at(event.position, address),
-                    _ => None,
-                };
+                let reached = gap.reached();
+                let transition = reached.and_then(|to| self.continue_at(event.position, to));
                 self.pending = None;
                 if !matches!(gap, Gap::TraceOff(_)) {
                     self.exception = None;

@@ -4,6 +4,7 @@
 mod support;
 
 mod clients;
+mod conditions;
 mod endpoints;
 mod history;
 mod history_commands;

@@ -6,7 +6,7 @@ use crate::support::record::{Guest, build, live, record};
 use std::process::Command;
 
 /// A list whose third node is spoiled long before the crash.
-const PROGRAM: &str = r#"
+pub(super) const PROGRAM: &str = r#"
 struct node { struct node *next; long value; };
 static struct node nodes[6];
 static long total;
@@ -42,27 +42,43 @@ void _start(void)
 }
 "#;
 
+/// The instruction sets: the compiler's target, and its option.
+const SETS: [(&str, &str); 3] = [
+    ("aarch64", "-march=armv8-a"),
+    ("arm", "-marm"),
+    ("arm", "-mthumb"),
+];
+
 /// Builds and records a program that ends in a fault; `None` if the tools are not there.
-fn recorded(source: &str, level: &str) -> Option<Guest> {
+pub(super) fn recorded(source: &str, level: &str) -> Option<Guest> {
+    recorded_for(SETS[0], source, level)
+}
+
+fn recorded_for(
+    (architecture, set): (&'static str, &str),
+    source: &str,
+    level: &str,
+) -> Option<Guest> {
     let options = [
+        set,
         level,
         "-static",
         "-nostdlib",
         "-ffreestanding",
         "-fno-stack-protector",
     ];
-    let guest = build("aarch64", "program.c", source, &options)?;
+    let guest = build(architecture, "program.c", source, &options)?;
     let run = record(&guest, "recorded", &[], &[]);
     assert!(run.status.success(), "{run:?}");
     Some(guest)
 }
 
-fn past(guest: &Guest, commands: &[&str]) -> String {
+pub(super) fn past(guest: &Guest, commands: &[&str]) -> String {
     session(&guest.directory.path().join("recorded"), &[], commands)
 }
 
 /// Checks that the text contains all of `wanted`, in order.
-fn in_order(text: &str, wanted: &[&str]) {
+pub(super) fn in_order(text: &str, wanted: &[&str]) {
     let mut rest = text;
     for wanted in wanted {
         let Some((_, behind)) = rest.split_once(wanted) else {
@@ -74,11 +90,17 @@ fn in_order(text: &str, wanted: &[&str]) {
 
 #[test]
 fn arguments_and_locals_of_all_frames_are_shown() {
-    let Some(guest) = recorded(PROGRAM, "-O0") else {
-        return;
-    };
+    for set in SETS {
+        let Some(guest) = recorded_for(set, PROGRAM, "-O0") else {
+            return;
+        };
+        shows_arguments_and_locals(&guest);
+    }
+}
+
+fn shows_arguments_and_locals(guest: &Guest) {
     let text = past(
-        &guest,
+        guest,
         &[
             "tbreak 18",
             "reverse-continue",
@@ -109,7 +131,7 @@ fn arguments_and_locals_of_all_frames_are_shown() {
             "$1 = 6\n",
             "$2 = 1\n",
             "$3 = {next = 0x",
-            " <nodes+32>, value = 3}",
+            ", value = 3}",
             "$4 = 9\n",
         ],
     );
@@ -117,11 +139,20 @@ fn arguments_and_locals_of_all_frames_are_shown() {
 
 #[test]
 fn a_watchpoint_stops_at_the_store() {
-    let Some(guest) = recorded(PROGRAM, "-O0") else {
-        return;
-    };
+    for (set, store) in SETS
+        .into_iter()
+        .zip(["str\tx1, [x0]", "str\tr2, [r3]", "str\tr2, [r3"])
+    {
+        let Some(guest) = recorded_for(set, PROGRAM, "-O0") else {
+            return;
+        };
+        stops_at_the_store(&guest, store);
+    }
+}
+
+fn stops_at_the_store(guest: &Guest, store: &str) {
     let text = past(
-        &guest,
+        guest,
         &[
             "print nodes[2].next",
             "watch nodes[2].next",
@@ -146,7 +177,7 @@ fn a_watchpoint_stops_at_the_store() {
             "spoil (node=0x",
             ", depth=0)",
             "node->next = (struct node *)0x10",
-            "str\tx1, [x0]",
+            store,
         ],
     );
     assert!(
@@ -155,6 +186,10 @@ fn a_watchpoint_stops_at_the_store() {
     );
     assert!(text.contains("Value = 3"), "{text}");
 }
+
+/// What the first stop in the past reports.
+const FIRST_STOP: &str =
+    "values shown at past positions include inferred ones: `monitor recover proved`";
 
 #[test]
 fn the_user_chooses_which_values_are_shown() {
@@ -165,6 +200,7 @@ fn the_user_chooses_which_values_are_shown() {
         &guest,
         &[
             "reverse-stepi 50",
+            "reverse-stepi",
             "armsnap where",
             "armsnap registers sp",
             "armsnap recover off",
@@ -187,6 +223,48 @@ fn the_user_chooses_which_values_are_shown() {
             "expected proved, inferred or off, found \"some\"",
         ],
     );
+    assert_eq!(text.matches(FIRST_STOP).count(), 1, "{text}");
+    let proved = past(&guest, &["armsnap recover proved", "reverse-stepi"]);
+    assert!(!proved.contains(FIRST_STOP), "{proved}");
+}
+
+/// What is saved at a past position is what is known there, and nothing else.
+#[test]
+fn a_snapshot_of_the_past_contains_what_is_known() {
+    let Some(guest) = recorded(PROGRAM, "-O0") else {
+        return;
+    };
+    let saved = guest.directory.path().join("saved");
+    let looks = [
+        "echo <state>\\n",
+        "backtrace",
+        "info registers",
+        "print nodes",
+        "x/4xg $sp",
+        "x/4xg $sp-32",
+        "print total",
+    ];
+    let save = format!("armsnap save {}", saved.display());
+    let before = ["tbreak 18", "reverse-continue"];
+    let shown = past(&guest, &[&before, &looks[..], &[&save]].concat());
+    let again = session(&saved, &[], &looks);
+    let state = |text: &str| -> Vec<String> {
+        let state = text.split("<state>\n").nth(1).unwrap();
+        let lines = state.lines().take_while(|line| !line.contains("left out"));
+        // The end of the back trace is the unwinder's, the position the server's.
+        let other = ["<unavailable>", "Backtrace stopped", "position"];
+        let known = |line: &&str| !other.iter().any(|other| line.contains(other));
+        lines.filter(known).map(str::to_owned).collect()
+    };
+    let (shown, again) = (state(&shown), state(&again));
+    assert!(shown.len() > 35, "{shown:#?}");
+    assert_eq!(shown[..35], again[..35]);
+    let core = std::fs::read_to_string(saved.join("cpu_0.ini")).unwrap();
+    assert!(
+        core.contains("\nX29(size:64)=0x") && !core.contains("CPSR"),
+        "{core}"
+    );
+    assert!(!core.contains("position"), "{core}");
 }
 
 /// Numbers that look random (xorshift64*, Vigna).
@@ -202,18 +280,25 @@ impl Dice {
 }
 
 /// What is looked at at each position.
-fn looks() -> Vec<String> {
-    let registers = (0..31)
-        .map(|number| format!(" x{number}"))
+fn looks(architecture: &str) -> Vec<String> {
+    let (prefix, count, word) = match architecture {
+        "aarch64" => ('x', 31, 'g'),
+        _ => ('r', 13, 'w'),
+    };
+    let registers = (0..count)
+        .map(|number| format!(" {prefix}{number}"))
         .collect::<String>();
     [
         "backtrace -full".to_owned(),
-        format!("info registers{registers} sp pc"),
+        format!(
+            "info registers{registers} sp {} pc",
+            if prefix == 'x' { "x30" } else { "lr" }
+        ),
         "printf \"total %ld\\n\", total".to_owned(),
         "printf \"next %p\\n\", nodes[1].next".to_owned(),
-        "x/xg $sp".to_owned(),
-        "x/xg $sp+8".to_owned(),
-        "x/xg $sp+24".to_owned(),
+        format!("x/x{word} $sp"),
+        format!("x/x{word} $sp+8"),
+        format!("x/x{word} $sp+24"),
     ]
     .into()
 }
@@ -265,7 +350,7 @@ fn compare(guest: &Guest, instructions: u64, seed: u64) -> (usize, usize) {
         commands.push("maintenance flush dcache".to_owned());
         live_commands.push(format!("stepi {}", place - before));
         before = *place;
-        let look = looks();
+        let look = looks(guest.architecture);
         for all in [&mut commands, &mut live_commands] {
             all.push(format!("echo \\n<at {place}>\\n"));
             for look in &look {
@@ -325,8 +410,8 @@ fn compare(guest: &Guest, instructions: u64, seed: u64) -> (usize, usize) {
 }
 
 /// Compares at random places of the program, which was compiled with these options.
-fn agrees_with_the_emulator(level: &str, seeds: &[u64]) {
-    let Some(guest) = recorded(PROGRAM, level) else {
+fn agrees_with_the_emulator(set: (&'static str, &str), level: &str, seeds: &[u64]) {
+    let Some(guest) = recorded_for(set, PROGRAM, level) else {
         return;
     };
     let text = past(&guest, &["monitor where"]);
@@ -336,17 +421,23 @@ fn agrees_with_the_emulator(level: &str, seeds: &[u64]) {
         let (same, partly) = compare(&guest, end, *seed);
         assert!(
             same > 2 * partly && same > 500,
-            "{level}: {same} and {partly}"
+            "{set:?}, {level}: {same} and {partly}"
         );
     }
 }
 
 #[test]
 fn what_is_shown_is_what_the_emulator_shows() {
-    agrees_with_the_emulator("-O0", &[11, 29]);
+    agrees_with_the_emulator(SETS[0], "-O0", &[11, 29]);
 }
 
 #[test]
 fn what_is_shown_of_optimised_code_is_what_the_emulator_shows() {
-    agrees_with_the_emulator("-O2", &[13]);
+    agrees_with_the_emulator(SETS[0], "-O2", &[13]);
+}
+
+#[test]
+fn what_is_shown_of_aarch32_is_what_the_emulator_shows() {
+    agrees_with_the_emulator(SETS[1], "-O0", &[5]);
+    agrees_with_the_emulator(SETS[2], "-O0", &[6]);
 }

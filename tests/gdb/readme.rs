@@ -202,6 +202,15 @@ fn the_transcript_of_a_crash() {
 }
 
 #[test]
+fn the_transcript_of_a_distant_cause() {
+    let place = place_of("sensors-a64", &["sensors.c", "linux.h"]);
+    let count = run_with(README, place.path(), true, |command| {
+        command.ends_with(" sensors-a64.elf") || command == "armsnap gdb sensors"
+    });
+    assert_eq!(count, 2);
+}
+
+#[test]
 fn the_transcript_of_two_cores() {
     let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
     let count = run_with(README, place.path(), true, |command| {

@@ -3,7 +3,8 @@
 use crate::support::gdb::{armsnap, need_gdb, run, session, testdata, text};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn convert(from: &Path, to: &Path, options: &[&str]) -> String {
@@ -46,14 +47,42 @@ fn runs(input: &Path) -> BTreeMap<String, Vec<(u64, u64, bool, bool)>> {
     out
 }
 
+/// The recorded ETMv4 trace as that of an ETE, which has the same packets for it.
+fn as_ete(into: &Path) -> PathBuf {
+    let recorded = testdata("recorded/etmv4");
+    fs::create_dir(into).unwrap();
+    for entry in fs::read_dir(recorded).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), into.join(entry.file_name())).unwrap();
+    }
+    for unit in ["trace_0.ini", "trace_1.ini"] {
+        let text = fs::read_to_string(into.join(unit)).unwrap();
+        let lines = text
+            .lines()
+            .map(|line| match line.split(['=', '(']).next().unwrap() {
+                "type" => "type=ETE".to_owned(),
+                // ARM DDI 0487, TRCIDR1.TRCARCHMAJ and TRCDEVARCH of ETEv1.0.
+                "TRCIDR1" => "TRCIDR1=0x4100fff0".to_owned(),
+                "TRCDEVARCH" => "TRCDEVARCH=0x47705a13".to_owned(),
+                _ => line.to_owned(),
+            });
+        fs::write(into.join(unit), lines.collect::<Vec<_>>().join("\n")).unwrap();
+    }
+    into.to_owned()
+}
+
 #[test]
 fn perf_decodes_the_branches_that_were_recorded() {
     for (name, sources) in [
         ("etmv4", ["ETMV4_0", "ETMV4_1"]),
+        ("ete", ["ETMV4_0", "ETMV4_1"]),
         ("ptm", ["PTM_0", "PTM_1"]),
     ] {
-        let snapshot = testdata("recorded").join(name);
         let scratch = tempfile::tempdir().unwrap();
+        let snapshot = match name {
+            "ete" => as_ete(&scratch.path().join("ete")),
+            name => testdata("recorded").join(name),
+        };
         let (first, second) = (
             scratch.path().join("a.perf.data"),
             scratch.path().join("perf.data"),
@@ -71,7 +100,7 @@ fn perf_decodes_the_branches_that_were_recorded() {
         perf.args(["script", "-f", "--itrace=b", "-F", "tid,ip,addr", "-i"])
             .arg(&first);
         if perf.output().is_err() {
-            eprintln!("SKIPPED: perf is not installed");
+            crate::support::skip::missing("perf is not installed");
             return;
         }
         let output = run(&mut perf);

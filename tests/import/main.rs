@@ -11,8 +11,10 @@ mod panic;
 mod perf_builder;
 mod perf_captures;
 mod perf_generated;
+mod perf_more;
 mod raw;
 mod with_state;
+mod written_by_others;
 
 use std::path::{Path, PathBuf};
 

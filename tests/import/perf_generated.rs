@@ -9,20 +9,20 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-const ETMV4: u64 = 0x4040_4040_4040_4040;
+pub const ETMV4: u64 = 0x4040_4040_4040_4040;
 const ETMV3: u64 = 0x3030_3030_3030_3030;
 /// The address of the program of testdata/recorded/etmv4, and its bytes in the file.
-const PROGRAM: (u64, u64, u64) = (0x4010_0000, 0x1000, 0x1000);
+pub const PROGRAM: (u64, u64, u64) = (0x4010_0000, 0x1000, 0x1000);
 
 /// The recorded trace of a trace ID.
-fn recorded(name: &str, id: u8) -> Vec<u8> {
+pub fn recorded(name: &str, id: u8) -> Vec<u8> {
     let frames = fs::read(testdata("recorded").join(name).join("trace.bin")).unwrap();
     let mut demux = Demux::new();
     Deformatter::new(FrameKind::Memory).feed(BufferOffset(0), &frames, true, &mut demux);
     demux.stream(TraceId(id)).payload().to_vec()
 }
 
-fn frames(sources: &[(u8, &[u8])]) -> Vec<u8> {
+pub fn frames(sources: &[(u8, &[u8])]) -> Vec<u8> {
     let (mut encoder, mut out) = (Encoder::new(), Vec::new());
     for (id, bytes) in sources {
         encoder.write(TraceId(*id), bytes, &mut out);
@@ -32,11 +32,11 @@ fn frames(sources: &[(u8, &[u8])]) -> Vec<u8> {
 }
 
 /// The registers of the recorded unit, as perf has them, with an ID.
-fn etmv4(id: u64) -> Vec<u64> {
+pub fn etmv4(id: u64) -> Vec<u64> {
     vec![0x1811, id, 0x2800_0EA1, 0x4100_F420, 0x1088, 0, 0xCC]
 }
 
-fn at(tid: u32, time: u64, cpu: u32) -> At {
+pub fn at(tid: u32, time: u64, cpu: u32) -> At {
     At {
         pid: 100,
         tid,
@@ -46,7 +46,7 @@ fn at(tid: u32, time: u64, cpu: u32) -> At {
 }
 
 /// A process 100 with the recorded program.
-fn process() -> PerfData {
+pub fn process() -> PerfData {
     let mut file = PerfData::default();
     file.comm("prog", true, at(100, 1, 0));
     let (address, length, offset) = PROGRAM;
@@ -62,7 +62,7 @@ fn process() -> PerfData {
 }
 
 /// The kinds of elements that are the same wherever trace comes from, without places.
-fn flow(output: &str, source: impl Fn(&Value) -> bool) -> Vec<Value> {
+pub fn flow(output: &str, source: impl Fn(&Value) -> bool) -> Vec<Value> {
     let lines = output
         .lines()
         .map(|line| serde_json::from_str(line).unwrap());
@@ -80,7 +80,7 @@ fn flow(output: &str, source: impl Fn(&Value) -> bool) -> Vec<Value> {
         .collect()
 }
 
-fn decoded(input: &Path, options: &[&str]) -> (String, String) {
+pub fn decoded(input: &Path, options: &[&str]) -> (String, String) {
     let mut command = armsnap();
     command
         .args(["decode", "--format", "jsonl"])
@@ -95,7 +95,7 @@ fn decoded(input: &Path, options: &[&str]) -> (String, String) {
 }
 
 /// What the recorded core executed.
-fn expected(name: &str, id: u8) -> Vec<Value> {
+pub fn expected(name: &str, id: u8) -> Vec<Value> {
     let program = testdata("recorded").join(name).join("program.elf");
     let options = ["--elf", program.to_str().unwrap()];
     let (out, _) = decoded(&testdata("recorded").join(name), &options);
@@ -106,7 +106,7 @@ fn expected(name: &str, id: u8) -> Vec<Value> {
 
 /// Writes a file and decodes it: what was executed by the core whose source satisfies `core`, and
 /// what was said.
-fn executed(bytes: &[u8], core: &str, options: &[&str]) -> (Vec<Value>, String) {
+pub fn executed(bytes: &[u8], core: &str, options: &[&str]) -> (Vec<Value>, String) {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("perf.data");
     fs::write(&path, bytes).unwrap();

@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("formatter", &["protocol", "quantity"]),
     ("arch", &["quantity", "xml"]),
     ("semantics", &[]),
+    ("translation", &["arch"]),
     ("program", &["arch", "mapped", "quantity", "text"]),
     ("flow", &["arch", "element", "quantity"]),
     ("encode", &["arch", "element", "flow", "quantity"]),
@@ -49,6 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "program",
             "quantity",
             "text",
+            "translation",
         ],
     ),
     (
@@ -191,7 +193,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "convert",
             "decode",
             "element",
-            "flow",
             "mapped",
             "program",
             "quantity",
@@ -204,6 +205,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "text",
             "tfile",
             "timeline",
+            "translation",
         ],
     ),
     (

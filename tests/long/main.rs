@@ -8,3 +8,4 @@ mod histories;
 mod recordings;
 mod reports;
 mod semantics;
+mod translation;

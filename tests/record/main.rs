@@ -11,6 +11,7 @@ mod linux_programs;
 mod matrix;
 mod past_values;
 mod plugin_stream;
+mod random_program;
 mod saved_recordings;
 mod systems;
 mod threads;

@@ -39,7 +39,7 @@ macro_rules! programs {
 programs! {
     cores_a15_bare_a15 cores_a64_bare_a64 crash_a32 crash_a64 crash_t32 deep_a32 deep_a64 deep_t32
     far_a64 far_arm_arm interwork_arm irq_a15_bare_a15 irq_a64_bare_a64 irq_m4_bare_m4 itblocks_arm
-    pac_a64 recursion_a32 recursion_a64 recursion_t32 signals_a32 signals_a64 signals_t32
+    pac_a64 recursion_a32 recursion_a64 recursion_t32 sensors_a64 signals_a32 signals_a64 signals_t32
     switches_a32 switches_a64 switches_t32 tables_a32 tables_a64 tables_t32 threads_a32 threads_a64
     threads_t32 turns_a15_bare_a15 turns_a64_bare_a64
 }

@@ -1,5 +1,6 @@
 //! Values of the past against what the emulator had at the same place.
 
+use crate::random_program;
 use crate::support::record::{Guest, build, record};
 use armsnap::arch::{Architecture, RegisterFile, Space};
 use armsnap::program::elf::Elf;
@@ -61,10 +62,14 @@ void work(void) {
   total += copy[total & 31];
   *victim = total;
 }
+#ifdef __aarch64__
 __asm__(".global _start\n_start: mov x29, #0\n mov x30, #0\n bl work\n b .");
+#else
+__attribute__((naked)) void _start(void) { __asm__("mov r11, #0\n mov lr, #0\n bl work\n b ."); }
+#endif
 "#;
 
-/// The values of x0 to x30, sp, pc and cpsr.
+/// The values of x0 to x30, sp, pc and cpsr; of AArch32 r0 to r12, lr at 14, and sp at 31.
 type State = [u64; 34];
 
 /// A state, and the addresses and bytes of the stores of its instruction.
@@ -77,7 +82,8 @@ fn witness(path: &Path) -> Vec<Witnessed> {
         "sp" => Some(31),
         "pc" => Some(32),
         "cpsr" => Some(33),
-        name => name.strip_prefix('x')?.parse::<usize>().ok(),
+        "lr" => Some(14),
+        name => name.strip_prefix(['x', 'r'])?.parse::<usize>().ok(),
     };
     let slots: Vec<Option<usize>> = reader.names().iter().map(slot).collect();
     let mut all = Vec::new();
@@ -99,13 +105,30 @@ struct Recorded {
     memory: Arc<CoreMemory>,
     timeline: Timeline,
     states: Vec<Witnessed>,
+    /// Positions that are looked at, beside those near the end.
+    samples: usize,
 }
 
 impl Recorded {
     fn new(options: &[&str], compiler: &[&str]) -> Option<Self> {
-        let mut flags = vec!["-nostdlib", "-static", "-ffreestanding", "-fno-builtin"];
+        Self::of("aarch64", options, compiler)
+    }
+
+    fn of(architecture: &'static str, options: &[&str], compiler: &[&str]) -> Option<Self> {
+        let mut flags = vec!["-nostdlib", "-ffreestanding", "-fno-builtin"];
         flags.extend(compiler);
-        let guest = build("aarch64", "program.c", PROGRAM, &flags)?;
+        Self::built(architecture, PROGRAM, options, &flags)
+    }
+
+    fn built(
+        architecture: &'static str,
+        source: &str,
+        options: &[&str],
+        compiler: &[&str],
+    ) -> Option<Self> {
+        let mut flags = vec!["-static"];
+        flags.extend(compiler);
+        let guest = build(architecture, "program.c", source, &flags)?;
         let file = guest.directory.path().join("registers");
         let mut all = vec!["--witness-registers", file.to_str().unwrap()];
         all.extend(options);
@@ -125,6 +148,7 @@ impl Recorded {
         let timeline = Timeline::open(&loaded, &[core]);
         Self {
             states: witness(file),
+            samples: 300,
             guest,
             loaded,
             memory,
@@ -136,8 +160,11 @@ impl Recorded {
         let device = &self.loaded.snapshot.devices[0];
         let elf = Elf::open(&self.guest.program).unwrap();
         let addresses = data_addresses::open(&self.loaded, &device.name);
+        let registers = RegisterFile::read(device, self.architecture());
         FinalState {
-            registers: FinalState::locations(&RegisterFile::read(device, Architecture::AArch64)),
+            architecture: self.architecture(),
+            status: registers.value("cpsr"),
+            registers: FinalState::locations(&registers),
             memory: Box::new(SnapshotMemory::new(
                 Arc::clone(&self.memory),
                 Space::Any,
@@ -146,6 +173,21 @@ impl Recorded {
             other_writers: false,
             without_kernel: Recording::of(&self.loaded.snapshot).linux_program,
             addresses: addresses.map(|addresses| Box::new(addresses.unwrap()) as _),
+        }
+    }
+
+    fn architecture(&self) -> Architecture {
+        match self.guest.architecture {
+            "aarch64" => Architecture::AArch64,
+            _ => Architecture::AArch32,
+        }
+    }
+
+    /// The general registers without the stack pointer, which comes second.
+    fn locations(&self) -> (Vec<u8>, Location) {
+        match self.architecture() {
+            Architecture::AArch64 => ((0..31).collect(), Location::SP),
+            _ => ((0..13).chain([14]).collect(), Location::general(13)),
         }
     }
 
@@ -171,7 +213,7 @@ impl Recorded {
     /// 300 at regular intervals.
     fn some(&mut self) -> Vec<(usize, Position)> {
         let all = self.positions();
-        let every = all.len() / 300 + 1;
+        let every = all.len() / self.samples + 1;
         let some = all.into_iter().enumerate();
         some.filter(|(back, _)| *back < 60 || back % every == 0)
             .collect()
@@ -189,6 +231,7 @@ struct Score {
 /// Compares registers, flags and written memory at some positions; all that is known must be true.
 fn compare(recorded: &mut Recorded, recovery: &mut Recovery) -> [Score; 3] {
     let last = recorded.states.len() - 1;
+    let (general, stack_pointer) = recorded.locations();
     let mut scores: [Score; 3] = Default::default();
     // Memory as it was written until each instruction, from the first on.
     let mut written: HashMap<u64, u8> = HashMap::new();
@@ -209,12 +252,13 @@ fn compare(recorded: &mut Recorded, recovery: &mut Recovery) -> [Score; 3] {
         let found = recovery
             .registers(history, position, &Cancel::default())
             .unwrap();
-        let general = (0..31).map(|number| (Location::general(number), truth[usize::from(number)]));
+        let general = general.iter();
+        let general = general.map(|&x| (Location::general(x), truth[usize::from(x)]));
         let flags = [Location::N, Location::Z, Location::C, Location::V];
         let flags = flags.into_iter().zip([31, 30, 29, 28]);
         let flags = flags.map(|(flag, bit)| (flag, truth[33] >> bit & 1));
-        for (location, value) in general.chain([(Location::SP, truth[31])]).chain(flags) {
-            let score = &mut scores[usize::from(location == Location::SP)];
+        for (location, value) in general.chain([(stack_pointer, truth[31])]).chain(flags) {
+            let score = &mut scores[usize::from(location == stack_pointer)];
             score.asked += 1;
             if let Some(known) = found.get(location) {
                 assert_eq!(
@@ -270,10 +314,71 @@ fn what_is_known_of_the_past_is_true() {
 }
 
 #[test]
+fn what_is_known_of_random_programs_is_true() {
+    for (architecture, options, seed) in [
+        ("aarch64", "-O1", 3),
+        ("arm", "-marm", 5),
+        ("arm", "-mthumb", 7),
+    ] {
+        let source = random_program::source(seed);
+        let options = [
+            "-nostdlib",
+            "-ffreestanding",
+            "-fno-builtin",
+            "-Os",
+            options,
+        ];
+        let Some(mut recorded) = Recorded::built(architecture, &source, &[], &options) else {
+            return;
+        };
+        recorded.samples = 60;
+        let mut recovery = recorded.recovery();
+        let [registers, stack_pointer, _] = compare(&mut recorded, &mut recovery);
+        assert!(
+            stack_pointer.right * 100 >= stack_pointer.asked * 99,
+            "{options:?}"
+        );
+        assert!(registers.proved * 10 > registers.asked, "{registers:?}");
+    }
+}
+
+/// A32, and T32 with its IT blocks.
+#[test]
+fn what_is_known_of_aarch32_is_true() {
+    for options in [["-O0", "-marm"], ["-O2", "-mthumb"]] {
+        let Some(mut recorded) = Recorded::of("arm", &[], &options) else {
+            return;
+        };
+        let mut recovery = recorded.recovery();
+        let [registers, stack_pointer, memory] = compare(&mut recorded, &mut recovery);
+        assert_eq!(stack_pointer.right, stack_pointer.asked, "{options:?}");
+        assert!(
+            registers.right * 10 > registers.asked * 6,
+            "{options:?}: {registers:?}"
+        );
+        assert!(
+            registers.proved * 10 > registers.asked * 3,
+            "{options:?}: {registers:?}"
+        );
+        assert!(
+            memory.right * 10 > memory.asked * 5,
+            "{options:?}: {memory:?}"
+        );
+    }
+}
+
+#[test]
 fn with_recorded_addresses_most_is_proved() {
-    let Some(mut recorded) = Recorded::new(&["--data-addresses"], &["-O0"]) else {
-        return;
-    };
+    for (architecture, options) in [("aarch64", ["-O0"]), ("arm", ["-mthumb"])] {
+        let found = Recorded::of(architecture, &["--data-addresses"], &options);
+        let Some(recorded) = found else {
+            return;
+        };
+        proves_most(recorded);
+    }
+}
+
+fn proves_most(mut recorded: Recorded) {
     let mut recovery = recorded.recovery();
     let [registers, stack_pointer, memory] = compare(&mut recorded, &mut recovery);
     assert_eq!(stack_pointer.proved, stack_pointer.asked);

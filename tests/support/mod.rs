@@ -14,3 +14,4 @@ pub mod semantics;
 pub mod skip;
 pub mod stream;
 pub mod timeline;
+pub mod translation;

@@ -316,9 +316,13 @@ impl Job<'_> {
         match self.format {
             Format::Jsonl => {
                 let lines = JsonLines::new(&source.name, &buffer.name, shown);
+                let lines = lines.with_clock(source.clock);
                 self.make(source, symbols, lines)
             }
-            Format::Text => self.make(source, symbols, TextLines::new(shown, symbols)),
+            Format::Text => {
+                let lines = TextLines::new(shown, symbols).with_clock(source.clock);
+                self.make(source, symbols, lines)
+            }
             Format::None => self.make(source, symbols, NoLines::default()),
         }
     }

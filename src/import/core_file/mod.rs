@@ -9,12 +9,13 @@ use super::claims::Claims;
 use super::fields::Fields;
 use super::images::{Images, Wanted};
 use super::paths::{Names, plain};
-use super::{BuildId, ImportError, Imported, Options, imported, programs};
+use super::{BuildId, ImportError, Imported, NamedProgram, Options, imported, programs};
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
 use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
 use notes::Notes;
+use object::Object;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -161,16 +162,23 @@ pub fn import_bytes(
     if notes.threads.is_empty() {
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
     }
+    let mut out = Imported {
+        kind: "core file".to_owned(),
+        ..Imported::default()
+    };
+    // Without a list of mapped files (QEMU) it is the user who knows the programs.
+    let programs = match notes.files.is_empty() {
+        true => programs::dumps(&placed(&options.elf, notes.entry, &mut out)?, &mut out)?,
+        false => Vec::new(),
+    };
     let core = CoreFile {
         bytes,
         frame,
         notes,
         images: Images::new(options)?,
-        out: Imported {
-            kind: "core file".to_owned(),
-            ..Imported::default()
-        },
+        out,
         memory: BTreeMap::new(),
+        programs,
     };
     Ok(core.imported())
 }
@@ -183,6 +191,35 @@ struct CoreFile<'o> {
     out: Imported,
     /// By address: the bytes that the file has.
     memory: BTreeMap<u64, Range<usize>>,
+    /// The memory of the programs that the user names.
+    programs: Vec<Dump>,
+}
+
+/// Programs where they were loaded: the first one by the address of its entry point.
+fn placed(
+    named: &[NamedProgram],
+    entry: Option<u64>,
+    out: &mut Imported,
+) -> Result<Vec<NamedProgram>, ImportError> {
+    let mut placed = named.to_vec();
+    if let (Some(first), Some(entry)) = (placed.first_mut(), entry)
+        && first.address.is_none()
+    {
+        let elf = Elf::open(&first.path)?;
+        let linked = object::File::parse(elf.bytes()).map_or(entry, |file| file.entry());
+        // The instruction set may be in bit 0.
+        let bias = (entry & !1).wrapping_sub(linked & !1);
+        if bias != 0 {
+            let lowest = elf.segments.iter().map(|segment| segment.address).min();
+            let address = programs::page(lowest.unwrap_or(0)).wrapping_add(bias);
+            out.notes.push(format!(
+                "{}: loaded at {address:#x}, as its entry point was at {entry:#x}",
+                first.path.display()
+            ));
+            first.address = Some(address);
+        }
+    }
+    Ok(placed)
 }
 
 impl CoreFile<'_> {
@@ -281,6 +318,10 @@ impl CoreFile<'_> {
             self.out.notes.push(format!("{cut} {text}"));
         }
         self.mapped_files(&mut claims, &mut dumps);
+        dumps.append(&mut self.programs);
+        for (index, dump) in dumps.iter_mut().enumerate() {
+            dump.section = format!("dump{}", index + 1);
+        }
         dumps
     }
 

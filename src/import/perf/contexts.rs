@@ -1,5 +1,6 @@
 //! The contexts in a piece of trace: which threads ran while it was traced.
 
+use super::bytes::Bytes;
 use super::etm_info::Unit;
 use super::pieces::Piece;
 use crate::capture::{CaptureBuffer, Config, OnlyContext, Protocol, Visitor};
@@ -7,7 +8,6 @@ use crate::decode::{Source, SourceSinks, decode_buffer};
 use crate::element::{Element, ElementSink, Mark};
 use crate::flow::FlowConfig;
 use crate::formatter::FrameKind;
-use crate::mapped::Mapped;
 use crate::protocol::{Core, ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, TraceId};
 use crate::snapshot::model::Device;
@@ -65,7 +65,7 @@ impl ThreadRegister {
 
 /// Whether nothing was executed in a piece of a unit's trace: a short one in which no context is
 /// traced, though the unit traces them before all that is executed.
-pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &Piece, file: &Mapped) -> bool {
+pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &Piece, file: &Bytes) -> bool {
     ThreadRegister::of(unit.0).is_some()
         && piece.bytes() <= FIRST
         && threads(unit, id, piece, file, true).is_empty()
@@ -76,7 +76,7 @@ pub fn threads(
     (unit, device): (&Unit, &Device),
     id: u8,
     piece: &Piece,
-    file: &Mapped,
+    file: &Bytes,
     first: bool,
 ) -> BTreeSet<u32> {
     let (Some(register), Some(protocol)) = (ThreadRegister::of(unit), Protocol::of(device)) else {

@@ -77,6 +77,8 @@ pub struct Unit {
     pub kind: UnitKind,
     /// Its registers, by name.
     pub registers: Vec<(&'static str, u64)>,
+    /// The clock of its timestamps, if that is known: TRFCR_EL1.TS (DDI 0487, D19.3).
+    pub clock: Option<u64>,
 }
 
 impl Unit {
@@ -211,10 +213,16 @@ fn unit(fields: &mut Fields<'_>, version: u64, block: u64) -> Result<Unit, InfoE
     // `fields` knows the byte order; the copy reads what it passed over.
     let mut values = fields.again(bytes);
     let registers = names.iter().map_while(|name| Some((*name, values.u64()?)));
+    let registers = registers.collect();
+    // ETMv3 has none. -1: the kernel does not know it.
+    let clock = values
+        .u64()
+        .filter(|clock| kind != UnitKind::Etmv3 && *clock != u64::MAX);
     Ok(Unit {
         cpu: cpu as u32,
         kind,
-        registers: registers.collect(),
+        registers,
+        clock,
     })
 }
 

@@ -49,12 +49,14 @@ pub mod kind {
     pub const MMAP2: u32 = 10;
     pub const AUX: u32 = 11;
     pub const ITRACE_START: u32 = 12;
+    pub const SWITCH: u32 = 14;
     pub const SWITCH_CPU_WIDE: u32 = 15;
     pub const AUX_OUTPUT_HW_ID: u32 = 21;
     pub const HEADER_ATTR: u32 = 64;
     pub const HEADER_BUILD_ID: u32 = 67;
     pub const AUXTRACE_INFO: u32 = 70;
     pub const AUXTRACE: u32 = 71;
+    pub const TIME_CONV: u32 = 79;
     pub const HEADER_FEATURE: u32 = 80;
     pub const COMPRESSED: u32 = 81;
     pub const COMPRESSED2: u32 = 83;
@@ -88,7 +90,7 @@ struct Attribute {
 }
 
 /// The attributes of a file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Attributes {
     first: Option<Attribute>,
     /// Whether another one differs from the first.
@@ -280,6 +282,18 @@ impl PerfFile {
             data,
             features,
         })
+    }
+
+    /// A further file of a directory, which has records only.
+    pub fn with_records(&self, bytes: Mapped) -> Self {
+        Self {
+            data: 0..bytes.len(),
+            bytes,
+            big: self.big,
+            piped: self.piped,
+            attributes: self.attributes.clone(),
+            features: BTreeMap::new(),
+        }
     }
 
     /// The bytes of a feature section.

@@ -4,7 +4,7 @@ use super::processes::{KERNEL, Mapping};
 use super::recording::Recording;
 use crate::import::claims::Claims;
 use crate::import::images::{Images, Wanted};
-use crate::import::{Imported, programs};
+use crate::import::{Imported, jitdump, programs};
 use crate::program::elf::{Elf, Segment};
 use crate::snapshot::model::Dump;
 use std::rc::Rc;
@@ -50,7 +50,8 @@ impl Memory {
 #[derive(Debug)]
 struct Kernel {
     file: String,
-    bias: u64,
+    /// The offset of its load address; `None` if it is no program.
+    bias: Option<u64>,
     segments: Vec<Segment>,
 }
 
@@ -61,16 +62,18 @@ pub struct Mapped<'a> {
     /// The files so far.
     pub images: Images<'a>,
     kernel: Option<Rc<[Kernel]>>,
+    kcore: Option<Elf>,
     left: usize,
 }
 
 impl<'a> Mapped<'a> {
-    /// Of a recording.
-    pub const fn new(recording: &'a Recording, images: Images<'a>) -> Self {
+    /// Of a recording; `kcore` is the memory of its kernel.
+    pub const fn new(recording: &'a Recording, images: Images<'a>, kcore: Option<Elf>) -> Self {
         Self {
             recording,
             images,
             kernel: None,
+            kcore,
             left: MOST_IN_ALL,
         }
     }
@@ -92,7 +95,9 @@ impl<'a> Mapped<'a> {
                     memory.add(&kernel.file, range.start, offset, range.end - range.start);
                 }
             }
-            memory.program(&kernel.file, kernel.bias);
+            if let Some(bias) = kernel.bias {
+                memory.program(&kernel.file, bias);
+            }
         }
         memory
     }
@@ -108,7 +113,15 @@ impl<'a> Mapped<'a> {
             ));
         }
         self.left = self.left.saturating_sub(mappings.len());
+        for mapping in mappings.iter().rev().take(most) {
+            if jitdump::is_jitdump(&mapping.path) {
+                self.jitdump(mapping, memory, out);
+            }
+        }
         for mapping in mappings.into_iter().rev().take(most) {
+            if jitdump::is_jitdump(&mapping.path) {
+                continue;
+            }
             let end = mapping.address.saturating_add(mapping.length);
             let free = memory.claims.take(mapping.address..end);
             // What a program may write is not what its file has.
@@ -135,6 +148,46 @@ impl<'a> Mapped<'a> {
         }
     }
 
+    /// Adds the code that a process made, the newest first: perf finds the file by a mapping of it.
+    fn jitdump(&mut self, mapping: &Mapping, memory: &mut Memory, out: &mut Imported) {
+        let wanted = self.wanted(mapping);
+        let Some((path, bytes)) = self.images.plain(&wanted) else {
+            self.images.missing.insert(wanted);
+            return;
+        };
+        let (code, cut) = match jitdump::read(&bytes) {
+            Ok(read) => read,
+            Err(text) => {
+                out.notes.push(format!("{}: {text}", path.display()));
+                return;
+            }
+        };
+        if let Some(cut) = cut {
+            out.notes.push(format!("{}: {cut}", path.display()));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let file = out.add("images", &name, bytes, path.clone());
+        let mut replaced = 0;
+        for code in code.iter().rev() {
+            let length = code.bytes.len() as u64;
+            let end = code.address.saturating_add(length);
+            let free = memory.claims.take(code.address..end);
+            let left: u64 = free.iter().map(|range| range.end - range.start).sum();
+            replaced += u64::from(left < length);
+            for range in free {
+                let offset = code.bytes.start as u64 + (range.start - code.address);
+                memory.add(&file, range.start, offset, range.end - range.start);
+            }
+        }
+        if replaced > 0 {
+            out.notes.push(format!(
+                "{}: {replaced} functions were replaced by others at their addresses: only the newest \
+                 are used",
+                path.display()
+            ));
+        }
+    }
+
     /// The kernel's code, if its file is known. The path of the kernel's mapping ends with a symbol
     /// after `]`, and its offset is the address of that symbol.
     fn kernel(&mut self, out: &mut Imported) -> Vec<Kernel> {
@@ -143,10 +196,22 @@ impl<'a> Mapped<'a> {
         let mappings =
             image.map_or_else(Vec::new, |image| processes.mappings(image, MOST_MAPPINGS));
         let mut found = Vec::new();
+        let kcore = self.kcore.take();
+        let is_whole = kcore.is_some();
+        if let Some(kcore) = kcore {
+            // What was in memory: modules and changed code too.
+            found.push(Kernel {
+                file: out.add_program(&kcore),
+                bias: None,
+                segments: kcore.segments,
+            });
+        }
         for mapping in mappings {
             let Some((name, symbol)) = mapping.path.split_once(']') else {
-                let wanted = self.wanted(mapping);
-                self.images.missing.insert(wanted);
+                if !is_whole {
+                    let wanted = self.wanted(mapping);
+                    self.images.missing.insert(wanted);
+                }
                 continue;
             };
             let mut wanted = self.wanted(mapping);
@@ -154,7 +219,9 @@ impl<'a> Mapped<'a> {
             let section = self.recording.build_ids.get(&wanted.path);
             wanted.build_id = wanted.build_id.or(section.cloned());
             let Some(elf) = self.images.kernel(&wanted) else {
-                self.images.missing.insert(wanted);
+                if !is_whole {
+                    self.images.missing.insert(wanted);
+                }
                 continue;
             };
             let Some(linked) = symbol_address(&elf, symbol) else {
@@ -169,7 +236,7 @@ impl<'a> Mapped<'a> {
             let is_code = |segment: &Segment| !segment.writable || segment.address >> 63 == 1;
             found.push(Kernel {
                 file,
-                bias: elf.offset,
+                bias: Some(elf.offset),
                 segments: elf.segments.into_iter().filter(is_code).collect(),
             });
             // Only one kernel ran.

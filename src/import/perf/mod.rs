@@ -3,6 +3,7 @@
 //! `file` takes the file apart, `recording` collects what its records say, `pieces` finds the
 //! trace between a start and a stop of a trace unit, `snapshot` makes a snapshot of it.
 
+mod bytes;
 mod contexts;
 mod etm_info;
 mod file;
@@ -12,15 +13,25 @@ mod pieces;
 mod processes;
 mod recording;
 mod snapshot;
+mod switches;
 mod units;
 
 pub use file::is_perf_data;
 
 use super::{ImportError, Imported, Options, imported};
 use crate::mapped::Mapped;
+use crate::program::elf::Elf;
+use bytes::Bytes;
 use file::PerfFile;
 use recording::Recording;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The first file of a directory that perf wrote; others have a number behind it.
+pub const DATA: &str = "data";
+/// The kernel's memory beside it (`perf record --kcore`).
+const KCORE: &str = "kcore_dir/kcore";
+/// The most files: one for each CPU.
+const MOST_FILES: usize = 1 << 13;
 
 /// Reads a `perf.data` file.
 ///
@@ -28,7 +39,24 @@ use std::path::Path;
 ///
 /// If the file is faulty, or holds no trace that can be used.
 pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
-    import_bytes(path, imported::map(path)?, options)
+    if !path.is_dir() {
+        return import_bytes(path, imported::map(path)?, options);
+    }
+    let main = path.join(DATA);
+    let mut files = vec![(main.clone(), imported::map(&main)?)];
+    for number in 0..MOST_FILES {
+        let file = path.join(format!("{DATA}.{number}"));
+        if !file.exists() {
+            break;
+        }
+        files.push((file.clone(), imported::map(&file)?));
+    }
+    let kcore = path.join(KCORE);
+    let kcore = match kcore.exists() {
+        true => Some(Elf::open(&kcore)?),
+        false => None,
+    };
+    import_files(path, files, kcore, options)
 }
 
 /// Reads the bytes of a `perf.data` file named `path`.
@@ -41,8 +69,26 @@ pub fn import_bytes(
     bytes: Mapped,
     options: &Options,
 ) -> Result<Imported, ImportError> {
-    let fault = |error| ImportError::input(path, error);
-    let mut file = PerfFile::open(bytes).map_err(fault)?;
-    let recording = Recording::read(&mut file).map_err(fault)?;
-    snapshot::Snapshots::new(path, &file, &recording, options)?.imported()
+    import_files(path, vec![(path.to_owned(), bytes)], None, options)
+}
+
+/// Reads files, of which the first one has the header; `kcore` is the kernel's memory.
+fn import_files(
+    path: &Path,
+    files: Vec<(PathBuf, Mapped)>,
+    kcore: Option<Elf>,
+    options: &Options,
+) -> Result<Imported, ImportError> {
+    let mut opened: Vec<(PathBuf, PerfFile)> = Vec::new();
+    for (path, bytes) in files {
+        let file = match opened.first() {
+            None => PerfFile::open(bytes).map_err(|error| ImportError::input(&path, error))?,
+            Some((_, first)) => first.with_records(bytes),
+        };
+        opened.push((path, file));
+    }
+    let mut bytes = Bytes::default();
+    let recording = Recording::read(&mut opened, &mut bytes)?;
+    let piped = opened.iter().any(|(_, file)| file.piped);
+    snapshot::Snapshots::new(path, (&bytes, piped), &recording, kcore, options)?.imported()
 }

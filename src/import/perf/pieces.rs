@@ -207,6 +207,9 @@ fn queue_of<'q>(
 /// The bytes in the file of the offsets `begin..end` of a buffer, up to the first hole: bytes after
 /// it would be decoded as if they followed those before.
 fn parts(extents: &[Extent], begin: u64, end: u64) -> Vec<Range<usize>> {
+    if begin >= end {
+        return Vec::new();
+    }
     let first = extents.partition_point(|extent| extent.end() <= begin);
     let (mut out, mut at) = (Vec::new(), begin);
     for extent in extents[first..]
@@ -350,6 +353,9 @@ mod tests {
         let (pieces, notes) = of(hole, vec![aux(0, 80, 0), aux(80, 32, 0)]);
         assert_eq!(pieces, [vec![0..32], vec![200..232]]);
         assert!(notes[0].contains("describe 48 bytes"), "{notes:?}");
+        let within = vec![aux(0, 64, 0), aux(16, 16, 0), aux(64, 16, 0)];
+        let (pieces, _) = of(vec![stored(0, 0..80)], within);
+        assert_eq!(pieces, [vec![0..64], vec![64..80]]);
         let empty = vec![stored(0, 7..7), stored(0, 100..116)];
         assert_eq!(of(empty, vec![aux(0, 16, 0)]).0, [vec![100..116]]);
     }

@@ -1,13 +1,18 @@
 //! The records of a `perf.data` file, as far as they matter for trace: who ran what, where it was
 //! mapped, and which trace there is.
 
+use super::bytes::Bytes;
 use super::etm_info::{EtmInfo, InfoError};
-use super::file::{FileError, PerfFile, Record, SampleId, fault, feature, kind};
+use super::file::{PerfFile, Record, SampleId, fault, feature, kind};
 use super::processes::{Event, Mapping, Processes};
+use super::switches::Switches;
+use crate::capture::PerfClock;
+use crate::import::ImportError;
 use crate::import::build_id::BuildId;
 use crate::import::fields::Fields;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// The most events that are kept: more than any perf wrote that recorded trace.
 const MOST_EVENTS: usize = 1 << 22;
@@ -18,6 +23,8 @@ const MOST_IDS: usize = 1 << 11;
 const MMAP_BUILD_ID: u16 = 1 << 14;
 /// `PERF_RECORD_MISC_MMAP_DATA`: not executable.
 const MMAP_DATA: u16 = 1 << 13;
+/// `PERF_RECORD_MISC_SWITCH_OUT`.
+const SWITCH_OUT: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const COMM_EXEC: u16 = 1 << 13;
 /// `PERF_RECORD_MISC_BUILD_ID_SIZE`: the length of the build-id is given.
@@ -98,6 +105,10 @@ pub struct Recording {
     pub build_ids: HashMap<String, BuildId>,
     /// Whether the kernel reported switches of all tasks: the trace is that of CPUs.
     pub cpu_wide: bool,
+    /// How ticks of the cores' counters become times.
+    pub clock: Option<PerfClock>,
+    /// Which threads ran when.
+    pub switches: Switches,
     /// What was left out.
     pub notes: Vec<String>,
 }
@@ -123,20 +134,38 @@ struct Collected {
 }
 
 impl Recording {
-    /// Reads all records of a file.
-    pub fn read(file: &mut PerfFile) -> Result<Self, FileError> {
+    /// Reads all records of files, and puts their bytes together.
+    ///
+    /// # Errors
+    ///
+    /// If a file is faulty.
+    pub fn read(files: &mut [(PathBuf, PerfFile)], bytes: &mut Bytes) -> Result<Self, ImportError> {
         let mut out = Self::default();
         let mut collected = Collected::default();
-        let length = file.bytes.len();
-        let cut = file.records(&mut |record| {
-            out.record(&record, &mut collected, length);
-            Ok(())
-        })?;
-        if let Some(cut) = cut {
-            out.notes
-                .push(format!("{cut}: only what comes before is used"));
+        let several = files.len() > 1;
+        for (path, file) in files {
+            let first = bytes.add(file.bytes.clone());
+            let place = (first, file.bytes.len());
+            let read = file.records(&mut |record| {
+                out.record(&record, &mut collected, place);
+                Ok(())
+            });
+            let cut = read.map_err(|error| ImportError::input(path, error))?;
+            if let Some(cut) = cut {
+                let of = path.file_name().unwrap_or_default().to_string_lossy();
+                let of = if several {
+                    format!("{of}: ")
+                } else {
+                    String::new()
+                };
+                out.notes
+                    .push(format!("{of}{cut}: only what comes before is used"));
+            }
+            out.sections(file);
+            if let Some(Err(error)) = &collected.units {
+                return Err(ImportError::input(path, fault(0, error.to_string())));
+            }
         }
-        out.sections(file);
         for (count, text) in [
             (
                 collected.lost,
@@ -164,11 +193,10 @@ impl Recording {
                 "more than {MOST_EVENTS} events: the later ones are left out"
             ));
         }
-        match collected.units {
-            Some(Ok(units)) => out.units = Some(units),
-            Some(Err(error)) => return Err(fault(0, error.to_string())),
-            None => {}
+        if let Some(Ok(units)) = collected.units {
+            out.units = Some(units);
         }
+        out.switches.sort();
         // Stable: records of the same time, and those without a time, keep their order.
         collected.timed.sort_by_key(|(time, _)| *time);
         for (time, timed) in collected.timed {
@@ -183,7 +211,8 @@ impl Recording {
         Ok(out)
     }
 
-    fn record(&mut self, record: &Record<'_>, collected: &mut Collected, length: usize) {
+    /// `place` is that of its file's first byte, and the length of the file.
+    fn record(&mut self, record: &Record<'_>, collected: &mut Collected, place: (usize, usize)) {
         let mut fields = record.fields();
         let known = match record.kind {
             kind::MMAP | kind::MMAP2 => mapping(record).map(|(pid, mapping)| {
@@ -221,6 +250,13 @@ impl Recording {
             kind::ITRACE_START => Some(()),
             kind::SWITCH_CPU_WIDE => {
                 self.cpu_wide = true;
+                fields.u32();
+                let other = fields.u32();
+                self.switch(record, other);
+                other.map(|_| ())
+            }
+            kind::SWITCH => {
+                self.switch(record, None);
                 Some(())
             }
             kind::AUX_OUTPUT_HW_ID => self.hardware_id(record, collected),
@@ -233,14 +269,31 @@ impl Recording {
                 collected.units.get_or_insert_with(|| EtmInfo::read(fields));
                 Some(())
             }
-            kind::AUXTRACE => self.stored(record, length),
+            kind::AUXTRACE => self.stored(record, place),
+            kind::TIME_CONV => {
+                let clock = clock(fields);
+                self.clock = self.clock.or(clock);
+                clock.map(|_| ())
+            }
             kind::HEADER_BUILD_ID => self.build_id(record.misc, fields),
             _ => Some(()),
         };
         collected.unread += u64::from(known.is_none());
     }
 
-    fn stored(&mut self, record: &Record<'_>, length: usize) -> Option<()> {
+    /// `other` is the thread before or after that of the record.
+    fn switch(&mut self, record: &Record<'_>, other: Option<u32>) {
+        let sample = &record.sample;
+        if let (Some(cpu), Some(time)) = (sample.cpu, sample.time) {
+            let (before, after) = match record.misc & SWITCH_OUT != 0 {
+                true => (sample.tid, other),
+                false => (other, sample.tid),
+            };
+            self.switches.take(cpu, time, before, after);
+        }
+    }
+
+    fn stored(&mut self, record: &Record<'_>, (first, length): (usize, usize)) -> Option<()> {
         let mut fields = record.fields();
         let (size, offset) = (fields.u64()?, fields.u64()?);
         let (_reference, _index) = (fields.u64()?, fields.u32()?);
@@ -258,7 +311,7 @@ impl Recording {
             offset,
             cpu: (cpu != u32::MAX).then_some(cpu),
             tid,
-            bytes: begin.min(length)..end.min(length),
+            bytes: first + begin.min(length)..first + end.min(length),
         });
         Some(())
     }
@@ -305,7 +358,9 @@ impl Recording {
     }
 
     fn sections(&mut self, file: &PerfFile) {
-        self.writer = "perf";
+        if self.writer.is_empty() {
+            self.writer = "perf";
+        }
         if let Some(meta) = file.feature(feature::SIMPLEPERF_META_INFO) {
             self.writer = "simpleperf";
             // Names and values, each followed by a zero byte.
@@ -329,7 +384,7 @@ impl Recording {
             self.build_id(misc, Fields::new(&entry[8..], file.big));
             ids = rest;
         }
-        self.command = file.feature(feature::CMDLINE).and_then(|section| {
+        let command = file.feature(feature::CMDLINE).and_then(|section| {
             let mut fields = Fields::new(section, file.big);
             let count = fields.u32()?;
             let words = (0..count).map_while(|_| {
@@ -339,6 +394,7 @@ impl Recording {
             });
             Some(words.collect::<Vec<_>>().join(" "))
         });
+        self.command = self.command.take().or(command);
     }
 }
 
@@ -354,6 +410,19 @@ impl Collected {
     fn event(&mut self, record: &Record<'_>, event: Event) {
         self.timed(record, Timed::Process(event));
     }
+}
+
+/// Shift, multiplier, time of tick 0; in newer ones also a tick and the counter's bits.
+fn clock(mut fields: Fields<'_>) -> Option<PerfClock> {
+    let (shift, multiplier, zero) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let (near, mask) = fields.u64().zip(fields.u64()).unwrap_or((0, 0));
+    Some(PerfClock {
+        zero,
+        multiplier,
+        shift: u32::try_from(shift).ok().filter(|shift| *shift < 64)?,
+        near,
+        mask: if mask == 0 { u64::MAX } else { mask },
+    })
 }
 
 /// The process and the mapping of a MMAP or MMAP2 record.

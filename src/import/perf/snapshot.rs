@@ -1,9 +1,9 @@
 //! A recording → a snapshot: a core for each thread (or CPU), with the mapped files as its memory
 //! and the trace of its pieces.
 
+use super::bytes::Bytes;
 use super::contexts::{self, ThreadRegister};
 use super::etm_info::{Unit, UnitKind};
-use super::file::PerfFile;
 use super::memory::Mapped;
 use super::pieces::{Piece, pieces};
 use super::recording::Recording;
@@ -12,12 +12,16 @@ use crate::capture::OnlyContext;
 use crate::import::images::Images;
 use crate::import::paths::{Names, one_line, plain};
 use crate::import::{ImportError, Imported, Options, programs};
+use crate::program::elf::Elf;
 use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Register, RegisterValue,
     Snapshot, SourceBuffers, Trace,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// TRFCR_EL1.TS: timestamps are those of the virtual counter, as perf's clock is.
+const VIRTUAL: u64 = 1;
 
 /// Whose history a core is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +50,7 @@ struct Slice<'p> {
 /// Makes the snapshot of a recording.
 pub struct Snapshots<'a> {
     path: &'a Path,
-    file: &'a PerfFile,
+    bytes: &'a Bytes,
     recording: &'a Recording,
     options: &'a Options,
     mapped: Mapped<'a>,
@@ -63,8 +67,9 @@ impl<'a> Snapshots<'a> {
     /// If there is nothing in the recording that can be decoded.
     pub fn new(
         path: &'a Path,
-        file: &'a PerfFile,
+        (bytes, piped): (&'a Bytes, bool),
         recording: &'a Recording,
+        kcore: Option<Elf>,
         options: &'a Options,
     ) -> Result<Self, ImportError> {
         let fault = |text: &str| ImportError::input(path, text);
@@ -74,7 +79,7 @@ impl<'a> Snapshots<'a> {
             ));
         };
         let writer = recording.writer;
-        let kind = match file.piped {
+        let kind = match piped {
             true => format!("perf.data of {writer}, piped"),
             false => format!("perf.data of {writer}"),
         };
@@ -83,14 +88,21 @@ impl<'a> Snapshots<'a> {
             notes: recording.notes.clone(),
             ..Imported::default()
         };
+        if recording.clock.is_some() && info.units.iter().any(|unit| unit.clock != Some(VIRTUAL)) {
+            out.notes.push(
+                "the recording does not say of all CPUs that their timestamps are those of the virtual \
+                 counter: these are not converted to perf's clock"
+                    .to_owned(),
+            );
+        }
         let (units, notes) = Units::new(info, &recording.hardware_ids);
         out.notes.extend(notes);
         Ok(Self {
             path,
-            file,
+            bytes,
             recording,
             options,
-            mapped: Mapped::new(recording, Images::new(options)?),
+            mapped: Mapped::new(recording, Images::new(options)?, kcore),
             units,
             out,
             names: Names::default(),
@@ -177,12 +189,17 @@ impl<'a> Snapshots<'a> {
     {
         let units: Vec<Vec<(&Unit, u8)>> = all
             .iter()
-            .map(|piece| self.units.of_piece(piece, &self.file.bytes))
+            .map(|piece| self.units.of_piece(piece, self.bytes))
             .collect();
         let by_context = !self.options.by_cpu && self.is_by_context(all, &units);
         let mut out = Vec::new();
         let mut without = BTreeSet::new();
+        let mut previous: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         for (piece, units) in all.iter().zip(units) {
+            let since = match piece.time {
+                Some(time) => previous.insert(piece.cpu, time),
+                None => None,
+            };
             for (unit, id) in units {
                 let slice = Slice {
                     piece,
@@ -194,16 +211,23 @@ impl<'a> Snapshots<'a> {
                 };
                 let register = ThreadRegister::of(unit).filter(|_| by_context);
                 let Some(register) = register else {
+                    let mut slice = slice;
                     if by_context {
-                        without.insert(unit.cpu);
+                        let switches = &self.recording.switches;
+                        slice.tid = piece
+                            .time
+                            .and_then(|time| switches.only_thread(unit.cpu, since, time));
+                        if let Some(tid) = slice.tid {
+                            slice.image = self.recording.processes.of_thread(tid, piece.time);
+                        } else {
+                            without.insert(unit.cpu);
+                        }
                     }
-                    let tid = slice.tid.filter(|_| !by_context);
-                    out.push(Slice { tid, ..slice });
+                    out.push(slice);
                     continue;
                 };
                 let device = source_device(unit, id);
-                let threads =
-                    contexts::threads((unit, &device), id, piece, &self.file.bytes, false);
+                let threads = contexts::threads((unit, &device), id, piece, self.bytes, false);
                 out.extend(threads.into_iter().map(|tid| Slice {
                     tid: Some(tid),
                     image: self.recording.processes.of_thread(tid, piece.time),
@@ -215,8 +239,8 @@ impl<'a> Snapshots<'a> {
         if !without.is_empty() {
             let cpus: Vec<String> = without.iter().map(u32::to_string).collect();
             self.out.notes.push(format!(
-                "the recording is of whole CPUs, and the trace of CPU {} has no context IDs: its \
-                 history is that of the CPU, not of threads",
+                "the recording is of whole CPUs, and the trace of CPU {} has no context IDs: where \
+                 several threads ran in the time of an AUX record, its history is that of the CPU",
                 cpus.join(", ")
             ));
         }
@@ -237,7 +261,7 @@ impl<'a> Snapshots<'a> {
                 return false;
             };
             let device = source_device(unit, id);
-            let first = contexts::threads((unit, &device), id, piece, &self.file.bytes, true);
+            let first = contexts::threads((unit, &device), id, piece, self.bytes, true);
             // Numbers of threads in a container are not those that the kernel writes.
             let known = |tid: u32| self.recording.processes.of_thread(tid, None).is_some();
             first
@@ -248,7 +272,7 @@ impl<'a> Snapshots<'a> {
 
     /// Removes the cores in whose trace nothing was executed, unless there are no others.
     fn drop_idle(&mut self, cores: &mut BTreeMap<Whose, Vec<Slice<'_>>>) {
-        let bytes = &self.file.bytes;
+        let bytes = self.bytes;
         let idle = |slice: &Slice<'_>| {
             let device = source_device(slice.unit, slice.id);
             contexts::is_idle((slice.unit, &device), slice.id, slice.piece, bytes)
@@ -386,7 +410,7 @@ impl<'a> Snapshots<'a> {
             let files = slice.piece.parts.iter().map(|part| {
                 // Slices of one piece share its files.
                 let file = format!("trace/{:x}.bin", part.start);
-                let bytes = self.file.bytes.part(part.clone());
+                let bytes = self.bytes.part(part.clone());
                 self.out.files.entry(file.clone()).or_insert(bytes);
                 file
             });
@@ -405,6 +429,9 @@ impl<'a> Snapshots<'a> {
             let (_, buffers) = entry.or_insert_with(|| {
                 let mut device = source_device(slice.unit, slice.id);
                 device.other.extend(only);
+                let clock = self.recording.clock;
+                let clock = clock.filter(|_| slice.unit.clock == Some(VIRTUAL));
+                device.other.extend(clock.map(|clock| clock.entry()));
                 (device, Vec::new())
             });
             buffers.push(name);

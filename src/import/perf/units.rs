@@ -1,10 +1,10 @@
 //! The trace units of a recording, and the trace IDs under which their trace is.
 
+use super::bytes::Bytes;
 use super::etm_info::{EtmInfo, Unit};
 use super::pieces::Piece;
 use super::recording::HardwareId;
 use crate::formatter::{Deformatter, Demux, FrameKind};
-use crate::mapped::Mapped;
 use crate::quantity::{BufferOffset, TraceId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +75,7 @@ impl<'a> Units<'a> {
     }
 
     /// The units whose trace may be in a piece, with their IDs.
-    pub fn of_piece(&self, piece: &Piece, file: &Mapped) -> Vec<(&'a Unit, u8)> {
+    pub fn of_piece(&self, piece: &Piece, file: &Bytes) -> Vec<(&'a Unit, u8)> {
         if piece.raw {
             // A TRBE belongs to its CPU, so that the ID is of no use.
             let unit = match piece.cpu {
@@ -107,7 +107,7 @@ impl<'a> Units<'a> {
 }
 
 /// The trace IDs in the first bytes of a piece.
-fn present(piece: &Piece, file: &Mapped) -> BTreeSet<u8> {
+fn present(piece: &Piece, file: &Bytes) -> BTreeSet<u8> {
     let mut demux = Demux::new();
     let mut frames = Deformatter::new(FrameKind::Memory);
     let mut left = LOOKED_AT;

@@ -1,6 +1,7 @@
-//! The image that a machine runs: its load addresses and semihosting calls.
+//! The image that a machine runs: an ELF file, or a Linux kernel.
 
-use crate::mapped::Mapped;
+use super::kernel::Kernel;
+use crate::mapped::{self, Mapped};
 use crate::quantity::Isa;
 use crate::record::Error;
 use crate::record::guest_program::Program;
@@ -10,12 +11,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-/// An ELF image.
+/// An ELF image, or a Linux kernel.
 #[derive(Debug)]
 pub(super) struct Image {
     /// The contents of the file.
     pub bytes: Mapped,
-    program: Program,
+    /// The kernel, if it is one.
+    pub kernel: Option<Kernel>,
+    program: Option<Program>,
     /// The memory it occupies.
     pub segments: Vec<Range<u64>>,
     calls: Vec<(u64, Isa)>,
@@ -27,6 +30,16 @@ const MOST_CALLS: usize = 512;
 impl Image {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = |error: String| Error::of_file(path, error);
+        let bytes = mapped::map(path).map_err(|error| failed(error.to_string()))?;
+        if let Some(kernel) = Kernel::read(&bytes).map_err(failed)? {
+            return Ok(Self {
+                bytes,
+                kernel: Some(kernel),
+                program: None,
+                segments: Vec::new(),
+                calls: Vec::new(),
+            });
+        }
         let (program, bytes) = Program::open(path).map_err(failed)?;
         let file = object::File::parse(&*bytes).map_err(|error| failed(error.to_string()))?;
         let mut segments = Vec::new();
@@ -44,14 +57,16 @@ impl Image {
         calls.truncate(MOST_CALLS);
         Ok(Self {
             bytes,
-            program,
+            kernel: None,
+            program: Some(program),
             segments,
             calls,
         })
     }
 
     pub fn is_64bit(&self) -> bool {
-        self.program.is_64bit
+        let elf = self.program.as_ref();
+        elf.is_none_or(|program| program.is_64bit)
     }
 
     pub fn emulator(&self) -> &'static str {
@@ -66,7 +81,10 @@ impl Image {
     pub fn until(&self, until: &Until) -> Result<Vec<u64>, String> {
         let found = match until.number() {
             Some(address) => BTreeSet::from([address]),
-            None => until.addresses(&self.program, &self.bytes)?,
+            None => match &self.program {
+                Some(program) => until.addresses(program, &self.bytes)?,
+                None => BTreeSet::new(),
+            },
         };
         let bit = u64::from(!self.is_64bit());
         Ok(found.into_iter().map(|address| address & !bit).collect())
@@ -74,7 +92,12 @@ impl Image {
 
     /// Returns the size in bytes of a breakpoint at an address.
     pub fn breakpoint_kind(&self, address: u64) -> u8 {
-        match self.program.isa(address) {
+        match self
+            .program
+            .as_ref()
+            .and_then(|program| program.isa(address))
+        {
+            None if self.is_64bit() => 4,
             Some(Isa::T32) => 2,
             None if !address.is_multiple_of(4) => 2,
             _ => 4,

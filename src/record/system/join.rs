@@ -52,6 +52,8 @@ struct CoreQueue {
     level: Option<u8>,
     /// The handler that an exception entered, if nothing was executed since.
     handler: Option<CodeAddress>,
+    /// An AArch64 core executed AArch32 code last.
+    aarch32: bool,
     /// The recording has ended: further execution only yields return addresses.
     closed: bool,
 }
@@ -132,11 +134,6 @@ impl Join {
                     (self.current, Item::TailChain(number, handler))
                 }
                 Logged::Level(level) => (self.current, Item::Level(level)),
-                Logged::OtherState => {
-                    return Err(bad(
-                        "an AArch64 core executes AArch32 code, which is not recorded",
-                    ));
-                }
             };
             self.item(core, item, flow, blocks, steps)?;
         }
@@ -160,6 +157,7 @@ impl Join {
             Some(state) if state.closed && state.returned.is_empty() => Ok(()),
             Some(state) if state.waiting.is_empty() && state.returned.is_empty() => {
                 state.handler = None;
+                state.executes(event, blocks);
                 flow.event(core, event, blocks, steps)
             }
             _ => self.item(core, Item::Event(event), flow, blocks, steps),
@@ -262,6 +260,7 @@ impl Join {
             match item {
                 Item::Event(event) => {
                     state.handler = None;
+                    state.executes(event, blocks);
                     flow.event(core, event, blocks, steps)?;
                 }
                 Item::Exception(order, taken) => {
@@ -283,6 +282,7 @@ impl Join {
                     state.level(core, taken.level, steps);
                 }
                 Item::Return(level) => {
+                    state.aarch32 = false;
                     flow.end(core, None, blocks, steps)?;
                     if numbers.microcontroller {
                         steps.exception_return(core);
@@ -332,7 +332,13 @@ impl CoreQueue {
     ) -> ReturnAddress {
         let logged = taken.return_to.map(Address);
         if let Some(place) = logged.and_then(|address| place(address, onward, is_64bit)) {
-            return ReturnAddress::At(place);
+            // After an indirect branch of AArch32 code the instruction set is not known.
+            let known = place.isa != Isa::A64 || !self.aarch32;
+            return if known {
+                ReturnAddress::At(place)
+            } else {
+                ReturnAddress::Never
+            };
         }
         let fits = |place: CodeAddress| match onward {
             Onward::Either(one, other) => place == one || place == other,
@@ -345,6 +351,16 @@ impl CoreQueue {
                 Some(Some(place)) if fits(*place) => ReturnAddress::At(*place),
                 Some(_) => ReturnAddress::Never,
             },
+        }
+    }
+
+    /// Notes the state in which a block is executed.
+    #[inline]
+    fn executes(&mut self, event: Event, blocks: &BlockTable) {
+        if let Event::Block(id) = event
+            && let Some(block) = blocks.get(id)
+        {
+            self.aarch32 = block.start.isa != Isa::A64;
         }
     }
 
@@ -368,7 +384,7 @@ impl CoreQueue {
 fn place(address: Address, onward: Onward, is_64bit: bool) -> Option<CodeAddress> {
     let at = |isa| Some(CodeAddress { address, isa });
     match onward {
-        _ if is_64bit => at(Isa::A64),
+        Onward::Unknown if is_64bit => at(Isa::A64),
         Onward::At(place) if place.address == address => Some(place),
         Onward::Either(place, _) | Onward::Either(_, place) if place.address == address => {
             Some(place)

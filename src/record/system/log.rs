@@ -25,8 +25,6 @@ pub enum Logged {
     },
     /// The running core changed its exception level without an exception.
     Level(u8),
-    /// An AArch64 core executes AArch32 code from here on.
-    OtherState,
 }
 
 /// An exception.
@@ -139,9 +137,6 @@ impl Reader {
                 .and_then(number)
                 .map(|level| level as u8);
             out.push(Logged::Return { level, frame: None });
-            if rest.contains("to AArch32") {
-                out.push(Logged::OtherState);
-            }
         } else if let Some(rest) = line.strip_prefix("Exception return from AArch32 ") {
             self.end(out);
             let level = after(rest, " to ").and_then(mode_level);
@@ -292,9 +287,13 @@ mod tests {
             level("Exception return from AArch64 EL2 to AArch64 EL1 PC 0x0\n"),
             Some(back)
         );
-        assert!(
-            read("Exception return from AArch64 EL1 to AArch32 EL0 PC 0x0\n")
-                .contains(&Logged::OtherState)
+        let to_user = Logged::Return {
+            level: Some(0),
+            frame: None,
+        };
+        assert_eq!(
+            level("Exception return from AArch64 EL1 to AArch32 EL0 PC 0x0\n"),
+            Some(to_user)
         );
     }
 

@@ -8,8 +8,10 @@ use super::image::Image;
 use crate::arch::Architecture;
 use crate::mapped;
 use crate::record::Error;
-use crate::record::snapshot_files::{Region, fit};
+use crate::record::snapshot_files::{Ram, Region, fit};
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::ops::Range;
 
 /// The unit that is saved or left out.
@@ -55,7 +57,7 @@ pub(super) fn read(
         if range.is_empty() || done.iter().any(overlaps) {
             continue;
         }
-        region(session, &range, &wanted, &mut regions)?;
+        region(session, "memsave", &range, &wanted, &mut regions)?;
         done.push(range);
     }
     if session.architecture == Architecture::MProfile {
@@ -76,6 +78,32 @@ pub(super) fn read(
     session.emulator.notes.extend(fit(&mut fitting, most));
     regions.retain(|region| fitting.contains(&region.range()));
     Ok(regions)
+}
+
+/// Reads up to `most` bytes of physical memory; a note names what is left out.
+pub(super) fn physical(session: &mut Session, most: u64) -> Result<Option<Ram>, Error> {
+    let tree = session.emulator.remote.monitor("info mtree -f")?;
+    let mut regions = Vec::new();
+    for range in ranges(&tree) {
+        region(session, "pmemsave", &range, &[], &mut regions)?;
+    }
+    let mut fitting = regions.iter().map(Region::range).collect();
+    session.emulator.notes.extend(fit(&mut fitting, most));
+    regions.retain(|region| fitting.contains(&region.range()));
+    regions.sort_by_key(|region| region.address);
+    if regions.is_empty() {
+        return Ok(None);
+    }
+    let path = session.emulator.directory.path().join("ram.bin");
+    let mut file = BufWriter::new(File::create(&path)?);
+    for region in &regions {
+        file.write_all(&region.bytes)?;
+    }
+    file.flush()?;
+    Ok(Some(Ram {
+        bytes: mapped::map(&path)?,
+        pieces: regions.iter().map(Region::range).collect(),
+    }))
 }
 
 fn pages(range: &Range<u64>) -> Range<u64> {
@@ -120,9 +148,10 @@ fn ram(line: &str) -> Option<(Range<u64>, &str)> {
     Some((hex(first)?..hex(last)?.checked_add(1)?, name))
 }
 
-/// Returns the parts of a range that are not zero, or that are wanted in any case.
+/// Saves a range with a command of the monitor. Returns the parts of it that are not zero, or that are wanted in any case.
 fn region(
     session: &mut Session,
+    save: &str,
     range: &Range<u64>,
     wanted: &[Range<u64>],
     regions: &mut Vec<Region>,
@@ -134,7 +163,7 @@ fn region(
         .join(format!("memory_{:x}", range.start));
     let length = range.end - range.start;
     let command = format!(
-        "memsave {:#x} {length:#x} \"{}\"",
+        "{save} {:#x} {length:#x} \"{}\"",
         range.start,
         path.display()
     );

@@ -1,4 +1,4 @@
-//! Recording of bare-metal images on machines of `qemu-system`.
+//! Recording of bare-metal images and Linux kernels on machines of `qemu-system`.
 //!
 //! All cores run on one host thread, which orders their execution. Exceptions are read from the
 //! emulator's log. A program that exits by semihosting ends the emulator, so breakpoints are
@@ -6,9 +6,11 @@
 
 mod image;
 pub mod join;
+mod kernel;
 pub mod log;
 mod memory;
 pub mod numbers;
+mod places;
 mod run;
 
 use super::blocks::Sets;
@@ -16,12 +18,16 @@ use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch}
 use super::protocol::{Protocol, TraceOptions};
 use super::settings::{Exceptions, Settings, System};
 use super::snapshot_files::Contents;
+use super::until::Until;
 use crate::arch::Architecture;
 use crate::element::Context;
+use crate::mapped::Mapped;
 use crate::quantity::{ExceptionLevel, Isa, Security};
+use crate::snapshot::changed::Carrier;
 use crate::snapshot::model::Device;
 use crate::{capture, protocol};
 use image::Image;
+use kernel::Kernel;
 use numbers::Numbers;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -31,8 +37,14 @@ use std::process::{Command, Stdio};
 /// A request to record an image.
 #[derive(Debug)]
 pub struct Request {
-    /// The image (an ELF file).
+    /// The image: an ELF file, or a Linux kernel.
     pub image: PathBuf,
+    /// The command line of a kernel.
+    pub append: Option<String>,
+    /// The initial RAM disk of a kernel.
+    pub initrd: Option<PathBuf>,
+    /// Begin to trace at this place.
+    pub from: Option<Until>,
     /// QEMU's machine (`-M`).
     pub machine: String,
     /// The type of its cores (`-cpu`), if not the machine's default.
@@ -54,6 +66,8 @@ struct Session {
     /// The type of the cores (`Cortex-A57`).
     kind: String,
     core: protocol::Core,
+    /// Where the kernel runs, once that is known.
+    text: Option<u64>,
 }
 
 /// Records an image until it stops, and returns the snapshot.
@@ -64,7 +78,7 @@ pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, E
     finish(session, &request, image, ended)
 }
 
-fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
+fn command(request: &Request, image: &Image, file: &Path, gdb: &Path) -> Command {
     let mut command = Command::new(image.emulator());
     command.arg("-M").arg(&request.machine);
     // The default cores of `virt` are 32-bit.
@@ -97,10 +111,18 @@ fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
     endpoint.push(gdb);
     endpoint.push(",server=on,wait=off");
     command.args(["-display", "none", "-no-shutdown", "-no-reboot", "-S"]);
-    command.args(["-semihosting-config", "enable=on,target=native"]);
+    if image.kernel.is_none() {
+        command.args(["-semihosting-config", "enable=on,target=native"]);
+    }
     command.args(["-accel", "tcg,thread=single", "-d", "int,mmu"]);
     command.arg("-gdb").arg(endpoint);
-    command.arg("-kernel").arg(&request.image);
+    command.arg("-kernel").arg(file);
+    if let Some(append) = &request.append {
+        command.arg("-append").arg(append);
+    }
+    if let Some(initrd) = &request.initrd {
+        command.arg("-initrd").arg(initrd);
+    }
     command.args(&request.arguments);
     command.stdin(Stdio::null());
     // Ctrl-C ends the recording, not the emulator.
@@ -111,7 +133,23 @@ fn command(request: &Request, image: &Image, gdb: &Path) -> Command {
 fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     let launch = Launch::new()?;
     let log = launch.file("log");
-    let mut command = command(request, image, &launch.gdb());
+    if image.kernel.is_none() && (request.append.is_some() || request.initrd.is_some()) {
+        let text = "--append and --initrd are for a Linux kernel, and the image is an ELF file";
+        return Err(Error::Usage(text.to_owned()));
+    }
+    if let Some(initrd) = &request.initrd {
+        std::fs::File::open(initrd).map_err(|error| Error::of_file(initrd, error))?;
+    }
+    let unpacked = image.kernel.as_ref().filter(|kernel| kernel.packed);
+    let file = match unpacked {
+        Some(kernel) => {
+            let path = launch.file("Image");
+            std::fs::write(&path, &*kernel.image)?;
+            path
+        }
+        None => request.image.clone(),
+    };
+    let mut command = command(request, image, &file, &launch.gdb());
     let options = &mut request.options;
     let mut plugin = vec![("log", log.clone().into())];
     plugin.extend(
@@ -122,6 +160,15 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
     if options.data_addresses {
         plugin.push(("accesses", "on".into()));
     }
+    if image.is_64bit() {
+        plugin.push(("state", "on".into()));
+    }
+    let first = image.kernel.as_ref().and_then(Kernel::first);
+    plugin.extend(first.map(|(start, offset)| {
+        // The plugin compares the bytes as a little-endian number.
+        let start = start.swap_bytes();
+        ("place", format!("{start:x}/{offset:x}").into())
+    }));
     command.args(launch.plugin(&plugin)).arg("-D").arg(&log);
     let mut emulator = launch.start(command, "qemu-system-arm")?;
     let architecture = emulator.remote.target().architecture;
@@ -135,11 +182,13 @@ fn start(request: &mut Request, image: &Image) -> Result<Session, Error> {
         kind,
         architecture,
         emulator,
+        text: None,
     };
     fits(options.trace.protocol, &session)?;
     let addresses = session.emulator.address_directory(options);
     let settings = Settings {
         data_addresses: addresses,
+        late: request.from.is_some(),
         ..settings(&mut session, options.trace)?
     };
     session.emulator.record(settings, options.witness.take())?;
@@ -226,6 +275,12 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
             ..Context::default()
         },
         data_addresses: None,
+        late: false,
+        // The context ID is the core's own.
+        carrier: match session.architecture {
+            Architecture::AArch64 => Carrier::Vmid,
+            _ => Carrier::ContextId,
+        },
         exceptions: Exceptions::System(System {
             numbers: Numbers {
                 protocol: trace.protocol,
@@ -235,6 +290,28 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
         }),
         trace,
     })
+}
+
+/// Returns the file with the kernel's symbols where it runs, and reports where that is.
+fn kernel_symbols(session: &mut Session, kernel: &Kernel) -> Option<(String, Mapped, u64)> {
+    let mut note = |text: String| session.emulator.notes.push(text);
+    let Some(symbols) = &kernel.symbols else {
+        note("the kernel has no symbols of its own (kallsyms): names are not known".to_owned());
+        return None;
+    };
+    let Some(text) = session.text else {
+        note("the kernel did not start: where it would run is not known".to_owned());
+        return None;
+    };
+    let count = symbols.symbols().len();
+    let linked = kernel.linked_at().unwrap_or(text);
+    note(format!(
+        "the kernel runs at {text:#x}, {:#x} from where it was linked (KASLR); {count} symbols \
+         from its own kallsyms",
+        text.wrapping_sub(linked)
+    ));
+    let file = kernel.symbol_file(text)?;
+    Some(("kernel-symbols".to_owned(), file.into(), 0))
 }
 
 /// Reads the final state and assembles the snapshot.
@@ -258,7 +335,14 @@ fn finish(
         })
         .collect();
     session.emulator.remote.select(&ended.thread)?;
-    let memory = memory::read(&mut session, &image, &stacks, request.options.memory)?;
+    let mut contents = Contents::default();
+    match &image.kernel {
+        None => {
+            let most = request.options.memory;
+            contents.memory = memory::read(&mut session, &image, &stacks, most)?;
+        }
+        Some(_) => contents.ram = memory::physical(&mut session, request.options.memory)?,
+    }
     run::await_returns(&mut session, &image, &ended)?;
     let name = request.image.file_name().unwrap_or_default();
     let contents = Contents {
@@ -268,9 +352,12 @@ fn finish(
             request.machine,
             env!("CARGO_PKG_VERSION")
         ),
-        memory,
-        program: Some((name.to_string_lossy().into_owned(), image.bytes, 0)),
-        ..Contents::default()
+        program: match &image.kernel {
+            None => Some((name.to_string_lossy().into_owned(), image.bytes, 0)),
+            Some(kernel) => kernel_symbols(&mut session, kernel),
+        },
+        names_only: image.kernel.is_some(),
+        ..contents
     };
     session.emulator.finish(Ending {
         reason: ended.reason,

@@ -1,6 +1,8 @@
 //! Runs a machine until something ends the recording.
 
 use super::image::Image;
+use super::kernel::Kernel;
+use super::places::Places;
 use super::{Request, Session};
 use crate::arch::Architecture;
 use crate::record::plugin::send;
@@ -75,26 +77,18 @@ pub(super) fn to_the_end(
     image: &Image,
     watch: &mut Watch<'_>,
 ) -> Result<Ended, Error> {
-    let mut until = Vec::new();
-    if let Some(wanted) = &request.options.until {
-        until = image
-            .until(wanted)
-            .map_err(|error| Error::Usage(format!("--until {error}")))?;
-        if until.is_empty() {
-            return Err(Error::Usage(format!(
-                "--until {}: expected an address, or a function or FILE:LINE of {}: no symbol has \
-                 this name, and no code belongs to this line",
-                wanted.text,
-                request.image.display()
-            )));
-        }
-    }
-    let mut places = BTreeSet::from_iter(until.iter().copied());
+    let path = &request.image;
+    let wanted = request.options.until.as_ref();
+    let mut until = Places::find(image, path, "--until", wanted)?;
+    let mut from = Places::find(image, path, "--from", request.from.as_ref())?;
+    let mut places = BTreeSet::from_iter(until.addresses.iter().copied());
     places.extend(image.calls().iter().map(|call| call.0));
+    places.extend(&from.addresses);
     for &address in &places {
         let kind = image.breakpoint_kind(address);
         session.emulator.remote.insert_breakpoint(address, kind)?;
     }
+    let mut begun = request.from.is_none();
     let mut reached = 0;
     let mut asked = None;
     session.emulator.remote.resume()?;
@@ -102,7 +96,17 @@ pub(super) fn to_the_end(
         let stop = session.emulator.remote.wait(POLL)?;
         (watch.progress)(session.emulator.progress.load(Ordering::Relaxed));
         let Some(stop) = stop else {
-            let limit = matches!(session.emulator.events.try_recv(), Ok(TraceEvent::Limit));
+            let event = session.emulator.events.try_recv().ok();
+            if let Some(TraceEvent::Place(address)) = event {
+                let first = image.kernel.as_ref().and_then(Kernel::first);
+                session.text = first.map(|(_, offset)| address.wrapping_sub(offset.into()));
+                if until.is_open() || from.is_open() {
+                    session.emulator.remote.interrupt()?;
+                    std::thread::sleep(INTERRUPT_DELAY);
+                }
+                send(&session.emulator.plugin, &Command::Resume)?;
+            }
+            let limit = event == Some(TraceEvent::Limit);
             if asked.is_none() && (limit || watch.interrupted.load(Ordering::Relaxed)) {
                 asked = Some(match request.options.instructions.filter(|_| limit) {
                     Some(count) => Reason::Instructions(count),
@@ -131,10 +135,32 @@ pub(super) fn to_the_end(
             }
         };
         let thread = session.emulator.stopped_thread(thread)?;
+        if let Some(text) = session.text
+            && (until.is_open() || from.is_open())
+        {
+            let found = until.close(text).into_iter().chain(from.close(text));
+            for address in BTreeSet::from_iter(found) {
+                session.emulator.remote.insert_breakpoint(address, 4)?;
+            }
+            if signal == 2 && asked.is_none() {
+                session.emulator.remote.resume()?;
+                continue;
+            }
+        }
+        if !begun && signal == 5 {
+            begun = begins(session, &mut from, &until, image, &thread)?;
+        }
         let reason = match (signal, asked.take()) {
             // GDB's numbers: SIGINT, SIGTRAP; SIGQUIT for a machine that shut down.
             (5, asked) => {
-                match stop_reason(session, image, request, &until, &mut reached, &thread)? {
+                match stop_reason(
+                    session,
+                    image,
+                    request,
+                    &until.addresses,
+                    &mut reached,
+                    &thread,
+                )? {
                     Some(reason) => Some(reason),
                     None => {
                         // A call that does not exit, or a place not visited often enough, is
@@ -152,16 +178,47 @@ pub(super) fn to_the_end(
             (_, _) => Some(Reason::ShutDown),
         };
         if let Some(reason) = reason {
+            if let Some(from) = request.from.as_ref().filter(|_| !begun) {
+                return Err(Error::Failed(format!(
+                    "--from {}: not reached, so nothing was traced; the machine stopped: {reason}",
+                    from.text
+                )));
+            }
             let (cores, return_pending) = flush(session)?;
             return Ok(Ended {
                 reason,
                 thread,
                 cores,
-                until,
+                until: until.addresses,
                 return_pending,
             });
         }
     }
+}
+
+/// Begins to trace if the core stopped at one of these places. Returns whether it did.
+fn begins(
+    session: &mut Session,
+    from: &mut Places,
+    until: &Places,
+    image: &Image,
+    thread: &str,
+) -> Result<bool, Error> {
+    session.emulator.remote.select(thread)?;
+    let pc = session.emulator.remote.value("pc")?.unwrap_or_default();
+    if !from.addresses.contains(&pc) {
+        return Ok(false);
+    }
+    // The first flush begins the trace.
+    flush(session)?;
+    for address in std::mem::take(&mut from.addresses) {
+        let is_call = image.calls().iter().any(|call| call.0 == address);
+        if !is_call && !until.addresses.contains(&address) {
+            let kind = image.breakpoint_kind(address);
+            session.emulator.remote.remove_breakpoint(address, kind)?;
+        }
+    }
+    Ok(true)
 }
 
 /// Returns the reason to end the recording where this core stopped, if there is one. `reached`
@@ -191,7 +248,9 @@ fn stop_reason(
         }
     }
     if image.calls().iter().all(|call| call.0 != pc) {
-        return Ok(Some(Reason::Interrupted));
+        // A breakpoint of `--from`, or one that is gone.
+        let other = request.from.is_none();
+        return Ok(other.then_some(Reason::Interrupted));
     }
     exit_status(session).map(|status| status.map(Reason::Exit))
 }

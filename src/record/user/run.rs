@@ -171,7 +171,10 @@ impl Run {
             } => {
                 self.handlers.insert(signal, (address, flags));
             }
-            TraceEvent::Limit | TraceEvent::ReturnPending | TraceEvent::ReturnsKnown => {}
+            TraceEvent::Limit
+            | TraceEvent::Place(_)
+            | TraceEvent::ReturnPending
+            | TraceEvent::ReturnsKnown => {}
             TraceEvent::Store { address, bytes } => {
                 if let Some(steps) = &mut self.steps {
                     steps.stored(address, bytes);

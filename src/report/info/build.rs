@@ -165,6 +165,7 @@ fn program_notes(
 ) -> Vec<String> {
     let device = &loaded.snapshot.devices[index];
     let mut memory = CoreMemory::new(loaded, device);
+    memory.translate(loaded, index);
     let machine = file.architecture().machine();
     let program = Program::of_snapshot(loaded, machine, &[(&memory, space)]);
     let mut notes = Vec::new();

@@ -7,6 +7,7 @@ use super::Lines;
 use super::branches::Line;
 use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
+use crate::capture::PerfClock;
 use crate::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm};
 use crate::flow::{Gap, QRange, Range};
 use crate::protocol::{Describe, Field};
@@ -17,6 +18,7 @@ use crate::quantity::{BufferOffset, TraceId};
 pub struct JsonLines {
     /// `{"source":…,"buffer":…,"trace_id":N,"offset":`
     head: String,
+    clock: Option<PerfClock>,
     /// The lines.
     out: TextBuffer,
 }
@@ -34,8 +36,15 @@ impl JsonLines {
                 r#"{{"source":{source},"buffer":{buffer},"trace_id":{},"offset":"#,
                 id.0
             ),
+            clock: None,
             out: TextBuffer::default(),
         }
+    }
+
+    /// With the times of perf's clock beside timestamps, in nanoseconds.
+    pub const fn with_clock(mut self, clock: Option<PerfClock>) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Starts a line.
@@ -122,7 +131,12 @@ impl JsonLines {
             Mark::Context(context) => self.context(&context),
             Mark::ExceptionReturn | Mark::End => {}
             Mark::Cycles(count) => self.count("count", count.into()),
-            Mark::Timestamp(value) => self.hex("value", value),
+            Mark::Timestamp(value) => {
+                self.hex("value", value);
+                if let Some(clock) = self.clock {
+                    self.count("perf_time", clock.nanoseconds(value));
+                }
+            }
             Mark::Event(number) => self.count("number", number.into()),
             Mark::Trigger => self.flag("trigger", true),
             Mark::Marker(value) => self.hex("value", value.into()),

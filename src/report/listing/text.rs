@@ -7,6 +7,7 @@ use super::Lines;
 use super::branches::Line;
 use super::instructions::Instruction;
 use super::text_buffer::TextBuffer;
+use crate::capture::PerfClock;
 use crate::element::{Context, Exception, Itm, Mark, Stm};
 use crate::flow::{Gap, InstructionKind, QRange, Range};
 use crate::program::symbols::Symbols;
@@ -34,6 +35,7 @@ const FIELDS: usize = 66;
 /// Writes the lines of one source.
 pub struct TextLines<'a> {
     symbols: Option<&'a Symbols>,
+    clock: Option<PerfClock>,
     id: [u8; 2],
     start: usize,
     out: TextBuffer,
@@ -46,10 +48,17 @@ impl<'a> TextLines<'a> {
         let digits = digits.as_bytes();
         Self {
             symbols,
+            clock: None,
             id: [digits[0], digits[1]],
             start: 0,
             out: TextBuffer::default(),
         }
+    }
+
+    /// With the times of perf's clock beside timestamps, in nanoseconds.
+    pub const fn with_clock(mut self, clock: Option<PerfClock>) -> Self {
+        self.clock = clock;
+        self
     }
 
     /// Starts a line.
@@ -87,7 +96,13 @@ impl<'a> TextLines<'a> {
             Mark::Context(ref context) => self.context(context),
             Mark::ExceptionReturn | Mark::End => {}
             Mark::Cycles(count) => self.out.decimal(count.into()),
-            Mark::Timestamp(value) => self.out.hex(value),
+            Mark::Timestamp(value) => {
+                self.out.hex(value);
+                if let Some(clock) = self.clock {
+                    self.out.byte(b' ');
+                    self.named("ns", clock.nanoseconds(value));
+                }
+            }
             Mark::Event(number) => self.out.decimal(number.into()),
             Mark::Trigger => self.out.text("trigger"),
             Mark::Marker(value) => self.out.hex(value.into()),

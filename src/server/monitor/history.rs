@@ -328,15 +328,14 @@ fn code(
     isa: Isa,
 ) -> Option<Vec<u8>> {
     let core = target.core(thread)?;
-    let version = place.context.and_then(|context| context.context_id);
+    let context = place.context.unwrap_or_default();
+    let moment = core
+        .memory
+        .moment(context.el, context.context_id, context.vmid);
     let mut bytes = [0; 4];
-    let known = target.endpoint.read(
-        core,
-        target.memory_view,
-        version.or(Some(0)),
-        pc.0,
-        &mut bytes,
-    );
+    let known = target
+        .endpoint
+        .read(core, &target.memory_view, moment, pc.0, &mut bytes);
     let size = branch::size(isa, [bytes[0], bytes[1]]);
     Some(bytes[..known.min(size)].to_vec())
 }

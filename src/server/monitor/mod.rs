@@ -6,6 +6,7 @@ mod memory;
 mod recover;
 mod registers;
 mod space;
+mod translate;
 mod why;
 
 use super::target::SnapshotTarget;
@@ -31,7 +32,11 @@ monitor why REGISTER|0xADDRESS where a value came from: the instructions, from t
 monitor uses REGISTER          what became of a value: the instructions that used it
 monitor space                  where memory is read now, and where else it can be
 monitor space NAME             read memory of that address space, or of that memory device
+monitor space ttbr0=0xTABLE    read memory as another process: by its translation table, or that of
+                               asid=N, if a core runs it; also ttbr1=
 monitor space current          follow the state of each core again
+monitor translate 0xADDRESS    where physical memory has a virtual address: each step of the walk
+monitor maps [0xADDRESS]       the mapped ranges from an address on
 monitor trace                  the trace frames: their core, their number, and notes on them
 monitor trace NAME             select the trace of that core for tfind
 ";
@@ -74,6 +79,8 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String
         "uses" => why::uses(target, rest, cancel),
         "registers" => registers::run(target, rest),
         "space" => space::run(target, rest),
+        "translate" => translate::translate(target, rest),
+        "maps" => translate::maps(target, rest),
         "trace" => super::tracepoints::monitor(target, rest),
         _ => format!("no command {name:?}\n{HELP}"),
     }

@@ -13,13 +13,13 @@ pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
         return String::new();
     };
     if name.is_empty() {
-        return spaces(&target.endpoint, core, target.memory_view);
+        return spaces(&target.endpoint, core, &target.memory_view);
     }
-    match target.endpoint.parse_view(name) {
+    match target.endpoint.parse_view(core, name) {
         Ok(view) => {
             target.memory_view = view;
             let core = target.core(target.selection.user());
-            let now = core.map(|core| target.endpoint.describe_view(core, target.memory_view));
+            let now = core.map(|core| target.endpoint.describe_view(core, &target.memory_view));
             format!(
                 "Memory is read {}.\n\
                  GDB may have kept code and stack: `maintenance flush dcache` forgets them.\n",
@@ -30,7 +30,7 @@ pub(super) fn run(target: &mut SnapshotTarget, name: &str) -> String {
     }
 }
 
-fn spaces(endpoint: &Endpoint, core: &Core, view: MemoryView) -> String {
+fn spaces(endpoint: &Endpoint, core: &Core, view: &MemoryView) -> String {
     let mut text = format!("Memory is read {}.\n", endpoint.describe_view(core, view));
     let _ = writeln!(text, "The state of {}: {}.", core.name, core.space.reason);
     for (name, size) in core.space_sizes() {
@@ -38,6 +38,19 @@ fn spaces(endpoint: &Endpoint, core: &Core, view: MemoryView) -> String {
     }
     for device in endpoint.devices.iter() {
         let _ = writeln!(text, "  {:<8} memory device", device.name);
+    }
+    if let Some(translated) = core.memory.translated() {
+        let _ = match translated.regime(core.space.space) {
+            Ok(regime) => writeln!(
+                text,
+                "Physical memory is seen at virtual addresses: regime {}.",
+                regime.name()
+            ),
+            Err(why) => writeln!(
+                text,
+                "Physical memory is not seen at virtual addresses: {why}."
+            ),
+        };
     }
     text
 }

@@ -45,11 +45,12 @@ impl Stop {
         matches!(self.why.as_str(), "begin" | "end")
     }
 
-    /// The kind of place.
+    /// The kind of place. GDB cannot go on without a program counter, even at a gap.
     pub fn step(&self) -> Step {
+        let pc = self.pc.expect("a program counter");
         match self.signal {
             29 => Step::Gap,
-            _ => Step::At(self.pc.unwrap()),
+            _ => Step::At(pc),
         }
     }
 }

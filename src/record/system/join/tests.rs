@@ -53,6 +53,7 @@ impl Machine {
                 sizes: &vec![2; halves.len()],
                 bytes: &bytes,
                 text: &[],
+                isa: None,
             };
             blocks.add(&definition).unwrap();
         }

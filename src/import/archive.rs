@@ -1,0 +1,130 @@
+//! A tar of files, such as `perf archive` makes of its build-id cache: its files are used in place.
+
+use super::{ImportError, imported};
+use crate::mapped::{self, Mapped};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
+
+/// The most files and links, and the longest chain of links.
+const MOST: usize = 1 << 20;
+const LONGEST_CHAIN: usize = 40;
+/// The most bytes that a compressed one may have: some ten times are usual.
+const MOST_RATIO: u64 = 100;
+const ALLOWED: u64 = 256 << 20;
+
+/// What is at a path.
+#[derive(Clone, Debug)]
+enum Entry {
+    File(Mapped),
+    Link(PathBuf),
+}
+
+/// The files of a tar.
+#[derive(Clone, Debug, Default)]
+pub struct Archive {
+    /// By normal relative path.
+    entries: HashMap<PathBuf, Entry>,
+}
+
+/// A path without `.` and `..`; `None` if it leads out of the archive.
+fn normal(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => out.push(name),
+            Component::ParentDir if !out.pop() => return None,
+            _ => {}
+        }
+    }
+    Some(out)
+}
+
+impl Archive {
+    /// Reads the list of an archive, which may be compressed with bzip2.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or is none.
+    pub fn open(path: &Path) -> Result<Self, ImportError> {
+        let fault = |text: String| ImportError::input(path, text);
+        let bytes = imported::map(path)?;
+        let bytes = match bytes.starts_with(b"BZh") {
+            true => plain(&bytes).map_err(|error| fault(format!("bzip2: {error}")))?,
+            false => bytes,
+        };
+        if bytes.get(257..262) != Some(b"ustar") {
+            return Err(fault(
+                "is no directory, and no tar (also with bzip2) of one, such as perf archive writes"
+                    .to_owned(),
+            ));
+        }
+        let mut out = Self::default();
+        let mut archive = tar::Archive::new(&*bytes);
+        let entries = archive.entries();
+        for entry in entries
+            .map_err(|error| fault(error.to_string()))?
+            .take(MOST)
+        {
+            let entry = entry.map_err(|error| fault(error.to_string()))?;
+            let Some(name) = entry.path().ok().and_then(|name| normal(&name)) else {
+                continue;
+            };
+            let kind = entry.header().entry_type();
+            if kind.is_file() {
+                let begin = usize::try_from(entry.raw_file_position()).unwrap_or(usize::MAX);
+                let length = usize::try_from(entry.size()).unwrap_or(usize::MAX);
+                let end = begin.saturating_add(length);
+                if bytes.get(begin..end).is_some() {
+                    out.entries
+                        .insert(name, Entry::File(bytes.part(begin..end)));
+                }
+            } else if kind.is_symlink() || kind.is_hard_link() {
+                let Some(to) = entry.link_name().ok().flatten() else {
+                    continue;
+                };
+                let from = match kind.is_symlink() && !to.is_absolute() {
+                    true => name.parent().unwrap_or(Path::new("")).join(&to),
+                    false => to.into_owned(),
+                };
+                if let Some(to) = normal(&from) {
+                    out.entries.insert(name, Entry::Link(to));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The file at a path, through links.
+    pub fn find(&self, path: &Path) -> Option<&Mapped> {
+        let mut path = normal(path)?;
+        for _ in 0..LONGEST_CHAIN {
+            if let Some(Entry::File(bytes)) = self.entries.get(&path) {
+                return Some(bytes);
+            }
+            // A directory on the way may be a link.
+            let (to, rest) = path.ancestors().find_map(|above| {
+                let Some(Entry::Link(to)) = self.entries.get(above) else {
+                    return None;
+                };
+                Some((to.clone(), path.strip_prefix(above).ok()?.to_owned()))
+            })?;
+            path = normal(&to.join(rest))?;
+        }
+        None
+    }
+}
+
+/// What bytes were before they were compressed, in a file without a name.
+fn plain(bytes: &Mapped) -> io::Result<Mapped> {
+    let most = ALLOWED.max((bytes.len() as u64).saturating_mul(MOST_RATIO));
+    let mut file = tempfile::NamedTempFile::new()?;
+    let mut input = bzip2::read::MultiBzDecoder::new(&**bytes).take(most + 1);
+    let count = io::copy(&mut input, &mut file)?;
+    if count > most {
+        let text = format!("more than {most} bytes: expected at most {MOST_RATIO} times its size");
+        return Err(io::Error::other(text));
+    }
+    file.flush()?;
+    mapped::map(file.path())
+}

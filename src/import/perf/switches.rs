@@ -1,0 +1,83 @@
+//! Which threads ran on a CPU, by the kernel's records of switches.
+
+use std::collections::BTreeMap;
+
+/// The most switches that are kept.
+const MOST: usize = 1 << 22;
+
+/// A switch; a thread is `None` if the record does not name it.
+#[derive(Clone, Copy, Debug)]
+struct Switch {
+    time: u64,
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+/// The switches of each CPU.
+#[derive(Debug, Default)]
+pub struct Switches {
+    by_cpu: BTreeMap<u32, Vec<Switch>>,
+    count: usize,
+}
+
+impl Switches {
+    /// Takes a switch from one thread to another.
+    pub fn take(&mut self, cpu: u32, time: u64, before: Option<u32>, after: Option<u32>) {
+        self.count += 1;
+        if self.count <= MOST {
+            let switches = self.by_cpu.entry(cpu).or_default();
+            switches.push(Switch {
+                time,
+                before,
+                after,
+            });
+        }
+    }
+
+    /// Puts them in order; call it when all are there.
+    pub fn sort(&mut self) {
+        for switches in self.by_cpu.values_mut() {
+            switches.sort_by_key(|switch| switch.time);
+        }
+    }
+
+    /// The thread that alone ran on a CPU from one time (the start of the recording if `None`) to
+    /// another.
+    pub fn only_thread(&self, cpu: u32, from: Option<u64>, to: u64) -> Option<u32> {
+        if self.count > MOST {
+            return None;
+        }
+        let switches = self.by_cpu.get(&cpu)?;
+        let first = switches.partition_point(|switch| from.is_some_and(|from| switch.time <= from));
+        let end = switches.partition_point(|switch| switch.time < to);
+        let before = first.checked_sub(1).and_then(|last| switches[last].after);
+        let next = switches.get(first).and_then(|next| next.before);
+        let thread = before.or(next)?;
+        let others = switches.get(first..end.max(first))?;
+        let alone = others.iter().all(|switch| {
+            let same = |other: Option<u32>| other.is_none_or(|other| other == thread);
+            same(switch.before) && switch.after == Some(thread)
+        });
+        alone.then_some(thread)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_ran_alone_is_known() {
+        let mut switches = Switches::default();
+        switches.take(0, 200, Some(7), Some(8));
+        switches.take(0, 100, Some(5), Some(7));
+        switches.take(0, 300, None, Some(8));
+        switches.sort();
+        assert_eq!(switches.only_thread(0, None, 100), Some(5));
+        assert_eq!(switches.only_thread(0, None, 101), None);
+        assert_eq!(switches.only_thread(0, Some(100), 200), Some(7));
+        assert_eq!(switches.only_thread(0, Some(200), 400), Some(8));
+        assert_eq!(switches.only_thread(0, Some(150), 250), None);
+        assert_eq!(switches.only_thread(1, None, 100), None);
+    }
+}

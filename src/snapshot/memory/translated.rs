@@ -1,0 +1,362 @@
+//! Physical memory seen at virtual addresses, through the translation tables of a core.
+//!
+//! The physical memory of a core is, in this order: its own dumps of the spaces `P`, `NP` and `SP`,
+//! the dumps of memory devices, and such dumps of other cores. Its tables are those of its
+//! registers, or those that `[translation]` of its file gives: tables that are known without
+//! registers, because a kernel's own records name them.
+//!
+//! Low addresses belong to a process. The registers give the tables of the process that a core runs
+//! when it halts; those of another process are known if another core runs it. Pages that were found
+//! are remembered.
+
+use super::CoreMemory;
+use crate::arch::{Architecture, CoreType, RegisterFile, Space};
+use crate::quantity::{Address, ExceptionLevel, Profile};
+use crate::snapshot::model::{Device, DeviceClass, OtherSection};
+use crate::snapshot::registers::parse_u64;
+use crate::translation::{
+    Fault, KernelTables, Mapping, Maps, PhysicalMemory, Regime, Regimes, Step, World,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError, RwLock};
+
+/// The section of a core's file with tables that are known without registers.
+pub const SECTION: &str = "translation";
+/// The unit in which translations are remembered, in address bits: the smallest page.
+const PAGE: u32 = 12;
+/// The most pages that are remembered.
+const MOST_PAGES: usize = 1 << 16;
+/// The most walks for the next address with memory.
+const WALKS: usize = 4096;
+/// The most processes whose tables are known.
+const MOST_PROCESSES: usize = 64;
+/// The most context IDs without tables that are named.
+const NAMED: usize = 4;
+
+/// The tables of low addresses that a past state of a core selects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Process(pub u32);
+
+impl Process {
+    /// That of the halted state.
+    pub const CURRENT: Self = Self(0);
+    /// One whose tables are not known.
+    pub const UNKNOWN: Self = Self(1);
+}
+
+/// A page: where it is, if it is mapped.
+type Page = Option<Mapping>;
+
+/// The physical memory of a core, and its tables.
+#[derive(Debug)]
+pub struct Translated {
+    physical: CoreMemory,
+    /// By process.
+    regimes: Vec<Regimes>,
+    /// By context ID.
+    processes: BTreeMap<u32, Process>,
+    /// Context IDs without tables that were requested.
+    unknown: Mutex<BTreeSet<u32>>,
+    /// By process, space and page.
+    pages: RwLock<HashMap<(Process, Space, u64), Page>>,
+}
+
+impl Translated {
+    /// The translation of the core at index `device` of a device list.
+    pub(super) fn of(devices: &[Device], device: usize, physical: CoreMemory) -> Option<Self> {
+        let core = devices.get(device)?;
+        let registers =
+            |device: &Device| RegisterFile::read(device, Architecture::detect(device).architecture);
+        let own = registers(core);
+        let has_mpu = CoreType::parse(&core.kind).is_some_and(|kind| kind.profile == Profile::R);
+        let kernel = core.other_sections.iter().find_map(kernel_tables);
+        let current = match &kernel {
+            Some(kernel) => Regimes::of_kernel(kernel),
+            None => Regimes::of(&own, has_mpu),
+        };
+        let unknown = current.with_changed(|regime| Some(regime.without_low_table()));
+        let mut out = Self {
+            physical,
+            regimes: vec![current, unknown],
+            processes: BTreeMap::new(),
+            unknown: Mutex::default(),
+            pages: RwLock::default(),
+        };
+        out.processes
+            .extend(context_id(&own).map(|id| (id, Process::CURRENT)));
+        let architecture = own.architecture();
+        for other in devices {
+            let is_core = other.class == DeviceClass::Core && !std::ptr::eq(other, core);
+            if !is_core || kernel.is_some() || out.regimes.len() == MOST_PROCESSES {
+                continue;
+            }
+            let other = registers(other);
+            let (Some(id), Some(table)) = (context_id(&other), low_table(&other)) else {
+                continue;
+            };
+            if other.architecture() == architecture && !out.processes.contains_key(&id) {
+                let process = Process(out.regimes.len() as u32);
+                let of = out.regimes[0].with_changed(|regime| regime.with_table(false, table));
+                out.regimes.push(of);
+                out.processes.insert(id, process);
+            }
+        }
+        Some(out)
+    }
+
+    /// The process that a core runs in a past state. Software above EL0 that runs at low addresses
+    /// is not part of a process.
+    pub fn process(&self, level: Option<ExceptionLevel>, context_id: Option<u32>) -> Process {
+        match (level, context_id) {
+            (Some(ExceptionLevel(1..)), _) | (_, None) => Process::CURRENT,
+            (_, Some(id)) => self.processes.get(&id).copied().unwrap_or_else(|| {
+                let unknown = self.unknown.lock();
+                let mut unknown = unknown.unwrap_or_else(PoisonError::into_inner);
+                if unknown.len() < MOST_PROCESSES {
+                    unknown.insert(id);
+                }
+                Process::UNKNOWN
+            }),
+        }
+    }
+
+    /// The number of processes that [`Self::process`] distinguishes.
+    pub fn processes(&self) -> u32 {
+        self.regimes.len() as u32
+    }
+
+    /// A message on processes without tables that were requested so far.
+    pub fn missing_processes(&self) -> Option<String> {
+        let unknown = self.unknown.lock();
+        let unknown = unknown.unwrap_or_else(PoisonError::into_inner);
+        if unknown.is_empty() {
+            return None;
+        }
+        let ids: Vec<String> = unknown.iter().take(NAMED).map(u32::to_string).collect();
+        let more = if unknown.len() > NAMED { ", …" } else { "" };
+        Some(format!(
+            "the translation tables of processes with context ID {}{more} are not known: their \
+             code is missing",
+            ids.join(", ")
+        ))
+    }
+
+    /// The regime of a space.
+    ///
+    /// # Errors
+    ///
+    /// If there is none: the reason.
+    pub fn regime(&self, space: Space) -> Result<&Regime, &str> {
+        self.regimes[0].get(space)
+    }
+
+    /// Where an address of a space is, with each step.
+    ///
+    /// # Errors
+    ///
+    /// If it has no translation.
+    pub fn translate(
+        &self,
+        regime: &Regime,
+        address: u64,
+        visit: &mut impl FnMut(Step),
+    ) -> Result<Mapping, Fault> {
+        regime.translate(address, self, visit)
+    }
+
+    /// The mapped ranges of a regime from an address on, found with at most `walks` walks.
+    pub fn maps<'a>(&'a self, regime: &'a Regime, from: u64, walks: usize) -> Maps<'a, &'a Self> {
+        Maps::new(regime, self, from, walks)
+    }
+
+    /// The known bytes from an address on, up to the end of its page or block.
+    pub fn slice_in(&self, regime: &Regime, address: u64) -> &[u8] {
+        let found = regime.translate(address, self, &mut |_| {});
+        found.map_or(&[], |mapping| self.mapped(&mapping))
+    }
+
+    /// Reads memory in a regime. Returns the number of bytes before the first unknown one.
+    pub fn read_in(&self, regime: &Regime, address: Address, out: &mut [u8]) -> usize {
+        super::read(
+            address,
+            out,
+            |at| self.slice_in(regime, at.0),
+            |at, count| match regime.translate(at.0, self, &mut |_| {}) {
+                Ok(found) => {
+                    self.physical
+                        .remaining(Address(found.physical), space(found.world), count)
+                }
+                Err(_) => 0,
+            },
+        )
+    }
+
+    /// The physical memory.
+    pub fn physical(&self) -> &CoreMemory {
+        &self.physical
+    }
+
+    /// The known bytes from an address on, up to the end of its page or block.
+    pub(super) fn slice(&self, process: Process, address: Address, space: Space) -> &[u8] {
+        match space {
+            Space::P | Space::Np | Space::Sp => self.physical.slice(address, space),
+            _ => self
+                .find(process, address, space)
+                .map_or(&[], |mapping| self.mapped(&mapping)),
+        }
+    }
+
+    /// See [`CoreMemory::remaining`].
+    pub(super) fn remaining(
+        &self,
+        process: Process,
+        address: Address,
+        wanted_space: Space,
+        wanted: usize,
+    ) -> usize {
+        match wanted_space {
+            Space::P | Space::Np | Space::Sp => {
+                self.physical.remaining(address, wanted_space, wanted)
+            }
+            _ => self
+                .find(process, address, wanted_space)
+                .map_or(0, |found| {
+                    let physical = Address(found.physical);
+                    self.physical
+                        .remaining(physical, space(found.world), wanted)
+                }),
+        }
+    }
+
+    /// An address after `address` before which no other byte is known; it may be unknown too.
+    pub(super) fn next(&self, address: Address, wanted: Space) -> Option<Address> {
+        if matches!(wanted, Space::P | Space::Np | Space::Sp) {
+            return self.physical.next(address, wanted);
+        }
+        let regime = self.regime(wanted).ok()?;
+        let from = (address.0 | ((1 << PAGE) - 1)).checked_add(1)?;
+        let mut maps = self.maps(regime, from, WALKS);
+        while let Some(range) = maps.next_block() {
+            let (physical, space) = (Address(range.physical), space(range.world));
+            if !self.physical.slice(physical, space).is_empty() {
+                return Some(Address(range.first));
+            }
+            let next = self.physical.next(physical, space);
+            let within = next.map(|next| next.0 - physical.0);
+            if let Some(within) = within.filter(|within| *within <= range.last - range.first) {
+                return Some(Address(range.first + within));
+            }
+        }
+        maps.reached().map(Address)
+    }
+
+    /// Where an address is. The answer for its page is remembered.
+    fn find(&self, process: Process, address: Address, space: Space) -> Option<Mapping> {
+        let (page, within) = (address.0 >> PAGE, address.0 & ((1 << PAGE) - 1));
+        let key = (process, space, page);
+        let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+        let known = pages.get(&key).copied();
+        drop(pages);
+        let found = known.unwrap_or_else(|| {
+            let found = self.walk(process, page << PAGE, space);
+            let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+            if pages.len() >= MOST_PAGES {
+                pages.clear();
+            }
+            pages.insert(key, found);
+            found
+        });
+        let mut found = found?;
+        found.physical |= within;
+        Some(found)
+    }
+
+    fn walk(&self, process: Process, address: u64, space: Space) -> Page {
+        let regimes = self.regimes.get(process.0 as usize)?;
+        let regime = regimes.get(space).ok()?;
+        let found = regime.translate(address, self, &mut |_| {}).ok()?;
+        // Where kernel and processes have one table, what a process can access is its own.
+        let user = found.attributes.and_then(|attributes| attributes.user);
+        let of_process = user.is_some_and(|user| user.read || user.execute);
+        let shared = process != Process::UNKNOWN || regime.is_high(address) || !of_process;
+        Some(found).filter(|_| shared)
+    }
+
+    fn mapped(&self, mapping: &Mapping) -> &[u8] {
+        let block = 1_u64 << mapping.shift.min(63);
+        let most = block - (mapping.physical & (block - 1));
+        let space = space(mapping.world);
+        let bytes = self.physical.slice(Address(mapping.physical), space);
+        &bytes[..bytes.len().min(usize::try_from(most).unwrap_or(usize::MAX))]
+    }
+}
+
+impl PhysicalMemory for Translated {
+    fn read(&self, address: u64, world: World, out: &mut [u8]) -> bool {
+        self.physical.read(Address(address), space(world), out) == out.len()
+    }
+}
+
+impl CoreMemory {
+    /// Whether tables map addresses of a space, so that several may be of one place in memory.
+    pub fn is_translated(&self, space: Space) -> bool {
+        let regime = self.translated.as_ref().map(|all| all.regime(space));
+        regime.is_some_and(|regime| regime.is_ok_and(|regime| !regime.is_identity()))
+    }
+
+    /// The translation of the core, if the snapshot has physical memory.
+    pub fn translated(&self) -> Option<&Translated> {
+        self.translated.as_deref()
+    }
+}
+
+const fn space(world: World) -> Space {
+    match world {
+        World::NonSecure => Space::Np,
+        World::Secure => Space::Sp,
+    }
+}
+
+/// CONTEXTIDR of EL1.
+fn context_id(registers: &RegisterFile) -> Option<u32> {
+    let names = ["CONTEXTIDR_EL1", "CONTEXTIDR", "N_CONTEXTIDR"];
+    let value = names.into_iter().find_map(|name| registers.value(name))?;
+    u32::try_from(value).ok()
+}
+
+/// TTBR0 of EL1.
+fn low_table(registers: &RegisterFile) -> Option<u64> {
+    let names = ["TTBR0_EL1", "TTBR0_64", "TTBR0", "N_TTBR0_64", "N_TTBR0"];
+    names.into_iter().find_map(|name| registers.value(name))
+}
+
+/// The tables that a section gives.
+fn kernel_tables(section: &OtherSection) -> Option<KernelTables> {
+    let value = |name: &str| {
+        let entry = section.entries.iter().find(|(key, _)| key == name);
+        parse_u64(entry?.1.trim())
+    };
+    if section.name != SECTION {
+        return None;
+    }
+    Some(KernelTables {
+        high_table: value("high_table")?,
+        granule: value("granule")?,
+        high_bits: u32::try_from(value("high_bits")?).ok()?,
+    })
+}
+
+/// The section for tables that are known without registers; `from` is where they are known from.
+pub fn section(tables: &KernelTables, from: &str) -> OtherSection {
+    let entry = |key: &str, value: String| (key.to_owned(), value);
+    OtherSection {
+        name: SECTION.to_owned(),
+        entries: vec![
+            entry("from", from.to_owned()),
+            entry("high_table", format!("{:#x}", tables.high_table)),
+            entry("granule", tables.granule.to_string()),
+            entry("high_bits", tables.high_bits.to_string()),
+        ],
+        ..OtherSection::default()
+    }
+}

@@ -1,0 +1,385 @@
+//! The regimes of AArch64, from its registers (DDI 0487, D19.2: TCR_ELx, TTBRn_ELx, SCTLR_ELx,
+//! HCR_EL2, VTCR_EL2, VTTBR_EL2).
+
+use super::long::{Granule, Layout, Tables};
+use super::regime::{Half, MOST_BITS, Regime, Split, Stage1, Stage2, Stage2Half, Walked};
+use super::steps::FaultReason;
+use super::{World, bit, field};
+use crate::arch::RegisterFile;
+
+/// Bits of SCTLR_ELx that enable pointer authentication: EnIA, EnIB, EnDA, EnDB.
+const AUTHENTICATION: u64 = 1 << 31 | 1 << 30 | 1 << 27 | 1 << 13;
+/// SCTLR_ELx.EE.
+const BIG_ENDIAN: u32 = 25;
+
+/// The registers of a regime.
+struct Names {
+    regime: &'static str,
+    sctlr: &'static str,
+    tcr: &'static str,
+    low: &'static str,
+    high: Option<&'static str>,
+    mair: &'static str,
+}
+
+const EL1: Names = Names {
+    regime: "EL1&0",
+    sctlr: "SCTLR_EL1",
+    tcr: "TCR_EL1",
+    low: "TTBR0_EL1",
+    high: Some("TTBR1_EL1"),
+    mair: "MAIR_EL1",
+};
+
+const HOST: Names = Names {
+    regime: "EL2&0",
+    sctlr: "SCTLR_EL2",
+    tcr: "TCR_EL2",
+    low: "TTBR0_EL2",
+    high: Some("TTBR1_EL2"),
+    mair: "MAIR_EL2",
+};
+
+const EL2: Names = Names {
+    regime: "EL2",
+    high: None,
+    ..HOST
+};
+
+const EL3: Names = Names {
+    regime: "EL3",
+    sctlr: "SCTLR_EL3",
+    tcr: "TCR_EL3",
+    low: "TTBR0_EL3",
+    high: None,
+    mair: "MAIR_EL3",
+};
+
+/// HCR_EL2.
+#[derive(Clone, Copy)]
+struct Hypervisor(u64);
+
+impl Hypervisor {
+    /// Stage 2 is on.
+    fn vm(self) -> bool {
+        bit(self.0, 0) || self.dc()
+    }
+
+    /// Stage 1 of EL1&0 is off, and stage 2 is on.
+    fn dc(self) -> bool {
+        bit(self.0, 12)
+    }
+
+    /// Exceptions of EL0 go to EL2.
+    fn tge(self) -> bool {
+        bit(self.0, 27)
+    }
+
+    /// A host's kernel runs at EL2 (FEAT_VHE).
+    fn e2h(self) -> bool {
+        bit(self.0, 34)
+    }
+}
+
+/// EL1 and EL0.
+pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
+    let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
+    // Without secure EL2 (SCR_EL3.EEL2, bit 18), HCR_EL2 has no effect on the secure world.
+    let secure_el2 = registers.value("SCR_EL3").is_some_and(|scr| bit(scr, 18));
+    let hypervisor = hypervisor.filter(|_| world == World::NonSecure || secure_el2);
+    if hypervisor.is_some_and(|hcr| hcr.e2h() && hcr.tge()) {
+        return regime(registers, &HOST, world, None);
+    }
+    let off = match hypervisor {
+        Some(hcr) if hcr.dc() => Some("HCR_EL2.DC = 1: stage 1 is off"),
+        Some(hcr) if hcr.tge() => Some("HCR_EL2.TGE = 1: stage 1 is off"),
+        _ => None,
+    };
+    let mut out = regime(registers, &EL1, world, off)?;
+    match hypervisor {
+        Some(hcr) if hcr.vm() => {
+            out.stage2 = Some(stage2(registers, world)?);
+            out.notes.push("HCR_EL2.VM = 1: stage 2 is on".to_owned());
+        }
+        Some(_) => {}
+        None if world == World::Secure => {}
+        None => out
+            .notes
+            .push("HCR_EL2 is not in the snapshot: no stage 2 is assumed".to_owned()),
+    }
+    Ok(out)
+}
+
+/// EL2, or the host's EL2 and EL0.
+pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, String> {
+    let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
+    let names = match hypervisor {
+        Some(hcr) if hcr.e2h() => &HOST,
+        _ => &EL2,
+    };
+    regime(registers, names, world, None)
+}
+
+/// EL3.
+pub fn el3(registers: &RegisterFile) -> Result<Regime, String> {
+    regime(registers, &EL3, World::Secure, None)
+}
+
+fn regime(
+    registers: &RegisterFile,
+    names: &Names,
+    world: World,
+    off: Option<&str>,
+) -> Result<Regime, String> {
+    let mut out = Regime {
+        name: names.regime,
+        world,
+        address_bits: 64,
+        stage1: Stage1::Identity,
+        stage2: None,
+        user: names.high.is_some(),
+        mair: registers.value(names.mair),
+        notes: Vec::new(),
+    };
+    if let Some(off) = off {
+        out.notes.push(off.to_owned());
+        return Ok(out);
+    }
+    let sctlr = registers.value(names.sctlr);
+    if sctlr.is_some_and(|sctlr| !bit(sctlr, 0)) {
+        out.notes
+            .push(format!("{}.M = 0: stage 1 is off", names.sctlr));
+        return Ok(out);
+    }
+    let tcr = registers.value(names.tcr);
+    let Some(tcr) = tcr else {
+        let on = if sctlr.is_some() {
+            ", and stage 1 is on"
+        } else {
+            ""
+        };
+        return Err(format!("{} is not in the snapshot{on}", names.tcr));
+    };
+    if registers.value(names.low).is_none()
+        && names
+            .high
+            .is_none_or(|high| registers.value(high).is_none())
+    {
+        return Err(format!("{} is not in the snapshot", names.low));
+    }
+    if sctlr.is_none() {
+        out.notes.push(format!(
+            "{} is not in the snapshot: translation is assumed to be on",
+            names.sctlr
+        ));
+    }
+    let common = Common {
+        registers,
+        big_endian: sctlr.is_some_and(|sctlr| bit(sctlr, BIG_ENDIAN)),
+        authenticated: sctlr.is_some_and(|sctlr| sctlr & AUTHENTICATION != 0),
+    };
+    let two = names.high.is_some();
+    let (size, ds) = match two {
+        true => (field(tcr, 32, 3), bit(tcr, 59)),
+        false => (field(tcr, 16, 3), bit(tcr, 32)),
+    };
+    let low = Range {
+        name: names.low,
+        granule: Granule::of_tg0(field(tcr, 14, 2)),
+        offset: field(tcr, 0, 6),
+        disabled: two && bit(tcr, 7),
+        top_byte_ignored: bit(tcr, if two { 37 } else { 20 }),
+        hierarchical: !bit(tcr, if two { 41 } else { 24 }),
+        size,
+        ds,
+    };
+    let high = names.high.map(|name| Range {
+        name,
+        granule: Granule::of_tg1(field(tcr, 30, 2)),
+        offset: field(tcr, 16, 6),
+        disabled: bit(tcr, 23),
+        top_byte_ignored: bit(tcr, 38),
+        hierarchical: !bit(tcr, 42),
+        size,
+        ds,
+    });
+    for range in [Some(&low), high.as_ref()].into_iter().flatten() {
+        out.notes.push(range.describe(registers));
+    }
+    out.stage1 = Stage1::Tables {
+        low: common.half(&low),
+        high: high.as_ref().map(|high| common.half(high)),
+        split: if two { Split::Bit55 } else { Split::None },
+    };
+    Ok(out)
+}
+
+/// A range of addresses, as TCR_ELx describes it.
+struct Range {
+    name: &'static str,
+    granule: Option<Granule>,
+    /// TnSZ.
+    offset: u64,
+    disabled: bool,
+    top_byte_ignored: bool,
+    hierarchical: bool,
+    size: u64,
+    ds: bool,
+}
+
+impl Range {
+    fn describe(&self, registers: &RegisterFile) -> String {
+        let Self { name, offset, .. } = self;
+        let value = match registers.value(name) {
+            Some(value) => format!("{value:#x}"),
+            None => "not in the snapshot".to_owned(),
+        };
+        let pages = match self.granule {
+            Some(granule) => format!("{} KiB pages", (1 << granule.bits()) >> 10),
+            None => "a reserved size of pages".to_owned(),
+        };
+        let disabled = if self.disabled {
+            ", walks are disabled"
+        } else {
+            ""
+        };
+        format!("{name} is {value}: {} bits, {pages}{disabled}", 64 - offset)
+    }
+}
+
+struct Common<'a> {
+    registers: &'a RegisterFile,
+    big_endian: bool,
+    authenticated: bool,
+}
+
+impl Common<'_> {
+    fn half(&self, range: &Range) -> Half {
+        let bits = 64 - range.offset as u32;
+        Half {
+            walked: self.walked(range, bits),
+            bits: bits.min(MOST_BITS),
+            top_byte_ignored: range.top_byte_ignored,
+            authenticated: self.authenticated,
+        }
+    }
+
+    fn walked(&self, range: &Range, input_bits: u32) -> Walked {
+        if range.disabled {
+            return Walked::Not(FaultReason::Disabled);
+        }
+        let tables = || {
+            let granule = range.granule?;
+            let ds = range.ds && has_ds(self.registers, granule);
+            Tables::new(Layout {
+                name: range.name,
+                base: self.registers.value(range.name)?,
+                granule,
+                input_bits,
+                output_bits: output_bits(self.registers, range.size, granule, ds),
+                ds,
+                first_level: None,
+                big_endian: self.big_endian,
+                hierarchical: range.hierarchical,
+            })
+        };
+        tables().map_or(Walked::Not(FaultReason::Unknown), Walked::Long)
+    }
+}
+
+/// Whether TCR_ELx.DS has an effect: not with 64 KiB pages, and not on a core without FEAT_LPA2
+/// (ID_AA64MMFR0_EL1.TGran4 = 1, TGran16 = 2).
+fn has_ds(registers: &RegisterFile, granule: Granule) -> bool {
+    let features = registers.value("ID_AA64MMFR0_EL1");
+    match granule {
+        Granule::K4 => features.is_none_or(|features| field(features, 28, 4) == 1),
+        Granule::K16 => features.is_none_or(|features| field(features, 20, 4) == 2),
+        _ => false,
+    }
+}
+
+/// The bits of output addresses: TCR_ELx.IPS or PS, at most those of the core.
+fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) -> u32 {
+    let bits = |value: u64| match value {
+        0 => 32,
+        1 => 36,
+        2 => 40,
+        3 => 42,
+        4 => 44,
+        5 => 48,
+        _ => MOST_BITS,
+    };
+    let core = registers.value("ID_AA64MMFR0_EL1");
+    let core = core.map_or(MOST_BITS, |features| bits(field(features, 0, 4)));
+    let wide = ds || granule == Granule::K64;
+    bits(size).min(core).min(if wide { MOST_BITS } else { 48 })
+}
+
+/// Stage 2 of EL1 and EL0.
+fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, String> {
+    let value = |name: &str| {
+        let missing = || format!("{name} is not in the snapshot, and stage 2 is on");
+        registers.value(name).ok_or_else(missing)
+    };
+    let vtcr = value("VTCR_EL2")?;
+    let non_secure = stage2_tables(registers, "VTTBR_EL2", vtcr, vtcr)?;
+    // VTCR_EL2.NSW and NSA, VSTCR_EL2.SW and SA: bits 29 and 30. Both worlds' accesses are
+    // non-secure if those of the secure one are.
+    let secure = match world {
+        World::NonSecure => None,
+        World::Secure => {
+            let vstcr = value("VSTCR_EL2")?;
+            let tables = stage2_tables(registers, "VSTTBR_EL2", vstcr, vtcr)?;
+            Some(Stage2Half {
+                tables,
+                walk: World::of(!bit(vstcr, 29)),
+                output: World::of(!bit(vstcr, 30)),
+            })
+        }
+    };
+    let in_secure = world == World::Secure;
+    Ok(Stage2 {
+        non_secure: Stage2Half {
+            tables: non_secure,
+            walk: World::of(in_secure && !bit(vtcr, 29)),
+            output: World::of(in_secure && !bit(vtcr, 29) && !bit(vtcr, 30)),
+        },
+        secure,
+    })
+}
+
+/// The tables that `control` describes; `common` has the size of addresses for both worlds.
+fn stage2_tables(
+    registers: &RegisterFile,
+    name: &'static str,
+    control: u64,
+    common: u64,
+) -> Result<Tables, String> {
+    let base = registers.value(name);
+    let base = base.ok_or_else(|| format!("{name} is not in the snapshot, and stage 2 is on"))?;
+    let wrong = || format!("the registers of {name} contradict the architecture");
+    let granule = Granule::of_tg0(field(control, 14, 2)).ok_or_else(wrong)?;
+    let ds = bit(common, 32) && has_ds(registers, granule);
+    // SL2 is bit 33 (FEAT_LPA2 with 4 KiB pages).
+    let start = field(control, 6, 2);
+    let first_level = match (granule, start) {
+        (Granule::K4, 0) if ds && bit(control, 33) => -1,
+        (Granule::K4, 3) => 3,
+        (Granule::K4, start) => 2 - start as i8,
+        (_, start) => 3 - start as i8,
+    };
+    Tables::new(Layout {
+        name,
+        base,
+        granule,
+        input_bits: 64 - field(control, 0, 6) as u32,
+        output_bits: output_bits(registers, field(common, 16, 3), granule, ds),
+        ds,
+        first_level: Some(first_level),
+        big_endian: registers
+            .value("SCTLR_EL2")
+            .is_some_and(|sctlr| bit(sctlr, BIG_ENDIAN)),
+        hierarchical: false,
+    })
+    .ok_or_else(wrong)
+}

@@ -1,0 +1,112 @@
+//! The regimes of a core, by the address space in which memory is requested.
+
+use super::regime::{KernelTables, Regime, Stage1};
+use super::{World, aarch32, aarch64};
+use crate::arch::{Architecture, RegisterFile, Space, state};
+
+/// The regimes of a core.
+#[derive(Clone, Debug)]
+pub struct Regimes {
+    /// By space, or why there is none.
+    by_space: Vec<Result<Regime, String>>,
+}
+
+impl Regimes {
+    /// The regimes that the registers of a core describe. A core with an MPU translates nothing.
+    pub fn of(registers: &RegisterFile, has_mpu: bool) -> Self {
+        let current = state::current_space(registers).space;
+        let of = |space: Space| match space {
+            Space::P | Space::Sp | Space::Np => {
+                Err("addresses of this space are physical".to_owned())
+            }
+            Space::Root | Space::R | Space::El1R | Space::El2R => {
+                Err("snapshots have no names for the physical memory of realms".to_owned())
+            }
+            _ if has_mpu || registers.architecture() == Architecture::MProfile => Ok(identity()),
+            Space::El2 | Space::El2N | Space::H => match registers.architecture() {
+                Architecture::AArch64 => aarch64::el2(registers, World::NonSecure),
+                _ => aarch32::hyp(registers),
+            },
+            Space::El2S => match registers.architecture() {
+                Architecture::AArch64 => aarch64::el2(registers, World::Secure),
+                _ => Err("AArch32 has no secure Hyp mode".to_owned()),
+            },
+            Space::El3 if registers.architecture() == Architecture::AArch64 => {
+                aarch64::el3(registers)
+            }
+            Space::Any | Space::N | Space::El1N => el1(registers, World::NonSecure),
+            Space::S | Space::El1S | Space::El3 => el1(registers, World::Secure),
+        };
+        let of_any = |space: Space| match (space, current) {
+            (Space::Any, Space::Any) => of(Space::El1N),
+            (Space::Any, current) => of(current),
+            (space, _) => of(space),
+        };
+        Self {
+            by_space: Space::ALL.into_iter().map(of_any).collect(),
+        }
+    }
+
+    /// The regimes of a core of which only the tables of its kernel are known.
+    pub fn of_kernel(tables: &KernelTables) -> Self {
+        let regime = tables
+            .regime()
+            .ok_or_else(|| "the tables of the kernel contradict the architecture".to_owned());
+        let of = |space: Space| match space {
+            Space::Any | Space::N | Space::El1N => regime.clone(),
+            _ => Err("only the tables of the kernel at EL1 are known".to_owned()),
+        };
+        Self {
+            by_space: Space::ALL.into_iter().map(of).collect(),
+        }
+    }
+
+    /// The regime of a space.
+    ///
+    /// # Errors
+    ///
+    /// If its registers are not known, or addresses of the space are physical: the reason.
+    pub fn get(&self, space: Space) -> Result<&Regime, &str> {
+        let found = self.by_space[space as usize].as_ref();
+        found.map_err(String::as_str)
+    }
+
+    /// Whether there is any regime.
+    pub fn is_empty(&self) -> bool {
+        self.by_space.iter().all(Result::is_err)
+    }
+
+    /// The same with changed regimes of EL1 and EL0; those that cannot be changed are left out.
+    pub fn with_changed(&self, change: impl Fn(&Regime) -> Option<Regime>) -> Self {
+        let changed = self.by_space.iter().map(|regime| {
+            let regime = regime.as_ref().map_err(Clone::clone)?;
+            if !regime.user {
+                return Ok(regime.clone());
+            }
+            change(regime).ok_or_else(|| "the table cannot be of this regime".to_owned())
+        });
+        Self {
+            by_space: changed.collect(),
+        }
+    }
+}
+
+fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
+    match registers.architecture() {
+        Architecture::AArch64 => aarch64::el1(registers, world),
+        _ => aarch32::el1(registers, world),
+    }
+}
+
+fn identity() -> Regime {
+    Regime {
+        name: "PMSA",
+        world: World::NonSecure,
+        address_bits: 32,
+        stage1: Stage1::Identity,
+        stage2: None,
+        user: true,
+        mair: None,
+        notes: vec!["the core has an MPU: every address is physical".to_owned()],
+    }
+}
