@@ -78,7 +78,7 @@ pub struct ImportArguments {
     #[arg(long, value_name = "DIR", visible_alias = "sysroot")]
     pub symfs: Vec<PathBuf>,
 
-    /// perf.data: the kernel that ran
+    /// perf.data, core file of a whole system: the kernel that ran
     #[arg(long, value_name = "FILE")]
     pub vmlinux: Option<PathBuf>,
 

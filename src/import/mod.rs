@@ -65,7 +65,8 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     if zephyr::is_zephyr_dump(&head) {
         return Some(Kind::ZephyrDump);
     }
-    core_file::is_core_file(&head).then_some(Kind::CoreFile)
+    let is_core_file = core_file::is_core_file(&head) || core_file::is_system_file(&head);
+    is_core_file.then_some(Kind::CoreFile)
 }
 
 /// Reads an input that [`recognise`] knows.

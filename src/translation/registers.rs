@@ -53,8 +53,11 @@ impl Regimes {
             .regime()
             .ok_or_else(|| "the tables of the kernel contradict the architecture".to_owned());
         let of = |space: Space| match space {
-            Space::Any | Space::N | Space::El1N => regime.clone(),
-            _ => Err("only the tables of the kernel at EL1 are known".to_owned()),
+            // With FEAT_VHE a kernel runs at EL2, where it has the same ranges.
+            Space::Any | Space::N | Space::El1N | Space::El2 | Space::El2N | Space::H => {
+                regime.clone()
+            }
+            _ => Err("only the tables of the kernel are known".to_owned()),
         };
         Self {
             by_space: Space::ALL.into_iter().map(of).collect(),

@@ -159,6 +159,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "protocol",
             "quantity",
             "snapshot",
+            "translation",
             "text",
         ],
     ),

@@ -1,7 +1,8 @@
-//! Address translation: compared with QEMU, and in GDB.
+//! Address translation: compared with QEMU, in GDB, and of core files of whole systems.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod compared;
 mod in_gdb;
+mod vmcore;

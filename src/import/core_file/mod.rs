@@ -1,9 +1,11 @@
-//! Core files of Linux programs and of QEMU, for AArch64 and Arm.
+//! Core files of Linux programs, of QEMU, and of whole Linux systems, for AArch64 and Arm.
 //!
 //! What memory the file holds is used first; what it leaves out, the mapped files give: read-only
 //! parts of programs and libraries.
 
+mod flattened;
 mod notes;
+mod vmcore;
 
 use super::claims::Claims;
 use super::fields::Fields;
@@ -35,6 +37,17 @@ pub fn is_core_file(bytes: &[u8]) -> bool {
         .get(16..18)
         .and_then(|kind| Fields::new(kind, big).u16());
     bytes.starts_with(b"\x7fELF") && kind == Some(ET_CORE)
+}
+
+/// Whether bytes are the start of a core file of a whole system that is not an ELF file: flattened, or
+/// compressed by makedumpfile.
+pub fn is_system_file(bytes: &[u8]) -> bool {
+    flattened::is_flattened(bytes) || is_compressed(bytes)
+}
+
+/// Whether bytes are the start of makedumpfile's compressed form, or of that of its predecessor.
+fn is_compressed(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"KDUMP   ") || bytes.starts_with(b"DISKDUMP")
 }
 
 /// A program header.
@@ -142,6 +155,14 @@ pub fn import_bytes(
     options: &Options,
 ) -> Result<Imported, ImportError> {
     let fault = |text: String| ImportError::input(path, text);
+    let bytes = match flattened::is_flattened(&bytes) {
+        true => flattened::rearranged(path, &bytes)?,
+        false => bytes,
+    };
+    if is_compressed(&bytes) {
+        let text = "compressed core file of makedumpfile: expected its ELF form (makedumpfile -E)";
+        return Err(fault(text.to_owned()));
+    }
     let frame = Frame::read(|at, length| part(&bytes, at, length));
     let frame = frame.ok_or_else(|| fault("core file cut in its headers".to_owned()))?;
     if ![EM_ARM, EM_AARCH64].contains(&frame.machine) {
@@ -161,6 +182,9 @@ pub fn import_bytes(
     }
     if notes.threads.is_empty() {
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
+    }
+    if let Some(info) = vmcore::Info::of(&bytes, &frame, &notes) {
+        return vmcore::imported(path, (&bytes, &frame), notes.threads, &info, options);
     }
     let mut out = Imported {
         kind: "core file".to_owned(),

@@ -51,6 +51,8 @@ pub struct Notes {
     pub name: Option<String>,
     /// The address of the program's entry point (AT_ENTRY).
     pub entry: Option<u64>,
+    /// What the kernel says about itself (VMCOREINFO).
+    pub vmcoreinfo: Option<Vec<u8>>,
     /// Notes that could not be read.
     pub faulty: usize,
 }
@@ -65,11 +67,16 @@ impl Notes {
             let Some((name, padded_size)) = padded(name).zip(padded(size)) else {
                 break;
             };
-            let Some(contents) = fields.bytes(name).and_then(|_| fields.bytes(padded_size)) else {
+            let owner = fields.bytes(name);
+            let Some((owner, contents)) = owner.zip(fields.bytes(padded_size)) else {
                 self.faulty += 1;
                 break;
             };
             let contents = &contents[..(size as usize).min(contents.len())];
+            if owner.starts_with(b"VMCOREINFO\0") {
+                self.vmcoreinfo = Some(contents.to_vec());
+                continue;
+            }
             let known = self.note(kind, fields.again(contents), is_64bit);
             self.faulty += usize::from(known.is_none());
         }
