@@ -1,7 +1,7 @@
 //! Snapshot → trace file.
 //!
 //! Trace frame 0 is the halted state of a core; the others are its decoded trace in chronological
-//! order. The snapshot's files follow them (see [`super::carrier`]).
+//! order. The snapshot's files follow them (see `carrier`).
 
 use super::carrier::{CarriedFiles, FIELD};
 pub use super::trace_run::Options;
