@@ -74,7 +74,7 @@ pub struct Arguments {
 #[derive(Args, Clone, Debug, Default)]
 pub struct ImportArguments {
     /// perf.data, core file: a directory with the files that were mapped, under their recorded
-    /// paths, names or build-ids (repeatable)
+    /// paths, names or build-ids, or the archive that perf archive makes (repeatable)
     #[arg(long, value_name = "DIR", visible_alias = "sysroot")]
     pub symfs: Vec<PathBuf>,
 

@@ -315,6 +315,12 @@ fn what_an_mtb_lacks_is_said() {
             "the RAM has no bytes at 0x20001000",
         ),
         (
+            &at,
+            &["POSITION=0x24", "MASTER=31"],
+            1,
+            "34359738368 bytes of trace, as POSITION and MASTER say",
+        ),
+        (
             plain,
             &["POSITION=0x20", "MASTER=2"],
             2,

@@ -8,6 +8,8 @@ use std::path::Path;
 
 /// The bytes of a packet.
 pub const PACKET: u64 = 8;
+/// The most bytes of trace that are read: a thousand times what an MTB usually has.
+const MOST: u64 = 16 << 20;
 
 /// The registers that matter, as they were when the RAM was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,6 +156,13 @@ impl Ring {
         word: impl Fn(u64) -> Option<u32>,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Packet>, ImportError> {
+        let bytes = if self.wrapped { self.size } else { self.next };
+        if bytes > MOST {
+            let text = format!(
+                "{bytes} bytes of trace, as POSITION and MASTER say: expected at most {MOST}"
+            );
+            return Err(ImportError::input(path, text));
+        }
         let (older, newer) = (self.next..self.size, 0..self.next);
         let older = if self.wrapped { older } else { 0..0 };
         let offsets = older.chain(newer).step_by(PACKET as usize);
@@ -164,9 +173,8 @@ impl Ring {
                 return Err(ImportError::input(
                     path,
                     format!(
-                        "the RAM has no bytes at {address:#x}: expected the {} bytes of the trace from \
-                         {:#x} on, as POSITION, MASTER and BASE say",
-                        if self.wrapped { self.size } else { self.next },
+                        "the RAM has no bytes at {address:#x}: expected the {bytes} bytes of the trace \
+                         from {:#x} on, as POSITION, MASTER and BASE say",
                         self.start
                     ),
                 ));
