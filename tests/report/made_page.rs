@@ -31,7 +31,7 @@ fn page(name: &str, calls: u64) -> PageData {
             instructions: 3,
         };
         blocks.add(at, block);
-        time.read(at, 1 << 60 | call * 7);
+        time.read(at, (1 << 60) + call * 7);
         if call % 1000 == 10 {
             marks.add(at, MarkKind::Gap, || name.to_owned());
         }
