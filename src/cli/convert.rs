@@ -12,6 +12,7 @@ use armsnap::convert::{self, core_file, perf_data, snapshot, with_trace};
 use armsnap::decode;
 use armsnap::program::elf::Elf;
 use armsnap::quantity::{Address, BufferOffset};
+use armsnap::recover::Level;
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::write::WriteError;
 use armsnap::text;
@@ -66,6 +67,18 @@ pub struct Arguments {
     #[arg(long)]
     state_only: bool,
 
+    /// Snapshot to trace file: registers and stack memory in the frames of the trace, as far as they
+    /// are known there: proved ones only, or also inferred ones (without a name)
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATUS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "inferred"
+    )]
+    values: Option<Values>,
+
     /// A program, for code missing from dumps and trace frames, and for function names; also
     /// gives the architecture of a trace file without a target description (repeatable)
     #[arg(long, value_name = "FILE")]
@@ -115,6 +128,14 @@ enum Frames {
     Instructions,
     /// Where exceptions were taken
     Exceptions,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Values {
+    /// Follow from the trace, the code and the final state
+    Proved,
+    /// Also from calling conventions
+    Inferred,
 }
 
 /// `0x8000`, `32768` or `@0x40`.
@@ -204,6 +225,7 @@ fn to_other(arguments: &Arguments, target: Target) -> Result<(), Failure> {
             (arguments.from.is_some(), "--from"),
             (arguments.to.is_some(), "--to"),
             (arguments.state_only, "--state-only"),
+            (arguments.values.is_some(), "--values"),
             (!arguments.elf.is_empty(), "--elf"),
         ],
         "a snapshot, and the output no trace file",
@@ -275,6 +297,10 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
         last: arguments.last,
         state_only: arguments.state_only,
         frames_nevertheless: arguments.frames.is_some(),
+        values: arguments.values.map(|values| match values {
+            Values::Proved => Level::Proved,
+            Values::Inferred => Level::Inferred,
+        }),
         elfs: elfs.map_err(|error| Failure::Input(error.to_string()))?,
     };
     let runs = trace_file::core_runs(&loaded, &options)?;
@@ -359,6 +385,7 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
             (arguments.from.is_some(), "--from"),
             (arguments.to.is_some(), "--to"),
             (arguments.state_only, "--state-only"),
+            (arguments.values.is_some(), "--values"),
             (arguments.allow_outside, "--allow-outside"),
             (arguments.no_shared_memory, "--no-shared-memory"),
         ],

@@ -45,6 +45,8 @@ pub struct ExecutedInstruction {
     pub code_bytes: u8,
     /// The offset of the packet that reported it.
     pub offset: BufferOffset,
+    /// How many instructions the trace reports before it; `None` if it is not one of them.
+    pub number: Option<u64>,
     /// Other values reported by the trace.
     pub values: FrameValues,
 }
@@ -116,7 +118,14 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         }
     }
 
-    fn take(&mut self, at: BufferOffset, pc: Address, isa: Isa, line: Option<Address>) {
+    fn take(
+        &mut self,
+        at: BufferOffset,
+        pc: Address,
+        isa: Isa,
+        line: Option<Address>,
+        number: Option<u64>,
+    ) {
         let (code, known) = instruction_bytes(&self.code, self.view, isa, pc);
         let instruction = ExecutedInstruction {
             pc,
@@ -124,6 +133,7 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
             code,
             code_bytes: known as u8,
             offset: at,
+            number,
             values: FrameValues {
                 line,
                 ..self.values
@@ -172,29 +182,31 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         if range.instructions == 0 {
             return;
         }
+        let first = self.out.executed();
         match self.kind {
             Kind::Waypoints => {
                 self.line.get_or_insert(range.start);
             }
             Kind::Instructions => {
                 let mut here = range.start;
-                for _ in 1..range.instructions {
-                    self.take(at, here, range.isa, Some(here));
+                for number in (first..).take(range.instructions as usize - 1) {
+                    self.take(at, here, range.isa, Some(here), Some(number));
                     here = next(&self.code, self.view, range.isa, here);
                 }
                 self.line = Some(last.address);
             }
             Kind::Functions => {
                 if self.enters(range.start) {
-                    self.take(at, range.start, range.isa, None);
+                    self.take(at, range.start, range.isa, None, Some(first));
                 }
             }
             Kind::Exceptions => {
                 if self.values.exception.is_some() {
-                    self.take(at, range.start, range.isa, None);
+                    self.take(at, range.start, range.isa, None, Some(first));
                 }
             }
         }
+        self.out.count(range.instructions);
         self.count(cycles);
         let end = range.last;
         self.isa = range.isa;
@@ -216,7 +228,8 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
     fn end_line(&mut self) {
         if let Some(line) = self.line.take() {
             let (at, last) = self.reached;
-            self.take(at, last, self.isa, Some(line));
+            let number = self.out.executed().checked_sub(1);
+            self.take(at, last, self.isa, Some(line), number);
         }
     }
 
@@ -280,7 +293,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
         };
         if first {
             let line = (self.kind == Kind::Instructions).then_some(range.start);
-            self.take(at, range.start, range.isa, line);
+            self.take(at, range.start, range.isa, line, None);
         }
         self.cut();
     }
@@ -298,7 +311,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
             .return_address
             .filter(|_| self.kind == Kind::Exceptions)
         {
-            self.take(at, pc, self.isa, None);
+            self.take(at, pc, self.isa, None, None);
         }
     }
 

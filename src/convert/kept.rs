@@ -33,6 +33,7 @@ pub struct KeptInstructions {
     begun: bool,
     ended: bool,
     total: u64,
+    executed: u64,
     latest_kept: bool,
 }
 
@@ -45,6 +46,7 @@ impl KeptInstructions {
             begun: limits.from.is_none(),
             ended: false,
             total: 0,
+            executed: 0,
             latest_kept: false,
         }
     }
@@ -72,6 +74,18 @@ impl KeptInstructions {
             self.instructions.push_back(instruction);
             self.latest_kept = true;
         }
+    }
+
+    /// Counts executed instructions, kept or not.
+    #[inline]
+    pub fn count(&mut self, instructions: u32) {
+        self.executed += u64::from(instructions);
+    }
+
+    /// The number of executed instructions so far.
+    #[inline]
+    pub fn executed(&self) -> u64 {
+        self.executed
     }
 
     fn begins(&mut self, instruction: &ExecutedInstruction) -> bool {

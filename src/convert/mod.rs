@@ -12,6 +12,7 @@ pub mod executed;
 mod frame_values;
 mod history;
 pub mod kept;
+mod past;
 pub mod perf_data;
 mod retrace;
 pub mod snapshot;

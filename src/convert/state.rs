@@ -120,6 +120,16 @@ impl State {
         }
     }
 
+    /// The registers up to the program counter, if that is among the first.
+    pub fn short_block(&self) -> impl Iterator<Item = &RegisterDescription> {
+        let mut ended = false;
+        self.description.registers().take_while(move |register| {
+            let go_on = !ended;
+            ended |= register.name == "pc";
+            go_on
+        })
+    }
+
     /// The memory that the core sees: address and bytes of non-overlapping pieces, sorted by
     /// address.
     pub fn memory(&self) -> Vec<(u64, &[u8])> {

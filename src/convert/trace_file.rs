@@ -150,7 +150,7 @@ fn write_run<W: Write>(
     };
     let mut writer = Writer::new(out, &description, ByteOrder::Little)?;
     for frame in 0..run.frames() {
-        run.write(frame, &run.state().block, &memory, &mut writer)?;
+        run.write(frame, run.block(), &memory, &mut writer)?;
     }
     let mut out = writer.finish()?;
     loading.write(&mut out)?;

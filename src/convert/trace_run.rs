@@ -6,6 +6,7 @@
 use super::executed::{ExecutedInstruction, Kind};
 use super::frame_values::{VARIABLES, Variable, Variables};
 use super::kept::{Bound, KeptInstructions, Limits};
+use super::past::{self, PastFrame};
 use super::state::{State, fitting};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
@@ -14,6 +15,7 @@ use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, Isa};
+use crate::recover::Level;
 use crate::remote_protocol::hex;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
@@ -65,6 +67,8 @@ pub struct Options {
     pub state_only: bool,
     /// Include the frames despite `state_only`.
     pub frames_nevertheless: bool,
+    /// Which registers and stack memory the last frames of the trace contain; `None` for none.
+    pub values: Option<Level>,
     /// Programs: code where no dump has any, and names of functions.
     pub elfs: Vec<Elf>,
 }
@@ -138,6 +142,8 @@ pub struct TraceRun {
     protocol: Option<Protocol>,
     /// Distinct addresses, with their tracepoints' numbers.
     numbers: HashMap<Address, u16>,
+    /// What is known in the last frames.
+    past: Vec<PastFrame>,
 }
 
 impl TraceRun {
@@ -176,9 +182,47 @@ impl TraceRun {
             kind: options.frames,
             protocol,
             numbers: HashMap::new(),
+            past: Vec::new(),
         };
         run.choose(options, notes)?;
+        if let Some(level) = options.values.filter(|_| !run.instructions().is_empty()) {
+            run.find_values(loaded, level, options, notes, progress);
+        }
         Ok(run)
+    }
+
+    /// Finds what is known in the last frames.
+    fn find_values(
+        &mut self,
+        loaded: &OpenSnapshot,
+        level: Level,
+        options: &Options,
+        notes: &mut Vec<String>,
+        progress: Progress<'_>,
+    ) {
+        let code = code(loaded, self.core, &options.elfs);
+        let core = past::PastCore {
+            core: self.core,
+            state: &self.state,
+            kept: &self.kept,
+        };
+        let found = past::frames(loaded, core, code, &options.elfs, level, progress);
+        let note = match found {
+            Err(reason) => format!("no values: {reason}"),
+            Ok(found) => {
+                self.past = found;
+                let with = self.past.iter().filter(|frame| frame.registers.len() > 1);
+                let mut text = format!("{} trace frames have values", with.count());
+                if self.past.len() < self.instructions().len() {
+                    text += &format!(", among the last {}", past::MOST);
+                }
+                if level == Level::Inferred {
+                    text += "; inferred ones are among them: --values=proved leaves these out";
+                }
+                text
+            }
+        };
+        notes.push(format!("{}: {note}", self.name));
     }
 
     /// Enforces the limit of addresses and reports what is left out.
@@ -320,6 +364,39 @@ impl TraceRun {
             .filter_map(|(number, value)| Some((number, value?)))
     }
 
+    /// What is known in a trace frame.
+    fn past(&self, frame: usize) -> Option<&PastFrame> {
+        let before = self.instructions().len() - self.past.len();
+        self.past.get(frame.checked_sub(1 + before)?)
+    }
+
+    /// The registers of the halted state, up to the size of blocks in the file.
+    pub fn block(&self) -> &[u8] {
+        let size = self.block_size().min(self.state.block.len());
+        &self.state.block[..size]
+    }
+
+    /// The size of the register blocks in bytes. All of a file have the same; those of past frames end
+    /// with the program counter, after which nothing is known.
+    fn block_size(&self) -> usize {
+        if self
+            .past
+            .iter()
+            .any(|frame| frame.block(&self.state).is_some())
+        {
+            return self
+                .state
+                .short_block()
+                .map(|register| register.bytes())
+                .sum();
+        }
+        if self.state.block.is_empty() {
+            self.state.block_bytes as usize
+        } else {
+            self.state.block.len()
+        }
+    }
+
     /// Writes a trace frame. `registers` and `memory` belong to the halted state.
     pub fn write<W: Write>(
         &self,
@@ -338,12 +415,22 @@ impl TraceRun {
             }
             Some(instruction) => {
                 let code = instruction.code();
+                if let Some(block) = self.past(frame).and_then(|past| past.block(&self.state)) {
+                    writer.registers(&block)?;
+                }
                 if !code.is_empty() {
                     writer.memory(instruction.pc.0, code);
+                }
+                for (address, bytes) in self.past(frame).iter().flat_map(|past| &past.stack) {
+                    writer.memory(*address, bytes);
                 }
             }
         }
         for (number, value) in self.values(frame) {
+            writer.variable(number, value);
+        }
+        // A register block cannot mark unknown registers.
+        for (number, value) in self.known(frame) {
             writer.variable(number, value);
         }
         writer.end_frame_with(self.tracepoint(frame), halted)
@@ -364,12 +451,6 @@ impl TraceRun {
     /// The description for a trace file.
     pub fn description(&self) -> Description {
         let numbers = &self.numbers;
-        let short = !self.state.block.is_empty();
-        let register_bytes = if short {
-            self.state.block.len() as u32
-        } else {
-            self.state.block_bytes
-        };
         let mut tracepoints: Vec<Tracepoint> = Vec::with_capacity(numbers.len() + 1);
         if let Some(pc) = self.state.pc {
             tracepoints.push(tracepoint(HALTED, pc, "collect $regs"));
@@ -380,13 +461,50 @@ impl TraceRun {
         // GDB numbers them from the last to the first: this order makes its numbers match.
         tracepoints.sort_by_key(|tracepoint| std::cmp::Reverse(tracepoint.number));
         Description {
-            register_bytes,
+            register_bytes: self.block_size() as u32,
             status: Some(self.status()),
-            variables: variables(),
+            variables: self.variables(),
             tracepoints,
             target: Some(self.state.description.xml()),
             unknown: Vec::new(),
         }
+    }
+
+    /// The variables of known registers in a frame that has no register block.
+    fn known(&self, frame: usize) -> impl Iterator<Item = (i32, i64)> {
+        let past = self
+            .past(frame)
+            .filter(|past| past.block(&self.state).is_none());
+        let registers = past.map_or(&[][..], |past| &past.registers);
+        (VARIABLES.len() as i32 + 1..)
+            .zip(registers)
+            .filter_map(|(number, value)| Some((number, value.as_ref()?.cast_signed())))
+    }
+
+    /// The names of these variables: GDB takes `$x0` for the register.
+    fn known_names(&self) -> impl Iterator<Item = String> {
+        let registers = self.state.short_block();
+        registers.map(|register| format!("known_{}", register.name))
+    }
+
+    /// The trace state variables of a trace file.
+    fn variables(&self) -> Vec<tfile::Variable> {
+        let mut all = variables();
+        if !self.past.is_empty() {
+            let numbers = VARIABLES.len() as u32 + 1..;
+            let known = numbers
+                .zip(self.known_names())
+                .map(|(number, name)| tfile::Variable {
+                    number,
+                    name,
+                    ..tfile::Variable::default()
+                });
+            let mut known: Vec<_> = known.collect();
+            known.reverse();
+            known.append(&mut all);
+            all = known;
+        }
+        all
     }
 
     /// The variables that `tdump` shows for a trace frame: all that any frame contains.
@@ -399,7 +517,11 @@ impl TraceRun {
         }
         let there = VARIABLES.iter().zip(any).filter(|(_, any)| *any);
         let names: String = there.map(|(name, _)| format!(", ${name}")).collect();
-        format!("collect $pc{names}")
+        if self.past.is_empty() {
+            return format!("collect $pc{names}");
+        }
+        // The names of all variables exceed a line of GDB's.
+        format!("collect $regs{names}")
     }
 
     /// For GDB's `tstatus`.
@@ -479,10 +601,26 @@ fn decode(
     notes: &mut Vec<String>,
     progress: Progress<'_>,
 ) -> Result<KeptInstructions, Error> {
-    let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
-    memory.translate(loaded, core);
+    let memory = code(loaded, core, &options.elfs);
     let mut symbols = Symbols::default();
     for elf in &options.elfs {
+        if let Err(reason) = symbols.add(elf.bytes()) {
+            notes.push(format!("{}: {reason}", elf.path.display()));
+        }
+    }
+    let symbols = (!symbols.is_empty()).then_some(&symbols);
+    let kept = history::decode(sources, &memory, symbols, options, progress);
+    let name = &loaded.snapshot.devices[core].name;
+    let taken = memory.taken_from_others();
+    notes.extend(taken.map(|note| format!("{name}: {note}")));
+    Ok(kept?)
+}
+
+/// The memory from which a core's code is taken.
+fn code(loaded: &OpenSnapshot, core: usize, elfs: &[Elf]) -> CoreMemory {
+    let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
+    memory.translate(loaded, core);
+    for elf in elfs {
         let path = elf.path.display().to_string();
         for segment in &elf.segments {
             // Virtual memory of both security states, but no physical memory.
@@ -490,17 +628,9 @@ fn decode(
                 memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
             }
         }
-        if let Err(reason) = symbols.add(elf.bytes()) {
-            notes.push(format!("{path}: {reason}"));
-        }
     }
     memory.share(loaded, core);
-    let symbols = (!symbols.is_empty()).then_some(&symbols);
-    let kept = history::decode(sources, &memory, symbols, options, progress);
-    let name = &loaded.snapshot.devices[core].name;
-    let taken = memory.taken_from_others();
-    notes.extend(taken.map(|note| format!("{name}: {note}")));
-    Ok(kept?)
+    memory
 }
 
 #[cfg(test)]

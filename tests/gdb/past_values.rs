@@ -1,7 +1,7 @@
 //! Values at past positions in GDB: arguments, locals, registers and memory as far as they are
 //! recovered; watchpoints; and a comparison with the emulator stopped at the same places.
 
-use crate::support::gdb::{run, session, text};
+use crate::support::gdb::{armsnap, run, session, text};
 use crate::support::record::{Guest, build, live, record};
 use std::process::Command;
 
@@ -407,6 +407,89 @@ fn compare(guest: &Guest, instructions: u64, seed: u64) -> (usize, usize) {
         }
     }
     (same, partly)
+}
+
+/// Frames of a trace file contain what is known there: the same as in the emulator.
+#[test]
+fn frames_of_a_trace_file_have_values() {
+    let Some(guest) = recorded(PROGRAM, "-O0") else {
+        return;
+    };
+    const LAST: u64 = 300;
+    let file = guest.directory.path().join("values.tf");
+    let mut convert = armsnap();
+    convert.args(["convert", "--values", "--frames", "instructions", "--last"]);
+    convert.arg(LAST.to_string());
+    let output = run(convert
+        .arg(guest.directory.path().join("recorded"))
+        .arg(&file));
+    let notes = text(&output);
+    assert!(output.status.success(), "{notes}");
+    assert!(
+        notes.contains("300 trace frames have values; inferred ones"),
+        "{notes}"
+    );
+    let where_ = past(&guest, &["monitor where"]);
+    let end = where_.split("history is from 0+0 to 0+").nth(1).unwrap();
+    let end: u64 = end.split_whitespace().next().unwrap().parse().unwrap();
+    let looks = [
+        "info registers x0 x1 x2 x3 x19 x29 x30 sp pc",
+        "x/xg $sp",
+        "x/xg $sp+8",
+        "x/xg $sp+40",
+    ];
+    let (mut shown, mut truth, mut before) = (Vec::new(), Vec::new(), 0);
+    for frame in [1, 2, 57, 100, 101, 150, 222, 299, 300] {
+        let place = end - LAST + frame - 1;
+        shown.push(format!("tfind {frame}"));
+        truth.push(format!("stepi {}", place - before));
+        before = place;
+        for all in [&mut shown, &mut truth] {
+            all.push(format!("echo \\n<at {frame}>\\n"));
+            all.extend(
+                looks
+                    .iter()
+                    .flat_map(|look| [(*look).to_owned(), "echo \\n".to_owned()]),
+            );
+            all.push("echo \\n<at 0>\\n".to_owned());
+        }
+    }
+    shown.extend(["backtrace".to_owned(), "tdump".to_owned()]);
+    let gdb = |target: &str, commands: &[String]| {
+        let mut gdb = Command::new("gdb-multiarch");
+        gdb.args(["-nx", "-batch"]).arg(&guest.program);
+        gdb.args(["-ex", "set width 0", "-ex", target]);
+        for command in commands {
+            gdb.args(["-ex", command]);
+        }
+        text(&run(&mut gdb))
+    };
+    let shown = gdb(&format!("target tfile {}", file.display()), &shown);
+    in_order(
+        &shown,
+        &[
+            "#0  ",
+            "sum (list=0x",
+            "#1  ",
+            " _start ()",
+            "x29  ",
+            "pc  ",
+        ],
+    );
+    let truth = live(&guest, &[], &[], |socket| {
+        gdb(&format!("target remote {}", socket.display()), &truth)
+    });
+    let (shown, truth) = (sections(&shown), sections(&truth));
+    assert_eq!(shown.len(), truth.len());
+    let mut same = 0;
+    for ((frame, shown), (_, truth)) in shown.iter().zip(&truth).filter(|pair| pair.0.0 != 0) {
+        for line in shown.iter().filter(|line| !line.is_empty()) {
+            let found = truth.iter().any(|truth| agrees(line, truth));
+            assert!(found, "{frame}: {line} is not in {truth:#?}");
+            same += usize::from(!line.contains("<unavailable>"));
+        }
+    }
+    assert!(same > 90, "{same}");
 }
 
 /// Compares at random places of the program, which was compiled with these options.

@@ -180,9 +180,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "program",
             "protocol",
             "quantity",
+            "recover",
             "remote_protocol",
+            "semantics",
             "snapshot",
+            "stop",
             "tfile",
+            "timeline",
         ],
     ),
     (

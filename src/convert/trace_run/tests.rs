@@ -42,6 +42,7 @@ fn run(loaded: &OpenSnapshot, addresses: u64, options: &Options) -> TraceRun {
         kind: options.frames,
         protocol: None,
         numbers: HashMap::new(),
+        past: Vec::new(),
     }
 }
 

@@ -1,0 +1,273 @@
+//! Registers and stack memory of trace frames: what [`crate::recover`] knows where they are.
+
+use super::Progress;
+use super::kept::KeptInstructions;
+use super::state::State;
+use crate::arch::{Architecture, RegisterFile};
+use crate::check;
+use crate::program::elf::Elf;
+use crate::quantity::Address;
+use crate::recover::{
+    FinalState, Known, Level, Options, RecordedAddresses, Recovery, Registers, SnapshotMemory,
+};
+use crate::semantics::Location;
+use crate::snapshot::OpenSnapshot;
+use crate::snapshot::data_addresses;
+use crate::snapshot::memory::CoreMemory;
+use crate::snapshot::model::DeviceClass;
+use crate::snapshot::recording::Recording;
+use crate::stop::Cancel;
+use crate::timeline::{Direction, Entry, History, Position, Timeline, TracedCore};
+use std::sync::Arc;
+
+/// The most frames with values, counted from the end.
+pub const MOST: usize = 10_000;
+
+/// Bytes of the stack in a frame.
+const STACK: usize = 512;
+
+/// What is known where a trace frame is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PastFrame {
+    /// The registers of the description, in its order, up to the program counter.
+    pub registers: Vec<Option<u64>>,
+    /// Pieces of memory from the stack pointer on.
+    pub stack: Vec<(u64, Vec<u8>)>,
+}
+
+impl PastFrame {
+    /// Returns the register block up to the program counter, if all of it is known.
+    pub fn block(&self, state: &State) -> Option<Vec<u8>> {
+        let mut block = Vec::new();
+        let mut values = self.registers.iter();
+        for register in state.short_block() {
+            let bytes = (*values.next()?)?.to_le_bytes();
+            block.extend_from_slice(bytes.get(..register.bytes())?);
+        }
+        (!block.is_empty()).then_some(block)
+    }
+}
+
+/// A core with the frames that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct PastCore<'a> {
+    /// Its index in the device list.
+    pub core: usize,
+    /// Its halted state.
+    pub state: &'a State,
+    /// The frames.
+    pub kept: &'a KeptInstructions,
+}
+
+/// Returns the location of a register; `None` for the program counter.
+fn location(architecture: Architecture, name: &str) -> Option<Location> {
+    match (architecture, name) {
+        (Architecture::AArch64, "sp") => return Some(Location::SP),
+        (Architecture::AArch32 | Architecture::MProfile, "sp") => {
+            return Some(Location::general(13));
+        }
+        (Architecture::AArch32 | Architecture::MProfile, "lr") => {
+            return Some(Location::general(14));
+        }
+        _ => {}
+    }
+    let number = name.strip_prefix(['x', 'r'])?.parse().ok()?;
+    (number < 31).then(|| Location::general(number))
+}
+
+/// Returns what is known in the last frames, the last one last; at most [`MOST`].
+///
+/// # Errors
+///
+/// Returns the reason if the instructions cannot be found in the history.
+pub fn frames(
+    loaded: &OpenSnapshot,
+    core: PastCore<'_>,
+    code: CoreMemory,
+    elfs: &[Elf],
+    level: Level,
+    progress: Progress<'_>,
+) -> Result<Vec<PastFrame>, String> {
+    let PastCore { core, state, kept } = core;
+    let mut timeline = Timeline::open(
+        loaded,
+        &[TracedCore {
+            device: core,
+            memory: Arc::new(code),
+        }],
+    );
+    let history = timeline
+        .history(core)
+        .ok_or("its history cannot be followed")?;
+    let places = places(history, kept)?;
+    let options = Options {
+        level,
+        ..Options::default()
+    };
+    let mut recovery = Recovery::new(facts(loaded, core, state, elfs), options);
+    let total = places.len() as u64;
+    let mut out = Vec::with_capacity(places.len());
+    // Each needs all history behind it.
+    for (done, place) in (1..).zip(places.into_iter().rev()) {
+        out.push(place.map_or_else(PastFrame::default, |(position, pc)| {
+            at(&mut recovery, history, position, pc, state)
+        }));
+        progress(done, total);
+    }
+    out.reverse();
+    Ok(out)
+}
+
+/// Finds the last kept instructions in the history.
+fn places(
+    history: &mut History,
+    kept: &KeptInstructions,
+) -> Result<Vec<Option<(Position, Address)>>, String> {
+    let instructions = kept.instructions();
+    let first = instructions.len().saturating_sub(MOST);
+    let mut wanted = instructions.range(first..).peekable();
+    let mut out = Vec::with_capacity(wanted.len());
+    let mut before = 0_u64;
+    let begin = history.begin();
+    for event in history.entries(begin, Direction::Forward) {
+        let Entry::Run { range, .. } = event.entry else {
+            continue;
+        };
+        let after = before + u64::from(range.instructions);
+        while let Some(instruction) =
+            wanted.next_if(|next| next.number.is_none_or(|number| number < after))
+        {
+            let place = instruction.number.and_then(|number| {
+                let within = number.checked_sub(before)?;
+                Some((event.position.after(within), instruction.pc))
+            });
+            out.push(place);
+        }
+        before = after;
+    }
+    out.resize(instructions.len() - first, None);
+    // A trace that is decoded in another way from its start than from within.
+    let same = before == kept.executed()
+        && out.iter().flatten().all(|(position, pc)| {
+            let place = history.place(*position);
+            place.and_then(|place| place.pc()) == Some(*pc)
+        });
+    if same {
+        Ok(out)
+    } else {
+        Err("its history differs from its trace frames".to_owned())
+    }
+}
+
+/// Returns what is known at a position.
+fn at(
+    recovery: &mut Recovery,
+    history: &mut History,
+    position: Position,
+    pc: Address,
+    state: &State,
+) -> PastFrame {
+    let never = Cancel::default();
+    let architecture = state.description.architecture();
+    let known = recovery
+        .registers(history, position, &never)
+        .unwrap_or_else(Registers::unknown);
+    let value = |name: &str| {
+        let location = location(architecture, name)?;
+        Some(known.get(location)?.value)
+    };
+    let registers = state
+        .short_block()
+        .map(|register| match &*register.name {
+            "pc" => Some(pc.0),
+            name => value(name),
+        })
+        .collect();
+    let mut stack = Vec::new();
+    if let Some(from) = value("sp") {
+        let mut bytes = [None; STACK];
+        let read = recovery.memory(history, position, from, &mut bytes, &never);
+        if read.is_some() {
+            stack = pieces(from, &bytes);
+        }
+    }
+    PastFrame { registers, stack }
+}
+
+/// Returns the pieces of known bytes.
+fn pieces(from: u64, bytes: &[Option<Known<u8>>]) -> Vec<(u64, Vec<u8>)> {
+    let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut connected = false;
+    for (offset, byte) in (0_u64..).zip(bytes) {
+        let at = from.checked_add(offset);
+        if let (Some(at), Some(byte)) = (at, byte) {
+            match out.last_mut().filter(|_| connected) {
+                Some((_, piece)) => piece.push(byte.value),
+                None => out.push((at, vec![byte.value])),
+            }
+        }
+        connected = byte.is_some();
+    }
+    out
+}
+
+/// Collects what is known of a core beside its trace and code.
+fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> FinalState {
+    let devices = &loaded.snapshot.devices;
+    let cores = devices
+        .iter()
+        .filter(|device| device.class == DeviceClass::Core);
+    let file = RegisterFile::read(&devices[core], state.description.architecture());
+    let stateless = state.pc.is_none() || check::placeholder(&loaded.snapshot, core).is_some();
+    let mut memory = CoreMemory::new(loaded, &devices[core]);
+    memory.translate(loaded, core);
+    let addresses = data_addresses::open(loaded, &devices[core].name);
+    FinalState {
+        architecture: file.architecture(),
+        status: file.value("cpsr").filter(|_| !stateless),
+        registers: if stateless {
+            [None; Location::KEPT]
+        } else {
+            FinalState::locations(&file)
+        },
+        memory: Box::new(SnapshotMemory::new(
+            Arc::new(memory),
+            state.space.space,
+            elfs,
+        )),
+        other_writers: cores.count() > 1,
+        without_kernel: Recording::of(&loaded.snapshot).linux_program,
+        addresses: addresses
+            .and_then(Result::ok)
+            .map(|addresses| Box::new(addresses) as Box<dyn RecordedAddresses>),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recover::Status;
+
+    #[test]
+    fn registers_have_locations() {
+        let of = |name| location(Architecture::AArch64, name);
+        assert_eq!(of("x30"), Some(Location::general(30)));
+        assert_eq!(of("sp"), Some(Location::SP));
+        assert_eq!((of("pc"), of("x31"), of("v1")), (None, None, None));
+        let of = |name| location(Architecture::AArch32, name);
+        assert_eq!(of("sp"), Some(Location::general(13)));
+        assert_eq!(of("lr"), Some(Location::general(14)));
+        assert_eq!((of("r12"), of("pc")), (Some(Location::general(12)), None));
+    }
+
+    #[test]
+    fn unknown_bytes_separate_pieces() {
+        let known = |value| {
+            let status = Status::Proved;
+            Some(Known { value, status })
+        };
+        let bytes = [None, known(1), known(2), None, known(3)];
+        assert_eq!(pieces(8, &bytes), [(9, vec![1, 2]), (12, vec![3])]);
+        assert_eq!(pieces(u64::MAX - 1, &bytes), [(u64::MAX, vec![1])]);
+    }
+}
