@@ -31,7 +31,7 @@ fn dump() -> Option<Dumped> {
     }
     let directory = tempfile::tempdir().unwrap();
     let kernel = directory.path().join("vmlinux");
-    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/programs/translation");
+    let sources = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/translation");
     let built = Command::new("aarch64-linux-gnu-gcc")
         .args([
             "-O1",

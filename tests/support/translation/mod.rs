@@ -418,7 +418,7 @@ fn program(name: &str, directory: &Path) -> Option<PathBuf> {
             "-o",
         ])
         .arg(&output)
-        .arg(format!("{top}/testdata/programs/translation/{name}.S"))
+        .arg(format!("{top}/testdata/translation/{name}.S"))
         .args((name == "mmu-a15").then_some("-mcpu=cortex-a15"))
         .output();
     match run {
