@@ -146,6 +146,12 @@ impl std::fmt::Debug for FinalState {
 }
 
 impl FinalState {
+    /// x29, the frame pointer.
+    pub(super) fn frame(&self) -> Option<u64> {
+        let is_convention = self.architecture == Architecture::AArch64;
+        self.registers[29].filter(|_| is_convention)
+    }
+
     /// Whether the halted core is to execute T32: bit T of CPSR (DDI 0487, G1.9.1).
     pub(super) fn is_thumb(&self) -> bool {
         self.has(5)

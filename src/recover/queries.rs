@@ -259,7 +259,7 @@ impl Solver {
 
     /// How it is known that nothing wrote a granule that no access is known to have reached.
     fn unwritten(&mut self, facts: &FinalState, granule: u64, access: u32) -> Option<Status> {
-        let class = self.regions.class_of(granule, true);
+        let class = self.regions.class_of_unreached(granule);
         if self.reaches(facts, Class::Anything, 1, access) {
             return Some(Status::Proved);
         }

@@ -4,10 +4,12 @@
 //! constant, unless it uses these itself.
 
 use super::cells::{Cell, Cells};
+use super::final_state::FinalMemory;
 use super::graph::Graph;
 use super::solver::{Access, AccessKind, Place};
 use super::template::Templates;
 use crate::semantics::{Location, Operand};
+use std::collections::HashSet;
 
 /// A class of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +37,8 @@ impl Class {
 pub(super) struct Regions {
     /// Granules from the lowest to the highest that the stack pointer reached.
     stack: Option<(u64, u64)>,
+    /// Granules of the frame records of the calls that are open at the end.
+    records: HashSet<u64>,
 }
 
 impl Regions {
@@ -66,6 +70,36 @@ impl Regions {
             }
         }
         self.stack = range.map(|(low, high)| (low, high.saturating_add(BEYOND)));
+    }
+
+    /// Finds the frame records of A64 (AAPCS64 6.4.6) from the last one on: what they hold is written
+    /// when a function is entered, and not through pointers.
+    pub fn find_records(&mut self, last: u64, memory: &dyn FinalMemory) {
+        /// Records that are followed.
+        const MOST: usize = 1 << 12;
+        self.records.clear();
+        let mut record = last;
+        while self.records.len() < 2 * MOST {
+            let mut next = [0; 8];
+            let inside = self
+                .stack
+                .is_some_and(|(low, high)| (low..=high).contains(&(record >> 3)));
+            if !inside || record & 7 != 0 || memory.read(record, &mut next) < 8 {
+                return;
+            }
+            self.records.extend([record >> 3, (record >> 3) + 1]);
+            let next = u64::from_le_bytes(next);
+            // Callers have higher addresses.
+            if next <= record {
+                return;
+            }
+            record = next;
+        }
+    }
+
+    /// The class of a granule that no access is known to have reached.
+    pub fn class_of_unreached(&self, granule: u64) -> Class {
+        self.class_of(granule, !self.records.contains(&granule))
     }
 
     /// The class of a cell.

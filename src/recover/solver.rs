@@ -70,6 +70,8 @@ pub(super) struct Known<'a> {
     pub is_final: bool,
     /// Others may write memory.
     pub other_writers: bool,
+    /// The frame pointer at the end, if it is one by the calling convention.
+    pub frame: Option<u64>,
 }
 
 /// The state of the search for values.
@@ -189,6 +191,9 @@ impl Solver {
     fn class_barriers(&mut self, known: &Known<'_>) {
         self.regions
             .find_stack(&self.accesses, &self.cells, &self.graph, known.templates);
+        if let Some(frame) = known.frame.filter(|_| known.is_final) {
+            self.regions.find_records(frame, known.memory);
+        }
         for class in Class::INFERRED {
             self.barriers[class as usize] = Barriers::default();
         }
@@ -442,7 +447,7 @@ impl Solver {
     pub fn class_at(&self, granule: u64, level: Level) -> Class {
         match (level, self.cells.find(granule)) {
             (Level::Inferred, Some(cell)) => self.regions.class(&self.cells.all[cell as usize]),
-            (Level::Inferred, None) => self.regions.class_of(granule, true),
+            (Level::Inferred, None) => self.regions.class_of_unreached(granule),
             (Level::Proved | Level::Off, _) => Class::Anything,
         }
     }

@@ -130,6 +130,27 @@ fn a_store_of_other_bytes_missed() {
 }
 
 #[test]
+fn frame_records_of_open_calls_are_not_written_by_others() {
+    const STR_X5_SP: u32 = 0xf900_03e5;
+    let code = [STR_X5_SP, STR_X3_X4];
+    let mut all = facts(&[0, 0, 0x1020, 0x500, 0, 0x600, 7], &[(5, 0), (29, 0x1010)]);
+    all.registers[Location::SP.index()] = Some(0x1000);
+    let mut window = solved(&code, &all);
+    // x4 is not known. There are records at 0x1010 and 0x1020; behind them is something else.
+    for (address, wanted) in [
+        (0x1010, true),
+        (0x1018, true),
+        (0x1028, true),
+        (0x1030, false),
+    ] {
+        let mut out = [None];
+        window.memory(&all, 2, address, &mut out);
+        let found = out[0].map(|known: Known<u8>| known.status);
+        assert_eq!(found, wanted.then_some(Status::Inferred), "{address:#x}");
+    }
+}
+
+#[test]
 fn memory_has_what_it_had_then() {
     let code = [STR_X1_X2, ADD_X2_X2_8, STR_X1_X2];
     let all = facts(&[5, 5, 6], &[(1, 5), (2, 0x1008)]);

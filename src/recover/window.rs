@@ -272,6 +272,7 @@ impl Window {
                 memory: &*facts.memory,
                 is_final: self.ends,
                 other_writers: facts.other_writers,
+                frame: facts.frame(),
             };
             self.stage = match self.stage {
                 Stage::Build => {

@@ -230,7 +230,7 @@ fn bytes(window: &mut Window, facts: &FinalState, step: u32) -> Vec<Option<Known
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(10))]
     #[test]
     fn pieces_say_the_same_and_the_truth(
         words in prop::collection::vec(instruction(), 4..60),
