@@ -157,9 +157,10 @@ impl FinalState {
         self.has(5)
     }
 
-    /// Whether data is big-endian: bit E.
-    pub(super) fn is_big_endian(&self) -> bool {
-        self.has(9)
+    /// Whether nothing is known of the core's instructions: of AArch32 only programs traced without
+    /// their kernel are followed, with little-endian data (bit E of CPSR).
+    pub(super) fn has_no_model(&self) -> bool {
+        self.architecture != Architecture::AArch64 && (!self.without_kernel || self.has(9))
     }
 
     fn has(&self, bit: u32) -> bool {

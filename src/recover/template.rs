@@ -78,8 +78,8 @@ pub(super) struct Templates {
     known: HashMap<(u64, Isa, View, Option<ItState>), u32>,
     /// Of the core.
     pub architecture: Architecture,
-    /// Data is big-endian, of which there is no model.
-    pub big_endian: bool,
+    /// Of the core's instructions nothing is known.
+    pub without_model: bool,
 }
 
 impl Default for Templates {
@@ -101,7 +101,7 @@ impl Default for Templates {
             ops: vec![own, call],
             known: HashMap::new(),
             architecture: Architecture::AArch64,
-            big_endian: false,
+            without_model: false,
         }
     }
 }
@@ -128,10 +128,14 @@ impl Templates {
         let mut numbers = Vec::with_capacity(addresses.len());
         for (address, isa) in addresses {
             let block = match isa {
-                Isa::T32 => blocks.before(history, view, address),
+                Isa::T32 if !self.without_model => blocks.before(history, view, address),
                 _ => Some(ItState::OUTSIDE),
             };
             let number = self.at(history, view, address, isa, block);
+            if self.without_model {
+                numbers.push(number);
+                continue;
+            }
             let template = &self.all[number as usize];
             blocks.pass(template, history.code(view, address), block);
             numbers.push(number);
@@ -169,7 +173,7 @@ impl Templates {
             code.first_chunk::<4>()
                 .map(|word| u32::from_le_bytes(*word))
         };
-        if self.big_endian {
+        if self.without_model {
             return None;
         }
         match (self.architecture, isa) {

@@ -181,7 +181,7 @@ impl Window {
         }
         self.started = true;
         self.templates.architecture = facts.architecture;
-        self.templates.big_endian = facts.is_big_endian();
+        self.templates.without_model = facts.has_no_model();
         if history.end_agrees() != EndAgrees::Yes {
             return;
         }
