@@ -3,11 +3,17 @@
 use super::Failure;
 use super::analysis::{Analysis, AnalysisArguments};
 use super::output::{self, Output};
-use armsnap::export::{Analysed, ExportError, callgrind, compilers, drcov, folded, lcov};
-use armsnap::profile::Nothing;
+use armsnap::export::axis::Clock;
+use armsnap::export::rows::Form;
+use armsnap::export::tables::{Rows, Table};
+use armsnap::export::{
+    Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto, tables,
+};
+use armsnap::leftovers::Leftover;
+use armsnap::profile::{Listener, Nothing, Profile, Track};
 use clap::{Args, ValueEnum};
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Write coverage, profiles, time lines or tables of the trace of a snapshot
@@ -20,7 +26,7 @@ pub struct Arguments {
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
     format: Format,
 
-    /// The file to write
+    /// The file to write; for `ctf`, a directory
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -32,6 +38,57 @@ pub struct Arguments {
     /// most instructions were executed)
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
+
+    /// A table of `jsonl` (repeatable; default: all) or `csv` (default: calls)
+    #[arg(long, value_enum, value_name = "NAME")]
+    table: Vec<TableName>,
+
+    /// What the time lines of `chrome`, `perfetto` and `ctf` measure
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = ClockName::Instructions)]
+    clock: ClockName,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum TableName {
+    Calls,
+    Exceptions,
+    Gaps,
+    Events,
+    Functions,
+    Edges,
+}
+
+impl TableName {
+    const fn table(self) -> Table {
+        match self {
+            Self::Calls => Table::Calls,
+            Self::Exceptions => Table::Exceptions,
+            Self::Gaps => Table::Gaps,
+            Self::Events => Table::Events,
+            Self::Functions => Table::Functions,
+            Self::Edges => Table::Edges,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClockName {
+    /// Executed instructions
+    Instructions,
+    /// Cycles, if the trace counts them
+    Cycles,
+    /// Timestamps, if there are any
+    Time,
+}
+
+impl ClockName {
+    const fn clock(self) -> Clock {
+        match self {
+            Self::Instructions => Clock::Instructions,
+            Self::Cycles => Clock::Cycles,
+            Self::Time => Clock::Time,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -50,46 +107,174 @@ enum Format {
     LlvmProfgen,
     /// Ranges and branches of a program, for perf2bolt -pa
     Bolt,
+    /// Tables as an object for each row
+    Jsonl,
+    /// One table as comma-separated values
+    Csv,
+    /// A time line as JSON, for Perfetto and chrome://tracing
+    Chrome,
+    /// A time line, for Perfetto
+    Perfetto,
+    /// Calls and events in the Common Trace Format, for babeltrace2
+    Ctf,
+}
+
+impl Arguments {
+    /// The tables that are wanted.
+    fn tables(&self) -> Result<Vec<Table>, Failure> {
+        let rows = matches!(self.format, Format::Jsonl | Format::Csv);
+        if !rows && !self.table.is_empty() {
+            return Err(Failure::Usage(
+                "--table: the format has no tables".to_owned(),
+            ));
+        }
+        let chosen: Vec<Table> = self.table.iter().map(|name| name.table()).collect();
+        match (self.format, chosen.len()) {
+            (Format::Csv, 0) => Ok(vec![Table::Calls]),
+            (Format::Csv, 2..) => Err(Failure::Usage(
+                "--table: a CSV file holds one table".to_owned(),
+            )),
+            (_, 0) => Ok(Table::ALL.to_vec()),
+            _ => Ok(chosen),
+        }
+    }
 }
 
 /// Writes an export.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let tables = arguments.tables()?;
     let analysis = arguments.analysis.open()?;
     output::not_named(&arguments.output, &analysis.loaded)?;
-    let out = Output::new(Some(&arguments.output), arguments.force)?;
-    let mut out = BufWriter::new(out);
-    write(arguments, &analysis, &mut out)?;
-    let out = out.into_inner().map_err(|error| error.into_error())?;
-    out.finish()?;
+    if arguments.format == Format::Ctf {
+        write_directory(arguments, &analysis)?;
+    } else {
+        let out = Output::new(Some(&arguments.output), arguments.force)?;
+        let mut out = BufWriter::new(out);
+        write(arguments, &tables, &analysis, &mut out)?;
+        let out = out.into_inner().map_err(|error| error.into_error())?;
+        out.finish()?;
+    }
     Ok(match analysis.faulty {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     })
 }
 
-fn write(arguments: &Arguments, analysis: &Analysis, out: &mut impl Write) -> Result<(), Failure> {
-    let profiles = analysis.run(|_| Nothing)?;
-    let tracks: Vec<_> = profiles
+/// A track with what was counted of it.
+type Profiled = (Track, Profile);
+
+/// Decodes the trace; returns the listeners apart from what was counted.
+fn listen<L: Listener + Send>(
+    analysis: &Analysis,
+    listener: impl FnMut(&Track) -> L,
+) -> Result<(Vec<Profiled>, Vec<L>), Failure> {
+    let all = analysis.run(listener)?;
+    let parts = all
         .into_iter()
-        .map(|(track, profile, Nothing)| (track, profile))
-        .collect();
+        .map(|(track, profile, listener)| ((track, profile), listener));
+    Ok(parts.unzip())
+}
+
+fn failure(error: ExportError) -> Failure {
+    match error {
+        ExportError::Io(error) => Failure::Io(error),
+        error => Failure::Input(error.to_string()),
+    }
+}
+
+fn write(
+    arguments: &Arguments,
+    tables: &[Table],
+    analysis: &Analysis,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let programs = &analysis.programs;
+    let clock = arguments.clock.clock();
+    let form = match arguments.format {
+        Format::Jsonl => Some(Form::Jsonl),
+        Format::Csv => Some(Form::Csv),
+        _ => None,
+    };
+    if let Some(form) = form {
+        let (tracks, rows) = listen(analysis, |track| Rows::new(form, tables, track))?;
+        let tracks = &tracks;
+        return Ok(tables::write(
+            form,
+            tables,
+            &Analysed { tracks, programs },
+            rows,
+            out,
+        )?);
+    }
+    let mut number = 0;
+    if arguments.format == Format::Chrome {
+        let (tracks, events) = listen(analysis, |track| {
+            number += 1;
+            chrome::Events::new(clock, number, track)
+        })?;
+        let tracks = &tracks;
+        return chrome::write(clock, &Analysed { tracks, programs }, events, out).map_err(failure);
+    }
+    if arguments.format == Format::Perfetto {
+        let (tracks, packets) = listen(analysis, |track| {
+            number += 1;
+            perfetto::Packets::new(clock, number as u32, track)
+        })?;
+        let tracks = &tracks;
+        let analysed = Analysed { tracks, programs };
+        return perfetto::write(clock, &analysed, packets, out).map_err(failure);
+    }
+    let (tracks, _) = listen(analysis, |_| Nothing)?;
+    let tracks = &tracks;
+    write_counts(arguments, &Analysed { tracks, programs }, out)
+}
+
+/// Writes a format of counts.
+fn write_counts(
+    arguments: &Arguments,
+    analysed: &Analysed<'_>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let compiler = match arguments.format {
+        Format::Folded => return folded::write(analysed, out).map_err(failure),
+        Format::Lcov => return lcov::write(analysed, out).map_err(failure),
+        Format::Drcov => return drcov::write(analysed, out).map_err(failure),
+        Format::Callgrind => return callgrind::write(analysed, out).map_err(failure),
+        Format::Autofdo => compilers::Form::AutoFdo,
+        Format::LlvmProfgen => compilers::Form::LlvmProfgen,
+        Format::Bolt => compilers::Form::Bolt,
+        Format::Jsonl | Format::Csv | Format::Chrome | Format::Perfetto | Format::Ctf => {
+            return Ok(());
+        }
+    };
+    let program = arguments.program.as_deref();
+    compilers::write(analysed, compiler, program, out).map_err(failure)
+}
+
+/// Writes a directory: under another name until it is complete.
+fn write_directory(arguments: &Arguments, analysis: &Analysis) -> Result<(), Failure> {
+    let path = &arguments.output;
+    let exists = |path: &Path| path.symlink_metadata().is_ok();
+    if exists(path) {
+        // --force replaces files; a directory may hold anything.
+        return Err(Failure::Usage(format!(
+            "{} exists: a directory is not overwritten",
+            path.display()
+        )));
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let temporary = path.with_file_name(name);
+    std::fs::create_dir(&temporary)?;
+    let mut temporary = Leftover::new(temporary);
+    let clock = arguments.clock.clock();
+    let (tracks, streams) = listen(analysis, |track| ctf::Stream::new(clock, track))?;
     let analysed = Analysed {
         tracks: &tracks,
         programs: &analysis.programs,
     };
-    let program = arguments.program.as_deref();
-    let compilers = |form, out| compilers::write(&analysed, form, program, out);
-    match arguments.format {
-        Format::Folded => folded::write(&analysed, out),
-        Format::Lcov => lcov::write(&analysed, out),
-        Format::Drcov => drcov::write(&analysed, out),
-        Format::Callgrind => callgrind::write(&analysed, out),
-        Format::Autofdo => compilers(compilers::Form::AutoFdo, out),
-        Format::LlvmProfgen => compilers(compilers::Form::LlvmProfgen, out),
-        Format::Bolt => compilers(compilers::Form::Bolt, out),
-    }
-    .map_err(|error| match error {
-        ExportError::Io(error) => Failure::Io(error),
-        error => Failure::Input(error.to_string()),
-    })
+    ctf::write(clock, &analysed, streams, temporary.path()).map_err(failure)?;
+    armsnap::mapped::whole()?;
+    temporary.rename(path)?;
+    Ok(())
 }

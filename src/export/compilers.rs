@@ -1,7 +1,8 @@
 //! Profiles for compilers and linkers: the text input of AutoFDO's `create_llvm_prof`, as simpleperf
 //! writes it; unsymbolised profiles of `llvm-profgen`; pre-aggregated profiles of `perf2bolt`.
 //!
-//! Each describes one program, by the addresses in its file.
+//! Each describes one program, by the addresses in its file; `llvm-profgen` by their distance from
+//! its first executable segment.
 
 use super::{Analysed, ExportError, hidden};
 use crate::profile::EdgeKind;
@@ -58,7 +59,7 @@ pub fn write(
     let counts = counts(analysed, image);
     let text = match form {
         Form::AutoFdo => auto_fdo(analysed, image, &counts),
-        Form::LlvmProfgen => llvm_profgen(&counts),
+        Form::LlvmProfgen => llvm_profgen(&counts, image.text_base()),
         Form::Bolt => bolt(analysed, image),
     };
     out.write_all(text.as_bytes())?;
@@ -144,9 +145,20 @@ fn auto_fdo(analysed: &Analysed<'_>, image: &Elf, counts: &Counts) -> String {
     text
 }
 
-fn llvm_profgen(counts: &Counts) -> String {
+fn llvm_profgen(counts: &Counts, base: u64) -> String {
+    let less = |address: u64| address.saturating_sub(base);
+    let moved = |all: &BTreeMap<(u64, u64), u64>| {
+        let all = all.iter();
+        all.map(|((from, to), count)| ((less(*from), less(*to)), *count))
+            .collect()
+    };
+    let counts = Counts {
+        lines: moved(&counts.lines),
+        // Where a branch out of the program leads is not described.
+        branches: moved(&counts.branches),
+    };
     let mut text = String::new();
-    lines_and_branches(&mut text, counts, None);
+    lines_and_branches(&mut text, &counts, None);
     text
 }
 

@@ -3,11 +3,19 @@
 //! Each format is a file here. Those of counts are written from a [`Profile`]; those of time listen
 //! while the trace is decoded ([`crate::profile::Listener`]). `docs/reports.md` describes them.
 
+pub mod axis;
 pub mod callgrind;
+pub mod chrome;
 pub mod compilers;
+pub mod ctf;
 pub mod drcov;
 pub mod folded;
+pub mod happenings;
 pub mod lcov;
+pub mod perfetto;
+pub mod rows;
+mod spool;
+pub mod tables;
 
 use crate::decode::Programs;
 use crate::profile::{Profile, Track};

@@ -16,6 +16,7 @@ pub struct Run<'a> {
     first: u32,
     count: u8,
     instructions: u16,
+    generation: u32,
 }
 
 impl Run<'_> {
@@ -39,9 +40,19 @@ impl Run<'_> {
         self.instructions.into()
     }
 
+    /// Returns a number that is the same for the same blocks, for use as an index, and a generation:
+    /// when that changes, the numbers are given anew.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> (usize, u32) {
+        (self.first as usize, self.generation)
+    }
+
     /// Returns the blocks, and whether the last instruction of each had an E atom.
     #[inline]
-    pub fn blocks(&self) -> impl ExactSizeIterator<Item = (BlockId, bool)> + '_ {
+    pub fn blocks(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (BlockId, bool)> + ExactSizeIterator + '_ {
         let first = self.first as usize;
         self.steps[first..first + self.len()]
             .iter()
@@ -87,6 +98,8 @@ const SEEN: u64 = 1 << 63;
 pub(super) struct Memo {
     entries: Box<[Entry; ENTRIES]>,
     steps: Vec<Step>,
+    /// How often it was emptied.
+    generation: u32,
 }
 
 /// The longest string of atoms that is remembered.
@@ -114,6 +127,7 @@ impl Default for Memo {
         Self {
             entries: entries.try_into().expect("ENTRIES of them"),
             steps: Vec::new(),
+            generation: 0,
         }
     }
 }
@@ -134,6 +148,7 @@ impl Memo {
             first: entry.first,
             count: entry.count,
             instructions: entry.instructions,
+            generation: self.generation,
         }
     }
 
@@ -191,6 +206,7 @@ impl Memo {
     pub fn clear(&mut self) {
         self.entries.fill(Entry::default());
         self.steps.clear();
+        self.generation = self.generation.wrapping_add(1);
     }
 }
 

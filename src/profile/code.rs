@@ -251,6 +251,22 @@ impl ExecutedCode {
         sums
     }
 
+    /// Returns the instructions executed in each function.
+    pub fn by_function(&self) -> BTreeMap<FunctionId, u64> {
+        let mut sums = BTreeMap::new();
+        let mut add = |function, instructions: u32, count: u64| {
+            let sum = sums.entry(function).or_insert(0_u64);
+            *sum = sum.saturating_add(count.saturating_mul(instructions.into()));
+        };
+        for block in self.blocks.values() {
+            add(block.function, block.instructions, block.count());
+        }
+        for part in self.parts.values() {
+            add(part.function, part.range.instructions, part.count);
+        }
+        sums
+    }
+
     /// Returns how often each instruction was executed, by address.
     pub fn spans(&self) -> Spans {
         let mut changes: BTreeMap<u64, i128> = BTreeMap::new();

@@ -3,28 +3,30 @@
 //! The last stage of the decoding pipeline. Whole blocks are counted in a table by [`BlockId`]; only
 //! those that call, return, or belong to another function than the one before take a longer way.
 
+mod calls;
+mod marks;
+
+pub use marks::gap_name;
+
 use super::clock::Moment;
 use super::code::{BlockCount, EdgeKind, ExecutedCode, PartCount, last_at};
 use super::functions::{FunctionId, FunctionKind, Functions};
 use super::latency::Exceptions;
-use super::rules::{self, Decision, Place};
-use super::stack::{Call, CallKind, Ended, Frame, GapSeen, Listener};
+use super::runs::{RunState, Runs};
+use super::stack::{Ended, Frame, Listener};
 use super::tree::{NodeId, Tree};
 use super::window::Window;
 use crate::decode::Image;
-use crate::element::{Context, Element, ElementSink, Exception, Mark, NoSyncReason, TraceOnReason};
+use crate::element::{Context, Element, ElementSink, Exception, Mark};
 use crate::flow::{
-    self, BlockId, Blocks, CodeImage, ContextKey, FlowSink, InstructionKind, QRange, Range, View,
+    self, BlockId, Blocks, CodeImage, ContextKey, FlowSink, InstructionKind, QRange, Range, Run,
+    View,
 };
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, ExceptionLevel};
-use crate::timeline::{Entry, Event, Gap, How, Position, Transition, Transitions};
+use crate::timeline::{Entry, Event, Gap, Position, Transition, Transitions};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most open calls. Beyond them all are forgotten.
-const MOST_OPEN: usize = 1 << 18;
-/// The most contexts whose open calls are kept while others are executed.
-const MOST_PARKED: usize = 64;
 /// The number of the exception with which a core enters debug state.
 const DEBUG_HALT: u16 = 1;
 
@@ -86,6 +88,7 @@ pub struct Course<'a, L> {
     packet: (BufferOffset, u64),
     pub(super) counted: Counted,
     infos: Vec<Info>,
+    runs: Runs,
     now: Moment,
     /// Instructions and cycles up to which the tree is complete.
     settled: (u64, u64),
@@ -133,6 +136,7 @@ impl<'a, L: Listener> Course<'a, L> {
             packet: (BufferOffset(0), 0),
             counted: Counted::default(),
             infos: Vec::new(),
+            runs: Runs::default(),
             now: Moment::default(),
             settled: (0, 0),
             opened: (0, 0),
@@ -226,6 +230,7 @@ impl<'a, L: Listener> Course<'a, L> {
 
     /// Moves the counts of blocks to the table of code.
     fn collect(&mut self, blocks: &Blocks) {
+        self.spread_runs();
         let infos = std::mem::take(&mut self.infos);
         for (id, info) in blocks.ids().zip(infos) {
             if info.counts == [0; 2] {
@@ -293,6 +298,45 @@ impl<'a, L: Listener> Course<'a, L> {
         }
     }
 
+    /// Adds the counts of runs to those of their blocks.
+    #[cold]
+    #[inline(never)]
+    fn spread_runs(&mut self) {
+        let infos = &mut self.infos;
+        self.runs.spread(|block, taken, count| {
+            infos[block].counts[usize::from(taken)] += count;
+        });
+    }
+
+    /// A run is executed block by block, and remembered if that can be done at once next time.
+    #[inline(never)]
+    fn each(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        let last = run.len() - 1;
+        for (id, taken) in run.blocks() {
+            self.whole(at, blocks, id, taken, None);
+        }
+        let (number, _) = run.number();
+        if !self.runs.is_new(number) {
+            return;
+        }
+        let mut function = 0;
+        let mut plain = true;
+        for (place, (id, taken)) in run.blocks().enumerate() {
+            let info = &self.infos[id.index()];
+            plain &= !(taken && info.leaves) || place == last;
+            plain &= info.function == 0 || function == 0 || function == info.function;
+            function = function.max(info.function);
+        }
+        let leaves = run.blocks().next_back();
+        let leaves = leaves.filter(|(id, taken)| *taken && self.infos[id.index()].leaves);
+        let state = match (plain, leaves.is_some()) {
+            (false, _) => RunState::Each,
+            (true, false) => RunState::Plain,
+            (true, true) => RunState::Leaves,
+        };
+        self.runs.learn(number, function, state, run.blocks());
+    }
+
     /// The longer way: before a straight line is executed.
     #[inline(never)]
     fn straight(&mut self, range: &Range, function: u32, cycles: Option<u32>) {
@@ -330,523 +374,12 @@ impl<'a, L: Listener> Course<'a, L> {
             self.transitions.pass();
         }
     }
-
-    /// Execution reaches an instruction.
-    fn reach(&mut self, to: Address, function: u32, transition: Option<Transition>) {
-        let mut how = transition.map(|transition| transition.how);
-        if self.open.is_empty() && !matches!(how, Some(How::Took(_) | How::Called { .. })) {
-            let function = self.function_at(to);
-            return self.begin_root(function, CallKind::Unseen);
-        }
-        if how.is_none() {
-            if function == 0 || function == self.function {
-                return;
-            }
-            // By a direct branch, or on from the function before.
-            how = Some(How::Jumped {
-                from: to,
-                indirect: false,
-            });
-        }
-        if let Some(how) = how {
-            self.follow(to, how);
-            if self.open.is_empty() {
-                let function = self.function_at(to);
-                self.begin_root(function, CallKind::Unseen);
-            }
-        }
-    }
-
-    fn follow(&mut self, to: Address, how: How) {
-        let function = self.function_at(to);
-        let start = function.and_then(|function| self.counted.functions.get(function).start);
-        let place = Place {
-            to,
-            function,
-            begins: start == Some(to),
-            context_id: self.context.and_then(|context| context.context_id),
-        };
-        match rules::decide(&self.open, &how, &place) {
-            Decision::Stay => {}
-            Decision::Enter { returns_to } => {
-                let function = self.counted.functions.entered(self.symbols, to);
-                self.enter(function, CallKind::Call, Some(returns_to), false, None);
-            }
-            Decision::Take((name, returns_to)) => {
-                let exception = self.counted.functions.exception(name);
-                let context = place.context_id;
-                self.enter(exception, CallKind::Exception, returns_to, false, context);
-                let handler = self.counted.functions.entered(self.symbols, to);
-                self.enter(handler, CallKind::Handler, returns_to, true, context);
-            }
-            Decision::Signal((_, returns_to)) => {
-                let function = self.counted.functions.entered(self.symbols, to);
-                self.enter(function, CallKind::Signal, returns_to, false, None);
-            }
-            Decision::Return(depth) => self.return_from(depth),
-            Decision::Unwind { keep, unseen } => {
-                let how = match unseen {
-                    true => Ended::Unseen,
-                    false => Ended::Unwound,
-                };
-                self.close_down_to(keep, how);
-            }
-            Decision::Replace(kind) => self.replace(function, kind),
-            Decision::Discover => self.discover(function),
-            Decision::Switch => self.switch(&place),
-            Decision::Forget => {
-                self.forget_callers();
-                self.begin_root(function, CallKind::Unseen);
-            }
-        }
-    }
-
-    // Open calls.
-
-    /// Adds what was executed to the innermost call.
-    fn settle(&mut self) {
-        let cycles = self.now.cycles.unwrap_or(0);
-        if self.active {
-            let node = self.recent.get_mut(self.node);
-            node.instructions += self.now.instructions - self.settled.0;
-            node.cycles += cycles.saturating_sub(self.settled.1);
-        }
-        self.settled = (self.now.instructions, cycles);
-    }
-
-    fn begin_root(&mut self, function: Option<FunctionId>, kind: CallKind) {
-        let function = function.unwrap_or(FunctionId::UNKNOWN);
-        self.settle();
-        let node = self.recent.root(function);
-        self.push(function, kind, None, false, None, node);
-    }
-
-    fn enter(
-        &mut self,
-        function: FunctionId,
-        kind: CallKind,
-        returns_to: Option<Address>,
-        joined: bool,
-        context_id: Option<u32>,
-    ) {
-        if self.open.len() >= MOST_OPEN {
-            self.forget_callers();
-        }
-        self.settle();
-        let parent = self.open.last().map_or(NodeId::ROOT, |frame| frame.node);
-        let node = match self.open.is_empty() {
-            true => self.recent.root(function),
-            false => self.recent.child(parent, function, returns_to),
-        };
-        self.push(function, kind, returns_to, joined, context_id, node);
-    }
-
-    fn push(
-        &mut self,
-        function: FunctionId,
-        kind: CallKind,
-        returns_to: Option<Address>,
-        joined: bool,
-        context_id: Option<u32>,
-        node: NodeId,
-    ) {
-        let depth = self.open.last().map_or(0, |frame| frame.call.depth + 1);
-        let call = Call {
-            function,
-            kind,
-            begin: self.now,
-            depth,
-            returns_to,
-        };
-        self.open.push(Frame {
-            call,
-            node,
-            joined,
-            context_id,
-        });
-        self.function = function.0;
-        self.node = node;
-        if self.active {
-            if kind.is_counted() {
-                self.recent.get_mut(node).calls += 1;
-                self.counted.functions.get_mut(function).calls += 1;
-            }
-            self.listener.begin(&call, &self.counted.functions);
-        }
-    }
-
-    /// Removes the innermost call.
-    fn pop(&mut self, how: Ended) -> Option<Frame> {
-        let frame = self.open.pop()?;
-        if self.active {
-            if let FunctionKind::Exception(name) =
-                self.counted.functions.get(frame.call.function).kind
-                && (how, frame.call.kind) == (Ended::Returned, CallKind::Exception)
-            {
-                self.counted
-                    .exceptions
-                    .returned(name, &frame.call, &self.now);
-            }
-            self.listener
-                .end(&frame.call, &self.now, how, &self.counted.functions);
-        }
-        Some(frame)
-    }
-
-    /// Continues in the innermost call that is left.
-    fn back(&mut self) {
-        let last = self.open.last();
-        self.function = last.map_or(0, |frame| frame.call.function.0);
-        self.node = last.map_or(NodeId::ROOT, |frame| frame.node);
-    }
-
-    fn close_down_to(&mut self, keep: usize, how: Ended) {
-        self.settle();
-        while self.open.len() > keep {
-            self.pop(how);
-        }
-        self.back();
-    }
-
-    /// The calls from a depth on end: that one by returning, with those that are joined to it.
-    fn return_from(&mut self, depth: usize) {
-        self.settle();
-        let joined = self.open[depth + 1..].iter();
-        let joined = joined.take_while(|frame| frame.joined).count();
-        while self.open.len() > depth {
-            let how = match self.open.len() - 1 <= depth + joined {
-                true => Ended::Returned,
-                false => Ended::Unwound,
-            };
-            self.pop(how);
-        }
-        self.back();
-    }
-
-    fn replace(&mut self, function: Option<FunctionId>, kind: CallKind) {
-        self.settle();
-        let function = function.unwrap_or(FunctionId::UNKNOWN);
-        let Some(frame) = self.pop(Ended::Jumped) else {
-            return;
-        };
-        let parent = self.open.last().map(|frame| frame.node);
-        let node = match parent {
-            Some(parent) => self.recent.child(parent, function, frame.call.returns_to),
-            None => {
-                // A root has what was found to be its caller.
-                let caller = self.recent.nodes()[frame.node.index()].parent;
-                let root = self.recent.root(function);
-                self.recent.adopt(caller, root);
-                root
-            }
-        };
-        let depth = frame.call.depth;
-        self.push(
-            function,
-            kind,
-            frame.call.returns_to,
-            frame.joined,
-            frame.context_id,
-            node,
-        );
-        if let Some(last) = self.open.last_mut() {
-            last.call.depth = depth;
-        }
-    }
-
-    /// The outermost call returns to a function that was entered before the trace.
-    fn discover(&mut self, function: Option<FunctionId>) {
-        self.settle();
-        let Some(frame) = self.pop(Ended::Returned) else {
-            return;
-        };
-        let function = function.unwrap_or(FunctionId::UNKNOWN);
-        let node = self.recent.root(function);
-        self.recent.adopt(node, frame.node);
-        let call = Call {
-            function,
-            kind: CallKind::Caller,
-            begin: self.since,
-            depth: frame.call.depth - 1,
-            returns_to: None,
-        };
-        self.open.push(Frame {
-            call,
-            node,
-            joined: false,
-            context_id: None,
-        });
-        self.function = function.0;
-        self.node = node;
-        if self.active {
-            self.listener.begin(&call, &self.counted.functions);
-        }
-    }
-
-    /// Another context continues: one that was left and has a call that returns here, or a new one.
-    fn switch(&mut self, place: &Place) {
-        self.settle();
-        let mut left = std::mem::take(&mut self.open);
-        for frame in left.iter().rev() {
-            self.end_call(frame, Ended::Switched);
-        }
-        let found = self
-            .parked
-            .iter()
-            .enumerate()
-            .rev()
-            .find_map(|(index, frames)| Some((index, rules::returning(frames, place)?)));
-        let resumed = found.and_then(|(index, depth)| Some((self.parked.remove(index)?, depth)));
-        left.shrink_to_fit();
-        self.parked.push_back(left);
-        if self.parked.len() > MOST_PARKED {
-            self.parked.pop_front();
-        }
-        match resumed {
-            Some((frames, depth)) => {
-                self.open = frames;
-                self.open.truncate(depth);
-                self.continue_open();
-                if self.open.is_empty() {
-                    self.begin_root(place.function, CallKind::Unseen);
-                }
-            }
-            None => self.begin_root(place.function, CallKind::Unseen),
-        }
-        self.back();
-    }
-
-    fn end_call(&mut self, frame: &Frame, how: Ended) {
-        if self.active {
-            self.listener
-                .end(&frame.call, &self.now, how, &self.counted.functions);
-        }
-    }
-
-    /// Begins the open calls anew.
-    fn continue_open(&mut self) {
-        for frame in &mut self.open {
-            frame.call.begin = self.now;
-            frame.call.kind = CallKind::Continued;
-            if self.active {
-                self.listener.begin(&frame.call, &self.counted.functions);
-            }
-        }
-    }
-
-    /// Ends all calls: their callers are no longer known.
-    fn forget_callers(&mut self) {
-        self.close_down_to(0, Ended::Unseen);
-        self.parked.clear();
-        self.counted.tree.merge(&self.recent);
-        self.recent.clear();
-        self.since = self.now;
-    }
-
-    // The window.
-
-    /// Opens or closes the window before a straight line.
-    fn look_at_window(&mut self, range: &Range) {
-        if self.packet.0 != self.now.at {
-            self.packet = (self.now.at, 0);
-        }
-        let skipped = self.packet.1;
-        self.packet.1 += u64::from(range.instructions);
-        let reached =
-            |bound: &super::window::Bound| bound.is_reached(&self.now, range.start, skipped);
-        let (from, to) = (
-            self.window.from.as_ref().is_some_and(reached),
-            self.window.to.as_ref().is_some_and(reached),
-        );
-        if from {
-            self.window.from = None;
-            self.open_window();
-        } else if to && self.active {
-            self.close_window(Ended::Open);
-            self.window.to = None;
-            self.active = false;
-            self.waiting = false;
-        }
-    }
-
-    fn open_window(&mut self) {
-        self.settle();
-        self.active = true;
-        self.waiting = self.window.to.is_some();
-        self.opened = (self.now.instructions, self.now.cycles.unwrap_or(0));
-        self.since = self.now;
-        self.counted.first_time = self.now.time;
-        self.recent.clear();
-        let mut parent = None;
-        for frame in &mut self.open {
-            let function = frame.call.function;
-            frame.node = match parent {
-                Some(parent) => self.recent.child(parent, function, frame.call.returns_to),
-                None => self.recent.root(function),
-            };
-            parent = Some(frame.node);
-        }
-        self.parked.clear();
-        self.continue_open();
-        self.back();
-    }
-
-    fn close_window(&mut self, how: Ended) {
-        if !self.active {
-            return;
-        }
-        self.close_down_to(0, how);
-        self.counted.tree.merge(&self.recent);
-        self.recent.clear();
-        self.counted.instructions = self.now.instructions - self.opened.0;
-        let cycles = self.now.cycles;
-        self.counted.cycles = cycles.map(|cycles| cycles.saturating_sub(self.opened.1));
-        self.counted.last_time = self.now.time;
-    }
-
-    // Gaps, exceptions and marks.
-
-    fn lose(&mut self, gap: Gap) {
-        self.edge = None;
-        self.transitions.event(&Event {
-            position: Position::default(),
-            offset: self.now.at,
-            entry: Entry::Gap(gap),
-        });
-        self.armed = true;
-        if self.gap.is_none() {
-            let from = self.now;
-            self.gap = Some(OpenGap { gap, from });
-        }
-    }
-
-    fn end_gap(&mut self, to: Address) {
-        if let Some(gap) = self.gap.take()
-            && self.active
-        {
-            // Before the first instruction there is nothing to lose.
-            let start = matches!(gap.gap, Gap::NoSync(NoSyncReason::Start) | Gap::TraceOff(_));
-            if gap.from.instructions > 0 || !start {
-                self.report_gap(&gap, Some(to));
-            }
-        }
-    }
-
-    fn report_gap(&mut self, gap: &OpenGap, to: Option<Address>) {
-        *self.counted.gaps.entry(gap_name(&gap.gap)).or_default() += 1;
-        self.listener.gap(&GapSeen {
-            gap: gap.gap,
-            from: gap.from,
-            to: to.map(|_| self.now),
-            resumes_at: to,
-        });
-    }
-
-    /// An element without code, of any source.
-    fn event_mark(&mut self, mark: &Mark) {
-        if self.active {
-            self.counted.events += 1;
-            self.listener.event(&self.now, mark);
-        }
-    }
-
-    fn any_mark(&mut self, at: BufferOffset, mark: &Mark) {
-        self.counted.elements += u64::from(self.active);
-        self.now.at = at;
-        match mark {
-            Mark::Cycles(cycles) => self.now.count(*cycles),
-            Mark::Timestamp(time) => {
-                self.now.time = Some(*time);
-                if self.active {
-                    self.counted.first_time = self.counted.first_time.or(Some(*time));
-                    self.listener.time(&self.now);
-                }
-            }
-            Mark::Context(context) => self.enter_context(context, mark),
-            Mark::NoSync(reason) => self.lose(Gap::NoSync(*reason)),
-            Mark::TraceOn(reason) => self.trace_on(*reason, mark),
-            Mark::Stm(stm) => {
-                if let Some(time) = stm.timestamp {
-                    self.now.time = Some(time);
-                }
-                self.event_mark(mark);
-            }
-            Mark::Itm(itm) => {
-                use crate::element::Itm;
-                match itm {
-                    Itm::LocalTimestamp { total, .. } => self.now.time = Some(*total),
-                    Itm::GlobalTimestamp(_) => {}
-                    _ => self.event_mark(mark),
-                }
-            }
-            Mark::Event(_)
-            | Mark::Trigger
-            | Mark::Marker(_)
-            | Mark::Transaction(_)
-            | Mark::Instrumentation { .. } => self.event_mark(mark),
-            Mark::ExceptionReturn | Mark::Data { .. } | Mark::End => {}
-        }
-    }
-
-    fn enter_context(&mut self, context: &Context, mark: &Mark) {
-        let before = self.context;
-        let mut context = *context;
-        if let Some(before) = before {
-            context.context_id = context.context_id.or(before.context_id);
-            context.vmid = context.vmid.or(before.vmid);
-        }
-        self.context = Some(context);
-        self.view = self.image.view(&ContextKey::from(&context));
-        self.pass_mark(mark);
-        if self.active && before != Some(context) {
-            self.listener.context(&self.now, &context);
-        }
-    }
-
-    fn pass_mark(&mut self, mark: &Mark) {
-        self.transitions.event(&Event {
-            position: Position::default(),
-            offset: self.now.at,
-            entry: Entry::Mark(*mark),
-        });
-    }
-
-    fn trace_on(&mut self, reason: TraceOnReason, mark: &Mark) {
-        let returned = self.exception.is_some_and(|exception| {
-            self.alone && self.gap.is_none() && exception.number != DEBUG_HALT
-        });
-        // The untraced kernel returned to the program: nothing of the program is lost.
-        if returned && reason == TraceOnReason::BeginOrFilter {
-            self.edge = None;
-            self.armed = true;
-            self.pass_mark(mark);
-        } else {
-            self.lose(Gap::TraceOff(reason));
-        }
-    }
 }
 
 /// Returns whether an E atom of the last instruction leaves the function, maybe.
 fn leaves(range: &Range) -> bool {
     let last = &range.last;
     last.kind == InstructionKind::Indirect || last.kind == InstructionKind::Branch && last.link
-}
-
-/// The name of a kind of gap, in tables.
-pub(super) fn gap_name(gap: &Gap) -> &'static str {
-    match gap {
-        Gap::Flow(flow::Gap::MemoryMissing(_)) => "code_missing",
-        Gap::Flow(flow::Gap::NotFollowed { .. }) => "not_followed",
-        Gap::Flow(flow::Gap::ReturnStackEmpty) => "return_stack_empty",
-        Gap::Flow(flow::Gap::TargetNotTraced { .. }) => "target_not_traced",
-        Gap::Flow(_) => "not_reached",
-        Gap::NoSync(NoSyncReason::Overflow) => "overflow",
-        Gap::NoSync(_) => "no_sync",
-        Gap::TraceOff(TraceOnReason::Overflow) => "overflow",
-        Gap::TraceOff(_) => "trace_off",
-        Gap::UnknownPath(_) => "unknown_path",
-        Gap::Buffer => "buffer",
-    }
 }
 
 impl<L: Listener> FlowSink for Course<'_, L> {
@@ -911,6 +444,32 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         cycles: Option<u32>,
     ) {
         self.whole(at, blocks, id, taken, cycles);
+    }
+
+    #[inline]
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        let (number, generation) = run.number();
+        if generation != self.runs.generation {
+            self.spread_runs();
+            self.runs.generation = generation;
+        }
+        let known = self.runs.get(number);
+        let here = known.function == self.function || known.function == 0;
+        if !here || self.armed || self.waiting || L::STRAIGHT || known.state == RunState::Each {
+            return self.each(at, blocks, run);
+        }
+        self.now.at = at;
+        self.runs.count(number, u64::from(self.active));
+        if known.state == RunState::Leaves
+            && let Some((id, taken)) = run.blocks().next_back()
+        {
+            let range = blocks.range(id, taken);
+            self.now.instructions += u64::from(run.instructions() - range.instructions);
+            self.straight(&range, known.function, None);
+            self.now.instructions += u64::from(range.instructions);
+        } else {
+            self.now.instructions += u64::from(run.instructions());
+        }
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {
@@ -983,15 +542,6 @@ impl<L: Listener> FlowSink for Course<'_, L> {
 
     fn forget(&mut self, blocks: &Blocks) {
         self.collect(blocks);
-    }
-}
-
-impl<L: Listener> Course<'_, L> {
-    /// Execution reached an instruction that cannot be followed.
-    fn follow_into_gap(&mut self, to: Address, how: How) {
-        if !self.open.is_empty() {
-            self.follow(to, how);
-        }
     }
 }
 

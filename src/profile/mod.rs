@@ -15,13 +15,17 @@ mod latency;
 mod lines;
 mod rules;
 mod run;
+mod runs;
 mod stack;
 mod tree;
 mod window;
 
+#[cfg(test)]
+mod tests;
+
 pub use clock::Moment;
 pub use code::{BlockCount, Edge, EdgeKind, ExecutedCode, PartCount, Spans};
-pub use course::Course;
+pub use course::{Course, gap_name};
 pub use functions::{Function, FunctionId, FunctionKind, Functions};
 pub use latency::{ExceptionStatistics, Exceptions, Spread};
 pub use lines::{BranchCoverage, Coverage, FileCoverage, FunctionCoverage, coverage};

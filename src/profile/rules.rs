@@ -116,17 +116,37 @@ fn returned(open: &[Frame], place: &Place) -> Decision {
         && !place.begins
         && depth + 1 < open.len()
     {
-        let unseen = false;
-        return Decision::Unwind {
-            keep: depth + 1,
-            unseen,
-        };
+        let mut inner = open[depth + 1..].iter();
+        match inner.position(|frame| frame.call.kind == CallKind::Exception) {
+            None => {
+                let unseen = false;
+                return Decision::Unwind {
+                    keep: depth + 1,
+                    unseen,
+                };
+            }
+            // The handler changed where to return to.
+            Some(0) if is_moved(&open[depth + 1], place) => return Decision::Return(depth + 1),
+            Some(_) => {}
+        }
     }
     match open.len() {
         1 if last.call.returns_to.is_none() && last.call.kind != CallKind::Exception => {
             Decision::Discover
         }
         _ => Decision::Switch,
+    }
+}
+
+/// Returns whether an exception returns to the context that it was taken in, but to another place:
+/// by context ID, or because it skips an instruction or two.
+fn is_moved(exception: &Frame, place: &Place) -> bool {
+    match (exception.context_id, place.context_id) {
+        (Some(before), Some(now)) => before == now,
+        _ => exception.call.returns_to.is_some_and(|returns_to| {
+            let skipped = place.to.0.wrapping_sub(returns_to.0);
+            (1..=8).contains(&skipped)
+        }),
     }
 }
 

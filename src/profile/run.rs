@@ -13,7 +13,7 @@ use crate::decode::{
 };
 use crate::element::{Element, ElementSink};
 use crate::element::{Exception, Mark};
-use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range, Run};
 use crate::mapped;
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::{BufferOffset, TraceId};
@@ -324,6 +324,11 @@ impl<L: Listener> FlowSink for Sink<'_, '_, L> {
         cycles: Option<u32>,
     ) {
         self.0.block(at, blocks, id, taken, cycles);
+    }
+
+    #[inline]
+    fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+        self.0.run(at, blocks, run);
     }
 
     fn q_range(&mut self, at: BufferOffset, range: &QRange) {

@@ -7,6 +7,10 @@ use std::collections::HashMap;
 /// The most nodes: about 100 MB. What is called beyond them counts for its caller.
 const MOST: usize = 1 << 20;
 
+/// The longest chain of callers. Beyond it, recursion counts for the first call of the function in the
+/// chain, if there is one.
+const LONGEST: u32 = 512;
+
 /// A node of a [`Tree`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub(super) u32);
@@ -52,6 +56,8 @@ pub struct Tree {
     children: HashMap<(NodeId, FunctionId, Option<Address>), NodeId>,
     /// By node: the child used last.
     latest: Vec<NodeId>,
+    /// By node: the number of its callers.
+    depths: Vec<u32>,
     full: bool,
 }
 
@@ -61,6 +67,7 @@ impl Default for Tree {
             nodes: vec![Node::default()],
             children: HashMap::new(),
             latest: vec![NodeId::ROOT],
+            depths: vec![0],
             full: false,
         }
     }
@@ -184,7 +191,8 @@ impl Tree {
         let child = match self.children.get(&(parent, function, returns_to)) {
             Some(&known) => known,
             None => {
-                let Some(new) = self.push(parent, function, returns_to) else {
+                let folded = self.folded(parent, function);
+                let Some(new) = folded.or_else(|| self.push(parent, function, returns_to)) else {
                     return parent;
                 };
                 self.children.insert((parent, function, returns_to), new);
@@ -193,6 +201,18 @@ impl Tree {
         };
         self.latest[parent.index()] = child;
         child
+    }
+
+    /// Returns the caller of the same function in a chain that is too long.
+    fn folded(&self, parent: NodeId, function: FunctionId) -> Option<NodeId> {
+        if self.depths[parent.index()] < LONGEST {
+            return None;
+        }
+        let mut here = parent;
+        while here != NodeId::ROOT && self.nodes[here.index()].function != function {
+            here = self.nodes[here.index()].parent;
+        }
+        (here != NodeId::ROOT).then_some(here)
     }
 
     fn push(
@@ -213,6 +233,7 @@ impl Tree {
             ..Node::default()
         });
         self.latest.push(NodeId::ROOT);
+        self.depths.push(self.depths[parent.index()] + 1);
         Some(id)
     }
 
@@ -245,7 +266,7 @@ impl Tree {
 
     /// Makes one root the caller of another one.
     pub(super) fn adopt(&mut self, caller: NodeId, root: NodeId) {
-        if root != NodeId::ROOT && caller != NodeId::ROOT {
+        if root != NodeId::ROOT && caller != NodeId::ROOT && root != caller {
             self.nodes[root.index()].parent = caller;
         }
     }
@@ -256,6 +277,7 @@ impl Tree {
         self.nodes[0] = Node::default();
         self.latest.truncate(1);
         self.latest[0] = NodeId::ROOT;
+        self.depths.truncate(1);
         self.children.clear();
         self.full = false;
     }

@@ -141,6 +141,19 @@ impl Elf {
         self
     }
 
+    /// The page of the first executable segment, by the addresses in the file; 0 without one.
+    pub fn text_base(&self) -> u64 {
+        let Ok(file) = object::File::parse(self.bytes()) else {
+            return 0;
+        };
+        let mut segments = file.segments();
+        let code = segments.find(|segment| {
+            matches!(segment.flags(),
+                object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & object::elf::PF_X.0 != 0)
+        });
+        code.map_or(0, |segment| segment.address() & !0xfff)
+    }
+
     /// The build-id: a hash that identifies the file among all builds (`NT_GNU_BUILD_ID`).
     pub fn build_id(&self) -> Option<Vec<u8>> {
         let file = object::File::parse(self.bytes()).ok()?;

@@ -358,22 +358,28 @@ fn uncompressed<'d>(section: &object::Section<'d, '_>) -> Result<Cow<'d, [u8]>, 
 }
 
 #[cfg(test)]
+impl Symbols {
+    /// Functions by address: start, end, name.
+    pub(crate) fn of(functions: &[(u64, u64, &str)]) -> Self {
+        let functions = functions.iter().map(|&(start, end, name)| Function {
+            start,
+            end,
+            name: name.into(),
+            shown: OnceLock::new(),
+        });
+        Self {
+            functions: functions.collect(),
+            lines: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
     fn symbols(functions: &[(u64, u64, &str)]) -> Symbols {
-        Symbols {
-            functions: functions
-                .iter()
-                .map(|&(start, end, name)| Function {
-                    start,
-                    end,
-                    name: name.into(),
-                    shown: OnceLock::new(),
-                })
-                .collect(),
-            lines: Vec::new(),
-        }
+        Symbols::of(functions)
     }
 
     #[test]

@@ -5,3 +5,7 @@ mod support;
 
 mod agreement;
 mod common;
+mod lcov;
+mod profilers;
+mod programs;
+mod timelines;

@@ -128,7 +128,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "quantity", "snapshot", "timeline",
         ],
     ),
-    ("export", &["decode", "profile", "program", "quantity"]),
+    (
+        "export",
+        &[
+            "decode", "element", "profile", "program", "quantity", "timeline",
+        ],
+    ),
     (
         "report",
         &[

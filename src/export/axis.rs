@@ -1,0 +1,85 @@
+//! The clock of a time line.
+
+use crate::profile::{Moment, Profile, Track};
+
+/// What time is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Executed instructions of the track.
+    Instructions,
+    /// Cycles counted by the trace.
+    Cycles,
+    /// Timestamps in the trace.
+    Time,
+}
+
+impl Clock {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Instructions => "instructions",
+            Self::Cycles => "cycles",
+            Self::Time => "timestamp ticks",
+        }
+    }
+
+    /// Why tracks cannot be drawn by it; `None` if they can.
+    pub fn lacks(self, tracks: &[(Track, Profile)]) -> Option<String> {
+        let lacking = |(track, profile): &&(Track, Profile)| match self {
+            Self::Instructions => false,
+            Self::Cycles => track.follows && profile.totals.cycles.is_none(),
+            Self::Time => profile.totals.last_time.is_none() && profile.totals.elements > 0,
+        };
+        let track = &tracks.iter().find(lacking)?.0;
+        Some(format!("{}: its trace has no {}", track.name, self.name()))
+    }
+}
+
+/// Turns moments of one track into times that never go back.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis {
+    clock: Clock,
+    /// A source without instructions numbers its events instead.
+    numbers: bool,
+    events: u64,
+    last: u64,
+}
+
+impl Axis {
+    /// Measures a track.
+    pub fn new(clock: Clock, track: &Track) -> Self {
+        Self {
+            clock,
+            numbers: !track.follows && clock != Clock::Time,
+            events: 0,
+            last: 0,
+        }
+    }
+
+    /// The time of a moment now.
+    pub fn now(&mut self, moment: &Moment) -> u64 {
+        self.last = self.last.max(self.of(moment));
+        self.last
+    }
+
+    /// The last time so far.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn of(&self, moment: &Moment) -> u64 {
+        if self.numbers {
+            return self.events;
+        }
+        match self.clock {
+            Clock::Instructions => moment.instructions,
+            Clock::Cycles => moment.cycles.unwrap_or(0),
+            Clock::Time => moment.time.unwrap_or(0),
+        }
+    }
+
+    /// Counts an event.
+    pub fn count(&mut self) {
+        self.events += 1;
+    }
+}
