@@ -5,6 +5,7 @@ mod support;
 
 mod debian_programs;
 mod histories;
+mod kernels;
 mod recordings;
 mod reports;
 mod semantics;

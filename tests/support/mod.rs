@@ -6,6 +6,7 @@ pub mod convert;
 pub mod flow;
 pub mod gdb;
 pub mod history;
+pub mod kernel;
 pub mod mutation;
 pub mod packet_script;
 pub mod program;

@@ -1,0 +1,100 @@
+//! Recordings of a Linux kernel: the start of a boot. Whole boots, to the panic, are in tests/long.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+use support::kernel::{boot, compare, debian_kernel};
+
+fn said(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_kernel_stops_at_its_own_function_after_it_has_moved_itself() {
+    let Some(kernel) = debian_kernel() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let witness = place("witness");
+    let options = [
+        "--until",
+        "setup_arch",
+        "--witness",
+        witness.to_str().unwrap(),
+    ];
+    let output = boot(&kernel, &place("snapshot"), &options);
+    let text = said(&output);
+    assert!(text.contains("stopped at setup_arch, PC 0xffff"), "{text}");
+    assert!(text.contains("from where it was linked (KASLR)"), "{text}");
+    // PC is where the symbols of the snapshot say.
+    let pc = text.rsplit_once("PC 0x").unwrap().1.trim();
+    let symbol = symbol(&place("snapshot").join("kernel-symbols"), "setup_arch");
+    assert_eq!(u64::from_str_radix(pc, 16).unwrap(), symbol);
+    let cores = compare(&place("snapshot"), &witness);
+    assert_eq!(cores.len(), 1);
+    assert!(cores[0].instructions() > 1_000_000, "{cores:?}");
+}
+
+#[test]
+fn a_trace_that_begins_late_has_only_what_follows() {
+    let Some(kernel) = debian_kernel() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let witness = place("witness");
+    let options = [
+        "--from",
+        "setup_arch",
+        "--until",
+        "early_ioremap_init",
+        "--witness",
+        witness.to_str().unwrap(),
+    ];
+    boot(&kernel, &place("snapshot"), &options);
+    let cores = compare(&place("snapshot"), &witness);
+    let first = armsnap::record::witness::Reader::new(std::io::BufReader::new(
+        std::fs::File::open(&witness).unwrap(),
+    ));
+    let places = first.unwrap().places(1 << 24).unwrap();
+    let symbols = place("snapshot").join("kernel-symbols");
+    assert_eq!(places[&0][0].address.0, symbol(&symbols, "setup_arch"));
+    assert_eq!(places[&0].len() as u64, cores[0].instructions());
+}
+
+#[test]
+fn places_that_a_kernel_does_not_have_are_errors() {
+    let Some(kernel) = debian_kernel() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    for (option, value, why) in [
+        ("--until", "no_such_function", "no symbol has this name"),
+        ("--from", "no_such_function", "no symbol has this name"),
+        ("--initrd", "/nowhere/at/all", "/nowhere/at/all"),
+    ] {
+        let run = Command::new(env!("CARGO_BIN_EXE_armsnap"))
+            .args(["record", "--system", "virt", option, value, "-o"])
+            .arg(directory.path().join("snapshot"))
+            .arg("--")
+            .arg(&kernel)
+            .output()
+            .unwrap();
+        assert!(!run.status.success(), "{run:?}");
+        assert!(said(&run).contains(why), "{run:?}");
+    }
+}
+
+fn symbol(file: &Path, name: &str) -> u64 {
+    use object::{Object, ObjectSymbol};
+    let bytes = std::fs::read(file).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let mut symbols = file.symbols();
+    symbols
+        .find(|symbol| symbol.name() == Ok(name))
+        .unwrap()
+        .address()
+}

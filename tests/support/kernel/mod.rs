@@ -1,0 +1,295 @@
+//! A Debian kernel, recorded: fetched, booted, and its trace compared with the witness.
+
+#![allow(dead_code, reason = "each binary uses a part of it")]
+
+use crate::support::skip;
+use armsnap::capture::{Capture, Visitor};
+use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
+use armsnap::element::{Exception, Mark};
+use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::quantity::BufferOffset;
+use armsnap::record::witness::{Reader, Record};
+use armsnap::snapshot::memory::CoreMemory;
+use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::read::OpenOptions;
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The newest kernel of Debian's smallest flavour, unpacked once for all tests; `None` where it
+/// cannot be had.
+pub fn debian_kernel() -> Option<PathBuf> {
+    if !super::record::installed(&["qemu-system-aarch64"]) {
+        return None;
+    }
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let lock = File::create(root.join("debian-kernel.lock")).unwrap();
+    lock.lock().unwrap();
+    let directory = root.join("debian-kernel");
+    if let Some(image) = image_in(&directory) {
+        return Some(image);
+    }
+    let unpacked = Command::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/scripts/unpack-packages"
+    ))
+    .args(["--newest", "arm64"])
+    .arg(&directory)
+    .arg("linux-image-.*-cloud-arm64-unsigned")
+    .output()
+    .unwrap();
+    if !unpacked.status.success() {
+        let said = String::from_utf8_lossy(&unpacked.stderr).into_owned();
+        skip::unavailable(&format!("Debian's kernel cannot be fetched: {said}"));
+        return None;
+    }
+    Some(image_in(&directory).expect("the package contains a kernel"))
+}
+
+fn image_in(directory: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(directory.join("boot")).ok()?;
+    let mut files = files.map(|file| file.unwrap().path());
+    files.find(|path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with("vmlinuz-")
+    })
+}
+
+/// Boots a kernel under `armsnap record` with these further options.
+pub fn boot(kernel: &Path, output: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "900", env!("CARGO_BIN_EXE_armsnap"), "record"]);
+    command.args([
+        "--system",
+        "virt",
+        "--cpu",
+        "cortex-a57",
+        "--ram",
+        "512M",
+        "--append",
+        "console=ttyAMA0 panic=-1",
+    ]);
+    command.arg("-o").arg(output).args(options);
+    command.arg("--").arg(kernel).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+/// Builds a static program, and an initial RAM disk with it as `/init` (a newc archive,
+/// Documentation/driver-api/early-userspace/buffer-format.rst).
+pub fn initrd(directory: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
+    if !super::record::installed(&["aarch64-linux-gnu-gcc"]) {
+        return None;
+    }
+    let (code, program) = (directory.join("init.c"), directory.join("init"));
+    std::fs::write(&code, source).unwrap();
+    let built = Command::new("aarch64-linux-gnu-gcc")
+        .args(["-g", "-O1", "-static", "-nostdlib", "-ffreestanding", "-o"])
+        .arg(&program)
+        .arg(&code)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{built:?}");
+    let bytes = std::fs::read(&program).unwrap();
+    let archive = directory.join("initrd");
+    let mut out = Vec::new();
+    for (name, mode, data) in [
+        ("proc", 0o40755, &[][..]),
+        ("init", 0o100_755, &bytes[..]),
+        ("TRAILER!!!", 0, &[][..]),
+    ] {
+        let fields = [
+            1,
+            mode,
+            0,
+            0,
+            1,
+            0,
+            data.len(),
+            0,
+            0,
+            0,
+            0,
+            name.len() + 1,
+            0,
+        ];
+        out.extend(b"070701");
+        out.extend(
+            fields
+                .iter()
+                .flat_map(|field| format!("{field:08x}").into_bytes()),
+        );
+        out.extend(name.as_bytes());
+        out.push(0);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out.extend(data);
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
+    std::fs::write(&archive, out).unwrap();
+    Some((archive, program))
+}
+
+/// What the trace of a core contains.
+#[derive(Debug, Default)]
+pub struct Traced {
+    /// The instructions at each exception level.
+    pub at_level: [u64; 4],
+    /// The context IDs.
+    pub context_ids: BTreeMap<u32, u64>,
+    level: usize,
+    id: Option<u32>,
+}
+
+impl Traced {
+    /// The number of instructions.
+    pub fn instructions(&self) -> u64 {
+        self.at_level.iter().sum()
+    }
+}
+
+/// Compares the trace of each core with the witness, instruction by instruction, to the end.
+pub fn compare(snapshot: &Path, witness: &Path) -> Vec<Traced> {
+    let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
+    let (capture, notes) = Capture::open(&loaded);
+    assert_eq!(notes, []);
+    let mut all = Vec::new();
+    let traced: Vec<usize> = {
+        let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
+        sources.map(|source| source.core.expect("a core")).collect()
+    };
+    for (number, device) in (0_u32..).zip(traced) {
+        let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[device]);
+        let mut found = None;
+        for (buffer, source) in capture.following(&loaded.snapshot, device).0 {
+            let make = Make {
+                image: Image(Some(&memory)),
+                sink: Compared {
+                    executed: Executed::of(witness, number),
+                    traced: Traced::default(),
+                },
+            };
+            let mut decoders = [(source.trace_id, source.config.visit(make))];
+            let Ok(_) = decode_buffer(buffer, &mut decoders, 1 << 20, |_, _| {
+                Ok::<(), Infallible>(())
+            });
+            let sink = decoders[0].1.output();
+            let count = sink.traced.instructions();
+            assert_eq!(sink.executed.next(), None, "core {number} behind {count}");
+            found = Some(std::mem::take(&mut sink.traced));
+        }
+        all.push(found.expect("a source"));
+    }
+    all
+}
+
+/// The straight runs of a core in a witness.
+struct Executed {
+    reader: Reader<BufReader<File>>,
+    core: u32,
+    run: VecDeque<u64>,
+    last: Vec<u64>,
+    again: u64,
+}
+
+impl Executed {
+    fn of(witness: &Path, core: u32) -> Self {
+        let file = File::open(witness).unwrap();
+        Self {
+            reader: Reader::new(BufReader::with_capacity(1 << 18, file)).unwrap(),
+            core,
+            run: VecDeque::new(),
+            last: Vec::new(),
+            again: 0,
+        }
+    }
+
+    fn next(&mut self) -> Option<u64> {
+        while self.run.is_empty() {
+            if self.again > 0 {
+                self.again -= 1;
+                self.run.extend(&self.last);
+                continue;
+            }
+            if let Record::Ran {
+                core,
+                block,
+                count,
+                times,
+            } = self.reader.read().unwrap()?
+                && core == self.core
+            {
+                let places = self.reader.block(block).unwrap().places().take(count);
+                self.last = places.map(|place| place.address.0).collect();
+                self.again = times;
+            }
+        }
+        self.run.pop_front()
+    }
+}
+
+struct Compared {
+    executed: Executed,
+    traced: Traced,
+}
+
+impl FlowSink for Compared {
+    fn range(&mut self, at: BufferOffset, range: &Range, _: Option<u32>) {
+        let mut here = range.start.0;
+        for number in 0..range.instructions {
+            let next = self.executed.next();
+            // The addresses inside of a range of T32 follow from their sizes.
+            let same =
+                next == Some(here) || number > 0 && next.is_some_and(|next| next < range.end.0);
+            assert!(same, "{at:?}: {range:x?}, executed {next:x?}");
+            here = next.unwrap_or_default() + 4;
+        }
+        let traced = &mut self.traced;
+        traced.at_level[traced.level] += u64::from(range.instructions);
+        if let Some(id) = traced.id {
+            *traced.context_ids.entry(id).or_default() += u64::from(range.instructions);
+        }
+    }
+    fn q_range(&mut self, _: BufferOffset, range: &QRange) {
+        panic!("{range:?}");
+    }
+    fn exception(&mut self, _: BufferOffset, _: &Exception) {}
+    fn gap(&mut self, at: BufferOffset, gap: Gap) {
+        panic!("{at:?}: {gap:x?}");
+    }
+    fn mark(&mut self, _: BufferOffset, mark: &Mark) {
+        if let Mark::Context(context) = mark {
+            self.traced.level = usize::from(context.el.unwrap_or_default().0 & 3);
+            self.traced.id = context.context_id.or(self.traced.id);
+        }
+    }
+}
+
+impl SourceSinks<Self> for Compared {
+    fn end(&mut self, _: BufferOffset) {}
+    fn output(&mut self) -> &mut Self {
+        self
+    }
+}
+
+struct Make<'a> {
+    image: Image<'a>,
+    sink: Compared,
+}
+
+impl<'a> Visitor for Make<'a> {
+    type Output = Box<dyn Decoding<Compared> + 'a>;
+
+    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
+    where
+        D: PacketDecoder + 'static,
+        E: ElementDecoder<Packet = D::Packet> + 'static,
+    {
+        let flow = Flow::new(flow.expect("it follows a core"), self.image);
+        Box::new(Source::with_flow(packets, elements, flow, self.sink))
+    }
+}
