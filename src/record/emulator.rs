@@ -386,7 +386,11 @@ impl Emulator {
         contents.data_addresses = self.data_addresses(&contents, &summary)?;
         contents.trace = Some(mapped::map(&self.directory.path().join("trace.bin"))?);
         let changed = summary.versions.changed(contents.halves());
-        contents.changed = changed.carried_by(summary.carrier);
+        let changed = changed.carried_by(summary.carrier);
+        contents.changed = match &contents.ram {
+            None => changed,
+            Some(_) => changed.keeping_all(),
+        };
         let files = contents.files(&ending.trace, ending.etm, &summary)?;
         self.notes
             .extend(notes(&summary, ended, ending.unit, &contents.changed));

@@ -14,6 +14,7 @@ use crate::snapshot::model::{
     Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Dump, OtherSection, Register,
     Snapshot, SourceBuffers, Trace,
 };
+use crate::snapshot::program;
 use crate::snapshot::recording::Recording;
 use crate::snapshot::write::{self, WriteError};
 use object::{Object, ObjectSegment};
@@ -124,6 +125,8 @@ pub struct Contents {
     pub program: Option<(String, Mapped, u64)>,
     /// Whether the program gives names only, and no memory.
     pub names_only: bool,
+    /// Where a Linux kernel runs: the address of `_text`.
+    pub kernel: Option<u64>,
     /// The libraries it loaded: `DT_SONAME` or file name, and contents.
     pub libraries: Vec<(String, Mapped)>,
     /// The trace buffer.
@@ -293,6 +296,7 @@ impl Contents {
                 .program
                 .iter()
                 .map(|program| program_section(program, self.names_only))
+                .chain(self.kernel.map(program::kernel_section))
                 .chain(self.changed.section())
                 .chain(self.recording.section())
                 .chain(self.addresses_section())

@@ -63,6 +63,8 @@ pub struct Changed {
     code: Vec<Code>,
     versions: u32,
     carrier: Carrier,
+    /// All code that ran is listed, changed or not.
+    keeps_all: bool,
 }
 
 impl Changed {
@@ -87,7 +89,15 @@ impl Changed {
             code,
             versions,
             carrier: Carrier::default(),
+            keeps_all: false,
         }
+    }
+
+    /// The same, which lists all code that ran because memory at its virtual addresses is not in the
+    /// dumps: `code=all` in the section.
+    pub fn keeping_all(mut self) -> Self {
+        self.keeps_all = true;
+        self
     }
 
     /// The same, with versions that another part of the trace's context identifies.
@@ -106,6 +116,9 @@ impl Changed {
         let mut entries = vec![("file".to_owned(), FILE.to_owned())];
         if self.carrier == Carrier::Vmid {
             entries.push(("version".to_owned(), "vmid".to_owned()));
+        }
+        if self.keeps_all {
+            entries.push(("code".to_owned(), "all".to_owned()));
         }
         (!self.is_empty()).then(|| OtherSection {
             name: SECTION.to_owned(),
@@ -159,6 +172,13 @@ impl Changed {
                  version that ran"
             }
         };
+        if self.keeps_all && !self.is_empty() {
+            return Some(format!(
+                "all code that ran is kept as it ran ({} bytes; {} versions): {how}",
+                self.bytes(),
+                self.versions.max(1),
+            ));
+        }
         (!self.is_empty()).then(|| {
             format!(
                 "code changed while the trace was made ({} bytes, at {}; {} versions): {how}",
@@ -275,7 +295,8 @@ impl Changed {
         });
         match read {
             Ok(changed) => {
-                let changed = changed.carried_by(carrier(&loaded.snapshot));
+                let mut changed = changed.carried_by(carrier(&loaded.snapshot));
+                changed.keeps_all = has_entry(&loaded.snapshot, "code", "all");
                 let text = changed.describe();
                 let note = text.map(|text| Note {
                     place: place.clone(),
@@ -311,14 +332,18 @@ pub fn file(snapshot: &Snapshot) -> Option<(&FileLine, &String)> {
 }
 
 fn carrier(snapshot: &Snapshot) -> Carrier {
-    let mut sections = snapshot.other_sections.iter();
-    let section = sections.find(|section| section.name == SECTION);
-    let mut entries = section.into_iter().flat_map(|section| &section.entries);
-    let by_vmid = |(key, value): &(String, String)| key == "version" && value.trim() == "vmid";
-    match entries.any(by_vmid) {
+    match has_entry(snapshot, "version", "vmid") {
         true => Carrier::Vmid,
         false => Carrier::ContextId,
     }
+}
+
+/// Whether the section has this entry.
+fn has_entry(snapshot: &Snapshot, key: &str, value: &str) -> bool {
+    let mut sections = snapshot.other_sections.iter();
+    let section = sections.find(|section| section.name == SECTION);
+    let mut entries = section.into_iter().flat_map(|section| &section.entries);
+    entries.any(|entry| entry.0 == key && entry.1.trim() == value)
 }
 
 fn hex(word: Option<&str>) -> Option<u64> {
@@ -417,13 +442,38 @@ mod tests {
         assert!(end.contains(u64::MAX));
     }
 
+    #[test]
+    fn versions_may_be_vmids_and_all_code_kept() {
+        let changed = Changed::read(TEXT.as_bytes()).unwrap();
+        let changed = changed.carried_by(Carrier::Vmid).keeping_all();
+        let section = changed.section().unwrap();
+        let entries: Vec<String> = section
+            .entries
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        assert_eq!(
+            entries,
+            ["file=changed_code.txt", "version=vmid", "code=all"]
+        );
+        let said = changed.describe().unwrap();
+        assert!(said.starts_with("all code that ran is kept"), "{said}");
+        assert!(said.contains("VMID"), "{said}");
+        let loaded = loaded_with("file=c.txt\nversion=vmid\ncode=all\n", &[("c.txt", TEXT)]);
+        assert_eq!(*loaded.changed, changed);
+    }
+
     fn loaded(files: &[(&str, &str)]) -> OpenSnapshot {
+        loaded_with("file=c.txt\n", files)
+    }
+
+    fn loaded_with(section: &str, files: &[(&str, &str)]) -> OpenSnapshot {
         let mut all = InMemory::default();
         let list =
-            "[snapshot]\nversion=1.0\n[device_list]\nd=cpu.ini\n[changed_code]\nfile=c.txt\n";
+            format!("[snapshot]\nversion=1.0\n[device_list]\nd=cpu.ini\n[changed_code]\n{section}");
         let cpu = "[device]\nname=cpu\nclass=core\ntype=ARMv8-A\n[dump]\nfile=x\naddress=0xff8\n";
         for (name, text) in [
-            ("snapshot.ini", list),
+            ("snapshot.ini", &*list),
             ("cpu.ini", cpu),
             ("x", "0123456789abcdef"),
         ]

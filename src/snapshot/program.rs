@@ -16,6 +16,7 @@ use crate::arch::Space;
 use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
 use crate::quantity::Address;
 use crate::text;
+use object::{Object, ObjectSymbol};
 
 /// The most bytes of a program compared with dumps.
 const COMPARED: u64 = 4 << 20;
@@ -120,13 +121,29 @@ impl Program {
         if named.is_empty() {
             return Self::all_of_snapshot(loaded, machine, memories);
         }
-        let mut programs: Vec<Self> = named
-            .iter()
-            .filter(|elf| elf.machine == machine)
-            .map(|elf| Self::new(elf.clone(), memories, true))
-            .collect();
+        let fitting = named.iter().filter(|elf| elf.machine == machine);
+        let mut programs: Vec<Self> = Vec::new();
+        let mut has_kernel = false;
+        for elf in fitting {
+            let moved = kernel(&loaded.snapshot).and_then(|text| kernel_offset(elf, text));
+            has_kernel |= moved.is_some();
+            let elf = elf.clone().moved(moved.unwrap_or(0));
+            programs.push(Self::new(elf, memories, true));
+        }
         // A- and M-profile share a machine: the program that matches memory comes first.
         programs.sort_by_key(|program| !program.comparison.matches());
+        if !has_kernel && !programs.is_empty() {
+            // A program of a kernel whose names are recorded.
+            let recorded = Recorded::all(&loaded.snapshot).into_iter();
+            let recorded = recorded.filter(|recorded| recorded.names_only);
+            programs.extend(recorded.filter_map(|recorded| {
+                let elf = recorded.open(loaded).filter(|elf| elf.machine == machine)?;
+                Some(Self {
+                    names_only: true,
+                    ..Self::new(elf, memories, false)
+                })
+            }));
+        }
         programs
     }
 
@@ -192,6 +209,34 @@ impl Program {
         }));
         notes
     }
+}
+
+/// The section of snapshot.ini with the place of a Linux kernel; others ignore it.
+const KERNEL: &str = "kernel";
+
+/// Returns the section for a kernel whose symbol `_text` is at an address.
+pub fn kernel_section(text: u64) -> OtherSection {
+    OtherSection {
+        name: KERNEL.to_owned(),
+        entries: vec![("text".to_owned(), format!("{text:#x}"))],
+        ..OtherSection::default()
+    }
+}
+
+/// Returns the address of the symbol `_text` of the recorded Linux kernel.
+pub fn kernel(snapshot: &Snapshot) -> Option<u64> {
+    let mut sections = snapshot.other_sections.iter();
+    let section = sections.find(|section| section.name == KERNEL)?;
+    let text = section.entries.iter().find(|(key, _)| key == "text");
+    u64::from_str_radix(text?.1.trim().strip_prefix("0x")?, 16).ok()
+}
+
+/// Returns how far a Linux kernel (`vmlinux`) has moved, if the file is one.
+fn kernel_offset(elf: &Elf, text: u64) -> Option<u64> {
+    let file = object::File::parse(elf.bytes()).ok()?;
+    let name = |name: &str| file.symbols().find(|symbol| symbol.name() == Ok(name));
+    name("linux_banner")?;
+    Some(text.wrapping_sub(name("_text")?.address()))
 }
 
 /// The section `[program]` of snapshot.ini, which armsnap writes and others ignore.
@@ -396,6 +441,40 @@ mod tests {
             (found.comparison.compared, found.comparison.differing),
             (4, 0)
         );
+    }
+
+    #[test]
+    fn a_kernel_is_placed_where_it_ran() {
+        use crate::program::symbol_file::{Function, write};
+        let function = |name: &str, address| Function {
+            name: name.to_owned(),
+            address,
+            size: 4,
+        };
+        let linked = 0xffff_8000_0800_0000;
+        let file = |names: [&str; 2]| {
+            let all = [function(names[0], linked), function(names[1], linked + 4)];
+            let bytes = write(&all, linked, linked + 0x1000);
+            Elf::read("vmlinux".into(), bytes.into()).unwrap()
+        };
+        let text = linked + 0x20_0000;
+        let vmlinux = file(["_text", "linux_banner"]);
+        assert_eq!(kernel_offset(&vmlinux, text), Some(0x20_0000));
+        assert_eq!(kernel_offset(&file(["_text", "main"]), text), None);
+        let section = format!("[kernel]\ntext={text:#x}\n[program]\nfile=p.elf\nmemory=none\n");
+        let (_directory, loaded) = snapshot(&section, 0x1000);
+        assert_eq!(kernel(&loaded.snapshot), Some(text));
+        let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[0]);
+        let of = |elf: Elf| {
+            let seen = [(&memory, Space::Any)];
+            let programs = Program::of_cores(&loaded, &[elf], Machine::AArch64, &seen);
+            let programs = programs.iter();
+            let found = programs.map(|program| (program.elf.offset, program.names_only));
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(of(vmlinux), [(0x20_0000, false)]);
+        // Beside another program, the recorded names stay.
+        assert_eq!(of(file(["_start", "main"])), [(0, false), (0, true)]);
     }
 
     #[test]

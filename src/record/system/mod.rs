@@ -357,6 +357,7 @@ fn finish(
             Some(kernel) => kernel_symbols(&mut session, kernel),
         },
         names_only: image.kernel.is_some(),
+        kernel: session.text,
         ..contents
     };
     session.emulator.finish(Ending {
