@@ -103,7 +103,7 @@ enum Format {
     Callgrind,
     /// Ranges and branches of a program, for create_llvm_prof
     Autofdo,
-    /// Ranges and branches of a program, for llvm-profgen --unsymbolized-profile
+    /// Ranges and branches of a program without symbols, for llvm-profgen
     LlvmProfgen,
     /// Ranges and branches of a program, for perf2bolt -pa
     Bolt,

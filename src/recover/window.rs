@@ -12,8 +12,6 @@ use super::solver::{AccessKind, BASE, Known, Layer, Solver};
 use super::template::{SYSTEM_CALL, Template, Templates};
 use super::walk::INTERVAL;
 use crate::data_addresses::Accessed;
-use crate::flow::{LastInstruction, Range};
-use crate::quantity::Isa;
 use crate::semantics::Location;
 use crate::stop::Cancel;
 use crate::timeline::{EndAgrees, History, Position};
@@ -195,18 +193,7 @@ impl Window {
         let context = history.place(end).and_then(|place| place.context);
         let view = history.view(context.as_ref());
         self.course.begin(end);
-        if let Some((next, Some(isa))) = history.trace_end()
-            && next < halted
-        {
-            // As many as there may be; they end before the halted pc.
-            let least = if isa == Isa::T32 { 2 } else { 4 };
-            let range = Range {
-                start: next,
-                end: halted,
-                isa,
-                instructions: u32::try_from((halted.0 - next.0) / least).unwrap_or(u32::MAX),
-                last: LastInstruction::default(),
-            };
+        if let Some(range) = history.rest() {
             let mut addresses = history.range_instructions(view, &range);
             addresses.retain(|(address, _)| *address < halted);
             let (templates, blocks) = (&mut self.templates, &mut Blocks::default());

@@ -147,6 +147,15 @@ impl History {
         next.or_else(|| Some((ended.returns_to?, None)))
     }
 
+    /// Returns the straight line behind the end of the trace if the halted pc is inside it: what is
+    /// before that pc was executed too.
+    pub fn rest(&mut self) -> Option<Range> {
+        let halted = self.halted?;
+        let session = self.sessions.len() - 1;
+        let ahead = self.sessions[session].track.end().ahead?;
+        (ahead.start < halted && halted < ahead.end).then_some(ahead)
+    }
+
     /// Returns whether the end of the trace agrees with the halted state.
     pub fn end_agrees(&mut self) -> EndAgrees {
         let session = self.sessions.len() - 1;

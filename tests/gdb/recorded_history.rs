@@ -444,13 +444,19 @@ fn ctrl_c_ends_a_search() {
         write_packet(payload.as_bytes(), &mut bytes);
         bytes.extend_from_slice(behind);
         stream.write_all(&bytes).unwrap();
-        let mut reply = Vec::new();
-        while reply.iter().rev().nth(2) != Some(&b'#') {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).unwrap();
-            reply.push(byte[0]);
+        loop {
+            let mut reply = Vec::new();
+            while reply.iter().rev().nth(2) != Some(&b'#') {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                reply.push(byte[0]);
+            }
+            let reply = String::from_utf8(reply).unwrap();
+            // Console output comes before the reply.
+            if !reply.trim_start_matches('+').starts_with("$O") {
+                return reply;
+            }
         }
-        String::from_utf8(reply).unwrap()
     };
     let stopped = ask("bc", &[3]);
     assert!(stopped.contains("$T02thread:1;"), "{stopped}");

@@ -327,11 +327,12 @@ mod tests {
         };
         let whole = note(TEXT.len() as u32);
         // The name alone, a note at an odd address, then the note.
+        let padding = vec![b'.'; (17 + whole.len()).next_multiple_of(4) - (17 + whole.len())];
         let memory = [
             &b"VMCOREINFO\0....."[..],
             b"x",
             &whole,
-            b"...",
+            &padding,
             &whole,
             b"rest",
         ]
