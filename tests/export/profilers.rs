@@ -79,8 +79,13 @@ fn calls_have_their_costs_and_lines() {
     );
 }
 
+/// Modules, each with its range and path.
+type Modules = Vec<(u64, u64, String)>;
+/// Blocks: offset, length, module.
+type Blocks = Vec<(u32, u16, u16)>;
+
 /// Reads drcov as Lighthouse does.
-fn drcov(bytes: &[u8]) -> (Vec<(u64, u64, String)>, Vec<(u32, u16, u16)>) {
+fn drcov(bytes: &[u8]) -> (Modules, Blocks) {
     let mark = b"BB Table: ";
     let at = bytes.windows(mark.len()).position(|part| part == mark);
     let (head, table) = bytes.split_at(at.unwrap());
