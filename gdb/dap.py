@@ -303,9 +303,9 @@ ACCESSES = {"read": gdb.WP_READ, "write": gdb.WP_WRITE, "readWrite": gdb.WP_ACCE
 def value_of(name, reference, frame):
     """Returns the value of an expression, or of a variable in a structure."""
     if reference:
-        if hasattr(dap_varref, "find_variable"):
-            variable = dap_varref.find_variable(reference).find_child_by_name(name)
-            return getattr(variable, "value", None) or variable._value
+        variable = dap_varref.find_variable(reference).find_child_by_name(name)
+        # Not by `or`: a value that is 0 counts as false.
+        return variable.value if hasattr(variable, "value") else variable._value
     if frame is not None:
         dap_frames.select_frame(frame)
     try:
@@ -334,7 +334,8 @@ def watch(name, access):
     found = re.fullmatch(r"(0x[0-9a-f]+),([1-9][0-9]*)", name)
     if not found or access not in ACCESSES:
         raise DAPException(f"{name}: expected ADDRESS,SIZE")
-    if (name, access) not in WATCHED:
+    # A user may have deleted it in the console.
+    if (name, access) not in WATCHED or not WATCHED[name, access].is_valid():
         expression = f"*(unsigned char (*)[{found[2]}]) {found[1]}"
         kind = {"type": gdb.BP_WATCHPOINT, "wp_class": ACCESSES[access]}
         WATCHED[name, access] = gdb.Breakpoint(expression, **kind)

@@ -30,6 +30,20 @@ fn an_old_gdb_is_named_with_the_remedy() {
     assert!(output.stdout.is_empty());
 }
 
+/// What a test skips reaches `scripts/test`, which names it at the end.
+#[test]
+fn a_skipped_test_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("skipped");
+    // There is no GDB in this PATH.
+    let skips = "dap::an_old_gdb_is_named_with_the_remedy";
+    let mut test = Command::new(std::env::current_exe().unwrap());
+    test.args(["--exact", skips]).env("PATH", directory.path());
+    let output = run(test.env("ARMSNAP_SKIPPED", &file));
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "GDB 13\n");
+}
+
 #[test]
 fn an_editor_walks_back_to_the_fault() {
     for gdb in gdbs() {
@@ -66,8 +80,23 @@ fn an_editor_walks_back_to_the_fault() {
         assert!(editor.ask("dataBreakpointInfo", arguments)["dataId"].is_null());
         let arguments =
             json!({"breakpoints": [{"dataId": watched["dataId"], "accessType": "write"}]});
-        let set = editor.ask("setDataBreakpoints", arguments);
+        let set = editor.ask("setDataBreakpoints", arguments.clone());
         assert_eq!(set["breakpoints"][0]["verified"], true, "{set}");
+        // The same field as a child of a variable, whose value is 0.
+        let expression = json!({"expression": "*order", "frameId": frame, "context": "watch"});
+        let order = editor.ask("evaluate", expression)["variablesReference"].clone();
+        editor.ask("variables", json!({"variablesReference": order}));
+        let child = json!({"name": "item", "variablesReference": order});
+        let child = editor.ask("dataBreakpointInfo", child);
+        assert_eq!(child["dataId"], watched["dataId"], "{child}");
+        // One that the user deletes is made again.
+        editor.ask(
+            "evaluate",
+            json!({"expression": "delete", "context": "repl"}),
+        );
+        let again = editor.ask("setDataBreakpoints", arguments);
+        assert_eq!(again["breakpoints"][0]["verified"], true, "{again}");
+        assert_ne!(again["breakpoints"][0]["id"], set["breakpoints"][0]["id"]);
         let stop = editor.go("reverseContinue", json!({"threadId": thread}));
         assert_eq!(stop["reason"], "data breakpoint", "{stop}");
         assert_eq!(editor.frames(thread)[0], at("cancel", 24));
