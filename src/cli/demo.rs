@@ -1,7 +1,7 @@
 //! `armsnap demo`: a bundled recording of a crash, in GDB, with a guided walk of five steps.
 
 use super::{Failure, gdb};
-use armsnap::leftovers::Private;
+use armsnap::leftovers::{Leftover, Private};
 use clap::{Args, Parser};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -71,14 +71,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         ));
         return Ok(ExitCode::SUCCESS);
     }
+    // Ctrl-C is GDB's, and this process must stay to remove the directory.
+    let _waits = super::signals::stay_alive()?;
     let private = Private::new()?;
+    // A signal removes it, too.
+    let _removed = Leftover::new(private.path().to_owned());
     let directory = private.path().join("demo");
     fs::create_dir(&directory)?;
     write(&directory)?;
     let walk = private.path().join("walk.py");
     fs::write(&walk, WALK)?;
-    let words = [OsString::from("gdb"), directory.into(), "--gdb".into()];
-    let words = words.into_iter().chain([arguments.gdb.clone()]);
+    let mut gdb = OsString::from("--gdb=");
+    gdb.push(&arguments.gdb);
+    let words = [OsString::from("gdb"), directory.into(), gdb];
     let mut command = gdb::command(&Words::parse_from(words).gdb)?;
     command.arg("-q").arg("-x").arg(&walk);
     let interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
@@ -89,8 +94,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if !interactive {
         command.arg("-batch");
     }
-    // Ctrl-C is GDB's, and this process must stay to remove the directory.
-    let _waits = super::signals::stay_alive()?;
     let status = command.status();
     let status = status.map_err(|error| gdb::cannot_start(&arguments.gdb, &error))?;
     Ok(if status.success() {

@@ -13,12 +13,16 @@ mod unix {
 
     /// Removes incomplete files on SIGINT, SIGTERM and SIGHUP before the signal ends the program.
     pub fn clean_up() -> io::Result<()> {
+        clean_up_on(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    fn clean_up_on(signals: &[i32]) -> io::Result<()> {
         // Ignored signals stay ignored (`nohup`).
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
         let handled = |signal: &i32| ignored.unwrap_or(0) >> (signal - 1) & 1 == 0;
-        let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(handled);
+        let handled = signals.iter().filter(|signal| handled(signal));
         let mut signals = signal_hook::iterator::Signals::new(handled)?;
         std::thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
@@ -34,8 +38,10 @@ mod unix {
     #[derive(Debug)]
     pub struct StaysAlive(SigId);
 
-    /// Ignores Ctrl-C in this process only: programs that it starts have the default.
+    /// Ignores Ctrl-C in this process only: programs that it starts have the default. The other signals
+    /// are as in [`clean_up`].
     pub fn stay_alive() -> io::Result<StaysAlive> {
+        clean_up_on(&[SIGTERM, SIGHUP])?;
         let pressed = Arc::new(AtomicBool::new(false));
         Ok(StaysAlive(signal_hook::flag::register(SIGINT, pressed)?))
     }

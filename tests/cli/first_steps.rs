@@ -3,7 +3,11 @@
 use crate::support::gdb::{armsnap, need_gdb, run, testdata, text};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 #[test]
 fn alone_it_names_what_it_can_do_with_the_files_around_it() {
@@ -33,7 +37,7 @@ fn alone_it_names_what_it_can_do_with_the_files_around_it() {
     fs::write(at("core.12"), core).unwrap();
     // Nothing waits for a pipe.
     assert!(
-        std::process::Command::new("mkfifo")
+        Command::new("mkfifo")
             .arg(at("pipe"))
             .status()
             .unwrap()
@@ -163,6 +167,41 @@ fn the_demo_walks_back_to_the_fault_and_leaves_nothing() {
     }
     let left: Vec<_> = fs::read_dir(temporary.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_demo_that_is_terminated_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    fs::create_dir(at("tmp")).unwrap();
+    // It says that it runs, and runs until its input ends.
+    let script = format!("echo > '{}'; exec /bin/cat", at("runs").display());
+    fake(directory.path(), "gdb-multiarch", &script);
+    let mut command = armsnap();
+    command
+        .arg("demo")
+        .env("PATH", directory.path())
+        .env("TMPDIR", at("tmp"));
+    let mut demo = command.stdin(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !at("runs").exists() {
+        assert!(Instant::now() < deadline, "the debugger does not start");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(fs::read_dir(at("tmp")).unwrap().count(), 1);
+    let kill = format!("kill -TERM {}", demo.id());
+    assert!(
+        Command::new("sh")
+            .args(["-c", &kill])
+            .status()
+            .unwrap()
+            .success()
+    );
+    // The pipe stays open, so that only the signal ends it.
+    let _input = demo.stdin.take();
+    let status = demo.wait().unwrap();
+    assert_eq!(status.signal(), Some(15), "{status}");
+    assert_eq!(fs::read_dir(at("tmp")).unwrap().count(), 0);
 }
 
 #[test]
