@@ -31,7 +31,7 @@ pub struct BlockStretches {
     kept: Vec<Stretch>,
     recent: VecDeque<Stretch>,
     current: Option<Stretch>,
-    /// Only every so many stretches are kept.
+    /// Each stretch whose number is a multiple of this is kept.
     every: u64,
     next: u64,
     most: usize,

@@ -2,7 +2,7 @@
 
 use super::blocks::BlockTable;
 use super::data::{ExceptionRow, FileRow, GapRow, PageData, Spread, TrackData};
-use super::functions::{Indexes, PageFunctions};
+use super::functions::{self, Indexes, PageFunctions};
 use super::listen::TrackListener;
 use super::listing::{self, Listing, TrackCode};
 use super::marks::Texts;
@@ -15,9 +15,6 @@ use crate::program::symbols::Symbols;
 use crate::snapshot::OpenSnapshot;
 use crate::text::one_line;
 use std::path::PathBuf;
-
-/// The most functions listed.
-const FUNCTIONS: usize = 30_000;
 
 /// What a page is made of.
 pub struct PageInput<'a> {
@@ -71,9 +68,8 @@ pub fn build(input: PageInput<'_>) -> Result<PageData, DisassemblerError> {
     let mut notes = input.notes;
     notes.extend(left_out(&functions, &listing, &sources));
     let table = BlockTable::of(tracks.iter().map(|(.., listener)| &listener.blocks));
-    let unknown = functions.unknown();
     let blocks = table.blocks().iter().map(|block| {
-        let function = functions.at(block.start).or(unknown).map_or(-1, i64::from);
+        let function = functions.row_at(block.start).map_or(-1, i64::from);
         (format!("{:#x}", block.start), block.instructions, function)
     });
     let blocks = blocks.collect();
@@ -89,14 +85,12 @@ pub fn build(input: PageInput<'_>) -> Result<PageData, DisassemblerError> {
     let files = sources.into_rows();
     let totals = totals(&profiles, tracks, input.bytes, &files);
     let instructions = profiles.iter().map(|profile| profile.totals.instructions);
-    let mut rows = functions.into_rows();
-    rows.truncate(FUNCTIONS);
     Ok(PageData {
         title: one_line(input.title).into_owned(),
         made_by: format!("armsnap {}", env!("CARGO_PKG_VERSION")),
         totals,
         instructions: instructions.sum(),
-        functions: rows,
+        functions: functions.into_rows(),
         files,
         code: listing.code,
         blocks,
@@ -153,7 +147,7 @@ fn complete(
     tracks: &[(Track, Profile, TrackListener)],
     sources: &Sources,
 ) {
-    for (index, function) in functions.iter_mut().take(FUNCTIONS).enumerate() {
+    for (index, function) in functions.iter_mut().take(functions::MOST).enumerate() {
         let row = &mut function.row;
         if let Some((executed, size)) = listing.sizes.get(&(index as u32)) {
             (row.executed, row.size) = (*executed, *size);
@@ -176,7 +170,7 @@ fn left_out(functions: &PageFunctions, listing: &Listing, sources: &Sources) -> 
         }
     };
     note(
-        functions.iter().len().saturating_sub(FUNCTIONS),
+        functions.iter().len().saturating_sub(functions::MOST),
         "functions that executed the fewest instructions are left out",
     );
     note(
@@ -199,7 +193,7 @@ fn time_line(
 ) -> TrackData {
     let function = |id: u32| {
         let index = indexes.get(id as usize).copied();
-        index.filter(|index| (*index as usize) < FUNCTIONS)
+        index.filter(|index| functions::is_listed(*index))
     };
     let (unit, first, length) = match track.follows {
         true => {

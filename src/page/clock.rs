@@ -8,7 +8,7 @@ pub struct Clock {
     /// Instructions of the track before the reading, and the clock's value; both ascend.
     readings: Vec<(u64, u64)>,
     most: usize,
-    /// Only every so many readings are kept.
+    /// Each reading whose number is a multiple of this is kept.
     every: u64,
     seen: u64,
     backward: u64,

@@ -5,6 +5,8 @@ use crate::profile::{Function, FunctionId, FunctionKind, Profile};
 use crate::quantity::Address;
 use std::collections::HashMap;
 
+/// Functions on the page.
+pub const MOST: usize = 30_000;
 /// The longest name on the page.
 const LONGEST_NAME: usize = 300;
 
@@ -91,7 +93,14 @@ impl PageFunctions {
 
     /// The rows of the page.
     pub fn into_rows(self) -> Vec<FunctionRow> {
-        self.all.into_iter().map(|function| function.row).collect()
+        let listed = self.all.into_iter().take(MOST);
+        listed.map(|function| function.row).collect()
+    }
+
+    /// The row of the code at an address, if it is on the page.
+    pub fn row_at(&self, address: u64) -> Option<u32> {
+        let index = self.at(address).or_else(|| self.unknown());
+        index.filter(|index| is_listed(*index))
     }
 
     /// The function that contains an address: by symbol, or the one entered last before it.
@@ -114,6 +123,11 @@ impl PageFunctions {
         let after = self.starts.partition_point(|(start, _)| *start <= address);
         self.starts.get(after).map(|(start, _)| *start)
     }
+}
+
+/// Whether the function with this index is on the page.
+pub fn is_listed(index: u32) -> bool {
+    (index as usize) < MOST
 }
 
 fn new(function: &Function, track: usize) -> PageFunction {
@@ -146,4 +160,28 @@ fn add(
     row.own = row.own.saturating_add(own[id.index()]);
     row.total = row.total.saturating_add(totals[id.index()].0);
     row.calls = row.calls.saturating_add(function.calls);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_functions_that_have_no_row_refers_to_none() {
+        let function = |index: u64| PageFunction {
+            row: FunctionRow::default(),
+            kind: FunctionKind::Symbol,
+            start: Some(Address(index * 16)),
+            end: Some(Address(index * 16 + 16)),
+            track: 0,
+        };
+        let most = MOST as u64;
+        let functions = PageFunctions {
+            all: (0..=most).map(function).collect(),
+            starts: (0..=MOST as u32).map(|i| (u64::from(i) * 16, i)).collect(),
+        };
+        assert_eq!(functions.row_at(most * 16 - 4), Some(MOST as u32 - 1));
+        assert_eq!(functions.row_at(most * 16), None);
+        assert_eq!(functions.into_rows().len(), MOST);
+    }
 }

@@ -38,7 +38,7 @@ pub struct TrackListener {
 }
 
 impl TrackListener {
-    /// Listens to one of so many tracks.
+    /// Listens to one of `tracks` tracks.
     pub fn new(tracks: usize, follows: bool) -> Self {
         let share = |room: usize| room / tracks.max(1);
         Self {

@@ -3,7 +3,7 @@
 use super::data::CodeRow;
 use super::functions::{PageFunction, PageFunctions};
 use crate::flow::{CodeImage, View, instruction_bytes};
-use crate::profile::{FunctionKind, Profile, Spans};
+use crate::profile::{Profile, Spans};
 use crate::program::disassembly::Disassembler;
 use crate::program::symbols::{SourceLine, Symbols};
 use crate::quantity::{Address, Isa};
@@ -14,6 +14,9 @@ use std::ops::Range;
 const MOST: usize = 60_000;
 /// In a larger function only the executed instructions are listed.
 const LARGE: usize = 4_000;
+/// Bytes of a function. The symbol of a larger one is not trusted: only executed instructions are
+/// listed, and the number of all is unknown.
+const WIDEST: u64 = 4 << 20;
 /// The longest disassembly.
 const LONGEST: usize = 120;
 
@@ -83,7 +86,7 @@ pub fn list<C: CodeImage>(
         let places = places(function, lines, &track.image);
         let executed = places.iter().filter(|place| count(place.0) > 0).count();
         let index = index as u32;
-        if function.kind == FunctionKind::Symbol {
+        if extent(function).is_some() {
             let sizes = (executed as u64, places.len() as u64);
             listing.sizes.insert(index, sizes);
         }
@@ -179,7 +182,13 @@ fn of_function<'l>(
     &lines[first..last.max(first)]
 }
 
-/// The instructions of a function: of one with a symbol all, of another one the executed ones.
+/// The addresses of a function, if its symbol says where it ends.
+fn extent(function: &PageFunction) -> Option<Range<u64>> {
+    let (start, end) = (function.start?.0, function.end?.0);
+    (end.saturating_sub(start) <= WIDEST).then_some(start..end)
+}
+
+/// The instructions of a function: of one with an extent all, of another one the executed ones.
 fn places(
     function: &PageFunction,
     lines: &[Line],
@@ -189,12 +198,11 @@ fn places(
     let mut next = lines.iter().peekable();
     let first = lines[0];
     let (mut isa, mut view) = (first.isa, first.view);
-    let whole = function.end.map(|end| end.0);
-    let mut here = match whole {
-        Some(_) => function.start.map_or(first.start, |start| start.0),
-        None => first.start,
-    };
-    let mut known_to = whole.unwrap_or(first.end);
+    let whole = extent(function);
+    let Range {
+        start: mut here,
+        end: mut known_to,
+    } = whole.clone().unwrap_or(first.start..first.end);
     loop {
         // Executed code says where an instruction starts, and in which instruction set.
         while let Some(line) = next.next_if(|line| line.start <= here) {
@@ -217,9 +225,13 @@ fn places(
             continue;
         }
         let (_, known) = instruction_bytes(image, view, isa, Address(here));
-        if known == 0 && whole.is_some() && next.peek().is_none() {
-            // The rest of the function is not in memory.
-            return places;
+        if known == 0 && whole.is_some() {
+            // What follows is not in memory, up to the next executed line at least.
+            let Some(line) = next.peek() else {
+                return places;
+            };
+            here = line.start;
+            continue;
         }
         let mut after = here.saturating_add(known.max(2) as u64);
         if let Some(line) = next.peek() {
@@ -251,4 +263,49 @@ fn line_at(lines: &[(Range<u64>, SourceLine)], address: u64) -> Option<&SourceLi
     let after = lines.partition_point(|(range, _)| range.start <= address);
     let (range, line) = lines[..after].last()?;
     range.contains(&address).then_some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Pieces;
+    use crate::page::data::FunctionRow;
+    use crate::profile::FunctionKind;
+
+    /// Four instructions at the start of a function, of which the first was executed, and two executed
+    /// ones far behind them.
+    fn found(end: u64, far: u64) -> Vec<u64> {
+        let function = PageFunction {
+            row: FunctionRow::default(),
+            kind: FunctionKind::Symbol,
+            start: Some(Address(0x1000)),
+            end: Some(Address(end)),
+            track: 0,
+        };
+        let line = |start, end| Line {
+            start,
+            end,
+            isa: Isa::A64,
+            view: View(0),
+        };
+        let mut memory = Pieces::default();
+        memory.add(Address(0x1000), vec![0; 16]);
+        memory.add(Address(far), vec![0; 8]);
+        let lines = [line(0x1000, 0x1004), line(far, far + 8)];
+        let places = places(&function, &lines, &memory);
+        places.iter().map(|(address, ..)| *address).collect()
+    }
+
+    #[test]
+    fn memory_that_is_missing_in_a_function_is_passed_over() {
+        let far = 0x20_0000;
+        let all = [0x1000, 0x1004, 0x1008, 0x100c, far, far + 4];
+        assert_eq!(found(far + 8, far), all);
+    }
+
+    #[test]
+    fn a_function_of_impossible_size_has_its_executed_instructions() {
+        let far = 1 << 60;
+        assert_eq!(found(u64::MAX, far), [0x1000, far, far + 4]);
+    }
 }

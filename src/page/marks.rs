@@ -16,13 +16,9 @@ pub enum MarkKind {
     Exception,
     /// A memory transaction.
     Transaction,
-    /// A data access.
-    Data,
-    /// Anything else.
-    Other,
 }
 
-const KINDS: usize = 7;
+const KINDS: usize = 5;
 /// Added to the kind in the page if a count follows.
 const COUNTED: u64 = 8;
 

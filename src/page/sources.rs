@@ -21,6 +21,8 @@ const LONG: usize = 3_000;
 const AROUND: u32 = 12;
 /// The longest line.
 const LONGEST_LINE: usize = 400;
+/// The most parts of a path that is looked up.
+const PARTS: usize = 64;
 /// Files on the page.
 const FILES: usize = 10_000;
 /// Lines with counts on the page.
@@ -84,7 +86,7 @@ impl Sources {
         self.indexes.get(name).copied()
     }
 
-    /// The index of the file of an instruction that was executed so many times. Files of code
+    /// The index of the file of an instruction that was executed `times` times. Files of code
     /// without symbols are not in the coverage; their lines are added here.
     pub fn executed(&mut self, name: &str, line: u32, times: u64) -> Option<u32> {
         let index = match self.indexes.get(name) {
@@ -161,17 +163,16 @@ fn row(name: &str, file: &FileCoverage, roots: &[PathBuf], room: &mut Room) -> F
     row
 }
 
-/// The text of a file below the roots: by its longest path that is there.
+/// The text of a file below the roots: by its longest path that is there, of at most [`PARTS`].
 fn text(name: &str, roots: &[PathBuf]) -> io::Result<Option<String>> {
     let name = name.replace('\\', "/");
     let parts: Vec<&str> = name
         .split('/')
         .filter(|part| !matches!(*part, "" | "."))
         .collect();
-    for first in 0..parts.len() {
-        if parts[first..].contains(&"..") {
-            continue;
-        }
+    let parents = parts.iter().rposition(|part| *part == "..");
+    let shortest = parts.len().saturating_sub(PARTS);
+    for first in shortest.max(parents.map_or(0, |last| last + 1))..parts.len() {
         let relative: PathBuf = parts[first..].iter().collect();
         for root in roots {
             if let Some(text) = read(root, &relative)? {
@@ -257,7 +258,13 @@ mod tests {
             assert_eq!(find(name).as_deref(), Some("int main;"), "{name}");
         }
         let secret = parent.path().join("secret");
+        let long = "x/".repeat(1 << 20);
+        assert_eq!(
+            find(&format!("{long}src/main.c")).as_deref(),
+            Some("int main;")
+        );
         for name in [
+            long.as_str(),
             "../secret",
             "secret",
             "link",

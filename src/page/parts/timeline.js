@@ -4,8 +4,9 @@ const ROW = 17;
 const MARKS = 16;
 const LEAST_TEXT = 34;
 
-const MARK_KINDS = ["gap", "event", "message", "exception", "transaction", "data", "mark", "note"];
+const MARK_KINDS = ["gap", "event", "message", "exception", "transaction"];
 const GAP = 0;
+const EXCEPTION_MARK = 3;
 
 /** Reads the colours of the style sheet, which differ between light and dark. */
 function theme() {
@@ -261,7 +262,7 @@ class TrackCanvas {
         context.fillRect(x - 3, y + 1, 6, 6);
         continue;
       }
-      context.fillStyle = kind === 3 ? colours.exception : colours.mark;
+      context.fillStyle = kind === EXCEPTION_MARK ? colours.exception : colours.mark;
       context.beginPath();
       context.moveTo(x - 4, y + 2);
       context.lineTo(x + 4, y + 2);
