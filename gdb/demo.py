@@ -28,7 +28,7 @@ after each of them its position in the history.""",
     ),
     (
         """A store in the function `cancel`. Run backwards to it: a watchpoint stops there.
-Registers, arguments and memory are those of that time.""",
+Registers, arguments and memory have the values that they had then.""",
         END,
         ("watch -l order->item", "reverse-continue", "info args", "list"),
     ),

@@ -99,7 +99,7 @@ fn page(command: Command, name: &str) -> std::io::Result<Vec<u8>> {
         let lines = examples.lines().skip_while(|line| *line == "Examples:");
         writeln!(out, ".SH EXAMPLES\n.nf")?;
         for line in lines {
-            // No line is a request, because its first character is none.
+            // `\&`, an empty character, keeps a line that starts with `.` or `'` from being a request.
             let line = line.replace('\\', "\\e").replace('-', "\\-");
             writeln!(out, "\\&{line}")?;
         }

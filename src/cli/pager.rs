@@ -1,7 +1,7 @@
 //! A pager for listings on a terminal, as git has: $ARMSNAP_PAGER, $PAGER, or less.
 //!
 //! Standard output, and standard error if it is a terminal, go to the pager until it is dropped.
-//! On other systems than Unix there is none.
+//! On systems other than Unix, listings are never paged.
 
 #[cfg(unix)]
 pub use unix::{Pager, abandon};
@@ -96,7 +96,7 @@ mod other {
     pub struct Pager(std::convert::Infallible);
 
     impl Pager {
-        /// There is no pager.
+        /// Starts nothing.
         #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
         pub const fn start() -> std::io::Result<Option<Self>> {
             Ok(None)
