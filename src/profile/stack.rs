@@ -1,4 +1,4 @@
-//! Open calls, and who is told of them.
+//! Open calls, and who hears of them.
 
 use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
@@ -158,8 +158,7 @@ pub trait Listener {
         let _ = (moment, context);
     }
 
-    /// So many instructions were executed in a straight line from `start` on. `moment` is that
-    /// before them.
+    /// A number of instructions was executed in a straight line from `start` on, after `moment`.
     fn straight(&mut self, moment: &Moment, start: Address, instructions: u32) {
         let _ = (moment, start, instructions);
     }
