@@ -43,6 +43,14 @@ def ask(command):
         return ""
 
 
+def use_utf8():
+    """Makes GDB exchange text with Python as UTF-8 where the locale has ASCII only.
+
+    Without any locale, as in a container, other characters in names and paths are errors."""
+    if "auto; currently ANSI_X3.4-1968" in ask("show host-charset"):
+        gdb.execute("set host-charset UTF-8")
+
+
 def connect(command, from_tty, to_string=False):
     """Runs a command that connects to a snapshot.
 
@@ -122,6 +130,7 @@ What GDB was attached to before is left, and its program forgotten.
         connect(f"target remote | exec {command}", from_tty)
 
 
+use_utf8()
 Prefix()
 Program()
 Attach()

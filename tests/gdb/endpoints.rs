@@ -482,11 +482,12 @@ fn paths_with_spaces_and_quotes_work() {
     )
     .unwrap();
     let option = format!("--elf={}", odd.join("it's.elf").display());
-    let text = session(
-        &odd,
-        &[&option, "--core", "core <0> & \"1\""],
-        &["info threads", "p/x $x0"],
-    );
+    let mut command = armsnap();
+    command.arg("gdb").arg(&odd).arg(&option);
+    command.args(["--core", "core <0> & \"1\"", "--", "-nx", "-batch"]);
+    command.args(["-ex", "info threads", "-ex", "p/x $x0"]);
+    // Without a locale, GDB's own character set is ASCII.
+    let text = text(&run(command.env("LC_ALL", "C")));
     assert!(text.contains("core <0> & \"1\""), "{text}");
     assert!(text.contains("$1 = 0x57"), "{text}");
 }

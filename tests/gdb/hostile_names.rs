@@ -222,7 +222,8 @@ fn save_from(directory: &Path, made: &Path, program: String) -> (PathBuf, String
     fs::write(&commands, run(armsnap().arg("gdb-commands")).stdout).unwrap();
     let saved = directory.join("saved");
     let mut gdb = Command::new("gdb-multiarch");
-    gdb.args(["-nx", "-batch", "-ex"]);
+    // Without a locale, GDB's own character set is ASCII.
+    gdb.args(["-nx", "-batch", "-ex"]).env("LC_ALL", "C");
     gdb.arg(format!("source {}", commands.display()));
     gdb.args([
         "-ex",
