@@ -3,12 +3,35 @@
 
 use super::ini::quote;
 use super::model::{FileLine, OtherSection, Snapshot};
+use super::paths::PathError;
 use super::read::OpenSnapshot;
-use crate::data_addresses::Addresses;
+use crate::data_addresses::{self, Addresses};
 use crate::mapped::Mapped;
 
 /// The section's name.
 pub const SECTION: &str = "data_addresses";
+
+/// Why a file of data addresses cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It cannot be read.
+    #[error("{}: {error}", quote(file))]
+    File {
+        /// Its name in the snapshot.
+        file: String,
+        /// The reason.
+        error: PathError,
+    },
+    /// It does not hold data addresses.
+    #[error("{}: {error}", quote(file))]
+    Format {
+        /// Its name in the snapshot.
+        file: String,
+        /// The reason.
+        error: data_addresses::Error,
+    },
+}
 
 /// The entries: the place of the section, the name of a core, and its file.
 pub fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&FileLine, &String, &String)> {
@@ -20,17 +43,24 @@ pub fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&FileLine, &String, &
     })
 }
 
-/// Opens the data addresses of a core; `None` if the snapshot has none. The error says which file
-/// cannot be used, and why.
-pub fn open(loaded: &OpenSnapshot, core: &str) -> Option<Result<Addresses<Mapped>, String>> {
+/// Opens the data addresses of a core; `None` if the snapshot has none.
+///
+/// # Errors
+///
+/// If their file cannot be read, or does not hold data addresses.
+pub fn open(loaded: &OpenSnapshot, core: &str) -> Option<Result<Addresses<Mapped>, OpenError>> {
     let (place, _, file) = files(&loaded.snapshot).find(|(_, name, _)| *name == core)?;
-    let quoted = quote(file);
     let bytes = loaded.file(&place.file, file);
-    let bytes = bytes.map_err(|error| format!("{quoted}: {error}"));
-    Some(
-        bytes
-            .and_then(|bytes| Addresses::open(bytes).map_err(|error| format!("{quoted}: {error}"))),
-    )
+    let bytes = bytes.map_err(|error| OpenError::File {
+        file: file.clone(),
+        error,
+    });
+    Some(bytes.and_then(|bytes| {
+        Addresses::open(bytes).map_err(|error| OpenError::Format {
+            file: file.clone(),
+            error,
+        })
+    }))
 }
 
 /// The section for these entries; `None` if there are none.
