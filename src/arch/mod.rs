@@ -3,26 +3,26 @@
 //!
 //! Independent of files, trace and the debugger's protocol.
 
-pub mod a32;
-pub mod a64;
-pub mod aarch32;
-pub mod aarch64;
-pub mod architecture;
-pub mod branch;
-pub mod core_type;
-pub mod description;
-pub mod group;
-pub mod names;
-pub mod registers;
+mod a32;
+mod a64;
+mod aarch32;
+mod aarch64;
+mod architecture;
+pub(crate) mod branch;
+mod core_type;
+mod description;
+mod group;
+pub(crate) mod names;
+pub(crate) mod registers;
 #[cfg(feature = "convert")]
-pub mod safe_description;
-pub mod saved;
-pub mod space;
+pub(crate) mod safe_description;
+mod saved;
+mod space;
 pub mod state;
-pub mod t32;
+mod t32;
 #[cfg(feature = "convert")]
-pub mod target;
-pub mod views;
+pub(crate) mod target;
+pub(crate) mod views;
 
 pub use architecture::{Architecture, Detected, Machine};
 pub use core_type::CoreType;

@@ -13,7 +13,7 @@ mod core;
 mod left_out;
 mod only;
 mod protocol;
-pub mod registers;
+pub(crate) mod registers;
 
 pub use architecture::TraceArchitecture;
 pub use buffer::CaptureBuffer;

@@ -5,8 +5,8 @@
 #[cfg(feature = "report")]
 pub mod disassembly;
 pub mod elf;
-pub mod kallsyms;
-pub mod names;
+pub(crate) mod kallsyms;
+mod names;
 mod profile;
-pub mod symbol_file;
+pub(crate) mod symbol_file;
 pub mod symbols;

@@ -5,7 +5,7 @@
 use super::address_files::AddressFiles;
 use super::plugin::{self, Plugin};
 use super::protocol::{MOST_CORES, TraceOptions};
-use super::remote::{self, Endpoint, Remote};
+use super::remote::{self, Remote};
 use super::settings::Settings;
 use super::snapshot_files::{Contents, RecordedCore};
 use super::stop::{self, Reason};
@@ -162,7 +162,7 @@ impl Launch {
             }
             std::thread::sleep(PAUSE);
         }
-        let remote = Remote::connect(&Endpoint::Unix(gdb), START_TIMEOUT)?;
+        let remote = Remote::connect(&gdb, START_TIMEOUT)?;
         let (event_sender, events) = mpsc::channel();
         Ok(Emulator {
             process,

@@ -9,31 +9,31 @@
 //! the same for a Linux program and a bare-metal system. Registers and memory are read through the
 //! emulator's GDB server. The trace units encode the trace.
 
-pub mod address_files;
+mod address_files;
 pub mod blocks;
-pub mod device_state;
+mod device_state;
 mod emulator;
 pub mod flow;
 mod guest_program;
 mod input;
 pub mod plugin;
-pub mod process;
+mod process;
 pub mod protocol;
 pub mod register_log;
-pub mod remote;
-pub mod settings;
-pub mod signals;
-pub mod snapshot_files;
+mod remote;
+mod settings;
+mod signals;
+mod snapshot_files;
 mod stop;
 pub mod stream;
 pub mod system;
-pub mod trace_store;
-pub mod tracing;
+mod trace_store;
+mod tracing;
 mod transport;
-pub mod traps;
+mod traps;
 pub mod until;
 pub mod user;
-pub mod versions;
+mod versions;
 pub mod witness;
 
 pub use emulator::{Error, Options, Recorded, Watch};

@@ -10,9 +10,8 @@ use crate::xml::{self, XmlError};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
-
-pub use super::transport::Endpoint;
 
 /// Errors of the connection to the emulator's GDB server.
 #[derive(Debug, thiserror::Error)]
@@ -103,10 +102,10 @@ const DOCUMENTS: usize = 64;
 const THREADS: usize = 1 << 16;
 
 impl Remote {
-    /// Connects within `wait`, once the server listens, and reads the target description.
-    pub fn connect(endpoint: &Endpoint, wait: Duration) -> Result<Self, Error> {
-        let transport = Transport::connect(endpoint, wait).map_err(|error| Error::Connect {
-            endpoint: endpoint.to_string(),
+    /// Connects to a socket within `wait`, once the server listens, and reads the target description.
+    pub fn connect(socket: &Path, wait: Duration) -> Result<Self, Error> {
+        let transport = Transport::connect(socket, wait).map_err(|error| Error::Connect {
+            endpoint: socket.display().to_string(),
             error,
         })?;
         let mut remote = Self {
@@ -297,17 +296,6 @@ impl Remote {
         let asked = String::from_utf8_lossy(&packet).into_owned();
         self.done(&asked)?;
         Ok(String::from_utf8_lossy(&self.take_output()).into_owned())
-    }
-
-    /// Detaches; the program continues.
-    pub fn detach(mut self) -> Result<(), Error> {
-        self.done("D")
-    }
-
-    /// Kills the program.
-    pub fn kill(mut self) -> Result<(), Error> {
-        // The server exits without an acknowledgement.
-        Ok(self.transport.send(b"k")?)
     }
 
     /// Sends a request and returns the reply.

@@ -3,82 +3,15 @@
 //! Handles framing and acknowledgements, not the meaning of packets.
 
 use crate::remote_protocol::framing::{Framer, Incoming, write_packet};
-use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// The address of a GDB server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// A TCP address.
-    Tcp(SocketAddr),
-    /// A Unix socket.
-    Unix(PathBuf),
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => path.display().fmt(f),
-        }
-    }
-}
-
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn connect(endpoint: &Endpoint, wait: Duration) -> io::Result<Self> {
-        match endpoint {
-            Endpoint::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, wait)?;
-                stream.set_nodelay(true)?;
-                Ok(Self::Tcp(stream))
-            }
-            Endpoint::Unix(path) => UnixStream::connect(path).map(Self::Unix),
-        }
-    }
-
-    fn set_read_timeout(&self, wait: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_read_timeout(Some(wait)),
-            Self::Unix(stream) => stream.set_read_timeout(Some(wait)),
-        }
-    }
-
-    fn set_write_timeout(&self, wait: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.set_write_timeout(Some(wait)),
-            Self::Unix(stream) => stream.set_write_timeout(Some(wait)),
-        }
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(into),
-            Self::Unix(stream) => stream.read(into),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.write_all(bytes),
-            Self::Unix(stream) => stream.write_all(bytes),
-        }
-    }
-}
 
 /// A connection to a GDB server.
 #[derive(Debug)]
 pub(super) struct Transport {
-    stream: Stream,
+    stream: UnixStream,
     framer: Framer,
     /// Bytes received and not yet parsed.
     ahead: Vec<u8>,
@@ -99,15 +32,15 @@ const WRITE: Duration = Duration::from_secs(30);
 const TRIES: u8 = 8;
 
 impl Transport {
-    /// Connects, retrying for at most `wait` until the server listens.
-    pub(super) fn connect(endpoint: &Endpoint, wait: Duration) -> io::Result<Self> {
+    /// Connects to a socket, retrying for at most `wait` until the server listens.
+    pub(super) fn connect(socket: &Path, wait: Duration) -> io::Result<Self> {
         const PAUSE: Duration = Duration::from_millis(5);
         let until = Instant::now() + wait;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match Stream::connect(endpoint, left.max(PAUSE)) {
+            match UnixStream::connect(socket) {
                 Ok(stream) => {
-                    stream.set_write_timeout(WRITE)?;
+                    stream.set_write_timeout(Some(WRITE))?;
                     return Ok(Self {
                         stream,
                         framer: Framer::default(),
@@ -194,7 +127,7 @@ impl Transport {
             }
             // A timeout of zero is invalid.
             self.stream
-                .set_read_timeout(left.max(Duration::from_millis(1)))?;
+                .set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
             match self.stream.read(&mut self.ahead) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if is_timeout(&error) => {

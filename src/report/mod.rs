@@ -1,8 +1,8 @@
 //! Listings for people and exports for programs.
 
-pub mod calls;
-pub mod fields;
-pub mod history;
+pub(crate) mod calls;
+mod fields;
+pub(crate) mod history;
 pub mod info;
 pub mod listing;
-pub mod psr;
+mod psr;

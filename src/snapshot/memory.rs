@@ -11,7 +11,7 @@
 //! requested space come before dumps whose space also serves others (`H` before `N` for EL2). Added
 //! regions come after all dumps.
 //!
-//! Files are mapped when first touched. [`super::shared`] supplies memory of other cores where this
+//! Files are mapped when first touched. `shared.rs` supplies memory of other cores where this
 //! one has none, [`translated`] physical memory at virtual addresses.
 
 mod physical;

@@ -26,14 +26,14 @@
 //! # Ok::<(), armsnap::snapshot::Error>(())
 //! ```
 
-pub mod changed;
-pub mod chosen;
+pub(crate) mod changed;
+pub(crate) mod chosen;
 pub(crate) mod coverage;
 pub mod data_addresses;
-pub mod elf_dump;
+mod elf_dump;
 pub mod files;
-pub mod imported;
-pub mod ini;
+pub(crate) mod imported;
+pub(crate) mod ini;
 pub mod libraries;
 pub mod memory;
 pub mod model;
@@ -42,7 +42,7 @@ pub mod program;
 pub mod read;
 pub mod recording;
 pub mod registers;
-pub mod shared;
+mod shared;
 pub mod topology;
 pub mod write;
 

@@ -2,6 +2,7 @@
 //! those between the files of a room.
 
 mod circles;
+mod surface;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -130,7 +131,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "export",
-        &["decode", "element", "profile", "program", "quantity"],
+        &[
+            "decode", "element", "profile", "program", "quantity", "timeline",
+        ],
     ),
     (
         "report",

@@ -5,18 +5,20 @@ use crate::server::{Options, Session, endpoints};
 use crate::snapshot::OpenOptions;
 use crate::snapshot::model::{RegisterValue, Snapshot};
 use std::io::{Read, Write};
-use std::net::TcpListener;
-use std::path::Path;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const WAIT: Duration = Duration::from_secs(20);
 
-/// A server for one client; `reply` maps the client's bytes to the server's.
-fn serve(mut reply: impl FnMut(&[u8], &mut Vec<u8>) + Send + 'static) -> Endpoint {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+/// Starts a server for one client, and returns its socket; `reply` maps the client's bytes to the server's.
+fn serve(mut reply: impl FnMut(&[u8], &mut Vec<u8>) + Send + 'static) -> PathBuf {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    let listener = UnixListener::bind(&socket).unwrap();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        drop(directory);
         let (mut bytes, mut out) = ([0; 4096], Vec::new());
         while let Ok(count @ 1..) = stream.read(&mut bytes) {
             reply(&bytes[..count], &mut out);
@@ -26,7 +28,7 @@ fn serve(mut reply: impl FnMut(&[u8], &mut Vec<u8>) + Send + 'static) -> Endpoin
             out.clear();
         }
     });
-    Endpoint::Tcp(address)
+    socket
 }
 
 const DESCRIPTION: &str = "l<?xml version=\"1.0\"?><!DOCTYPE target SYSTEM \"gdb-target.dtd\">\
@@ -39,7 +41,7 @@ const MORE: &str = "l<feature name=\"x\"><reg name=\"d0\" bitsize=\"64\" regnum=
     <reg name=\"d1\" bitsize=\"64\"/></feature>";
 
 /// A server that replies to whole packets; packets unknown to `other` get an empty reply.
-fn scripted(other: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> Endpoint {
+fn scripted(other: impl FnMut(&str) -> Vec<u8> + Send + 'static) -> PathBuf {
     serve(replies(other))
 }
 
@@ -104,7 +106,6 @@ fn a_saved_system_is_read_back() {
     }
     assert!(remote.memory(0, 16).unwrap().is_empty());
     assert!(remote.memory(u64::MAX, 16).unwrap().is_empty());
-    remote.kill().unwrap();
 }
 
 #[test]
@@ -145,6 +146,7 @@ fn a_server_with_much_output() {
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        drop(directory);
         let mut packets = replies(|_| {
             b"O3031\n"
                 .repeat(PACKETS)
@@ -162,7 +164,7 @@ fn a_server_with_much_output() {
             out.clear();
         }
     });
-    let mut remote = Remote::connect(&Endpoint::Unix(path), WAIT).unwrap();
+    let mut remote = Remote::connect(&path, WAIT).unwrap();
     assert_eq!(remote.monitor("q").unwrap().len(), 2 * PACKETS);
 }
 
@@ -234,8 +236,8 @@ fn malformed_replies_are_errors() {
         let error = Remote::connect(&address, WAIT).unwrap_err();
         assert!(!matches!(error, Error::Silent(_)), "{name}: {error}");
     }
-    let nobody = Endpoint::Unix("/nowhere/to/be/found".into());
-    let error = Remote::connect(&nobody, Duration::ZERO).unwrap_err();
+    let nobody = Path::new("/nowhere/to/be/found");
+    let error = Remote::connect(nobody, Duration::ZERO).unwrap_err();
     assert!(
         error
             .to_string()

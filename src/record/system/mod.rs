@@ -5,11 +5,11 @@
 //! inserted at its semihosting calls.
 
 mod image;
-pub mod join;
+pub(crate) mod join;
 mod kernel;
-pub mod log;
+mod log;
 mod memory;
-pub mod numbers;
+pub(crate) mod numbers;
 mod places;
 mod run;
 
