@@ -57,7 +57,7 @@ pub struct Finding {
     pub need: Need,
     /// What was found, and what was expected.
     pub text: String,
-    /// Section of the specification; empty if there is none.
+    /// Section of the specification; empty if none applies.
     pub section: &'static str,
 }
 

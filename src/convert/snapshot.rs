@@ -48,7 +48,7 @@ impl Found {
         match self {
             Self::Carried(carried) => carried.write(dir, force, progress)?,
             Self::Made(snapshot, dumps) => {
-                write::write_told(snapshot, dumps, dir, force, progress)?;
+                write::write_with_progress(snapshot, dumps, dir, force, progress)?;
             }
         }
         Ok(())
@@ -354,7 +354,7 @@ fn register(name: &str, bytes: usize, value: &[u8]) -> Register {
     }
 }
 
-/// The `type` of a core of which only the architecture is known.
+/// The `type` of a core that is known by its architecture alone.
 const fn kind(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::AArch64 => "ARM-AA64",

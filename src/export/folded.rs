@@ -1,6 +1,6 @@
 //! Folded stacks: a line for each chain of callers, and the instructions executed in it.
 
-use super::{Analysed, ExportError, clean};
+use super::{Analysed, ExportError};
 use crate::profile::{Function, Profile, Tree};
 use crate::quantity::ExceptionLevel;
 use std::collections::HashMap;
@@ -112,5 +112,10 @@ fn name(profile: &Profile, function: &Function) -> String {
 
 /// A name without what separates frames and lines.
 fn frame(name: &str) -> String {
-    clean(name).replace(';', ":")
+    let clean = |c: char| match c {
+        ';' => ':',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    name.chars().map(clean).collect()
 }

@@ -111,7 +111,7 @@ impl PageFunctions {
         end.is_none_or(|end| address < end.0).then_some(index)
     }
 
-    /// The row of code of which no function is known.
+    /// The row of code without a known function.
     pub fn unknown(&self) -> Option<u32> {
         let mut all = self.all.iter();
         let unknown = all.position(|function| function.kind == FunctionKind::Unknown);

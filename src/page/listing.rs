@@ -68,7 +68,7 @@ pub fn list<C: CodeImage>(
     let mut left = MOST;
     let unknown = functions.unknown();
     let without_function = without_function(functions, &lines);
-    // Code of which no function is known starts where it is executed.
+    // Code without a known function starts where it is executed.
     let mut start_of_unknown = None;
     for (index, function) in functions.iter().enumerate() {
         let lines = match unknown == Some(index as u32) {

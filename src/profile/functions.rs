@@ -12,7 +12,7 @@ use std::collections::HashMap;
 pub struct FunctionId(pub(super) u32);
 
 impl FunctionId {
-    /// Stands for code of which no function is known.
+    /// Stands for code without a known function.
     pub const UNKNOWN: Self = Self(0);
 
     /// Returns its number, for use as an index.
@@ -24,7 +24,7 @@ impl FunctionId {
 /// How a function is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
-    /// No function is known.
+    /// None is known.
     Unknown,
     /// By a symbol.
     Symbol,

@@ -9,7 +9,7 @@ use crate::quantity::Address;
 use crate::timeline::{How, Taken};
 
 /// How many open calls are searched for the one that an address belongs to.
-pub(super) const SEARCHED: usize = 1024;
+const SEARCHED: usize = 1024;
 
 /// What is known where execution continues.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(super) enum Decision {
     Unwind { keep: usize, unseen: bool },
     /// The innermost call becomes one of another function.
     Replace(CallKind),
-    /// The outermost call, of which the caller is not known, returns to it.
+    /// The outermost call, whose caller is not known, returns to it.
     Discover,
     /// Another context is continued: one left before, or a new one.
     Switch,

@@ -1,4 +1,4 @@
-//! Open calls, and who hears of them.
+//! Open calls, and their listeners.
 
 use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
@@ -23,7 +23,7 @@ pub enum CallKind {
     Signal,
     /// Unseen: the trace starts, or continues after a gap, in it.
     Unseen,
-    /// Unseen, before everything since the last gap: a function of which no call was traced returned
+    /// Unseen, before everything since the last gap: a function whose call was not traced returned
     /// to it.
     Caller,
     /// By a branch into its middle: a part of a function that lies elsewhere, or code that symbols
@@ -158,7 +158,8 @@ pub trait Listener {
         let _ = (moment, context);
     }
 
-    /// A number of instructions was executed in a straight line from `start` on, after `moment`.
+    /// So many instructions were executed in a straight line from `start` on. `moment` is that
+    /// before them.
     fn straight(&mut self, moment: &Moment, start: Address, instructions: u32) {
         let _ = (moment, start, instructions);
     }

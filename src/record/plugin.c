@@ -760,16 +760,16 @@ static void process_ends(qemu_plugin_id_t id, void *data)
 static void note_handler(uint64_t number, uint64_t action, int old)
 {
     union { uint64_t wide[2]; uint32_t narrow[3]; } there;
-    uint64_t told[2];
+    uint64_t handler[2];
     struct iovec to = { &there, is_arm ? 12 : 16 };
     struct iovec from = { (void *)(uintptr_t)(action + guest_base), to.iov_len };
     if (action == 0 || !have_guest_base
         || process_vm_readv(getpid(), &to, 1, &from, 1, 0) != (ssize_t)to.iov_len)
         return;
-    told[0] = is_arm ? there.narrow[0] : there.wide[0];
-    told[1] = is_arm ? there.narrow[old ? 2 : 1] : there.wide[1];
+    handler[0] = is_arm ? there.narrow[0] : there.wide[0];
+    handler[1] = is_arm ? there.narrow[old ? 2 : 1] : there.wide[1];
     pthread_mutex_lock(&out_lock);
-    put_chunk(HANDLER, 0, (uint32_t)number, told, sizeof told);
+    put_chunk(HANDLER, 0, (uint32_t)number, handler, sizeof handler);
     pthread_mutex_unlock(&out_lock);
 }
 
@@ -815,7 +815,7 @@ static void refuse_exit(void)
  */
 static void exit_begins(struct vcpu *v, uint64_t status, int group)
 {
-    struct { uint64_t address; uint32_t size, status; } told;
+    struct { uint64_t address; uint32_t size, status; } call;
     struct vcpu *none = NULL;
     if (!__atomic_compare_exchange_n(&exiting, &none, v, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
         /* Another thread was first; or this one was not stopped, and nothing remains to be done. */
@@ -830,12 +830,12 @@ static void exit_begins(struct vcpu *v, uint64_t status, int group)
         v->words[v->count++] = LEFT | (v->expected - 1);
     v->expected = 0;
     v->cut = 1;
-    v->pc = told.address = v->block->last;
-    told.size = v->block->last_size;
-    told.status = status;
+    v->pc = call.address = v->block->last;
+    call.size = v->block->last_size;
+    call.status = status;
     flush(v);
     pthread_mutex_lock(&out_lock);
-    put_chunk(EXIT, v->core, v->tid, &told, sizeof told);
+    put_chunk(EXIT, v->core, v->tid, &call, sizeof call);
     pthread_mutex_unlock(&out_lock);
     while (!may_leave && !dead)
         usleep(500);

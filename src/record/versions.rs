@@ -38,7 +38,7 @@ struct Chunk {
 struct InitialCode(HashMap<u64, Box<Chunk>>);
 
 impl InitialCode {
-    /// Returns the halfword at an address; stores `half` if there is none.
+    /// Returns the halfword at an address; stores `half` if it has none yet.
     fn add(&mut self, address: u64, half: u16) -> u16 {
         let chunk = self.0.entry(address / CHUNK).or_insert_with(|| {
             Box::new(Chunk {

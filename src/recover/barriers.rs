@@ -1,4 +1,4 @@
-//! Stores of which it is not known where they went.
+//! Stores to unknown addresses.
 //!
 //! Accesses are numbered backward in time. A barrier is an access that may have written a class of
 //! cells; what was read before it need not be what is read behind it.

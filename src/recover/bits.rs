@@ -1,6 +1,6 @@
-//! Values of which some bits are known.
+//! Values that are known in part.
 
-/// A 64-bit value of which the bits in `mask` are known. The others are 0 in `value`.
+/// A 64-bit value; the bits in `mask` are known. The others are 0 in `value`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bits {
     pub mask: u64,

@@ -28,7 +28,7 @@ impl Blocks {
         *self = Self::default();
     }
 
-    /// The state before an instruction; `None` if it may be in a block of which nothing is known.
+    /// The state before an instruction; `None` if it may be in an unknown block.
     pub fn before(&self, history: &History, view: View, address: Address) -> Option<ItState> {
         match self.last {
             Some((end, state)) if end == address.0 && state.is_some() => state,

@@ -9,7 +9,7 @@ use crate::semantics::Operand;
 
 /// Events of a cell that facts are passed across at once.
 const MOST_PASSED: usize = 64;
-/// Stores of which it is looked at once whether they missed a cell.
+/// Stores that are compared with a cell at once.
 const MOST_MISSED: usize = 256;
 
 impl Solver {

@@ -94,7 +94,7 @@ pub(super) struct Solver {
     pub proved_events: usize,
     /// Memory was also written by others: what was computed in two ways differed.
     pub memory_contradicts: bool,
-    /// Nodes of which the second layer says nothing, because it contradicted itself there.
+    /// Nodes that the second layer leaves open, because it contradicted itself there.
     pub cut: Vec<u32>,
     /// Recorded addresses, by access.
     pub recorded: Vec<(u32, u64)>,

@@ -25,7 +25,7 @@ pub(super) fn of_a64(number: u64) -> Effect {
         143..=147 | 149 | 151 | 152 | 154..=157 | 166 | 172..=178 => Effect::Nothing,
         // socket, bind, listen, connect, sendto, setsockopt, shutdown.
         198 | 200 | 201 | 203 | 206 | 208 | 210 => Effect::Nothing,
-        // mprotect, msync, madvise without MADV_DONTNEED is not told from it; fadvise64.
+        // mprotect, msync, madvise (any advice); fadvise64.
         223 | 226 | 227 => Effect::Nothing,
         // brk, munmap, mremap, mmap, madvise.
         214 | 215 | 216 | 222 | 233 => Effect::Layout,

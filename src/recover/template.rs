@@ -167,7 +167,7 @@ impl Templates {
     }
 
     /// What an instruction does; `None` if nothing is known of it. M-profile cores return from
-    /// exceptions by branches, which are not told from others here.
+    /// exceptions by branches, which are not distinguished from others here.
     fn decode(&self, code: &[u8], address: u64, isa: Isa, block: ItState) -> Option<Semantics> {
         let word = || {
             code.first_chunk::<4>()
@@ -197,7 +197,7 @@ impl Templates {
         }
     }
 
-    /// Adds an instruction of which only the address is known.
+    /// Adds an instruction whose code is unknown.
     fn add_unknown(&mut self, pc: u64, isa: Isa, code: &[u8]) -> u32 {
         let is_short = isa == Isa::T32 && !half(code).is_some_and(t32::is_wide);
         let semantics = Semantics {

@@ -13,7 +13,7 @@ pub trait Machine {
     /// Takes a store that happens: the lowest `size` bytes of `value` to `address`, either unknown.
     fn store(&mut self, address: Option<u64>, size: u8, value: Option<u64>);
 
-    /// Takes a store of which it is not known whether it happens; its bytes become unknown.
+    /// Takes a store that may not happen; its bytes become unknown.
     fn may_store(&mut self, address: Option<u64>, size: u8) {
         self.store(address, size, None);
     }

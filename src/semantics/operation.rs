@@ -251,7 +251,7 @@ pub enum Operation {
     /// number.
     ShuffleBytes,
     /// Bytes of `b:a`, 16 of them: byte `i` of the result is the one that byte `i` of `c` numbers,
-    /// or 0 if there is none.
+    /// or 0 without one.
     LookUpBytes,
     /// On floating-point numbers.
     Float(FloatOperation, FloatShape),

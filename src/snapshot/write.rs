@@ -79,11 +79,11 @@ pub fn write(
     dir: &Path,
     force: bool,
 ) -> Result<Vec<Note>, WriteError> {
-    write_told(snapshot, blobs, dir, force, &mut |_, _| {})
+    write_with_progress(snapshot, blobs, dir, force, &mut |_, _| {})
 }
 
 /// The same; `progress` receives the bytes written and the total.
-pub fn write_told(
+pub fn write_with_progress(
     snapshot: &Snapshot,
     blobs: &dyn Files,
     dir: &Path,
@@ -110,12 +110,12 @@ pub fn write_files(
     let mut temporary = sibling(dir, parent)?;
     let total = files.values().map(|bytes| bytes.len() as u64).sum();
     let mut written = 0;
-    let mut told = |bytes: usize| {
+    let mut add = |bytes: usize| {
         written += bytes as u64;
         progress(written, total);
     };
     for (name, bytes) in files {
-        put(&temporary.path().join(name), bytes, &mut told)?;
+        put(&temporary.path().join(name), bytes, &mut add)?;
     }
     mapped::whole().map_err(at(dir))?;
     appear(&mut temporary, dir, parent, replaced)
@@ -191,8 +191,8 @@ fn appear(
     fs::remove_dir_all(&old).map_err(at(&old))
 }
 
-/// Writes a file, piece by piece. Pieces of zeros become holes if the file system supports them.
-fn put(path: &Path, bytes: &Mapped, told: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
+/// Writes a file, piece by piece; `add` receives their sizes. Pieces of zeros become holes if the file system supports them.
+fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
     const PIECE: usize = 1 << 16;
     /// Bytes after which mapped memory is released.
     const RELEASED: usize = 1 << 22;
@@ -208,7 +208,7 @@ fn put(path: &Path, bytes: &Mapped, told: &mut dyn FnMut(usize)) -> Result<(), W
             } else {
                 file.write_all(piece)?;
             }
-            told(piece.len());
+            add(piece.len());
             done += piece.len();
             if done - released >= RELEASED || done == bytes.len() {
                 bytes.release(released..done);

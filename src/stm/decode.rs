@@ -165,7 +165,7 @@ impl Nibbles<'_> {
         ordered >> (64 - 4 * u32::from(count))
     }
 
-    /// The timestamp at `at`, and where it ends; `None` if its length is none.
+    /// The timestamp at `at`, and where it ends; `None` if its length is reserved.
     #[inline(always)]
     fn timestamp(&self, at: usize) -> Option<(Timestamp, usize)> {
         let nibbles = match self.number(at, 1) {
@@ -453,7 +453,7 @@ impl Decoder {
 }
 
 /// The first run of bytes ff from `from` on that is long enough for an ASYNC or reaches the
-/// end of `bytes`; an empty one at the end if there is none.
+/// end of `bytes`; or an empty one at the end.
 fn next_run(bytes: &[u8], from: usize) -> std::ops::Range<usize> {
     let mut start = from;
     loop {

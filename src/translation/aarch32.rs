@@ -43,7 +43,7 @@ impl<'a> Banked<'a> {
             .or_else(|| registers.value(name).filter(|_| self.is_current))
     }
 
-    /// A register of 64 bits, of which the lower half has a name of its own.
+    /// A register of 64 bits whose lower half has a name of its own.
     fn long(&self, name: &str) -> Option<u64> {
         self.value(&format!("{name}_64"))
             .or_else(|| self.value(name))

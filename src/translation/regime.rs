@@ -43,7 +43,7 @@ pub(super) struct Half {
     pub authenticated: bool,
 }
 
-/// How the ranges are told apart.
+/// How the ranges are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Split {
     /// There is only the low one.

@@ -47,7 +47,7 @@ impl Regimes {
         }
     }
 
-    /// The regimes of a core of which only the tables of its kernel are known.
+    /// The regimes of a core that is known by the tables of its kernel alone.
     pub fn of_kernel(tables: &KernelTables) -> Self {
         let regime = tables
             .regime()

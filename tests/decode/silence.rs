@@ -110,7 +110,7 @@ fn valid_trace_is_decoded_without_notes() {
     assert_eq!(said(raw.path()), none);
 }
 
-/// The one note is also that of the commands that do not decode all, or not yet.
+/// Commands that decode only a part, or nothing yet, print the same note.
 #[track_caller]
 fn one_everywhere(snapshot: &tempfile::TempDir, texts: &[&str]) {
     one(snapshot, texts);

@@ -61,12 +61,12 @@ fn an_exception_here_returns_to_the_current_address() {
 
 #[test]
 fn an_exception_without_an_address_gets_the_current_one_if_configured() {
-    let told_nothing = Element::Exception(Exception {
+    let without_address = Element::Exception(Exception {
         number: 3,
         name: "IRQ",
         return_address: None,
     });
-    let elements = [address(0x1000), atoms("EE"), told_nothing];
+    let elements = [address(0x1000), atoms("EE"), without_address];
     assert_eq!(run(STACK, calls(), &elements)[2], "exception");
     let here = FlowConfig {
         exceptions_here: true,

@@ -47,7 +47,7 @@ impl<'o> Cores<'o> {
         number(&mut self.dumps);
     }
 
-    /// The properties of cores of which nothing else is known.
+    /// The properties of cores without other information.
     pub fn usual(&self) -> Core {
         match self.devices.first() {
             Some(device) => crate::capture::traced_core(device),
@@ -71,7 +71,7 @@ impl<'o> Cores<'o> {
         }
         if self.are_saved() {
             notes.push(format!(
-                "{source}: traced core {number}, of which no state is saved"
+                "{source}: traced core {number}, without a saved state"
             ));
         }
         self.assume(number, unit.protocol(), names, notes)

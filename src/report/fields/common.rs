@@ -39,7 +39,7 @@ pub(super) fn number(value: u64) -> Cow<'static, str> {
     value.to_string().into()
 }
 
-/// A number of things, of which the field holds one less.
+/// A count; the field holds one less.
 pub(super) fn number_less_one(value: u64) -> Cow<'static, str> {
     value.saturating_add(1).to_string().into()
 }

@@ -53,7 +53,7 @@ pub(super) fn regions(loaded: &OpenSnapshot, device: &Device) -> Vec<RegionInfo>
     join(&pieces)
 }
 
-/// The missing part of a dump of which `there` bytes exist.
+/// The missing part of a dump whose file has `there` bytes.
 fn missing_part<'a>(loaded: &OpenSnapshot, dump: &'a Dump, there: u64) -> Option<Piece<'a>> {
     if loaded.elf_dump(dump).is_some() {
         return None;

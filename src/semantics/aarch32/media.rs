@@ -74,7 +74,7 @@ pub(in crate::semantics) fn extend_pair(
     arm.write(to, value);
 }
 
-/// SSAT, USAT: to so many bits.
+/// SSAT, USAT: saturates to `bits` bits.
 pub(in crate::semantics) fn saturate(
     arm: &mut Arm,
     to: u8,

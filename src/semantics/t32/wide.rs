@@ -80,7 +80,7 @@ fn system(arm: &mut Arm, word: u32) -> Option<()> {
     let to = r(word, 8);
     match field(word, 20, 7) {
         // MSR: on A-profile cores CPSR and SPSR by masks, on M-profile cores registers by numbers,
-        // which are not told apart here.
+        // which are not distinguished here.
         0b011_1000 | 0b011_1001 => {
             let from = r(word, 16);
             let value = arm.r(from);
