@@ -60,6 +60,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
         stage1: Stage1::Identity,
         stage2: None,
         user: true,
+        excludes_el1: false,
         mair: None,
         notes: Vec::new(),
     };
@@ -69,9 +70,19 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
             .or_else(|| registers.value("HCR_EL2")),
         World::Secure => None,
     };
-    if let Some(hcr) = hcr.filter(|hcr| bit(*hcr, 0)) {
+    // HCR.VM, DC and TGE.
+    let hcr_bit = |number| hcr.is_some_and(|hcr| bit(hcr, number));
+    let (vm, dc, tge) = (hcr_bit(0), hcr_bit(12), hcr_bit(27));
+    out.excludes_el1 = tge;
+    if vm || dc {
         out.stage2 = Some(stage2(registers)?);
-        out.notes.push(format!("HCR is {hcr:#x}: stage 2 is on"));
+        let name = if vm { "VM" } else { "DC" };
+        out.notes.push(format!("HCR.{name} = 1: stage 2 is on"));
+    }
+    if dc || tge {
+        let name = if dc { "DC" } else { "TGE" };
+        out.notes.push(format!("HCR.{name} = 1: stage 1 is off"));
+        return Ok(out);
     }
     let sctlr = banked.value("SCTLR");
     if sctlr.is_some_and(|sctlr| !bit(sctlr, 0)) {
@@ -208,6 +219,7 @@ pub fn hyp(registers: &RegisterFile) -> Result<Regime, String> {
         stage1: Stage1::Identity,
         stage2: None,
         user: false,
+        excludes_el1: false,
         mair: None,
         notes: Vec::new(),
     };

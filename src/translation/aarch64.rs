@@ -88,7 +88,10 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     let secure_el2 = registers.value("SCR_EL3").is_some_and(|scr| bit(scr, 18));
     let hypervisor = hypervisor.filter(|_| world == World::NonSecure || secure_el2);
     if hypervisor.is_some_and(|hcr| hcr.e2h() && hcr.tge()) {
-        return regime(registers, &HOST, world, None);
+        return Ok(Regime {
+            excludes_el1: true,
+            ..regime(registers, &HOST, world, None)?
+        });
     }
     let off = match hypervisor {
         Some(hcr) if hcr.dc() => Some("HCR_EL2.DC = 1: stage 1 is off"),
@@ -96,6 +99,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
         _ => None,
     };
     let mut out = regime(registers, &EL1, world, off)?;
+    out.excludes_el1 = hypervisor.is_some_and(Hypervisor::tge);
     match hypervisor {
         Some(hcr) if hcr.vm() => {
             out.stage2 = Some(stage2(registers, world)?);
@@ -138,6 +142,7 @@ fn regime(
         stage1: Stage1::Identity,
         stage2: None,
         user: names.high.is_some(),
+        excludes_el1: false,
         mair: registers.value(names.mair),
         notes: Vec::new(),
     };
@@ -298,7 +303,7 @@ fn has_ds(registers: &RegisterFile, granule: Granule) -> bool {
     }
 }
 
-/// The bits of output addresses: TCR_ELx.IPS or PS, at most those of the core.
+/// The bits of output addresses: TCR_ELx.IPS or PS, and no more than the core has.
 fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) -> u32 {
     let bits = |value: u64| match value {
         0 => 32,
@@ -324,7 +329,7 @@ fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, String> {
     let vtcr = value("VTCR_EL2")?;
     let non_secure = stage2_tables(registers, "VTTBR_EL2", vtcr, vtcr)?;
     // VTCR_EL2.NSW and NSA, VSTCR_EL2.SW and SA: bits 29 and 30. Both worlds' accesses are
-    // non-secure if those of the secure one are.
+    // non-secure if the accesses of the secure one are.
     let secure = match world {
         World::NonSecure => None,
         World::Secure => {

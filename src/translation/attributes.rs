@@ -15,7 +15,7 @@ pub struct TableAttributes {
 }
 
 impl TableAttributes {
-    /// Adds those of a table descriptor.
+    /// Adds what a table descriptor takes away.
     pub(super) fn add(&mut self, descriptor: u64) {
         self.read_only |= bit(descriptor, 62);
         self.privileged |= bit(descriptor, 61);

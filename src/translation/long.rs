@@ -229,7 +229,7 @@ impl Tables {
                 _ => false,
             };
             let goes_on = level < LAST && value & 3 == 3;
-            reader.visit(Step::Descriptor {
+            reader.visit(Step {
                 stage,
                 level,
                 address,

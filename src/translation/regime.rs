@@ -1,4 +1,4 @@
-//! A translation regime: the ranges of addresses, the tables of each, and the stage 2 behind them.
+//! A translation regime: the ranges of addresses, the tables of each, and the stage 2 that follows.
 
 use super::attributes::{self, Attributes};
 use super::long::{Descriptor, Granule, Layout, Leaf, Reader, Tables};
@@ -94,6 +94,8 @@ pub struct Regime {
     pub(super) stage2: Option<Stage2>,
     /// Whether it includes EL0.
     pub(super) user: bool,
+    /// Whether the registers keep EL1 from running (HCR_EL2.TGE): its past tables are not known.
+    pub(super) excludes_el1: bool,
     pub(super) mair: Option<u64>,
     /// What the registers say, and what was assumed.
     pub(super) notes: Vec<String>,
@@ -142,6 +144,7 @@ impl KernelTables {
             },
             stage2: None,
             user: true,
+            excludes_el1: false,
             mair: None,
             notes: vec![
                 "the table of high addresses is that of the kernel, not that of a register"
@@ -242,7 +245,13 @@ impl Regime {
     pub(super) fn ranges(&self) -> Vec<(u64, u64)> {
         let last = low_bits(self.address_bits);
         match &self.stage1 {
-            Stage1::Identity => vec![(0, low_bits(self.address_bits.min(MOST_BITS)))],
+            Stage1::Identity => {
+                let mut bits = self.address_bits.min(MOST_BITS);
+                if let Some(stage2) = &self.stage2 {
+                    bits = bits.min(stage2.half(self.world).tables.input_bits);
+                }
+                vec![(0, low_bits(bits))]
+            }
             Stage1::Tables { low, high, split } => {
                 let mut out = vec![(0, low_bits(low.bits))];
                 if let Some(high) = high {
@@ -348,21 +357,26 @@ impl Half {
 }
 
 impl Stage2 {
+    /// The half for the intermediate addresses of a world.
+    fn half(&self, world: World) -> &Stage2Half {
+        match (world, &self.secure) {
+            (World::Secure, Some(secure)) => secure,
+            _ => &self.non_secure,
+        }
+    }
+
     fn translate(
         &self,
         address: u64,
         world: World,
         reader: &mut impl Reader,
     ) -> Result<Leaf, Fault> {
-        let half = match (world, &self.secure) {
-            (World::Secure, Some(secure)) => secure,
-            _ => &self.non_secure,
-        };
+        let half = self.half(world);
         let bits = half.tables.input_bits;
         if address & !low_bits(bits) != 0 {
             return Err(Fault {
                 stage: 2,
-                shift: bits.min(12),
+                shift: bits,
                 reason: FaultReason::Range { bits },
             });
         }

@@ -7,7 +7,7 @@ use crate::arch::{Architecture, RegisterFile, Space, state};
 /// The regimes of a core.
 #[derive(Clone, Debug)]
 pub struct Regimes {
-    /// By space, or why there is none.
+    /// By space, or why it has no regime.
     by_space: Vec<Result<Regime, String>>,
 }
 
@@ -79,7 +79,18 @@ impl Regimes {
         self.by_space.iter().all(Result::is_err)
     }
 
-    /// The same with changed regimes of EL1 and EL0; those that cannot be changed are left out.
+    /// Whether EL1 does not run while the registers have their values.
+    pub fn exclude_el1(&self) -> bool {
+        let mut known = self.by_space.iter().flatten();
+        known.any(|regime| regime.excludes_el1)
+    }
+
+    /// The regimes of a time at which EL1 ran, without those that exclude it.
+    pub fn of_el1(&self) -> Self {
+        self.with_changed(|regime| (!regime.excludes_el1).then(|| regime.clone()))
+    }
+
+    /// The same with changed regimes of EL1 and EL0, without regimes that cannot be changed.
     pub fn with_changed(&self, change: impl Fn(&Regime) -> Option<Regime>) -> Self {
         let changed = self.by_space.iter().map(|regime| {
             let regime = regime.as_ref().map_err(Clone::clone)?;
@@ -109,6 +120,7 @@ fn identity() -> Regime {
         stage1: Stage1::Identity,
         stage2: None,
         user: true,
+        excludes_el1: false,
         mair: None,
         notes: vec!["the core has an MPU: every address is physical".to_owned()],
     }

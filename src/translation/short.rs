@@ -69,7 +69,7 @@ impl ShortTables {
                 1 => self.first(value),
                 _ => second(value),
             };
-            reader.visit(Step::Descriptor {
+            reader.visit(Step {
                 stage: 1,
                 level,
                 address,

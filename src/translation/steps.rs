@@ -3,33 +3,28 @@
 use super::World;
 use std::fmt;
 
-/// A step of a translation, for the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// What the registers determine.
-    Note(String),
-    /// A descriptor that was read.
-    Descriptor {
-        /// The stage of translation.
-        stage: u8,
-        /// The level of its table.
-        level: i8,
-        /// Its address: physical, or intermediate physical in a stage 1 with a stage 2 behind it.
-        address: u64,
-        /// The physical address space of its table.
-        world: World,
-        /// Its value.
-        value: u64,
-        /// The address in it, if it is valid.
-        output: Option<u64>,
-        /// The address bits within the block or page, if it is one.
-        shift: Option<u32>,
-    },
+/// A step of a translation, for the user: a descriptor that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The stage of translation.
+    pub stage: u8,
+    /// The level of its table.
+    pub level: i8,
+    /// Its address: physical, or intermediate physical in a stage 1 that stage 2 follows.
+    pub address: u64,
+    /// The physical address space of its table.
+    pub world: World,
+    /// Its value.
+    pub value: u64,
+    /// The address in it, if it is valid.
+    pub output: Option<u64>,
+    /// The address bits within the block or page, if it is one.
+    pub shift: Option<u32>,
 }
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Descriptor {
+        let Self {
             stage,
             level,
             address,
@@ -37,13 +32,7 @@ impl fmt::Display for Step {
             value,
             output,
             shift,
-        } = self
-        else {
-            let Self::Note(text) = self else {
-                return Ok(());
-            };
-            return f.write_str(text);
-        };
+        } = self;
         let secure = match world {
             World::Secure => " (secure)",
             World::NonSecure => "",

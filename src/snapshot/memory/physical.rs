@@ -1,6 +1,6 @@
 //! The physical memory of a core: its own, that of memory devices, that of other cores.
 
-use super::translated::{Process, Translated};
+use super::translated::{Process, Translated, other_cores};
 use super::{CoreMemory, Moment, Origin, is_physical};
 use crate::arch::Space;
 use crate::quantity::{Address, ExceptionLevel};
@@ -108,10 +108,8 @@ fn physical(loaded: &OpenSnapshot, core: &Device) -> Option<CoreMemory> {
         memory.add_dumps_of(loaded, device, on_bus);
     }
     if loaded.shares_memory() {
-        for device in devices {
-            if device.class == DeviceClass::Core && !std::ptr::eq(device, core) {
-                memory.add_dumps_of(loaded, device, own);
-            }
+        for device in other_cores(devices, core) {
+            memory.add_dumps_of(loaded, device, own);
         }
     }
     let is_empty = memory.regions().len() == 0;

@@ -6,8 +6,9 @@
 //! registers, because a kernel's own records name them.
 //!
 //! Low addresses belong to a process. The registers give the tables of the process that a core runs
-//! when it halts; those of another process are known if another core runs it. Pages that were found
-//! are remembered.
+//! when it halts; those of another process are known if another core runs it. Where HCR_EL2.TGE is
+//! set at the halted state, EL1 in the trace was a guest, whose tables are not known. Pages that were
+//! found are remembered.
 
 use super::CoreMemory;
 use crate::arch::{Architecture, CoreType, RegisterFile, Space};
@@ -28,8 +29,10 @@ const PAGE: u32 = 12;
 const MOST_PAGES: usize = 1 << 16;
 /// The most walks for the next address with memory.
 const WALKS: usize = 4096;
-/// The most processes whose tables are known.
-const MOST_PROCESSES: usize = 64;
+/// The most other cores whose registers and physical memory are used.
+const MOST_CORES: usize = 64;
+/// The most context IDs without tables that are kept.
+const MOST_UNKNOWN: usize = 64;
 /// The most context IDs without tables that are named.
 const NAMED: usize = 4;
 
@@ -55,6 +58,8 @@ pub struct Translated {
     regimes: Vec<Regimes>,
     /// By context ID.
     processes: BTreeMap<u32, Process>,
+    /// That of EL1.
+    el1: Process,
     /// Context IDs without tables that were requested.
     unknown: Mutex<BTreeSet<u32>>,
     /// By process, space and page.
@@ -79,17 +84,21 @@ impl Translated {
             physical,
             regimes: vec![current, unknown],
             processes: BTreeMap::new(),
+            el1: Process::CURRENT,
             unknown: Mutex::default(),
             pages: RwLock::default(),
         };
         out.processes
             .extend(context_id(&own).map(|id| (id, Process::CURRENT)));
+        if out.regimes[0].exclude_el1() {
+            out.el1 = Process(out.regimes.len() as u32);
+            out.regimes.push(out.regimes[0].of_el1());
+        }
+        if kernel.is_some() {
+            return Some(out);
+        }
         let architecture = own.architecture();
-        for other in devices {
-            let is_core = other.class == DeviceClass::Core && !std::ptr::eq(other, core);
-            if !is_core || kernel.is_some() || out.regimes.len() == MOST_PROCESSES {
-                continue;
-            }
+        for other in other_cores(devices, core) {
             let other = registers(other);
             let (Some(id), Some(table)) = (context_id(&other), low_table(&other)) else {
                 continue;
@@ -105,14 +114,15 @@ impl Translated {
     }
 
     /// The process that a core runs in a past state. Software above EL0 that runs at low addresses
-    /// is not part of a process.
+    /// is not part of a process, but may be part of a guest.
     pub fn process(&self, level: Option<ExceptionLevel>, context_id: Option<u32>) -> Process {
         match (level, context_id) {
-            (Some(ExceptionLevel(1..)), _) | (_, None) => Process::CURRENT,
+            (Some(ExceptionLevel(1)), _) => self.el1,
+            (Some(ExceptionLevel(2..)), _) | (_, None) => Process::CURRENT,
             (_, Some(id)) => self.processes.get(&id).copied().unwrap_or_else(|| {
                 let unknown = self.unknown.lock();
                 let mut unknown = unknown.unwrap_or_else(PoisonError::into_inner);
-                if unknown.len() < MOST_PROCESSES {
+                if unknown.len() < MOST_UNKNOWN {
                     unknown.insert(id);
                 }
                 Process::UNKNOWN
@@ -145,7 +155,7 @@ impl Translated {
     ///
     /// # Errors
     ///
-    /// If there is none: the reason.
+    /// If the space has no regime: the reason.
     pub fn regime(&self, space: Space) -> Result<&Regime, &str> {
         self.regimes[0].get(space)
     }
@@ -310,6 +320,17 @@ impl CoreMemory {
     }
 }
 
+/// The cores beside one, as many as are used.
+pub(super) fn other_cores<'d>(
+    devices: &'d [Device],
+    core: &'d Device,
+) -> impl Iterator<Item = &'d Device> {
+    let is_core = |device: &&Device| device.class == DeviceClass::Core;
+    let cores = devices.iter().filter(is_core);
+    let others = cores.filter(move |device| !std::ptr::eq(*device, core));
+    others.take(MOST_CORES)
+}
+
 const fn space(world: World) -> Space {
     match world {
         World::NonSecure => Space::Np,
@@ -358,5 +379,90 @@ pub fn section(tables: &KernelTables, from: &str) -> OtherSection {
             entry("high_bits", tables.high_bits.to_string()),
         ],
         ..OtherSection::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::OpenSnapshot;
+    use crate::snapshot::files::InMemory;
+    use crate::snapshot::memory::Moment;
+    use std::sync::Arc;
+
+    const TCR: u64 = 5 << 32 | 2 << 30 | 16 << 16 | 16;
+
+    /// A snapshot with physical memory in which 1 GiB blocks are mapped, and cores with registers.
+    fn loaded(cores: &[&str]) -> OpenSnapshot {
+        let mut files = InMemory::default();
+        let mut ram = vec![0_u8; 0x5000];
+        ram[0x1000..0x1008].copy_from_slice(&0x2003_u64.to_le_bytes());
+        ram[0x2000..0x2008].copy_from_slice(&0x0701_u64.to_le_bytes());
+        files.0.insert("ram".into(), ram.into());
+        let mut list = "[device_list]\n".to_owned();
+        for (index, registers) in cores.iter().enumerate() {
+            list += &format!("device{index}=c{index}.ini\n");
+            let text = format!(
+                "[device]\nname=c{index}\nclass=core\ntype=Cortex-A53\n[regs]\nPC(size:64)=0\n\
+                 {registers}\n[dump]\nfile=ram\naddress=0\nspace=P\n"
+            );
+            files
+                .0
+                .insert(format!("c{index}.ini"), text.into_bytes().into());
+        }
+        files
+            .0
+            .insert("snapshot.ini".into(), list.into_bytes().into());
+        OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap()
+    }
+
+    fn memory(loaded: &OpenSnapshot) -> CoreMemory {
+        let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[0]);
+        memory.translate(loaded, 0);
+        memory
+    }
+
+    #[test]
+    fn a_guest_of_the_past_does_not_have_the_tables_of_its_host() {
+        let hcr = |hcr: u64| {
+            format!(
+                "HCR_EL2(size:64)={hcr:#x}\nSCTLR_EL1(size:64)=1\nTCR_EL1(size:64)={TCR:#x}\n\
+                 TTBR1_EL1(size:64)=0x1000\nSCTLR_EL2(size:64)=1\nTCR_EL2(size:64)={TCR:#x}\n\
+                 TTBR1_EL2(size:64)=0x1000"
+            )
+        };
+        // E2H with and without TGE.
+        for (value, el1) in [(1 << 34 | 1 << 27, false), (1 << 34, true)] {
+            let loaded = loaded(&[&hcr(value)]);
+            let memory = memory(&loaded);
+            let known = |level, space| {
+                let moment = memory.moment(Some(ExceptionLevel(level)), None, None);
+                let address = Address(!0 << 48 | 0x3000);
+                assert!(!memory.code(Moment::default(), address, space).is_empty());
+                !memory.code(moment, address, space).is_empty()
+            };
+            assert!(known(2, Space::El2N) && known(0, Space::El1N));
+            assert_eq!(known(1, Space::El1N), el1);
+        }
+    }
+
+    #[test]
+    fn as_many_other_cores_are_used_as_the_limit_says() {
+        let registers: Vec<String> = (0..MOST_CORES + 10)
+            .map(|id| {
+                format!(
+                    "SCTLR_EL1(size:64)=1\nTCR_EL1(size:64)={TCR:#x}\n\
+                     TTBR0_EL1(size:64)=0x1000\nCONTEXTIDR_EL1(size:32)={id}"
+                )
+            })
+            .collect();
+        let registers: Vec<&str> = registers.iter().map(|text| &**text).collect();
+        let loaded = loaded(&registers);
+        let memory = memory(&loaded);
+        let all = memory.translated().unwrap();
+        assert_eq!(all.physical().regions().len(), 1 + MOST_CORES);
+        let process = |id| all.process(Some(ExceptionLevel(0)), Some(id));
+        assert_ne!(process(MOST_CORES as u32), Process::UNKNOWN);
+        assert_eq!(process(MOST_CORES as u32 + 1), Process::UNKNOWN);
     }
 }
