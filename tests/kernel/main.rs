@@ -3,64 +3,72 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::path::Path;
-use std::process::Command;
-use support::kernel::{boot, compare, debian_kernel};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::kernel::{Traced, boot, compare, debian_kernel};
 
-fn said(output: &std::process::Output) -> String {
+fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A recording of the kernel.
+struct Recorded {
+    directory: tempfile::TempDir,
+    output: Output,
+}
+
+impl Recorded {
+    /// Records it with options; `None` where the kernel cannot be had.
+    fn of(options: &[&str]) -> Option<Self> {
+        let kernel = debian_kernel()?;
+        let directory = tempfile::tempdir().unwrap();
+        let witness = directory.path().join("witness");
+        let options = [options, &["--witness", witness.to_str().unwrap()]].concat();
+        let output = boot(&kernel, &directory.path().join("snapshot"), &options);
+        Some(Self { directory, output })
+    }
+
+    fn place(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn compare(&self) -> Vec<Traced> {
+        compare(&self.place("snapshot"), &self.place("witness"))
+    }
 }
 
 #[test]
 fn a_kernel_stops_at_its_own_function_after_it_has_moved_itself() {
-    let Some(kernel) = debian_kernel() else {
+    let Some(recorded) = Recorded::of(&["--until", "setup_arch"]) else {
         return;
     };
-    let directory = tempfile::tempdir().unwrap();
-    let place = |name: &str| directory.path().join(name);
-    let witness = place("witness");
-    let options = [
-        "--until",
-        "setup_arch",
-        "--witness",
-        witness.to_str().unwrap(),
-    ];
-    let output = boot(&kernel, &place("snapshot"), &options);
-    let text = said(&output);
+    let text = said(&recorded.output);
     assert!(text.contains("stopped at setup_arch, PC 0xffff"), "{text}");
     assert!(text.contains("from where it was linked (KASLR)"), "{text}");
     // PC is where the symbols of the snapshot say.
     let pc = text.rsplit_once("PC 0x").unwrap().1.trim();
-    let symbol = symbol(&place("snapshot").join("kernel-symbols"), "setup_arch");
+    let symbol = symbol(
+        &recorded.place("snapshot").join("kernel-symbols"),
+        "setup_arch",
+    );
     assert_eq!(u64::from_str_radix(pc, 16).unwrap(), symbol);
-    let cores = compare(&place("snapshot"), &witness);
+    let cores = recorded.compare();
     assert_eq!(cores.len(), 1);
     assert!(cores[0].instructions() > 1_000_000, "{cores:?}");
 }
 
 #[test]
 fn a_trace_that_begins_late_has_only_what_follows() {
-    let Some(kernel) = debian_kernel() else {
+    let options = ["--from", "setup_arch", "--until", "early_ioremap_init"];
+    let Some(recorded) = Recorded::of(&options) else {
         return;
     };
-    let directory = tempfile::tempdir().unwrap();
-    let place = |name: &str| directory.path().join(name);
-    let witness = place("witness");
-    let options = [
-        "--from",
-        "setup_arch",
-        "--until",
-        "early_ioremap_init",
-        "--witness",
-        witness.to_str().unwrap(),
-    ];
-    boot(&kernel, &place("snapshot"), &options);
-    let cores = compare(&place("snapshot"), &witness);
+    let cores = recorded.compare();
     let first = armsnap::record::witness::Reader::new(std::io::BufReader::new(
-        std::fs::File::open(&witness).unwrap(),
+        std::fs::File::open(recorded.place("witness")).unwrap(),
     ));
     let places = first.unwrap().places(1 << 24).unwrap();
-    let symbols = place("snapshot").join("kernel-symbols");
+    let symbols = recorded.place("snapshot").join("kernel-symbols");
     assert_eq!(places[&0][0].address.0, symbol(&symbols, "setup_arch"));
     assert_eq!(places[&0].len() as u64, cores[0].instructions());
 }

@@ -4,6 +4,7 @@
 pub mod browser;
 pub mod convert;
 pub mod flow;
+pub mod following;
 pub mod gdb;
 pub mod history;
 pub mod kernel;

@@ -2,12 +2,12 @@
 
 #![allow(dead_code, reason = "each binary uses a part of it")]
 
+use super::following::Following;
 use crate::support::skip;
-use armsnap::capture::{Capture, Visitor};
-use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
+use armsnap::capture::Capture;
+use armsnap::decode::{Image, SourceSinks, decode_buffer};
 use armsnap::element::{Exception, Mark};
-use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap, QRange, Range};
-use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::flow::{FlowSink, Gap, QRange, Range};
 use armsnap::quantity::BufferOffset;
 use armsnap::record::witness::{Reader, Record};
 use armsnap::snapshot::memory::CoreMemory;
@@ -166,7 +166,7 @@ pub fn compare(snapshot: &Path, witness: &Path) -> Vec<Traced> {
         let memory = CoreMemory::new(&loaded, &loaded.snapshot.devices[device]);
         let mut found = None;
         for (buffer, source) in capture.following(&loaded.snapshot, device).0 {
-            let make = Make {
+            let make = Following {
                 image: Image(Some(&memory)),
                 sink: Compared {
                     executed: Executed::of(witness, number),
@@ -179,7 +179,7 @@ pub fn compare(snapshot: &Path, witness: &Path) -> Vec<Traced> {
             });
             let sink = decoders[0].1.output();
             let count = sink.traced.instructions();
-            assert_eq!(sink.executed.next(), None, "core {number} behind {count}");
+            assert_eq!(sink.executed.next(), None, "core {number} after {count}");
             found = Some(std::mem::take(&mut sink.traced));
         }
         all.push(found.expect("a source"));
@@ -273,23 +273,5 @@ impl SourceSinks<Self> for Compared {
     fn end(&mut self, _: BufferOffset) {}
     fn output(&mut self) -> &mut Self {
         self
-    }
-}
-
-struct Make<'a> {
-    image: Image<'a>,
-    sink: Compared,
-}
-
-impl<'a> Visitor for Make<'a> {
-    type Output = Box<dyn Decoding<Compared> + 'a>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + 'static,
-        E: ElementDecoder<Packet = D::Packet> + 'static,
-    {
-        let flow = Flow::new(flow.expect("it follows a core"), self.image);
-        Box::new(Source::with_flow(packets, elements, flow, self.sink))
     }
 }

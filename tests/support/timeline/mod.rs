@@ -1,10 +1,10 @@
 //! Continuous decoding of the trace of a core, to compare histories with.
 
-use armsnap::capture::{Capture, Visitor};
-use armsnap::decode::{Decoding, Image, Source, SourceSinks, decode_buffer};
+use super::following::Following;
+use armsnap::capture::Capture;
+use armsnap::decode::{Image, SourceSinks, decode_buffer};
 use armsnap::element::{Exception, Mark};
-use armsnap::flow::{Flow, FlowConfig, FlowSink, Gap as FlowGap, InstructionKind, QRange, Range};
-use armsnap::protocol::{ElementDecoder, PacketDecoder};
+use armsnap::flow::{FlowSink, Gap as FlowGap, InstructionKind, QRange, Range};
 use armsnap::quantity::BufferOffset;
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::memory::CoreMemory;
@@ -70,24 +70,6 @@ impl SourceSinks<Self> for Continuous {
     }
 }
 
-struct Make<'a> {
-    image: Image<'a>,
-    sink: Continuous,
-}
-
-impl<'a> Visitor for Make<'a> {
-    type Output = Box<dyn Decoding<Continuous> + 'a>;
-
-    fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
-    where
-        D: PacketDecoder + 'static,
-        E: ElementDecoder<Packet = D::Packet> + 'static,
-    {
-        let flow = Flow::new(flow.expect("a core's trace"), self.image);
-        Box::new(Source::with_flow(packets, elements, flow, self.sink))
-    }
-}
-
 /// The whole trace of a core.
 pub fn continuous(loaded: &OpenSnapshot, core: usize, memory: &CoreMemory) -> Vec<(u64, Entry)> {
     let mut entries = Vec::new();
@@ -101,7 +83,7 @@ pub fn continuous(loaded: &OpenSnapshot, core: usize, memory: &CoreMemory) -> Ve
         if index > 0 {
             sink.push(BufferOffset(0), Entry::Gap(Gap::Buffer));
         }
-        let make = Make {
+        let make = Following {
             image: Image(Some(memory)),
             sink,
         };
