@@ -5,6 +5,9 @@ use super::recording::{AuxRecord, Recording, Stored, aux_flags};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// The bytes of a formatter frame (ARM IHI 0029, "Formatter").
+const FRAME: u64 = 16;
+
 /// The buffer of a CPU or of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Queue {
@@ -57,6 +60,7 @@ struct Flagged {
     empty: u64,
     lost_bytes: u64,
     lost_records: u64,
+    overwritten: u64,
     doubled: u64,
 }
 
@@ -78,16 +82,22 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             flagged.lost_records += 1;
             continue;
         };
-        // In snapshot mode the offset is that of the end.
-        let begin = match aux.flags & aux_flags::OVERWRITE != 0 {
+        // In snapshot mode the offset is that of the end, and of the trace the newest is kept.
+        let is_newest = aux.flags & aux_flags::OVERWRITE != 0;
+        let begin = match is_newest {
             true => aux.offset.saturating_sub(aux.size),
             false => aux.offset,
         };
         let end = begin.saturating_add(aux.size);
+        let raw = aux.flags & aux_flags::FORMAT == aux_flags::FORMAT_RAW;
+        let frames = Frames {
+            begin,
+            size: if raw { 1 } else { FRAME },
+        };
         let free = used.entry(queue).or_default();
         flagged.doubled += u64::from(begin < *free);
         let begin = begin.max(*free);
-        let parts = parts(extents, begin, end);
+        let parts = parts(extents, begin, end, frames);
         let piece = Piece {
             cpu: match queue {
                 Queue::Cpu(cpu) => Some(cpu),
@@ -98,11 +108,15 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             image: aux.image,
             time: aux.sample.time,
             parts,
-            raw: aux.flags & aux_flags::FORMAT == aux_flags::FORMAT_RAW,
+            raw,
         };
         let missing = end.saturating_sub(begin).saturating_sub(piece.bytes());
-        flagged.lost_bytes = flagged.lost_bytes.saturating_add(missing);
-        flagged.lost_records += u64::from(missing > 0);
+        let counted = match is_newest {
+            true => &mut flagged.overwritten,
+            false => &mut flagged.lost_bytes,
+        };
+        *counted = counted.saturating_add(missing);
+        flagged.lost_records += u64::from(missing > 0 && !is_newest);
         if piece.bytes() > 0 {
             *free = end.max(*free);
             used_bytes += piece.bytes();
@@ -204,25 +218,47 @@ fn queue_of<'q>(
     by_cpu.or_else(by_tid).or_else(only)
 }
 
-/// The bytes in the file of the offsets `begin..end` of a buffer, up to the first hole: bytes after
-/// it would be decoded as if they followed those before.
-fn parts(extents: &[Extent], begin: u64, end: u64) -> Vec<Range<usize>> {
-    if begin >= end {
-        return Vec::new();
+/// How the bytes of an AUX record are divided.
+#[derive(Clone, Copy, Debug)]
+struct Frames {
+    /// The offset of the first one in the buffer.
+    begin: u64,
+    size: u64,
+}
+
+impl Frames {
+    /// The first start of a frame from an offset on.
+    const fn next(self, offset: u64) -> u64 {
+        let behind = offset.saturating_sub(self.begin) % self.size;
+        match behind {
+            0 => offset,
+            _ => offset.saturating_add(self.size - behind),
+        }
     }
-    let first = extents.partition_point(|extent| extent.end() <= begin);
+}
+
+/// The bytes in the file of the offsets `begin..end` of a buffer, from a frame on up to the first
+/// hole: bytes after it would be decoded as if they followed those before.
+fn parts(extents: &[Extent], begin: u64, end: u64, frames: Frames) -> Vec<Range<usize>> {
     let (mut out, mut at) = (Vec::new(), begin);
-    for extent in extents[first..]
-        .iter()
-        .take_while(|extent| extent.offset < end)
-    {
-        let (from, to) = (at.max(extent.offset), end.min(extent.end()));
-        if from > at && !out.is_empty() {
+    let first = extents.partition_point(|extent| extent.end() <= begin);
+    for extent in &extents[first..] {
+        if extent.offset > at && !out.is_empty() {
             break;
         }
-        let start = extent.bytes.start + (from - extent.offset) as usize;
-        out.push(start..start + (to - from) as usize);
-        at = to;
+        let mut from = at.max(extent.offset);
+        if out.is_empty() {
+            from = frames.next(from);
+        }
+        let to = end.min(extent.end());
+        if from < to {
+            let start = extent.bytes.start + (from - extent.offset) as usize;
+            out.push(start..start + (to - from) as usize);
+            at = to;
+        }
+        if extent.end() >= end {
+            break;
+        }
     }
     out
 }
@@ -266,6 +302,10 @@ impl Flagged {
                 "AUX records repeat trace of earlier ones: it is used once",
             ),
             (self.lost_records, &*lost),
+            (
+                self.overwritten,
+                "bytes of trace were overwritten by newer trace (snapshot mode)",
+            ),
         ] {
             if count > 0 {
                 notes.push(format!("{count} {text}"));
@@ -358,6 +398,23 @@ mod tests {
         assert_eq!(pieces, [vec![0..64], vec![64..80]]);
         let empty = vec![stored(0, 7..7), stored(0, 100..116)];
         assert_eq!(of(empty, vec![aux(0, 16, 0)]).0, [vec![100..116]]);
+    }
+
+    #[test]
+    fn a_snapshot_begins_with_a_whole_frame() {
+        let overwrite = |offset, size, format| aux(offset, size, aux_flags::OVERWRITE | format);
+        // Of the first record nothing is left, of the second one some bytes: its frames begin at 8.
+        let records = |format| vec![overwrite(8, 8, format), overwrite(88, 80, format)];
+        let (pieces, notes) = of(vec![stored(32, 100..172)], records(0));
+        assert_eq!(pieces, [vec![108..156]]);
+        assert_eq!(
+            notes[0],
+            "40 bytes of trace were overwritten by newer trace (snapshot mode)"
+        );
+        let (pieces, _) = of(vec![stored(32, 100..172)], records(aux_flags::FORMAT_RAW));
+        assert_eq!(pieces, [vec![100..156]]);
+        let small = vec![stored(32, 100..104), stored(36, 200..252)];
+        assert_eq!(of(small, records(0)).0, [vec![204..252]]);
     }
 
     #[test]
