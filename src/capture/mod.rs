@@ -106,7 +106,7 @@ impl CaptureSource {
     pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
         self.config.visit(InContext {
             visitor,
-            only: self.only,
+            only: self.only.clone(),
         })
     }
 

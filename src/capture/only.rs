@@ -1,53 +1,89 @@
 //! A source whose trace is that of several threads or machines, of which one is wanted.
 //!
-//! The core's context is traced with its changes. What was traced in other contexts is left out, as
-//! if the trace unit had been off meanwhile.
+//! The core's context is traced with its changes, or timestamps say when the wanted one ran. What was
+//! traced in other contexts is left out, as if the trace unit had been off meanwhile.
 
-use crate::element::{Context, Element, ElementSink, Mark, TraceOnReason};
+use crate::element::{Element, ElementSink, Mark, TraceOnReason};
 use crate::protocol::ElementDecoder;
 use crate::quantity::BufferOffset;
 use crate::snapshot::model::Device;
 use crate::snapshot::registers::parse_u64;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The context that is wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OnlyContext {
     /// This context ID (CONTEXTIDR).
     ContextId(u32),
     /// This virtual context (VMID, or CONTEXTIDR_EL2 in its place).
     Vmid(u32),
+    /// From a timestamp in one of these ranges, which are in order, to the first one outside.
+    Timestamps(Arc<[Range<u64>]>),
 }
 
 impl OnlyContext {
     /// The keys of a source's device for it.
     const CONTEXT_ID: &str = "only_context_id";
     const VMID: &str = "only_vmid";
+    const TIMESTAMPS: &str = "only_timestamps";
 
     /// Reads it from the device of a source; `None` if all contexts are wanted.
     pub fn of(device: &Device) -> Option<Self> {
         device.other.iter().find_map(|(key, value)| {
-            let value = || u32::try_from(parse_u64(value)?).ok();
+            let number = || u32::try_from(parse_u64(value)?).ok();
             match key.as_str() {
-                Self::CONTEXT_ID => Some(Self::ContextId(value()?)),
-                Self::VMID => Some(Self::Vmid(value()?)),
+                Self::CONTEXT_ID => Some(Self::ContextId(number()?)),
+                Self::VMID => Some(Self::Vmid(number()?)),
+                Self::TIMESTAMPS => {
+                    let mut ranges = Vec::new();
+                    for range in value.split_whitespace() {
+                        let (start, end) = range.split_once('-')?;
+                        ranges.push(parse_u64(start)?..parse_u64(end)?);
+                    }
+                    ranges.sort_by_key(|range| range.start);
+                    Some(Self::Timestamps(ranges.into()))
+                }
                 _ => None,
             }
         })
     }
 
     /// Its key and value in the device of a source.
-    pub fn entry(self) -> (String, String) {
+    pub fn entry(&self) -> (String, String) {
         let (key, value) = match self {
-            Self::ContextId(value) => (Self::CONTEXT_ID, value),
-            Self::Vmid(value) => (Self::VMID, value),
+            Self::ContextId(value) => (Self::CONTEXT_ID, format!("{value:#x}")),
+            Self::Vmid(value) => (Self::VMID, format!("{value:#x}")),
+            Self::Timestamps(ranges) => {
+                let ranges = ranges.iter();
+                let ranges = ranges.map(|range| format!("{:#x}-{:#x}", range.start, range.end));
+                (Self::TIMESTAMPS, ranges.collect::<Vec<_>>().join(" "))
+            }
         };
-        (key.to_owned(), format!("{value:#x}"))
+        (key.to_owned(), value)
     }
 
-    fn is(self, context: &Context) -> bool {
+    /// Whether it runs from this mark on; `None` if the mark does not say.
+    fn runs(&self, mark: Mark) -> Option<bool> {
+        match (self, mark) {
+            (Self::ContextId(value), Mark::Context(context)) => {
+                Some(context.context_id == Some(*value))
+            }
+            (Self::Vmid(value), Mark::Context(context)) => Some(context.vmid == Some(*value)),
+            (Self::Timestamps(ranges), Mark::Timestamp(time)) => {
+                let next = ranges.partition_point(|range| range.start <= time);
+                let last = next.checked_sub(1).map(|last| &ranges[last]);
+                Some(last.is_some_and(|range| time < range.end))
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the trace is after a synchronisation: the context follows it, a timestamp need not.
+    const fn first(&self) -> Place {
         match self {
-            Self::ContextId(value) => context.context_id == Some(value),
-            Self::Vmid(value) => context.vmid == Some(value),
+            Self::ContextId(_) | Self::Vmid(_) => Place::Unknown,
+            Self::Timestamps(_) => Place::Outside,
         }
     }
 }
@@ -67,34 +103,32 @@ enum Place {
 #[derive(Clone, Debug)]
 pub struct Only<E> {
     inner: E,
-    only: Option<OnlyContext>,
-    place: Place,
+    only: Option<(OnlyContext, Place)>,
 }
 
 impl<E> Only<E> {
     /// Without a wanted context everything is emitted.
-    pub const fn new(inner: E, only: Option<OnlyContext>) -> Self {
+    pub fn new(inner: E, only: Option<OnlyContext>) -> Self {
         Self {
             inner,
-            only,
-            place: Place::Unknown,
+            only: only.map(|only| {
+                let first = only.first();
+                (only, first)
+            }),
         }
     }
 }
 
-impl<E: ElementDecoder> Only<E> {
-    /// Out of line: most traces are wanted whole.
-    #[cold]
-    #[inline(never)]
-    fn sifted<S: ElementSink>(
-        &mut self,
-        only: OnlyContext,
-        out: &mut S,
-        run: impl FnOnce(&mut E, &mut Sifted<'_, S>),
-    ) {
-        let place = &mut self.place;
-        run(&mut self.inner, &mut Sifted { only, place, out });
-    }
+/// Out of line: most traces are wanted whole.
+#[cold]
+#[inline(never)]
+fn sifted<E, S: ElementSink>(
+    inner: &mut E,
+    (only, place): &mut (OnlyContext, Place),
+    out: &mut S,
+    run: impl FnOnce(&mut E, &mut Sifted<'_, S>),
+) {
+    run(inner, &mut Sifted { only, place, out });
 }
 
 impl<E: ElementDecoder> ElementDecoder for Only<E> {
@@ -102,16 +136,18 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
 
     #[inline(always)]
     fn packet(&mut self, at: BufferOffset, packet: &E::Packet, out: &mut impl ElementSink) {
-        match self.only {
-            None => self.inner.packet(at, packet, out),
-            Some(only) => self.sifted(only, out, |inner, out| inner.packet(at, packet, out)),
+        let Self { inner, only } = self;
+        match only {
+            None => inner.packet(at, packet, out),
+            Some(only) => sifted(inner, only, out, |inner, out| inner.packet(at, packet, out)),
         }
     }
 
     fn lost(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
-        match self.only {
-            None => self.inner.lost(at, out),
-            Some(only) => self.sifted(only, out, |inner, out| inner.lost(at, out)),
+        let Self { inner, only } = self;
+        match only {
+            None => inner.lost(at, out),
+            Some(only) => sifted(inner, only, out, |inner, out| inner.lost(at, out)),
         }
     }
 
@@ -125,40 +161,53 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
-        match self.only {
-            None => self.inner.end(at, out),
-            Some(only) => self.sifted(only, out, |inner, out| inner.end(at, out)),
+        let Self { inner, only } = self;
+        match only {
+            None => inner.end(at, out),
+            Some(only) => sifted(inner, only, out, |inner, out| inner.end(at, out)),
         }
     }
 }
 
 /// Passes on what belongs to the wanted context.
 struct Sifted<'a, S> {
-    only: OnlyContext,
+    only: &'a OnlyContext,
     place: &'a mut Place,
     out: &'a mut S,
 }
 
 impl<S: ElementSink> ElementSink for Sifted<'_, S> {
     fn element(&mut self, at: BufferOffset, element: Element) {
-        match element {
-            Element::Mark(Mark::Context(context)) if self.only.is(&context) => {
-                *self.place = Place::Inside;
+        let Element::Mark(mark) = element else {
+            if *self.place != Place::Outside {
+                self.out.element(at, element);
             }
-            Element::Mark(Mark::Context(_)) => {
-                let before = std::mem::replace(self.place, Place::Outside);
-                if before == Place::Inside {
-                    // Execution before and after is not connected.
-                    self.out
-                        .mark(at, Mark::TraceOn(TraceOnReason::BeginOrFilter));
-                }
-            }
-            // The next context follows the next synchronisation.
-            Element::Mark(Mark::NoSync(_)) => *self.place = Place::Unknown,
-            _ => {}
+            return;
+        };
+        let by_time = matches!(self.only, OnlyContext::Timestamps(_));
+        let before = *self.place;
+        match self.only.runs(mark) {
+            Some(true) => *self.place = Place::Inside,
+            Some(false) => *self.place = Place::Outside,
+            None => {}
         }
-        let end = element == Element::Mark(Mark::End);
-        if end || *self.place != Place::Outside {
+        if matches!(mark, Mark::NoSync(_)) {
+            // What follows is nobody's until the next synchronisation or timestamp.
+            *self.place = self.only.first();
+        }
+        let passes = match mark {
+            Mark::NoSync(_) | Mark::End => true,
+            // The state of the core goes on while others run.
+            Mark::Context(_) if by_time => true,
+            _ => *self.place != Place::Outside,
+        };
+        let is_left = before == Place::Inside && *self.place == Place::Outside;
+        if is_left && !matches!(mark, Mark::NoSync(_)) {
+            // Execution before and after is not connected.
+            self.out
+                .mark(at, Mark::TraceOn(TraceOnReason::BeginOrFilter));
+        }
+        if passes {
             self.out.element(at, element);
         }
     }
@@ -167,7 +216,7 @@ impl<S: ElementSink> ElementSink for Sifted<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::element::{Atoms, NoSyncReason};
+    use crate::element::{Atoms, Context, NoSyncReason};
     use crate::protocol::ElementDecoder;
 
     /// Emits the elements that are its packets.
@@ -252,5 +301,58 @@ mod tests {
             [no_sync, on, context(3), atoms(3), on, end]
         );
         assert_eq!(sift(Some(OnlyContext::Vmid(1))), [no_sync, on, end]);
+    }
+
+    #[test]
+    fn timestamps_select_what_follows_them() {
+        let atoms = |count| Element::WaypointAtoms(Atoms { bits: 1, count });
+        let time = |time| Element::Mark(Mark::Timestamp(time));
+        let no_sync = Element::Mark(Mark::NoSync(NoSyncReason::Overflow));
+        let on = Element::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
+        let given = [
+            context(7),
+            atoms(1),
+            time(10),
+            atoms(2),
+            time(15),
+            atoms(3),
+            time(20),
+            atoms(4),
+            context(8),
+            time(30),
+            atoms(5),
+            no_sync,
+            atoms(6),
+            time(35),
+            atoms(7),
+        ];
+        let only = OnlyContext::Timestamps([10..20, 30..40].into());
+        let (key, value) = only.entry();
+        let device = Device {
+            other: vec![(key, value)],
+            ..Device::default()
+        };
+        assert_eq!(OnlyContext::of(&device), Some(only.clone()));
+        let mut decoder = Only::new(Given, Some(only));
+        let mut out: Vec<(BufferOffset, Element)> = Vec::new();
+        for element in &given {
+            decoder.packet(BufferOffset(0), element, &mut out);
+        }
+        let found: Vec<Element> = out.into_iter().map(|(_, element)| element).collect();
+        let wanted = [
+            context(7),
+            time(10),
+            atoms(2),
+            time(15),
+            atoms(3),
+            on,
+            context(8),
+            time(30),
+            atoms(5),
+            no_sync,
+            time(35),
+            atoms(7),
+        ];
+        assert_eq!(found, wanted);
     }
 }

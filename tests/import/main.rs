@@ -12,6 +12,7 @@ mod perf_builder;
 mod perf_captures;
 mod perf_generated;
 mod perf_more;
+mod perf_threads;
 mod raw;
 mod with_state;
 mod written_by_others;

@@ -1,7 +1,7 @@
-//! What else a recording may have: code made at run time, archives, directories, clocks, switches.
+//! What else a recording may have: code made at run time, archives, directories, clocks.
 
 use crate::capture;
-use crate::perf_builder::{At, PerfData, SWITCH_CPU_WIDE, framed, words};
+use crate::perf_builder::{At, PerfData, framed, words};
 use crate::perf_generated::{
     ETMV4, PROGRAM, at, decoded, etmv4, executed, expected, flow, frames, process, recorded,
 };
@@ -161,7 +161,7 @@ fn an_archive_of_perf_is_a_directory() {
     fs::write(tree.join("none.tar"), [1; 2000]).unwrap();
     fs::write(tree.join("cut.tar.bz2"), b"BZh91AY&SY").unwrap();
     for (archive, says) in [
-        ("none.tar", "is no directory, and no tar"),
+        ("none.tar", "is neither a directory nor a tar file"),
         ("cut.tar.bz2", "bzip2: "),
     ] {
         let mut command = armsnap();
@@ -310,45 +310,6 @@ fn timestamps_become_times_of_perf() {
             "{said}"
         );
     }
-}
-
-#[test]
-fn switches_tell_whose_a_record_is() {
-    let (first, second) = (expected("etmv4", 0x10), expected("etmv4", 0x11));
-    let mut file = process();
-    file.info(1, &[(ETMV4, 0, etmv4(0x10))]);
-    file.fork(100, 100, 101, at(100, 4, 0));
-    file.comm("worker", false, at(101, 5, 0));
-    let switch = |file: &mut PerfData, from: u32, to: u32, time: u64| {
-        // PERF_RECORD_MISC_SWITCH_OUT.
-        file.event(
-            SWITCH_CPU_WIDE,
-            1 << 13,
-            &words(&[u64::from(to) << 32 | 100]),
-            at(from, time, 0),
-        );
-    };
-    switch(&mut file, 100, 101, 20);
-    switch(&mut file, 101, 100, 40);
-    let mut offset = 0;
-    // The record of whole CPUs names whoever ran at its end: here perf itself.
-    for (own, time) in [(0x10, 10), (0x11, 20), (0x11, 30), (0x10, 50)] {
-        let trace = frames(&[(0x10, &recorded("etmv4", own))]);
-        file.trace(offset, 0, 0, &trace);
-        file.aux(offset, trace.len() as u64, 0, at(7, time, 0));
-        offset += trace.len() as u64;
-    }
-    let file = file.file();
-    let (found, said) = executed(&file, "prog-100", &[]);
-    // Up to time 10, and to 20, thread 100 ran.
-    assert_eq!(found, [first.clone(), second.clone()].concat());
-    assert_eq!(executed(&file, "worker-101", &[]).0, second);
-    // From 30 to 50 both ran.
-    assert_eq!(executed(&file, "cpu0", &[]).0, first);
-    assert!(
-        said.contains("where several threads ran in the time of an AUX record"),
-        "{said}"
-    );
 }
 
 #[test]

@@ -20,6 +20,8 @@ const DECODED: usize = 1 << 20;
 const FIRST: u64 = 64 << 10;
 /// The most contexts of a piece: more than threads run in the time of a buffer.
 const MOST: usize = 1 << 16;
+/// The most timestamps of a piece: what follows them is no thread's.
+const MOST_TIMESTAMPS: usize = 1 << 22;
 
 /// TRCCONFIGR: context IDs are traced (CID); virtual contexts are traced (VMID); these are
 /// CONTEXTIDR_EL2 (VMIDOPT) (IHI 0064, TRCCONFIGR).
@@ -63,26 +65,69 @@ impl ThreadRegister {
     }
 }
 
-/// Whether nothing was executed in a piece of a unit's trace: a short one in which no context is
-/// traced, though the unit traces them before all that is executed.
-pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &Piece, file: &Bytes) -> bool {
-    ThreadRegister::of(unit.0).is_some()
-        && piece.bytes() <= FIRST
-        && threads(unit, id, piece, file, true).is_empty()
+/// What is looked for in a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A first thread, at its start.
+    First,
+    /// All threads.
+    Threads,
+    /// The timestamps.
+    Timestamps,
 }
 
-/// The threads whose contexts are in a piece of a unit's trace; the first one only if `first`.
-pub fn threads(
+impl What {
+    const fn most_threads(self) -> usize {
+        match self {
+            Self::First => 1,
+            Self::Threads => MOST,
+            Self::Timestamps => 0,
+        }
+    }
+
+    const fn most_timestamps(self) -> usize {
+        match self {
+            Self::First | Self::Threads => 0,
+            Self::Timestamps => MOST_TIMESTAMPS,
+        }
+    }
+}
+
+/// What is in a piece of a unit's trace.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The threads whose contexts are traced.
+    pub threads: BTreeSet<u32>,
+    /// The timestamps in order; `None` where trace is missing.
+    pub timestamps: Vec<Option<u64>>,
+    /// Whether anything was executed.
+    pub executed: bool,
+}
+
+/// Whether nothing was executed in a piece of a unit's trace, which is short.
+pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &Piece, file: &Bytes) -> bool {
+    piece.bytes() <= FIRST && !contents(unit, id, piece, file, What::First).executed
+}
+
+/// What is in a piece of a unit's trace.
+pub fn contents(
     (unit, device): (&Unit, &Device),
     id: u8,
     piece: &Piece,
     file: &Bytes,
-    first: bool,
-) -> BTreeSet<u32> {
-    let (Some(register), Some(protocol)) = (ThreadRegister::of(unit), Protocol::of(device)) else {
-        return BTreeSet::new();
+    what: What,
+) -> Contents {
+    let Some(protocol) = Protocol::of(device) else {
+        // Nothing is known of it.
+        return Contents {
+            executed: true,
+            ..Contents::default()
+        };
     };
-    let mut left = if first { FIRST } else { u64::MAX };
+    let mut left = match what {
+        What::First => FIRST,
+        What::Threads | What::Timestamps => u64::MAX,
+    };
     let parts = piece.parts.iter().map(|part| {
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(part.len());
         left -= length as u64;
@@ -100,8 +145,8 @@ pub fn threads(
     let found = config.visit(Collect {
         buffer: &buffer,
         id: TraceId(id),
-        register,
-        most: if first { 1 } else { MOST },
+        register: ThreadRegister::of(unit),
+        what,
     });
     // Many pieces are looked into.
     for part in &buffer.parts {
@@ -113,36 +158,39 @@ pub fn threads(
 struct Collect<'a> {
     buffer: &'a CaptureBuffer,
     id: TraceId,
-    register: ThreadRegister,
-    most: usize,
+    register: Option<ThreadRegister>,
+    what: What,
 }
 
 impl Visitor for Collect<'_> {
-    type Output = BTreeSet<u32>;
+    type Output = Contents;
 
     fn visit<D, E>(self, packets: D, elements: E, _: Option<FlowConfig>) -> Self::Output
     where
         D: PacketDecoder + Clone + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
     {
-        let mut found = BTreeSet::new();
-        let threads = Threads {
+        let mut found = Contents::default();
+        let collected = Collected {
             register: self.register,
-            most: self.most,
-            found: BTreeSet::new(),
+            what: self.what,
+            found: Contents::default(),
         };
-        let source = Source::with_elements(packets, elements, threads);
+        let source = Source::with_elements(packets, elements, collected);
         let mut decoders = [(self.id, Box::new(source) as Box<_>)];
         let collected = decode_buffer(
             self.buffer,
             &mut decoders,
             DECODED,
-            |_, out: &mut Threads| {
-                found.append(&mut out.found);
-                found = std::mem::take(&mut found)
-                    .into_iter()
-                    .take(self.most)
-                    .collect();
+            |_, out: &mut Collected| {
+                found.executed |= out.found.executed;
+                found.threads.append(&mut out.found.threads);
+                while found.threads.len() > self.what.most_threads() {
+                    found.threads.pop_last();
+                }
+                let left = self.what.most_timestamps() - found.timestamps.len();
+                out.found.timestamps.truncate(left);
+                found.timestamps.append(&mut out.found.timestamps);
                 Ok::<(), Infallible>(())
             },
         );
@@ -152,32 +200,49 @@ impl Visitor for Collect<'_> {
     }
 }
 
-/// The threads so far.
-struct Threads {
-    register: ThreadRegister,
-    most: usize,
-    found: BTreeSet<u32>,
+/// What was found so far.
+struct Collected {
+    register: Option<ThreadRegister>,
+    what: What,
+    found: Contents,
 }
 
-impl ElementSink for Threads {
+impl ElementSink for Collected {
     fn element(&mut self, _: BufferOffset, element: Element) {
-        let Element::Mark(Mark::Context(context)) = element else {
+        let Element::Mark(mark) = element else {
+            self.found.executed = true;
             return;
         };
-        let value = match self.register {
-            ThreadRegister::ContextId => context.context_id,
-            ThreadRegister::Virtual => context.vmid,
-        };
-        if self.found.len() < self.most {
-            self.found.extend(value);
+        let Contents {
+            threads,
+            timestamps,
+            ..
+        } = &mut self.found;
+        match mark {
+            Mark::Context(context) if threads.len() < self.what.most_threads() => {
+                threads.extend(match self.register {
+                    Some(ThreadRegister::ContextId) => context.context_id,
+                    Some(ThreadRegister::Virtual) => context.vmid,
+                    None => None,
+                });
+            }
+            Mark::Timestamp(_) | Mark::NoSync(_)
+                if timestamps.len() < self.what.most_timestamps() =>
+            {
+                timestamps.push(match mark {
+                    Mark::Timestamp(time) => Some(time),
+                    _ => None,
+                });
+            }
+            _ => {}
         }
     }
 }
 
-impl SourceSinks<Threads> for Threads {
+impl SourceSinks<Collected> for Collected {
     fn end(&mut self, _: BufferOffset) {}
 
-    fn output(&mut self) -> &mut Threads {
+    fn output(&mut self) -> &mut Collected {
         self
     }
 }

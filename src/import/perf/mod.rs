@@ -12,6 +12,7 @@ mod memory;
 mod pieces;
 mod processes;
 mod recording;
+mod slices;
 mod snapshot;
 mod switches;
 mod units;
@@ -26,7 +27,7 @@ use file::PerfFile;
 use recording::Recording;
 use std::path::{Path, PathBuf};
 
-/// The first file of a directory that perf wrote; others have a number behind it.
+/// The first file of a directory that perf wrote; the names of others end with a number.
 pub const DATA: &str = "data";
 /// The kernel's memory beside it (`perf record --kcore`).
 const KCORE: &str = "kcore_dir/kcore";

@@ -2,26 +2,23 @@
 //! and the trace of its pieces.
 
 use super::bytes::Bytes;
-use super::contexts::{self, ThreadRegister};
-use super::etm_info::{Unit, UnitKind};
+use super::contexts;
+use super::etm_info::UnitKind;
 use super::memory::Mapped;
-use super::pieces::{Piece, pieces};
+use super::pieces::pieces;
 use super::recording::Recording;
-use super::units::Units;
+use super::slices::{Slice, slices};
+use super::units::{Units, VIRTUAL, source_device};
 use crate::capture::OnlyContext;
 use crate::import::images::Images;
 use crate::import::paths::{Names, one_line, plain};
 use crate::import::{ImportError, Imported, Options, programs};
 use crate::program::elf::Elf;
 use crate::snapshot::model::{
-    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Register, RegisterValue,
-    Snapshot, SourceBuffers, Trace,
+    Buffer, BufferFormat, Cluster, CoreSource, Device, DeviceClass, Snapshot, SourceBuffers, Trace,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// TRFCR_EL1.TS: timestamps are those of the virtual counter, as perf's clock is.
-const VIRTUAL: u64 = 1;
 
 /// Whose history a core is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,18 +30,6 @@ enum Whose {
         image: Option<usize>,
     },
     Cpu(u32),
-}
-
-/// The trace of a thread, or of a CPU, in a piece.
-#[derive(Clone, Copy)]
-struct Slice<'p> {
-    piece: &'p Piece,
-    unit: &'p Unit,
-    id: u8,
-    tid: Option<u32>,
-    image: Option<usize>,
-    /// The context of the thread, if others are in the same piece.
-    only: Option<OnlyContext>,
 }
 
 /// Makes the snapshot of a recording.
@@ -130,7 +115,9 @@ impl<'a> Snapshots<'a> {
             return Err(ImportError::input(self.path, text));
         }
         self.out.notes.extend(notes);
-        let slices = self.slices(&all);
+        let by_cpu = self.options.by_cpu;
+        let (slices, notes) = slices(self.recording, self.bytes, &self.units, &all, by_cpu);
+        self.out.notes.extend(notes);
         let (selected, others): (Vec<Slice<'_>>, _) = slices
             .into_iter()
             .partition(|slice| self.is_selected(slice));
@@ -180,94 +167,6 @@ impl<'a> Snapshots<'a> {
         self.mapped.images.report(&mut self.out.notes);
         self.out.record_origin();
         Ok(self.out)
-    }
-
-    /// The trace of each thread, or CPU, in each piece.
-    fn slices<'p>(&mut self, all: &'p [Piece]) -> Vec<Slice<'p>>
-    where
-        'a: 'p,
-    {
-        let units: Vec<Vec<(&Unit, u8)>> = all
-            .iter()
-            .map(|piece| self.units.of_piece(piece, self.bytes))
-            .collect();
-        let by_context = !self.options.by_cpu && self.is_by_context(all, &units);
-        let mut out = Vec::new();
-        let mut without = BTreeSet::new();
-        let mut previous: BTreeMap<Option<u32>, u64> = BTreeMap::new();
-        for (piece, units) in all.iter().zip(units) {
-            let since = match piece.time {
-                Some(time) => previous.insert(piece.cpu, time),
-                None => None,
-            };
-            for (unit, id) in units {
-                let slice = Slice {
-                    piece,
-                    unit,
-                    id,
-                    tid: piece.tid.filter(|_| !self.options.by_cpu),
-                    image: piece.image,
-                    only: None,
-                };
-                let register = ThreadRegister::of(unit).filter(|_| by_context);
-                let Some(register) = register else {
-                    let mut slice = slice;
-                    if by_context {
-                        let switches = &self.recording.switches;
-                        slice.tid = piece
-                            .time
-                            .and_then(|time| switches.only_thread(unit.cpu, since, time));
-                        if let Some(tid) = slice.tid {
-                            slice.image = self.recording.processes.of_thread(tid, piece.time);
-                        } else {
-                            without.insert(unit.cpu);
-                        }
-                    }
-                    out.push(slice);
-                    continue;
-                };
-                let device = source_device(unit, id);
-                let threads = contexts::threads((unit, &device), id, piece, self.bytes, false);
-                out.extend(threads.into_iter().map(|tid| Slice {
-                    tid: Some(tid),
-                    image: self.recording.processes.of_thread(tid, piece.time),
-                    only: Some(register.only(tid)),
-                    ..slice
-                }));
-            }
-        }
-        if !without.is_empty() {
-            let cpus: Vec<String> = without.iter().map(u32::to_string).collect();
-            self.out.notes.push(format!(
-                "the recording is of whole CPUs, and the trace of CPU {} has no context IDs: where \
-                 several threads ran in the time of an AUX record, its history is that of the CPU",
-                cpus.join(", ")
-            ));
-        }
-        out
-    }
-
-    /// Whether the contexts in the trace tell threads apart: if the recording is of whole CPUs, or
-    /// trace of several CPUs is in one buffer, or the records name other threads than the trace.
-    fn is_by_context(&self, all: &[Piece], units: &[Vec<(&Unit, u8)>]) -> bool {
-        if self.recording.cpu_wide {
-            return true;
-        }
-        all.iter().zip(units).any(|(piece, units)| {
-            if units.len() > 1 || piece.tid.is_none() {
-                return true;
-            }
-            let Some(&(unit, id)) = units.first() else {
-                return false;
-            };
-            let device = source_device(unit, id);
-            let first = contexts::threads((unit, &device), id, piece, self.bytes, true);
-            // Numbers of threads in a container are not those that the kernel writes.
-            let known = |tid: u32| self.recording.processes.of_thread(tid, None).is_some();
-            first
-                .into_iter()
-                .any(|tid| Some(tid) != piece.tid && known(tid))
-        })
     }
 
     /// Removes the cores in whose trace nothing was executed, unless there are no others.
@@ -424,7 +323,7 @@ impl<'a> Snapshots<'a> {
                 name: name.clone(),
                 ..Buffer::default()
             });
-            let only = slice.only.map(OnlyContext::entry);
+            let only = slice.only.as_ref().map(OnlyContext::entry);
             let entry = found.entry((slice.unit.cpu, slice.id, only.clone()));
             let (_, buffers) = entry.or_insert_with(|| {
                 let mut device = source_device(slice.unit, slice.id);
@@ -480,36 +379,4 @@ fn core_type(slices: &[Slice<'_>]) -> &'static str {
         Some(UnitKind::Etmv3) => "ARMv7-A",
         _ => "ARMv8-A",
     }
-}
-
-/// The device of a trace unit.
-fn source_device(unit: &Unit, id: u8) -> Device {
-    let kind = unit.device_type();
-    let family = kind.split('.').next().unwrap_or(kind);
-    let family = family.trim_end_matches(|c: char| c.is_ascii_digit());
-    Device {
-        name: format!("{family}_cpu{}", unit.cpu),
-        class: DeviceClass::TraceSource,
-        kind: kind.to_owned(),
-        registers: registers(unit, id),
-        ..Device::default()
-    }
-}
-
-/// The registers of a trace unit's device, with the trace ID that is in force.
-fn registers(unit: &Unit, id: u8) -> Vec<Register> {
-    let registers = unit.registers.iter().map(|&(name, value)| {
-        let value = match name == unit.kind.trace_id_register() {
-            true => id.into(),
-            // Registers of trace units have 32 bits.
-            false => value as u32,
-        };
-        Register {
-            name: name.to_owned(),
-            size: Some(32),
-            value: RegisterValue(value.to_le_bytes().to_vec()),
-            ..Register::default()
-        }
-    });
-    registers.collect()
 }

@@ -13,10 +13,19 @@ struct Switch {
     after: Option<u32>,
 }
 
+impl Switch {
+    /// Whether a thread that ran before the switch runs after it too.
+    fn keeps(&self, thread: u32) -> bool {
+        self.before.is_none_or(|before| before == thread) && self.after == Some(thread)
+    }
+}
+
 /// The switches of each CPU.
 #[derive(Debug, Default)]
 pub struct Switches {
     by_cpu: BTreeMap<u32, Vec<Switch>>,
+    /// For each switch, the index of the next one that does not keep the thread after it.
+    kept_to: BTreeMap<u32, Vec<usize>>,
     count: usize,
 }
 
@@ -36,9 +45,24 @@ impl Switches {
 
     /// Puts them in order; call it when all are there.
     pub fn sort(&mut self) {
-        for switches in self.by_cpu.values_mut() {
+        for (cpu, switches) in &mut self.by_cpu {
             switches.sort_by_key(|switch| switch.time);
+            let mut kept_to = vec![switches.len(); switches.len()];
+            for (index, pair) in switches.windows(2).enumerate().rev() {
+                let is_kept = pair[0].after.is_some_and(|thread| pair[1].keeps(thread));
+                kept_to[index] = if is_kept {
+                    kept_to[index + 1]
+                } else {
+                    index + 1
+                };
+            }
+            self.kept_to.insert(*cpu, kept_to);
         }
+    }
+
+    /// Whether there are switches of a CPU.
+    pub fn are_known(&self, cpu: u32) -> bool {
+        self.count <= MOST && self.by_cpu.contains_key(&cpu)
     }
 
     /// The thread that alone ran on a CPU from one time (the start of the recording if `None`) to
@@ -53,11 +77,8 @@ impl Switches {
         let before = first.checked_sub(1).and_then(|last| switches[last].after);
         let next = switches.get(first).and_then(|next| next.before);
         let thread = before.or(next)?;
-        let others = switches.get(first..end.max(first))?;
-        let alone = others.iter().all(|switch| {
-            let same = |other: Option<u32>| other.is_none_or(|other| other == thread);
-            same(switch.before) && switch.after == Some(thread)
-        });
+        let kept_to = *self.kept_to.get(&cpu)?.get(first).unwrap_or(&first);
+        let alone = first >= end || switches[first].keeps(thread) && kept_to >= end;
         alone.then_some(thread)
     }
 }
@@ -72,11 +93,17 @@ mod tests {
         switches.take(0, 200, Some(7), Some(8));
         switches.take(0, 100, Some(5), Some(7));
         switches.take(0, 300, None, Some(8));
+        switches.take(0, 400, Some(8), None);
+        switches.take(0, 500, None, Some(8));
         switches.sort();
         assert_eq!(switches.only_thread(0, None, 100), Some(5));
         assert_eq!(switches.only_thread(0, None, 101), None);
         assert_eq!(switches.only_thread(0, Some(100), 200), Some(7));
         assert_eq!(switches.only_thread(0, Some(200), 400), Some(8));
+        assert_eq!(switches.only_thread(0, Some(200), 401), None);
+        assert_eq!(switches.only_thread(0, Some(250), 600), None);
+        assert_eq!(switches.only_thread(0, Some(500), 600), Some(8));
+        assert_eq!(switches.only_thread(0, Some(600), 500), Some(8));
         assert_eq!(switches.only_thread(0, Some(150), 250), None);
         assert_eq!(switches.only_thread(1, None, 100), None);
     }

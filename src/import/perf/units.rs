@@ -6,11 +6,15 @@ use super::pieces::Piece;
 use super::recording::HardwareId;
 use crate::formatter::{Deformatter, Demux, FrameKind};
 use crate::quantity::{BufferOffset, TraceId};
+use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The bytes of a piece in which trace IDs of other CPUs are looked for: they share a sink from the
 /// start or not at all.
 const LOOKED_AT: usize = 64 << 10;
+
+/// TRFCR_EL1.TS: timestamps are those of the virtual counter, as perf's clock is.
+pub const VIRTUAL: u64 = 1;
 
 /// A CPU's trace ID.
 type CpuId = (u32, u8);
@@ -26,7 +30,7 @@ pub struct Units<'a> {
 }
 
 impl<'a> Units<'a> {
-    /// The units and their IDs: those that records give, or else those of the units' blocks.
+    /// The units and their IDs: from records, or else from the units' blocks.
     pub fn new(info: &'a EtmInfo, ids: &[HardwareId]) -> (Self, Vec<String>) {
         let mut out = Self {
             info,
@@ -122,4 +126,36 @@ fn present(piece: &Piece, file: &Bytes) -> BTreeSet<u8> {
     }
     let ids = demux.ids().map(|TraceId(id)| id);
     ids.collect()
+}
+
+/// The device of a trace unit in a snapshot.
+pub fn source_device(unit: &Unit, id: u8) -> Device {
+    let kind = unit.device_type();
+    let family = kind.split('.').next().unwrap_or(kind);
+    let family = family.trim_end_matches(|c: char| c.is_ascii_digit());
+    Device {
+        name: format!("{family}_cpu{}", unit.cpu),
+        class: DeviceClass::TraceSource,
+        kind: kind.to_owned(),
+        registers: registers(unit, id),
+        ..Device::default()
+    }
+}
+
+/// The registers of a trace unit's device, with the trace ID that is in force.
+fn registers(unit: &Unit, id: u8) -> Vec<Register> {
+    let registers = unit.registers.iter().map(|&(name, value)| {
+        let value = match name == unit.kind.trace_id_register() {
+            true => id.into(),
+            // Registers of trace units have 32 bits.
+            false => value as u32,
+        };
+        Register {
+            name: name.to_owned(),
+            size: Some(32),
+            value: RegisterValue(value.to_le_bytes().to_vec()),
+            ..Register::default()
+        }
+    });
+    registers.collect()
 }
