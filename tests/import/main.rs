@@ -16,6 +16,7 @@ mod perf_threads;
 mod raw;
 mod with_state;
 mod written_by_others;
+mod zephyr;
 
 use std::path::{Path, PathBuf};
 
