@@ -38,6 +38,10 @@ fuzz_target!(|bytes: &[u8]| {
         _ => {
             fs::write(&first, rest).unwrap();
             options.mtb = Some(named(&first));
+            let base = head.get(16..24).and_then(|base| base.try_into().ok());
+            if let (Some(base), Some(mtb)) = (base, &mut options.mtb) {
+                mtb.address = Some(u64::from_le_bytes(base));
+            }
             let word = |at: usize| {
                 let word = head.get(at..at + 4).and_then(|word| word.try_into().ok());
                 u64::from(u32::from_le_bytes(word.unwrap_or_default()))

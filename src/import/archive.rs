@@ -9,7 +9,10 @@ use std::path::{Component, Path, PathBuf};
 /// The most files and links, and the longest chain of links.
 const MOST: usize = 1 << 20;
 const LONGEST_CHAIN: usize = 40;
-/// The most bytes that a compressed one may have: some ten times are usual.
+/// The longest path, as that of Linux (`PATH_MAX`).
+const LONGEST_PATH: usize = 4096;
+/// What a compressed archive may have: this many bytes, or this many times its size (ten times is
+/// usual).
 const MOST_RATIO: u64 = 100;
 const ALLOWED: u64 = 256 << 20;
 
@@ -27,8 +30,11 @@ pub struct Archive {
     entries: HashMap<PathBuf, Entry>,
 }
 
-/// A path without `.` and `..`; `None` if it leads out of the archive.
+/// A path without `.` and `..`; `None` if it leads out of the archive, or is too long.
 fn normal(path: &Path) -> Option<PathBuf> {
+    if path.as_os_str().len() > LONGEST_PATH {
+        return None;
+    }
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {
@@ -45,7 +51,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or is none.
+    /// If the file cannot be read, or is not an archive.
     pub fn open(path: &Path) -> Result<Self, ImportError> {
         let fault = |text: String| ImportError::input(path, text);
         let bytes = imported::map(path)?;
@@ -55,7 +61,7 @@ impl Archive {
         };
         if bytes.get(257..262) != Some(b"ustar") {
             return Err(fault(
-                "is no directory, and no tar (also with bzip2) of one, such as perf archive writes"
+                "is neither a directory nor a tar file (plain or bzip2), such as perf archive writes"
                     .to_owned(),
             ));
         }
@@ -127,4 +133,46 @@ fn plain(bytes: &Mapped) -> io::Result<Mapped> {
     }
     file.flush()?;
     mapped::map(file.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(links: &[(&str, String)]) -> Archive {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_ustar();
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_size(3);
+        builder
+            .append_data(&mut header, "there", &b"ELF"[..])
+            .unwrap();
+        for (name, to) in links {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_size(0);
+            builder.append_link(&mut header, name, to).unwrap();
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), builder.into_inner().unwrap()).unwrap();
+        Archive::open(file.path()).unwrap()
+    }
+
+    #[test]
+    fn links_are_bounded() {
+        let deep = "a/".repeat(1 << 17);
+        let found = archive(&[
+            ("d", ".".to_owned()),
+            ("link", "d/there".to_owned()),
+            ("loop", "loop/loop".to_owned()),
+            ("out", "../there".to_owned()),
+            ("deep", format!("{deep}there")),
+        ]);
+        let find = |name: &str| found.find(Path::new(name)).map(|bytes| &**bytes);
+        assert_eq!(find("link"), Some(&b"ELF"[..]));
+        for name in ["loop", "out", "deep", &format!("{deep}there")] {
+            assert_eq!(find(name), None);
+        }
+        assert!(!found.entries.contains_key(Path::new("deep")));
+    }
 }

@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
         Some(read(bytes))
     }
 
-    /// The text up to a zero byte, or up to the end if there is none.
+    /// The text up to a zero byte, or up to the end.
     pub fn text(&mut self) -> String {
         let length = self.rest.iter().position(|&byte| byte == 0);
         let (text, rest) = match length {

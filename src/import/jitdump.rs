@@ -2,6 +2,7 @@
 //! `tools/perf/Documentation/jitdump-specification.txt`).
 
 use super::fields::Fields;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// `JiTD`.
@@ -53,6 +54,8 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
         return Err(format!("jitdump of version {version}: expected 1"));
     }
     let mut out: Vec<Code> = Vec::new();
+    // By number, the newest place of each function.
+    let mut newest: HashMap<u64, usize> = HashMap::new();
     let mut at = size as usize;
     while at < bytes.len() && out.len() < MOST {
         let mut fields = Fields::new(&bytes[at..], big);
@@ -64,14 +67,16 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
         let Some(record) = record else {
             break;
         };
-        match kind {
-            CODE_LOAD => out.extend(loaded(Fields::new(record, big), at + 16)),
-            CODE_MOVE => {
-                if let Some(moved) = moved(Fields::new(record, big), &out) {
-                    out.push(moved);
-                }
-            }
-            _ => {}
+        let code = match kind {
+            CODE_LOAD => loaded(Fields::new(record, big), at + 16),
+            CODE_MOVE => moved(Fields::new(record, big), |index| {
+                Some(&out[*newest.get(&index)?])
+            }),
+            _ => None,
+        };
+        if let Some(code) = code {
+            newest.insert(code.index, out.len());
+            out.push(code);
         }
         at = end;
     }
@@ -98,7 +103,7 @@ fn loaded(mut fields: Fields<'_>, at: usize) -> Option<Code> {
 }
 
 /// Process, thread, address, old and new address of the code, size, index.
-fn moved(mut fields: Fields<'_>, known: &[Code]) -> Option<Code> {
+fn moved<'c>(mut fields: Fields<'_>, known: impl Fn(u64) -> Option<&'c Code>) -> Option<Code> {
     fields.u64()?;
     let (_virtual, _old, address, _size, index) = (
         fields.u64()?,
@@ -107,10 +112,9 @@ fn moved(mut fields: Fields<'_>, known: &[Code]) -> Option<Code> {
         fields.u64()?,
         fields.u64()?,
     );
-    let code = known.iter().rev().find(|code| code.index == index)?;
     Some(Code {
         address,
-        ..code.clone()
+        ..known(index)?.clone()
     })
 }
 
@@ -149,6 +153,7 @@ mod tests {
             record(2, &[0, 1], b"lines"),
             load(0x2000, 2, b"more"),
             record(CODE_MOVE, &[55, 0x1000, 0x1000, 0x3000, 4, 1], b""),
+            record(CODE_MOVE, &[55, 0x1000, 0x1000, 0x9000, 4, 7], b""),
         ]);
         let (code, cut) = read(&bytes).unwrap();
         let found: Vec<_> = code

@@ -25,7 +25,7 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
             _ => {
                 let Some(address) = named.address else {
                     return Err(ImportError::Usage(format!(
-                        "--memory {}: holds raw bytes: expected their address behind @",
+                        "--memory {}: holds raw bytes: expected their address after @",
                         named.path.display()
                     )));
                 };

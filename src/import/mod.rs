@@ -1,8 +1,8 @@
 //! Inputs other than snapshots, as snapshots: `perf.data`, raw trace buffers, core files.
 //!
 //! Each reader gives an [`Imported`]: a model and its files, which is opened as it is or written
-//! into a directory. Knows nothing of debuggers and listings; decodes nothing but what tells
-//! sources apart.
+//! into a directory. Knows nothing of debuggers and listings; decodes only what distinguishes
+//! sources.
 
 mod archive;
 mod build_id;

@@ -3,7 +3,8 @@
 //!
 //! Where code changed, the final contents of memory are not what ran before. The file lists these
 //! addresses and the contents that ran there, by the context ID in the trace while they were valid
-//! (0 before the first one); with `version=vmid` in the section, by the VMID. Contents that are not listed are not known.
+//! (0 before the first one); with `version=vmid` in the section, by the VMID. Contents that are not
+//! listed are not known.
 //!
 //! ```text
 //! changed ADDRESS LENGTH

@@ -63,7 +63,7 @@ pub fn open(loaded: &OpenSnapshot, core: &str) -> Option<Result<Addresses<Mapped
     }))
 }
 
-/// The section for these entries; `None` if there are none.
+/// The section for these entries; `None` without entries.
 pub fn section(entries: Vec<(String, String)>) -> Option<OtherSection> {
     (!entries.is_empty()).then(|| OtherSection {
         name: SECTION.to_owned(),

@@ -33,7 +33,7 @@ pub struct Note {
     pub place: FileLine,
     /// Its severity.
     pub severity: Severity,
-    /// Section of the specification; empty if there is none.
+    /// Section of the specification, or empty.
     pub section: &'static str,
     /// What was found, and what was expected.
     pub text: String,
@@ -58,7 +58,7 @@ pub enum Severity {
 /// A whole snapshot (section 3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// `[snapshot] version`, empty if there is none (3.1.1).
+    /// `[snapshot] version`; empty if it is missing (3.1.1).
     pub version: String,
     /// `[snapshot] description` (3.1.1).
     pub description: Option<String>,

@@ -324,7 +324,7 @@ fn what_an_mtb_lacks_is_said() {
             plain,
             &["POSITION=0x20", "MASTER=2"],
             2,
-            "expected their address behind @",
+            "expected their address after @",
         ),
     ] {
         let (found, said) = import(ram, registers);

@@ -341,7 +341,7 @@ fn dumps_of_memory_become_the_memory_of_a_core() {
     let output = run(&mut command);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     assert!(
-        text(&output).contains("expected their address behind @"),
+        text(&output).contains("expected their address after @"),
         "{}",
         text(&output)
     );

@@ -20,7 +20,7 @@ pub fn is_flattened(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// If a piece is cut short, or is far behind all that the file can hold.
+/// If a piece is cut short, or its offset is far beyond what the file can hold.
 pub fn rearranged(path: &Path, bytes: &[u8]) -> Result<Mapped, ImportError> {
     let fault = |text: String| ImportError::input(path, text);
     let mut fields = Fields::new(bytes.get(HEADER..).unwrap_or(&[]), true);
@@ -40,7 +40,7 @@ pub fn rearranged(path: &Path, bytes: &[u8]) -> Result<Mapped, ImportError> {
         let end = begin.saturating_add(size);
         if end > most {
             return Err(fault(format!(
-                "flattened core file: the piece at byte {at:#x} belongs at {offset:#x}, behind \
+                "flattened core file: the piece at byte {at:#x} belongs at {offset:#x}, beyond \
                  four times what the file holds"
             )));
         }

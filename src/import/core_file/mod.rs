@@ -16,7 +16,7 @@ use crate::mapped::Mapped;
 use crate::program::elf::Elf;
 use crate::snapshot::libraries::LIBRARIES;
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
-use notes::Notes;
+use notes::{Notes, Thread};
 use object::Object;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -29,6 +29,9 @@ const EM_ARM: u16 = 40;
 const EM_AARCH64: u16 = 183;
 /// `e_phnum` if there are more headers than it can say: section header 0 has their number.
 const PN_XNUM: u16 = 0xFFFF;
+
+/// The most parts of memory of all threads together, each of which has all of them.
+const MOST_DUMPS: usize = 1 << 23;
 
 /// Whether bytes are the start of a core file.
 pub fn is_core_file(bytes: &[u8]) -> bool {
@@ -172,13 +175,18 @@ pub fn import_bytes(
         )));
     }
     let mut notes = Notes::default();
+    let mut read = Claims::default();
     for header in frame.of_kind(PT_NOTE) {
         let begin = usize::try_from(header.offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
         let length = usize::try_from(header.in_file).unwrap_or(usize::MAX);
         let end = begin.saturating_add(length).min(bytes.len());
-        notes.take(&bytes[begin..end], frame.big, frame.is_64bit);
+        // Segments may overlap in the file: its bytes are read once.
+        for range in read.take(begin as u64..end as u64) {
+            let bytes = &bytes[range.start as usize..range.end as usize];
+            notes.take(bytes, frame.big, frame.is_64bit);
+        }
     }
     if notes.threads.is_empty() {
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
@@ -246,6 +254,18 @@ fn placed(
     Ok(placed)
 }
 
+/// Drops threads that have more descriptions of memory in all than are made.
+fn limit(threads: &mut Vec<Thread>, dumps: usize, notes: &mut Vec<String>) {
+    let most = (MOST_DUMPS / dumps.max(1)).max(1);
+    if threads.len() > most {
+        notes.push(format!(
+            "the core file has {} threads and {dumps} parts of memory: the first {most} threads are used",
+            threads.len()
+        ));
+        threads.truncate(most);
+    }
+}
+
 impl CoreFile<'_> {
     fn imported(mut self) -> Imported {
         let dumps = self.dumps();
@@ -255,7 +275,8 @@ impl CoreFile<'_> {
         }
         let mut names = Names::default();
         let name = plain(self.notes.name.as_deref().unwrap_or("thread"));
-        let threads = std::mem::take(&mut self.notes.threads);
+        let mut threads = std::mem::take(&mut self.notes.threads);
+        limit(&mut threads, dumps.len(), &mut self.out.notes);
         let devices: Vec<Device> = threads
             .into_iter()
             .enumerate()
@@ -438,5 +459,23 @@ impl CoreFile<'_> {
                 }
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_have_no_more_memory_in_all_than_the_limit() {
+        let threads = |count, dumps| {
+            let (mut threads, mut notes) = (vec![Thread::default(); count], Vec::new());
+            limit(&mut threads, dumps, &mut notes);
+            (threads.len(), notes.len())
+        };
+        assert_eq!(threads(1000, 4000), (1000, 0));
+        assert_eq!(threads(1000, 0), (1000, 0));
+        assert_eq!(threads(1000, MOST_DUMPS / 10), (10, 1));
+        assert_eq!(threads(3, 2 * MOST_DUMPS), (1, 1));
     }
 }

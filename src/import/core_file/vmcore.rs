@@ -5,7 +5,7 @@
 //! is in a note of the file, or in the note that the kernel keeps in memory.
 
 use super::notes::{Notes, Thread};
-use super::{Frame, Header, PT_LOAD, part};
+use super::{Frame, Header, PT_LOAD, limit, part};
 use crate::import::fields::Fields;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use crate::mapped::Mapped;
@@ -51,9 +51,8 @@ impl Info {
         if loads.any(|load| load.address != 0 && load.address != load.physical) {
             return None;
         }
-        let loads = frame.of_kind(PT_LOAD);
-        let text = loads.filter_map(|load| in_memory(held(bytes, load), frame.big));
-        text.map(Self::read).next()
+        // Segments may overlap in the file: it is searched once.
+        in_memory(bytes, frame.big).map(Self::read)
     }
 
     fn text(&self, key: &str) -> Option<&str> {
@@ -99,10 +98,10 @@ impl Info {
     }
 }
 
-/// The text of the note that the kernel keeps in memory.
+/// The text of the note that the kernel keeps in memory, found in the file.
 fn in_memory(bytes: &[u8], big: bool) -> Option<&[u8]> {
     memchr::memmem::find_iter(bytes, NAME).find_map(|at| {
-        let header = at.checked_sub(12).filter(|header| header % 4 == 0)?;
+        let header = at.checked_sub(12)?;
         let mut fields = Fields::new(&bytes[header..], big);
         let (name, size, _) = (fields.u32()?, fields.u32()?, fields.u32()?);
         let size = usize::try_from(size)
@@ -164,7 +163,7 @@ fn dumps(
 pub fn imported(
     path: &Path,
     (bytes, frame): (&Mapped, &Frame),
-    threads: Vec<Thread>,
+    mut threads: Vec<Thread>,
     info: &Info,
     options: &Options,
 ) -> Result<Imported, ImportError> {
@@ -188,13 +187,14 @@ pub fn imported(
         None => Some(load.address),
         Some(_) => None,
     });
+    limit(&mut threads, mapped.len(), &mut out.notes);
     let tables = info.tables();
     let mut sections = Vec::new();
     match &tables {
         Ok(tables) => {
             out.notes.push(format!(
                 "the kernel's translation table is at physical {:#x}: high addresses of {} bits \
-                 are translated, those of processes are not",
+                 are translated, addresses of processes are not",
                 tables.high_table, tables.high_bits
             ));
             sections.push(translated::section(tables, "VMCOREINFO"));
@@ -326,17 +326,8 @@ mod tests {
             note
         };
         let whole = note(TEXT.len() as u32);
-        // The name alone, a note at an odd address, then the note.
-        let padding = vec![b'.'; (17 + whole.len()).next_multiple_of(4) - (17 + whole.len())];
-        let memory = [
-            &b"VMCOREINFO\0....."[..],
-            b"x",
-            &whole,
-            &padding,
-            &whole,
-            b"rest",
-        ]
-        .concat();
+        // The name alone, then the note.
+        let memory = [&b"VMCOREINFO\0....."[..], &whole, b"rest"].concat();
         assert_eq!(in_memory(&memory, false), Some(TEXT.as_bytes()));
         assert_eq!(in_memory(&note(u32::MAX), false), None);
         assert_eq!(in_memory(&whole[..30], false), None);

@@ -1,4 +1,4 @@
-//! The bytes of a recording: those of one file, or of the files of a directory one after another.
+//! The bytes of a recording: one file, or the files of a directory one after another.
 
 use crate::mapped::Mapped;
 use std::ops::Range;

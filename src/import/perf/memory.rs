@@ -7,11 +7,12 @@ use crate::import::images::{Images, Wanted};
 use crate::import::{Imported, jitdump, programs};
 use crate::program::elf::{Elf, Segment};
 use crate::snapshot::model::Dump;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// The most mappings of a process that are used.
 const MOST_MAPPINGS: usize = 1 << 16;
-/// The most mappings of all cores together.
+/// The most mappings, and functions that processes made, of all cores together.
 const MOST_IN_ALL: usize = 1 << 22;
 
 /// The memory of a core.
@@ -21,6 +22,7 @@ pub struct Memory {
     pub dumps: Vec<Dump>,
     /// The mapped files, by their paths in the snapshot, each with the offset of its load address.
     pub programs: Vec<(String, u64)>,
+    known: HashSet<String>,
     claims: Claims,
 }
 
@@ -40,7 +42,7 @@ impl Memory {
     }
 
     fn program(&mut self, file: &str, bias: u64) {
-        if !self.programs.iter().any(|(known, _)| known == file) {
+        if self.known.insert(file.to_owned()) {
             self.programs.push((file.to_owned(), bias));
         }
     }
@@ -55,6 +57,13 @@ struct Kernel {
     segments: Vec<Segment>,
 }
 
+/// Code that a process made.
+#[derive(Debug)]
+struct Made {
+    file: String,
+    code: Vec<jitdump::Code>,
+}
+
 /// Finds the mapped files.
 #[derive(Debug)]
 pub struct Mapped<'a> {
@@ -63,17 +72,20 @@ pub struct Mapped<'a> {
     pub images: Images<'a>,
     kernel: Option<Rc<[Kernel]>>,
     kcore: Option<Elf>,
+    /// By what is wanted; `None` if it cannot be read.
+    made: HashMap<Wanted, Option<Rc<Made>>>,
     left: usize,
 }
 
 impl<'a> Mapped<'a> {
     /// Of a recording; `kcore` is the memory of its kernel.
-    pub const fn new(recording: &'a Recording, images: Images<'a>, kcore: Option<Elf>) -> Self {
+    pub fn new(recording: &'a Recording, images: Images<'a>, kcore: Option<Elf>) -> Self {
         Self {
             recording,
             images,
             kernel: None,
             kcore,
+            made: HashMap::new(),
             left: MOST_IN_ALL,
         }
     }
@@ -113,8 +125,9 @@ impl<'a> Mapped<'a> {
             ));
         }
         self.left = self.left.saturating_sub(mappings.len());
+        let mut used = HashSet::new();
         for mapping in mappings.iter().rev().take(most) {
-            if jitdump::is_jitdump(&mapping.path) {
+            if jitdump::is_jitdump(&mapping.path) && used.insert(&*mapping.path) {
                 self.jitdump(mapping, memory, out);
             }
         }
@@ -151,24 +164,18 @@ impl<'a> Mapped<'a> {
     /// Adds the code that a process made, the newest first: perf finds the file by a mapping of it.
     fn jitdump(&mut self, mapping: &Mapping, memory: &mut Memory, out: &mut Imported) {
         let wanted = self.wanted(mapping);
-        let Some((path, bytes)) = self.images.plain(&wanted) else {
-            self.images.missing.insert(wanted);
+        let known = self.made.get(&wanted).cloned();
+        let is_new = known.is_none();
+        let Some(made) = known.unwrap_or_else(|| {
+            let made = self.made(&wanted, out).map(Rc::new);
+            self.made.insert(wanted, made.clone());
+            made
+        }) else {
             return;
         };
-        let (code, cut) = match jitdump::read(&bytes) {
-            Ok(read) => read,
-            Err(text) => {
-                out.notes.push(format!("{}: {text}", path.display()));
-                return;
-            }
-        };
-        if let Some(cut) = cut {
-            out.notes.push(format!("{}: {cut}", path.display()));
-        }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let file = out.add("images", &name, bytes, path.clone());
+        let Made { file, code } = &*made;
         let mut replaced = 0;
-        for code in code.iter().rev() {
+        for code in code.iter().rev().take(self.left) {
             let length = code.bytes.len() as u64;
             let end = code.address.saturating_add(length);
             let free = memory.claims.take(code.address..end);
@@ -176,16 +183,41 @@ impl<'a> Mapped<'a> {
             replaced += u64::from(left < length);
             for range in free {
                 let offset = code.bytes.start as u64 + (range.start - code.address);
-                memory.add(&file, range.start, offset, range.end - range.start);
+                memory.add(file, range.start, offset, range.end - range.start);
             }
         }
-        if replaced > 0 {
+        if code.len() > self.left && self.left > 0 {
             out.notes.push(format!(
-                "{}: {replaced} functions were replaced by others at their addresses: only the newest \
-                 are used",
-                path.display()
+                "{file}: the cores have more than {MOST_IN_ALL} mappings and functions: some are left out"
             ));
         }
+        self.left = self.left.saturating_sub(code.len());
+        // All threads of a process have the same.
+        if replaced > 0 && is_new {
+            out.notes.push(format!(
+                "{file}: {replaced} functions were replaced by others at their addresses: only the newest \
+                 are used"
+            ));
+        }
+    }
+
+    /// Reads the code that a process made.
+    fn made(&mut self, wanted: &Wanted, out: &mut Imported) -> Option<Made> {
+        let Some((path, bytes)) = self.images.plain(wanted) else {
+            self.images.missing.insert(wanted.clone());
+            return None;
+        };
+        let read = jitdump::read(&bytes);
+        let fault = match &read {
+            Ok((_, cut)) => cut.as_ref(),
+            Err(text) => Some(text),
+        };
+        out.notes
+            .extend(fault.map(|text| format!("{}: {text}", path.display())));
+        let (code, _) = read.ok()?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let file = out.add("images", &name, bytes, path.clone());
+        Some(Made { file, code })
     }
 
     /// The kernel's code, if its file is known. The path of the kernel's mapping ends with a symbol

@@ -1,4 +1,4 @@
-//! The cores that were traced: those of a saved state, or assumed ones.
+//! The cores that were traced: the cores of a saved state, or assumed ones.
 
 use super::units::Unit;
 use crate::capture::Protocol;
@@ -11,7 +11,7 @@ use crate::snapshot::model::{Device, DeviceClass, Dump};
 #[derive(Debug)]
 pub struct Cores<'o> {
     options: &'o Options,
-    /// Their devices; those of a saved state first.
+    /// Their devices: first the cores of a saved state.
     pub devices: Vec<Device>,
     saved: usize,
     /// The number of trace units that have their core.

@@ -79,7 +79,7 @@ impl Registers {
             }
             (None, None) => {
                 return Err(ImportError::Usage(
-                    "--mtb: expected the address of the RAM behind @, or --register BASE=VALUE"
+                    "--mtb: expected the address of the RAM after @, or --register BASE=VALUE"
                         .to_owned(),
                 ));
             }
@@ -89,7 +89,7 @@ impl Registers {
         let pointer = u64::from(position & !7);
         // POINTER is an address modulo the size of the RAM, a power of two that is not known.
         let span = (pointer + 1).next_power_of_two();
-        let packet = base + (pointer.wrapping_sub(base) & (span - 1));
+        let packet = base.wrapping_add(pointer.wrapping_sub(base) & (span - 1));
         let next = pointer & (size - 1);
         // FLOW.AUTOSTOP and AUTOHALT, bits 0 and 1: at WATERMARK, bits 31:3.
         let stops = self.flow & 3 != 0 && self.flow & !7 == position & !7;
@@ -232,5 +232,8 @@ mod tests {
         // Stopped at the watermark.
         let values = [("POSITION", 0x100), ("MASTER", 1 << 31), ("FLOW", 0x101)];
         assert!(!ring(&values, Some(0)).on);
+        // An address at which no RAM is: there are no bytes, but no overflow either.
+        let values = [("POSITION", 0x7FFF_FFF8), ("MASTER", 0x8000_001F)];
+        ring(&values, Some(u64::MAX));
     }
 }

@@ -33,7 +33,7 @@ struct Placed {
 /// The snapshot that is being made.
 pub struct RawSnapshot<'o> {
     options: &'o Options,
-    /// Its files and notes; those of a saved state first.
+    /// Its files and notes, which start with the files and notes of a saved state.
     pub out: Imported,
     /// The cores.
     pub cores: Cores<'o>,
@@ -248,7 +248,7 @@ impl<'o> RawSnapshot<'o> {
         Ok(())
     }
 
-    /// The first core; one is added if there is none.
+    /// The first core, which is added if no core is known.
     pub fn first_core(&mut self) -> usize {
         if self.cores.devices.is_empty() {
             let notes = &mut self.out.notes;
