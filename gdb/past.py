@@ -10,6 +10,9 @@ import gdb
 import gdb.unwinder
 
 
+# The pc of a caller that is not known. GDB stops there, because that frame is the same again. At the
+# frame's own pc it could be one of an inlined function, and GDB 13 fails where such a frame occurs twice.
+NO_CALLER = 0
 # Maximum number of requests for a reply that takes long. The server continues with each request.
 QUESTIONS = 200
 
@@ -142,14 +145,14 @@ class Stack:
         frame = 0 if newest else self.levels.get(level, self.last + 1)
         while self.more and frame + 1 >= len(self.frames):
             self.ask_more()
-        # After the last frame, GDB requests it again.
-        frame = min(frame, len(self.frames) - 1)
-        if frame < 0 or self.frames[frame].pc != pc:
+        # The caller of the last frame is that frame again.
+        known = min(frame, len(self.frames) - 1)
+        if known < 0 or pc != (self.frames[known].pc if known == frame else NO_CALLER):
             return None
         self.last = frame
         if level is not None:
             self.levels[level] = frame
-        return frame
+        return known
 
 
 class Callers(gdb.unwinder.Unwinder):
@@ -183,10 +186,9 @@ class Callers(gdb.unwinder.Unwinder):
         if frame is None:
             return alone(pending, pc) if newest else None
         this = stack.frames[frame]
-        # GDB stops at a caller that is the same frame again.
-        caller = stack.frames[min(frame + 1, len(stack.frames) - 1)]
+        caller = stack.frames[frame + 1].pc if frame + 1 < len(stack.frames) else NO_CALLER
         found = pending.create_unwind_info(this.identifier())
-        found.add_saved_register("pc", gdb.Value(caller.pc).cast(pc.type))
+        found.add_saved_register("pc", gdb.Value(caller).cast(pc.type))
         for name, value in this.caller_registers:
             found.add_saved_register(name, gdb.Value(value).cast(pc.type))
         return found

@@ -258,6 +258,31 @@ fn moves_in_thumb_code() {
     same_moves("arm", "cortex-a15", &source, &options);
 }
 
+/// The outermost function contains inlined code.
+const INLINED: &str = r#"
+static volatile int counter;
+__attribute__((noinline)) static void leaf(int n) { counter += n; }
+__attribute__((always_inline)) static inline void twice(int n)
+{
+    leaf(n);
+    counter++;
+    leaf(n + 1);
+}
+__asm__(".global _start\n_start: nop\nb main");
+void main(void)
+{
+    for (int i = 0; i < 30; i++)
+        twice(i);
+    *(volatile int *)8 = counter;
+}
+"#;
+
+#[test]
+fn moves_in_inlined_code_of_the_outermost_function() {
+    let options = [&FREE[..], &["-O1"]].concat();
+    same_moves("aarch64", "cortex-a57", INLINED, &options);
+}
+
 /// Halts directly after a call.
 const BEHIND: &str = r#"
 static int counter;
