@@ -61,6 +61,11 @@ pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
     }
     match packet {
         b"QStartNoAckMode" => Answer::NoAckMode,
+        b"QThreadSuffixSupported" => {
+            // Only LLDB asks this.
+            target.takes_unknown_for_value = true;
+            reply(UNSUPPORTED)
+        }
         [b'H', operation, thread @ ..] => match select(target, *operation, thread) {
             Some(packet) => Answer::Pass(packet),
             None => reply(MALFORMED),
@@ -299,7 +304,8 @@ fn registers(target: &mut SnapshotTarget) -> Option<Vec<u8>> {
     Some(known_or_not(&bytes?.concat()))
 }
 
-/// `p`: a register, with `xx` for each unknown byte. An error reply would break a backtrace.
+/// `p`: a register, with `xx` for each unknown byte, because an error breaks a backtrace of GDB. LLDB
+/// gets the error: it shows bytes of 0xcc in the place of `xx`.
 fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let number = u32::try_from(parse_hex(number)?).ok()?;
     let history = target.endpoint.history_registers;
@@ -317,6 +323,9 @@ fn register(target: &mut SnapshotTarget, number: &[u8]) -> Option<Vec<u8>> {
     let endpoint = Arc::clone(&target.endpoint);
     let register = endpoint.description.register(number)?;
     let bytes = target.register(target.selection.read(), register)?;
+    if target.takes_unknown_for_value && bytes.contains(&None) {
+        return Some(NO_MEMORY.to_vec());
+    }
     Some(known_or_not(&bytes))
 }
 

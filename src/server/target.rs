@@ -57,6 +57,8 @@ pub struct SnapshotTarget {
     pub(super) callers: Callers,
     /// Sends keepalive packets during long requests.
     pub(super) alive: Option<Alive>,
+    /// The client takes `xx` for some value: LLDB.
+    pub(super) takes_unknown_for_value: bool,
 }
 
 impl SnapshotTarget {
@@ -79,6 +81,7 @@ impl SnapshotTarget {
             trace: FrameView::default(),
             callers: Callers::default(),
             alive: None,
+            takes_unknown_for_value: false,
         }
     }
 

@@ -6,15 +6,7 @@ use crate::support::gdb::{Server, run, shared, testdata, text};
 
 /// The output of LLDB; `None` if it is not installed.
 fn lldb(address: &str, commands: &[&str]) -> Option<String> {
-    let found = Command::new("lldb")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    if found.is_err() {
-        crate::support::skip::unavailable("lldb is not installed (package lldb)");
-        return None;
-    }
+    version()?;
     let mut command = Command::new("lldb");
     command.args(["--no-lldbinit", "--batch", "-o"]);
     command.arg(format!("gdb-remote {address}"));
@@ -22,6 +14,19 @@ fn lldb(address: &str, commands: &[&str]) -> Option<String> {
         command.args(["-o", lldb]);
     }
     Some(text(&run(&mut command)))
+}
+
+/// The major version of LLDB; `None` if it is not installed.
+fn version() -> Option<u32> {
+    let mut command = Command::new("lldb");
+    let Ok(output) = command.arg("--version").stdin(Stdio::null()).output() else {
+        crate::support::skip::unavailable("lldb is not installed (package lldb)");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let (_, version) = said.split_once("version ").expect("LLDB says its version");
+    let digits = version.split('.').next().unwrap();
+    Some(digits.parse().unwrap())
 }
 
 #[test]
@@ -38,7 +43,6 @@ fn an_aarch64_system() {
             "thread select 2",
             "register read pc",
             "thread step-inst",
-            "detach",
         ],
     ) else {
         return;
@@ -53,10 +57,12 @@ fn an_aarch64_system() {
         "[0x0000000040100000-0x0000000040100850) rwx",
         "add    sp, sp, #0x20",
         "pc = 0x000000004010025c",
-        "Process 1 detached",
+        "stop reason = end of history",
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
+    let text = lldb(&server.addresses[0], &["detach"]).unwrap_or_default();
+    assert!(text.contains("Process 1 detached"), "{text}");
 }
 
 #[test]
@@ -89,7 +95,7 @@ fn real_captures() {
     };
     let server = Server::start(&snapshot, &[], 1);
     let commands = [
-        "register read r0 sp cpsr d1 S_TTBR0",
+        "register read --format hex r0 sp cpsr d1 S_TTBR0",
         "disassemble --start-address 0x80000594 --count 1",
     ];
     let Some(text) = lldb(&server.addresses[0], &commands) else {
@@ -123,4 +129,63 @@ fn real_captures() {
     ] {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
+}
+
+/// LLDB 21 and later continue back; values are those of then, and unknown ones are not shown.
+#[test]
+fn it_walks_back_to_a_call() {
+    let Some(version) = version() else {
+        return;
+    };
+    if version < 21 {
+        return crate::support::skip::unavailable("LLDB 21");
+    }
+    let program = testdata("demo").join("demo.elf");
+    let load = format!("target create {}", program.display());
+    let server = Server::start(&testdata("demo"), &[], 1);
+    let address = format!("gdb-remote {}", server.addresses[0]);
+    let mut command = Command::new("lldb");
+    command.args(["--no-lldbinit", "--batch", "-o", &load, "-o", &address]);
+    for lldb in [
+        "bt",
+        "breakpoint set --name cancel",
+        "process continue --reverse",
+        "frame variable",
+        "bt",
+        "process plugin packet monitor where",
+        "thread step-inst",
+        "process plugin packet monitor recover off",
+        "process continue --reverse",
+        "register read pc x0",
+        "breakpoint delete 1",
+        "process continue --reverse",
+    ] {
+        command.args(["-o", lldb]);
+    }
+    let text = text(&run(&mut command));
+    for wanted in [
+        "frame #0: 0x000000000040013c demo.elf`price(order=0x0000000000401280) at demo.c:28",
+        "stop reason = breakpoint 1.1",
+        "(int) number = 2",
+        "frame #1: 0x0000000000400208 demo.elf`shop at demo.c:44",
+        "cpu_0 at 0+54",
+        "stop reason = instruction step into",
+        "pc = 0x0000000000400118",
+        "error: ",
+        "stop reason = beginning of history",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    assert!(!text.contains("0xcccccccc"), "{text}");
+}
+
+/// Registers that the snapshot does not hold have no value.
+#[test]
+fn unknown_registers_have_no_value() {
+    let server = Server::start(&testdata("info/two-clusters"), &[], 1);
+    let Some(text) = lldb(&server.addresses[0], &["register read"]) else {
+        return;
+    };
+    assert!(text.contains("41 registers were unavailable."), "{text}");
+    assert!(!text.contains("cccccccc"), "{text}");
 }
