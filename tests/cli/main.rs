@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod blocks;
+mod book;
 mod dap;
 mod dap_client;
 mod documentation;
