@@ -16,6 +16,33 @@ struct Step {
 const README: &str = include_str!("../../README.md");
 const DEBUGGING: &str = include_str!("../../docs/debugging.md");
 const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
+const RECORDING: &str = include_str!("../../docs/recording.md");
+const REPORTS: &str = include_str!("../../docs/reports.md");
+
+/// Whether a test runs a command.
+type Wanted = fn(&str) -> bool;
+
+const IN_TESTDATA: Wanted = |command| {
+    command.contains(" testdata/")
+        && !command.contains(" serve ")
+        && !command.contains("lldb")
+        && !command.contains("armsnap save ")
+        && !command.contains("armsnap report ")
+        && !command.contains(".tf")
+};
+const CHECK: Wanted = |command| command == "armsnap check bad";
+const SAVE: Wanted = |command| command.contains("armsnap save ");
+const REPORT: Wanted = |command| command.contains("armsnap report ");
+const CRASH: Wanted =
+    |command| command.ends_with(" crash-a64.elf") || command == "armsnap gdb crash";
+const DISTANT: Wanted =
+    |command| command.ends_with(" sensors-a64.elf") || command == "armsnap gdb sensors";
+const TWO_CORES: Wanted =
+    |command| command.starts_with("armsnap record --system ") || command == "armsnap gdb cores";
+const TRACE_FILES: Wanted = |command| command.contains("regulator.tf");
+const RECORDED: Wanted = |command| command.starts_with("armsnap gdb testdata/recorded/");
+const CAPTURE: Wanted = |command| command.starts_with("armsnap gdb 001-ack_test");
+const RECORDS: Wanted = |command| command.contains("crash-a64.elf");
 
 /// The commands in a text's indented blocks, which start with `$`.
 fn steps(text: &str) -> Vec<Step> {
@@ -119,14 +146,7 @@ fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) ->
 #[test]
 fn transcripts_with_snapshots_in_testdata() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let count = run(place, |command| {
-        command.contains(" testdata/")
-            && !command.contains(" serve ")
-            && !command.contains("lldb")
-            && !command.contains("armsnap save ")
-            && !command.contains("armsnap report ")
-            && !command.contains(".tf")
-    });
+    let count = run(place, IN_TESTDATA);
     assert_eq!(count, 5);
 }
 
@@ -148,7 +168,7 @@ fn the_transcript_of_check() {
         .replace("file=data.bin", "file=dta.bin");
     assert_ne!(text, damaged);
     std::fs::write(&core, damaged).unwrap();
-    let count = run(place.path(), |command| command == "armsnap check bad");
+    let count = run(place.path(), CHECK);
     assert_eq!(count, 1);
 }
 
@@ -160,7 +180,7 @@ fn the_transcript_of_save() {
         place.path().join("testdata"),
     )
     .unwrap();
-    let count = run(place.path(), |command| command.contains("armsnap save "));
+    let count = run(place.path(), SAVE);
     assert_eq!(count, 1);
     assert!(place.path().join("copy/snapshot.ini").is_file());
 }
@@ -173,9 +193,10 @@ fn the_transcript_of_report() {
         place.path().join("testdata"),
     )
     .unwrap();
-    let count = run(place.path(), |command| command.contains("armsnap report "));
-    assert_eq!(count, 1);
-    assert!(place.path().join("etmv4.html").is_file());
+    for page in [README, REPORTS] {
+        assert_eq!(run_with(page, place.path(), false, REPORT), 1);
+        std::fs::remove_file(place.path().join("etmv4.html")).unwrap();
+    }
 }
 
 /// A directory with a program and its sources.
@@ -195,27 +216,21 @@ fn place_of(program: &str, sources: &[&str]) -> tempfile::TempDir {
 #[test]
 fn the_transcript_of_a_crash() {
     let place = place_of("crash-a64", &["crash.c", "linux.h"]);
-    let count = run_with(README, place.path(), true, |command| {
-        command.ends_with(" crash-a64.elf") || command == "armsnap gdb crash"
-    });
+    let count = run_with(README, place.path(), true, CRASH);
     assert_eq!(count, 3);
 }
 
 #[test]
 fn the_transcript_of_a_distant_cause() {
     let place = place_of("sensors-a64", &["sensors.c", "linux.h"]);
-    let count = run_with(README, place.path(), true, |command| {
-        command.ends_with(" sensors-a64.elf") || command == "armsnap gdb sensors"
-    });
+    let count = run_with(README, place.path(), true, DISTANT);
     assert_eq!(count, 2);
 }
 
 #[test]
 fn the_transcript_of_two_cores() {
     let place = place_of("cores-a64-bare-a64", &["cores-a64.c", "start-a64.S"]);
-    let count = run_with(README, place.path(), true, |command| {
-        command.starts_with("armsnap record --system ") || command == "armsnap gdb cores"
-    });
+    let count = run_with(README, place.path(), true, TWO_CORES);
     assert_eq!(count, 2);
 }
 
@@ -227,7 +242,7 @@ fn the_transcript_of_trace_files() {
         place.path().join("testdata"),
     )
     .unwrap();
-    let count = run(place.path(), |command| command.contains("regulator.tf"));
+    let count = run(place.path(), TRACE_FILES);
     assert_eq!(count, 4);
     for made in ["again", "history"] {
         let file = place.path().join(made).join("snapshot.ini");
@@ -238,10 +253,14 @@ fn the_transcript_of_trace_files() {
 #[test]
 fn transcripts_of_the_debugging_guide() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let count = run_with(DEBUGGING, place, true, |command| {
-        command.starts_with("armsnap gdb testdata/recorded/")
-    });
+    let count = run_with(DEBUGGING, place, true, RECORDED);
     assert_eq!(count, 3);
+}
+
+#[test]
+fn transcripts_of_the_guide_to_recording() {
+    let place = place_of("crash-a64", &["crash.c", "linux.h"]);
+    assert_eq!(run_with(RECORDING, place.path(), true, RECORDS), 3);
 }
 
 /// From top to bottom, in an empty directory.
@@ -256,9 +275,7 @@ fn transcripts_with_a_real_capture() {
     let Some(capture) = crate::support::gdb::shared("001-ack_test") else {
         return;
     };
-    let count = run_with(DEBUGGING, capture.parent().unwrap(), true, |command| {
-        command.starts_with("armsnap gdb 001-ack_test")
-    });
+    let count = run_with(DEBUGGING, capture.parent().unwrap(), true, CAPTURE);
     assert_eq!(count, 1);
 }
 
@@ -292,4 +309,53 @@ fn transcripts_use_only_files_that_a_reader_has() {
             made.extend(words);
         }
     }
+}
+
+/// Every transcript is run by one of these tests, or has a reason here.
+#[test]
+fn transcripts_are_run_or_not_for_a_reason() {
+    /// A part of a command, and why no test here runs it.
+    const OTHERS: [(&str, &str); 5] = [
+        (
+            "armsnap gdb-commands > ",
+            "in another GDB: tests/gdb/save.rs",
+        ),
+        ("armsnap serve ", "serves until it is ended: tests/gdb"),
+        ("lldb -o ", "as the tests of LLDB do: tests/gdb/lldb.rs"),
+        ("armsnap export ", "in fenced blocks: tests/cli/blocks.rs"),
+        ("-- ./stock ", "shows an option with any program"),
+    ];
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![top.join("README.md")];
+    let docs = std::fs::read_dir(top.join("docs")).unwrap();
+    pages.extend(docs.map(|entry| entry.unwrap().path()));
+    let mut count = 0;
+    for page in pages {
+        let run: &[Wanted] = match page.file_name().and_then(|name| name.to_str()) {
+            Some("README.md") => &[
+                IN_TESTDATA,
+                CHECK,
+                SAVE,
+                REPORT,
+                CRASH,
+                DISTANT,
+                TWO_CORES,
+                TRACE_FILES,
+            ],
+            Some("debugging.md") => &[RECORDED, CAPTURE],
+            Some("tutorial.md") => &[|_| true],
+            Some("recording.md") => &[RECORDS],
+            Some("reports.md") => &[REPORT],
+            Some(name) if name.ends_with(".md") => &[],
+            _ => continue,
+        };
+        for step in steps(&std::fs::read_to_string(&page).unwrap()) {
+            let command = &step.command;
+            let runs = run.iter().any(|wanted| wanted(command));
+            let other = OTHERS.iter().any(|(part, _)| command.contains(part));
+            assert!(runs || other, "{}: {command}", page.display());
+            count += 1;
+        }
+    }
+    assert!(count > 35, "{count}");
 }
