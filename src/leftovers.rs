@@ -5,9 +5,8 @@
 //! while its owner lives.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -80,8 +79,9 @@ pub fn remove_all() {
 /// A private directory, and the lock that is held while its owner lives.
 #[derive(Debug)]
 pub struct Private {
-    directory: TempDir,
+    // Dropped first: Windows does not remove a directory with an open file.
     _lock: File,
+    directory: TempDir,
 }
 
 impl Private {
@@ -100,8 +100,8 @@ impl Private {
         lock.lock()?;
         fs::rename(new, directory.path().join(LOCK))?;
         Ok(Self {
-            directory,
             _lock: lock,
+            directory,
         })
     }
 
@@ -113,7 +113,6 @@ impl Private {
 
 /// Removes the private directories of dead owners in a directory.
 fn clean(folder: &Path) {
-    let own = rustix::process::getuid().as_raw();
     for entry in fs::read_dir(folder)
         .into_iter()
         .flatten()
@@ -124,10 +123,21 @@ fn clean(folder: &Path) {
         let path = entry.path();
         // The metadata of a symbolic link itself, not of its target.
         let data = path.symlink_metadata();
-        if named && data.is_ok_and(|data| data.is_dir() && data.uid() == own) && is_dead(&path) {
+        if named && data.is_ok_and(|data| data.is_dir() && is_own(&data)) && is_dead(&path) {
             let _ = fs::remove_dir_all(&path);
         }
     }
+}
+
+#[cfg(unix)]
+fn is_own(data: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::uid(data) == rustix::process::getuid().as_raw()
+}
+
+/// The temporary directory of Windows belongs to one user.
+#[cfg(not(unix))]
+const fn is_own(_: &Metadata) -> bool {
+    true
 }
 
 fn is_dead(directory: &Path) -> bool {

@@ -25,7 +25,7 @@
 //! | `convert` | [`convert`], [`tfile`], [`remote_protocol`], [`xml`] |
 //! | `import` | [`import`] |
 //! | `server` | [`server`] |
-//! | `record` | [`record`] |
+//! | `record` | `record` |
 //! | `cli` | the program `armsnap` |
 //!
 //! | module | what it is for |
@@ -61,7 +61,7 @@
 //! | [`report`] | listings and exports |
 //! | [`convert`] | snapshots ⇄ trace files |
 //! | [`import`] | `perf.data` and others → snapshots |
-//! | [`record`] | programs in an emulator → snapshots with trace |
+//! | `record` | programs in an emulator → snapshots with trace; not on Windows |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
 //! | [`leftovers`] | temporary files: removed on interruption, or by the next run |
 //! | [`stop`] | cancelling work that nobody waits for any more |
@@ -110,7 +110,7 @@ pub mod program;
 pub mod protocol;
 pub mod ptm;
 pub mod quantity;
-#[cfg(feature = "record")]
+#[cfg(all(feature = "record", unix))]
 pub mod record;
 #[cfg(feature = "history")]
 pub mod recover;

@@ -99,15 +99,20 @@ struct Stats {
     packets: u64,
     counts: Counts,
     wall: Duration,
-    cpu: Duration,
+    /// Processor time, where it is known.
+    cpu: Option<Duration>,
 }
 
-fn cpu_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(
-        time.tv_sec.try_into().unwrap_or(0),
-        time.tv_nsec.try_into().unwrap_or(0),
-    )
+/// The processor time of this process, where the system's interface is simple.
+fn cpu_time() -> Option<Duration> {
+    #[cfg(unix)]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let (seconds, rest) = (time.tv_sec.try_into(), time.tv_nsec.try_into());
+        Some(Duration::new(seconds.ok()?, rest.ok()?))
+    }
+    #[cfg(not(unix))]
+    None
 }
 
 /// Decodes the trace of a snapshot.
@@ -185,7 +190,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Stopped::Maker(why) => Failure::Input(why),
         })?;
         stats.wall += wall.elapsed();
-        stats.cpu += cpu_time().saturating_sub(cpu);
+        let used = cpu_time()
+            .zip(cpu)
+            .map(|(now, then)| now.saturating_sub(then));
+        stats.cpu = used.map(|used| stats.cpu.unwrap_or_default() + used);
         print_notes(&decoded.notes);
         print_notes(&silence(&loaded, whole, decoded.totals.as_ref()));
         // An imported recording has a buffer for each time that its trace unit ran.
@@ -230,7 +238,7 @@ fn print_stats(stats: &Stats) -> Result<(), Failure> {
     let wall = stats.wall.as_secs_f64();
     let line = serde_json::json!({
         "bytes": stats.bytes,
-        "cpu_seconds": stats.cpu.as_secs_f64(),
+        "cpu_seconds": stats.cpu.map(|cpu| cpu.as_secs_f64()),
         "wall_seconds": wall,
         "mb_per_s": if wall > 0.0 { stats.bytes as f64 / 1e6 / wall } else { 0.0 },
         "packets": stats.packets,

@@ -3,7 +3,6 @@
 
 use super::tool::{ask, find};
 use super::{Failure, dap};
-use armsnap::record::plugin;
 use armsnap::text;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -21,7 +20,7 @@ struct Tool {
     examine: fn(&str) -> Result<String, String>,
 }
 
-const TOOLS: [Tool; 10] = [
+const TOOLS: &[Tool] = &[
     Tool {
         names: &["gdb-multiarch"],
         purpose: "armsnap gdb",
@@ -34,24 +33,28 @@ const TOOLS: [Tool; 10] = [
         package: "lldb",
         examine: anything,
     },
+    #[cfg(unix)]
     Tool {
         names: &["qemu-aarch64"],
         purpose: "armsnap record, programs for AArch64",
         package: "qemu-user",
         examine: emulator,
     },
+    #[cfg(unix)]
     Tool {
         names: &["qemu-arm"],
         purpose: "armsnap record, programs for Arm",
         package: "qemu-user",
         examine: emulator,
     },
+    #[cfg(unix)]
     Tool {
         names: &["qemu-system-aarch64"],
         purpose: "armsnap record --system, AArch64",
         package: "qemu-system-arm",
         examine: emulator,
     },
+    #[cfg(unix)]
     Tool {
         names: &["qemu-system-arm"],
         purpose: "armsnap record --system, Arm",
@@ -108,8 +111,9 @@ fn gdb(name: &str) -> Result<String, String> {
 }
 
 /// What an emulator needs to record.
+#[cfg(unix)]
 fn emulator(name: &str) -> Result<String, String> {
-    if !plugin::is_built() {
+    if !armsnap::record::plugin::is_built() {
         return Err("this armsnap was built without a C compiler, so record is missing".to_owned());
     }
     let help = ask(name, &["-help"]).unwrap_or_default();
@@ -123,7 +127,7 @@ fn emulator(name: &str) -> Result<String, String> {
 pub fn run() -> Result<ExitCode, Failure> {
     let mut out = format!("armsnap {}\n\n", env!("CARGO_PKG_VERSION"));
     let mut packages: Vec<&str> = Vec::new();
-    for tool in &TOOLS {
+    for tool in TOOLS {
         let found = tool.names.iter().find(|name| find(name).is_some());
         let Some(name) = found else {
             let _ = writeln!(out, "missing  {:<24}{}", tool.names[0], tool.purpose);

@@ -1,19 +1,20 @@
 //! `armsnap gdb`: GDB on a snapshot, through a pipe to `armsnap serve --stdio`.
 //!
-//! GDB replaces this process, so it owns the exit status, signals and terminal.
+//! GDB replaces this process, so it owns the exit status, signals and terminal. On Windows it is
+//! started beside this process, which serves it on a socket.
 
+#[cfg_attr(not(unix), path = "gdb/socket.rs")]
+mod pipe;
 mod support;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use clap::Args;
 
-use super::quote::shell_quote_os;
+use super::quote::from_bytes;
 use super::serve::{Selection, only};
 use super::{Failure, SnapshotArguments};
 use armsnap::server::Endpoint;
@@ -93,17 +94,16 @@ pub enum Front {
     Adapter,
 }
 
-/// Starts GDB; returns only on failure.
+/// Starts GDB.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     start(arguments, Front::Terminal)
 }
 
-/// Starts GDB for a user or an editor; returns only on failure.
+/// Starts GDB for a user or an editor.
 pub fn start(arguments: &Arguments, front: Front) -> Result<ExitCode, Failure> {
     let mut gdb = prepare(arguments, front)?;
     gdb.args(&arguments.arguments);
-    let error = gdb.exec();
-    Err(cannot_start(&arguments.gdb, &error))
+    pipe::run(&mut gdb).map_err(|error| cannot_start(&arguments.gdb, &error))
 }
 
 /// Returns the command that starts GDB for a user, without the user's arguments.
@@ -121,7 +121,7 @@ fn prepare(arguments: &Arguments, front: Front) -> Result<Command, Failure> {
     if front == Front::Adapter {
         gdb.args(["-q", "-i", "dap"]);
     }
-    gdb.args(gdb_arguments(&server, arguments, &endpoint, front)?);
+    gdb.args(gdb_arguments(&server, arguments, endpoint, front)?);
     Ok(gdb)
 }
 
@@ -141,7 +141,7 @@ pub fn cannot_start(gdb: &OsStr, error: &std::io::Error) -> Failure {
 fn gdb_arguments(
     server: &Path,
     arguments: &Arguments,
-    endpoint: &Endpoint,
+    endpoint: Endpoint,
     front: Front,
 ) -> Result<Vec<OsString>, Failure> {
     let mut out = Vec::new();
@@ -198,12 +198,18 @@ fn gdb_arguments(
         out.push("-ex".into());
         out.push("set trust-readonly-sections on".into());
     }
-    out.push("-ex".into());
-    let python = arguments.gdb == DEFAULT_GDB || support::has_python(&arguments.gdb);
-    out.push(connects(target_command(server, arguments, python)?));
+    let mut attach = Vec::new();
     for program in programs {
         let mut command = OsString::from("with confirm off -- add-symbol-file ");
         command.push(gdb_quote(program.elf.path.as_os_str()));
+        attach.push(command);
+    }
+    let python = arguments.gdb == DEFAULT_GDB || support::has_python(&arguments.gdb);
+    attach.insert(
+        0,
+        pipe::target_command(server, arguments, endpoint, python)?,
+    );
+    for command in attach {
         out.push("-ex".into());
         out.push(connects(command));
     }
@@ -222,7 +228,7 @@ fn python_command(server: &Path, front: Front) -> OsString {
         Front::Adapter => ", '--adapter'",
     };
     let mut path = String::new();
-    for &byte in server.as_os_str().as_bytes() {
+    for &byte in server.as_os_str().as_encoded_bytes() {
         if byte.is_ascii_alphanumeric() || b"-_./+".contains(&byte) {
             path.push(char::from(byte));
         } else {
@@ -237,66 +243,15 @@ fn python_command(server: &Path, front: Front) -> OsString {
     .into()
 }
 
-/// Returns `target remote | armsnap serve --stdio …`, for the shell that GDB starts; with Python,
-/// as an armsnap command that suppresses GDB's remarks.
-fn target_command(server: &Path, arguments: &Arguments, python: bool) -> Result<OsString, Failure> {
-    let selection = &arguments.selection;
-    let mut words: Vec<OsString> = vec![server.into(), "serve".into(), "--stdio".into()];
-    for name in &selection.core {
-        words.push(format!("--core={name}").into());
-    }
-    if let Some(name) = &selection.cluster {
-        words.push(format!("--cluster={name}").into());
-    }
-    for path in &selection.elf {
-        let mut word = OsString::from("--elf=");
-        word.push(path);
-        words.push(word);
-    }
-    if let Some(arch) = selection.arch {
-        words.push(format!("--arch={}", arch.name()).into());
-    }
-    if selection.no_elf_memory {
-        words.push("--no-elf-memory".into());
-    }
-    words.push(format!("--history={}", selection.history.name()).into());
-    if arguments.snapshot.allow_outside {
-        words.push("--allow-outside".into());
-    }
-    if arguments.snapshot.no_shared_memory {
-        words.push("--no-shared-memory".into());
-    }
-    words.extend(arguments.snapshot.import.words());
-    let mut command = OsString::new();
-    if python {
-        command.push("armsnap quietly --own-tdump ");
-        words.push("--no-tracepoints".into());
-    }
-    words.push("--".into());
-    words.push(arguments.snapshot.snapshot.clone().into());
-    command.push("target remote | exec");
-    for word in &words {
-        if word.as_bytes().contains(&b'\n') {
-            return Err(Failure::Usage(
-                "a name with a line break cannot be passed to GDB".to_owned(),
-            ));
-        }
-        command.push(" ");
-        command.push(shell_quote_os(word));
-    }
-    Ok(command)
-}
-
 /// Quotes a file name for a GDB command.
 fn gdb_quote(path: &OsStr) -> OsString {
-    use std::os::unix::ffi::OsStringExt;
     let mut out = vec![b'"'];
-    for &byte in path.as_bytes() {
+    for &byte in path.as_encoded_bytes() {
         if matches!(byte, b'"' | b'\\') {
             out.push(b'\\');
         }
         out.push(byte);
     }
     out.push(b'"');
-    OsString::from_vec(out)
+    from_bytes(out)
 }

@@ -23,6 +23,7 @@ mod output;
 mod pager;
 mod progress;
 mod quote;
+#[cfg(unix)]
 mod record;
 mod report;
 mod serve;
@@ -81,6 +82,7 @@ enum Command {
     #[command(after_help = examples::IMPORT)]
     Import(import::Arguments),
     /// Run a program in an emulator and save a snapshot with trace where it stops
+    #[cfg(unix)]
     #[command(after_help = examples::RECORD)]
     Record(record::Arguments),
     /// Debug a snapshot in an editor: Debug Adapter Protocol on standard input and output
@@ -253,6 +255,7 @@ pub fn run() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),
+        #[cfg(unix)]
         Command::Record(arguments) => record::run(&arguments),
         Command::Dap(arguments) => dap::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),

@@ -2,12 +2,11 @@
 
 use super::Failure;
 use armsnap::leftovers::Leftover;
-use armsnap::mapped;
+use armsnap::mapped::{self, Identity};
 use armsnap::snapshot::model::FileLine;
 use armsnap::snapshot::{OpenSnapshot, paths};
 use std::fs::File;
 use std::io::{self, StdoutLock, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The destination of results.
@@ -45,9 +44,9 @@ fn not_input(path: &Path) -> Result<(), Failure> {
 pub fn not_named(path: &Path, loaded: &OpenSnapshot) -> Result<(), Failure> {
     let same = |written: &str| {
         // This includes files outside the directory.
-        let file = paths::resolve(&loaded.root, written, true).ok()?.metadata();
-        let (file, output) = (file.ok()?, path.metadata().ok()?);
-        Some((file.dev(), file.ino()) == (output.dev(), output.ino()))
+        let file = paths::resolve(&loaded.root, written, true).ok()?;
+        let (file, output) = (Identity::at(&file).ok()?, Identity::at(path).ok()?);
+        Some(file.is_file(&output))
     };
     let devices = &loaded.snapshot.devices;
     let dumps = devices.iter().flat_map(|device| &device.dumps);

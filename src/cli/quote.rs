@@ -1,7 +1,6 @@
 //! Shell quoting, for commands that users copy and that GDB passes to `/bin/sh`.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// Quotes a word for the shell.
 pub fn shell_quote(word: &str) -> String {
@@ -12,7 +11,7 @@ pub fn shell_quote(word: &str) -> String {
 /// Quotes a word of any bytes for the shell.
 pub fn shell_quote_os(word: &OsStr) -> OsString {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(byte);
-    let bytes = word.as_bytes();
+    let bytes = word.as_encoded_bytes();
     if !bytes.is_empty() && bytes.iter().all(plain) {
         return word.to_owned();
     }
@@ -24,10 +23,19 @@ pub fn shell_quote_os(word: &OsStr) -> OsString {
         }
     }
     out.push(b'\'');
-    OsString::from_vec(out)
+    from_bytes(out)
 }
 
-#[cfg(test)]
+/// Returns the text of bytes of which some came from a name, and the others are ASCII.
+pub fn from_bytes(bytes: Vec<u8>) -> OsString {
+    #[cfg(unix)]
+    return std::os::unix::ffi::OsStringExt::from_vec(bytes);
+    // A name that is not Unicode is not found.
+    #[cfg(not(unix))]
+    return String::from_utf8_lossy(&bytes).into_owned().into();
+}
+
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 

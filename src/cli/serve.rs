@@ -1,11 +1,14 @@
 //! `armsnap serve`: serves a snapshot on sockets, or on standard input and output.
 
-use std::fs::File;
+#[cfg(unix)]
+mod unix;
+
+#[cfg(unix)]
+use unix::{end_messages, remove_sockets_at_the_end, unix_listeners};
+
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
@@ -137,10 +140,11 @@ pub struct Arguments {
     pub snapshot: SnapshotArguments,
     /// Listen on this address. Default: a free port of 127.0.0.1. With several architectures, each
     /// further one takes the next port
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["unix", "stdio"])]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "stdio")]
     pub listen: Option<SocketAddr>,
     /// Listen on this Unix socket. With several architectures, `.NAME` is appended
-    #[arg(long, value_name = "PATH", conflicts_with = "stdio")]
+    #[cfg(unix)]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "stdio"])]
     pub unix: Option<PathBuf>,
     /// Speak the remote protocol on standard input and output
     #[arg(long)]
@@ -167,24 +171,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         serve_stdio(Arc::new(endpoint))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut listeners = Vec::new();
-    let several = endpoints.len() > 1;
-    for (index, endpoint) in endpoints.iter().enumerate() {
-        let listener = match &arguments.unix {
-            Some(path) if several => Listener::unix(&with_suffix(path, endpoint)),
-            Some(path) => Listener::unix(path),
-            None => Listener::tcp(address(arguments.listen, index)?),
-        };
-        let wanted = match (&arguments.unix, arguments.listen) {
-            (Some(path), _) => path.display().to_string(),
-            (None, Some(address)) => address.to_string(),
-            (None, None) => "127.0.0.1".to_owned(),
-        };
-        listeners.push(
-            listener
-                .map_err(|error| Failure::Input(format!("cannot listen on {wanted}: {error}")))?,
-        );
-    }
+    let listeners = match unix_listeners(arguments, &endpoints) {
+        Some(listeners) => listeners?,
+        None => (0..endpoints.len())
+            .map(|index| tcp_listener(arguments.listen, index))
+            .collect::<Result<_, _>>()?,
+    };
     for (endpoint, listener) in endpoints.iter().zip(&listeners) {
         let address = listener.address()?;
         say(format_args!(
@@ -232,6 +224,15 @@ pub fn only(mut endpoints: Vec<Endpoint>) -> Result<Endpoint, Failure> {
     Err(Failure::Usage(text))
 }
 
+fn tcp_listener(listen: Option<SocketAddr>, index: usize) -> Result<Listener, Failure> {
+    let wanted = listen.map_or_else(|| "127.0.0.1".to_owned(), |address| address.to_string());
+    Listener::tcp(address(listen, index)?).map_err(|error| cannot_listen(&wanted, &error))
+}
+
+fn cannot_listen(wanted: &str, error: &io::Error) -> Failure {
+    Failure::Input(format!("cannot listen on {wanted}: {error}"))
+}
+
 fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, Failure> {
     let mut address = listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
     if address.port() != 0 {
@@ -242,13 +243,6 @@ fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, Failu
         address.set_port(port);
     }
     Ok(address)
-}
-
-fn with_suffix(path: &Path, endpoint: &Endpoint) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(".");
-    path.push(endpoint.architecture().name());
-    path.into()
 }
 
 fn print_notes(endpoints: &[Endpoint]) {
@@ -270,38 +264,19 @@ fn print_notes(endpoints: &[Endpoint]) {
     }
 }
 
-/// Closes standard error, to signal the end of messages to a debugger that started this process.
-///
-/// Until the end of the pipe GDB polls it with a system call for each character that it receives,
-/// which doubles the time of a step.
+#[cfg(not(unix))]
+fn unix_listeners(_: &Arguments, _: &[Endpoint]) -> Option<Result<Vec<Listener>, Failure>> {
+    None
+}
+
+#[cfg(not(unix))]
+#[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
 fn end_messages() -> io::Result<()> {
-    let messages = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let kind = messages.metadata()?.file_type();
-    if kind.is_fifo() || kind.is_socket() {
-        let nowhere = File::options().write(true).open("/dev/null")?;
-        rustix::stdio::dup2_stderr(&nowhere)?;
-    }
     Ok(())
 }
 
-/// Removes socket files on Ctrl-C and termination before the signal ends the program.
-fn remove_sockets_at_the_end(listeners: &[Listener]) -> io::Result<()> {
-    let files: Vec<PathBuf> = listeners
-        .iter()
-        .filter_map(|listener| listener.file().map(Path::to_owned))
-        .collect();
-    if files.is_empty() {
-        return Ok(());
-    }
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            for file in &files {
-                let _ = std::fs::remove_file(file);
-            }
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    });
+#[cfg(not(unix))]
+#[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
+fn remove_sockets_at_the_end(_: &[Listener]) -> io::Result<()> {
     Ok(())
 }

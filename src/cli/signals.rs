@@ -1,22 +1,44 @@
 //! Signals that end the program: files that are not complete are removed first.
 
-#[cfg(unix)]
-pub use unix::{clean_up, stay_alive};
+use signal_hook::SigId;
+use signal_hook::consts::SIGINT;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Removes incomplete files on SIGINT, SIGTERM and SIGHUP before the signal ends the program. Windows has
+/// no such signals; files stay until the next run removes them.
+pub fn clean_up() -> io::Result<()> {
+    #[cfg(unix)]
+    unix::clean_up_on(&[SIGINT, unix::SIGTERM, unix::SIGHUP])?;
+    Ok(())
+}
+
+/// Ignores Ctrl-C, which a debugger on the same terminal handles, until it is dropped.
+#[derive(Debug)]
+pub struct StaysAlive(SigId);
+
+/// Ignores Ctrl-C in this process only: programs that it starts have the default. The other signals
+/// are as in [`clean_up`].
+pub fn stay_alive() -> io::Result<StaysAlive> {
+    #[cfg(unix)]
+    unix::clean_up_on(&[unix::SIGTERM, unix::SIGHUP])?;
+    let pressed = Arc::new(AtomicBool::new(false));
+    Ok(StaysAlive(signal_hook::flag::register(SIGINT, pressed)?))
+}
+
+impl Drop for StaysAlive {
+    fn drop(&mut self) {
+        signal_hook::low_level::unregister(self.0);
+    }
+}
 
 #[cfg(unix)]
 mod unix {
-    use signal_hook::SigId;
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    pub use signal_hook::consts::{SIGHUP, SIGTERM};
     use std::io;
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
 
-    /// Removes incomplete files on SIGINT, SIGTERM and SIGHUP before the signal ends the program.
-    pub fn clean_up() -> io::Result<()> {
-        clean_up_on(&[SIGINT, SIGTERM, SIGHUP])
-    }
-
-    fn clean_up_on(signals: &[i32]) -> io::Result<()> {
+    pub fn clean_up_on(signals: &[i32]) -> io::Result<()> {
         // Ignored signals stay ignored (`nohup`).
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -33,41 +55,4 @@ mod unix {
         });
         Ok(())
     }
-
-    /// Ignores Ctrl-C, which a debugger on the same terminal handles, until it is dropped.
-    #[derive(Debug)]
-    pub struct StaysAlive(SigId);
-
-    /// Ignores Ctrl-C in this process only: programs that it starts have the default. The other signals
-    /// are as in [`clean_up`].
-    pub fn stay_alive() -> io::Result<StaysAlive> {
-        clean_up_on(&[SIGTERM, SIGHUP])?;
-        let pressed = Arc::new(AtomicBool::new(false));
-        Ok(StaysAlive(signal_hook::flag::register(SIGINT, pressed)?))
-    }
-
-    impl Drop for StaysAlive {
-        fn drop(&mut self) {
-            signal_hook::low_level::unregister(self.0);
-        }
-    }
 }
-
-#[cfg(not(unix))]
-mod other {
-    use std::io;
-
-    /// Windows has no such signals; files stay until the next run removes them.
-    #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
-    pub fn clean_up() -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Does nothing.
-    #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
-    pub fn stay_alive() -> io::Result<()> {
-        Ok(())
-    }
-}
-#[cfg(not(unix))]
-pub use other::{clean_up, stay_alive};

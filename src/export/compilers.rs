@@ -46,7 +46,7 @@ pub fn write(
     let images = analysed.programs.images();
     let chosen = match path {
         Some(path) => {
-            let path = path.canonicalize()?;
+            let path = dunce::canonicalize(path)?;
             images.iter().find(|image| image.path == path)
         }
         None => most_executed(analysed),

@@ -188,7 +188,7 @@ impl<'o> Images<'o> {
     fn open(&self, path: &Path) -> Option<Elf> {
         let bytes = self.bytes(path).filter(|bytes| is_elf(bytes))?;
         // What is in an archive has no path of its own.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = dunce::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let elf = Elf::read(path, bytes).ok()?;
         (elf.machine != Machine::Other).then_some(elf)
     }
@@ -225,7 +225,8 @@ impl<'o> Images<'o> {
         if let Some(cache) = &self.options.build_id_cache {
             by_id(cache, &mut out);
         }
-        if wanted.path.starts_with('/') {
+        // On Windows it would not be the recorded file, but could name a file of another computer.
+        if cfg!(unix) && wanted.path.starts_with('/') {
             out.push(wanted.path.clone().into());
         }
         out

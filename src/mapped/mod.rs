@@ -8,13 +8,16 @@
 //! results, check that all bytes were present: [`Mapped::remaining`] for one file, [`cut_file`] for
 //! all.
 
+#[cfg_attr(not(unix), path = "no_fault.rs")]
 mod fault;
+mod identity;
+
+pub use identity::Identity;
 
 use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::ops::{Deref, Range};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,43 +42,31 @@ struct FileMap {
     map: memmap2::Mmap,
 }
 
-/// The identity of the file when it was mapped.
+/// The file when it was mapped.
 #[derive(Clone, Debug)]
 struct Known {
     path: PathBuf,
-    device: u64,
-    inode: u64,
-    length: u64,
+    identity: Identity,
 }
 
 impl Known {
-    fn of(path: &Path, data: &Metadata) -> Self {
-        Self {
-            path: path.to_owned(),
-            device: data.dev(),
-            inode: data.ino(),
-            length: data.len(),
-        }
-    }
-
     /// The current size of the file. A file that was renamed or deleted stays unchanged in its
     /// mappings.
     fn remaining(&self) -> u64 {
-        match self.path.metadata() {
-            Ok(now) if now.dev() == self.device && now.ino() == self.inode => {
-                now.len().min(self.length)
-            }
-            _ => self.length,
+        let length = self.identity.length;
+        match Identity::at(&self.path) {
+            Ok(now) if now.is_file(&self.identity) => now.length.min(length),
+            _ => length,
         }
     }
 
     /// A message for the user, if the file was truncated.
     fn cut(&self, faulted: bool) -> Option<String> {
         let remaining = self.remaining();
-        if !faulted && remaining == self.length {
+        let (path, length) = (self.path.display(), self.identity.length);
+        if !faulted && remaining == length {
             return None;
         }
-        let (path, length) = (self.path.display(), self.length);
         Some(if remaining < length {
             format!("{path}: was cut from {length} to {remaining} bytes while it was read")
         } else {
@@ -125,10 +116,10 @@ pub fn cut_file() -> Option<String> {
 
 /// Whether a file is mapped, under any name: it is input and must not be overwritten.
 pub fn is_open(path: &Path) -> bool {
-    let Ok(data) = path.metadata() else {
+    let Ok(identity) = Identity::at(path) else {
         return false;
     };
-    let same = |known: &Known| (known.device, known.inode) == (data.dev(), data.ino());
+    let same = |known: &Known| known.identity.is_file(&identity);
     let mappings = mappings();
     mappings.open.iter().flat_map(HashMap::values).any(same)
 }
@@ -159,6 +150,7 @@ impl Mapped {
     /// Sets whether the bytes after a read are likely to be read too, which is the default. Reading
     /// ahead costs megabytes for each accessed place.
     pub fn read_ahead(&self, ahead: bool) {
+        #[cfg(unix)]
         if let Bytes::Map(FileMap { map, .. }) = &*self.bytes {
             let advice = if ahead {
                 memmap2::Advice::Normal
@@ -168,6 +160,8 @@ impl Mapped {
             // This is only advice; it does not affect the contents.
             let _ = map.advise(advice);
         }
+        #[cfg(not(unix))]
+        let _ = ahead;
     }
 
     /// How many of these bytes, from the first, are still in the file; all unless it was truncated.
@@ -175,7 +169,7 @@ impl Mapped {
         let Bytes::Map(map) = &*self.bytes else {
             return self.len();
         };
-        if map.watch.is_cut() && map.known.remaining() == map.known.length {
+        if map.watch.is_cut() && map.known.remaining() == map.known.identity.length {
             // It was truncated and grew again.
             return 0;
         }
@@ -192,8 +186,16 @@ impl Mapped {
     }
 
     /// Releases the memory of these bytes, if they are mapped; the next access reads them from the
-    /// file again. Otherwise every byte ever read stays in memory.
+    /// file again. Otherwise every byte ever read stays in memory: on Windows, until the system needs it.
     pub fn release(&self, range: Range<usize>) {
+        #[cfg(not(unix))]
+        let _ = range;
+        #[cfg(unix)]
+        self.release_mapped(range);
+    }
+
+    #[cfg(unix)]
+    fn release_mapped(&self, range: Range<usize>) {
         let Bytes::Map(FileMap { map, .. }) = &*self.bytes else {
             return;
         };
@@ -231,8 +233,7 @@ impl From<Vec<u8>> for Mapped {
 /// Maps a file. Empty files, which cannot be mapped, are empty bytes.
 pub fn map(path: &Path) -> io::Result<Mapped> {
     let file = File::open(path)?;
-    let metadata = regular(&file)?;
-    if metadata.len() == 0 {
+    if regular(&file)?.len() == 0 {
         return Ok(Vec::new().into());
     }
     // SAFETY: the map is private to the process and only ever read. Its bytes could change if
@@ -244,7 +245,10 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
     // SAFETY: the mapping is not shared, and the watch is dropped before it.
     #[allow(unsafe_code)]
     let watch = unsafe { fault::Watch::new(begin..begin + map.len()) };
-    let known = Known::of(path, &metadata);
+    let known = Known {
+        path: path.to_owned(),
+        identity: Identity::of(&file)?,
+    };
     let mut mappings = mappings();
     let open = mappings.open.get_or_insert_default();
     open.insert(begin, known.clone());

@@ -77,7 +77,7 @@ pub struct Elf {
 impl Elf {
     /// Maps and reads an ELF file.
     pub fn open(path: &Path) -> Result<Self, ElfError> {
-        let absolute = path.canonicalize().map_err(|error| io_error(path, error))?;
+        let absolute = dunce::canonicalize(path).map_err(|error| io_error(path, error))?;
         let bytes = mapped::map(&absolute).map_err(|error| io_error(path, error))?;
         Self::read(absolute, bytes).map_err(|error| match error {
             ElfError::Malformed { reason, .. } => ElfError::Malformed {

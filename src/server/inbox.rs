@@ -6,13 +6,11 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
+use super::peer::Peer;
 use super::session::{Client, Meanwhile};
 use crate::stop::Cancel;
 
@@ -81,7 +79,7 @@ impl Client for Inbox {
 
 impl Inbox {
     /// Starts the thread that reads from `reader` until the client disconnects.
-    pub fn fill(&self, reader: impl Read + AsFd + Send + 'static) -> io::Result<()> {
+    pub fn fill(&self, reader: impl Read + Peer + 'static) -> io::Result<()> {
         let inbox = self.clone();
         let reading = thread::Builder::new().name("reader".to_owned());
         reading.spawn(move || inbox.read(reader)).map(|_| ())
@@ -135,7 +133,7 @@ impl Inbox {
         self.lock().busy.is_some()
     }
 
-    fn read(&self, mut reader: impl Read + AsFd) {
+    fn read(&self, mut reader: impl Read + Peer) {
         let mut piece = vec![0; 0x4000];
         loop {
             let state = self.lock();
@@ -151,7 +149,7 @@ impl Inbox {
                 let changed = &self.shared.1;
                 let waited = changed.wait_timeout(state, CHECK);
                 let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-                state.ended |= full && has_left(&reader);
+                state.ended |= full && reader.has_left();
                 continue;
             }
             drop(state);
@@ -169,12 +167,4 @@ impl Inbox {
             self.shared.1.notify_all();
         }
     }
-}
-
-/// Returns whether the client disconnected, even if there are unread bytes.
-fn has_left(reader: &impl AsFd) -> bool {
-    let left = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
-    let mut descriptors = [PollFd::new(reader, PollFlags::RDHUP)];
-    let now = Timespec::default();
-    poll(&mut descriptors, Some(&now)).is_ok() && descriptors[0].revents().intersects(left)
 }

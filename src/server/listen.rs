@@ -6,22 +6,19 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+#[cfg(unix)]
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-
 use rustix::io::Errno;
-use rustix::net::Shutdown;
 
 use super::endpoint::Endpoint;
 use super::inbox::Inbox;
 use super::keepalive::SIGN;
+use super::peer::{self, Peer};
 use super::session::{End, Session};
 use crate::stop;
 
@@ -29,13 +26,18 @@ use crate::stop;
 const MAX_CLIENTS: usize = 32;
 /// Pause before retrying when the system has no descriptor or memory for a client.
 const PAUSE: Duration = Duration::from_millis(100);
+/// What the system says then.
+#[cfg(unix)]
+const LACKS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+#[cfg(not(unix))]
+const LACKS: [Errno; 2] = [Errno::MFILE, Errno::NOBUFS];
 /// Idle time after which TCP checks whether a client is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Serves one client until either side disconnects.
 pub fn converse(
     endpoint: Arc<Endpoint>,
-    input: impl Read + AsFd + Send + 'static,
+    input: impl Read + Peer,
     output: impl Write + Send + 'static,
 ) -> io::Result<Option<End>> {
     let inbox = Inbox::default();
@@ -87,8 +89,7 @@ fn answer(
 
 /// Serves the client on standard input and output.
 pub fn serve_stdio(endpoint: Arc<Endpoint>) -> io::Result<()> {
-    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    match converse(endpoint, input, io::stdout()) {
+    match converse(endpoint, peer::standard_input()?, io::stdout()) {
         Err(error) if is_disconnect(&error) => Ok(()),
         other => other.map(|_| ()),
     }
@@ -108,6 +109,7 @@ pub enum Listener {
     /// A TCP port.
     Tcp(TcpListener),
     /// A Unix socket; its file is removed when the listener is dropped.
+    #[cfg(unix)]
     Unix(UnixListener, SocketFile),
 }
 
@@ -135,6 +137,7 @@ impl Listener {
     }
 
     /// Listens on a Unix socket. Replaces a socket file without a listener.
+    #[cfg(unix)]
     pub fn unix(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
@@ -150,6 +153,7 @@ impl Listener {
     pub fn address(&self) -> io::Result<String> {
         match self {
             Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
+            #[cfg(unix)]
             Self::Unix(_, file) => Ok(file.0.display().to_string()),
         }
     }
@@ -158,6 +162,7 @@ impl Listener {
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::Tcp(_) => None,
+            #[cfg(unix)]
             Self::Unix(_, file) => Some(file.path()),
         }
     }
@@ -175,6 +180,7 @@ impl Listener {
                     }
                     Err(error) => pass_over(error)?,
                 },
+                #[cfg(unix)]
                 Self::Unix(listener, _) => match listener.accept() {
                     Ok((stream, _)) => client(endpoint, &slots, stream),
                     Err(error) => pass_over(error)?,
@@ -194,11 +200,8 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
 /// Returns whether accepting can be retried: the connection failed before it was accepted, or
 /// descriptors or memory are short until other clients disconnect.
 fn pass_over(error: io::Error) -> io::Result<()> {
-    let lacks = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
-    if lacks
-        .map(|lack| Some(lack.raw_os_error()))
-        .contains(&error.raw_os_error())
-    {
+    let lacks = |errno: &Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    if LACKS.iter().any(lacks) {
         thread::sleep(PAUSE);
         return Ok(());
     }
@@ -210,7 +213,9 @@ fn pass_over(error: io::Error) -> io::Result<()> {
     }
 }
 
+#[cfg(unix)]
 fn is_stale(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|data| data.file_type().is_socket());
     is_socket && UnixStream::connect(path).is_err()
 }
@@ -246,9 +251,13 @@ where
     }
 }
 
-impl<S: AsFd> AsFd for Connection<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl<S: Peer> Peer for Connection<S> {
+    fn has_left(&self) -> bool {
+        self.0.has_left()
+    }
+
+    fn hang_up(&self) {
+        self.0.hang_up();
     }
 }
 
@@ -269,7 +278,7 @@ struct Slot {
     since: Instant,
     inbox: Inbox,
     /// Its connection, to be closed.
-    connection: Arc<dyn AsFd + Send + Sync>,
+    connection: Arc<dyn Peer>,
 }
 
 impl Slots {
@@ -279,11 +288,7 @@ impl Slots {
 
     /// Allocates a slot for a new client. If all are taken, disconnects the client that has been
     /// idle longest, clients without any request first. `None` if all are busy.
-    fn take(
-        self: &Arc<Self>,
-        inbox: &Inbox,
-        connection: Arc<dyn AsFd + Send + Sync>,
-    ) -> Option<ClientSlot> {
+    fn take(self: &Arc<Self>, inbox: &Inbox, connection: Arc<dyn Peer>) -> Option<ClientSlot> {
         self.with(|taken| {
             if taken.clients.len() >= MAX_CLIENTS {
                 let idle = taken.clients.iter().enumerate();
@@ -291,7 +296,7 @@ impl Slots {
                 let (oldest, _) = idle.min_by_key(|(_, slot)| (slot.heard, slot.since))?;
                 let slot = taken.clients.swap_remove(oldest);
                 // Its reader detects the end, and its threads end.
-                let _ = rustix::net::shutdown(&*slot.connection, Shutdown::Both);
+                slot.connection.hang_up();
             }
             let number = taken.next;
             taken.next += 1;
@@ -336,12 +341,12 @@ impl Drop for ClientSlot {
 /// Serves a client in a new thread.
 fn client<S>(endpoint: &Arc<Endpoint>, slots: &Arc<Slots>, stream: S)
 where
-    S: AsFd + Send + Sync + 'static,
+    S: Peer,
     for<'a> &'a S: Read + Write,
 {
     let connection = Connection(Arc::new(stream));
     let inbox = Inbox::default();
-    let shared: Arc<dyn AsFd + Send + Sync> = connection.0.clone();
+    let shared: Arc<dyn Peer> = connection.0.clone();
     let Some(place) = slots.take(&inbox, shared) else {
         return;
     };
@@ -355,6 +360,6 @@ where
                 inbox.close();
             }
             // Other holders of the connection detect the end.
-            let _ = rustix::net::shutdown(&connection, Shutdown::Both);
+            connection.hang_up();
         });
 }

@@ -29,6 +29,7 @@ mod open_files;
 mod packets;
 mod past_memory;
 mod past_values;
+mod peer;
 mod positions;
 mod reply;
 mod resume;

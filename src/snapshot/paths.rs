@@ -38,8 +38,7 @@ fn io_text(error: &io::Error) -> String {
 /// absolute or has a drive letter.
 pub fn normal(written: &str) -> Option<String> {
     let written = written.replace('\\', "/");
-    let drive = written.as_bytes().get(1) == Some(&b':');
-    if written.starts_with('/') || drive || written.contains('\0') {
+    if written.starts_with('/') || written.contains('\0') {
         return None;
     }
     let mut parts: Vec<&str> = Vec::new();
@@ -52,7 +51,10 @@ pub fn normal(written: &str) -> Option<String> {
             part => parts.push(part),
         }
     }
-    Some(parts.join("/"))
+    // Windows: the name of another drive, after any removed component, or of a stream of a file.
+    let drive = parts.first().and_then(|part| part.as_bytes().get(1)) == Some(&b':');
+    let stream = cfg!(windows) && parts.iter().any(|part| part.contains(':'));
+    (!drive && !stream).then(|| parts.join("/"))
 }
 
 /// The file that `written` names, below `root`: an existing regular file.
@@ -75,7 +77,8 @@ pub fn resolve(root: &Path, written: &str, allow_outside: bool) -> Result<PathBu
         return Err(PathError::Outside);
     }
     match canonical.metadata()?.is_file() {
-        true => Ok(canonical),
+        // Other programs do not know `\\?\C:`.
+        true => Ok(dunce::simplified(&canonical).to_owned()),
         false => Err(PathError::NotAFile),
     }
 }
@@ -95,6 +98,8 @@ mod tests {
             "/etc/passwd",
             "C:\\x",
             "c:x",
+            "./c:x",
+            "a/../c:/x",
             "\\\\host\\x",
             "a\0b",
         ] {

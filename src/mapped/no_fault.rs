@@ -1,0 +1,30 @@
+//! Windows refuses to truncate a mapped file: there is nothing to watch.
+
+use std::ops::Range;
+
+/// Stands for a watched mapping.
+#[derive(Debug)]
+pub(super) struct Watch;
+
+impl Watch {
+    /// Does nothing.
+    ///
+    /// # Safety
+    ///
+    /// As on Unix, where the range is replaced with zeros.
+    #[allow(unsafe_code)]
+    pub const unsafe fn new(_: Range<usize>) -> Self {
+        Self
+    }
+
+    /// Returns `false`.
+    #[allow(clippy::unused_self, reason = "as on Unix")]
+    pub const fn is_cut(&self) -> bool {
+        false
+    }
+}
+
+/// Returns `false`.
+pub(super) const fn any_cut() -> bool {
+    false
+}
