@@ -123,16 +123,15 @@ impl Stream {
             while at < end {
                 let rest = &self.payload[at..end];
                 let start = self.consumed + at as u64;
-                if decoder.atoms(rest[0]).is_some() {
-                    let taken = sink.atoms(
-                        rest,
-                        |byte| decoder.atoms(byte),
-                        |index| locator.locate_position(start + index as u64),
-                    );
-                    if taken > 0 {
-                        at += taken;
-                        continue;
-                    }
+                let taken = sink.atoms(
+                    rest,
+                    |byte| decoder.atoms(byte),
+                    |index| locator.locate_position(start + index as u64),
+                );
+                at += taken;
+                let rest = &self.payload[at..end];
+                if rest.is_empty() {
+                    break;
                 }
                 if let Some(packet) = decoder.single(rest[0]) {
                     let place = locator.locate_position(self.consumed + at as u64);
