@@ -100,8 +100,9 @@ pub struct Arguments {
     #[arg(long, value_name = "MACHINE")]
     system: Option<String>,
 
-    /// With --system: the type of the cores, as in QEMU (cortex-a57…)
-    #[arg(long, value_name = "NAME", requires = "system")]
+    /// The type of the cores, as in QEMU (cortex-a57…); other AArch64 programs run on one without SVE,
+    /// whose past values can be computed
+    #[arg(long, value_name = "NAME")]
     cpu: Option<String>,
 
     /// With --system: the number of cores
@@ -281,6 +282,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let request = user::Request {
                 program,
                 arguments: rest.to_vec(),
+                cpu: arguments.cpu.clone(),
                 sysroot: arguments.sysroot.clone(),
                 options: arguments.options(PendingFile::file(&witness)?),
                 registers: PendingFile::file(&registers)?,

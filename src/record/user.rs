@@ -16,6 +16,7 @@ use super::process;
 use super::protocol::{Protocol, TraceOptions};
 use super::settings::{self, Exceptions, Settings};
 use super::snapshot_files::Contents;
+use super::stop::Reason;
 use crate::element::Context;
 use crate::mapped::Mapped;
 use crate::quantity::{ExceptionLevel, Isa, Security};
@@ -33,6 +34,8 @@ pub struct Request {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// The type of the processor, as in QEMU; [`NO_SVE`] for AArch64 if not given.
+    pub cpu: Option<String>,
     /// The directory of the dynamic linker and libraries; searched for if not given.
     pub sysroot: Option<PathBuf>,
     /// What to record.
@@ -40,6 +43,13 @@ pub struct Request {
     /// The file for the register log; stepping makes the program slow.
     pub registers: Option<File>,
 }
+
+/// Linux's number of the signal.
+const SIGILL: u32 = 4;
+
+/// The processor of AArch64 programs. QEMU's own choice has SVE, with which C libraries copy memory: its
+/// accesses are not reported, and no past value is known across its instructions.
+const NO_SVE: &str = "max,sve=off";
 
 /// A program running in the emulator.
 struct Session {
@@ -80,6 +90,9 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
         "qemu-arm"
     });
     command.arg("-g").arg(launch.gdb());
+    if let Some(cpu) = processor(request.cpu.as_deref(), &program) {
+        command.args(["-cpu", cpu]);
+    }
     let mut plugin = match (options.instructions, &request.registers) {
         (_, Some(_)) => vec![("stores", "on".into())],
         // The last instructions are single-stepped, to stop exactly at the limit.
@@ -114,6 +127,12 @@ fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
         base: 0,
     };
     Ok((session, bytes))
+}
+
+/// The processor to name to the emulator; without one, it uses $QEMU_CPU or its own choice.
+fn processor<'r>(named: Option<&'r str>, program: &Program) -> Option<&'r str> {
+    let chosen = program.is_64bit && std::env::var_os("QEMU_CPU").is_none();
+    named.or(chosen.then_some(NO_SVE))
 }
 
 fn settings(program: &Program, trace: TraceOptions, data_addresses: Option<PathBuf>) -> Settings {
@@ -228,6 +247,12 @@ fn finish(
         },
         ..Contents::default()
     };
+    if matches!(ended.reason, Reason::Signal(SIGILL))
+        && processor(request.cpu.as_deref(), &session.program) == Some(NO_SVE)
+    {
+        let text = "stopped by SIGILL: the processor has no SVE; `--cpu max` has it";
+        session.emulator.notes.push(text.to_owned());
+    }
     session.emulator.finish(Ending {
         reason: ended.reason,
         at: first.and_then(|_| cores[0].place),

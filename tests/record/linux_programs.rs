@@ -477,3 +477,29 @@ fn programs_that_cannot_be_recorded_are_errors_without_output() {
     let forced = record(&guest, "twice", &["--force"], &[]);
     assert!(forced.status.success(), "{forced:?}");
 }
+
+#[test]
+fn the_processor_has_sve_only_if_wanted() {
+    const SOURCE: &str = r#"
+        .global _start
+_start: .inst 0x04bf5020    // rdvl x0, #1
+        mov x8, #94
+        svc #0
+"#;
+    let Some(guest) = assemble("aarch64", SOURCE) else {
+        return;
+    };
+    let said = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
+        let snapshot = guest.directory.path().join("snapshot");
+        command.args(["record", "--force", "-o"]).arg(snapshot);
+        command.args(options).arg("--").arg(&guest.program);
+        let output = command.env_remove("QEMU_CPU").output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let without = said(&[]);
+    assert!(without.contains("stopped by SIGILL, PC"), "{without}");
+    assert!(without.contains("`--cpu max` has it"), "{without}");
+    let with = said(&["--cpu", "max"]);
+    assert!(with.contains("about to exit with status 64"), "{with}");
+}
