@@ -5,7 +5,7 @@
 //! nobody reads have none. What a copy leaves in two places is one node.
 
 use super::bits::{Bits, low};
-use super::course::{Course, Step};
+use super::course::{Course, Step, Taken};
 use super::graph::NONE;
 use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
 use crate::quantity::Isa;
@@ -17,6 +17,10 @@ const ALL: usize = 256;
 
 /// General registers of AArch32: r0 to r14.
 const GENERAL_NARROW: usize = 15;
+
+/// ETMv4's exception numbers of a reset and of the entry to debug state (IHI 0064H, 6.4.8).
+const RESET: u16 = 0;
+const DEBUG_HALT: u16 = 1;
 
 /// Who takes what is built. The builder numbers nodes and accesses itself, so they have the same
 /// numbers whoever takes them.
@@ -84,6 +88,8 @@ pub(super) struct Counts {
     pub accesses: u32,
     /// Exceptions that were passed.
     taken: usize,
+    /// The latest step at which an address may mean other memory than at the end.
+    pub other_space: Option<u32>,
 }
 
 /// The state of a walk backward.
@@ -141,6 +147,7 @@ impl Builder {
                 relations: 0,
                 accesses: 1,
                 taken: 0,
+                other_space: None,
             },
         };
         for (location, value) in values.iter().enumerate() {
@@ -192,11 +199,15 @@ impl Builder {
             && taken.step < step
         {
             self.counts.taken += 1;
-            if taken.step == 0 && through.halted.is_some() {
-                // The final state is that in which it was taken: its handling came later.
+            let halts = through.without_kernel || taken.number == DEBUG_HALT;
+            if taken.step == 0 && through.halted.is_some() && halts {
+                // The final state is the one in which it was taken.
                 continue;
             }
-            self.exception(through, taken.step, sink);
+            self.exception(through, *taken, sink);
+        }
+        if through.course.other_space.is_some_and(|from| step >= from) {
+            self.leave_space(step, sink);
         }
         match through.course.step(step) {
             Step::Halted => {}
@@ -205,6 +216,14 @@ impl Builder {
                 let template = &through.templates.all[number as usize];
                 self.instruction(through, template, step, sink);
             }
+        }
+    }
+
+    /// From this step back, an address may mean other memory than at the end: accesses are barriers.
+    fn leave_space(&mut self, step: u32, sink: &mut impl Sink) {
+        if self.counts.other_space.is_none() {
+            self.counts.other_space = Some(step);
+            self.barrier(step, true, sink);
         }
     }
 
@@ -238,6 +257,9 @@ impl Builder {
     }
 
     fn access(&mut self, op: u32, nodes: [u32; 4], step: u32, sink: &mut impl Sink) {
+        if self.counts.other_space.is_some() {
+            return self.barrier(step, true, sink);
+        }
         let access = self.counts.accesses;
         self.counts.accesses += 1;
         self.counts.relations += 1;
@@ -245,11 +267,16 @@ impl Builder {
     }
 
     /// An exception was taken before a step.
-    fn exception(&mut self, through: &Through<'_>, step: u32, sink: &mut impl Sink) {
-        if through.without_kernel || through.templates.is_narrow() {
+    fn exception(&mut self, through: &Through<'_>, taken: Taken, sink: &mut impl Sink) {
+        let untraced = taken.step == 0 && through.halted.is_some();
+        if through.without_kernel
+            || through.templates.is_narrow()
+            || taken.number == RESET
+            || untraced
+        {
             // A signal: the kernel wrote a frame and set up the registers of the handler. AArch32
-            // has registers of their own for most modes.
-            return self.lose_everything(step, sink);
+            // banks registers by mode. A handler after the end of the trace is not known.
+            return self.lose_everything(taken.step, sink);
         }
         self.returns.clear();
         self.lose(Location::SP.index(), sink);
@@ -266,7 +293,10 @@ impl Builder {
         if template.opaque {
             return self.lose_everything(step, sink);
         }
-        self.control(template, next, step, sink);
+        self.control(through, template, next, step, sink);
+        if template.changes_space {
+            self.leave_space(step, sink);
+        }
         if template.stores_anywhere {
             self.barrier(step, false, sink);
         }
@@ -274,7 +304,7 @@ impl Builder {
         if template.control == Control::SystemCall {
             // The kernel left its result.
             result = std::mem::replace(&mut self.current[0], NONE);
-            if result == NONE || !through.without_kernel {
+            if result == NONE {
                 sink.lost(0, result);
             }
             if self.narrow {
@@ -323,7 +353,14 @@ impl Builder {
     }
 
     /// What the way that execution took behind an instruction says.
-    fn control(&mut self, template: &Template, next: Option<u64>, step: u32, sink: &mut impl Sink) {
+    fn control(
+        &mut self,
+        through: &Through<'_>,
+        template: &Template,
+        next: Option<u64>,
+        step: u32,
+        sink: &mut impl Sink,
+    ) {
         match template.control {
             Control::Next | Control::Jump(_) => {}
             Control::Conditional { condition, target } => {
@@ -360,8 +397,11 @@ impl Builder {
                     self.follow_return(next & !1, template.isa);
                 }
             }
-            Control::SystemCall if !matches!(next, Some(next) if next & !1 == template.end()) => {
-                // Not known to come back at once: a signal frame, or another context.
+            Control::SystemCall
+                if !through.without_kernel
+                    || !matches!(next, Some(next) if next & !1 == template.end()) =>
+            {
+                // A signal frame, another context, or a kernel that is not traced.
                 self.lose_everything(step, sink);
             }
             Control::SystemCall => {}
@@ -429,6 +469,9 @@ impl Builder {
             (operation, _) => {
                 let [a, b, c] = op.operands.map(|operand| self.operand(operand, sink));
                 if matches!(operation, Operation::Load { .. }) {
+                    if self.counts.other_space.is_some() {
+                        sink.lost(to, result);
+                    }
                     self.access(number, [result, a, NONE, c], step, sink);
                 } else {
                     self.counts.relations += 1;

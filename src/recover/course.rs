@@ -2,12 +2,14 @@
 //!
 //! Steps count places backward: step 0 is the halted state, step 1 the last instruction.
 
+use super::address_space::AddressSpace;
 use super::blocks::Blocks;
 use super::template::{Template, Templates};
 use crate::element::Mark;
 use crate::quantity::{Address, Isa};
 use crate::stop::Cancel;
 use crate::timeline::{Direction, Entry, History, Position};
+use std::ops::Range;
 
 /// The halted state, and a gap, among the instructions.
 const HALTED: u32 = u32::MAX;
@@ -27,6 +29,8 @@ pub(super) enum Step {
 pub(super) struct Taken {
     /// The place behind it.
     pub step: u32,
+    /// Its number in the trace protocol.
+    pub number: u16,
 }
 
 /// Places with consecutive positions.
@@ -46,6 +50,10 @@ pub(super) struct Course {
     pieces: Vec<Piece>,
     /// By step.
     pub taken: Vec<Taken>,
+    /// The latest step that ran in another address space than the end, as the trace reports it.
+    pub other_space: Option<u32>,
+    /// The address space of the earliest place; what is not reported there, as first reported later.
+    space: AddressSpace,
     /// The earliest place.
     begin: Option<Position>,
     /// The earliest place is the first of the history.
@@ -57,8 +65,12 @@ pub(super) struct Course {
 struct Stretch {
     places: Vec<u32>,
     positions: Vec<(Position, u32)>,
-    /// By number of the place behind.
-    taken: Vec<u32>,
+    /// The number of the place after it, and that of the exception.
+    taken: Vec<(u32, u16)>,
+    /// The address space of the first place; what is not reported there, as first reported later.
+    space: AddressSpace,
+    /// The number of the first place after the last change of the address space.
+    space_changed: Option<u32>,
 }
 
 impl Course {
@@ -108,16 +120,21 @@ impl Course {
     }
 
     /// The earliest place looked at; `end` before all.
-    pub fn begin(&mut self, end: Position) -> Position {
-        *self.begin.get_or_insert_with(|| {
-            self.steps.push(HALTED);
-            self.pieces.push(Piece {
-                first: end,
-                step: 0,
-                places: 1,
-            });
-            end
-        })
+    pub fn begin(&mut self, history: &mut History) -> Position {
+        if let Some(begin) = self.begin {
+            return begin;
+        }
+        let end = history.end();
+        let context = history.place(end).and_then(|place| place.context);
+        self.space = AddressSpace::of(context.as_ref());
+        self.steps.push(HALTED);
+        self.pieces.push(Piece {
+            first: end,
+            step: 0,
+            places: 1,
+        });
+        self.begin = Some(end);
+        end
     }
 
     /// Forgets all, for good: nothing is looked at any more.
@@ -138,6 +155,16 @@ impl Course {
         });
     }
 
+    /// Gives steps that were put in by hand consecutive positions.
+    #[cfg(test)]
+    pub fn number(&mut self) {
+        self.pieces = vec![Piece {
+            first: Position::default(),
+            step: self.len() - 1,
+            places: self.len(),
+        }];
+    }
+
     /// Looks at `count` more places before those looked at, or a few more. `None` if it was
     /// cancelled; then nothing was added.
     pub fn extend(
@@ -147,7 +174,7 @@ impl Course {
         count: u32,
         cancel: &Cancel,
     ) -> Option<()> {
-        let begin = self.begin(history.end());
+        let begin = self.begin(history);
         let Some(last) = history.step(begin, Direction::Backward) else {
             self.complete = true;
             return Some(());
@@ -166,7 +193,7 @@ impl Course {
                 return None;
             }
         }
-        let stretch = Stretch::of(history, templates, start, begin, cancel)?;
+        let stretch = Stretch::of(history, templates, start..begin, self.space, cancel)?;
         self.add(stretch);
         self.begin = Some(start);
         self.complete = history.step(start, Direction::Backward).is_none();
@@ -198,25 +225,30 @@ impl Course {
                 });
             }
         }
-        for &number in stretch.taken.iter().rev() {
-            let step = if number == count {
+        for &(place, number) in stretch.taken.iter().rev() {
+            let step = if place == count {
                 before - 1
             } else {
-                step(number)
+                step(place)
             };
-            self.taken.push(Taken { step });
+            self.taken.push(Taken { step, number });
+        }
+        self.space = stretch.space;
+        if let Some(changed) = stretch.space_changed {
+            // The place before the change: the last one of the next stretch if this one has none.
+            self.other_space.get_or_insert(before + (count - changed));
         }
         self.steps.extend(stretch.places.iter().rev());
     }
 }
 
 impl Stretch {
-    /// The places from `start` up to `end`.
+    /// The places of a range; `later` is the address space after it.
     fn of(
         history: &mut History,
         templates: &mut Templates,
-        start: Position,
-        end: Position,
+        Range { start, end }: Range<Position>,
+        later: AddressSpace,
         cancel: &Cancel,
     ) -> Option<Self> {
         /// Events after which a request to end is looked for.
@@ -224,6 +256,8 @@ impl Stretch {
         let mut stretch = Self::default();
         let context = history.place(start).and_then(|place| place.context);
         let mut view = history.view(context.as_ref());
+        let mut space = AddressSpace::of(context.as_ref());
+        stretch.space = space;
         let events = history.entries(start, Direction::Forward);
         // The history cannot be asked for code while it gives entries.
         let mut batch = Vec::with_capacity(OFTEN);
@@ -275,13 +309,24 @@ impl Stretch {
                     stretch.places.push(GAP);
                     blocks.lose();
                 }
-                Entry::Exception(_) => {
-                    stretch.taken.push(number);
+                Entry::Exception(exception) => {
+                    stretch.taken.push((number, exception.number));
                     blocks.lose();
                 }
-                Entry::Mark(Mark::Context(context)) => view = history.view(Some(&context)),
+                Entry::Mark(Mark::Context(context)) => {
+                    view = history.view(Some(&context));
+                    let next = AddressSpace::of(Some(&context));
+                    stretch.space = stretch.space.or(next);
+                    if !space.move_to(next) {
+                        stretch.space_changed = Some(number);
+                    }
+                }
                 Entry::Mark(_) | Entry::Halted => {}
             }
+        }
+        stretch.space = stretch.space.or(later);
+        if !space.move_to(later) {
+            stretch.space_changed = Some(stretch.places.len() as u32);
         }
         Some(stretch)
     }

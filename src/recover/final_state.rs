@@ -17,6 +17,11 @@ pub trait FinalMemory: Send {
 
     /// Whether a byte is the same at every time: read-only sections of programs.
     fn is_constant(&self, address: u64) -> bool;
+
+    /// Whether no two addresses mean the same memory.
+    fn is_unique(&self) -> bool {
+        true
+    }
 }
 
 /// The memory of a core in a snapshot.
@@ -85,10 +90,14 @@ fn read_only(elf: &Elf) -> Vec<Range<u64>> {
 impl FinalMemory for SnapshotMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> usize {
         // A page may be written at another address too: what tables map proves nothing.
-        match self.memory.is_translated(self.space) {
-            true => 0,
-            false => self.memory.read(Address(address), self.space, out),
+        match self.is_unique() {
+            false => 0,
+            true => self.memory.read(Address(address), self.space, out),
         }
+    }
+
+    fn is_unique(&self) -> bool {
+        !self.memory.is_translated(self.space)
     }
 
     fn is_constant(&self, address: u64) -> bool {

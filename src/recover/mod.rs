@@ -4,6 +4,7 @@
 //! calling convention and from rules on where stores go), or unknown. A value that is not known is
 //! not there. `docs/recovery.md` says what is proved, and what ends proof. Knows no debugger.
 
+mod address_space;
 mod barriers;
 mod bits;
 mod blocks;

@@ -40,7 +40,9 @@ impl Sink for Again {
     }
 
     fn lost(&mut self, location: usize, _: u32) {
-        self.wanted[location] = false;
+        if let Some(wanted) = self.wanted.get_mut(location) {
+            *wanted = false;
+        }
     }
 }
 
@@ -136,6 +138,11 @@ impl Window {
         address: u64,
         out: &mut [Option<Known<u8>>],
     ) {
+        let other = self.builder.as_ref().and_then(|b| b.counts.other_space);
+        if other.is_some_and(|latest| step >= latest) {
+            // Not even read-only sections are: another program may be there.
+            return out.fill(None);
+        }
         let access = self.access_before(step);
         for (offset, slot) in (0_u64..).zip(out) {
             *slot = self.byte(facts, access, untagged(address.wrapping_add(offset)));

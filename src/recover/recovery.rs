@@ -196,6 +196,18 @@ impl Recovery {
         Some(more)
     }
 
+    /// Why no accessed addresses are known in the whole history, if so.
+    #[must_use]
+    pub fn blind(&self) -> Option<Limit> {
+        if self.facts.has_no_model() {
+            Some(Limit::NoModel)
+        } else if !self.facts.memory.is_unique() {
+            Some(Limit::Translated)
+        } else {
+            None
+        }
+    }
+
     /// What ends proof, as far as history was looked at.
     pub fn limits(&mut self, history: &mut History) -> Vec<Limit> {
         let mut out = Vec::new();
@@ -203,6 +215,7 @@ impl Recovery {
         if !self.window.ends {
             out.push(Limit::EndUnknown);
         }
+        out.extend(self.blind());
         if self.facts.other_writers {
             out.push(Limit::OtherWriters);
         } else if self.window.solver.memory_contradicts {

@@ -38,6 +38,27 @@ pub struct Known<T> {
     pub status: Status,
 }
 
+impl Known<u8> {
+    /// Returns the pieces of known bytes among those from an address on: the address of each and its
+    /// bytes.
+    #[must_use]
+    pub fn pieces(from: u64, bytes: &[Option<Self>]) -> Vec<(u64, Vec<u8>)> {
+        let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut connected = false;
+        for (offset, byte) in (0_u64..).zip(bytes) {
+            let at = from.checked_add(offset);
+            if let (Some(at), Some(byte)) = (at, byte) {
+                match out.last_mut().filter(|_| connected) {
+                    Some((_, piece)) => piece.push(byte.value),
+                    None => out.push((at, vec![byte.value])),
+                }
+            }
+            connected = byte.is_some();
+        }
+        out
+    }
+}
+
 /// Which values are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
@@ -85,6 +106,10 @@ impl Registers {
 pub enum Limit {
     /// The trace does not end at the registers' pc, or nobody knows: the final state is not used.
     EndUnknown,
+    /// The core's instructions are not modelled: nothing is known.
+    NoModel,
+    /// Translation tables may map several addresses to one place: nothing in memory is known.
+    Translated,
     /// Other cores may write the memory: nothing in memory is proved.
     OtherWriters,
     /// What was computed in two ways differs, so somebody else wrote memory: nothing in memory
@@ -98,6 +123,13 @@ impl fmt::Display for Limit {
             Self::EndUnknown => {
                 f.write_str("the final state is not used: the trace is not known to end at its pc")
             }
+            Self::NoModel => f.write_str(
+                "nothing is known: in this instruction set only programs recorded without their kernel \
+                 are modelled",
+            ),
+            Self::Translated => f.write_str(
+                "nothing in memory is known: translation tables may map several addresses to one place",
+            ),
             Self::OtherWriters => {
                 f.write_str("nothing in memory is proved: other cores may have written it")
             }
@@ -105,5 +137,21 @@ impl fmt::Display for Limit {
                 "nothing in memory is proved: it was also written by something that is not traced",
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_bytes_separate_pieces() {
+        let known = |value| {
+            let status = Status::Proved;
+            Some(Known { value, status })
+        };
+        let bytes = [None, known(1), known(2), None, known(3)];
+        assert_eq!(Known::pieces(8, &bytes), [(9, vec![1, 2]), (12, vec![3])]);
+        assert_eq!(Known::pieces(u64::MAX - 1, &bytes), [(u64::MAX, vec![1])]);
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Template {
     pub count: u16,
     /// It may write any memory.
     pub stores_anywhere: bool,
+    /// After it an address may mean other memory.
+    pub changes_space: bool,
     /// All locations are unknown behind it.
     pub opaque: bool,
     /// It leaves the address behind it in the link register.
@@ -205,6 +207,7 @@ impl Templates {
             control: Control::Next,
             size: if is_short { 2 } else { 4 },
             may_store_anywhere: true,
+            changes_space: false,
         };
         let number = self.add(pc, isa, &semantics);
         self.all[number as usize].opaque = true;
@@ -243,6 +246,7 @@ impl Templates {
             first,
             count: semantics.relations.len() as u16,
             stores_anywhere: semantics.may_store_anywhere,
+            changes_space: semantics.changes_space,
             opaque: false,
             calls: calls
                 && matches!(

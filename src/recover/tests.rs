@@ -2,15 +2,17 @@
 
 mod pieces;
 
-use super::course::Step;
+use super::course::{Course, Step, Taken};
 use super::final_state::{FinalMemory, FinalState};
 use super::regions::Class;
 use super::status::{Known, Status};
 use super::window::Window;
+use super::writes::Wanted;
 use crate::arch::Architecture;
 use crate::quantity::Isa;
 use crate::semantics::{Location, a64};
 use crate::stop::Cancel;
+use crate::timeline::Direction;
 
 const STR_X1_X2: u32 = 0xf900_0041;
 const STR_X3_X4: u32 = 0xf900_0083;
@@ -55,6 +57,11 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
 
 /// Solves what these instructions, in order, left.
 fn solved(code: &[u32], facts: &FinalState) -> Window {
+    solved_with(code, facts, |_| ())
+}
+
+/// As [`solved`], with a course that is changed first.
+fn solved_with(code: &[u32], facts: &FinalState, change: impl FnOnce(&mut Course)) -> Window {
     let mut window = Window::at_end(0x400 + 4 * code.len() as u64);
     let numbers: Vec<u32> = (0x400..)
         .step_by(4)
@@ -65,6 +72,7 @@ fn solved(code: &[u32], facts: &FinalState) -> Window {
     for number in numbers.into_iter().rev() {
         window.course.push(Step::Instruction(number));
     }
+    change(&mut window.course);
     window.work(facts, &Cancel::default()).unwrap();
     window
 }
@@ -215,4 +223,111 @@ fn an_unknown_system_call_bars_memory_and_its_result() {
         let first = window.solver.first_barrier(class, 1);
         assert_eq!(first.is_none_or(|first| first >= access), reaches);
     }
+}
+
+/// The first byte of memory before the instruction with an index.
+fn byte(window: &mut Window, facts: &FinalState, code: &[u32], index: usize) -> Option<u8> {
+    let mut out = [None];
+    window.memory(facts, (code.len() - index) as u32, 0x1000, &mut out);
+    out[0].map(|known: Known<u8>| known.value)
+}
+
+#[test]
+fn memory_of_another_address_space_is_not_joined() {
+    const STR_X1_SP: u32 = 0xf900_03e1;
+    const LDR_X5_SP: u32 = 0xf940_03e5;
+    const NOP: u32 = 0xd503_201f;
+    const MSR_TPIDR_EL1_X7: u32 = 0xd518_d087;
+    let mut all = facts(&[7], &[(5, 7)]);
+    all.registers[Location::SP.index()] = Some(0x1000);
+    // TTBR0_EL1, TTBR1_EL1, VTTBR_EL2, HCR_EL2, SCTLR_EL1, CONTEXTIDR_EL1, _EL2.
+    let changes = [
+        0xd518_2007,
+        0xd518_2027,
+        0xd51c_2107,
+        0xd51c_1107,
+        0xd518_1007,
+        0xd518_d027,
+        0xd51c_d027,
+    ];
+    let others = [NOP, MSR_TPIDR_EL1_X7];
+    for (word, same) in changes
+        .map(|word| (word, false))
+        .into_iter()
+        .chain(others.map(|word| (word, true)))
+    {
+        let code = [STR_X1_SP, word, LDR_X5_SP];
+        let mut window = solved(&code, &all);
+        let wanted = if same { proved(7) } else { None };
+        assert_eq!(before(&window, &all, &code, 0, 1), wanted, "{word:#x}");
+        assert_eq!(byte(&mut window, &all, &code, 2), Some(7), "{word:#x}");
+        assert_eq!(
+            byte(&mut window, &all, &code, 1).is_some(),
+            same,
+            "{word:#x}"
+        );
+        // Registers have nothing to do with it.
+        let sp = window.registers(&all, 3).get(Location::SP);
+        assert_eq!(sp, proved(0x1000), "{word:#x}");
+    }
+}
+
+#[test]
+fn the_trace_separates_address_spaces_too() {
+    let code = [STR_X1_X2, LDR_X5_X2, MOV_X6_9];
+    let all = facts(&[7], &[(2, 0x1000), (5, 7)]);
+    let writes = Wanted {
+        reads: false,
+        writes: true,
+    };
+    // No change; one between the store and the load; one after the load.
+    for (other_space, x1) in [(None, proved(7)), (Some(3), None), (Some(2), None)] {
+        let mut window = solved_with(&code, &all, |course| {
+            course.other_space = other_space;
+            course.number();
+        });
+        assert_eq!(before(&window, &all, &code, 0, 1), x1, "{other_space:?}");
+        assert_eq!(before(&window, &all, &code, 0, 2), proved(0x1000));
+        assert_eq!(byte(&mut window, &all, &code, 2), Some(7));
+        let is_known = byte(&mut window, &all, &code, 1).is_some();
+        assert_eq!(is_known, other_space != Some(2));
+        // The store is found, or may be one.
+        let level = crate::recover::Level::Inferred;
+        let range = 0x1000..0x1008;
+        let found = window.accesses(
+            &all,
+            (1, Some(3)),
+            range,
+            Direction::Backward,
+            writes,
+            level,
+        );
+        assert_eq!(found.hit.is_some(), other_space.is_none());
+        assert_eq!(found.may_have.is_some(), other_space.is_some());
+    }
+}
+
+#[test]
+fn a_kernel_behind_the_end_of_the_trace_may_have_written() {
+    let before_last = |code: &[u32], all: &FinalState, number: Option<u16>| {
+        let window = solved_with(code, all, |course| {
+            let taken = number.map(|number| Taken { step: 0, number });
+            course.taken.extend(taken);
+        });
+        before(&window, all, code, 2, 5)
+    };
+    let mut all = facts(&[7], &[(0, 3), (2, 0x1000), (5, 7), (6, 9), (8, 64)]);
+    let (call, other) = (
+        [STR_X1_X2, LDR_X5_X2, SVC_0],
+        [STR_X1_X2, LDR_X5_X2, MOV_X6_9],
+    );
+    // Recorded without its kernel, a program ends where that took a signal or stopped it.
+    assert_eq!(before_last(&call, &all, None), proved(7));
+    assert_eq!(before_last(&other, &all, Some(14)), proved(7));
+    // A kernel that is not traced may have handled the call or the interrupt, but not the entry to
+    // debug state (IHI 0064H, 6.4.8).
+    all.without_kernel = false;
+    assert_eq!(before_last(&call, &all, None), None);
+    assert_eq!(before_last(&other, &all, Some(14)), None);
+    assert_eq!(before_last(&other, &all, Some(1)), proved(7));
 }

@@ -189,10 +189,9 @@ impl Window {
         self.ends = true;
         self.halted = Some(halted.0 | u64::from(facts.is_thumb()));
         // What is left of the last straight line was executed too.
-        let end = history.end();
+        let end = self.course.begin(history);
         let context = history.place(end).and_then(|place| place.context);
         let view = history.view(context.as_ref());
-        self.course.begin(end);
         if let Some(range) = history.rest() {
             let mut addresses = history.range_instructions(view, &range);
             addresses.retain(|(address, _)| *address < halted);

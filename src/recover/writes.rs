@@ -178,7 +178,8 @@ impl Window {
         if wanted.reads && !facts.memory.is_constant(granule << 3) {
             let loads = self.solver.accesses[between.start as usize..between.end as usize].iter();
             for (access, load) in (between.start..).zip(loads) {
-                if load.kind == AccessKind::Load && load.place == Place::Open {
+                let is_open = load.kind == AccessKind::Load && load.place == Place::Open;
+                if is_open || load.kind == AccessKind::Lost && !wanted.writes {
                     add(access);
                 }
             }

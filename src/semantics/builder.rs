@@ -11,6 +11,7 @@ pub(super) struct Builder {
     temporaries: u8,
     pub(super) control: Control,
     pub(super) may_store_anywhere: bool,
+    pub(super) changes_space: bool,
 }
 
 /// Flags that an instruction computed, in temporaries or constants.
@@ -29,6 +30,7 @@ impl Builder {
             temporaries: 0,
             control: Control::Next,
             may_store_anywhere: false,
+            changes_space: false,
         }
     }
 
@@ -38,6 +40,7 @@ impl Builder {
             control: self.control,
             size,
             may_store_anywhere: self.may_store_anywhere,
+            changes_space: self.changes_space,
         }
     }
 

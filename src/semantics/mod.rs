@@ -97,4 +97,6 @@ pub struct Semantics {
     /// The instruction has no model and may write memory anywhere: everything is unknown behind it
     /// that is not proved otherwise. Its destinations are [`Operation::Unknown`] relations.
     pub may_store_anywhere: bool,
+    /// After it an address may mean other memory: it selects translation tables or a process.
+    pub changes_space: bool,
 }

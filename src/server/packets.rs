@@ -17,7 +17,6 @@ use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer
 use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
-use crate::arch::Architecture;
 use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex_runs, write_packet};
 
 /// How to handle a packet.
@@ -41,7 +40,6 @@ const UNSUPPORTED: &[u8] = b"";
 /// GDB shows the text after `E.`.
 const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is read-only: its registers cannot be changed";
 const READ_ONLY_MEMORY: &[u8] = b"E.a snapshot is read-only: its memory cannot be changed";
-const NO_WATCHPOINTS: &[u8] = b"E.the stores of AArch32 code are not followed";
 
 /// Answers a packet, or decides how to handle it.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Answer {
@@ -160,11 +158,6 @@ fn change_breakpoint(target: &mut SnapshotTarget, set: bool, packet: &[u8]) -> V
         Ok(()) => b"OK".to_vec(),
         // No move from the one position of a core without history passes an access.
         Err(Refusal::Watchpoint) if !target.positions.has_history() => b"OK".to_vec(),
-        Err(Refusal::Watchpoint)
-            if set && target.endpoint.architecture() == Architecture::MProfile =>
-        {
-            NO_WATCHPOINTS.to_vec()
-        }
         Err(Refusal::Watchpoint) => match target.watchpoints.change(set, packet) {
             Some(()) => b"OK".to_vec(),
             None => MALFORMED.to_vec(),

@@ -8,7 +8,7 @@ use gdbstub::common::Tid;
 
 use super::target::SnapshotTarget;
 use super::watchpoints::Kind;
-use crate::recover::{MayHave, Wanted};
+use crate::recover::{Limit, MayHave, Wanted};
 use crate::stop::Cancel;
 use crate::timeline::{Direction, Position};
 
@@ -27,6 +27,8 @@ pub(super) struct Search {
     pub may_have: Vec<MayHave>,
     /// Accesses on the way were not looked at.
     pub is_partial: bool,
+    /// Why none can be found in the whole history.
+    pub blind: Option<Limit>,
 }
 
 /// Searches for the first watched access between two positions. Returns `None` if it was cancelled.
@@ -54,6 +56,10 @@ pub(super) fn search(
             found.is_partial = true;
             break;
         };
+        found.blind = recovery.blind();
+        if found.blind.is_some() {
+            break;
+        }
         let between = (from, until);
         let accesses = recovery.accesses(history, between, range, direction, wanted, cancel)?;
         found.may_have.extend(accesses.may_have);
@@ -101,6 +107,12 @@ pub(super) fn unresolved(target: &mut SnapshotTarget, thread: Tid, found: &Searc
     let mut text = String::new();
     if found.is_partial {
         text += PARTIAL;
+    }
+    if let Some(limit) = found.blind {
+        let _ = writeln!(
+            text,
+            "watchpoints do not stop at past accesses of this core: {limit}"
+        );
     }
     for other in &found.may_have {
         let nearest = place(other.nearest);

@@ -1,7 +1,7 @@
 //! Values at past positions in GDB: arguments, locals, registers and memory as far as they are
 //! recovered; watchpoints; and a comparison with the emulator stopped at the same places.
 
-use crate::support::gdb::{armsnap, run, session, text};
+use crate::support::gdb::{armsnap, run, session, shared, text};
 use crate::support::record::{Guest, build, live, record};
 use std::process::Command;
 
@@ -43,7 +43,7 @@ void _start(void)
 "#;
 
 /// The instruction sets: the compiler's target, and its option.
-const SETS: [(&str, &str); 3] = [
+pub(super) const SETS: [(&str, &str); 3] = [
     ("aarch64", "-march=armv8-a"),
     ("arm", "-marm"),
     ("arm", "-mthumb"),
@@ -54,7 +54,7 @@ pub(super) fn recorded(source: &str, level: &str) -> Option<Guest> {
     recorded_for(SETS[0], source, level)
 }
 
-fn recorded_for(
+pub(super) fn recorded_for(
     (architecture, set): (&'static str, &str),
     source: &str,
     level: &str,
@@ -523,4 +523,29 @@ fn what_is_shown_of_optimised_code_is_what_the_emulator_shows() {
 fn what_is_shown_of_aarch32_is_what_the_emulator_shows() {
     agrees_with_the_emulator(SETS[1], "-O0", &[5]);
     agrees_with_the_emulator(SETS[2], "-O0", &[6]);
+}
+
+/// Where no accesses are known at all, a move says that it passes them.
+#[test]
+fn a_watchpoint_that_cannot_be_hit_says_why() {
+    let Some(snapshot) = shared("recorded/etmv3") else {
+        return;
+    };
+    let text = session(
+        &snapshot,
+        &[],
+        &[
+            "watch *(int *) 0x20000fd0",
+            "reverse-continue",
+            "armsnap recover",
+        ],
+    );
+    let limit = "nothing is known: in this instruction set";
+    for wanted in [
+        "Hardware watchpoint 1: ",
+        &format!("watchpoints do not stop at past accesses of this core: {limit}"),
+        &format!("note: {limit}"),
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
 }

@@ -164,8 +164,12 @@ fn write_register(builder: &mut Builder, number: u8, register: Register) {
         (3, 0, 4, 2, 0) => builder.unknown(Location::SP),
         // SVCR
         (3, 3, 4, 2, 2) => vectors_unknown(builder),
-        // SCTLR, TTBR, TCR, MAIR and the like: addresses may mean other memory.
-        (3, 0 | 4..=6, 1 | 2 | 10, _, _) => builder.may_store_anywhere = true,
+        // SCTLR, HCR, TTBR, TCR, VTTBR, MAIR and the like, CONTEXTIDR: addresses may mean other memory
+        // (DDI 0487, D24.2).
+        (3, 0 | 4..=6, 1 | 2 | 10, _, _) | (3, 0 | 4 | 5, 13, 0, 1) => {
+            builder.may_store_anywhere = true;
+            builder.changes_space = true;
+        }
         // Implementation defined.
         (3, _, 11 | 15, _, _) => builder.may_store_anywhere = true,
         _ => {}
