@@ -1,6 +1,7 @@
 //! Registers and stack memory of trace frames: what [`crate::recover`] knows where they are.
 
 use super::Progress;
+use super::executed::ExecutedInstruction;
 use super::kept::KeptInstructions;
 use super::state::State;
 use crate::arch::{Architecture, RegisterFile};
@@ -17,7 +18,7 @@ use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::DeviceClass;
 use crate::snapshot::recording::Recording;
 use crate::stop::Cancel;
-use crate::timeline::{Direction, Entry, History, Position, Timeline, TracedCore};
+use crate::timeline::{History, Numbers, Position, Timeline, TracedCore};
 use std::sync::Arc;
 
 /// The most frames with values, counted from the end.
@@ -123,31 +124,15 @@ fn places(
     history: &mut History,
     kept: &KeptInstructions,
 ) -> Result<Vec<Option<(Position, Address)>>, String> {
+    let numbers = Numbers::of(history, &Cancel::default()).unwrap_or_default();
     let instructions = kept.instructions();
     let first = instructions.len().saturating_sub(MOST);
-    let mut wanted = instructions.range(first..).peekable();
-    let mut out = Vec::with_capacity(wanted.len());
-    let mut before = 0_u64;
-    let begin = history.begin();
-    for event in history.entries(begin, Direction::Forward) {
-        let Entry::Run { range, .. } = event.entry else {
-            continue;
-        };
-        let after = before + u64::from(range.instructions);
-        while let Some(instruction) =
-            wanted.next_if(|next| next.number.is_none_or(|number| number < after))
-        {
-            let place = instruction.number.and_then(|number| {
-                let within = number.checked_sub(before)?;
-                Some((event.position.after(within), instruction.pc))
-            });
-            out.push(place);
-        }
-        before = after;
-    }
-    out.resize(instructions.len() - first, None);
-    // A trace that is decoded in another way from its start than from within.
-    let same = before == kept.executed()
+    let place = |instruction: &ExecutedInstruction| {
+        Some((numbers.position(instruction.number?)?, instruction.pc))
+    };
+    let out: Vec<_> = instructions.range(first..).map(place).collect();
+    // A trace may be decoded in another way from its start than from within.
+    let same = numbers.count() == kept.executed()
         && out.iter().flatten().all(|(position, pc)| {
             let place = history.place(*position);
             place.and_then(|place| place.pc()) == Some(*pc)
@@ -188,27 +173,10 @@ fn at(
         let mut bytes = [None; STACK];
         let read = recovery.memory(history, position, from, &mut bytes, &never);
         if read.is_some() {
-            stack = pieces(from, &bytes);
+            stack = Known::pieces(from, &bytes);
         }
     }
     PastFrame { registers, stack }
-}
-
-/// Returns the pieces of known bytes.
-fn pieces(from: u64, bytes: &[Option<Known<u8>>]) -> Vec<(u64, Vec<u8>)> {
-    let mut out: Vec<(u64, Vec<u8>)> = Vec::new();
-    let mut connected = false;
-    for (offset, byte) in (0_u64..).zip(bytes) {
-        let at = from.checked_add(offset);
-        if let (Some(at), Some(byte)) = (at, byte) {
-            match out.last_mut().filter(|_| connected) {
-                Some((_, piece)) => piece.push(byte.value),
-                None => out.push((at, vec![byte.value])),
-            }
-        }
-        connected = byte.is_some();
-    }
-    out
 }
 
 /// Collects what is known of a core beside its trace and code.
@@ -246,7 +214,6 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recover::Status;
 
     #[test]
     fn registers_have_locations() {
@@ -258,16 +225,5 @@ mod tests {
         assert_eq!(of("sp"), Some(Location::general(13)));
         assert_eq!(of("lr"), Some(Location::general(14)));
         assert_eq!((of("r12"), of("pc")), (Some(Location::general(12)), None));
-    }
-
-    #[test]
-    fn unknown_bytes_separate_pieces() {
-        let known = |value| {
-            let status = Status::Proved;
-            Some(Known { value, status })
-        };
-        let bytes = [None, known(1), known(2), None, known(3)];
-        assert_eq!(pieces(8, &bytes), [(9, vec![1, 2]), (12, vec![3])]);
-        assert_eq!(pieces(u64::MAX - 1, &bytes), [(u64::MAX, vec![1])]);
     }
 }

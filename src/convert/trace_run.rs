@@ -327,6 +327,11 @@ impl TraceRun {
         self.instructions().get(frame.checked_sub(1)?)
     }
 
+    /// How many instructions the core executed.
+    pub fn executed(&self) -> u64 {
+        self.kept.executed()
+    }
+
     /// How many trace frames there are.
     pub fn frames(&self) -> usize {
         self.instructions().len() + 1

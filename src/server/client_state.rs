@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use gdbstub::common::Tid;
 
 use super::trace_buffer::Reading;
+use super::trace_values::TraceValues;
+use crate::recover::Level;
 use crate::timeline::{OpenCalls, Position};
 
 /// A client's position among trace frames.
@@ -21,9 +23,11 @@ pub(super) struct FrameView {
     pub(super) tracepoints: Vec<String>,
     /// Replies to `qTsV`, the next one last.
     pub(super) variables: Vec<String>,
-    /// The contents of a frame as XML.
-    pub(super) contents: Option<(usize, String)>,
+    /// The contents of a frame as XML, and which values it has.
+    pub(super) contents: Option<((usize, Level), String)>,
     pub(super) buffer: Reading,
+    /// What is known in the selected frame.
+    pub(super) values: TraceValues,
 }
 
 /// The branch trace of a core as XML.

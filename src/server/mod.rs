@@ -43,6 +43,7 @@ mod trace_file_endpoint;
 mod trace_frames;
 mod trace_runs;
 mod trace_text;
+mod trace_values;
 mod tracepoints;
 mod watched;
 mod watchpoints;

@@ -131,16 +131,7 @@ impl PastValues {
         let Some(known) = self.registers(endpoint, positions, (thread, position), &cancel) else {
             return Some(shown);
         };
-        Some(match places.value(&known) {
-            Some(value) => value
-                .value
-                .to_le_bytes()
-                .into_iter()
-                .map(Some)
-                .take(register.bytes())
-                .collect(),
-            None => shown,
-        })
+        Some(places.bytes(&known, register).unwrap_or(shown))
     }
 
     /// Fills `out` with the memory at the position of a core, where it is known.
@@ -227,6 +218,12 @@ impl Places {
     /// Returns the location, of a vector register that of its low half.
     pub fn low(self) -> Location {
         self.low
+    }
+
+    /// Returns the bytes of the register as sent, if all of it is known.
+    pub fn bytes(self, known: &Registers, register: &RegisterDescription) -> Option<Bytes> {
+        let bytes = self.value(known)?.value.to_le_bytes().map(Some);
+        Some(bytes.into_iter().take(register.bytes()).collect())
     }
 
     /// Returns the value of the register, if all of it is known.

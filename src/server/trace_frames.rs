@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::arch::registers::Bytes;
-use crate::quantity::Isa;
+use crate::quantity::{Address, Isa};
 use crate::tfile::{Status, Tracepoint};
 
 /// Condition on a trace frame.
@@ -26,6 +26,18 @@ impl Wanted {
             (_, None) => false,
         }
     }
+}
+
+/// The instruction of a trace frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FramePlace {
+    /// Its core's index among the endpoint's cores.
+    pub core: usize,
+    /// Its number in the core's trace.
+    pub number: u64,
+    /// How many instructions the trace has.
+    pub executed: u64,
+    pub pc: Address,
 }
 
 /// Trace frames, numbered from 0.
@@ -54,6 +66,11 @@ pub(super) trait TraceFrames {
 
     /// Returns the instruction set of a frame, if known.
     fn isa(&self, _frame: usize) -> Option<Isa> {
+        None
+    }
+
+    /// Returns the instruction of a frame, if more may be known there than the frame holds.
+    fn place(&self, _frame: usize) -> Option<FramePlace> {
         None
     }
 

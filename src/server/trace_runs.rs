@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 
 use super::cores::{Core, Cores};
 use super::trace_file::FileRun;
-use super::trace_frames::{PieceWriter, TraceFrames, Wanted};
+use super::trace_frames::{FramePlace, PieceWriter, TraceFrames, Wanted};
+use crate::arch::Architecture;
 use crate::arch::registers::Bytes;
 use crate::capture::{Capture, CaptureBuffer};
 use crate::convert::state::{fitting, seen};
@@ -207,11 +208,12 @@ impl CoreRuns {
     /// Returns a message if the trace cannot be decoded.
     fn frames<'a>(&'a self, cores: Cores<'a>, chosen: usize) -> Result<CoreFrames<'a>, String> {
         let gone = || "no core with trace".to_owned();
-        let core = self.cores.get(chosen).map(|core| core.core);
-        let core = core.and_then(|core| cores.all.get(core));
+        let index = self.cores.get(chosen).map(|core| core.core);
+        let core = index.and_then(|core| cores.all.get(core));
         let decoded = self.decoded(chosen).ok_or_else(gone)?;
         Ok(CoreFrames {
             cores,
+            index: index.ok_or_else(gone)?,
             core: core.ok_or_else(gone)?,
             run: decoded.run.as_ref().map_err(Clone::clone)?,
             hits: &decoded.hits,
@@ -257,7 +259,12 @@ impl CoreRuns {
             .rev()
             .map(|variable| format!(", ${}", variable.name))
             .collect();
-        let collect = format!("collect $pc{names}");
+        let registers = match core.map(|core| core.registers.architecture()) {
+            // Nothing but the program counter is known in its past.
+            Some(Architecture::MProfile) => "$pc",
+            _ => "$regs",
+        };
+        let collect = format!("collect {registers}{names}");
         let mut traced = trace_run::tracepoint(TRACED, Address(pc), &collect);
         traced.steps = 1;
         for line in ["while-stepping 1", &collect, "end"] {
@@ -274,6 +281,8 @@ impl CoreRuns {
 /// The trace frames of a core of a snapshot.
 pub(super) struct CoreFrames<'a> {
     cores: Cores<'a>,
+    /// The index of the core.
+    index: usize,
     core: &'a Core,
     run: &'a TraceRun,
     hits: &'a HashMap<u64, u64>,
@@ -318,6 +327,16 @@ impl TraceFrames for CoreFrames<'_> {
         self.run
             .instruction(frame)
             .map(|instruction| instruction.isa)
+    }
+
+    fn place(&self, frame: usize) -> Option<FramePlace> {
+        let instruction = self.run.instruction(frame)?;
+        Some(FramePlace {
+            core: self.index,
+            number: instruction.number?,
+            executed: self.run.executed(),
+            pc: instruction.pc,
+        })
     }
 
     fn memory(&self, frame: usize) -> Vec<(u64, &[u8])> {

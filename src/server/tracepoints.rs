@@ -5,6 +5,8 @@
 //! without decoding; `tfind` and later packets decode.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::client_state::FrameView;
 use super::history_registers::{self, HistoryRegister};
@@ -15,7 +17,15 @@ use super::trace_buffer::Reading;
 use super::trace_frames::{TraceFrames, Wanted};
 use super::trace_runs::{FIRST, HALTED};
 use super::trace_text;
+use super::trace_values::{FrameValues, TraceValues};
+use crate::arch::RegisterDescription;
+use crate::arch::registers::Bytes;
 use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex};
+
+/// Time limit for the values of a frame while keepalive packets are sent.
+const WHILE_ALIVE: Duration = Duration::from_secs(20);
+/// Time limit otherwise: clients wait up to two seconds for a reply.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Answers a packet of tracing, or one about registers and memory of a trace frame.
 pub(super) fn answer(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
@@ -89,12 +99,35 @@ fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String>
 }
 
 /// Registers and memory while a trace frame is selected.
-fn frame_packet(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
-    let traces = target.endpoint.traces.as_ref()?;
-    let frame = target.trace.frame.or_else(|| traces.resting())?;
+fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
+    let endpoint = Arc::clone(&target.endpoint);
+    let frame = target.trace.frame;
+    let frame = frame.or_else(|| endpoint.traces.as_ref()?.resting())?;
+    if !matches!(packet, b"g" | [b'p' | b'm', ..]) {
+        return None;
+    }
+    find_values(target, frame, PATIENCE);
+    let known = target.trace.values.last();
     let frames = frames(target).ok()?;
+    // A register of the frame, or what is known of it there.
+    let complete = |bytes: Bytes, register: &RegisterDescription| match known {
+        Some(known) if bytes.iter().all(Option::is_none) => {
+            known.register(&endpoint, register).unwrap_or(bytes)
+        }
+        _ => bytes,
+    };
     Some(match packet {
-        b"g" => known_or_not(&frames.registers(frame)),
+        b"g" => {
+            let mut rest = frames.registers(frame).into_iter();
+            let block = endpoint.described_cores().block();
+            let bytes = block.flat_map(|register| {
+                let own = rest.by_ref().take(register.bytes()).collect();
+                complete(own, register)
+            });
+            let mut bytes: Bytes = bytes.collect();
+            bytes.extend(rest);
+            known_or_not(&bytes)
+        }
         [b'p', number @ ..] => {
             let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
             let registers = target.endpoint.history_registers;
@@ -114,7 +147,13 @@ fn frame_packet(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
                 }
                 None => {}
             }
+            let description = endpoint.described_cores().description;
+            let register = number.and_then(|number| description.register(number));
             let bytes = number.and_then(|number| frames.register(frame, number));
+            let bytes = bytes.map(|bytes| match register {
+                Some(register) => complete(bytes, register),
+                None => bytes,
+            });
             bytes.map_or_else(|| MALFORMED.to_vec(), |bytes| known_or_not(&bytes))
         }
         [b'm', arguments @ ..] => {
@@ -123,7 +162,7 @@ fn frame_packet(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
             };
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             let bytes = read(
-                &frames.memory(frame),
+                &memory(&*frames, frame, known),
                 address,
                 length.min(MAX_PACKET / 2 - 8),
             );
@@ -136,6 +175,26 @@ fn frame_packet(target: &SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
         }
         _ => return None,
     })
+}
+
+/// Computes what is known in a frame beside what the frame itself holds.
+fn find_values(target: &mut SnapshotTarget, frame: usize, patience: Duration) {
+    let place = frames(target).ok().and_then(|frames| frames.place(frame));
+    let past = (&mut target.past_values, &mut target.positions);
+    let values = &mut target.trace.values;
+    values.find(place, &target.endpoint, past, patience);
+}
+
+/// Returns the memory of a frame, with what is known of the stack there.
+fn memory<'a>(
+    frames: &'a dyn TraceFrames,
+    frame: usize,
+    known: Option<&'a FrameValues>,
+) -> Vec<(u64, &'a [u8])> {
+    let mut pieces = frames.memory(frame);
+    let stack = known.map_or(&[][..], |known| &known.stack);
+    pieces.extend(stack.iter().map(|(start, bytes)| (*start, &**bytes)));
+    pieces
 }
 
 /// Returns the contiguous known bytes from an address. The first of overlapping pieces counts.
@@ -248,6 +307,9 @@ fn select(target: &mut SnapshotTarget, wanted: &[u8]) -> Option<Vec<u8>> {
     match found {
         Ok(Some((frame, tracepoint))) => {
             target.trace.frame = Some(frame);
+            let alive = target.alive.clone();
+            let patience = alive.as_ref().map_or(PATIENCE, |_| WHILE_ALIVE);
+            with_keepalive(alive.as_ref(), || find_values(target, frame, patience));
             Some(format!("F{frame:x}T{tracepoint:x}").into_bytes())
         }
         Ok(None) => Some(NONE.to_vec()),
@@ -307,14 +369,17 @@ fn buffer(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
 
 /// `qXfer:traceframe-info:read`: the contents of the selected frame other than registers.
 fn contents(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
-    let frame = target.trace.frame?;
-    let kept = target.trace.contents.take().filter(|(of, _)| *of == frame);
-    let document = match kept {
+    let of = (target.trace.frame?, target.past_values.level());
+    let kept = target.trace.contents.take();
+    let document = match kept.filter(|(kept, _)| *kept == of) {
         Some((_, document)) => document,
         None => {
+            let (frame, _) = of;
+            find_values(target, frame, PATIENCE);
+            let known = target.trace.values.last();
             let frames = frames(target).ok()?;
             let mut text = "<traceframe-info version=\"1.0\">\n".to_owned();
-            for (start, bytes) in frames.memory(frame) {
+            for (start, bytes) in memory(&*frames, frame, known) {
                 let _ = writeln!(
                     text,
                     "<memory start=\"{start:#x}\" length=\"{:#x}\"/>",
@@ -329,7 +394,7 @@ fn contents(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
         }
     };
     let reply = transfer(document.as_bytes(), arguments);
-    target.trace.contents = Some((frame, document));
+    target.trace.contents = Some((of, document));
     reply
 }
 
@@ -358,6 +423,7 @@ pub(super) fn monitor(target: &mut SnapshotTarget, name: &str) -> String {
         target.trace.chosen = chosen;
         target.trace.contents = None;
         target.trace.buffer = Reading::default();
+        target.trace.values = TraceValues::default();
     }
     let chosen = target.trace.chosen;
     let mut text = format!("trace of {}", names.get(chosen).unwrap_or(&""));

@@ -6,6 +6,7 @@ mod support;
 mod clients;
 mod conditions;
 mod endpoints;
+mod frame_values;
 mod history;
 mod history_commands;
 mod hostile_client;

@@ -1,0 +1,117 @@
+//! Registers and stack memory in the trace frames of a snapshot, as far as [`crate::recover`] knows
+//! them; `convert --values` writes the same into trace files.
+
+use std::time::Duration;
+
+use gdbstub::common::Tid;
+
+use super::endpoint::Endpoint;
+use super::past_values::{PastValues, Places};
+use super::positions::Positions;
+use super::trace_frames::FramePlace;
+use crate::arch::registers::Bytes;
+use crate::arch::{Architecture, RegisterDescription};
+use crate::recover::{Known, Level, Registers};
+use crate::semantics::Location;
+use crate::stop::Cancel;
+use crate::timeline::Numbers;
+
+/// Bytes of the stack in a frame, from this many below the stack pointer on: at a return, the locals
+/// are there.
+const STACK: usize = 8 << 10;
+const BELOW: u64 = 512;
+/// Pieces of memory: address and bytes of each.
+type Pieces = Vec<(u64, Vec<u8>)>;
+
+/// What is known in a trace frame.
+#[derive(Debug)]
+pub(super) struct FrameValues {
+    place: FramePlace,
+    level: Level,
+    registers: Registers,
+    /// Of the stack.
+    pub stack: Pieces,
+}
+
+impl FrameValues {
+    /// Returns a register, if all of it is known.
+    pub fn register(&self, endpoint: &Endpoint, register: &RegisterDescription) -> Option<Bytes> {
+        Places::of(endpoint.architecture(), &register.name)?.bytes(&self.registers, register)
+    }
+}
+
+/// The values of the trace frames that a client looks at.
+#[derive(Debug, Default)]
+pub(super) struct TraceValues {
+    /// A core's instructions in its history; `None` inside if counting them took too long.
+    numbers: Option<(usize, Option<Numbers>)>,
+    /// Those of the last frame.
+    last: Option<FrameValues>,
+}
+
+impl TraceValues {
+    /// Returns what is known in a frame, if that was computed.
+    pub fn last(&self) -> Option<&FrameValues> {
+        self.last.as_ref()
+    }
+
+    /// Computes what is known in a frame, unless it was the last one; without a place nothing is.
+    pub fn find(
+        &mut self,
+        place: Option<FramePlace>,
+        endpoint: &Endpoint,
+        (past, positions): (&mut PastValues, &mut Positions),
+        patience: Duration,
+    ) {
+        let level = past.level();
+        let last = self.last.take();
+        let Some(place) = place else { return };
+        self.last = last.filter(|last| (last.place, last.level) == (place, level));
+        if self.last.is_none() {
+            let cancel = Cancel::after(patience);
+            let found = self.known(place, endpoint, (past, positions), &cancel);
+            let (registers, stack) = found.unwrap_or_else(|| (Registers::unknown(), Vec::new()));
+            self.last = Some(FrameValues {
+                place,
+                level,
+                registers,
+                stack,
+            });
+        }
+    }
+
+    fn known(
+        &mut self,
+        place: FramePlace,
+        endpoint: &Endpoint,
+        (past, positions): (&mut PastValues, &mut Positions),
+        cancel: &Cancel,
+    ) -> Option<(Registers, Pieces)> {
+        let thread = Tid::new(place.core + 1)?;
+        let (recovery, history) = past.of(endpoint, positions, thread)?;
+        if !matches!(&self.numbers, Some((core, _)) if *core == place.core) {
+            self.numbers = Some((place.core, Numbers::of(history, cancel)));
+        }
+        let (_, numbers) = self.numbers.as_ref()?;
+        // A trace may be decoded in another way from its start than from within.
+        let numbers = numbers.as_ref().filter(|n| n.count() == place.executed)?;
+        let position = numbers.position(place.number)?;
+        if history.place(position)?.pc() != Some(place.pc) {
+            return None;
+        }
+        let registers = recovery.registers(history, position, cancel)?;
+        let stack = if endpoint.architecture() == Architecture::AArch64 {
+            Location::SP
+        } else {
+            Location::general(13)
+        };
+        let mut pieces = Vec::new();
+        if let Some(stack) = registers.get(stack) {
+            let from = stack.value.saturating_sub(BELOW);
+            let mut bytes = vec![None; STACK];
+            recovery.memory(history, position, from, &mut bytes, cancel)?;
+            pieces = Known::pieces(from, &bytes);
+        }
+        Some((registers, pieces))
+    }
+}
