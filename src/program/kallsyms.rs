@@ -4,9 +4,9 @@
 //! The table has no header. It is found by its parts: 256 tokens with an index into them, names made
 //! of tokens, markers (the place of every 256th name), and the offset of each symbol from a base, the
 //! address of the first one. In an image the base is in its place or in a relocation for it (ELF for
-//! the Arm 64-bit Architecture, R_AARCH64_RELATIVE). Two layouts are known: until Linux 6.3 offsets precede the names, since 6.4 they
-//! follow the token index. Kernels before 4.20, and such without `KALLSYMS_BASE_RELATIVE`, are not
-//! read. Nothing in the bytes is trusted.
+//! the Arm 64-bit Architecture, R_AARCH64_RELATIVE). Two layouts are known: until Linux 6.3 offsets
+//! precede the names, since 6.4 they follow the token index. Kernels before 4.20, and those without
+//! `KALLSYMS_BASE_RELATIVE`, are not read. Nothing in the bytes is trusted.
 
 use std::fmt;
 
@@ -56,6 +56,11 @@ const TRIED: usize = 16;
 /// The most bytes before the tokens that are searched for the names.
 const REACH: usize = 32 << 20;
 
+/// The most compressed names that are looked at to find where the names start.
+const SEARCHED: usize = 1 << 26;
+/// The most bytes of all names; kernels have 10 MB at most.
+const MOST_TEXT: usize = 64 << 20;
+
 /// The alignment of a kernel's image in virtual memory (MIN_KIMG_ALIGN).
 const ALIGNED: u64 = 2 << 20;
 
@@ -69,9 +74,10 @@ impl Kallsyms {
     /// Finds the symbol table in the bytes of a kernel, which start with its image.
     pub fn find(bytes: &[u8]) -> Option<Self> {
         let mut digits = memchr::memmem::find_iter(bytes, DIGITS).take(TRIED);
+        let mut searched = 0;
         digits.find_map(|place| {
             let tokens = Tokens::at(bytes, place)?;
-            let names = Names::before(bytes, &tokens)?;
+            let names = Names::before(bytes, &tokens, &mut searched)?;
             let (offsets, base_at) = offsets(bytes, &tokens, &names)?;
             let symbols = read(&tokens, &names, &offsets)?;
             let base = base(bytes, base_at);
@@ -103,6 +109,7 @@ impl Kallsyms {
 fn read(tokens: &Tokens<'_>, names: &Names<'_>, offsets: &[u32]) -> Option<Vec<Symbol>> {
     let mut symbols = Vec::with_capacity(offsets.len());
     let mut rest = names.bytes;
+    let mut total = 0;
     for &offset in offsets {
         let name;
         (name, rest) = split_name(rest)?;
@@ -116,6 +123,10 @@ fn read(tokens: &Tokens<'_>, names: &Names<'_>, offsets: &[u32]) -> Option<Vec<S
         let (&kind, name) = text.split_first()?;
         let printable = name.iter().all(|byte| byte.is_ascii_graphic());
         if !printable || name.is_empty() || !kind.is_ascii_alphabetic() {
+            return None;
+        }
+        total += name.len();
+        if total > MOST_TEXT {
             return None;
         }
         symbols.push(Symbol {
@@ -233,17 +244,17 @@ fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Names<'a> {
-    /// Finds the names by their markers, before the tokens.
-    fn before(bytes: &'a [u8], tokens: &Tokens<'_>) -> Option<Self> {
+    /// Finds the names by their markers, before the tokens. `searched` counts names looked at.
+    fn before(bytes: &'a [u8], tokens: &Tokens<'_>, searched: &mut usize) -> Option<Self> {
         let from = tokens.start.saturating_sub(REACH).next_multiple_of(8);
         let places = (from..tokens.start).step_by(8);
         let places = places.rev().filter(|&place| begins_markers(bytes, place));
         let mut places = places.take(TRIED);
-        places.find_map(|markers| Self::marked(bytes, markers))
+        places.find_map(|markers| Self::marked(bytes, markers, searched))
     }
 
     /// Finds the names that end before their markers.
-    fn marked(bytes: &'a [u8], markers: usize) -> Option<Self> {
+    fn marked(bytes: &'a [u8], markers: usize, searched: &mut usize) -> Option<Self> {
         let marker = |index: usize| word(bytes, markers + 4 * index).map(|at| at as usize);
         let mut last = 0;
         while last < MOST / MARKED && is_step(marker(last)?, marker(last + 1)?) {
@@ -255,9 +266,18 @@ impl<'a> Names<'a> {
             let newest = markers.checked_sub(marker(last)?)?;
             let oldest = newest.saturating_sub(MARKED * LONGEST).next_multiple_of(8);
             (oldest..newest).step_by(8).rev().find_map(|start| {
+                let count_at = start.checked_sub(8)?;
+                let count = word(bytes, count_at)? as usize;
+                if !(last * MARKED + 1..=(last + 1) * MARKED).contains(&count) {
+                    return None;
+                }
                 let names = bytes.get(start..markers)?;
                 let mut rest = names;
                 for index in 1..=last {
+                    *searched += MARKED;
+                    if *searched > SEARCHED {
+                        return None;
+                    }
                     for _ in 0..MARKED {
                         rest = split_name(rest)?.1;
                     }
@@ -265,9 +285,7 @@ impl<'a> Names<'a> {
                         return None;
                     }
                 }
-                let count_at = start.checked_sub(8)?;
-                let count = word(bytes, count_at)? as usize;
-                (count > last * MARKED && count <= (last + 1) * MARKED).then_some(Self {
+                Some(Self {
                     bytes: names,
                     count_at,
                     count,
@@ -416,5 +434,19 @@ mod tests {
         }
         assert_eq!(Kallsyms::find(&[0; 100_000]), None);
         assert_eq!(Kallsyms::find(DIGITS), None);
+    }
+
+    /// Names of two bytes each, which seem to start at every place; the last marker fits none.
+    #[test]
+    fn the_search_for_names_ends() {
+        let mut bytes = [1, 0].repeat(1 << 18);
+        let markers = bytes.len();
+        bytes.extend((0..256_u32).flat_map(|group| (512 * group).to_le_bytes()));
+        bytes.extend((512 * 256 + 2_u32).to_le_bytes());
+        bytes.extend([0; 64]);
+        let mut searched = 0;
+        let found = Names::marked(&bytes, markers, &mut searched);
+        assert!(found.is_none());
+        assert!((SEARCHED..2 * SEARCHED).contains(&searched), "{searched}");
     }
 }
