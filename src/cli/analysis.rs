@@ -238,6 +238,13 @@ impl Analysis {
         let mut kept = self.notes.borrow_mut();
         keep(&mut kept, &notes);
         keep(&mut kept, &self.programs.taken_from_others());
+        for (track, profile, _) in &profiles {
+            let notes = profile.notes().into_iter();
+            let notes: Vec<_> = notes
+                .map(|note| format!("{}: {note}", track.name))
+                .collect();
+            keep(&mut kept, &notes);
+        }
         Ok(profiles)
     }
 }

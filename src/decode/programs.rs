@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 /// How programs are used.
 pub struct ProgramOptions<'a> {
-    /// Programs named by the user; if there are none, the snapshot is searched for one.
+    /// Programs named by the user; without any, the snapshot is searched for one.
     pub named: &'a [PathBuf],
     /// Whether programs provide code where there is no dump.
     pub as_memory: bool,

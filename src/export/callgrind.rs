@@ -1,7 +1,7 @@
 //! Instructions and calls as a profile of Callgrind ("Callgrind Format Specification" in the manual
 //! of Valgrind).
 
-use super::{Analysed, ExportError, hidden};
+use super::{Analysed, ExportError, clean, hidden};
 use crate::decode::Image;
 use crate::profile::{FunctionId, NodeId, Profile, Track};
 use crate::program::symbols::Symbols;
@@ -170,10 +170,4 @@ fn place(symbols: Option<&Symbols>, address: u64) -> (String, Place) {
         Some(line) => (clean(&line.file), (address, line.line)),
         None => ("???".to_owned(), (address, 0)),
     }
-}
-
-fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }

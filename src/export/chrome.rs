@@ -1,11 +1,11 @@
 //! Time lines in the JSON of Chrome's tracing ("Trace Event Format"), which Perfetto and others read.
 
 use super::axis::{Axis, Clock};
-use super::happenings::{EventParts, Happenings, Joined, Taken, event_parts, gap_name};
+use super::happenings::{Happenings, Joined, Taken, event_parts};
 use super::spool::Spool;
 use super::{Analysed, ExportError, hidden};
 use crate::element::Mark;
-use crate::profile::{Call, Ended, Functions, GapSeen, Moment, Track};
+use crate::profile::{Call, CallKind, Ended, Functions, GapSeen, Moment, Track, gap_name};
 use serde_json::{Value, json};
 use std::io::Write;
 
@@ -83,27 +83,13 @@ pub fn write(
     Ok(())
 }
 
-/// The known parts of an event.
-pub(super) fn event_arguments(parts: &EventParts) -> Vec<(&'static str, u64)> {
-    let all = [
-        ("master", parts.master),
-        ("channel", parts.channel),
-        ("bits", parts.bits),
-        ("value", parts.value),
-    ];
-    let known = all.into_iter();
-    known
-        .filter_map(|(name, value)| Some((name, value?)))
-        .collect()
-}
-
 impl Happenings for Events {
     fn begin(&mut self, call: &Call, _: &Functions) {
         let at = match call.kind {
-            crate::profile::CallKind::Caller => self.since,
+            CallKind::Caller => self.since,
             _ => self.axis.now(&call.begin),
         };
-        if self.begun.is_empty() && call.kind != crate::profile::CallKind::Caller {
+        if self.begun.is_empty() && call.kind != CallKind::Caller {
             self.since = at;
         }
         self.begun.push(at);
@@ -145,8 +131,9 @@ impl Happenings for Events {
 
     fn event(&mut self, moment: &Moment, mark: &Mark) {
         let parts = event_parts(mark);
-        let arguments = event_arguments(&parts).into_iter();
-        let arguments = arguments.map(|(name, value)| (name.to_owned(), value.into()));
+        let arguments = parts
+            .numbers()
+            .map(|(name, value)| (name.to_owned(), value.into()));
         let arguments = Value::Object(arguments.collect());
         self.instant(parts.kind, "event", moment, arguments);
         self.axis.count();

@@ -4,7 +4,7 @@
 //! Each describes one program, by the addresses in its file; `llvm-profgen` by their distance from
 //! its first executable segment.
 
-use super::{Analysed, ExportError, hidden};
+use super::{Analysed, ExportError, clean, hidden};
 use crate::profile::EdgeKind;
 use crate::program::elf::Elf;
 use std::collections::BTreeMap;
@@ -44,17 +44,31 @@ pub fn write(
     out: &mut impl Write,
 ) -> Result<(), ExportError> {
     let images = analysed.programs.images();
-    let chosen = match path {
+    let image = match path {
         Some(path) => {
-            let path = dunce::canonicalize(path)?;
-            images.iter().find(|image| image.path == path)
+            let shown = path.display();
+            let absolute = dunce::canonicalize(path)
+                .map_err(|error| ExportError::Unfit(format!("{shown}: {error}")))?;
+            let found = images.iter().find(|image| image.path == absolute);
+            found.ok_or_else(|| {
+                let known: Vec<String> = images
+                    .iter()
+                    .map(|i| i.path.display().to_string())
+                    .collect();
+                ExportError::Unfit(format!(
+                    "{shown}: expected a program of the cores ({}); --elf names one",
+                    match known.is_empty() {
+                        true => "none is known".to_owned(),
+                        false => known.join(", "),
+                    }
+                ))
+            })?
         }
-        None => most_executed(analysed),
-    };
-    let Some(image) = chosen else {
-        return Err(ExportError::Unfit(
-            "none of the programs was executed: --elf names the program of the cores".to_owned(),
-        ));
+        None => most_executed(analysed).ok_or_else(|| {
+            ExportError::Unfit(
+                "no known program was executed: --elf names the program of the cores".to_owned(),
+            )
+        })?,
     };
     let counts = counts(analysed, image);
     let text = match form {
@@ -206,10 +220,4 @@ fn bolt(analysed: &Analysed<'_>, image: &Elf) -> String {
         let _ = writeln!(text, "F {start:x} {last:x} {count}");
     }
     text
-}
-
-fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '?' } else { c })
-        .collect()
 }

@@ -2,11 +2,11 @@
 //! reads it: a directory with the description `metadata` and a stream for each track.
 
 use super::axis::{Axis, Clock};
-use super::happenings::{Happenings, Joined, Taken, event_parts, gap_name};
+use super::happenings::{Happenings, Joined, Taken, event_parts};
 use super::spool::Spool;
 use super::{Analysed, ExportError, hidden};
 use crate::element::Mark;
-use crate::profile::{Call, Ended, Functions, GapSeen, Moment, Track};
+use crate::profile::{Call, CallKind, Ended, Functions, GapSeen, Moment, Track, gap_name};
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
@@ -179,7 +179,7 @@ fn metadata(clock: Clock, analysed: &Analysed<'_>) -> String {
 impl Happenings for Stream {
     fn begin(&mut self, call: &Call, functions: &Functions) {
         let at = match call.kind {
-            crate::profile::CallKind::Caller => self.axis.last(),
+            CallKind::Caller => self.axis.last(),
             _ => self.axis.now(&call.begin),
         };
         let function = functions.get(call.function);

@@ -1,7 +1,7 @@
 //! Executed blocks by module and offset: version 2 of the format of DynamoRIO's drcov, as Lighthouse
 //! and others read it.
 
-use super::{Analysed, ExportError, hidden};
+use super::{Analysed, ExportError, clean, hidden};
 use crate::program::elf::Elf;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -21,7 +21,7 @@ struct Module {
 ///
 /// # Errors
 ///
-/// If the output cannot be written.
+/// If there are too many modules, or the output cannot be written.
 pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), ExportError> {
     let mut modules: Vec<Module> = analysed
         .programs
@@ -58,7 +58,9 @@ pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), Export
             });
             let size = (end - here).min(LONGEST);
             let offset = here - modules[at].base;
-            blocks.push((offset as u32, size as u16, at as u16));
+            let at = u16::try_from(at)
+                .map_err(|_| ExportError::Unfit("more than 65536 modules".to_owned()))?;
+            blocks.push((offset as u32, size as u16, at));
             here += size;
         }
     }
@@ -76,10 +78,7 @@ pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), Export
     )?;
     for (id, module) in modules.iter().enumerate() {
         let Module { base, end, path } = module;
-        let path: String = path
-            .chars()
-            .map(|c| if c.is_control() { '?' } else { c })
-            .collect();
+        let path = clean(path);
         writeln!(
             out,
             "{id:3}, {base:#018x}, {end:#018x}, 0x0000000000000000, 0x00000000, 0x00000000, {path}"

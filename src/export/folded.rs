@@ -1,6 +1,6 @@
 //! Folded stacks: a line for each chain of callers, and the instructions executed in it.
 
-use super::{Analysed, ExportError};
+use super::{Analysed, ExportError, clean};
 use crate::profile::{Function, Profile, Tree};
 use crate::quantity::ExceptionLevel;
 use std::collections::HashMap;
@@ -112,10 +112,5 @@ fn name(profile: &Profile, function: &Function) -> String {
 
 /// A name without what separates frames and lines.
 fn frame(name: &str) -> String {
-    let clean = |c: char| match c {
-        ';' => ':',
-        c if c.is_control() => '?',
-        c => c,
-    };
-    name.chars().map(clean).collect()
+    clean(name).replace(';', ":")
 }

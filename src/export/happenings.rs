@@ -2,7 +2,6 @@
 
 use crate::element::{Exception, Itm, Mark};
 use crate::profile::{Call, Ended, FunctionKind, Functions, GapSeen, Listener, Moment};
-use crate::timeline::Gap;
 
 /// An exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,11 +119,6 @@ impl<H: Happenings> Listener for Joined<H> {
     }
 }
 
-/// The name of a kind of gap.
-pub fn gap_name(gap: &Gap) -> &'static str {
-    crate::profile::gap_name(gap)
-}
-
 /// The parts of an event: its kind, where it is from (port, channel, number), and its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventParts {
@@ -138,6 +132,20 @@ pub struct EventParts {
     pub bits: Option<u64>,
     /// Value.
     pub value: Option<u64>,
+}
+
+impl EventParts {
+    /// The known numbers with their names.
+    pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = [
+            ("master", self.master),
+            ("channel", self.channel),
+            ("bits", self.bits),
+            ("value", self.value),
+        ];
+        let known = all.into_iter();
+        known.filter_map(|(name, value)| Some((name, value?)))
+    }
 }
 
 /// Takes an event apart.

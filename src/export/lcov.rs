@@ -1,6 +1,6 @@
 //! Coverage as a tracefile of LCOV (geninfo(1), "FILES").
 
-use super::{Analysed, ExportError, hidden};
+use super::{Analysed, ExportError, clean, hidden};
 use crate::profile::{Coverage, ExecutedCode, FileCoverage, coverage};
 use crate::program::symbols::Symbols;
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::io::Write;
 pub fn write(analysed: &Analysed<'_>, out: &mut impl Write) -> Result<(), ExportError> {
     for (track, profile) in analysed.tracks {
         if let Some(text) = hidden(track, profile) {
-            writeln!(out, "# {}", one_line(&text))?;
+            writeln!(out, "# {}", clean(&text))?;
         }
     }
     let found = programs(analysed);
@@ -50,7 +50,7 @@ pub fn programs(analysed: &Analysed<'_>) -> Vec<Coverage> {
 }
 
 fn write_file(path: &str, file: &FileCoverage, out: &mut impl Write) -> Result<(), ExportError> {
-    writeln!(out, "TN:\nSF:{}", one_line(path))?;
+    writeln!(out, "TN:\nSF:{}", clean(path))?;
     let functions = &file.functions;
     for function in functions {
         writeln!(
@@ -99,9 +99,4 @@ fn write_file(path: &str, file: &FileCoverage, out: &mut impl Write) -> Result<(
 fn function_name(linked: &str) -> String {
     let clean = |c: char| if c == ',' || c.is_control() { '_' } else { c };
     linked.chars().map(clean).collect()
-}
-
-fn one_line(text: &str) -> String {
-    let clean = |c: char| if c.is_control() { '?' } else { c };
-    text.chars().map(clean).collect()
 }

@@ -36,12 +36,12 @@ pub enum ExportError {
     /// The output cannot be written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The format cannot hold what was analysed.
+    /// The format cannot contain what was analysed.
     #[error("{0}")]
     Unfit(String),
 }
 
-/// Describes what gaps hide, for a comment; `None` if there are none.
+/// Describes what gaps hide, for a comment; `None` without gaps.
 fn hidden(track: &Track, profile: &Profile) -> Option<String> {
     let mut parts: Vec<String> = profile
         .gaps
@@ -56,4 +56,10 @@ fn hidden(track: &Track, profile: &Profile) -> Option<String> {
         let parts = parts.join(", ");
         format!("{}: execution in gaps is not counted ({parts})", track.name)
     })
+}
+
+/// Replaces control characters: line ends separate records.
+fn clean(text: &str) -> String {
+    let clean = |c: char| if c.is_control() { '?' } else { c };
+    text.chars().map(clean).collect()
 }

@@ -1,12 +1,11 @@
 //! Time lines as a trace of Perfetto (`protos/perfetto/trace` of its documentation).
 
 use super::axis::{Axis, Clock};
-use super::chrome::event_arguments;
-use super::happenings::{Happenings, Joined, Taken, event_parts, gap_name};
+use super::happenings::{Happenings, Joined, Taken, event_parts};
 use super::spool::Spool;
 use super::{Analysed, ExportError, hidden};
 use crate::element::Mark;
-use crate::profile::{Call, CallKind, Ended, Functions, GapSeen, Moment, Track};
+use crate::profile::{Call, CallKind, Ended, Functions, GapSeen, Moment, Track, gap_name};
 use prost::Message;
 use std::collections::HashMap;
 use std::io::Write;
@@ -279,8 +278,10 @@ impl Happenings for Packets {
     fn event(&mut self, moment: &Moment, mark: &Mark) {
         let at = self.axis.now(moment);
         let parts = event_parts(mark);
-        let arguments = event_arguments(&parts).into_iter();
-        let annotations = arguments.map(|(name, value)| number(name, value)).collect();
+        let annotations = parts.numbers();
+        let annotations = annotations
+            .map(|(name, value)| number(name, value))
+            .collect();
         Packets::event(
             self,
             at,

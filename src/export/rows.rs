@@ -1,5 +1,6 @@
 //! Rows of tables as JSON Lines or CSV (RFC 4180).
 
+use crate::quantity::Address;
 use std::fmt::Write as _;
 
 /// The form of rows.
@@ -14,7 +15,7 @@ pub enum Form {
 /// A value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Not known, or there is none.
+    /// Not known, or not applicable.
     None,
     /// A number.
     Number(u64),
@@ -29,6 +30,12 @@ pub enum Value<'a> {
 impl From<Option<u64>> for Value<'_> {
     fn from(value: Option<u64>) -> Self {
         value.map_or(Self::None, Self::Number)
+    }
+}
+
+impl From<Option<Address>> for Value<'_> {
+    fn from(address: Option<Address>) -> Self {
+        address.map_or(Self::None, |address| Self::Address(address.0))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Tables of calls, exceptions, gaps, events, functions and edges; `docs/reports.md` has the columns.
 
 use super::Analysed;
-use super::happenings::{Happenings, Joined, Taken, event_parts, gap_name};
+use super::happenings::{Happenings, Joined, Taken, event_parts};
 use super::rows::{Form, Value, row};
 use super::spool::Spool;
 use crate::decode::Programs;
 use crate::element::Mark;
-use crate::profile::{Call, Ended, FunctionKind, Functions, GapSeen, Moment, Profile, Track};
+use crate::profile::{
+    Call, Ended, FunctionKind, Functions, GapSeen, Moment, Profile, Track, gap_name,
+};
 use std::io::{self, Write};
 
 /// A table.
@@ -218,9 +220,6 @@ fn functions(rows: &mut Rows, profile: &Profile) {
         if function.calls == 0 && own == (0, 0) && total == (0, 0) {
             continue;
         }
-        let address = |address: Option<crate::quantity::Address>| {
-            address.map_or(Value::None, |address| Value::Address(address.0))
-        };
         let kind = match function.kind {
             FunctionKind::Unknown => "unknown",
             FunctionKind::Symbol => "symbol",
@@ -231,8 +230,8 @@ fn functions(rows: &mut Rows, profile: &Profile) {
             Table::Functions,
             &[
                 Value::Text(&function.name),
-                address(function.start),
-                address(function.end),
+                function.start.into(),
+                function.end.into(),
                 Value::Text(kind),
                 function.el.map(|el| u64::from(el.0)).into(),
                 Value::Number(function.calls),
@@ -291,17 +290,14 @@ impl Happenings for Rows {
         let function = functions.get(call.function);
         let mut values = vec![
             Value::Text(&function.name),
-            function
-                .start
-                .map_or(Value::None, |start| Value::Address(start.0)),
+            function.start.into(),
             Value::Text(call.kind.name()),
             Value::Signed(call.depth),
             Value::Text(how.name()),
         ];
         values.extend(span(&call.begin, Some(end)));
         values.extend(place(&call.begin));
-        let returns_to = call.returns_to;
-        values.push(returns_to.map_or(Value::None, |to| Value::Address(to.0)));
+        values.push(call.returns_to.into());
         self.row(Table::Calls, &values);
     }
 
@@ -310,9 +306,7 @@ impl Happenings for Rows {
         let mut values = vec![
             Value::Text(exception.name),
             Value::Number(exception.number.into()),
-            exception
-                .return_address
-                .map_or(Value::None, |address| Value::Address(address.0)),
+            exception.return_address.into(),
             Value::Number(taken.returned.into()),
         ];
         values.extend(span(&taken.begin, taken.end.as_ref()));
@@ -324,7 +318,6 @@ impl Happenings for Rows {
         let [from, _, first_cycle, last_cycle, first_time, last_time] =
             span(&gap.from, gap.to.as_ref());
         let [buffer, offset] = place(&gap.from);
-        let resumes_at = gap.resumes_at;
         let values = [
             Value::Text(gap_name(&gap.gap)),
             from,
@@ -334,7 +327,7 @@ impl Happenings for Rows {
             last_time,
             buffer,
             offset,
-            resumes_at.map_or(Value::None, |to| Value::Address(to.0)),
+            gap.resumes_at.into(),
         ];
         self.row(Table::Gaps, &values);
     }

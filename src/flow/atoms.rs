@@ -86,7 +86,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Drops the next atom if no address is known or its code is missing: then none is known.
+    /// Drops the next atom if no address is known or its code is missing: then no address is known.
     #[inline(always)]
     fn is_lost(&mut self, at: BufferOffset, current: u32, sink: &mut impl FlowSink) -> bool {
         if self.blocks.hot[current as usize].is_missing() {

@@ -167,3 +167,41 @@ pub trait FlowSink {
         let _ = blocks;
     }
 }
+
+#[cfg(test)]
+impl LastInstruction {
+    /// BL.
+    pub(crate) const CALL: Self = Self {
+        kind: InstructionKind::Branch,
+        taken: true,
+        link: true,
+        returns: false,
+        conditional: false,
+    };
+    /// RET.
+    pub(crate) const RETURN: Self = Self {
+        kind: InstructionKind::Indirect,
+        link: false,
+        returns: true,
+        ..Self::CALL
+    };
+    /// B.
+    pub(crate) const JUMP: Self = Self {
+        link: false,
+        ..Self::CALL
+    };
+}
+
+#[cfg(test)]
+impl Range {
+    /// A64 instructions.
+    pub(crate) fn a64(start: u64, end: u64, last: LastInstruction) -> Self {
+        Self {
+            start: Address(start),
+            end: Address(end),
+            isa: Isa::A64,
+            instructions: ((end - start) / 4) as u32,
+            last,
+        }
+    }
+}

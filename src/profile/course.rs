@@ -38,7 +38,7 @@ struct Info {
     /// Its first instruction.
     start: Address,
     instructions: u32,
-    /// The function of the symbol around it; 0 if there is none.
+    /// The function of the symbol around it; 0 without a symbol.
     function: u32,
     /// The function that it counts for.
     owner: u32,
@@ -71,6 +71,7 @@ pub(super) struct Counted {
     pub cycles: Option<u64>,
     pub first_time: Option<u64>,
     pub last_time: Option<u64>,
+    pub unreached: bool,
     pub kernel_and_user: [bool; 2],
 }
 
@@ -179,6 +180,7 @@ impl<'a, L: Listener> Course<'a, L> {
         {
             self.report_gap(&gap, None);
         }
+        self.counted.unreached = self.window.from.is_some();
         (self.listener, self.counted)
     }
 

@@ -24,7 +24,7 @@ impl FunctionId {
 /// How a function is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
-    /// None is known.
+    /// No function is known.
     Unknown,
     /// By a symbol.
     Symbol,

@@ -9,7 +9,7 @@ use crate::quantity::Address;
 use crate::timeline::{How, Taken};
 
 /// How many open calls are searched for the one that an address belongs to.
-const SEARCHED: usize = 1024;
+pub(super) const SEARCHED: usize = 1024;
 
 /// What is known where execution continues.
 #[derive(Clone, Copy, Debug)]

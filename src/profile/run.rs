@@ -5,7 +5,7 @@ use super::course::{Counted, Course};
 use super::functions::Functions;
 use super::latency::Exceptions;
 use super::stack::Listener;
-use super::tree::Tree;
+use super::tree::{self, Tree};
 use super::window::Window;
 use crate::capture::{Capture, CaptureBuffer, CaptureSource, Visitor};
 use crate::decode::{
@@ -59,7 +59,7 @@ pub struct Totals {
     pub ranges: u64,
     /// Instructions executed.
     pub instructions: u64,
-    /// Those of them of which only the number is known (ETMv4 Q elements).
+    /// The part of the instructions whose addresses are not known (ETMv4 Q elements).
     pub unknown_path: u64,
     /// Elements, straight lines among them.
     pub elements: u64,
@@ -88,6 +88,8 @@ pub struct Profile {
     pub exceptions: Exceptions,
     /// The number of gaps of each kind.
     pub gaps: BTreeMap<&'static str, u64>,
+    /// Whether execution did not reach the start of the window.
+    pub unreached: bool,
     /// Whether code of EL1 and above was executed, and code of EL0; both false if levels are not
     /// traced.
     pub kernel_and_user: [bool; 2],
@@ -114,8 +116,25 @@ impl Profile {
             code: counted.code,
             exceptions: counted.exceptions,
             gaps: counted.gaps,
+            unreached: counted.unreached,
             kernel_and_user: counted.kernel_and_user,
         }
+    }
+
+    /// Returns notes on what is missing: everything, if the window was not reached; calls in too
+    /// many chains of callers.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.unreached {
+            notes.push("execution does not reach the start of the selected part".to_owned());
+        }
+        if self.tree.is_full() {
+            notes.push(format!(
+                "more than {} chains of callers: what is called beyond them counts for its caller",
+                tree::MOST
+            ));
+        }
+        notes
     }
 }
 

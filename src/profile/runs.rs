@@ -20,7 +20,7 @@ pub(super) enum RunState {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunInfo {
     count: u64,
-    /// The function of the symbols around its blocks; 0 if there are none.
+    /// The function of the symbols around its blocks; 0 without symbols.
     pub function: u32,
     /// Its blocks in the table of steps.
     first: u32,

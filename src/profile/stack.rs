@@ -158,8 +158,7 @@ pub trait Listener {
         let _ = (moment, context);
     }
 
-    /// So many instructions were executed in a straight line from `start` on. `moment` is that
-    /// before them.
+    /// A number of instructions was executed in a straight line from `start` on, after `moment`.
     fn straight(&mut self, moment: &Moment, start: Address, instructions: u32) {
         let _ = (moment, start, instructions);
     }

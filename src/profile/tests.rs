@@ -2,30 +2,16 @@
 
 use super::course::Course;
 use super::stack::{Call, Ended, GapSeen, Listener};
-use super::{Bound, Functions, Moment, NodeId, Window};
+use super::{Bound, FunctionId, Functions, Moment, NodeId, Profile, Window};
 use crate::decode::Image;
 use crate::element::{Context, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::flow::{FlowSink, InstructionKind, LastInstruction, QRange, Range};
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa};
 
-const CALL: LastInstruction = LastInstruction {
-    kind: InstructionKind::Branch,
-    taken: true,
-    link: true,
-    returns: false,
-    conditional: false,
-};
-const RETURN: LastInstruction = LastInstruction {
-    kind: InstructionKind::Indirect,
-    link: false,
-    returns: true,
-    ..CALL
-};
-const JUMP: LastInstruction = LastInstruction {
-    link: false,
-    ..CALL
-};
+const CALL: LastInstruction = LastInstruction::CALL;
+const RETURN: LastInstruction = LastInstruction::RETURN;
+const JUMP: LastInstruction = LastInstruction::JUMP;
 const INDIRECT: LastInstruction = LastInstruction {
     kind: InstructionKind::Indirect,
     ..JUMP
@@ -53,12 +39,11 @@ impl Listener for Log {
     }
 
     fn gap(&mut self, gap: &GapSeen) {
-        let instructions = |moment: Moment| moment.instructions;
-        self.0.push(format!(
-            "gap {}..{:?}",
-            gap.from.instructions,
-            gap.to.map(instructions)
-        ));
+        let (from, to) = (gap.from.instructions, gap.to.map(|to| to.instructions));
+        self.0.push(match to {
+            Some(to) => format!("gap:{from}..{to}"),
+            None => format!("gap:{from}.."),
+        });
     }
 }
 
@@ -70,6 +55,16 @@ enum Step {
     Unknown(u64, u64, u32),
 }
 use Step::{Irq, Run};
+
+const MAIN_CALLS: Step = Run(0x1000, 0x1008, CALL);
+/// After that call.
+const MAIN_CONTINUES: Step = Run(0x1008, 0x100c, OTHER);
+const IN_F: Step = Run(0x2000, 0x2004, OTHER);
+const F_CALLS: Step = Run(0x2000, 0x2010, CALL);
+/// After that call.
+const F_RETURNS: Step = Run(0x2010, 0x2014, RETURN);
+const G_RETURNS: Step = Run(0x3000, 0x3004, RETURN);
+const HANDLER: Step = Run(0x8000, 0x8004, RETURN);
 
 fn symbols() -> Symbols {
     Symbols::of(&[
@@ -87,14 +82,7 @@ fn perform(course: &mut Course<'_, Log>, steps: &[Step]) {
     for step in steps {
         match *step {
             Run(start, end, last) => {
-                let range = Range {
-                    start: Address(start),
-                    end: Address(end),
-                    isa: Isa::A64,
-                    instructions: ((end - start) / 4) as u32,
-                    last,
-                };
-                FlowSink::range(course, at, &range, None);
+                FlowSink::range(course, at, &Range::a64(start, end, last), None);
             }
             Irq(returns_to) => course.exception(
                 at,
@@ -119,7 +107,7 @@ fn perform(course: &mut Course<'_, Log>, steps: &[Step]) {
 }
 
 struct Outcome {
-    log: Vec<String>,
+    log: String,
     /// Instructions by path.
     stacks: Vec<(String, u64)>,
     counted: super::course::Counted,
@@ -148,7 +136,7 @@ fn follow_in(window: Window, alone: bool, steps: &[Step]) -> Outcome {
         .collect();
     stacks.sort();
     Outcome {
-        log: log.0,
+        log: log.0.join(" "),
         stacks,
         counted,
     }
@@ -159,7 +147,7 @@ fn follow(steps: &[Step]) -> Outcome {
 }
 
 #[track_caller]
-fn check(steps: &[Step], log: &[&str], stacks: &[(&str, u64)]) {
+fn check(steps: &[Step], log: &str, stacks: &[(&str, u64)]) {
     let outcome = follow(steps);
     assert_eq!(outcome.log, log);
     let found: Vec<(&str, u64)> = outcome
@@ -177,22 +165,9 @@ fn check(steps: &[Step], log: &[&str], stacks: &[(&str, u64)]) {
 
 #[test]
 fn calls_nest_and_return() {
-    let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2010, CALL),
-        Run(0x3000, 0x3004, RETURN),
-        Run(0x2010, 0x2014, RETURN),
-        Run(0x1008, 0x100c, OTHER),
-    ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2call:g",
-        "g-returned",
-        "f-returned",
-        "main-open",
-    ];
-    check(&steps, &log, &[("main", 3), ("main;f", 5), ("main;f;g", 1)]);
+    let steps = [MAIN_CALLS, F_CALLS, G_RETURNS, F_RETURNS, MAIN_CONTINUES];
+    let log = "0unseen:main 1call:f 2call:g g-returned f-returned main-open";
+    check(&steps, log, &[("main", 3), ("main;f", 5), ("main;f;g", 1)]);
 }
 
 /// The trace starts in the middle: callers are found when they are returned to.
@@ -200,52 +175,31 @@ fn calls_nest_and_return() {
 fn functions_entered_before_the_trace_become_callers() {
     let steps = [
         Run(0x3100, 0x3104, RETURN),
-        Run(0x2010, 0x2014, RETURN),
+        F_RETURNS,
         Run(0x1008, 0x100c, CALL),
         Run(0x4000, 0x4004, RETURN),
         Run(0x100c, 0x1010, OTHER),
     ];
-    let log = [
-        "0unseen:g",
-        "g-returned",
-        "-1caller:f",
-        "f-returned",
-        "-2caller:main",
-        "-1call:h",
-        "h-returned",
-        "main-open",
-    ];
+    let log =
+        "0unseen:g g-returned -1caller:f f-returned -2caller:main -1call:h h-returned main-open";
     let stacks = [("main", 2), ("main;f", 1), ("main;f;g", 1), ("main;h", 1)];
-    check(&steps, &log, &stacks);
+    check(&steps, log, &stacks);
 }
 
 #[test]
 fn calls_end_unseen_in_a_gap_that_leads_elsewhere() {
     let lost = Step::Mark(Mark::NoSync(NoSyncReason::Overflow));
-    let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2004, OTHER),
-        lost,
-        Run(0x4010, 0x4014, OTHER),
-    ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "gap 3..Some(3)",
-        "f-unseen",
-        "main-unseen",
-        "0unseen:h",
-        "h-open",
-    ];
-    check(&steps, &log, &[("h", 1), ("main", 2), ("main;f", 1)]);
+    let steps = [MAIN_CALLS, IN_F, lost, Run(0x4010, 0x4014, OTHER)];
+    let log = "0unseen:main 1call:f gap:3..3 f-unseen main-unseen 0unseen:h h-open";
+    check(&steps, log, &[("h", 1), ("main", 2), ("main;f", 1)]);
 }
 
 #[test]
 fn calls_go_on_after_a_gap_that_leads_into_an_open_function() {
     let lost = || Step::Mark(Mark::NoSync(NoSyncReason::Overflow));
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2010, CALL),
+        MAIN_CALLS,
+        F_CALLS,
         Run(0x3000, 0x3004, OTHER),
         lost(),
         // Where g returns to.
@@ -254,100 +208,61 @@ fn calls_go_on_after_a_gap_that_leads_into_an_open_function() {
         // Somewhere in main.
         Run(0x1040, 0x1044, OTHER),
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2call:g",
-        "gap 7..Some(7)",
-        "g-returned",
-        "gap 8..Some(8)",
-        "f-unseen",
-        "main-open",
-    ];
-    check(&steps, &log, &[("main", 3), ("main;f", 5), ("main;f;g", 1)]);
+    let log = "0unseen:main 1call:f 2call:g gap:7..7 g-returned gap:8..8 f-unseen main-open";
+    check(&steps, log, &[("main", 3), ("main;f", 5), ("main;f;g", 1)]);
 }
 
 #[test]
 fn longjmp_unwinds_to_the_function_that_it_returns_into() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2010, CALL),
+        MAIN_CALLS,
+        F_CALLS,
         // Not where any open call returns to.
-        Run(0x3000, 0x3004, RETURN),
+        G_RETURNS,
         Run(0x1020, 0x1024, OTHER),
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2call:g",
-        "g-unwound",
-        "f-unwound",
-        "main-open",
-    ];
-    check(&steps, &log, &[("main", 3), ("main;f", 4), ("main;f;g", 1)]);
+    let log = "0unseen:main 1call:f 2call:g g-unwound f-unwound main-open";
+    check(&steps, log, &[("main", 3), ("main;f", 4), ("main;f;g", 1)]);
 }
 
 /// The unwinder branches to the landing pad through a register.
 #[test]
 fn a_thrown_exception_unwinds_to_its_landing_pad() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2010, CALL),
+        MAIN_CALLS,
+        F_CALLS,
         Run(0x3000, 0x3004, INDIRECT),
         Run(0x1020, 0x1024, OTHER),
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2call:g",
-        "g-unwound",
-        "f-unwound",
-        "main-open",
-    ];
-    check(&steps, &log, &[("main", 3), ("main;f", 4), ("main;f;g", 1)]);
+    let log = "0unseen:main 1call:f 2call:g g-unwound f-unwound main-open";
+    check(&steps, log, &[("main", 3), ("main;f", 4), ("main;f;g", 1)]);
 }
 
 #[test]
 fn a_tail_call_takes_the_place_of_its_caller() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
+        MAIN_CALLS,
         Run(0x2000, 0x2004, JUMP),
         Run(0x3000, 0x3004, JUMP),
         // A loop to the start of the same function is no call.
-        Run(0x3000, 0x3004, RETURN),
-        Run(0x1008, 0x100c, OTHER),
+        G_RETURNS,
+        MAIN_CONTINUES,
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "f-jumped",
-        "1jump:g",
-        "g-returned",
-        "main-open",
-    ];
-    check(&steps, &log, &[("main", 3), ("main;f", 1), ("main;g", 2)]);
+    let log = "0unseen:main 1call:f f-jumped 1jump:g g-returned main-open";
+    check(&steps, log, &[("main", 3), ("main;f", 1), ("main;g", 2)]);
 }
 
 #[test]
 fn a_branch_into_the_middle_of_a_function_is_no_call() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
+        MAIN_CALLS,
         Run(0x2000, 0x2004, JUMP),
         Run(0x3010, 0x3014, JUMP),
         Run(0x2008, 0x200c, RETURN),
-        Run(0x1008, 0x100c, OTHER),
+        MAIN_CONTINUES,
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "f-jumped",
-        "1middle:g",
-        "g-jumped",
-        "1middle:f",
-        "f-returned",
-        "main-open",
-    ];
-    check(&steps, &log, &[("main", 3), ("main;f", 2), ("main;g", 1)]);
+    let log = "0unseen:main 1call:f f-jumped 1middle:g g-jumped 1middle:f f-returned main-open";
+    check(&steps, log, &[("main", 3), ("main;f", 2), ("main;g", 1)]);
     let outcome = follow(&steps);
     let calls = |name: &str| {
         let mut all = outcome.counted.functions.iter();
@@ -358,41 +273,28 @@ fn a_branch_into_the_middle_of_a_function_is_no_call() {
 
 #[test]
 fn a_branch_with_link_to_the_next_instruction_is_no_call() {
-    let steps = [Run(0x1000, 0x1008, CALL), Run(0x1008, 0x100c, OTHER)];
-    check(&steps, &["0unseen:main", "main-open"], &[("main", 3)]);
+    let steps = [MAIN_CALLS, MAIN_CONTINUES];
+    check(&steps, "0unseen:main main-open", &[("main", 3)]);
 }
 
 #[test]
 fn exceptions_nest_and_have_a_length() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2004, OTHER),
+        MAIN_CALLS,
+        IN_F,
         Irq(0x2004),
         Run(0x8000, 0x8008, CALL),
         Run(0x3000, 0x300c, RETURN),
         Run(0x8008, 0x800c, RETURN),
         Run(0x2004, 0x2008, RETURN),
-        Run(0x1008, 0x100c, OTHER),
+        MAIN_CONTINUES,
         Irq(0x100c),
-        Run(0x8000, 0x8004, RETURN),
+        HANDLER,
         Run(0x100c, 0x1010, OTHER),
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2exception:[IRQ]",
-        "3handler:vector",
-        "4call:g",
-        "g-returned",
-        "vector-returned",
-        "[IRQ]-returned",
-        "f-returned",
-        "1exception:[IRQ]",
-        "2handler:vector",
-        "vector-returned",
-        "[IRQ]-returned",
-        "main-open",
-    ];
+    let log = "0unseen:main 1call:f 2exception:[IRQ] 3handler:vector 4call:g g-returned \
+        vector-returned [IRQ]-returned f-returned 1exception:[IRQ] 2handler:vector \
+        vector-returned [IRQ]-returned main-open";
     let stacks = [
         ("main", 4),
         ("main;[IRQ];vector", 1),
@@ -400,7 +302,7 @@ fn exceptions_nest_and_have_a_length() {
         ("main;f;[IRQ];vector", 3),
         ("main;f;[IRQ];vector;g", 3),
     ];
-    check(&steps, &log, &stacks);
+    check(&steps, log, &stacks);
     let outcome = follow(&steps);
     let statistics = outcome.counted.exceptions.statistics();
     let [irq] = &statistics[..] else {
@@ -416,38 +318,21 @@ fn exceptions_nest_and_have_a_length() {
 #[test]
 fn open_calls_wait_while_another_context_runs() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2004, OTHER),
+        MAIN_CALLS,
+        IN_F,
         Irq(0x2004),
-        Run(0x8000, 0x8004, RETURN),
+        HANDLER,
         // Not where the exception was taken: another task.
         Run(0x9100, 0x9104, OTHER),
         Irq(0x9104),
-        Run(0x8000, 0x8004, RETURN),
+        HANDLER,
         // The first one.
         Run(0x2004, 0x2008, RETURN),
-        Run(0x1008, 0x100c, OTHER),
+        MAIN_CONTINUES,
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2exception:[IRQ]",
-        "3handler:vector",
-        "vector-switched",
-        "[IRQ]-switched",
-        "f-switched",
-        "main-switched",
-        "0unseen:task",
-        "1exception:[IRQ]",
-        "2handler:vector",
-        "vector-switched",
-        "[IRQ]-switched",
-        "task-switched",
-        "0continued:main",
-        "1continued:f",
-        "f-returned",
-        "main-open",
-    ];
+    let log = "0unseen:main 1call:f 2exception:[IRQ] 3handler:vector vector-switched [IRQ]-switched \
+        f-switched main-switched 0unseen:task 1exception:[IRQ] 2handler:vector vector-switched \
+        [IRQ]-switched task-switched 0continued:main 1continued:f f-returned main-open";
     let stacks = [
         ("main", 3),
         ("main;f", 2),
@@ -455,10 +340,10 @@ fn open_calls_wait_while_another_context_runs() {
         ("task", 1),
         ("task;[IRQ];vector", 1),
     ];
-    check(&steps, &log, &stacks);
+    check(&steps, log, &stacks);
 }
 
-/// Two processes execute the same code: the context ID tells which one continues.
+/// Two processes execute the same code: the context ID says which one continues.
 #[test]
 fn an_exception_returns_to_the_context_that_took_it() {
     let context = |id| {
@@ -470,18 +355,17 @@ fn an_exception_returns_to_the_context_that_took_it() {
     };
     let steps = [
         context(1),
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2004, OTHER),
+        MAIN_CALLS,
+        IN_F,
         Irq(0x2004),
-        Run(0x8000, 0x8004, RETURN),
+        HANDLER,
         context(2),
         // The same address, in another process.
         Run(0x2004, 0x2008, OTHER),
     ];
     let outcome = follow(&steps);
-    let last = outcome.log.last().unwrap();
-    assert_eq!(last, "f-open");
-    assert!(outcome.log.contains(&"main-switched".to_owned()));
+    assert!(outcome.log.ends_with(" f-open"));
+    assert!(outcome.log.contains(" main-switched "));
     assert!(outcome.stacks.contains(&("f".to_owned(), 1)));
 }
 
@@ -489,25 +373,17 @@ fn an_exception_returns_to_the_context_that_took_it() {
 #[test]
 fn an_exception_may_return_behind_its_instruction() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2004, OTHER),
+        MAIN_CALLS,
+        IN_F,
         Irq(0x2004),
-        Run(0x8000, 0x8004, RETURN),
+        HANDLER,
         Run(0x2008, 0x200c, RETURN),
-        Run(0x1008, 0x100c, OTHER),
+        MAIN_CONTINUES,
     ];
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2exception:[IRQ]",
-        "3handler:vector",
-        "vector-returned",
-        "[IRQ]-returned",
-        "f-returned",
-        "main-open",
-    ];
+    let log = "0unseen:main 1call:f 2exception:[IRQ] 3handler:vector vector-returned [IRQ]-returned \
+        f-returned main-open";
     let stacks = [("main", 3), ("main;f", 2), ("main;f;[IRQ];vector", 1)];
-    check(&steps, &log, &stacks);
+    check(&steps, log, &stacks);
 }
 
 /// Linux, where only the program is traced: system calls leave no trace in the calls.
@@ -521,8 +397,8 @@ fn open_calls_survive_untraced_kernel_execution() {
     let off = || Step::Mark(Mark::TraceOn(TraceOnReason::BeginOrFilter));
     let steps = [
         user,
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2004, OTHER),
+        MAIN_CALLS,
+        IN_F,
         Irq(0x2004),
         off(),
         Run(0x2004, 0x2008, OTHER),
@@ -535,7 +411,7 @@ fn open_calls_survive_untraced_kernel_execution() {
         Irq(0x9004),
         off(),
         Run(0x2008, 0x200c, RETURN),
-        Run(0x1008, 0x100c, OTHER),
+        MAIN_CONTINUES,
     ];
     let outcome = follow_in(Window::default(), true, &steps);
     assert!(
@@ -543,14 +419,7 @@ fn open_calls_survive_untraced_kernel_execution() {
         "{:?}",
         outcome.counted.gaps
     );
-    let log = [
-        "0unseen:main",
-        "1call:f",
-        "2signal:h",
-        "h-returned",
-        "f-returned",
-        "main-open",
-    ];
+    let log = "0unseen:main 1call:f 2signal:h h-returned f-returned main-open";
     assert_eq!(outcome.log, log);
     // Without such a recording each is a place where tracing was off.
     assert_eq!(follow(&steps).counted.gaps["trace_off"], 3);
@@ -563,8 +432,8 @@ fn unknown_paths_are_counted_apart() {
         Step::Unknown(0x1008, 0x1040, 9),
         Run(0x1040, 0x1044, OTHER),
     ];
-    let log = ["0unseen:main", "gap 2..Some(11)", "main-open"];
-    check(&steps, &log, &[("main", 3)]);
+    let log = "0unseen:main gap:2..11 main-open";
+    check(&steps, log, &[("main", 3)]);
     let outcome = follow(&steps);
     assert_eq!(outcome.counted.unknown_path, 9);
     assert_eq!(outcome.counted.instructions, 12);
@@ -577,23 +446,16 @@ fn a_window_keeps_the_callers_of_its_start() {
         to: Some(Bound::Code([0x1008].into())),
     };
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2010, CALL),
-        Run(0x3000, 0x3004, RETURN),
-        Run(0x2010, 0x2014, RETURN),
+        MAIN_CALLS,
+        F_CALLS,
+        G_RETURNS,
+        F_RETURNS,
         Run(0x1008, 0x100c, CALL),
         Run(0x2000, 0x2004, RETURN),
         Run(0x100c, 0x1010, OTHER),
     ];
     let outcome = follow_in(window, false, &steps);
-    let log = [
-        "0continued:main",
-        "1call:f",
-        "2call:g",
-        "g-returned",
-        "f-open",
-        "main-open",
-    ];
+    let log = "0continued:main 1call:f 2call:g g-returned f-open main-open";
     assert_eq!(outcome.log, log);
     assert_eq!(outcome.counted.instructions, 6);
     let found: Vec<(&str, u64)> = outcome.stacks.iter().map(|(p, n)| (&**p, *n)).collect();
@@ -610,7 +472,7 @@ fn open_calls_are_bounded() {
     }
     let outcome = follow(&steps);
     assert_eq!(outcome.counted.instructions, (1 << 18) + 10);
-    assert!(outcome.log.contains(&"f-unseen".to_owned()));
+    assert!(outcome.log.contains(" f-unseen "));
     let sum: u64 = outcome.stacks.iter().map(|(_, count)| count).sum();
     assert_eq!(sum, (1 << 18) + 10);
 }
@@ -618,13 +480,13 @@ fn open_calls_are_bounded() {
 #[test]
 fn recursion_counts_once_in_totals() {
     let steps = [
-        Run(0x1000, 0x1008, CALL),
-        Run(0x2000, 0x2010, CALL),
-        Run(0x2000, 0x2010, CALL),
-        Run(0x3000, 0x3004, RETURN),
-        Run(0x2010, 0x2014, RETURN),
-        Run(0x2010, 0x2014, RETURN),
-        Run(0x1008, 0x100c, OTHER),
+        MAIN_CALLS,
+        F_CALLS,
+        F_CALLS,
+        G_RETURNS,
+        F_RETURNS,
+        F_RETURNS,
+        MAIN_CONTINUES,
     ];
     let Outcome { counted, .. } = follow(&steps);
     let totals = counted.tree.totals(counted.functions.iter().len());
@@ -634,4 +496,64 @@ fn recursion_counts_once_in_totals() {
     };
     assert_eq!((total("main"), total("f"), total("g")), (14, 11, 1));
     assert_eq!(counted.tree.path(NodeId::ROOT), []);
+}
+
+/// A task that is deep in recursion is left for another one, and continued.
+#[test]
+fn the_innermost_calls_wait_while_another_context_runs() {
+    let mut steps = vec![MAIN_CALLS];
+    steps.extend((0..1100).map(|_| F_CALLS));
+    steps.extend([
+        IN_F,
+        Irq(0x2004),
+        HANDLER,
+        Run(0x9100, 0x9104, OTHER),
+        Irq(0x9104),
+        HANDLER,
+        Run(0x2004, 0x2008, RETURN),
+        F_RETURNS,
+        F_RETURNS,
+    ]);
+    let outcome = follow(&steps);
+    let count = |word: &str| outcome.log.matches(word).count();
+    assert_eq!(count("f-switched"), 1101);
+    // Two of 1024 are the exception and its handler.
+    assert_eq!(count("continued:f"), 1022);
+    assert_eq!(count("main-switched"), 1);
+    assert_eq!(count("continued:main"), 0);
+    assert_eq!(count("f-returned"), 2);
+}
+
+/// Neither calls nor instructions outside of the window need room in the tree.
+#[test]
+fn chains_outside_of_the_window_are_not_kept() {
+    let lost = Step::Mark(Mark::NoSync(NoSyncReason::Overflow));
+    let window = Window {
+        from: Some(Bound::Code([0x9000].into())),
+        to: None,
+    };
+    let in_h = Run(0x4010, 0x4014, OTHER);
+    let steps = [MAIN_CALLS, IN_F, lost, in_h, Run(0x9000, 0x9004, OTHER)];
+    let outcome = follow_in(window, false, &steps);
+    assert_eq!(outcome.log, "0continued:h h-jumped 0jump:task task-open");
+    // The root, h and the task.
+    assert_eq!(outcome.counted.tree.nodes().len(), 3);
+}
+
+#[test]
+fn a_full_tree_is_noted() {
+    const MOST: u64 = 1 << 20;
+    let mut profile = Profile::default();
+    let caller = profile.tree.root(FunctionId::UNKNOWN);
+    let mut places = (2..=MOST).map(Address);
+    let mut call = |tree: &mut super::Tree| {
+        let called = tree.child(caller, FunctionId::UNKNOWN, places.next());
+        called == caller
+    };
+    for _ in 2..MOST {
+        assert!(!call(&mut profile.tree));
+    }
+    assert_eq!(profile.notes(), Vec::<String>::new());
+    assert!(call(&mut profile.tree));
+    assert!(profile.notes()[0].contains("more than 1048576 chains of callers"));
 }

@@ -5,7 +5,7 @@ use crate::quantity::Address;
 use std::collections::HashMap;
 
 /// The most nodes: about 100 MB. What is called beyond them counts for its caller.
-const MOST: usize = 1 << 20;
+pub(super) const MOST: usize = 1 << 20;
 
 /// The longest chain of callers. Beyond it, recursion counts for the first call of the function in the
 /// chain, if there is one.

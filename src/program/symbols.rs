@@ -221,33 +221,6 @@ impl Symbols {
         found
     }
 
-    /// The inlined functions that an address belongs to, by their names in the source, outermost
-    /// first, without the function that they are inlined into.
-    pub fn inlined(&self, address: u64) -> Vec<String> {
-        for (offset, context) in &self.lines {
-            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
-            let frames = context.find_frames(address.wrapping_sub(*offset));
-            let Ok(mut frames) = frames.skip_all_loads() else {
-                continue;
-            };
-            let mut names = Vec::new();
-            while let Ok(Some(frame)) = frames.next() {
-                let name = frame.function.and_then(|function| {
-                    let raw = function.raw_name().ok()?;
-                    let shown = names::demangled(&raw).unwrap_or_else(|| raw.to_string());
-                    Some(one_line(&shown).into_owned())
-                });
-                names.push(name.unwrap_or_else(|| "?".to_owned()));
-            }
-            if !names.is_empty() {
-                names.pop();
-                names.reverse();
-                return names;
-            }
-        }
-        Vec::new()
-    }
-
     /// The source line that an address belongs to.
     pub fn line(&self, address: u64) -> Option<SourceLine> {
         self.lines.iter().find_map(|(offset, context)| {

@@ -227,38 +227,17 @@ impl Calls {
 mod tests {
     use super::*;
     use crate::element::{Context, Exception, Mark, TraceOnReason};
-    use crate::flow::{self, InstructionKind, LastInstruction, Range};
+    use crate::flow::{self, LastInstruction, Range};
     use crate::quantity::{BufferOffset, ExceptionLevel, Isa};
     use crate::timeline::Entry;
 
-    const CALL: LastInstruction = LastInstruction {
-        kind: InstructionKind::Branch,
-        taken: true,
-        link: true,
-        returns: false,
-        conditional: false,
-    };
-    const RETURN: LastInstruction = LastInstruction {
-        kind: InstructionKind::Indirect,
-        link: false,
-        returns: true,
-        ..CALL
-    };
-    const JUMP: LastInstruction = LastInstruction {
-        link: false,
-        ..CALL
-    };
+    const CALL: LastInstruction = LastInstruction::CALL;
+    const RETURN: LastInstruction = LastInstruction::RETURN;
+    const JUMP: LastInstruction = LastInstruction::JUMP;
 
     fn run(start: u64, end: u64, last: LastInstruction) -> Entry {
-        let range = Range {
-            start: Address(start),
-            end: Address(end),
-            isa: Isa::A64,
-            instructions: ((end - start) / 4) as u32,
-            last,
-        };
         Entry::Run {
-            range,
+            range: Range::a64(start, end, last),
             cycles: None,
         }
     }

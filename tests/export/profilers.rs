@@ -159,31 +159,23 @@ type Pairs = BTreeMap<(u64, u64), u64>;
 /// Reads two tables of counts; `between` stands between them.
 fn counts(text: &str, arrow: &str, between: Option<&str>) -> (Pairs, Pairs) {
     let mut lines = text.lines();
-    let mut table = |arrow: &str| -> Pairs {
-        let count: usize = lines.next().unwrap().parse().unwrap();
-        let rows = lines.by_ref().take(count).map(|line| {
-            let (pair, count) = line.split_once(':').unwrap();
-            let (first, second) = pair.split_once(arrow).unwrap();
-            let number = |text| u64::from_str_radix(text, 16).unwrap();
-            ((number(first), number(second)), count.parse().unwrap())
-        });
-        rows.collect()
-    };
-    let ranges = table("-");
+    let ranges = table(&mut lines, "-");
     if let Some(between) = between {
         assert_eq!(lines.next(), Some(between));
     }
-    let mut table = |arrow: &str| -> Pairs {
-        let count: usize = lines.next().unwrap().parse().unwrap();
-        let rows = lines.by_ref().take(count).map(|line| {
-            let (pair, count) = line.split_once(':').unwrap();
-            let (first, second) = pair.split_once(arrow).unwrap();
-            let number = |text| u64::from_str_radix(text, 16).unwrap();
-            ((number(first), number(second)), count.parse().unwrap())
-        });
-        rows.collect()
-    };
-    (ranges, table(arrow))
+    (ranges, table(&mut lines, arrow))
+}
+
+/// Reads a table of counts.
+fn table(lines: &mut std::str::Lines<'_>, arrow: &str) -> Pairs {
+    let count: usize = lines.next().unwrap().parse().unwrap();
+    let rows = lines.take(count).map(|line| {
+        let (pair, count) = line.split_once(':').unwrap();
+        let (first, second) = pair.split_once(arrow).unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        ((number(first), number(second)), count.parse().unwrap())
+    });
+    rows.collect()
 }
 
 #[test]
@@ -219,6 +211,31 @@ fn the_profile_of_a_phone_equals_that_of_simpleperf() {
             .to_owned()
     };
     assert_eq!(id(&text), id(&golden));
+}
+
+#[test]
+fn a_program_that_no_core_has_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, missing) = (directory.path().join("out"), directory.path().join("none"));
+    let snapshot = super::common::recorded("ptm");
+    let other = Path::new(env!("CARGO_BIN_EXE_armsnap"));
+    for (program, why) in [
+        (&*missing, "none: No such file or directory"),
+        (other, "armsnap: expected a program of the cores"),
+    ] {
+        let output = super::common::armsnap(&[
+            "export",
+            arg(&snapshot),
+            "--as=autofdo",
+            "-o",
+            arg(&file),
+            "--program",
+            arg(program),
+        ]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said(&output).contains(why), "{}", said(&output));
+        assert!(!file.exists());
+    }
 }
 
 #[test]

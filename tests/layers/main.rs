@@ -131,9 +131,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "export",
-        &[
-            "decode", "element", "profile", "program", "quantity", "timeline",
-        ],
+        &["decode", "element", "profile", "program", "quantity"],
     ),
     (
         "report",

@@ -278,6 +278,8 @@ impl<L: Listener> Course<'_, L> {
             .rev()
             .find_map(|(index, frames)| Some((index, rules::returning(frames, place)?)));
         let resumed = found.and_then(|(index, depth)| Some((self.parked.remove(index)?, depth)));
+        // Where it continues is searched among these only, and hostile trace may switch often.
+        left.drain(..left.len().saturating_sub(rules::SEARCHED));
         left.shrink_to_fit();
         self.parked.push_back(left);
         if self.parked.len() > MOST_PARKED {
@@ -319,7 +321,9 @@ impl<L: Listener> Course<'_, L> {
     pub(super) fn forget_callers(&mut self) {
         self.close_down_to(0, Ended::Unseen);
         self.parked.clear();
-        self.counted.tree.merge(&self.recent);
+        if self.active {
+            self.counted.tree.merge(&self.recent);
+        }
         self.recent.clear();
         self.since = self.now;
     }

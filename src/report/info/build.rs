@@ -26,11 +26,11 @@ impl Info {
         let mut notes: Vec<String> = loaded.notes.iter().map(ToString::to_string).collect();
         let sources = sources(loaded, &mut notes);
         let clusters_of = clusters_of(model);
-        let mut told = notes.iter().cloned().collect();
+        let mut known = notes.iter().cloned().collect();
         let cores = cores.map(|(index, device)| {
             let cluster = clusters_of.get(&device.name.to_ascii_lowercase());
             let (core, about) = core_info(loaded, index, cluster.copied());
-            let new = about.into_iter().filter(|note| insert(&mut told, note));
+            let new = about.into_iter().filter(|note| insert(&mut known, note));
             notes.extend(new);
             core
         });
@@ -108,8 +108,8 @@ fn clusters(model: &Snapshot) -> Vec<ClusterInfo> {
 }
 
 /// Adds a note; returns whether it is new.
-fn insert(told: &mut HashSet<String>, note: &str) -> bool {
-    !told.contains(note) && told.insert(note.to_owned())
+fn insert(known: &mut HashSet<String>, note: &str) -> bool {
+    !known.contains(note) && known.insert(note.to_owned())
 }
 
 /// The first cluster of each device, by its name in small letters.

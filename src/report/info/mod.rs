@@ -17,7 +17,7 @@ use crate::capture::TraceArchitecture;
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Info {
-    /// `[snapshot] version`; empty if there is none.
+    /// `[snapshot] version`; empty if missing.
     pub version: String,
     /// `[snapshot] description`.
     pub description: Option<String>,
@@ -162,7 +162,7 @@ pub struct RegionInfo {
 pub struct BufferInfo {
     /// `name`.
     pub name: String,
-    /// `format`, as written; empty if there is none.
+    /// `format`, as written; empty if missing.
     pub format: String,
     /// Bytes of all its files that are there.
     pub size: u64,
