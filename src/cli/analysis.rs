@@ -7,6 +7,7 @@ use armsnap::decode::{ProgramOptions, Programs, silence};
 use armsnap::profile::{self, Bound, Listener, Profile, Track, Window};
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::{DeviceClass, Severity};
+use armsnap::timeline::{Direction, Entry, PointKind, Position, Timeline, TracedCore};
 use clap::Args;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -27,8 +28,8 @@ pub struct AnalysisArguments {
     #[arg(long, value_name = "N")]
     pub thread: Vec<NonZero<usize>>,
 
-    /// Start here: a function, an address (*0x8000), a timestamp (time:N), or a number of executed
-    /// instructions (instruction:N)
+    /// Start here: a function, an address (*0x8000), a timestamp (time:N), a number of executed
+    /// instructions (instruction:N), or a position of one core (0+71)
     #[arg(long, value_name = "PLACE")]
     pub from: Option<String>,
 
@@ -94,9 +95,18 @@ impl AnalysisArguments {
         let tracks = profile::tracks(&loaded, &capture);
         let selected = self.selected(&loaded, &tracks)?;
         let mut wanted = Vec::new();
+        let places = Places {
+            loaded: &loaded,
+            programs: &programs,
+            cores: tracks
+                .iter()
+                .zip(&selected)
+                .filter(|(track, selected)| **selected && track.core.is_some())
+                .count(),
+        };
         for (track, selected) in tracks.into_iter().zip(selected) {
             let window = match selected {
-                true => Some(self.window(&track, &programs)?),
+                true => Some(self.window(&track, &places)?),
                 false => None,
             };
             wanted.push((track, window));
@@ -128,7 +138,11 @@ impl AnalysisArguments {
             any
         };
         for name in &self.core {
-            if !select(&|track| track.name == *name || track.source_name == *name) {
+            let core = |track: &Track| {
+                let core = track.core.map(|core| &loaded.snapshot.devices[core]);
+                core.is_some_and(|core| core.name == *name)
+            };
+            if !select(&|track| track.name == *name || track.source_name == *name || core(track)) {
                 let known: Vec<&str> = tracks.iter().map(|track| &*track.name).collect();
                 return Err(Failure::Usage(format!(
                     "--core {name}: nothing of that name is traced; there are: {}",
@@ -152,10 +166,10 @@ impl AnalysisArguments {
         Ok(selected)
     }
 
-    fn window(&self, track: &Track, programs: &Programs) -> Result<Window, Failure> {
+    fn window(&self, track: &Track, places: &Places<'_>) -> Result<Window, Failure> {
         let bound = |option: &str, text: &Option<String>| {
             let text = text.as_deref();
-            text.map(|text| bound(option, text, track, programs))
+            text.map(|text| places.bound(option, text, track))
                 .transpose()
         };
         Ok(Window {
@@ -165,35 +179,83 @@ impl AnalysisArguments {
     }
 }
 
-/// Reads a place.
-fn bound(option: &str, text: &str, track: &Track, programs: &Programs) -> Result<Bound, Failure> {
-    let wrong = |expected: &str| Failure::Usage(format!("{option} {text}: expected {expected}"));
-    let number = |digits: &str| match digits.strip_prefix("0x") {
-        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok(),
-        None => digits.parse().ok(),
-    };
-    if let Some(rest) = text.strip_prefix("instruction:") {
-        let parsed = number(rest).ok_or_else(|| wrong("a number after instruction:"))?;
-        return Ok(Bound::Instructions(parsed));
+/// What places are looked up in.
+struct Places<'a> {
+    loaded: &'a OpenSnapshot,
+    programs: &'a Programs,
+    /// The number of cores that are selected.
+    cores: usize,
+}
+
+impl Places<'_> {
+    /// Reads a place.
+    fn bound(&self, option: &str, text: &str, track: &Track) -> Result<Bound, Failure> {
+        let wrong =
+            |expected: &str| Failure::Usage(format!("{option} {text}: expected {expected}"));
+        let number = |digits: &str| match digits.strip_prefix("0x") {
+            Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok(),
+            None => digits.parse().ok(),
+        };
+        if let Some(rest) = text.strip_prefix("instruction:") {
+            let parsed = number(rest).ok_or_else(|| wrong("a number after instruction:"))?;
+            return Ok(Bound::Instructions(parsed));
+        }
+        if let Some(rest) = text.strip_prefix("time:") {
+            let parsed = number(rest).ok_or_else(|| wrong("a timestamp after time:"))?;
+            return Ok(Bound::Time(parsed));
+        }
+        if let Some(rest) = text.strip_prefix('*') {
+            let parsed = number(rest).ok_or_else(|| wrong("an address after *"))?;
+            return Ok(Bound::Code([parsed].into()));
+        }
+        // A source without a core has no positions and no functions.
+        let Some(core) = track.core else {
+            return Ok(Bound::Code([].into()));
+        };
+        if let Ok(position) = text.parse() {
+            if self.cores > 1 {
+                return Err(Failure::Usage(format!(
+                    "{option} {text}: a position belongs to one core; --core or --thread chooses it"
+                )));
+            }
+            return self.at(position, core).ok_or_else(|| {
+                Failure::Usage(format!("{option} {text}: {} was never there", track.name))
+            });
+        }
+        let symbols = self.programs.symbols(core);
+        let addresses = symbols.map(|symbols| symbols.addresses(text));
+        match addresses.filter(|addresses| !addresses.is_empty()) {
+            Some(addresses) => Ok(Bound::Code(addresses)),
+            None => Err(Failure::Usage(format!(
+                "{option} {text}: {} has no function of that name",
+                track.name
+            ))),
+        }
     }
-    if let Some(rest) = text.strip_prefix("time:") {
-        let parsed = number(rest).ok_or_else(|| wrong("a timestamp after time:"))?;
-        return Ok(Bound::Time(parsed));
-    }
-    if let Some(rest) = text.strip_prefix('*') {
-        let parsed = number(rest).ok_or_else(|| wrong("an address after *"))?;
-        return Ok(Bound::Code([parsed].into()));
-    }
-    let symbols = track.core.and_then(|core| programs.symbols(core));
-    let addresses = symbols.map(|symbols| symbols.addresses(text));
-    match addresses.filter(|addresses| !addresses.is_empty()) {
-        Some(addresses) => Ok(Bound::Code(addresses)),
-        // A source without a core has no functions.
-        None if track.core.is_none() => Ok(Bound::Code([].into())),
-        None => Err(Failure::Usage(format!(
-            "{option} {text}: {} has no function of that name",
-            track.name
-        ))),
+
+    /// Returns where a position is in the core's trace: its packet, and how many instructions of the
+    /// packet are executed before it.
+    fn at(&self, position: Position, core: usize) -> Option<Bound> {
+        let memory = self.programs.shared_memory(core)?;
+        let device = core;
+        let mut timeline = Timeline::open(self.loaded, &[TracedCore { device, memory }]);
+        let history = timeline.history(core)?;
+        let place = history.place(position)?;
+        let mut skip = match place.kind {
+            PointKind::Instruction { number, .. } => number.into(),
+            PointKind::Gap(_) | PointKind::Halted => 0,
+        };
+        let before = history.entries(position, Direction::Backward).skip(1);
+        for event in before.take_while(|event| event.offset == place.offset) {
+            if let Entry::Run { range, .. } = event.entry {
+                skip += u64::from(range.instructions);
+            }
+        }
+        Some(Bound::Offset {
+            buffer: position.buffer(),
+            at: place.offset,
+            skip,
+        })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::program::{Program, Seen};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// How programs are used.
 pub struct ProgramOptions<'a> {
@@ -22,7 +23,7 @@ pub struct ProgramOptions<'a> {
     pub symbols: bool,
 }
 
-/// A traced core.
+/// A traced core, while its memory is completed.
 struct TracedCore {
     name: String,
     machine: Machine,
@@ -30,9 +31,16 @@ struct TracedCore {
     space: Space,
 }
 
+/// A traced core with its code.
+struct CompleteCore {
+    name: String,
+    machine: Machine,
+    memory: Arc<CoreMemory>,
+}
+
 /// The memory of the traced cores and the symbols of their programs.
 pub struct Programs {
-    cores: BTreeMap<usize, TracedCore>,
+    cores: BTreeMap<usize, CompleteCore>,
     symbols: Vec<(Machine, Symbols)>,
     images: Vec<Elf>,
 }
@@ -102,11 +110,17 @@ impl Programs {
                 symbols.push((machine, found));
             }
         }
-        for (&index, core) in &mut cores {
+        let cores = cores.into_iter().map(|(index, mut core)| {
             core.memory.share(loaded, index);
-        }
+            let core = CompleteCore {
+                name: core.name,
+                machine: core.machine,
+                memory: Arc::new(core.memory),
+            };
+            (index, core)
+        });
         let programs = Self {
-            cores,
+            cores: cores.collect(),
             symbols,
             images,
         };
@@ -139,7 +153,12 @@ impl Programs {
 
     /// Returns the memory of a core, by device index.
     pub fn memory(&self, core: usize) -> Option<&CoreMemory> {
-        self.cores.get(&core).map(|core| &core.memory)
+        self.cores.get(&core).map(|core| &*core.memory)
+    }
+
+    /// Returns the memory of a core, by device index, to share it.
+    pub fn shared_memory(&self, core: usize) -> Option<Arc<CoreMemory>> {
+        self.cores.get(&core).map(|core| Arc::clone(&core.memory))
     }
 
     /// Returns the symbols of a core's programs, preferring those for its machine.

@@ -28,7 +28,7 @@ const PIECE: usize = 256 << 10;
 /// The trace of one core; or of a source without a core, such as an STM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// The name of the core, or of the source.
+    /// The name of the core, or of the source; of both, if several sources trace the core.
     pub name: String,
     /// Index of the core in the snapshot.
     pub core: Option<usize>,
@@ -159,7 +159,18 @@ pub fn tracks(loaded: &OpenSnapshot, capture: &Capture) -> Vec<Track> {
             follows,
         });
     }
+    distinguish(&mut tracks);
     tracks
+}
+
+/// Adds the source to the names of cores that several sources trace.
+fn distinguish(tracks: &mut [Track]) {
+    let names: Vec<String> = tracks.iter().map(|track| track.name.clone()).collect();
+    for track in tracks {
+        if names.iter().filter(|name| **name == track.name).count() > 1 {
+            track.name = format!("{} ({})", track.name, track.source_name);
+        }
+    }
 }
 
 /// A track while it is decoded.

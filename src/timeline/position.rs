@@ -20,6 +20,11 @@ pub struct Position {
 }
 
 impl Position {
+    /// Returns the index of the buffer among the core's buffers.
+    pub const fn buffer(self) -> usize {
+        self.session as usize
+    }
+
     /// Returns the number of places from `first` to this position, if both belong to one segment
     /// and `first` is not later.
     pub fn distance(self, first: Self) -> Option<u64> {
