@@ -20,6 +20,7 @@
 //! | `history` | [`timeline`], [`recover`] |
 //! | `profile` | [`profile`] |
 //! | `export` | [`export`] |
+//! | `parquet` | [`export::parquet`] |
 //! | `report` | [`report`], [`program::disassembly`] |
 //! | `page` | [`page`] |
 //! | `convert` | [`convert`], [`tfile`], [`remote_protocol`], [`xml`] |

@@ -4,10 +4,14 @@ use super::Failure;
 use super::analysis::{Analysis, AnalysisArguments};
 use super::output::{self, Output};
 use armsnap::export::axis::Clock;
-use armsnap::export::rows::Form;
-use armsnap::export::tables::{Rows, Table};
+use armsnap::export::columns::Table;
+use armsnap::export::images::Images;
+#[cfg(feature = "parquet")]
+use armsnap::export::parquet::{self, Layouts, Sheets};
+use armsnap::export::rows::{self, Form, Lines, Sink};
+use armsnap::export::tables::{self, Rows};
 use armsnap::export::{
-    Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto, tables,
+    Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto,
 };
 use armsnap::leftovers::Leftover;
 use armsnap::profile::{Listener, Nothing, Profile, Track};
@@ -26,7 +30,7 @@ pub struct Arguments {
     #[arg(long = "as", value_enum, value_name = "FORMAT")]
     format: Format,
 
-    /// The file to write; for `ctf`, a directory
+    /// The file to write; for `ctf` and `parquet`, a directory
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
@@ -39,7 +43,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
 
-    /// A table of `jsonl` (repeatable; default: all) or `csv` (default: calls)
+    /// A table of `parquet` (repeatable; default: all), `jsonl` (repeatable; default: all but exec)
+    /// or `csv` (default: calls)
     #[arg(long, value_enum, value_name = "NAME")]
     table: Vec<TableName>,
 
@@ -56,6 +61,9 @@ enum TableName {
     Events,
     Functions,
     Edges,
+    Lines,
+    Blocks,
+    Exec,
 }
 
 impl TableName {
@@ -67,6 +75,9 @@ impl TableName {
             Self::Events => Table::Events,
             Self::Functions => Table::Functions,
             Self::Edges => Table::Edges,
+            Self::Lines => Table::Lines,
+            Self::Blocks => Table::Blocks,
+            Self::Exec => Table::Exec,
         }
     }
 }
@@ -107,6 +118,9 @@ enum Format {
     LlvmProfgen,
     /// Ranges and branches of a program, for perf2bolt -pa
     Bolt,
+    /// Tables as files of Apache Parquet, for DuckDB, Spark and others
+    #[cfg(feature = "parquet")]
+    Parquet,
     /// Tables as an object for each row
     Jsonl,
     /// One table as comma-separated values
@@ -122,20 +136,31 @@ enum Format {
 impl Arguments {
     /// The tables that are wanted.
     fn tables(&self) -> Result<Vec<Table>, Failure> {
-        let rows = matches!(self.format, Format::Jsonl | Format::Csv);
-        if !rows && !self.table.is_empty() {
-            return Err(Failure::Usage(
-                "--table: the format has no tables".to_owned(),
-            ));
+        let mut chosen: Vec<Table> = Vec::new();
+        for table in self.table.iter().map(|name| name.table()) {
+            if !chosen.contains(&table) {
+                chosen.push(table);
+            }
         }
-        let chosen: Vec<Table> = self.table.iter().map(|name| name.table()).collect();
         match (self.format, chosen.len()) {
             (Format::Csv, 0) => Ok(vec![Table::Calls]),
             (Format::Csv, 2..) => Err(Failure::Usage(
                 "--table: a CSV file holds one table".to_owned(),
             )),
-            (_, 0) => Ok(Table::ALL.to_vec()),
-            _ => Ok(chosen),
+            // As text, each executed block is longer than its trace by far.
+            (Format::Jsonl, 0) => {
+                let all = Table::ALL.into_iter();
+                Ok(all.filter(|table| *table != Table::Exec).collect())
+            }
+            (Format::Csv | Format::Jsonl, _) => Ok(chosen),
+            #[cfg(feature = "parquet")]
+            (Format::Parquet, 0) => Ok(Table::ALL.to_vec()),
+            #[cfg(feature = "parquet")]
+            (Format::Parquet, _) => Ok(chosen),
+            (_, 0) => Ok(chosen),
+            _ => Err(Failure::Usage(
+                "--table: the format has no tables".to_owned(),
+            )),
         }
     }
 }
@@ -145,14 +170,18 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let tables = arguments.tables()?;
     let analysis = arguments.analysis.open()?;
     output::not_named(&arguments.output, &analysis.loaded)?;
-    if arguments.format == Format::Ctf {
-        write_directory(arguments, &analysis)?;
-    } else {
-        let out = Output::new(Some(&arguments.output), arguments.force)?;
-        let mut out = BufWriter::new(out);
-        write(arguments, &tables, &analysis, &mut out)?;
-        let out = out.into_inner().map_err(|error| error.into_error())?;
-        out.finish()?;
+    let path = &arguments.output;
+    match arguments.format {
+        Format::Ctf => write_directory(path, |to| write_ctf(arguments, &analysis, to))?,
+        #[cfg(feature = "parquet")]
+        Format::Parquet => write_directory(path, |to| write_parquet(&tables, &analysis, to))?,
+        _ => {
+            let out = Output::new(Some(path), arguments.force)?;
+            let mut out = BufWriter::new(out);
+            write(arguments, &tables, &analysis, &mut out)?;
+            let out = out.into_inner().map_err(|error| error.into_error())?;
+            out.finish()?;
+        }
     }
     Ok(match analysis.faulty {
         true => ExitCode::FAILURE,
@@ -196,15 +225,9 @@ fn write(
         _ => None,
     };
     if let Some(form) = form {
-        let (tracks, rows) = listen(analysis, |track| Rows::new(form, tables, track))?;
-        let tracks = &tracks;
-        return Ok(tables::write(
-            form,
-            tables,
-            &Analysed { tracks, programs },
-            rows,
-            out,
-        )?);
+        let lines = || Lines::new(form, tables);
+        let lines = collect(tables, analysis, lines)?;
+        return Ok(rows::write(form, tables, lines, out)?);
     }
     let mut number = 0;
     if arguments.format == Format::Chrome {
@@ -243,17 +266,44 @@ fn write_counts(
         Format::Autofdo => compilers::Form::AutoFdo,
         Format::LlvmProfgen => compilers::Form::LlvmProfgen,
         Format::Bolt => compilers::Form::Bolt,
-        Format::Jsonl | Format::Csv | Format::Chrome | Format::Perfetto | Format::Ctf => {
-            return Ok(());
-        }
+        // Those of time.
+        _ => return Ok(()),
     };
     let program = arguments.program.as_deref();
     compilers::write(analysed, compiler, program, out).map_err(failure)
 }
 
+/// Collects the rows of tables; returns the sinks of the tracks, and last that of all tracks.
+fn collect<S: Sink + Send>(
+    tables: &[Table],
+    analysis: &Analysis,
+    sink: impl Fn() -> S,
+) -> Result<Vec<S>, Failure> {
+    match tables.contains(&Table::Exec) {
+        true => collect_with::<S, true>(analysis, sink),
+        false => collect_with::<S, false>(analysis, sink),
+    }
+}
+
+fn collect_with<S: Sink + Send, const EXEC: bool>(
+    analysis: &Analysis,
+    sink: impl Fn() -> S,
+) -> Result<Vec<S>, Failure> {
+    let programs = &analysis.programs;
+    let images = Images::of(programs);
+    let (tracks, rows) = listen(analysis, |track| {
+        Rows::<S, EXEC>::new(sink(), &images, track)
+    })?;
+    let tracks = &tracks;
+    let analysed = Analysed { tracks, programs };
+    Ok(tables::complete(&analysed, &images, rows, sink()))
+}
+
 /// Writes a directory: under another name until it is complete.
-fn write_directory(arguments: &Arguments, analysis: &Analysis) -> Result<(), Failure> {
-    let path = &arguments.output;
+fn write_directory(
+    path: &Path,
+    write: impl FnOnce(&Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let exists = |path: &Path| path.symlink_metadata().is_ok();
     if exists(path) {
         // --force replaces files; a directory may hold anything.
@@ -265,16 +315,28 @@ fn write_directory(arguments: &Arguments, analysis: &Analysis) -> Result<(), Fai
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
     let temporary = path.with_file_name(name);
-    std::fs::create_dir(&temporary)?;
+    std::fs::create_dir(&temporary)
+        .map_err(|error| Failure::Input(format!("{}: {error}", path.display())))?;
     let mut temporary = Leftover::new(temporary);
+    write(temporary.path())?;
+    armsnap::mapped::whole()?;
+    temporary.rename(path)?;
+    Ok(())
+}
+
+fn write_ctf(arguments: &Arguments, analysis: &Analysis, to: &Path) -> Result<(), Failure> {
     let clock = arguments.clock.clock();
     let (tracks, streams) = listen(analysis, |track| ctf::Stream::new(clock, track))?;
     let analysed = Analysed {
         tracks: &tracks,
         programs: &analysis.programs,
     };
-    ctf::write(clock, &analysed, streams, temporary.path()).map_err(failure)?;
-    armsnap::mapped::whole()?;
-    temporary.rename(path)?;
-    Ok(())
+    ctf::write(clock, &analysed, streams, to).map_err(failure)
+}
+
+#[cfg(feature = "parquet")]
+fn write_parquet(tables: &[Table], analysis: &Analysis, to: &Path) -> Result<(), Failure> {
+    let layouts = Layouts::of(tables).map_err(failure)?;
+    let sheets = collect(tables, analysis, || Sheets::new(&layouts))?;
+    parquet::write(to, &layouts, sheets).map_err(failure)
 }

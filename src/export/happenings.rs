@@ -1,6 +1,7 @@
 //! What an export of time is made of: calls and exceptions with both ends, gaps, events.
 
-use crate::element::{Exception, Itm, Mark};
+use crate::element::{Context, Exception, Itm, Mark};
+use crate::flow::Range;
 use crate::profile::{Call, Ended, FunctionKind, Functions, GapSeen, Listener, Moment};
 
 /// An exception.
@@ -18,6 +19,9 @@ pub struct Taken {
 
 /// Receives what happened, each thing once, when it is over.
 pub trait Happenings {
+    /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
+    const STRAIGHT: bool = false;
+
     /// A function was entered. Calls are nested.
     fn begin(&mut self, call: &Call, functions: &Functions) {
         let _ = (call, functions);
@@ -34,6 +38,16 @@ pub trait Happenings {
 
     /// A message or an event.
     fn event(&mut self, moment: &Moment, mark: &Mark);
+
+    /// Instructions were executed in a straight line.
+    fn straight(&mut self, moment: &Moment, line: &Range, context: Option<&Context>) {
+        let _ = (moment, line, context);
+    }
+
+    /// Instructions were executed on an unknown path.
+    fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
+        let _ = (moment, instructions, context);
+    }
 }
 
 /// Listens, and joins exceptions with their ends.
@@ -84,6 +98,17 @@ fn is_exception(call: &Call, functions: &Functions) -> bool {
 }
 
 impl<H: Happenings> Listener for Joined<H> {
+    const STRAIGHT: bool = H::STRAIGHT;
+
+    #[inline]
+    fn straight(&mut self, moment: &Moment, line: &Range, context: Option<&Context>) {
+        self.inner.straight(moment, line, context);
+    }
+
+    fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
+        self.inner.unknown_path(moment, instructions, context);
+    }
+
     fn begin(&mut self, call: &Call, functions: &Functions) {
         if is_exception(call, functions) {
             self.open.extend(self.pending.take());

@@ -6,12 +6,16 @@
 pub mod axis;
 pub mod callgrind;
 pub mod chrome;
+pub mod columns;
 pub mod compilers;
 pub mod ctf;
 pub mod drcov;
 pub mod folded;
 mod happenings;
+pub mod images;
 pub mod lcov;
+#[cfg(feature = "parquet")]
+pub mod parquet;
 pub mod perfetto;
 pub mod rows;
 mod spool;

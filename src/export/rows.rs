@@ -1,7 +1,10 @@
-//! Rows of tables as JSON Lines or CSV (RFC 4180).
+//! Rows of tables, and their form as JSON Lines or CSV (RFC 4180).
 
+use super::columns::{Column, Table};
+use super::spool::Spool;
 use crate::quantity::Address;
 use std::fmt::Write as _;
+use std::io::{self, Write};
 
 /// The form of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +26,8 @@ pub enum Value<'a> {
     Signed(i64),
     /// An address.
     Address(u64),
+    /// Yes or no.
+    Flag(bool),
     /// Text.
     Text(&'a str),
 }
@@ -39,19 +44,92 @@ impl From<Option<Address>> for Value<'_> {
     }
 }
 
+impl<'a> From<Option<&'a str>> for Value<'a> {
+    fn from(text: Option<&'a str>) -> Self {
+        text.map_or(Self::None, Self::Text)
+    }
+}
+
+/// Receives the rows of a track.
+pub trait Sink {
+    /// Returns whether a table is wanted.
+    fn wants(&self, table: Table) -> bool;
+
+    /// Takes a row of a table that is wanted: the values of its columns. Errors are kept until its end.
+    fn put(&mut self, table: Table, values: &[Value<'_>]);
+}
+
+/// Rows as lines of text.
+#[derive(Debug)]
+pub struct Lines {
+    form: Form,
+    tables: Vec<Table>,
+    text: String,
+    spool: Spool,
+}
+
+impl Lines {
+    /// Starts the rows of a track.
+    pub fn new(form: Form, tables: &[Table]) -> Self {
+        Self {
+            form,
+            tables: tables.to_vec(),
+            text: String::new(),
+            spool: Spool::new(),
+        }
+    }
+}
+
+impl Sink for Lines {
+    fn wants(&self, table: Table) -> bool {
+        self.tables.contains(&table)
+    }
+
+    fn put(&mut self, table: Table, values: &[Value<'_>]) {
+        self.text.clear();
+        row(&mut self.text, self.form, table, values);
+        self.spool.put(self.text.as_bytes());
+    }
+}
+
+/// Writes the rows of all tracks.
+///
+/// # Errors
+///
+/// If the output cannot be written.
+pub fn write(
+    form: Form,
+    tables: &[Table],
+    tracks: Vec<Lines>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if form == Form::Csv {
+        for table in tables {
+            let names: Vec<&str> = table.columns().iter().map(|column| column.name).collect();
+            writeln!(out, "{}", names.join(","))?;
+        }
+    }
+    for track in tracks {
+        track.spool.copy_to(out)?;
+    }
+    Ok(())
+}
+
 /// Appends a row. CSV has no place for the table's name.
-pub fn row(out: &mut String, form: Form, table: &str, values: &[(&str, Value<'_>)]) {
+fn row(out: &mut String, form: Form, table: Table, values: &[Value<'_>]) {
+    let columns = table.columns();
+    debug_assert_eq!(columns.len(), values.len());
     match form {
         Form::Jsonl => {
-            let _ = write!(out, "{{\"table\":\"{table}\"");
-            for (name, value) in values {
+            let _ = write!(out, "{{\"table\":\"{}\"", table.name());
+            for (Column { name, .. }, value) in columns.iter().zip(values) {
                 let _ = write!(out, ",\"{name}\":");
                 json(out, *value);
             }
             out.push_str("}\n");
         }
         Form::Csv => {
-            for (index, (_, value)) in values.iter().enumerate() {
+            for (index, value) in values.iter().enumerate() {
                 if index > 0 {
                     out.push(',');
                 }
@@ -68,6 +146,7 @@ fn json(out: &mut String, value: Value<'_>) {
         Value::Number(number) => write!(out, "{number}"),
         Value::Signed(number) => write!(out, "{number}"),
         Value::Address(address) => write!(out, "\"{address:#x}\""),
+        Value::Flag(flag) => write!(out, "{flag}"),
         Value::Text(text) => {
             let text = serde_json::Value::from(text);
             write!(out, "{text}")
@@ -81,6 +160,7 @@ fn csv(out: &mut String, value: Value<'_>) {
         Value::Number(number) => write!(out, "{number}"),
         Value::Signed(number) => write!(out, "{number}"),
         Value::Address(address) => write!(out, "{address:#x}"),
+        Value::Flag(flag) => write!(out, "{flag}"),
         Value::Text(text) if text.contains(['"', ',', '\n', '\r']) => {
             write!(out, "\"{}\"", text.replace('"', "\"\""))
         }

@@ -34,13 +34,22 @@ impl Spool {
     ///
     /// The first one of all so far.
     pub fn copy_to(self, out: &mut impl Write) -> io::Result<()> {
+        io::copy(&mut self.into_file()?, out)?;
+        Ok(())
+    }
+
+    /// Returns the file, at its start.
+    ///
+    /// # Errors
+    ///
+    /// The first one of all so far.
+    pub fn into_file(self) -> io::Result<File> {
         let mut file = self
             .file?
             .into_inner()
             .map_err(|error| error.into_error())?;
         file.rewind()?;
-        io::copy(&mut file, out)?;
-        Ok(())
+        Ok(file)
     }
 }
 

@@ -1,208 +1,99 @@
-//! Tables of calls, exceptions, gaps, events, functions and edges; `docs/reports.md` has the columns.
+//! The contents of the tables: rows of one track while it is decoded, and those of counts after it.
 
-use super::Analysed;
+use super::columns::Table;
 use super::happenings::{Happenings, Joined, Taken, event_parts};
-use super::rows::{Form, Value, row};
-use super::spool::Spool;
+use super::images::{Image, Images};
+use super::rows::{Sink, Value};
+use super::{Analysed, lcov};
 use crate::decode::Programs;
-use crate::element::Mark;
+use crate::element::{Context, Mark};
+use crate::flow::{InstructionKind, Range};
 use crate::profile::{
-    Call, Ended, FunctionKind, Functions, GapSeen, Moment, Profile, Track, gap_name,
+    Call, EdgeKind, Ended, FunctionKind, Functions, GapSeen, Moment, Profile, Track, gap_name,
 };
-use std::io::{self, Write};
+use crate::quantity::Address;
+use std::collections::{BTreeMap, HashMap};
 
-/// A table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Table {
-    /// Calls, in the order of their ends.
-    Calls,
-    /// Exceptions, in the order of their ends.
-    Exceptions,
-    /// Gaps.
-    Gaps,
-    /// Events, and messages of ITM and STM.
-    Events,
-    /// Functions.
-    Functions,
-    /// Branches with their targets.
-    Edges,
-}
-
-impl Table {
-    /// All tables.
-    pub const ALL: [Self; 6] = [
-        Self::Calls,
-        Self::Exceptions,
-        Self::Gaps,
-        Self::Events,
-        Self::Functions,
-        Self::Edges,
-    ];
-
-    /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Calls => "calls",
-            Self::Exceptions => "exceptions",
-            Self::Gaps => "gaps",
-            Self::Events => "events",
-            Self::Functions => "functions",
-            Self::Edges => "edges",
-        }
-    }
-
-    /// The names of its columns.
-    pub const fn columns(self) -> &'static [&'static str] {
-        match self {
-            Self::Calls => &[
-                "track",
-                "function",
-                "address",
-                "kind",
-                "depth",
-                "ended",
-                "begin_instruction",
-                "end_instruction",
-                "begin_cycle",
-                "end_cycle",
-                "begin_time",
-                "end_time",
-                "buffer",
-                "offset",
-                "returns_to",
-            ],
-            Self::Exceptions => &[
-                "track",
-                "name",
-                "number",
-                "return_address",
-                "returned",
-                "begin_instruction",
-                "end_instruction",
-                "begin_cycle",
-                "end_cycle",
-                "begin_time",
-                "end_time",
-                "buffer",
-                "offset",
-            ],
-            Self::Gaps => &[
-                "track",
-                "kind",
-                "begin_instruction",
-                "begin_cycle",
-                "end_cycle",
-                "begin_time",
-                "end_time",
-                "buffer",
-                "offset",
-                "resumes_at",
-            ],
-            Self::Events => &[
-                "track",
-                "kind",
-                "master",
-                "channel",
-                "bits",
-                "value",
-                "instruction",
-                "cycle",
-                "time",
-                "buffer",
-                "offset",
-            ],
-            Self::Functions => &[
-                "track",
-                "function",
-                "address",
-                "end",
-                "kind",
-                "el",
-                "calls",
-                "instructions",
-                "total_instructions",
-                "cycles",
-                "total_cycles",
-            ],
-            Self::Edges => &[
-                "track",
-                "from",
-                "to",
-                "kind",
-                "count",
-                "from_function",
-                "to_function",
-            ],
-        }
-    }
-}
-
-/// Writes rows of one track while it is decoded.
+/// Writes rows of one track while it is decoded. `EXEC` says that each executed block is wanted.
 #[derive(Debug)]
-pub struct Rows {
-    form: Form,
-    tables: Vec<Table>,
+pub struct Rows<'a, S, const EXEC: bool> {
+    sink: S,
     track: String,
-    text: String,
-    spool: Spool,
+    images: &'a Images<'a>,
+    /// The numbers of blocks that were executed.
+    blocks: HashMap<BlockKey, u64>,
 }
 
-impl Rows {
+impl<'a, S: Sink, const EXEC: bool> Rows<'a, S, EXEC> {
     /// Starts the rows of a track.
-    pub fn new(form: Form, tables: &[Table], track: &Track) -> Joined<Self> {
+    pub fn new(sink: S, images: &'a Images<'a>, track: &Track) -> Joined<Self> {
         Joined::new(Self {
-            form,
-            tables: tables.to_vec(),
+            sink,
             track: track.name.clone(),
-            text: String::new(),
-            spool: Spool::new(),
+            images,
+            blocks: HashMap::new(),
         })
     }
 
     /// Writes a row; the values follow the track's name.
     fn row(&mut self, table: Table, values: &[Value<'_>]) {
-        if !self.tables.contains(&table) {
-            return;
+        if self.sink.wants(table) {
+            let mut all = vec![Value::Text(&self.track)];
+            all.extend(values);
+            self.sink.put(table, &all);
         }
-        let mut all = vec![Value::Text(&self.track)];
-        all.extend(values);
-        debug_assert_eq!(all.len(), table.columns().len());
-        let named: Vec<_> = table.columns().iter().copied().zip(all).collect();
-        self.text.clear();
-        row(&mut self.text, self.form, table.name(), &named);
-        self.spool.put(self.text.as_bytes());
+    }
+
+    fn exec(&mut self, moment: &Moment, what: [Value<'_>; 3], context: Option<&Context>) {
+        let [buffer, offset] = place(moment);
+        let [block, taken, instructions] = what;
+        let part = |part: fn(&Context) -> Option<u64>| Value::from(context.and_then(part));
+        let values = [
+            Value::Text(&self.track),
+            Value::Number(moment.instructions),
+            buffer,
+            offset,
+            block,
+            taken,
+            instructions,
+            moment.time.into(),
+            moment.cycles.into(),
+            part(|context| context.el.map(|el| el.0.into())),
+            part(|context| context.context_id.map(u64::from)),
+            part(|context| context.vmid.map(u64::from)),
+        ];
+        self.sink.put(Table::Exec, &values);
     }
 }
 
-/// Writes what a listener wrote, and the tables of counts.
-///
-/// # Errors
-///
-/// If the output cannot be written.
-pub fn write(
-    form: Form,
-    tables: &[Table],
+/// Adds the tables of counts: to each track its own, and to `shared` those of all tracks. Returns
+/// the sinks of the tracks, and `shared`.
+pub fn complete<S: Sink, const EXEC: bool>(
     analysed: &Analysed<'_>,
-    rows: Vec<Joined<Rows>>,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    if form == Form::Csv {
-        for table in tables {
-            writeln!(out, "{}", table.columns().join(","))?;
-        }
-    }
+    images: &Images<'_>,
+    rows: Vec<Joined<Rows<'_, S, EXEC>>>,
+    mut shared: S,
+) -> Vec<S> {
+    let mut sinks = Vec::new();
     for (joined, (track, profile)) in rows.into_iter().zip(analysed.tracks) {
         let mut rows = joined.finish();
         if track.follows {
             functions(&mut rows, profile);
             edges(&mut rows, analysed.programs, track, profile);
         }
-        rows.spool.copy_to(out)?;
+        sinks.push(rows.sink);
     }
-    Ok(())
+    if shared.wants(Table::Lines) {
+        lines(&mut shared, analysed);
+    }
+    if shared.wants(Table::Blocks) {
+        blocks(&mut shared, analysed, images);
+    }
+    sinks.push(shared);
+    sinks
 }
 
-fn functions(rows: &mut Rows, profile: &Profile) {
+fn functions<S: Sink, const EXEC: bool>(rows: &mut Rows<'_, S, EXEC>, profile: &Profile) {
     let totals = profile.tree.totals(profile.functions.iter().len());
     // Instructions by code, which is exact; cycles by the calls that were open.
     let mut own = vec![(0_u64, 0_u64); totals.len()];
@@ -244,14 +135,21 @@ fn functions(rows: &mut Rows, profile: &Profile) {
     }
 }
 
-fn edges(rows: &mut Rows, programs: &Programs, track: &Track, profile: &Profile) {
+fn edges<S: Sink, const EXEC: bool>(
+    rows: &mut Rows<'_, S, EXEC>,
+    programs: &Programs,
+    track: &Track,
+    profile: &Profile,
+) {
     let symbols = track.core.and_then(|core| programs.symbols(core));
+    let name = |address: Address| {
+        let found = symbols.and_then(|symbols| symbols.function(address.0));
+        Value::from(found.map(|(name, _)| name))
+    };
+    let images = rows.images;
     for edge in profile.code.edges() {
-        let name = |address: u64| {
-            let found = symbols.and_then(|symbols| symbols.function(address));
-            found.map_or(Value::None, |(name, _)| Value::Text(name))
-        };
-        let (from, to) = (name(edge.from.0), name(edge.to.0));
+        let [from_id, from_in_file] = in_file(images.at(edge.from.0), edge.from);
+        let [to_id, to_in_file] = in_file(images.at(edge.to.0), edge.to);
         rows.row(
             Table::Edges,
             &[
@@ -259,10 +157,100 @@ fn edges(rows: &mut Rows, programs: &Programs, track: &Track, profile: &Profile)
                 Value::Address(edge.to.0),
                 Value::Text(edge.kind.name()),
                 Value::Number(edge.count),
-                from,
-                to,
+                name(edge.from),
+                name(edge.to),
+                from_id,
+                from_in_file,
+                to_id,
+                to_in_file,
             ],
         );
+    }
+}
+
+/// The build-id, and the address in the file.
+fn in_file<'v>(image: Option<&'v Image<'_>>, address: Address) -> [Value<'v>; 2] {
+    let build_id = image.and_then(|image| image.build_id.as_deref());
+    let here = image.map(|image| Address(image.in_file(address.0)));
+    [build_id.into(), here.into()]
+}
+
+fn lines(sink: &mut impl Sink, analysed: &Analysed<'_>) {
+    let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();
+    let programs = lcov::programs(analysed);
+    for (file, found) in programs.iter().flat_map(|coverage| &coverage.files) {
+        for (&line, count) in &found.lines {
+            let sum = sums.entry((file, line)).or_insert(0);
+            *sum = sum.saturating_add(*count);
+        }
+    }
+    for ((file, line), count) in sums {
+        let values = [
+            Value::Text(file),
+            Value::Number(line.into()),
+            Value::Number(count),
+        ];
+        sink.put(Table::Lines, &values);
+    }
+}
+
+/// What distinguishes blocks.
+type BlockKey = (u64, u64, u32, u32);
+
+fn block_key(line: &Range) -> BlockKey {
+    let last = &line.last;
+    let flags = [last.link, last.returns, last.conditional];
+    let bits = [line.isa as u8, last.kind as u8].into_iter();
+    let bits = bits.chain(flags.map(u8::from));
+    let bits = bits.fold(0, |all, part| all << 4 | u32::from(part));
+    (line.start.0, line.end.0, line.instructions, bits)
+}
+
+/// The number of a block: a hash (FNV-1a) of what distinguishes it and of its program, shortened to
+/// 63 bits, so that the same code has the same number on all machines.
+fn block_number(image: Option<&Image<'_>>, key: BlockKey) -> u64 {
+    let (start, end, instructions, bits) = key;
+    let name = image.map_or("", Image::identity).bytes();
+    let numbers = [start, end, instructions.into(), bits.into()];
+    let bytes = name.chain(numbers.into_iter().flat_map(u64::to_le_bytes));
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    hash >> 1
+}
+
+fn blocks(sink: &mut impl Sink, analysed: &Analysed<'_>, images: &Images<'_>) {
+    let mut all = BTreeMap::new();
+    for (track, profile) in analysed.tracks {
+        let symbols = track.core.and_then(|core| analysed.programs.symbols(core));
+        let blocks = profile.code.blocks().into_iter();
+        let blocks = blocks.map(|block| (block.range(), block.last_at));
+        let parts = profile.code.parts().into_iter();
+        let parts = parts.map(|part| (part.range, part.last_at));
+        for (line, last) in blocks.chain(parts) {
+            all.entry(block_key(&line)).or_insert((line, last, symbols));
+        }
+    }
+    for (key, (line, last, symbols)) in all {
+        let image = images.at(line.start.0);
+        let function = symbols.and_then(|symbols| symbols.function(line.start.0));
+        let kind = EdgeKind::of(&line.last).map_or(line.last.kind.name(), EdgeKind::name);
+        let [build_id, start_in_file] = in_file(image, line.start);
+        let values = [
+            Value::Number(block_number(image, key)),
+            image.map(|image| &*image.path).into(),
+            build_id,
+            Value::Address(line.start.0),
+            Value::Address(line.end.0),
+            start_in_file,
+            Value::Text(line.isa.name()),
+            Value::Number(line.instructions.into()),
+            function.map(|(name, _)| name).into(),
+            Value::Address(last.0),
+            Value::Text(kind),
+            Value::Flag(line.last.conditional),
+        ];
+        sink.put(Table::Blocks, &values);
     }
 }
 
@@ -285,7 +273,27 @@ fn place<'v>(moment: &Moment) -> [Value<'v>; 2] {
     ]
 }
 
-impl Happenings for Rows {
+impl<S: Sink, const EXEC: bool> Happenings for Rows<'_, S, EXEC> {
+    const STRAIGHT: bool = EXEC;
+
+    fn straight(&mut self, moment: &Moment, line: &Range, context: Option<&Context>) {
+        let key = block_key(line);
+        let images = self.images;
+        let number = self.blocks.entry(key);
+        let number = *number.or_insert_with(|| block_number(images.at(line.start.0), key));
+        let taken = match line.last.kind {
+            InstructionKind::Other => Value::None,
+            _ => Value::Flag(line.last.taken),
+        };
+        let what = [Value::Number(number), taken, Value::None];
+        self.exec(moment, what, context);
+    }
+
+    fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
+        let what = [Value::None, Value::None, Value::Number(instructions.into())];
+        self.exec(moment, what, context);
+    }
+
     fn call(&mut self, call: &Call, end: &Moment, how: Ended, functions: &Functions) {
         let function = functions.get(call.function);
         let mut values = vec![
@@ -307,7 +315,7 @@ impl Happenings for Rows {
             Value::Text(exception.name),
             Value::Number(exception.number.into()),
             exception.return_address.into(),
-            Value::Number(taken.returned.into()),
+            Value::Flag(taken.returned),
         ];
         values.extend(span(&taken.begin, taken.end.as_ref()));
         values.extend(place(&taken.begin));

@@ -4,9 +4,9 @@ use super::blocks::{Block, BlockStretches};
 use super::clock::Clock;
 use super::marks::{MarkKind, Marks};
 use super::slices::{ENTRY_UNSEEN, EXCEPTION, EXIT_UNSEEN, Slice, Slices};
-use crate::element::{Exception, Itm, Mark, NoSyncReason, Stm, TraceOnReason};
+use crate::element::{Context, Exception, Itm, Mark, NoSyncReason, Stm, TraceOnReason};
+use crate::flow::Range;
 use crate::profile::{Call, CallKind, Ended, Functions, GapSeen, Listener, Moment};
-use crate::quantity::Address;
 use crate::report::history;
 use crate::text::one_line;
 use crate::timeline::Gap;
@@ -155,10 +155,10 @@ impl Listener for TrackListener {
     }
 
     #[inline]
-    fn straight(&mut self, moment: &Moment, start: Address, instructions: u32) {
+    fn straight(&mut self, moment: &Moment, line: &Range, _: Option<&Context>) {
         let block = Block {
-            start: start.0,
-            instructions,
+            start: line.start.0,
+            instructions: line.instructions,
         };
         self.blocks.add(moment.instructions, block);
     }

@@ -66,6 +66,17 @@ impl BlockCount {
     pub fn count(&self) -> u64 {
         self.taken.saturating_add(self.not_taken)
     }
+
+    /// Returns its instructions.
+    pub fn range(&self) -> Range {
+        Range {
+            start: self.start,
+            end: self.end,
+            isa: self.isa,
+            instructions: self.instructions,
+            last: self.last,
+        }
+    }
 }
 
 /// A straight line that is not a block: up to an exception, to missing code, or to a traced source
@@ -113,7 +124,7 @@ impl EdgeKind {
     }
 
     /// The kind of a branch that was taken; `None` if it is no branch.
-    pub(super) fn of(last: &LastInstruction) -> Option<Self> {
+    pub fn of(last: &LastInstruction) -> Option<Self> {
         match (last.kind, last.link, last.returns) {
             (InstructionKind::Branch, true, _) => Some(Self::Call),
             (InstructionKind::Branch, ..) => Some(Self::Branch),
@@ -236,14 +247,7 @@ impl ExecutedCode {
             }
         };
         for block in self.blocks() {
-            let range = Range {
-                start: block.start,
-                end: block.end,
-                isa: block.isa,
-                instructions: block.instructions,
-                last: block.last,
-            };
-            add(block.function, block.view, &range, block.count());
+            add(block.function, block.view, &block.range(), block.count());
         }
         for part in self.parts() {
             add(part.function, View::default(), &part.range, part.count);

@@ -35,8 +35,6 @@ const DEBUG_HALT: u16 = 1;
 struct Info {
     /// With an N atom, and with an E atom.
     counts: [u64; 2],
-    /// Its first instruction.
-    start: Address,
     instructions: u32,
     /// The function of the symbol around it; 0 without a symbol.
     function: u32,
@@ -209,7 +207,6 @@ impl<'a, L: Listener> Course<'a, L> {
         self.note_level(function);
         self.infos[index] = Info {
             counts: [0; 2],
-            start: range.start,
             instructions: range.instructions,
             function: function.map_or(0, |function| function.0),
             owner: 0,
@@ -284,8 +281,9 @@ impl<'a, L: Listener> Course<'a, L> {
             self.straight(&range, info.function, cycles);
         }
         if L::STRAIGHT && self.active {
+            let line = blocks.range(id, taken);
             self.listener
-                .straight(&self.now, info.start, info.instructions);
+                .straight(&self.now, &line, self.context.as_ref());
         }
         if new {
             self.infos[index].owner = match info.function {
@@ -412,7 +410,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         self.straight(range, named, cycles);
         if L::STRAIGHT && self.active {
             self.listener
-                .straight(&self.now, range.start, range.instructions);
+                .straight(&self.now, range, self.context.as_ref());
         }
         if self.active
             && let Some(part) = self.counted.code.parts.get_mut(&key)
@@ -481,6 +479,10 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         if self.active {
             self.counted.ranges += 1;
             self.counted.unknown_path += u64::from(instructions);
+            if L::STRAIGHT {
+                let context = self.context.as_ref();
+                self.listener.unknown_path(&self.now, instructions, context);
+            }
         }
         self.settle();
         self.now.instructions += u64::from(instructions);

@@ -4,6 +4,7 @@ use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
 use super::tree::NodeId;
 use crate::element::{Context, Exception, Mark};
+use crate::flow::Range;
 use crate::quantity::Address;
 use crate::timeline::Gap;
 
@@ -120,7 +121,7 @@ pub struct GapSeen {
 
 /// Receives what happens in one core's execution, in its order.
 pub trait Listener {
-    /// Whether [`Self::straight`] is wanted.
+    /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
 
     /// A function was entered. [`CallKind::Caller`] is reported when the function is returned to.
@@ -158,9 +159,14 @@ pub trait Listener {
         let _ = (moment, context);
     }
 
-    /// A number of instructions was executed in a straight line from `start` on, after `moment`.
-    fn straight(&mut self, moment: &Moment, start: Address, instructions: u32) {
-        let _ = (moment, start, instructions);
+    /// Instructions are executed in a straight line, after `moment`.
+    fn straight(&mut self, moment: &Moment, line: &Range, context: Option<&Context>) {
+        let _ = (moment, line, context);
+    }
+
+    /// A number of instructions is executed on an unknown path, after `moment`.
+    fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
+        let _ = (moment, instructions, context);
     }
 }
 

@@ -6,6 +6,7 @@ mod support;
 mod agreement;
 mod common;
 mod lcov;
+mod parquet;
 mod profilers;
 mod programs;
 mod timelines;

@@ -131,7 +131,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "export",
-        &["decode", "element", "profile", "program", "quantity"],
+        &[
+            "decode", "element", "flow", "profile", "program", "quantity",
+        ],
     ),
     (
         "report",
