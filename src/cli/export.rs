@@ -14,7 +14,7 @@ use armsnap::export::{
     Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto,
 };
 use armsnap::leftovers::Leftover;
-use armsnap::profile::{Listener, Nothing, Profile, Track};
+use armsnap::profile::{CodeOnly, Listener, Nothing, Profile, Track};
 use clap::{Args, ValueEnum};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -247,7 +247,10 @@ fn write(
         let analysed = Analysed { tracks, programs };
         return perfetto::write(clock, &analysed, packets, out).map_err(failure);
     }
-    let (tracks, _) = listen(analysis, |_| Nothing)?;
+    let tracks = match arguments.format {
+        Format::Folded | Format::Callgrind => listen(analysis, |_| Nothing)?.0,
+        _ => listen(analysis, |_| CodeOnly)?.0,
+    };
     let tracks = &tracks;
     write_counts(arguments, &Analysed { tracks, programs }, out)
 }

@@ -41,7 +41,8 @@ struct Info {
     /// The function that it counts for.
     owner: u32,
     el: Option<ExceptionLevel>,
-    /// With an E atom it ends in a call, a return or another indirect branch.
+    /// With an E atom it ends in a call, a return or another indirect branch. Without interest in
+    /// calls: in an indirect branch.
     leaves: bool,
     known: bool,
 }
@@ -211,7 +212,7 @@ impl<'a, L: Listener> Course<'a, L> {
             function: function.map_or(0, |function| function.0),
             owner: 0,
             el: self.el(),
-            leaves: leaves(&range),
+            leaves: leaves(&range) && (L::CALLS || is_indirect(&range)),
             known: true,
         };
     }
@@ -275,7 +276,7 @@ impl<'a, L: Listener> Course<'a, L> {
         self.now.at = at;
         let info = self.infos[index];
         let leaves = taken && info.leaves;
-        let elsewhere = info.function != self.function && info.function != 0;
+        let elsewhere = L::CALLS && info.function != self.function && info.function != 0;
         if self.armed || leaves || elsewhere || self.waiting {
             let range = blocks.range(id, taken);
             self.straight(&range, info.function, cycles);
@@ -324,8 +325,10 @@ impl<'a, L: Listener> Course<'a, L> {
         for (place, (id, taken)) in run.blocks().enumerate() {
             let info = &self.infos[id.index()];
             plain &= !(taken && info.leaves) || place == last;
-            plain &= info.function == 0 || function == 0 || function == info.function;
-            function = function.max(info.function);
+            if L::CALLS {
+                plain &= info.function == 0 || function == 0 || function == info.function;
+                function = function.max(info.function);
+            }
         }
         let leaves = run.blocks().next_back();
         let leaves = leaves.filter(|(id, taken)| *taken && self.infos[id.index()].leaves);
@@ -350,20 +353,22 @@ impl<'a, L: Listener> Course<'a, L> {
         }
         self.edge = None;
         self.end_gap(range.start);
-        let transition = self.transitions.event(&Event {
-            position: Position::default(),
-            offset: self.now.at,
-            entry: Entry::Run {
-                range: *range,
-                cycles,
-            },
-        });
         self.exception = None;
-        self.reach(range.start, function, transition);
+        if L::CALLS {
+            let transition = self.transitions.event(&Event {
+                position: Position::default(),
+                offset: self.now.at,
+                entry: Entry::Run {
+                    range: *range,
+                    cycles,
+                },
+            });
+            self.reach(range.start, function, transition);
+        }
         let leaves = range.last.taken && leaves(range);
-        self.armed = leaves;
+        self.armed = leaves && (L::CALLS || is_indirect(range));
         if leaves {
-            if range.last.kind == InstructionKind::Indirect
+            if is_indirect(range)
                 && let Some(kind) = EdgeKind::of(&range.last)
             {
                 let view = self.view;
@@ -379,7 +384,11 @@ impl<'a, L: Listener> Course<'a, L> {
 /// Returns whether an E atom of the last instruction leaves the function, maybe.
 fn leaves(range: &Range) -> bool {
     let last = &range.last;
-    last.kind == InstructionKind::Indirect || last.kind == InstructionKind::Branch && last.link
+    is_indirect(range) || last.kind == InstructionKind::Branch && last.link
+}
+
+fn is_indirect(range: &Range) -> bool {
+    range.last.kind == InstructionKind::Indirect
 }
 
 impl<L: Listener> FlowSink for Course<'_, L> {
@@ -497,7 +506,9 @@ impl<L: Listener> FlowSink for Course<'_, L> {
             offset: at,
             entry: Entry::Exception(*exception),
         });
-        if let Some(Transition { to, how, .. }) = transition {
+        if L::CALLS
+            && let Some(Transition { to, how, .. }) = transition
+        {
             let function = self.function_at(to).unwrap_or_default();
             self.reach(
                 to,

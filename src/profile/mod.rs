@@ -30,6 +30,6 @@ pub use functions::{Function, FunctionId, FunctionKind, Functions};
 pub use latency::{ExceptionStatistics, Exceptions, Spread};
 pub use lines::{BranchCoverage, Coverage, FileCoverage, FunctionCoverage, coverage};
 pub use run::{Options, Profile, Totals, Track, profile, tracks};
-pub use stack::{Call, CallKind, Ended, GapSeen, Listener, Nothing};
+pub use stack::{Call, CallKind, CodeOnly, Ended, GapSeen, Listener, Nothing};
 pub use tree::{Node, NodeId, Tree};
 pub use window::{Bound, Window};

@@ -121,6 +121,10 @@ pub struct GapSeen {
 
 /// Receives what happens in one core's execution, in its order.
 pub trait Listener {
+    /// Whether calls are wanted. Without them there are no callers, no latencies of exceptions, and
+    /// code without symbols belongs to no function; counting takes a fraction of the time.
+    const CALLS: bool = true;
+
     /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
 
@@ -175,6 +179,14 @@ pub trait Listener {
 pub struct Nothing;
 
 impl Listener for Nothing {}
+
+/// Listens to nothing, and wants no calls: executed code is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CodeOnly;
+
+impl Listener for CodeOnly {
+    const CALLS: bool = false;
+}
 
 /// An open call.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,9 @@
 //! The calling context tree: what was executed, by chains of callers.
 
+use super::code::FastMap;
 use super::functions::FunctionId;
 use crate::quantity::Address;
-use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 
 /// The most nodes: about 100 MB. What is called beyond them counts for its caller.
 pub(super) const MOST: usize = 1 << 20;
@@ -42,6 +43,21 @@ pub struct Node {
     pub cycles: u64,
 }
 
+/// Identifies what a node calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ChildKey {
+    parent: NodeId,
+    function: FunctionId,
+    returns_to: Option<Address>,
+}
+
+impl Hash for ChildKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.parent.0) << 32 | u64::from(self.function.0));
+        state.write_u64(self.returns_to.map_or(0, |to| to.0));
+    }
+}
+
 /// A step of a walk.
 enum Visit {
     Enter(usize),
@@ -53,7 +69,7 @@ enum Visit {
 #[derive(Clone, Debug)]
 pub struct Tree {
     nodes: Vec<Node>,
-    children: HashMap<(NodeId, FunctionId, Option<Address>), NodeId>,
+    children: FastMap<ChildKey, NodeId>,
     /// By node: the child used last.
     latest: Vec<NodeId>,
     /// By node: the number of its callers.
@@ -65,7 +81,7 @@ impl Default for Tree {
     fn default() -> Self {
         Self {
             nodes: vec![Node::default()],
-            children: HashMap::new(),
+            children: FastMap::default(),
             latest: vec![NodeId::ROOT],
             depths: vec![0],
             full: false,
@@ -188,14 +204,19 @@ impl Tree {
         if latest != NodeId::ROOT && (node.function, node.returns_to) == (function, returns_to) {
             return latest;
         }
-        let child = match self.children.get(&(parent, function, returns_to)) {
+        let key = ChildKey {
+            parent,
+            function,
+            returns_to,
+        };
+        let child = match self.children.get(&key) {
             Some(&known) => known,
             None => {
                 let folded = self.folded(parent, function);
                 let Some(new) = folded.or_else(|| self.push(parent, function, returns_to)) else {
                     return parent;
                 };
-                self.children.insert((parent, function, returns_to), new);
+                self.children.insert(key, new);
                 new
             }
         };

@@ -213,6 +213,31 @@ fn the_profile_of_a_phone_equals_that_of_simpleperf() {
     assert_eq!(id(&text), id(&golden));
 }
 
+/// Profiles for compilers are counted without following calls, tables with them.
+#[test]
+fn branches_are_the_same_with_and_without_calls() {
+    let Some(recorded) = coverage() else { return };
+    let snapshot = recorded.snapshot();
+    let text = export_text(&snapshot, "autofdo", &[]);
+    let (_, branches) = counts(&text, "->", Some("0"));
+    let mut sums = Pairs::new();
+    for line in export_text(&snapshot, "jsonl", &["--table=edges"]).lines() {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        let address = |name: &str| {
+            let text = row[name].as_str()?.strip_prefix("0x")?;
+            u64::from_str_radix(text, 16).ok()
+        };
+        if row["kind"] != "not_taken"
+            && let Some(from) = address("from_in_file")
+        {
+            let to = address("to_in_file").unwrap_or(0);
+            *sums.entry((from, to)).or_insert(0) += row["count"].as_u64().unwrap();
+        }
+    }
+    assert!(branches.len() > 100, "{}", branches.len());
+    assert_eq!(branches, sums);
+}
+
 #[test]
 fn a_program_that_no_core_has_is_named() {
     let directory = tempfile::tempdir().unwrap();

@@ -32,7 +32,7 @@ impl<L: Listener> Course<'_, L> {
             });
         }
         if let Some(how) = how {
-            self.follow(to, how);
+            self.follow(to, how, function);
             if self.open.is_empty() {
                 let function = self.function_at(to);
                 self.begin_root(function, CallKind::Unseen);
@@ -40,8 +40,12 @@ impl<L: Listener> Course<'_, L> {
         }
     }
 
-    pub(super) fn follow(&mut self, to: Address, how: How) {
-        let function = self.function_at(to);
+    /// `function` is the one that contains the instruction; 0 to look it up.
+    pub(super) fn follow(&mut self, to: Address, how: How, function: u32) {
+        let function = match function {
+            0 => self.function_at(to),
+            known => Some(FunctionId(known)),
+        };
         let start = function.and_then(|function| self.counted.functions.get(function).start);
         let place = Place {
             to,
@@ -52,7 +56,10 @@ impl<L: Listener> Course<'_, L> {
         match rules::decide(&self.open, &how, &place) {
             Decision::Stay => {}
             Decision::Enter { returns_to } => {
-                let function = self.counted.functions.entered(self.symbols, to);
+                let function = match function {
+                    Some(known) => known,
+                    None => self.counted.functions.entered(self.symbols, to),
+                };
                 self.enter(function, CallKind::Call, Some(returns_to), false, None);
             }
             Decision::Take((name, returns_to)) => {
@@ -331,7 +338,7 @@ impl<L: Listener> Course<'_, L> {
     /// Execution reached an instruction that cannot be followed.
     pub(super) fn follow_into_gap(&mut self, to: Address, how: How) {
         if !self.open.is_empty() {
-            self.follow(to, how);
+            self.follow(to, how, 0);
         }
     }
 }
