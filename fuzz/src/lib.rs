@@ -1,6 +1,7 @@
 //! Checks of a protocol's decoders shared by all fuzz targets, and their input files.
 
 pub mod build;
+#[path = "../../tests/support/exercise.rs"]
 pub mod exercise;
 pub mod tables;
 

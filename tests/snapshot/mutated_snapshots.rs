@@ -1,7 +1,7 @@
 //! Snapshots with random changes in .ini files, dumps and trace, through everything that armsnap
 //! does with one: no panic and no overflow (tests are built with overflow checks).
 
-#[path = "../../fuzz/src/exercise.rs"]
+#[path = "../support/exercise.rs"]
 mod exercise;
 
 use crate::support::mutation::{Dice, mutate, mutate_bytes};
