@@ -166,3 +166,67 @@ impl PerfData {
         out
     }
 }
+
+/// Reverses the bytes of fields of these sizes at the start of `bytes`; the rest stays.
+fn reverse(bytes: &mut [u8], sizes: &[usize]) {
+    let mut rest = bytes;
+    for &size in sizes {
+        let (field, after) = rest.split_at_mut(size);
+        field.reverse();
+        rest = after;
+    }
+}
+
+/// A file as a big-endian system writes it.
+pub fn big_endian(little: &[u8]) -> Vec<u8> {
+    let mut out = little.to_vec();
+    let number = |at: usize| u64::from_le_bytes(little[at..at + 8].try_into().unwrap());
+    let (attributes, data) = (number(24) as usize, number(40) as usize);
+    let end = data + number(48) as usize;
+    // The magic is a number too, and so is the list of IDs.
+    reverse(&mut out, &[8; 14]);
+    // Type, size; then words. Bit fields are counted from the top.
+    let flags = number(attributes + 40).reverse_bits().to_le_bytes();
+    out[attributes + 40..attributes + 48].copy_from_slice(&flags);
+    reverse(&mut out[attributes..], &[&[4, 4][..], &[8; 17]].concat());
+    let mut at = data;
+    while at < end {
+        let header = |at: usize, size: usize| {
+            let mut bytes = [0; 4];
+            bytes[..size].copy_from_slice(&little[at..at + size]);
+            u32::from_le_bytes(bytes)
+        };
+        let (kind, misc, size) = (
+            header(at, 4),
+            header(at + 4, 2) as u16,
+            header(at + 6, 2) as usize,
+        );
+        reverse(&mut out[at..], &[4, 2, 2]);
+        let body = &mut out[at + 8..at + size];
+        let words = vec![8; body.len() / 8];
+        let fields: Vec<usize> = match kind {
+            COMM => vec![4, 4],
+            FORK => vec![4, 4, 4, 4, 8],
+            // A build-id is bytes.
+            MMAP2 if misc & WITH_BUILD_ID != 0 => vec![4, 4, 8, 8, 8],
+            MMAP2 => vec![4, 4, 8, 8, 8, 4, 4, 8, 8, 4, 4],
+            SWITCH_CPU_WIDE => vec![4, 4],
+            AUXTRACE_INFO => [&[4, 4][..], &words[1..]].concat(),
+            AUXTRACE => vec![8, 8, 8, 4, 4, 4, 4],
+            _ => vec![8; words.len() - if kind < 64 { 4 } else { 0 }],
+        };
+        reverse(body, &fields);
+        if kind == MMAP2 && misc & WITH_BUILD_ID != 0 {
+            reverse(&mut body[56..], &[4, 4]);
+        }
+        if kind < 64 {
+            let sample = body.len() - 32;
+            reverse(&mut body[sample..], &[4, 4, 8, 4, 4, 8]);
+        }
+        at += size;
+        if kind == AUXTRACE {
+            at += number(at - size + 8) as usize;
+        }
+    }
+    out
+}

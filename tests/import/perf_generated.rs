@@ -1,6 +1,6 @@
 //! `perf.data` of every form, made from recorded trace: what is decoded is what was recorded.
 
-use crate::perf_builder::{At, LOST, PerfData, SWITCH_CPU_WIDE, framed, words};
+use crate::perf_builder::{At, LOST, PerfData, SWITCH_CPU_WIDE, big_endian, framed, words};
 use crate::support::gdb::{armsnap, run, testdata, text};
 use armsnap::formatter::encode::Encoder;
 use armsnap::formatter::{Deformatter, Demux, FrameKind};
@@ -332,6 +332,26 @@ fn truncated_records_are_gaps() {
         before.len()
     );
     assert_eq!(before[..before.len() - 1], expected[..before.len() - 1]);
+}
+
+#[test]
+fn files_of_big_endian_systems() {
+    let mut plain = process();
+    plain.info(2, &[0, 1].map(|cpu| (ETMV4, cpu, etmv4(1 << 31 | 0x7F))));
+    for cpu in 0..2 {
+        plain.hardware_id(1 << 56 | u64::from(cpu) << 8 | 0x10, at(100, 3, cpu));
+    }
+    plain.fork(100, 100, 101, at(100, 4, 0));
+    plain.comm("worker", false, at(101, 5, 0));
+    let trace = frames(&[(0x10, &recorded("etmv4", 0x10))]);
+    plain.trace(0, 0, 0, &trace);
+    plain.aux(0, trace.len() as u64, 0, at(101, 11, 0));
+    plain.event(LOST, 0, &words(&[1, 3]), at(100, 12, 0));
+    let swapped = big_endian(&plain.file());
+    assert!(swapped.starts_with(b"2ELIFREP"));
+    let (found, said) = executed(&swapped, "worker-101", &[]);
+    assert_eq!(found, expected("etmv4", 0x10));
+    assert!(said.contains("3 records were lost"), "{said}");
 }
 
 #[test]
