@@ -15,6 +15,7 @@ mod recording;
 mod slices;
 mod snapshot;
 mod switches;
+mod trace_ids;
 mod units;
 
 pub use file::is_perf_data;

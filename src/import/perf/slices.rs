@@ -11,6 +11,7 @@ use super::contexts::{self, Contents, ThreadRegister};
 use super::etm_info::Unit;
 use super::pieces::Piece;
 use super::recording::Recording;
+use super::trace_ids::TraceIds;
 use super::units::{Units, VIRTUAL, source_device};
 use crate::capture::OnlyContext;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,14 +44,14 @@ type UnitsOf<'a> = Vec<Vec<(&'a Unit, u8)>>;
 pub fn slices<'p>(
     recording: &'p Recording,
     bytes: &'p Bytes,
-    units: &Units<'p>,
+    units_of: &Units<'p>,
     all: &'p [Piece],
     by_cpu: bool,
 ) -> (Vec<Slice<'p>>, Vec<String>) {
-    let units: UnitsOf<'_> = all
-        .iter()
-        .map(|piece| units.of_piece(piece, bytes))
-        .collect();
+    let mut looked = TraceIds::default();
+    let units = all.iter();
+    let units = units.map(|piece| units_of.of_piece(piece, bytes, &mut looked));
+    let units: UnitsOf<'_> = units.collect();
     let context = Context { recording, bytes };
     if by_cpu || !context.is_needed(all, &units) {
         let slices = all.iter().zip(units).flat_map(|(piece, units)| {

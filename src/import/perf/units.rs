@@ -4,14 +4,9 @@ use super::bytes::Bytes;
 use super::etm_info::{EtmInfo, Unit};
 use super::pieces::Piece;
 use super::recording::HardwareId;
-use crate::formatter::{Deformatter, Demux, FrameKind};
-use crate::quantity::{BufferOffset, TraceId};
+use super::trace_ids::TraceIds;
 use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The bytes of a piece in which trace IDs of other CPUs are looked for: they share a sink from the
-/// start or not at all.
-const LOOKED_AT: usize = 64 << 10;
 
 /// TRFCR_EL1.TS: timestamps are those of the virtual counter, as perf's clock is.
 pub const VIRTUAL: u64 = 1;
@@ -79,7 +74,12 @@ impl<'a> Units<'a> {
     }
 
     /// The units whose trace may be in a piece, with their IDs.
-    pub fn of_piece(&self, piece: &Piece, file: &Bytes) -> Vec<(&'a Unit, u8)> {
+    pub fn of_piece(
+        &self,
+        piece: &Piece,
+        file: &Bytes,
+        looked: &mut TraceIds,
+    ) -> Vec<(&'a Unit, u8)> {
         if piece.raw {
             // A TRBE belongs to its CPU, so that the ID is of no use.
             let unit = match piece.cpu {
@@ -89,17 +89,22 @@ impl<'a> Units<'a> {
             let id = |unit: &Unit| self.id_of(unit.cpu).or(unit.trace_id()).unwrap_or(1);
             return unit.map(|unit| (unit, id(unit))).into_iter().collect();
         }
-        let present = present(piece, file);
         let none = Vec::new();
         let sink = piece.cpu.and_then(|cpu| self.sinks.get(&cpu).copied());
         let ids = match sink {
             Some(sink) => self.by_sink.get(&sink),
             None => self.by_sink.get(&None).or(self.by_sink.values().next()),
         };
-        let ids = ids
-            .unwrap_or(&none)
-            .iter()
-            .filter(|(cpu, id)| present.contains(id) || piece.of_cpu && piece.cpu == Some(*cpu));
+        let ids = ids.unwrap_or(&none);
+        let is_own = |cpu: u32| piece.of_cpu && piece.cpu == Some(cpu);
+        let others = ids.iter().filter(|(cpu, _)| !is_own(*cpu));
+        let others: BTreeSet<u8> = others.map(|(_, id)| *id).collect();
+        let present = match others.is_empty() {
+            true => BTreeSet::new(),
+            false => looked.present(&others, piece, file),
+        };
+        let ids = ids.iter();
+        let ids = ids.filter(|(cpu, id)| is_own(*cpu) || present.contains(id));
         ids.filter_map(|&(cpu, id)| Some((self.of_cpu(cpu)?, id)))
             .collect()
     }
@@ -108,24 +113,6 @@ impl<'a> Units<'a> {
         let mut ids = self.by_sink.values().flatten();
         ids.find(|(of, _)| *of == cpu).map(|(_, id)| *id)
     }
-}
-
-/// The trace IDs in the first bytes of a piece.
-fn present(piece: &Piece, file: &Bytes) -> BTreeSet<u8> {
-    let mut demux = Demux::new();
-    let mut frames = Deformatter::new(FrameKind::Memory);
-    let mut left = LOOKED_AT;
-    let mut at = 0;
-    for part in &piece.parts {
-        let bytes = file.get(part.clone()).unwrap_or(&[]);
-        let bytes = &bytes[..bytes.len().min(left)];
-        frames.feed(BufferOffset(at), bytes, false, &mut demux);
-        at += bytes.len() as u64;
-        left -= bytes.len();
-        file.release(part.start..part.start + bytes.len());
-    }
-    let ids = demux.ids().map(|TraceId(id)| id);
-    ids.collect()
 }
 
 /// The device of a trace unit in a snapshot.
