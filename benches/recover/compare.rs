@@ -6,6 +6,7 @@ use super::truth::{self, State};
 use armsnap::arch::{Architecture, RegisterFile, state};
 use armsnap::data_addresses::Accessed;
 use armsnap::program::elf::{Elf, Machine};
+use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::recover::{FinalState, Known, Options, RecordedAddresses, Recovery, SnapshotMemory};
 use armsnap::semantics::{Location, Operand, Semantics, a64};
@@ -196,6 +197,7 @@ impl Recorded {
             .flat_map(|program| libraries::of_program(&self.loaded, &program.elf, seen));
         let libraries: Vec<Elf> = libraries.collect();
         let elves = program.iter().map(|program| &program.elf).chain(&libraries);
+        let landing_pads = LandingPads::new(elves.clone());
         FinalState {
             architecture: Architecture::AArch64,
             status: None,
@@ -204,6 +206,7 @@ impl Recorded {
             other_writers: false,
             without_kernel: true,
             addresses,
+            landing_pads,
         }
     }
 

@@ -7,6 +7,7 @@ use super::state::State;
 use crate::arch::{Architecture, RegisterFile};
 use crate::check;
 use crate::program::elf::Elf;
+use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
 use crate::recover::{
     FinalState, Known, Level, Options, RecordedAddresses, Recovery, Registers, SnapshotMemory,
@@ -208,6 +209,7 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
         addresses: addresses
             .and_then(Result::ok)
             .map(|addresses| Box::new(addresses) as Box<dyn RecordedAddresses>),
+        landing_pads: LandingPads::new(elfs),
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod disassembly;
 pub mod elf;
 pub(crate) mod kallsyms;
+pub mod landing_pads;
 mod names;
 mod profile;
 pub(crate) mod symbol_file;

@@ -8,9 +8,10 @@ use super::bits::{Bits, low};
 use super::course::{Course, Step, Taken};
 use super::graph::NONE;
 use super::template::{Op, SAME_BY_CONVENTION, SYSTEM_CALL, Template, Templates};
+use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
 use crate::semantics::{Control, Location, Operand, Operation};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 /// Locations, with the temporaries of an instruction.
 const ALL: usize = 256;
@@ -52,6 +53,8 @@ struct Return {
     to: u64,
     /// The nodes of what a function preserves, behind the return.
     preserved: [u32; PRESERVED_MOST],
+    /// Whether it leads to a landing pad, once that was of interest.
+    lands: OnceCell<bool>,
 }
 
 const PRESERVED_MOST: usize = 20;
@@ -125,6 +128,8 @@ pub(super) struct Through<'a> {
     pub halted: Option<u64>,
     /// A program was traced without its kernel.
     pub without_kernel: bool,
+    /// Where exceptions of the language continue.
+    pub landing_pads: &'a LandingPads,
 }
 
 impl Checkpoint {
@@ -327,7 +332,7 @@ impl Builder {
                 self.node(location.index(), sink);
             }
             if self.follows_returns {
-                self.call(template, sink);
+                self.call(through, template, sink);
             }
         }
     }
@@ -495,21 +500,30 @@ impl Builder {
         self.returns.push(Return {
             to,
             preserved: nodes,
+            lands: OnceCell::new(),
         });
     }
 
-    /// Before a call: if it returned, what the function preserved is as it was.
-    fn call(&mut self, template: &Template, sink: &mut impl Sink) {
+    /// Before a call: if it returned, or threw an exception that its caller or a cleanup of it caught,
+    /// what the function preserved is as it was.
+    fn call(&mut self, through: &Through<'_>, template: &Template, sink: &mut impl Sink) {
         /// Branches through registers that no call goes with: jumps of linkage tables and others.
         const OTHERS: usize = 64;
         let depth = self.returns.len();
-        let recent = &self.returns[depth.saturating_sub(OTHERS)..];
-        let Some(found) = recent.iter().rposition(|r| r.to == template.end()) else {
-            // It did not return in what was traced: nothing behind it can be a return to before.
-            self.returns.clear();
+        let recent = depth.saturating_sub(OTHERS);
+        let find = |to| self.returns[recent..].iter().rposition(|r| r.to == to);
+        let pad = || through.landing_pads.of_call(template.end());
+        let Some(found) = find(template.end()).or_else(|| find(pad()?)) else {
+            // It did not return in what was traced: nothing behind it can be a return to before, but for
+            // the landing pads of the calls around it.
+            let pads = through.landing_pads;
+            let lands = |r: &Return| *r.lands.get_or_init(|| pads.contains(r.to));
+            let thrown = self.returns[recent..].iter().rposition(lands);
+            self.returns
+                .truncate(thrown.map_or(0, |thrown| recent + thrown + 1));
             return;
         };
-        let found = depth.saturating_sub(OTHERS) + found;
+        let found = recent + found;
         let nodes = self.returns[found].preserved;
         self.returns.truncate(found);
         for (behind, location) in nodes.into_iter().zip(preserved(template.isa)) {

@@ -3,6 +3,7 @@
 use crate::arch::{Architecture, RegisterFile, Space};
 use crate::data_addresses::{Accessed, Addresses};
 use crate::program::elf::Elf;
+use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
 use crate::semantics::Location;
 use crate::snapshot::memory::CoreMemory;
@@ -146,6 +147,8 @@ pub struct FinalState {
     pub without_kernel: bool,
     /// Recorded addresses of loads and stores.
     pub addresses: Option<Box<dyn RecordedAddresses>>,
+    /// Where exceptions of C++ and panics of Rust continue.
+    pub landing_pads: LandingPads,
 }
 
 impl std::fmt::Debug for FinalState {

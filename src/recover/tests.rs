@@ -9,6 +9,7 @@ use super::status::{Known, Status};
 use super::window::Window;
 use super::writes::Wanted;
 use crate::arch::Architecture;
+use crate::program::landing_pads::LandingPads;
 use crate::quantity::Isa;
 use crate::semantics::{Location, a64};
 use crate::stop::Cancel;
@@ -52,6 +53,7 @@ fn facts(memory: &[u64], registers: &[(u8, u64)]) -> FinalState {
         other_writers: false,
         without_kernel: true,
         addresses: None,
+        landing_pads: LandingPads::default(),
     }
 }
 

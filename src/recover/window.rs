@@ -317,6 +317,7 @@ impl Window {
             course: &self.course,
             halted: self.halted,
             without_kernel: facts.without_kernel,
+            landing_pads: &facts.landing_pads,
         };
         let none = [None; Location::KEPT];
         let values = if self.ends { &facts.registers } else { &none };
@@ -360,12 +361,13 @@ impl Window {
     }
 
     /// What a walk over the window needs.
-    pub fn through(&self, facts: &FinalState) -> Through<'_> {
+    pub fn through<'a>(&'a self, facts: &'a FinalState) -> Through<'a> {
         Through {
             templates: &self.templates,
             course: &self.course,
             halted: self.halted,
             without_kernel: facts.without_kernel,
+            landing_pads: &facts.landing_pads,
         }
     }
 }

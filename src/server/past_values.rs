@@ -14,6 +14,7 @@ use super::positions::Positions;
 use crate::arch::registers::Bytes;
 use crate::arch::{Architecture, RegisterDescription};
 use crate::program::elf::Elf;
+use crate::program::landing_pads::LandingPads;
 use crate::recover::{
     FinalState, Known, Level, Limit, Options, RecordedAddresses, Recovery, Registers,
     SnapshotMemory,
@@ -248,6 +249,7 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
         .iter()
         .filter(|device| device.class == DeviceClass::Core);
     let programs: Vec<&Elf> = endpoint.programs().map(|program| &program.elf).collect();
+    let landing_pads = LandingPads::new(programs.iter().copied());
     let memory = SnapshotMemory::new(Arc::clone(&core.memory), core.space.space, programs);
     FinalState {
         architecture: core.registers.architecture(),
@@ -260,6 +262,7 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
         other_writers: cores.count() > 1,
         without_kernel: Recording::of(&endpoint.loaded.snapshot).linux_program,
         addresses: addresses(endpoint, &core.name),
+        landing_pads,
     }
 }
 

@@ -1,0 +1,189 @@
+//! Landing pads: where a function continues that an exception of C++ or a panic of Rust passes through.
+//!
+//! The call frame information of a function leads to its language-specific data area (Linux Standard
+//! Base Core 5.0, 10.6.1), in which GCC and LLVM keep a table of call sites: the calls in a range of
+//! addresses, and their landing pad.
+
+use super::elf::Elf;
+use gimli::{
+    BaseAddresses, CieOrFde, DwEhPe, EhFrame, EndianSlice, LittleEndian, Pointer, Reader,
+    UnwindSection,
+};
+use object::{Object, ObjectSection};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+type Bytes<'d> = EndianSlice<'d, LittleEndian>;
+
+/// The landing pads of some programs, which are read when first asked for.
+#[derive(Clone, Debug, Default)]
+pub struct LandingPads {
+    programs: Vec<Elf>,
+    table: OnceLock<Table>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Table {
+    /// Calls with a landing pad, and that, by address.
+    calls: Vec<(Range<u64>, u64)>,
+    pads: BTreeSet<u64>,
+}
+
+impl LandingPads {
+    /// Of these programs, as they are loaded.
+    pub fn new<'e>(programs: impl IntoIterator<Item = &'e Elf>) -> Self {
+        let programs = programs.into_iter().filter(|elf| elf.little_endian);
+        Self {
+            programs: programs.cloned().collect(),
+            table: OnceLock::new(),
+        }
+    }
+
+    /// Where execution continues if the call that returns to an address throws; `None` if its function
+    /// has no landing pad for it, or that cannot be read.
+    pub fn of_call(&self, return_address: u64) -> Option<u64> {
+        let call = return_address.checked_sub(1)?;
+        let calls = &self.table().calls;
+        let after = calls.partition_point(|(calls, _)| calls.start <= call);
+        let (calls, pad) = &calls[after.checked_sub(1)?];
+        calls.contains(&call).then_some(*pad)
+    }
+
+    /// Whether an address is a landing pad.
+    pub fn contains(&self, address: u64) -> bool {
+        self.table().pads.contains(&address)
+    }
+
+    fn table(&self) -> &Table {
+        self.table.get_or_init(|| {
+            let mut table = Table::default();
+            for elf in &self.programs {
+                table.add(elf.bytes(), elf.offset);
+            }
+            table.calls.sort_by_key(|(calls, _)| calls.start);
+            table
+        })
+    }
+}
+
+impl Table {
+    /// Adds the landing pads of a program, as far as they can be read.
+    fn add(&mut self, file: &[u8], offset: u64) -> Option<()> {
+        let file = object::File::parse(file).ok()?;
+        let frames = file.section_by_name(".eh_frame")?;
+        let bases = BaseAddresses::default().set_eh_frame(frames.address());
+        let areas = file.section_by_name(".gcc_except_table")?;
+        let (at, areas) = (areas.address(), areas.data().ok()?);
+        let mut frames = EhFrame::new(frames.data().ok()?, LittleEndian);
+        frames.set_address_size(if file.is_64() { 8 } else { 4 });
+        let mut entries = frames.entries(&bases);
+        // Functions do not share an area: more calls than bytes are made up.
+        let most = self.calls.len() + areas.len();
+        while let Some(entry) = entries.next().ok()?
+            && self.calls.len() <= most
+        {
+            let CieOrFde::Fde(function) = entry else {
+                continue;
+            };
+            let Ok(function) = function.parse(EhFrame::cie_from_offset) else {
+                continue;
+            };
+            let Some(Pointer::Direct(area)) = function.lsda() else {
+                continue;
+            };
+            let bytes = usize::try_from(area.wrapping_sub(at)).ok();
+            if let Some(bytes) = bytes.and_then(|from| areas.get(from..)) {
+                let start = function.initial_address().wrapping_add(offset);
+                // What comes before a fault is used.
+                let _ = self.add_calls(EndianSlice::new(bytes, LittleEndian), start);
+            }
+        }
+        Some(())
+    }
+
+    /// Adds the calls of a function, from its language-specific data area.
+    fn add_calls(&mut self, mut area: Bytes<'_>, function: u64) -> gimli::Result<()> {
+        // GCC and LLVM count from the start of the function.
+        if DwEhPe(area.read_u8()?) != gimli::DW_EH_PE_omit {
+            return Ok(());
+        }
+        if DwEhPe(area.read_u8()?) != gimli::DW_EH_PE_omit {
+            area.read_uleb128()?;
+        }
+        let form = DwEhPe(area.read_u8()?);
+        let length = area.read_uleb128()?;
+        let mut sites = area.split(usize::try_from(length).unwrap_or(usize::MAX))?;
+        while !sites.is_empty() {
+            let mut next = || number(&mut sites, form);
+            let (start, length, pad) = (next()?, next()?, next()?);
+            sites.read_uleb128()?;
+            if pad != 0 {
+                let start = function.wrapping_add(start);
+                let pad = function.wrapping_add(pad);
+                self.calls.push((start..start.saturating_add(length), pad));
+                self.pads.insert(pad);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number of the table, in its encoding (Linux Standard Base Core 5.0, 10.5.1).
+fn number(bytes: &mut Bytes<'_>, form: DwEhPe) -> gimli::Result<u64> {
+    match form.format() {
+        gimli::DW_EH_PE_uleb128 => bytes.read_uleb128(),
+        gimli::DW_EH_PE_udata2 => bytes.read_u16().map(u64::from),
+        gimli::DW_EH_PE_udata4 | gimli::DW_EH_PE_sdata4 => bytes.read_u32().map(u64::from),
+        gimli::DW_EH_PE_udata8 | gimli::DW_EH_PE_sdata8 => bytes.read_u64(),
+        _ => Err(gimli::Error::UnsupportedPointerEncoding(form)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function at 0x1000 with a landing pad for its second call only.
+    const AREA: [u8; 13] = [
+        0xff, 0xff, 0x01, 8, 0x10, 0x04, 0, 0, 0x20, 0x08, 0x30, 1, 0xaa,
+    ];
+
+    fn pad(area: &[u8], return_address: u64) -> Option<u64> {
+        let mut table = Table::default();
+        let _ = table.add_calls(EndianSlice::new(area, LittleEndian), 0x1000);
+        let pads = LandingPads {
+            programs: Vec::new(),
+            table: OnceLock::from(table),
+        };
+        assert_eq!(pads.contains(0x1030), pads.of_call(0x1021).is_some());
+        pads.of_call(return_address)
+    }
+
+    #[test]
+    fn the_table_of_call_sites_is_read() {
+        for (call, wanted) in [
+            (0, None),
+            (0x1010, None),
+            (0x1011, None),
+            (0x1014, None),
+            (0x1020, None),
+            (0x1021, Some(0x1030)),
+            (0x1028, Some(0x1030)),
+            (0x1029, None),
+        ] {
+            assert_eq!(pad(&AREA, call), wanted, "{call:#x}");
+        }
+    }
+
+    #[test]
+    fn what_is_cut_or_strange_has_no_landing_pad() {
+        for length in 0..AREA.len() - 1 {
+            pad(&AREA[..length], 0x1021);
+        }
+        assert_eq!(pad(&AREA[..11], 0x1021), None);
+        assert_eq!(pad(&[0xff; 40], 0x1021), None);
+        assert_eq!(LandingPads::default().of_call(0), None);
+        assert!(!LandingPads::default().contains(0));
+    }
+}
