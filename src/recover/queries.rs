@@ -10,9 +10,11 @@ use super::regions::Class;
 use super::solver::{DATA, Solver};
 use super::status::{Known, Registers, Status};
 use super::template::Templates;
-use super::walk::INTERVAL;
+use super::walk::{INTERVAL, Walk};
 use super::window::Window;
 use crate::semantics::{Location, Operand, Operation};
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// Intervals that are passed to find what was in a location that nobody reads.
 const FARTHEST: u32 = 16;
@@ -21,29 +23,54 @@ const FARTHEST: u32 = 16;
 struct Again {
     /// Where the node of a location is wanted and not found yet.
     wanted: [bool; Location::KEPT],
-    found: [u32; Location::KEPT],
-    /// Operations whose result nobody reads, by location.
-    dead: Vec<(usize, u32)>,
+    /// How many are wanted.
+    left: usize,
+    /// What the last step said of wanted locations.
+    settled: Vec<(usize, Settled)>,
+}
+
+/// Where the value of a location comes from that nobody reads from a place on.
+#[derive(Clone, Copy)]
+enum Settled {
+    Node(u32),
+    /// An operation whose result nobody reads.
+    Dead(u32),
+    Lost,
+}
+
+impl Again {
+    fn settle(&mut self, location: usize, how: Settled) {
+        if let Some(wanted) = self.wanted.get_mut(location)
+            && std::mem::take(wanted)
+        {
+            self.left -= 1;
+            self.settled.push((location, how));
+        }
+    }
 }
 
 impl Sink for Again {
     fn found(&mut self, location: usize, node: u32) {
-        if std::mem::take(&mut self.wanted[location]) {
-            self.found[location] = node;
-        }
+        self.settle(location, Settled::Node(node));
     }
 
     fn dead(&mut self, location: usize, op: u32) {
-        if std::mem::take(&mut self.wanted[location]) {
-            self.dead.push((location, op));
-        }
+        self.settle(location, Settled::Dead(op));
     }
 
     fn lost(&mut self, location: usize, _: u32) {
-        if let Some(wanted) = self.wanted.get_mut(location) {
-            *wanted = false;
-        }
+        self.settle(location, Settled::Lost);
     }
+}
+
+/// What the last questions about registers found, for those about places nearby: moves by single
+/// instructions ask at each.
+#[derive(Debug, Default)]
+pub(super) struct Nearby {
+    /// The walk to the step that was asked for last.
+    walk: Option<Walk>,
+    /// By location that nobody reads at some steps: these, and its value there.
+    unread: HashMap<usize, (Range<u32>, Option<Known<u64>>)>,
 }
 
 impl Solver {
@@ -66,32 +93,61 @@ impl Window {
         let mut out = Registers::unknown();
         let mut again = Again {
             wanted: [false; Location::KEPT],
-            found: [NONE; Location::KEPT],
-            dead: Vec::new(),
+            left: 0,
+            settled: Vec::new(),
         };
-        let Some(mut walk) = self.walk_to(facts, step, &mut again) else {
+        let nearby = &mut *self.nearby.borrow_mut();
+        let before = nearby
+            .walk
+            .take()
+            .filter(|walk| walk.next <= step + 1 && walk.next > step / INTERVAL * INTERVAL);
+        let walk = before.or_else(|| self.walk_from(step / INTERVAL));
+        let Some(mut walk) = walk.and_then(|walk| self.walk_until(facts, walk, step, &mut again))
+        else {
             return out;
         };
+        nearby.walk = Some(walk.clone());
         for (location, &node) in walk.builder.current().iter().enumerate() {
-            again.wanted[location] = node == NONE;
-            again.found[location] = node;
+            if node != NONE {
+                out.0[location] = self.solver.known(node);
+                continue;
+            }
+            let unread = nearby.unread.get(&location);
+            match unread.filter(|(steps, _)| steps.contains(&step)) {
+                Some((_, value)) => out.0[location] = *value,
+                None => {
+                    again.wanted[location] = true;
+                    again.left += 1;
+                }
+            }
         }
         // What nobody reads after this place was written before it, or is lost.
         let last = (step / INTERVAL)
             .saturating_add(FARTHEST)
             .saturating_mul(INTERVAL);
-        while walk.next < last && again.wanted.contains(&true) {
-            let Some(step) = self.walk_on(facts, &mut walk, &mut again) else {
+        while walk.next < last && again.left > 0 {
+            let Some(there) = self.walk_on(facts, &mut walk, &mut again) else {
                 break;
             };
-            for (location, op) in std::mem::take(&mut again.dead) {
-                out.0[location] = self.evaluate(&walk.builder, step, op);
+            for (location, how) in again.settled.drain(..) {
+                let value = match how {
+                    Settled::Node(node) => self.solver.known(node),
+                    Settled::Dead(op) => self.evaluate(&walk.builder, there, op),
+                    Settled::Lost => None,
+                };
+                out.0[location] = value;
+                nearby.unread.insert(location, (step..there, value));
             }
         }
-        for (location, &node) in again.found.iter().enumerate() {
-            if node != NONE {
-                out.0[location] = self.solver.known(node);
-            }
+        // From every step of this interval the walk ends there.
+        let interval = step..(step / INTERVAL + 1).saturating_mul(INTERVAL);
+        for (location, _) in again
+            .wanted
+            .iter()
+            .enumerate()
+            .filter(|(_, wanted)| **wanted)
+        {
+            nearby.unread.insert(location, (interval.clone(), None));
         }
         out
     }

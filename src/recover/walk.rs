@@ -12,6 +12,7 @@ use super::window::Window;
 pub(super) const INTERVAL: u32 = if cfg!(test) { 8 } else { 4096 };
 
 /// The state of a walk.
+#[derive(Clone, Debug)]
 pub(super) struct Walk {
     pub builder: Builder,
     /// The next step to build.
@@ -27,7 +28,18 @@ impl Window {
     /// A walk that built a step last, from the checkpoint before it; `sink` takes what is built on
     /// the way.
     pub fn walk_to(&self, facts: &FinalState, step: u32, sink: &mut impl Sink) -> Option<Walk> {
-        let mut walk = self.walk_from(step / INTERVAL)?;
+        let walk = self.walk_from(step / INTERVAL)?;
+        self.walk_until(facts, walk, step, sink)
+    }
+
+    /// The same, from a walk that ended before.
+    pub fn walk_until(
+        &self,
+        facts: &FinalState,
+        mut walk: Walk,
+        step: u32,
+        sink: &mut impl Sink,
+    ) -> Option<Walk> {
         while walk.next <= step {
             self.walk_on(facts, &mut walk, sink)?;
         }

@@ -7,6 +7,7 @@ use super::cells::untagged;
 use super::course::Course;
 use super::final_state::FinalState;
 use super::graph::NONE;
+use super::queries::Nearby;
 use super::recorded::{self, Recorded};
 use super::solver::{AccessKind, BASE, Known, Layer, Solver};
 use super::template::{SYSTEM_CALL, Template, Templates};
@@ -15,6 +16,7 @@ use crate::data_addresses::Accessed;
 use crate::semantics::Location;
 use crate::stop::Cancel;
 use crate::timeline::{EndAgrees, History, Position};
+use std::cell::RefCell;
 
 /// Steps looked at first.
 const FIRST: u32 = 1 << 16;
@@ -49,6 +51,8 @@ pub(super) struct Window {
     started: bool,
     pub halted: Option<u64>,
     recorded: Recorded,
+    /// What questions about registers found, until more is built.
+    pub nearby: RefCell<Nearby>,
     /// How often what was proved contradicted itself.
     doubts: u32,
 }
@@ -67,6 +71,7 @@ impl Default for Window {
             started: false,
             halted: None,
             recorded: Recorded::default(),
+            nearby: RefCell::default(),
             doubts: 0,
         }
     }
@@ -262,6 +267,7 @@ impl Window {
             };
             self.stage = match self.stage {
                 Stage::Build => {
+                    self.nearby.take();
                     self.solver.begin(Layer::Proved, &known);
                     self.build(facts, cancel)?;
                     Stage::Prove
