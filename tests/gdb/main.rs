@@ -28,3 +28,4 @@ mod session;
 mod symbol_names;
 mod trace_frames;
 mod tsave;
+mod unwound;

@@ -1,0 +1,70 @@
+//! Values of the past behind the unwinding of an exception.
+
+use crate::support::gdb::session;
+use crate::support::record::{build, record};
+
+/// A cleanup crashes, in which the registers that the unwinder used are lost.
+const PROGRAM: &str = r#"
+#include <unwind.h>
+struct order { int number; struct order *next; };
+static struct order orders[3];
+static struct _Unwind_Exception exception;
+static _Unwind_Reason_Code go_on(int version, _Unwind_Action actions, _Unwind_Exception_Class kind,
+    struct _Unwind_Exception *of, struct _Unwind_Context *context, void *argument)
+{
+    return _URC_NO_REASON;
+}
+__attribute__((noinline)) static void leave(int number)
+{
+    orders[1].number = number;
+    _Unwind_ForcedUnwind(&exception, go_on, 0);
+}
+static void clean(int *number)
+{
+    __asm__ volatile("mov x4, xzr\n mov x5, xzr\n mov x6, xzr" : : : "x4", "x5", "x6");
+    *(volatile int *)8 = *number;
+}
+__attribute__((noinline)) static int work(struct order *first, int number)
+{
+    int left __attribute__((cleanup(clean))) = number + 1;
+    first->next->number = 7;
+    leave(left * 2);
+    return left;
+}
+int main(void)
+{
+    orders[0].next = &orders[1];
+    return work(orders, 20);
+}
+"#;
+
+#[test]
+fn the_stack_is_known_before_an_exception() {
+    let options = ["-O1", "-fexceptions", "-static"];
+    let Some(guest) = build("aarch64", "program.c", PROGRAM, &options) else {
+        return;
+    };
+    let run = record(&guest, "recorded", &[], &[]);
+    assert!(run.status.success(), "{run:?}");
+    let text = session(
+        &guest.directory.path().join("recorded"),
+        &[],
+        &[
+            "p $sp",
+            "p $x19",
+            "break *leave",
+            "reverse-continue",
+            "p $sp",
+            "up",
+            "p left",
+        ],
+    );
+    let value = |number: u8| {
+        let name = format!("${number} = ");
+        let found = text.lines().find_map(|line| line.strip_prefix(&*name));
+        found.unwrap_or_else(|| panic!("no ${number} in {text}"))
+    };
+    assert!(value(1).contains("0x"), "{text}");
+    assert_eq!(value(3), value(1), "{text}");
+    assert_eq!(value(4), "21", "{text}");
+}
