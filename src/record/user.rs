@@ -34,7 +34,7 @@ pub struct Request {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// The type of the processor, as in QEMU; [`NO_SVE`] for AArch64 if not given.
+    /// The type of the processor, as in QEMU; one without SVE for AArch64 if not given.
     pub cpu: Option<String>,
     /// The directory of the dynamic linker and libraries; searched for if not given.
     pub sysroot: Option<PathBuf>,
