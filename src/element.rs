@@ -8,6 +8,7 @@ use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 
 /// A string of up to 32 atoms; bit 0 is the oldest, a one is E, a zero is N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Atoms {
     /// The atoms; bits beyond `count` are zero.
     pub bits: u32,
@@ -116,6 +117,7 @@ pub struct Exception {
 
 /// The state of the core as traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Context {
     /// Instruction set.
     pub isa: Isa,
@@ -156,6 +158,7 @@ impl TraceOnReason {
 
 /// Why nothing is known until the next synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum NoSyncReason {
     /// The start of the buffer.

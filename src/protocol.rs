@@ -76,6 +76,9 @@ pub trait PacketDecoder {
 
     /// Reports that bytes were lost here: decoding needs a new synchronisation point.
     fn lost(&mut self);
+
+    /// Returns whether the start of the next packet is known.
+    fn is_synchronised(&self) -> bool;
 }
 
 /// The error of an encoder for a packet that has no encoding.

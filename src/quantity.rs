@@ -6,6 +6,7 @@ use std::fmt;
 
 /// A virtual address of the traced core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Address(pub u64);
 
 impl Address {
@@ -29,18 +30,22 @@ impl fmt::Display for Address {
 
 /// The offset of a byte in a trace buffer, counted from the first byte of its first file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct BufferOffset(pub u64);
 
 /// A CoreSight trace ID: 7 bits (Arm CoreSight Architecture Specification, ATB).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct TraceId(pub u8);
 
 /// An exception level, 0 to 3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct ExceptionLevel(pub u8);
 
 /// A profile of the Arm architecture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum Profile {
     /// Application.
     #[default]
@@ -53,6 +58,7 @@ pub enum Profile {
 
 /// An instruction set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum Isa {
     /// AArch64.
     A64,
@@ -83,6 +89,7 @@ impl Isa {
 
 /// A security state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum Security {
     /// Secure.
     Secure,

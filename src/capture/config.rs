@@ -1,6 +1,6 @@
 //! The configuration of a trace source's decoders, read from its registers.
 
-use super::{Protocol, registers};
+use super::{Protocol, Saved, registers};
 use crate::flow::{FlowConfig, Waypoints};
 use crate::protocol::{Core, ElementDecoder, PacketDecoder};
 use crate::quantity::TraceId;
@@ -30,8 +30,8 @@ pub trait Visitor {
     /// Receives the decoders; `flow` is `Some` if the source follows a core.
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
-        D: PacketDecoder + Clone + Send + Sync + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static;
+        D: PacketDecoder + Clone + Saved + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + Saved + Send + Sync + 'static;
 }
 
 fn missing(device: &Device, name: &str, assumed: impl std::fmt::LowerHex) -> Note {

@@ -14,6 +14,7 @@ mod left_out;
 mod only;
 mod protocol;
 pub(crate) mod registers;
+mod saved;
 
 pub use architecture::TraceArchitecture;
 pub use buffer::CaptureBuffer;
@@ -23,6 +24,7 @@ pub use core::traced_core;
 pub use left_out::{LeftOut, Reason};
 pub use only::{Only, OnlyContext};
 pub use protocol::Protocol;
+pub use saved::Saved;
 
 use crate::flow::FlowConfig;
 use crate::formatter::FrameKind;
@@ -93,8 +95,8 @@ impl<V: Visitor> Visitor for InContext<V> {
 
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> V::Output
     where
-        D: PacketDecoder + Clone + Send + Sync + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
+        D: PacketDecoder + Clone + Saved + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + Saved + Send + Sync + 'static,
     {
         let elements = Only::new(elements, self.only);
         self.visitor.visit(packets, elements, flow)

@@ -3,11 +3,13 @@
 //! The core's context is traced with its changes, or timestamps say when the wanted one ran. What was
 //! traced in other contexts is left out, as if the trace unit had been off meanwhile.
 
+use super::Saved;
 use crate::element::{Element, ElementSink, Mark, TraceOnReason};
 use crate::protocol::ElementDecoder;
 use crate::quantity::BufferOffset;
 use crate::snapshot::model::Device;
 use crate::snapshot::registers::parse_u64;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -89,8 +91,8 @@ impl OnlyContext {
 }
 
 /// Where the trace is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
     /// No context was traced yet.
     Unknown,
     /// In the wanted context.
@@ -165,6 +167,23 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
         match only {
             None => inner.end(at, out),
             Some(only) => sifted(inner, only, out, |inner, out| inner.end(at, out)),
+        }
+    }
+}
+
+/// The wanted context is a setting.
+impl<E: Saved> Saved for Only<E> {
+    type State = (E::State, Option<Place>);
+
+    fn state(&self) -> impl Serialize {
+        let place = self.only.as_ref().map(|(_, place)| *place);
+        (self.inner.state(), place)
+    }
+
+    fn restore(&mut self, (inner, place): Self::State) {
+        self.inner.restore(inner);
+        if let (Some((_, own)), Some(place)) = (&mut self.only, place) {
+            *own = place;
         }
     }
 }

@@ -8,6 +8,7 @@ mod programs;
 mod reading;
 mod silence;
 mod source;
+mod state;
 
 pub use buffer::decode_buffer;
 pub use image::Image;
@@ -15,3 +16,4 @@ pub use programs::{ProgramOptions, Programs};
 pub use reading::{Read, Reading};
 pub use silence::{Totals, first_look, silence};
 pub use source::{Decoding, ElementStage, Source, SourceSinks};
+pub use state::{Resumable, Stage, StageStates, Unsaved};

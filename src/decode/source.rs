@@ -35,13 +35,13 @@ pub trait SourceSinks<O: ?Sized> {
 
 /// A decoder and the sink of its packets.
 pub struct Source<D, S> {
-    decoder: D,
-    stage: Counted<S>,
+    pub(super) decoder: D,
+    pub(super) stage: Counted<S>,
 }
 
 /// Counts packets passed on.
-struct Counted<S> {
-    sink: S,
+pub(super) struct Counted<S> {
+    pub(super) sink: S,
     packets: u64,
 }
 

@@ -18,6 +18,7 @@ pub enum AddressEncoding {
 
 /// How the timestamps of a source are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct TimestampEncoding {
     /// 64 bits instead of 48.
     pub wide: bool,

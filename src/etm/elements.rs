@@ -5,6 +5,7 @@ use crate::quantity::{BufferOffset, ExceptionLevel, Security};
 
 /// How far synchronisation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum State {
     /// No packet was seen.
     Start,

@@ -7,6 +7,7 @@ use crate::quantity::TraceId;
 
 /// The configuration of one ETMv3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     trace_id: TraceId,
     /// X of ETMv3.X.

@@ -17,6 +17,7 @@ use crate::quantity::Isa;
 
 /// Splits the bytes of one ETMv3 into packets.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Decoder {
     config: Config,
     sync: Synchronisation,
@@ -394,5 +395,9 @@ impl PacketDecoder for Decoder {
 
     fn lost(&mut self) {
         self.sync.lose();
+    }
+
+    fn is_synchronised(&self) -> bool {
+        self.sync.is_reached()
     }
 }

@@ -13,6 +13,7 @@ use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Turns the packets of one ETMv3 into elements.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Elements {
     config: Config,
     state: State,

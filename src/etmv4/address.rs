@@ -8,6 +8,7 @@ pub(super) type Traced = (u64, InstructionSet);
 
 /// The last three traced addresses.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct AddressHistory {
     /// Newest first.
     last: [Traced; 3],

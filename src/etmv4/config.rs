@@ -8,6 +8,7 @@ use crate::quantity::TraceId;
 
 /// The two protocols that share these packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum Protocol {
     /// Embedded Trace Macrocell, version 4.
     Etmv4,
@@ -17,6 +18,7 @@ pub enum Protocol {
 
 /// A version of the trace unit architecture; ETE 1.0 is version 5.0 of this numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Version {
     /// TRCIDR1.TRCARCHMAJ, or TRCDEVARCH.ARCHVER for ETE.
     pub major: u8,
@@ -33,6 +35,7 @@ impl Version {
 
 /// Which conditional non-branch instructions are traced (TRCCONFIGR.COND).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum Conditional {
     /// Loads.
     Loads,
@@ -120,6 +123,7 @@ impl Registers {
 
 /// The configuration of one ETMv4 or ETE trace unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     /// Its protocol.
     pub protocol: Protocol,

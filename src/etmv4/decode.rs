@@ -53,6 +53,7 @@ const fn atoms(header: u8) -> (Atoms, u8) {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 enum Sync {
     /// Looking for an alignment synchronisation.
     No,
@@ -68,6 +69,7 @@ enum Sync {
 /// After a packet that no trace unit writes, the bytes that follow are still split, as they are
 /// most likely packets; their meaning is unknown until the next alignment synchronisation.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Decoder {
     config: Config,
     sync: Sync,
@@ -410,6 +412,10 @@ impl PacketDecoder for Decoder {
 
     fn lost(&mut self) {
         self.sync = Sync::No;
+    }
+
+    fn is_synchronised(&self) -> bool {
+        self.sync != Sync::No
     }
 }
 

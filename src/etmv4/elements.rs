@@ -22,6 +22,7 @@ const MOST_HELD: usize = 1 << 16;
 struct Contradiction;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 enum State {
     /// Waiting for an alignment synchronisation.
     Async,
@@ -37,6 +38,7 @@ enum State {
 /// P0 element. Elements still held at a discontinuity or at the end are dropped, except events,
 /// timestamps and others that are never speculative.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Elements {
     config: Config,
     state: State,

@@ -10,6 +10,7 @@ use crate::quantity::{ExceptionLevel, Security};
 /// The instruction set select of an address; the context decides what it means (IHI 0064,
 /// "Address packets").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum InstructionSet {
     /// IS0: A64 or A32, addresses are multiples of 4.
     #[default]
@@ -36,6 +37,7 @@ pub enum AddressBits {
 
 /// The core's context, as traced (IHI 0064, Context packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct ContextInfo {
     info: u8,
     vmid: u32,

@@ -12,6 +12,7 @@ use crate::quantity::{BufferOffset, ExceptionLevel};
 
 /// An entry that waits for the P0 elements before or after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum Held {
     /// P0 elements that were traced before the start of the trace.
     Unseen(u32),
@@ -121,6 +122,7 @@ impl Held {
 
 /// An entry and the offset of its packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Entry {
     pub at: BufferOffset,
     pub held: Held,
@@ -135,6 +137,11 @@ const STEPS_PER_ENTRY: u64 = 512;
 
 /// The queue.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(
+    feature = "snapshot",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "SavedQueue", into = "SavedQueue")
+)]
 pub(super) struct Queue {
     /// Oldest first.
     entries: VecDeque<Entry>,
@@ -144,6 +151,37 @@ pub(super) struct Queue {
     kept: Vec<Entry>,
     /// Remaining steps.
     steps: u64,
+}
+
+/// What is saved of a queue: equal for queues that behave in the same way.
+#[cfg(feature = "snapshot")]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct SavedQueue {
+    entries: VecDeque<Entry>,
+    steps: u64,
+}
+
+#[cfg(feature = "snapshot")]
+impl From<Queue> for SavedQueue {
+    fn from(queue: Queue) -> Self {
+        Self {
+            steps: queue.steps.min(queue.most_steps()),
+            entries: queue.entries,
+        }
+    }
+}
+
+#[cfg(feature = "snapshot")]
+impl From<SavedQueue> for Queue {
+    fn from(saved: SavedQueue) -> Self {
+        let p0 = |entry: &Entry| u64::from(entry.held.p0());
+        Self {
+            p0: saved.entries.iter().map(p0).sum(),
+            entries: saved.entries,
+            kept: Vec::new(),
+            steps: saved.steps,
+        }
+    }
 }
 
 impl Queue {
@@ -221,11 +259,15 @@ impl Queue {
         Some(Entry { at, held: taken })
     }
 
+    fn most_steps(&self) -> u64 {
+        STEPS_PER_ENTRY * (self.entries.len() + self.kept.len()) as u64
+    }
+
     /// Uses `count` steps; `false` if fewer remain. The steps of entries that left the queue are
     /// not kept.
     fn step(&mut self, count: usize) -> bool {
-        let most = STEPS_PER_ENTRY * (self.entries.len() + self.kept.len()) as u64;
-        let left = self.steps.min(most).checked_sub(count as u64);
+        let left = self.steps.min(self.most_steps());
+        let left = left.checked_sub(count as u64);
         self.steps = left.unwrap_or(0);
         left.is_some()
     }

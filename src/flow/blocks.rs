@@ -43,6 +43,7 @@ const LONG: u32 = 0x400;
 
 /// What one atom stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum AtomUnit {
     /// A block up to the next waypoint.
     Waypoint,
@@ -52,6 +53,7 @@ pub(super) enum AtomUnit {
 
 /// Memory and atom unit of a block. In one space, address and instruction set identify a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Space {
     pub view: View,
     pub unit: AtomUnit,

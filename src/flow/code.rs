@@ -33,6 +33,7 @@ impl From<&Context> for ContextKey {
 
 /// A view of memory. Contexts that see the same memory have the same view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct View(pub u32);
 
 /// The code of a core. Its contents must not change.

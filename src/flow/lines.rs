@@ -11,7 +11,8 @@ use crate::element::Exception;
 use crate::quantity::{Address, BufferOffset, Isa};
 
 /// A Q element whose end is not known yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PendingQ {
     at: BufferOffset,
     /// The block where it starts, if known.

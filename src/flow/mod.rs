@@ -57,5 +57,5 @@ pub(crate) use code::{fetch, instruction, instruction_bytes, next};
 pub use follow::{Flow, FlowConfig, FlowDriver};
 pub use memo::Run;
 pub use sink::{FlowSink, Gap, InstructionKind, LastInstruction, QRange, Range};
-pub use state::FlowState;
+pub use state::{Below, FlowState};
 pub use walk::Waypoints;

@@ -10,7 +10,8 @@ use crate::element::Mark;
 use crate::quantity::{Address, BufferOffset, Isa};
 
 /// A block whose output is held back because it may be cancelled (ETMv3).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Held {
     pub at: BufferOffset,
     pub block: u32,
@@ -37,7 +38,8 @@ impl Held {
 }
 
 /// The address up to which execution was followed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct LostAt {
     pub address: Address,
     /// Whether following ended there because code is missing.

@@ -5,17 +5,63 @@
 //! and nothing is popped here. The top entries are the same in both.
 
 /// More entries than any trace unit has.
-const DEPTH: usize = 16;
+pub(super) const DEPTH: usize = 16;
+
+/// In place of a caller that was stacked before the part of the trace that is decoded here.
+const UNKNOWN: u32 = u32::MAX;
 
 /// Blocks that end in a branch with link. If full, it drops the oldest for a new one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReturnStack {
+    /// If there are callers below the known ones, [`UNKNOWN`] in the places that no known one has
+    /// taken yet.
     callers: [u32; DEPTH],
     top: usize,
     count: usize,
+    /// There may be callers below the known ones.
+    open: bool,
+    /// One of those was needed.
+    missed: bool,
 }
 
 impl ReturnStack {
+    /// Creates a stack of known callers, oldest first, at most [`DEPTH`]. Below them there may be up
+    /// to `room` unknown ones.
+    pub(super) fn with_callers(callers: &[u32], room: usize) -> Self {
+        let mut stack = Self {
+            open: room > 0,
+            ..Self::default()
+        };
+        for &caller in callers {
+            stack.push(caller);
+        }
+        // The places below the oldest known one.
+        for below in 0..room.min(DEPTH - stack.count) {
+            let place = (stack.top + 2 * DEPTH - stack.count - below) % DEPTH;
+            stack.callers[place] = UNKNOWN;
+        }
+        stack
+    }
+
+    /// Returns the number of unknown callers that there may be below the known ones. Those were
+    /// dropped whose places known ones have taken since.
+    pub(super) fn room(&self) -> usize {
+        if !self.open {
+            return 0;
+        }
+        let unknown = |caller: &&u32| **caller == UNKNOWN;
+        self.callers.iter().filter(unknown).count()
+    }
+
+    /// Returns whether an unknown caller was needed since the last call.
+    pub(super) fn take_missed(&mut self) -> bool {
+        std::mem::take(&mut self.missed)
+    }
+
+    pub(super) fn set_missed(&mut self, missed: bool) {
+        self.missed = missed;
+    }
+
     #[inline]
     pub(super) fn push(&mut self, caller: u32) {
         self.top = (self.top + 1) % DEPTH;
@@ -30,7 +76,11 @@ impl ReturnStack {
 
     #[inline]
     pub(super) fn pop(&mut self) -> Option<u32> {
-        self.count = self.count.checked_sub(1)?;
+        let Some(count) = self.count.checked_sub(1) else {
+            self.missed |= self.room() > 0;
+            return None;
+        };
+        self.count = count;
         let caller = self.callers[self.top % DEPTH];
         self.top = (self.top + DEPTH - 1) % DEPTH;
         Some(caller)
@@ -38,6 +88,7 @@ impl ReturnStack {
 
     pub(super) fn clear(&mut self) {
         self.count = 0;
+        self.open = false;
     }
 
     /// Removes all entries and returns them, oldest first.
@@ -64,5 +115,45 @@ mod tests {
             assert_eq!(stack.pop(), Some(caller));
         }
         assert_eq!(stack.pop(), None);
+    }
+
+    #[test]
+    fn unknown_callers_stay_below_until_known_ones_take_their_places() {
+        let mut stack = ReturnStack::with_callers(&[1, 2], 14);
+        assert_eq!(stack.room(), 14);
+        for caller in 3..=5 {
+            stack.push(caller);
+        }
+        assert_eq!(stack.room(), 11);
+        for caller in (1..=5).rev() {
+            assert_eq!(stack.pop(), Some(caller));
+        }
+        assert!(!stack.take_missed());
+        assert_eq!(stack.pop(), None);
+        assert!(stack.take_missed() && !stack.take_missed());
+        assert_eq!(stack.room(), 11);
+
+        // Restored, the same places are left.
+        let mut stack = ReturnStack::with_callers(&[1, 2], 3);
+        for caller in 0..11 {
+            assert_eq!(stack.room(), 3);
+            stack.push(caller);
+        }
+        assert_eq!(stack.room(), 3);
+        stack.push(11);
+        assert_eq!(stack.room(), 2);
+        for caller in 12..20 {
+            stack.push(caller);
+        }
+        assert_eq!(stack.room(), 0);
+        assert_eq!(stack.drain().len(), DEPTH);
+        assert_eq!(stack.pop(), None);
+        assert!(!stack.take_missed());
+
+        // After a gap in the trace there is nothing below.
+        let mut stack = ReturnStack::with_callers(&[], DEPTH);
+        stack.clear();
+        assert_eq!((stack.room(), stack.pop()), (0, None));
+        assert!(!stack.take_missed());
     }
 }

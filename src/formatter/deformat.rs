@@ -8,6 +8,7 @@ use super::{Demux, FRAME_BYTES, FSYNC, HSYNC};
 
 /// The layout of frames in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum FrameKind {
     /// Contiguous frames from the first byte on, as in the memory of an ETB, ETF or ETR
@@ -56,17 +57,20 @@ impl Counts {
 /// counted from the offset of the ID byte. It is the offset of the byte itself or of an earlier byte
 /// of the same frame.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Deformatter {
     kind: FrameKind,
     /// The trace ID of the next data.
     id: Option<u8>,
     state: State,
+    #[cfg_attr(feature = "snapshot", serde(skip))]
     counts: Counts,
     /// FSYNCs in a row.
     fsyncs: u32,
 }
 
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 enum State {
     /// Searching for FSYNC. `window` holds the last bytes, the latest lowest; `held` is their number.
     Searching { window: u32, held: u32 },
@@ -76,6 +80,7 @@ enum State {
 
 /// The first bytes of a frame that is not contiguous.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 struct Partial {
     bytes: [u8; FRAME_BYTES],
     /// Offset of each pair of bytes.
@@ -91,6 +96,13 @@ struct Partial {
 impl Partial {
     fn is_empty(&self) -> bool {
         self.filled == 0 && self.half.is_none() && self.held.is_none()
+    }
+
+    fn continues_like(&self, other: &Self) -> bool {
+        let of = |one: &Self| (one.filled, one.half, one.held);
+        of(self) == of(other)
+            && self.bytes[..self.filled] == other.bytes[..self.filled]
+            && self.places[..self.filled / 2] == other.places[..self.filled / 2]
     }
 
     fn len(&self) -> u64 {
@@ -186,6 +198,34 @@ impl Deformatter {
             id: id.map(|id| id.0 & 0x7f),
             ..Self::new(kind)
         }
+    }
+
+    /// Returns the source of the data after `frames`: contiguous frames of the
+    /// [`Memory`](FrameKind::Memory) kind without FSYNC. `None` if no ID is in them.
+    pub fn last_id(frames: &[u8]) -> Option<TraceId> {
+        let (_, frames) = frames.as_rchunks::<FRAME_BYTES>();
+        frames.iter().rev().find_map(|frame| {
+            let pair = frame_ids(frame).checked_ilog2()?;
+            Some(TraceId(frame[2 * pair as usize] >> 1))
+        })
+    }
+
+    /// Returns whether both continue in the same way, whatever is fed.
+    pub fn continues_like(&self, other: &Self) -> bool {
+        // The fourth FSYNC in a row matters.
+        let of = |one: &Self| (one.kind, one.id, one.fsyncs.min(5));
+        let same = match (&self.state, &other.state) {
+            (
+                State::Searching { window, held },
+                State::Searching {
+                    window: others,
+                    held: more,
+                },
+            ) => (window, held) == (others, more),
+            (State::Frame(one), State::Frame(other)) => one.continues_like(other),
+            _ => false,
+        };
+        of(self) == of(other) && same
     }
 
     /// Returns the counts of the bytes fed so far, without those of an incomplete frame.

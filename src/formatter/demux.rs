@@ -16,6 +16,7 @@ const LOCATABLE: u64 = 4096;
 /// A frame of 16 bytes holds 15 bytes of payload, so a segment of several frames skips one
 /// byte of the buffer after each 15 of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Segment {
     /// Position in the stream's payload, counted from the start of the trace.
     pub start: u64,
@@ -39,6 +40,7 @@ impl Segment {
 
 /// The payload of one trace ID that is not yet consumed.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stream {
     payload: Vec<u8>,
     segments: Vec<Segment>,
@@ -91,15 +93,38 @@ impl Stream {
 
     /// Returns a copy of the stream that contains what is needed to continue.
     pub fn rest(&self) -> Self {
+        // A packet may be located by the byte before it.
+        let first = self.consumed.saturating_sub(1);
         let begun = self
             .segments
-            .partition_point(|segment| segment.start <= self.consumed);
+            .partition_point(|segment| segment.start <= first);
         Self {
             payload: self.payload.clone(),
             segments: self.segments[begun.saturating_sub(1)..].to_vec(),
             losses: self.losses.clone(),
             ..*self
         }
+    }
+
+    /// Returns whether both streams decode in the same way, whatever is appended, wherever each of
+    /// them started.
+    pub fn continues_like(&self, other: &Self) -> bool {
+        let lost = |stream: &Self| -> Vec<u64> {
+            let from = |at: &u64| at.wrapping_sub(stream.consumed);
+            stream.losses.iter().map(from).collect()
+        };
+        self.payload == other.payload
+            && (self.total > 0, self.consumed > 0) == (other.total > 0, other.consumed > 0)
+            && lost(self) == lost(other)
+            && self.places().eq(other.places())
+    }
+
+    /// Returns the offsets of the last byte consumed, of the payload, and of what is appended next if
+    /// it follows.
+    fn places(&self) -> impl Iterator<Item = BufferOffset> {
+        let mut locator = self.locator();
+        let first = self.consumed.saturating_sub(1);
+        (first..=self.end()).map(move |position| locator.locate_position(position))
     }
 
     /// Splits the payload into packets and consumes it. `sink` receives every packet with its

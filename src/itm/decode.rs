@@ -15,6 +15,7 @@ const MOST_ZEROS: usize = 1 << 16;
 
 /// Whether the decoder is synchronised with the start of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 enum Sync {
     /// Looking for a synchronization packet.
     #[default]
@@ -27,6 +28,7 @@ enum Sync {
 
 /// Splits the bytes of an ITM into packets.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Decoder {
     sync: Sync,
 }
@@ -243,5 +245,9 @@ impl PacketDecoder for Decoder {
 
     fn lost(&mut self) {
         self.sync = Sync::No;
+    }
+
+    fn is_synchronised(&self) -> bool {
+        self.sync != Sync::No
     }
 }

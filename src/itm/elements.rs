@@ -12,6 +12,7 @@ const LOW_TIME_BITS: u32 = 26;
 /// Turns the packets of one ITM into elements. Keeps what packets omit: the page of stimulus ports,
 /// running times.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Elements {
     prescaler: u32,
     started: bool,
@@ -20,6 +21,7 @@ pub struct Elements {
 
 /// The state that a loss of packets resets.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 struct State {
     synced: bool,
     page: u8,

@@ -4,6 +4,7 @@ pub use crate::quantity::Profile;
 
 /// The profile and the version of the architecture of a traced core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Core {
     /// Its profile.
     pub profile: Profile,

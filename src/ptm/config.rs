@@ -7,6 +7,7 @@ use crate::quantity::TraceId;
 
 /// The configuration of one PTM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Config {
     trace_id: TraceId,
     /// X of PFTv1.X.

@@ -14,6 +14,7 @@ use crate::protocol::PacketDecoder;
 
 /// Splits the bytes of one PTM into packets.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Decoder {
     config: Config,
     sync: Synchronisation,
@@ -241,5 +242,9 @@ impl PacketDecoder for Decoder {
 
     fn lost(&mut self) {
         self.sync.lose();
+    }
+
+    fn is_synchronised(&self) -> bool {
+        self.sync.is_reached()
     }
 }

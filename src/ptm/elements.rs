@@ -15,6 +15,7 @@ use crate::quantity::{Address, BufferOffset, Isa};
 
 /// Turns the packets of one PTM into elements.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Elements {
     state: State,
     /// No I-sync was seen since synchronisation was lost.

@@ -16,6 +16,7 @@ const MOST_ONES: usize = 1 << 16;
 
 /// Splits the bytes of an STM into packets.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Decoder {
     /// Inside the stream of packets; otherwise the next ASYNC is looked for.
     synced: bool,
@@ -550,5 +551,9 @@ impl PacketDecoder for Decoder {
 
     fn lost(&mut self) {
         *self = Self::unsynchronised();
+    }
+
+    fn is_synchronised(&self) -> bool {
+        self.synced
     }
 }

@@ -10,6 +10,7 @@ use crate::quantity::BufferOffset;
 /// Turns the packets of one STM into elements. Keeps what packets omit: master, channel, the upper
 /// part of timestamps.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Elements {
     started: bool,
     synced: bool,

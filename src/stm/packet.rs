@@ -14,6 +14,7 @@ pub struct Timestamp {
 
 /// How timestamps are encoded (MIPI STPv2, VERSION packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum TimestampType {
     /// STPv2NATDELTA: natural binary, the time since the last timestamp.
     Delta,

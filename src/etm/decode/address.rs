@@ -70,6 +70,7 @@ impl AddressBytes {
 
 /// The address and instruction set of the last packet.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Addresses {
     pub address: u32,
     pub isa: Isa,

@@ -7,6 +7,7 @@ use crate::protocol::number::from_gray;
 
 /// Completes timestamps: a packet contains only the bits up to the highest one that changed.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Timestamps {
     /// As traced, before Gray decoding.
     traced: u64,

@@ -7,7 +7,7 @@
 
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
-use crate::decode::SourceSinks;
+use crate::decode::{SourceSinks, Stage, StageStates, Unsaved};
 use crate::element::{Element, ElementSink, Exception, Mark};
 use crate::quantity::{Address, BufferOffset};
 use std::collections::VecDeque;
@@ -96,6 +96,20 @@ impl<L: Lines> Listed for Branches<L> {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn reset(&mut self) {
+        self.counts = Counts::default();
+    }
+}
+
+impl<L> Stage for Branches<L> {
+    /// A running count depends on everything before, so it has no state that a part could start in.
+    fn save(&self, _: &mut StageStates) -> Result<(), Unsaved> {
+        if self.counting || self.cycle.is_some() {
+            return Err(Unsaved);
+        }
+        Ok(())
     }
 }
 

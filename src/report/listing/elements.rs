@@ -2,7 +2,7 @@
 
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
-use crate::decode::SourceSinks;
+use crate::decode::{SourceSinks, Stage};
 use crate::element::{Element, ElementSink, Exception, Mark};
 use crate::flow::{BlockId, Blocks, FlowSink, Gap, QRange, Range, Run};
 use crate::quantity::BufferOffset;
@@ -98,7 +98,14 @@ impl<L: Lines> Listed for ElementListing<L> {
     fn unfollowed(&self) -> Option<Unfollowed> {
         self.unfollowed
     }
+
+    fn reset(&mut self) {
+        self.counts = Counts::default();
+        self.unfollowed = None;
+    }
 }
+
+impl<L> Stage for ElementListing<L> {}
 
 impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for ElementListing<L> {
     fn end(&mut self, _: BufferOffset) {}

@@ -2,7 +2,7 @@
 
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed, Unfollowed};
-use crate::decode::SourceSinks;
+use crate::decode::{SourceSinks, Stage, StageStates, Unsaved};
 use crate::element::{Exception, Mark};
 use crate::flow::{CodeImage, ContextKey, FlowSink, Gap, QRange, Range, View, instruction_bytes};
 use crate::program::disassembly::Disassembler;
@@ -137,6 +137,22 @@ impl<L: Lines, C> Listed for InstructionListing<'_, L, C> {
 
     fn unfollowed(&self) -> Option<Unfollowed> {
         self.unfollowed
+    }
+
+    fn reset(&mut self) {
+        self.counts = Counts::default();
+        self.unfollowed = None;
+    }
+}
+
+impl<L, C> Stage for InstructionListing<'_, L, C> {
+    fn save(&self, to: &mut StageStates) -> Result<(), Unsaved> {
+        to.save_sink(&self.view)
+    }
+
+    fn restore(&mut self, from: &StageStates) -> Result<(), Unsaved> {
+        self.view = from.sink()?;
+        Ok(())
     }
 }
 

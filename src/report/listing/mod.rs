@@ -31,6 +31,9 @@ pub trait Listed {
     fn unfollowed(&self) -> Option<Unfollowed> {
         None
     }
+
+    /// Resets the counts and the branches that could not be followed.
+    fn reset(&mut self);
 }
 
 /// Indirect branches after which the trace continues without a target.
@@ -45,6 +48,15 @@ pub struct Unfollowed {
 }
 
 impl Unfollowed {
+    /// Adds what was counted further on.
+    pub fn add(counted: &mut Option<Self>, later: Option<Self>) {
+        match (counted.as_mut(), later) {
+            (Some(counted), Some(later)) => counted.times += later.times,
+            (None, later) => *counted = later,
+            (Some(_), None) => {}
+        }
+    }
+
     /// Counts a gap of this kind.
     fn count(counted: &mut Option<Self>, at: BufferOffset, gap: Gap) {
         let branch = match gap {

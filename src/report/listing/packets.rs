@@ -2,7 +2,7 @@
 
 use super::text_buffer::TextBuffer;
 use super::{Counts, Lines, Listed};
-use crate::decode::SourceSinks;
+use crate::decode::{SourceSinks, Stage};
 use crate::element::Atoms;
 use crate::protocol::{Describe, PacketSink};
 use crate::quantity::BufferOffset;
@@ -49,7 +49,11 @@ impl<L: Lines> Listed for PacketListing<L> {
     fn counts(&self) -> Counts {
         Counts::default()
     }
+
+    fn reset(&mut self) {}
 }
+
+impl<L> Stage for PacketListing<L> {}
 
 impl<'a, L: Lines + 'a> SourceSinks<dyn Listed + 'a> for PacketListing<L> {
     fn end(&mut self, _: BufferOffset) {}
