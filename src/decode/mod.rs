@@ -4,6 +4,7 @@
 
 mod buffer;
 mod image;
+pub mod parts;
 mod programs;
 mod reading;
 mod silence;

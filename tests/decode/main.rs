@@ -9,6 +9,7 @@ mod corrupt_streams;
 mod decode_command;
 mod ds5_reports;
 mod every_byte;
+mod in_parts;
 mod packet_scripts;
 mod parity;
 mod parity_etmv4;
