@@ -1,5 +1,6 @@
 //! `armsnap decode`: lists trace as packets, elements, branches or instructions.
 
+mod in_parts;
 mod job;
 
 use super::listing::{Colored, Lines, ListingArguments};

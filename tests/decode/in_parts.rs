@@ -593,7 +593,7 @@ fn calls(directory: &Path, seed: u64) {
     let (mut trace, mut depth) = (Vec::new(), 0);
     let (mut up, mut left) = (true, 0);
     for step in 0..600 {
-        if step % 150 == 0 || random() % 16 == 0 {
+        if step % 150 == 0 || random().is_multiple_of(16) {
             // A-sync, trace info, then the address in EL1, non-secure.
             let address = 0x1000 + 0x20 * depth;
             trace.extend(SYNCS[1]);

@@ -1,12 +1,13 @@
 //! Decodes a buffer with one decoder per source, on one or several threads.
 //!
-//! With several threads, each one deformats the whole buffer and decodes a group of sources. The
+//! With several threads, parts of the buffer are decoded on their own ([`super::in_parts`]). Where its
+//! trace cannot be split, each thread deformats the whole buffer and decodes a group of sources. The
 //! pages of text return through bounded channels, in the order in which a single thread would have
 //! written them.
 
 use super::{Format, Level};
-use armsnap::capture::{CaptureBuffer, CaptureSource, Visitor, traced_core};
-use armsnap::decode::{Decoding, Image, Programs, Source, Totals, decode_buffer};
+use armsnap::capture::{CaptureBuffer, CaptureSource, Saved, Visitor, traced_core};
+use armsnap::decode::{Decoding, Image, Programs, Resumable, Source, Totals, decode_buffer};
 use armsnap::flow::{Flow, FlowConfig};
 use armsnap::mapped;
 use armsnap::program::disassembly::Disassembler;
@@ -33,11 +34,11 @@ const PIECE: usize = 16 << 10;
 /// The number of bytes of trace decoded at once if nothing is printed.
 const SILENT_PIECE: usize = 256 << 10;
 /// The size at which text is written out.
-const PAGE: usize = 1 << 20;
+pub(super) const PAGE: usize = 1 << 20;
 /// The number of pages of a source that may wait for another source.
 const WAITING: usize = 4;
 
-type Decoder<'a> = Box<dyn Decoding<dyn Listed + 'a> + 'a>;
+type Decoder<'a> = Box<dyn Resumable<dyn Listed + 'a> + 'a>;
 
 /// Makes the decoder of one source for a level and a form of listing.
 struct Make<'a, L> {
@@ -54,8 +55,8 @@ impl<'a, L: Lines + 'a> Visitor for Make<'a, L> {
 
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
-        D: PacketDecoder + 'static,
-        E: ElementDecoder<Packet = D::Packet> + 'static,
+        D: PacketDecoder + Saved + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Saved + 'static,
     {
         Ok(match (self.level, flow) {
             (Level::Packets, _) => Box::new(Source::new(packets, PacketListing::new(self.lines))),
@@ -131,12 +132,15 @@ impl Job<'_> {
         &self,
         buffer: &CaptureBuffer,
         out: &mut impl Write,
-        progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64),
     ) -> Result<Decoded, Stopped> {
         match (buffer.sources.len(), self.jobs) {
             (0, _) => Ok(Decoded::default()),
             (_, 1) => self.on_one(buffer, out, progress),
-            _ => self.on_several(buffer, out, progress),
+            _ => match self.in_parts(buffer, out, &mut progress)? {
+                Some(decoded) => Ok(decoded),
+                None => self.on_several(buffer, out, progress),
+            },
         }
     }
 
@@ -171,6 +175,7 @@ impl Job<'_> {
         let mut decoders = Vec::new();
         for source in sources {
             let decoder = self.decoder(buffer, source).map_err(Stopped::Maker)?;
+            let decoder: Box<dyn Decoding<_>> = decoder;
             decoders.push((source.trace_id, decoder));
         }
         let totals = decode_buffer(buffer, &mut decoders, self.piece(), |index, listed| {
@@ -258,7 +263,7 @@ impl Job<'_> {
     }
 
     /// Describes the branches of a source that cannot be followed.
-    fn unfollowed(&self, source: &CaptureSource, unfollowed: &Unfollowed) -> String {
+    pub(super) fn unfollowed(&self, source: &CaptureSource, unfollowed: &Unfollowed) -> String {
         let device = &self.loaded.snapshot.devices[source.device];
         let more = match unfollowed.times - 1 {
             0 => String::new(),
@@ -294,14 +299,14 @@ impl Job<'_> {
         )
     }
 
-    fn piece(&self) -> usize {
+    pub(super) fn piece(&self) -> usize {
         match self.format {
             Format::None => SILENT_PIECE,
             Format::Text | Format::Jsonl => PIECE,
         }
     }
 
-    fn decoder<'b>(
+    pub(super) fn decoder<'b>(
         &'b self,
         buffer: &CaptureBuffer,
         source: &CaptureSource,
