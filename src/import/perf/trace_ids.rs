@@ -42,7 +42,7 @@ impl TraceIds {
                 let window = at / WINDOW;
                 let length = ((window + 1) * WINDOW - at).min((part.end - begin) as u64);
                 let end = begin + length as usize;
-                if is_whole || window % SPARSE == 0 {
+                if is_whole || window.is_multiple_of(SPARSE) {
                     let bytes = file.get(begin..end).unwrap_or(&[]);
                     frames.feed(BufferOffset(at), bytes, false, &mut demux);
                     file.release(begin..end);
