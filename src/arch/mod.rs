@@ -4,7 +4,7 @@
 //! Independent of files, trace and the debugger's protocol.
 
 mod a32;
-mod a64;
+pub(crate) mod a64;
 mod aarch32;
 mod aarch64;
 mod architecture;

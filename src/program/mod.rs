@@ -5,6 +5,7 @@
 #[cfg(feature = "report")]
 pub mod disassembly;
 pub mod elf;
+pub(crate) mod frames;
 pub(crate) mod kallsyms;
 pub mod landing_pads;
 mod names;

@@ -16,8 +16,22 @@ const HEADER: u64 = 64;
 const PROGRAM_HEADER: u64 = 56;
 const SYMBOL: u64 = 24;
 
-/// Writes an ELF file for AArch64 with these functions, which are in `start..end`. It has no code.
-pub fn write(functions: &[Function], start: u64, end: u64) -> Vec<u8> {
+/// A section: its name, type, flags, address, offset in the file, size, and what links to others.
+#[derive(Default)]
+struct Section {
+    name: &'static str,
+    kind: u32,
+    flags: u64,
+    address: u64,
+    offset: u64,
+    size: u64,
+    link: [u32; 2],
+    entry: u64,
+}
+
+/// Writes an ELF file for AArch64 with these functions, which are in `start..end`, and how their
+/// callers are found (`.debug_frame`). It has no code.
+pub fn write(functions: &[Function], start: u64, end: u64, frames: &[u8]) -> Vec<u8> {
     let mut strings = vec![0];
     // The first symbol is the undefined one (figure 6).
     let mut symbols = vec![0; SYMBOL as usize];
@@ -30,13 +44,56 @@ pub fn write(functions: &[Function], start: u64, end: u64) -> Vec<u8> {
         strings.extend(function.name.as_bytes());
         strings.push(0);
     }
-    let section_names = b"\0.text\0.symtab\0.strtab\0.shstrtab\0";
+    let names = [".text", ".symtab", ".strtab", ".shstrtab", ".debug_frame"];
+    let section_names = format!("\0{}\0", names.join("\0"));
     let symbols_at = HEADER + PROGRAM_HEADER;
     let strings_at = symbols_at + symbols.len() as u64;
     let names_at = strings_at + strings.len() as u64;
-    let sections_at = (names_at + section_names.len() as u64).next_multiple_of(8);
+    let frames_at = (names_at + section_names.len() as u64).next_multiple_of(8);
+    let sections_at = (frames_at + frames.len() as u64).next_multiple_of(8);
+    let strtab = 3;
+    let sections = [
+        Section::default(),
+        Section {
+            // SHT_NOBITS with SHF_ALLOC and SHF_EXECINSTR
+            kind: 8,
+            flags: 6,
+            address: start,
+            offset: symbols_at,
+            size: end - start,
+            ..Section::named(".text")
+        },
+        Section {
+            // SHT_SYMTAB, with its strings in section 3; symbol 1 is the first global one
+            kind: 2,
+            offset: symbols_at,
+            size: symbols.len() as u64,
+            link: [3, 1],
+            entry: SYMBOL,
+            ..Section::named(".symtab")
+        },
+        Section {
+            kind: strtab,
+            offset: strings_at,
+            size: strings.len() as u64,
+            ..Section::named(".strtab")
+        },
+        Section {
+            kind: strtab,
+            offset: names_at,
+            size: section_names.len() as u64,
+            ..Section::named(".shstrtab")
+        },
+        Section {
+            // SHT_PROGBITS
+            kind: 1,
+            offset: frames_at,
+            size: frames.len() as u64,
+            ..Section::named(".debug_frame")
+        },
+    ];
 
-    let mut out = Vec::with_capacity(sections_at as usize + 5 * 64);
+    let mut out = Vec::with_capacity(sections_at as usize + sections.len() * 64);
     // ELFCLASS64, ELFDATA2LSB, EV_CURRENT (figure 2).
     out.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
     let halves = |out: &mut Vec<u8>, values: &[u16]| {
@@ -51,44 +108,43 @@ pub fn write(functions: &[Function], start: u64, end: u64) -> Vec<u8> {
     // ET_EXEC, EM_AARCH64.
     halves(&mut out, &[2, 183]);
     words(&mut out, &[1]);
-    longs(&mut out, &[start, HEADER, sections_at]);
+    // No entry point: debuggers end back traces in its function.
+    longs(&mut out, &[0, HEADER, sections_at]);
     words(&mut out, &[0]);
-    halves(&mut out, &[64, 56, 1, 64, 5, 4]);
+    // Section 4 has the names of sections.
+    halves(&mut out, &[64, 56, 1, 64, sections.len() as u16, 4]);
     // PT_LOAD, readable and executable, without contents.
     words(&mut out, &[1, 5]);
     longs(&mut out, &[0, start, start, 0, end - start, 4]);
     out.extend(&symbols);
     out.extend(&strings);
-    out.extend(section_names);
+    out.extend(section_names.as_bytes());
+    out.resize(frames_at as usize, 0);
+    out.extend(frames);
     out.resize(sections_at as usize, 0);
-    out.resize(out.len() + 64, 0);
-    let mut section =
-        |name: u32, kind: u32, flags: u64, fields: [u64; 3], link: [u32; 2], entry| {
-            words(&mut out, &[name, kind]);
-            longs(&mut out, &[flags, fields[0], fields[1], fields[2]]);
-            words(&mut out, &link);
-            longs(&mut out, &[8, entry]);
-        };
-    // SHT_NOBITS with SHF_ALLOC and SHF_EXECINSTR; SHT_SYMTAB; SHT_STRTAB.
-    section(1, 8, 6, [start, symbols_at, end - start], [0, 0], 0);
-    section(
-        7,
-        2,
-        0,
-        [0, symbols_at, symbols.len() as u64],
-        [3, 1],
-        SYMBOL,
-    );
-    section(15, 3, 0, [0, strings_at, strings.len() as u64], [0, 0], 0);
-    section(
-        23,
-        3,
-        0,
-        [0, names_at, section_names.len() as u64],
-        [0, 0],
-        0,
-    );
+    for section in &sections {
+        let name = section_names.find(&format!("\0{}\0", section.name));
+        let name = name.filter(|_| !section.name.is_empty());
+        words(
+            &mut out,
+            &[name.map_or(0, |at| at as u32 + 1), section.kind],
+        );
+        longs(&mut out, &[section.flags, section.address]);
+        longs(&mut out, &[section.offset, section.size]);
+        words(&mut out, &section.link);
+        let align = if section.kind == 0 { 0 } else { 8 };
+        longs(&mut out, &[align, section.entry]);
+    }
     out
+}
+
+impl Section {
+    fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,11 +161,14 @@ mod tests {
         };
         let start = 0xffff_8000_0800_0000;
         let all = [function("_text", start), function("panic", start + 0x10)];
-        let bytes = write(&all, start, start + 0x1000);
+        let bytes = write(&all, start, start + 0x1000, b"frames");
         let file = object::File::parse(&*bytes).unwrap();
         assert_eq!(file.architecture(), object::Architecture::Aarch64);
         let text = file.section_by_name(".text").unwrap();
         assert_eq!((text.address(), text.size()), (start, 0x1000));
+        assert_eq!(file.entry(), 0);
+        let frames = file.section_by_name(".debug_frame").unwrap();
+        assert_eq!(frames.data().unwrap(), b"frames");
         let found = file.symbols().map(|symbol| Function {
             name: symbol.name().unwrap().to_owned(),
             address: symbol.address(),

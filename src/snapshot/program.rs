@@ -454,7 +454,7 @@ mod tests {
         let linked = 0xffff_8000_0800_0000;
         let file = |names: [&str; 2]| {
             let all = [function(names[0], linked), function(names[1], linked + 4)];
-            let bytes = write(&all, linked, linked + 0x1000);
+            let bytes = write(&all, linked, linked + 0x1000, &[]);
             Elf::read("vmlinux".into(), bytes.into()).unwrap()
         };
         let text = linked + 0x20_0000;

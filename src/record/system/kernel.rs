@@ -4,6 +4,7 @@
 //! Where the kernel is at run time is known once it has relocated itself.
 
 use crate::mapped::Mapped;
+use crate::program::frames::{self, Code};
 use crate::program::kallsyms::Kallsyms;
 use crate::program::symbol_file::{self, Function};
 use std::io::Read;
@@ -74,8 +75,9 @@ impl Kernel {
         Some(self.symbols.as_ref()?.base()?.1)
     }
 
-    /// Returns the ELF file with the names of the functions of the kernel that runs at `text`.
-    pub fn symbol_file(&self, text: u64) -> Option<Vec<u8>> {
+    /// Returns the ELF file with the names of the functions of the kernel that runs at `text`, and
+    /// how their callers are found. `signed`: return addresses may have authentication codes.
+    pub fn symbol_file(&self, text: u64, signed: bool) -> Option<Vec<u8>> {
         let (first, image) = self.symbols.as_ref()?.base()?;
         let start = text.checked_add(first - image)?;
         let symbols = self.symbols.as_ref()?.symbols();
@@ -98,7 +100,25 @@ impl Kernel {
             })
             .collect();
         let end = start.checked_add(u64::from(last) + 4)?;
-        Some(symbol_file::write(&functions, start, end))
+        let code = |function: &'_ Function| {
+            let from = usize::try_from(function.address.checked_sub(text)?).ok()?;
+            let to = from.checked_add(usize::try_from(function.size).ok()?)?;
+            self.image.get(from..to)
+        };
+        // Several names of one function follow each other.
+        let mut code: Vec<Code<'_>> = functions
+            .iter()
+            .filter_map(|function| {
+                Some(Code {
+                    name: &function.name,
+                    start: function.address,
+                    bytes: code(function)?,
+                })
+            })
+            .collect();
+        code.dedup_by_key(|code| code.start);
+        let frames = frames::debug_frame(&code, signed);
+        Some(symbol_file::write(&functions, start, end, &frames))
     }
 }
 

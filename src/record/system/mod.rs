@@ -292,8 +292,13 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
     })
 }
 
-/// Returns the file with the kernel's symbols where it runs, and reports where that is.
-fn kernel_symbols(session: &mut Session, kernel: &Kernel) -> Option<(String, Mapped, u64)> {
+/// Returns the file with the kernel's symbols where it runs, and reports where that is. `signed`:
+/// return addresses have authentication codes.
+fn kernel_symbols(
+    session: &mut Session,
+    kernel: &Kernel,
+    signed: bool,
+) -> Option<(String, Mapped, u64)> {
     let mut note = |text: String| session.emulator.notes.push(text);
     let Some(symbols) = &kernel.symbols else {
         note("the kernel has no symbols of its own (kallsyms): names are not known".to_owned());
@@ -310,7 +315,7 @@ fn kernel_symbols(session: &mut Session, kernel: &Kernel) -> Option<(String, Map
          from its own kallsyms",
         text.wrapping_sub(linked)
     ));
-    let file = kernel.symbol_file(text)?;
+    let file = kernel.symbol_file(text, signed)?;
     Some(("kernel-symbols".to_owned(), file.into(), 0))
 }
 
@@ -334,6 +339,13 @@ fn finish(
                 .as_u64()
         })
         .collect();
+    // SCTLR_EL1.EnIA: return addresses are signed.
+    let control = cores.iter().map(|halted| {
+        let mut registers = halted.core.registers.iter();
+        let found = registers.find(|register| register.name == "SCTLR_EL1");
+        found.and_then(|register| register.value.as_u64())
+    });
+    let signed = { control }.any(|value| value.is_none_or(|value| value >> 31 & 1 == 1));
     session.emulator.remote.select(&ended.thread)?;
     let mut contents = Contents::default();
     match &image.kernel {
@@ -354,7 +366,7 @@ fn finish(
         ),
         program: match &image.kernel {
             None => Some((name.to_string_lossy().into_owned(), image.bytes, 0)),
-            Some(kernel) => kernel_symbols(&mut session, kernel),
+            Some(kernel) => kernel_symbols(&mut session, kernel, signed),
         },
         names_only: image.kernel.is_some(),
         kernel: session.text,

@@ -1,0 +1,144 @@
+//! How callers are found in the code of a Linux kernel without debug information: from the code
+//! itself.
+//!
+//! Each function is followed from its entry along all paths, with what its instructions do to the
+//! stack pointer and to the registers that it preserves for its caller. What is found is written as
+//! `.debug_frame`, which debuggers understand. Where the place of the caller's registers does not
+//! follow from the code, debuggers are told that the caller is not known: a back trace ends there.
+//! Exceptions are passed by the registers that the kernel saves; see [`exception`].
+
+mod debug_frame;
+mod effects;
+mod exception;
+mod paths;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use debug_frame::DebugFrame;
+use paths::Paths;
+use state::State;
+use std::collections::BTreeSet;
+
+/// A function of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its address.
+    pub start: u64,
+    /// Its instructions.
+    pub bytes: &'a [u8],
+}
+
+/// The most instructions of a function; longer ones are data.
+const LONGEST: usize = 1 << 16;
+
+/// How often functions are followed again because others branch into them.
+const ROUNDS: usize = 4;
+
+/// Writes `.debug_frame` for these functions, which are in the order of their addresses and do not
+/// overlap. `signed`: return addresses may have authentication codes.
+pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
+    let out = DebugFrame::new(signed);
+    // Code that other functions branch into, and the states there: rarely executed parts, which GCC
+    // puts elsewhere, and labels inside of functions.
+    let mut entered: Vec<Vec<(usize, State)>> = vec![Vec::new(); functions.len()];
+    let mut entries = vec![Vec::new(); functions.len()];
+    let mut next: BTreeSet<usize> = (0..functions.len()).collect();
+    for _ in 0..ROUNDS {
+        for index in std::mem::take(&mut next) {
+            let function = &functions[index];
+            let code = function.words();
+            if code.is_empty() {
+                continue;
+            }
+            if let Some(saved) = exception::saved(&code) {
+                entries[index] = out.exception(function.start, code.len(), saved);
+                continue;
+            }
+            if exception::returns(&code) || is_entry(function) {
+                entries[index] = out.unknown(function.start, code.len());
+                continue;
+            }
+            let called = (!is_part(function)).then_some((0, State::ENTRY));
+            let begin: Vec<_> = called.iter().chain(&entered[index]).copied().collect();
+            let paths = Paths::of(function.start, &code, &begin);
+            let switches = function.name == SWITCHES;
+            entries[index] = out.function(function.start, &paths.states, switches);
+            for exit in paths.exits {
+                let Some((into, at)) = place(functions, exit.target) else {
+                    continue;
+                };
+                let (state, target) = (exit.state, &functions[into]);
+                if !exit.sure && begins_function(target) {
+                    continue;
+                }
+                // Otherwise it is a call in place of a return.
+                let enters = at > 0 || is_part(target) || state.conflicts(&State::ENTRY);
+                let entered = &mut entered[into];
+                if enters && !entered.contains(&(at, state)) {
+                    entered.push((at, state));
+                    next.insert(into);
+                }
+            }
+        }
+    }
+    for index in next {
+        let function = &functions[index];
+        entries[index] = out.unknown(function.start, function.length());
+    }
+    out.finish(&entries)
+}
+
+/// Returns the function that an address is in, and the number of its instruction there.
+fn place(functions: &[Code<'_>], address: u64) -> Option<(usize, usize)> {
+    let after = functions.partition_point(|function| function.start <= address);
+    let index = after.checked_sub(1)?;
+    let at = usize::try_from((address - functions[index].start) / 4).ok()?;
+    (at < functions[index].length()).then_some((index, at))
+}
+
+impl Code<'_> {
+    /// The number of instructions.
+    fn length(&self) -> usize {
+        (self.bytes.len() / 4).min(LONGEST)
+    }
+
+    fn words(&self) -> Vec<u32> {
+        let words = self.bytes.as_chunks::<4>().0.iter().take(LONGEST);
+        words.map(|word| u32::from_le_bytes(*word)).collect()
+    }
+}
+
+/// Whether code looks like a function, not like what follows a label inside of one: it is aligned as
+/// compilers do it, or begins with BTI, PACIASP, NOPs for a tracer, or a frame record.
+fn begins_function(code: &Code<'_>) -> bool {
+    let words = code.bytes.as_chunks::<4>().0.iter().take(2);
+    let words: Vec<u32> = words.map(|word| u32::from_le_bytes(*word)).collect();
+    let begins = match words.first() {
+        Some(0xd503_245f | 0xd503_233f) => true,
+        Some(0xd503_201f) => words.get(1) == Some(&0xd503_201f),
+        Some(word) => word & 0xffc0_7fff == 0xa980_7bfd,
+        None => false,
+    };
+    begins || code.start.is_multiple_of(16) && !is_part(code)
+}
+
+/// `function.cold`, `function.cold.3`.
+fn is_part(function: &Code<'_>) -> bool {
+    let end = function.name.rsplit_once(".cold").map(|(_, end)| end);
+    end.is_some_and(|end| end.is_empty() || end.starts_with('.'))
+}
+
+/// The function that calls another one on the stack of interrupts: its caller's frame may be at a
+/// lower address.
+const SWITCHES: &str = "call_on_irq_stack";
+
+/// Code that nobody calls, though it does not show: vectors, whose alignment is that of VBAR_EL1, and
+/// where new tasks begin.
+fn is_entry(code: &Code<'_>) -> bool {
+    let vectors = code.name.contains("vectors") && code.start.is_multiple_of(2048);
+    vectors || matches!(code.name, "ret_from_fork" | "__bad_stack")
+}
