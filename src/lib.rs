@@ -39,6 +39,7 @@
 //! | [`snapshot`] | snapshot directories: files ⇄ model |
 //! | [`arch`] | architectures: register sets, target descriptions, branches |
 //! | [`translation`] | translation tables of cores: virtual → physical addresses |
+//! | `linux` | what a Linux kernel knows about itself: its log, types and tasks |
 //! | [`element`] | what packets mean: the elements that all protocols share |
 //! | [`encode`] | program flow → trace: what a trace unit decides to trace |
 //! | [`semantics`] | what instructions compute, as relations between values |
@@ -100,6 +101,8 @@ pub mod import;
 pub mod itm;
 #[cfg(feature = "snapshot")]
 pub mod leftovers;
+#[cfg(feature = "snapshot")]
+pub(crate) mod linux;
 #[cfg(feature = "snapshot")]
 pub mod mapped;
 #[cfg(feature = "page")]

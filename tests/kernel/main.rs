@@ -52,6 +52,21 @@ fn a_kernel_stops_at_its_own_function_after_it_has_moved_itself() {
         "setup_arch",
     );
     assert_eq!(u64::from_str_radix(pc, 16).unwrap(), symbol);
+    // Callers are found without debug information.
+    let trace = support::gdb::session(&recorded.place("snapshot"), &[], &["bt"]);
+    let frames = trace.lines().filter(|line| line.starts_with('#'));
+    let names = frames.map(|line| line.split_once(" in ").unwrap().1);
+    let names: Vec<&str> = names.collect();
+    let wanted = ["setup_arch ()", "start_kernel ()", "__primary_switched ()"];
+    assert_eq!(names, wanted, "{trace}");
+    // So early, the kernel has not described itself.
+    let log = support::gdb::session(
+        &recorded.place("snapshot"),
+        &[],
+        &["monitor dmesg", "monitor tasks"],
+    );
+    let none = "no Linux kernel: its VMCOREINFO is not in the snapshot's memory";
+    assert_eq!(log.matches(none).count(), 2, "{log}");
     let cores = recorded.compare();
     assert_eq!(cores.len(), 1);
     assert!(cores[0].instructions() > 1_000_000, "{cores:?}");

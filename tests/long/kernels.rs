@@ -2,7 +2,66 @@
 //!
 //! Slow in a debug build: scripts/test --long runs it with --release.
 
+use crate::support::gdb::{armsnap, run_within, text};
 use crate::support::kernel::{boot, compare, debian_kernel, initrd};
+use std::path::Path;
+use std::time::Duration;
+
+/// The output of GDB on a recording.
+fn gdb(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
+    let mut command = armsnap();
+    command.arg("gdb").args(options).arg(snapshot);
+    command.args(["--", "-nx", "-batch"]);
+    for gdb in commands {
+        command.args(["-ex", gdb]);
+    }
+    text(&run_within(&mut command, Duration::from_secs(300)))
+}
+
+/// The functions in the back trace that the kernel printed, from `panic` on. A return address behind
+/// a call that does not return is printed as the next function.
+fn printed(console: &str) -> Vec<Option<String>> {
+    let (_, trace) = console.rsplit_once("Call trace:").expect("a back trace");
+    let lines = trace.lines().skip(1).map_while(|line| {
+        let (_, place) = line.split_once("]  ")?;
+        let (name, offset) = place.trim().split_once("+0x")?;
+        // GDB omits what follows the point.
+        let name = name.split('.').next().unwrap_or(name);
+        Some((name.to_owned(), !offset.starts_with("0/")))
+    });
+    let from_panic = lines.skip_while(|(name, _)| name != "panic");
+    from_panic
+        .map(|(name, known)| known.then_some(name))
+        .collect()
+}
+
+/// The thread with `panic` in its back trace, and its frames from there on.
+fn panicked(traces: &str) -> (String, Vec<String>) {
+    for thread in traces.split("\nThread ").skip(1) {
+        let frames = thread.lines().filter(|line| line.starts_with('#'));
+        let names = frames.map(|line| {
+            let (_, rest) = line.split_once(' ').unwrap();
+            let name = rest.split_once(" in ").map_or(rest, |(_, name)| name);
+            name.split(" (").next().unwrap().trim().to_owned()
+        });
+        let names: Vec<String> = names.skip_while(|name| name != "panic").collect();
+        if !names.is_empty() {
+            return (thread.split(' ').next().unwrap().to_owned(), names);
+        }
+    }
+    panic!("{traces}");
+}
+
+/// Whether the frames in GDB start with those that the kernel printed.
+fn same(frames: &[String], printed: &[Option<String>]) -> bool {
+    let signal = "<signal handler called>";
+    let mut pairs = frames.iter().zip(printed);
+    let equal = |(frame, printed): (&String, &Option<String>)| match printed {
+        Some(printed) => frame == printed || frame == signal && printed.starts_with("el"),
+        None => true,
+    };
+    frames.len() >= printed.len() && pairs.all(equal)
+}
 
 /// Boots to the panic for want of a root file system.
 fn panics(cores: usize) {
@@ -24,6 +83,82 @@ fn panics(cores: usize) {
     let all: u64 = traced.iter().map(|core| core.instructions()).sum();
     assert!(all > 50_000_000, "{all}");
     assert!(traced.iter().all(|core| core.context_ids.len() > 2));
+
+    let snapshot = place("snapshot");
+    let wanted = printed(&console);
+    assert!(wanted.len() > 5, "{wanted:?}");
+    let traces = gdb(&snapshot, &[], &["thread apply all bt"]);
+    let (thread, frames) = panicked(&traces);
+    assert!(same(&frames, &wanted), "{traces}\n{wanted:?}");
+    assert_eq!(frames.len(), wanted.len(), "{traces}");
+    // The other core: idle, and interrupted to stop.
+    if cores > 1 {
+        for name in ["local_cpu_stop", "arch_cpu_idle", "cpu_startup_entry"] {
+            assert!(traces.contains(&format!(" in {name} (")), "{traces}");
+        }
+    }
+
+    // Back to the function that called panic, and forward again.
+    let caller = wanted[1].as_deref().expect("its name");
+    let moves = gdb(
+        &snapshot,
+        &[],
+        &[
+            &format!("thread {thread}"),
+            &format!("break {caller}"),
+            "reverse-continue",
+            "delete",
+            "break panic",
+            "continue",
+            "bt 2",
+            "delete",
+            "continue",
+            "bt 1",
+        ],
+    );
+    let (_, back) = moves.split_once("Breakpoint 1, ").expect(&moves);
+    let (back, forward) = back.split_once("Breakpoint 2, ").expect(&moves);
+    assert!(back.contains(&format!("in {caller} ()")), "{moves}");
+    let at_panic = "in panic ()\n#1  ";
+    assert!(forward.contains(at_panic), "{moves}");
+    assert!(forward.contains(&format!("in {caller} ()")), "{moves}");
+    assert!(
+        forward.contains("No more reverse-execution history"),
+        "{moves}"
+    );
+
+    // The log has all lines of the console.
+    let kernel = gdb(
+        &snapshot,
+        &[],
+        &["monitor dmesg", "monitor tasks", "monitor task 2"],
+    );
+    let lines = console.lines().map(str::trim_end);
+    let lines: Vec<&str> = lines.filter(|line| line.starts_with("[  ")).collect();
+    assert!(lines.len() > 150, "{console}");
+    let log: std::collections::BTreeSet<&str> = kernel.lines().map(str::trim_end).collect();
+    // What follows the back trace comes after the recording.
+    for line in lines.iter().filter(|line| !line.contains("---[ end")) {
+        assert!(log.contains(line), "{line}\n{kernel}");
+    }
+    let task = |pid: &str, name: &str| {
+        let mut rows = kernel
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        rows.any(|row| row.first() == Some(&pid) && row.last() == Some(&name))
+    };
+    for core in 0..cores {
+        assert!(task("0", &format!("swapper/{core}")), "{kernel}");
+    }
+    assert!(task("2", "kthreadd"), "{kernel}");
+    for frame in [
+        " __switch_to+0x",
+        " schedule+0x",
+        " kthreadd+0x",
+        " ret_from_fork+0x",
+    ] {
+        assert!(kernel.contains(frame), "{frame}: {kernel}");
+    }
 }
 
 #[test]
@@ -83,7 +218,7 @@ fn a_program_crashes_the_kernel() {
     };
     let directory = tempfile::tempdir().unwrap();
     let place = |name: &str| directory.path().join(name);
-    let Some((archive, _)) = initrd(directory.path(), CRASH) else {
+    let Some((archive, program)) = initrd(directory.path(), CRASH) else {
         return;
     };
     let witness = place("witness");
@@ -106,4 +241,48 @@ fn a_program_crashes_the_kernel() {
     let at = |level: usize| traced.iter().map(|core| core.at_level[level]).sum::<u64>();
     assert!(at(0) > 20_000_000, "{traced:?}");
     assert!(at(1) > 50_000_000, "{traced:?}");
+
+    // From the panic to the program: by its back trace, then in history.
+    let snapshot = place("snapshot");
+    let elf = ["--elf", program.to_str().unwrap()];
+    let traces = gdb(&snapshot, &elf, &["thread apply all bt"]);
+    let (thread, frames) = panicked(&traces);
+    let calls = ["sysrq_handle_crash", "vfs_write", "el0_svc"];
+    assert!(
+        calls.iter().all(|name| frames.iter().any(|f| f == name)),
+        "{traces}"
+    );
+    let line = CRASH
+        .lines()
+        .position(|line| line.contains("/* the crash */"));
+    let line = format!("init.c:{}", line.unwrap() + 1);
+    // The process continues behind its system call.
+    assert_eq!(
+        frames[frames.len() - 2],
+        "<signal handler called>",
+        "{traces}"
+    );
+    assert_eq!(frames[frames.len() - 1], "_start", "{traces}");
+    assert!(traces.contains("init.c:"), "{traces}");
+    let moves = gdb(
+        &snapshot,
+        &elf,
+        &[
+            &format!("thread {thread}"),
+            &format!("break {line}"),
+            "reverse-continue",
+            "bt",
+            "delete",
+            "break write_sysrq_trigger",
+            "continue",
+            "bt 4",
+        ],
+    );
+    let (_, back) = moves.split_once("Breakpoint 1, ").expect(&moves);
+    let (back, forward) = back.split_once("Breakpoint 2, ").expect(&moves);
+    assert!(
+        back.contains("crash () at ") && back.contains(&line),
+        "{moves}"
+    );
+    assert!(forward.contains("in vfs_write ()"), "{moves}");
 }

@@ -191,7 +191,7 @@ pub fn import_bytes(
     if notes.threads.is_empty() {
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
     }
-    if let Some(info) = vmcore::Info::of(&bytes, &frame, &notes) {
+    if let Some(info) = vmcore::info(&bytes, &frame, &notes) {
         return vmcore::imported(path, (&bytes, &frame), notes.threads, &info, options);
     }
     let mut out = Imported {

@@ -1,115 +1,31 @@
 //! Core files of a whole Linux system (vmcore, `/proc/kcore`, QEMU's `dump-guest-memory`): physical
 //! memory, and the tables of the kernel as its VMCOREINFO describes them.
 //!
-//! VMCOREINFO is text in lines `KEY=VALUE` (Linux, Documentation/admin-guide/kdump/vmcoreinfo.rst). It
-//! is in a note of the file, or in the note that the kernel keeps in memory.
+//! VMCOREINFO is in a note of the file, or in the note that the kernel keeps in memory.
 
 use super::notes::{Notes, Thread};
 use super::{Frame, Header, PT_LOAD, limit, part};
-use crate::import::fields::Fields;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
+use crate::linux::vmcoreinfo::Info;
 use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine};
 use crate::snapshot::memory::translated;
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
-use crate::translation::KernelTables;
 use object::{Object, ObjectSymbol};
-use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The name of the note.
-const NAME: &[u8] = b"VMCOREINFO\0";
-/// The bytes of its header and padded name.
-const HEADER: usize = 12 + 12;
-/// The kernel gives its text a page, of which the largest has 64 KiB.
-const MOST_TEXT: usize = 1 << 16;
-
-/// What VMCOREINFO says, by key.
-#[derive(Debug)]
-pub struct Info(BTreeMap<String, String>);
-
-impl Info {
-    /// Reads the text.
-    fn read(text: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(text);
-        let lines = text.lines().filter_map(|line| line.split_once('='));
-        let trimmed = |text: &str| text.trim_matches([' ', '\0']).to_owned();
-        Self(
-            lines
-                .map(|(key, value)| (trimmed(key), trimmed(value)))
-                .collect(),
-        )
+/// VMCOREINFO of a core file, if it is one of a whole system.
+pub fn info(bytes: &[u8], frame: &Frame, notes: &Notes) -> Option<Info> {
+    if let Some(text) = &notes.vmcoreinfo {
+        return Some(Info::read(text));
     }
-
-    /// That of a core file, if it is one of a whole system.
-    pub fn of(bytes: &[u8], frame: &Frame, notes: &Notes) -> Option<Self> {
-        if let Some(text) = &notes.vmcoreinfo {
-            return Some(Self::read(text));
-        }
-        // QEMU writes physical memory without virtual addresses, or with the same ones.
-        let mut loads = frame.of_kind(PT_LOAD);
-        if loads.any(|load| load.address != 0 && load.address != load.physical) {
-            return None;
-        }
-        // Segments may overlap in the file: it is searched once.
-        in_memory(bytes, frame.big).map(Self::read)
+    // QEMU writes physical memory without virtual addresses, or with the same ones.
+    let mut loads = frame.of_kind(PT_LOAD);
+    if loads.any(|load| load.address != 0 && load.address != load.physical) {
+        return None;
     }
-
-    fn text(&self, key: &str) -> Option<&str> {
-        self.0.get(key).map(String::as_str)
-    }
-
-    /// A number, which has `0x` before hexadecimal digits.
-    fn number(&self, key: &str) -> Option<u64> {
-        let text = self.text(key)?;
-        match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        }
-    }
-
-    /// The address of a symbol, which never has `0x`, and other such numbers.
-    fn address(&self, key: &str) -> Option<u64> {
-        let text = self.text(key)?;
-        u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
-    }
-
-    /// The tables of the kernel.
-    fn tables(&self) -> Result<KernelTables, String> {
-        let missing = |key: &str| format!("VMCOREINFO has no {key}");
-        let number = |key: &str| self.number(key).ok_or_else(|| missing(key));
-        let table = "SYMBOL(swapper_pg_dir)";
-        let table = self.address(table).ok_or_else(|| missing(table))?;
-        // Virtual minus physical addresses of the kernel's image.
-        let key = "NUMBER(kimage_voffset)";
-        let offset = self.address(key).ok_or_else(|| missing(key))?;
-        let size = self
-            .number("NUMBER(TCR_EL1_T1SZ)")
-            .filter(|size| *size < 64);
-        let bits = match size {
-            Some(size) => 64 - size,
-            None => number("NUMBER(VA_BITS)")?,
-        };
-        Ok(KernelTables {
-            high_table: table.wrapping_sub(offset),
-            granule: number("PAGESIZE")?,
-            high_bits: u32::try_from(bits).map_err(|_| missing("possible VA_BITS"))?,
-        })
-    }
-}
-
-/// The text of the note that the kernel keeps in memory, found in the file.
-fn in_memory(bytes: &[u8], big: bool) -> Option<&[u8]> {
-    memchr::memmem::find_iter(bytes, NAME).find_map(|at| {
-        let header = at.checked_sub(12)?;
-        let mut fields = Fields::new(&bytes[header..], big);
-        let (name, size, _) = (fields.u32()?, fields.u32()?, fields.u32()?);
-        let size = usize::try_from(size)
-            .ok()
-            .filter(|size| *size <= MOST_TEXT)?;
-        let text = bytes.get(header + HEADER..)?.get(..size)?;
-        (name as usize == NAME.len() && text.starts_with(b"OSRELEASE=")).then_some(text)
-    })
+    // Segments may overlap in the file: it is searched once.
+    Info::find(bytes, frame.big)
 }
 
 /// The bytes that the file has of a segment.
@@ -292,45 +208,4 @@ fn address_of(elf: &Elf, name: &str) -> Option<u64> {
     let mut symbols = file.symbols();
     let found = symbols.find(|symbol| symbol.name() == Ok(name));
     found.map(|symbol| symbol.address())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = "OSRELEASE=6.1.0\nPAGESIZE=4096\nSYMBOL(swapper_pg_dir)=ffff800009a2d000\n\
-        NUMBER(VA_BITS)=48\nNUMBER(kimage_voffset)=0xffff7fffc8000000\nNUMBER(TCR_EL1_T1SZ)=0x10\n\
-        KERNELOFFSET=1a00000\n";
-
-    #[test]
-    fn tables_of_the_kernel() {
-        let info = Info::read(TEXT.as_bytes());
-        let tables = KernelTables {
-            high_table: 0x41a2_d000,
-            granule: 4096,
-            high_bits: 48,
-        };
-        assert_eq!(info.tables(), Ok(tables));
-        assert_eq!(info.address("KERNELOFFSET"), Some(0x1a0_0000));
-        let without = Info::read(b"PAGESIZE=4096\nSYMBOL(swapper_pg_dir)=0\n");
-        let reason = without.tables().unwrap_err();
-        assert_eq!(reason, "VMCOREINFO has no NUMBER(kimage_voffset)");
-    }
-
-    #[test]
-    fn the_note_is_found_in_memory() {
-        let note = |size: u32| {
-            let mut note = [11_u32, size, 0].map(u32::to_le_bytes).concat();
-            note.extend(b"VMCOREINFO\0\0");
-            note.extend(TEXT.as_bytes());
-            note
-        };
-        let whole = note(TEXT.len() as u32);
-        // The name alone, then the note.
-        let memory = [&b"VMCOREINFO\0....."[..], &whole, b"rest"].concat();
-        assert_eq!(in_memory(&memory, false), Some(TEXT.as_bytes()));
-        assert_eq!(in_memory(&note(u32::MAX), false), None);
-        assert_eq!(in_memory(&whole[..30], false), None);
-        assert_eq!(in_memory(b"VMCOREINFO\0", false), None);
-    }
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod history;
+mod linux;
 mod memory;
 mod recover;
 mod registers;
@@ -37,6 +38,9 @@ monitor space ttbr0=0xTABLE    read memory as another process: by its translatio
 monitor space current          follow the state of each core again
 monitor translate 0xADDRESS    where physical memory has a virtual address: each step of the walk
 monitor maps [0xADDRESS]       the mapped ranges from an address on
+monitor dmesg [N]              the log of a Linux kernel in physical memory, or its last N records
+monitor tasks                  the tasks of a Linux kernel: ID, process, state, kernel stack, name
+monitor task PID               where a task sleeps: its back trace in the kernel
 monitor trace                  the trace frames: their core, their number, and notes on them
 monitor trace NAME             select the trace of that core for tfind
 ";
@@ -81,6 +85,9 @@ fn answer(target: &mut SnapshotTarget, command: &str, cancel: &Cancel) -> String
         "space" => space::run(target, rest),
         "translate" => translate::translate(target, rest),
         "maps" => translate::maps(target, rest),
+        "dmesg" => linux::dmesg(target, rest),
+        "tasks" => linux::tasks(target),
+        "task" => linux::task(target, rest),
         "trace" => super::tracepoints::monitor(target, rest),
         _ => format!("no command {name:?}\n{HELP}"),
     }

@@ -1,0 +1,165 @@
+//! BTF: the types of a kernel, from its memory (Linux, Documentation/bpf/btf.rst).
+
+/// The start of the type information of a kernel: magic number, version, flags, length of the header,
+/// offset of the types.
+pub const START: &[u8] = &[0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0];
+/// The length of the header.
+const HEADER: usize = 24;
+/// The most types.
+const MOST: usize = 1 << 22;
+/// The most types between a member and its structure: names, qualifiers.
+const DEPTH: usize = 16;
+/// The most members that are looked at for a path.
+const MEMBERS: usize = 1 << 16;
+
+const STRUCT: u32 = 4;
+const UNION: u32 = 5;
+
+/// The types of a kernel.
+#[derive(Debug)]
+pub struct Btf<'b> {
+    types: &'b [u8],
+    strings: &'b [u8],
+    /// The place of each type, from number 1 on.
+    places: Vec<u32>,
+}
+
+/// The length of BTF that starts with [`START`], from its header.
+pub fn length(header: &[u8]) -> Option<usize> {
+    let field = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk()?) as usize);
+    let (types, strings_at, strings) = (field(12)?, field(16)?, field(20)?);
+    header.starts_with(START).then_some(())?;
+    (strings_at >= types).then_some(HEADER + strings_at + strings)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+impl<'b> Btf<'b> {
+    /// Reads types; `None` if they are damaged.
+    pub fn read(bytes: &'b [u8]) -> Option<Self> {
+        let whole = bytes.get(..length(bytes)?)?;
+        let types = whole.get(HEADER..HEADER + word(whole, 12)? as usize)?;
+        let strings = whole.get(HEADER + word(whole, 16)? as usize..)?;
+        let mut places = Vec::new();
+        let mut at = 0;
+        while at < types.len() {
+            if places.len() == MOST {
+                return None;
+            }
+            places.push(at as u32);
+            let info = word(types, at + 4)?;
+            let count = (info & 0xffff) as usize;
+            at += 12
+                + match info >> 24 & 0x1f {
+                    // integer; variable; tag of a declaration
+                    1 | 14 | 17 => 4,
+                    // array
+                    3 => 12,
+                    STRUCT | UNION => 12 * count,
+                    // enumeration; prototype
+                    6 | 13 => 8 * count,
+                    // section; 64-bit enumeration
+                    15 | 19 => 12 * count,
+                    2 | 7..=12 | 16 | 18 => 0,
+                    _ => return None,
+                };
+        }
+        Some(Self {
+            types,
+            strings,
+            places,
+        })
+    }
+
+    fn name(&self, offset: u32) -> &'b [u8] {
+        let rest = self.strings.get(offset as usize..).unwrap_or_default();
+        rest.split(|byte| *byte == 0).next().unwrap_or_default()
+    }
+
+    /// The kind, the count, the size or type, and the place after the fields of a type.
+    fn fields(&self, number: u32) -> Option<(u32, usize, u32, usize)> {
+        let index = (number as usize).checked_sub(1)?;
+        let at = *self.places.get(index)? as usize;
+        let info = word(self.types, at + 4)?;
+        let kind = info >> 24 & 0x1f;
+        // The flag of a structure: members have bit sizes.
+        let kind_and_flag = kind | info >> 31 << 8;
+        let count = (info & 0xffff) as usize;
+        Some((kind_and_flag, count, word(self.types, at + 8)?, at + 12))
+    }
+
+    /// The structure with a name.
+    fn structure(&self, name: &str) -> Option<u32> {
+        let mut numbers = 1..=self.places.len() as u32;
+        numbers.find(|number| {
+            let at = self.places[*number as usize - 1] as usize;
+            let is_struct = word(self.types, at + 4).is_some_and(|i| i >> 24 & 0x1f == STRUCT);
+            is_struct && word(self.types, at).is_some_and(|n| self.name(n) == name.as_bytes())
+        })
+    }
+
+    /// The offset in bytes of a member of a structure, and its size if that is simple:
+    /// `thread.cpu_context.sp`.
+    pub fn offset(&self, structure: &str, path: &str) -> Option<u64> {
+        let mut number = self.structure(structure)?;
+        let mut offset = 0_u64;
+        let mut left = MEMBERS;
+        for name in path.split('.') {
+            let (at, kind) = self.member(number, name.as_bytes(), &mut left, DEPTH)?;
+            offset = offset.checked_add(at)?;
+            number = kind;
+        }
+        offset.is_multiple_of(8).then_some(offset / 8)
+    }
+
+    /// The offset in bits and the type of a member, also of one in a structure without a name.
+    fn member(
+        &self,
+        mut number: u32,
+        name: &[u8],
+        left: &mut usize,
+        depth: usize,
+    ) -> Option<(u64, u32)> {
+        let (mut kind, mut count, mut size, mut at) = self.fields(number)?;
+        // Names of types and qualifiers.
+        for _ in 0..DEPTH {
+            if !matches!(kind & 0xff, 8..=11 | 18) {
+                break;
+            }
+            number = size;
+            (kind, count, size, at) = self.fields(number)?;
+        }
+        if !matches!(kind & 0xff, STRUCT | UNION) {
+            return None;
+        }
+        for index in 0..count {
+            *left = left.checked_sub(1)?;
+            let at = at + 12 * index;
+            let (own, of, mut offset) = (
+                word(self.types, at)?,
+                word(self.types, at + 4)?,
+                word(self.types, at + 8)?,
+            );
+            if kind >> 8 != 0 {
+                // The size of a bit field; 0 for others.
+                if offset >> 24 != 0 {
+                    continue;
+                }
+                offset &= 0xff_ffff;
+            }
+            let own = self.name(own);
+            if own == name {
+                return Some((offset.into(), of));
+            }
+            if own.is_empty()
+                && depth > 0
+                && let Some((inner, of)) = self.member(of, name, left, depth - 1)
+            {
+                return Some((u64::from(offset) + inner, of));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,149 @@
+//! VMCOREINFO: addresses, offsets and sizes that a kernel tells readers of its memory.
+//!
+//! It is text in lines `KEY=VALUE` (Linux, Documentation/admin-guide/kdump/vmcoreinfo.rst), in a note
+//! that the kernel keeps in memory.
+
+use crate::translation::KernelTables;
+use std::collections::BTreeMap;
+
+/// The name of the note.
+const NAME: &[u8] = b"VMCOREINFO\0";
+/// The bytes of its header and padded name.
+const HEADER: usize = 12 + 12;
+/// The kernel gives its text a page, of which the largest has 64 KiB.
+const MOST_TEXT: usize = 1 << 16;
+
+/// What VMCOREINFO says, by key.
+#[derive(Clone, Debug)]
+pub struct Info(BTreeMap<String, String>);
+
+impl Info {
+    /// Reads the text.
+    pub fn read(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let lines = text.lines().filter_map(|line| line.split_once('='));
+        let trimmed = |text: &str| text.trim_matches([' ', '\0']).to_owned();
+        Self(
+            lines
+                .map(|(key, value)| (trimmed(key), trimmed(value)))
+                .collect(),
+        )
+    }
+
+    /// Finds the note in memory. `big`: the byte order.
+    pub fn find(bytes: &[u8], big: bool) -> Option<Self> {
+        in_memory(bytes, big).map(Self::read)
+    }
+
+    /// A value as it is written.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// A number, which has `0x` before hexadecimal digits.
+    pub fn number(&self, key: &str) -> Option<u64> {
+        let text = self.text(key)?;
+        match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        }
+    }
+
+    /// The address of a symbol, which never has `0x`, and other such numbers.
+    pub fn address(&self, key: &str) -> Option<u64> {
+        let text = self.text(key)?;
+        u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+    }
+
+    /// Virtual minus physical addresses of the kernel's image.
+    pub fn image_offset(&self) -> Option<u64> {
+        self.address("NUMBER(kimage_voffset)")
+    }
+
+    /// The tables of the kernel.
+    ///
+    /// # Errors
+    ///
+    /// If something is missing: its name.
+    pub fn tables(&self) -> Result<KernelTables, String> {
+        let missing = |key: &str| format!("VMCOREINFO has no {key}");
+        let number = |key: &str| self.number(key).ok_or_else(|| missing(key));
+        let table = "SYMBOL(swapper_pg_dir)";
+        let table = self.address(table).ok_or_else(|| missing(table))?;
+        let offset = self.image_offset();
+        let offset = offset.ok_or_else(|| missing("NUMBER(kimage_voffset)"))?;
+        let size = self
+            .number("NUMBER(TCR_EL1_T1SZ)")
+            .filter(|size| *size < 64);
+        let bits = match size {
+            Some(size) => 64 - size,
+            None => number("NUMBER(VA_BITS)")?,
+        };
+        Ok(KernelTables {
+            high_table: table.wrapping_sub(offset),
+            granule: number("PAGESIZE")?,
+            high_bits: u32::try_from(bits).map_err(|_| missing("possible VA_BITS"))?,
+        })
+    }
+}
+
+/// The text of the note that the kernel keeps in memory.
+fn in_memory(bytes: &[u8], big: bool) -> Option<&[u8]> {
+    memchr::memmem::find_iter(bytes, NAME).find_map(|at| {
+        let header = at.checked_sub(12)?;
+        let field = |index: usize| {
+            let field = *bytes.get(header + 4 * index..)?.first_chunk()?;
+            Some(match big {
+                true => u32::from_be_bytes(field),
+                false => u32::from_le_bytes(field),
+            })
+        };
+        let (name, size) = (field(0)?, field(1)?);
+        let size = usize::try_from(size)
+            .ok()
+            .filter(|size| *size <= MOST_TEXT)?;
+        let text = bytes.get(header + HEADER..)?.get(..size)?;
+        (name as usize == NAME.len() && text.starts_with(b"OSRELEASE=")).then_some(text)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "OSRELEASE=6.1.0\nPAGESIZE=4096\nSYMBOL(swapper_pg_dir)=ffff800009a2d000\n\
+        NUMBER(VA_BITS)=48\nNUMBER(kimage_voffset)=0xffff7fffc8000000\nNUMBER(TCR_EL1_T1SZ)=0x10\n\
+        KERNELOFFSET=1a00000\n";
+
+    #[test]
+    fn tables_of_the_kernel() {
+        let info = Info::read(TEXT.as_bytes());
+        let tables = KernelTables {
+            high_table: 0x41a2_d000,
+            granule: 4096,
+            high_bits: 48,
+        };
+        assert_eq!(info.tables(), Ok(tables));
+        assert_eq!(info.address("KERNELOFFSET"), Some(0x1a0_0000));
+        let without = Info::read(b"PAGESIZE=4096\nSYMBOL(swapper_pg_dir)=0\n");
+        let reason = without.tables().unwrap_err();
+        assert_eq!(reason, "VMCOREINFO has no NUMBER(kimage_voffset)");
+    }
+
+    #[test]
+    fn the_note_is_found_in_memory() {
+        let note = |size: u32| {
+            let mut note = [11_u32, size, 0].map(u32::to_le_bytes).concat();
+            note.extend(b"VMCOREINFO\0\0");
+            note.extend(TEXT.as_bytes());
+            note
+        };
+        let whole = note(TEXT.len() as u32);
+        // The name alone, then the note.
+        let memory = [&b"VMCOREINFO\0....."[..], &whole, b"rest"].concat();
+        assert_eq!(in_memory(&memory, false), Some(TEXT.as_bytes()));
+        assert_eq!(in_memory(&note(u32::MAX), false), None);
+        assert_eq!(in_memory(&whole[..30], false), None);
+        assert_eq!(in_memory(b"VMCOREINFO\0", false), None);
+    }
+}
