@@ -2,14 +2,14 @@
 
 use super::memory::Memory;
 use super::table::{DISTANCES, Row};
-use super::truth::{self, State};
+use super::truth::{self, Guest, State};
 use armsnap::arch::{Architecture, RegisterFile, state};
 use armsnap::data_addresses::Accessed;
 use armsnap::program::elf::{Elf, Machine};
 use armsnap::program::landing_pads::LandingPads;
 use armsnap::quantity::Address;
 use armsnap::recover::{FinalState, Known, Options, RecordedAddresses, Recovery, SnapshotMemory};
-use armsnap::semantics::{Location, Operand, Semantics, a64};
+use armsnap::semantics::{Location, Operand, Semantics};
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::program::{Program, Recorded as InSnapshot};
@@ -42,6 +42,7 @@ pub struct Compared {
 /// A program's recording, and its true states: `states[i]` is before the instruction at
 /// `positions[i]`; the last one is the final state.
 struct Recorded {
+    guest: Guest,
     loaded: OpenSnapshot,
     memory: Arc<CoreMemory>,
     registers: RegisterFile,
@@ -70,7 +71,8 @@ pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
     let loaded = Snapshot::open(&snapshot, &OpenOptions::default())?;
     let core = loaded.snapshot.devices.first().ok_or("no core")?.clone();
     let memory = Arc::new(CoreMemory::new(&loaded, &core));
-    let registers = RegisterFile::read(&core, Architecture::AArch64);
+    let guest = Guest::of(program)?;
+    let registers = RegisterFile::read(&core, guest.architecture());
     let traced = TracedCore {
         device: 0,
         memory: Arc::clone(&memory),
@@ -94,11 +96,13 @@ pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
     let final_state = FinalState::locations(&registers);
     let last = states.last().ok_or("no state")?.registers;
     let ends = last.into_iter().zip(final_state);
+    let ends = ends.take(guest.general().len());
     let random = ends
         .filter_map(|(own, recorded)| Some((own, recorded?)))
         .filter(|(own, recorded)| own != recorded)
         .collect();
     let recorded = Recorded {
+        guest,
         loaded,
         memory,
         registers,
@@ -145,6 +149,22 @@ fn aligned(history: &mut History, states: &[State]) -> Result<Vec<Position>, Box
     Ok(positions)
 }
 
+impl Guest {
+    fn architecture(self) -> Architecture {
+        match self {
+            Self::A64 => Architecture::AArch64,
+            Self::Arm => Architecture::AArch32,
+        }
+    }
+
+    fn machine(self) -> Machine {
+        match self {
+            Self::A64 => Machine::AArch64,
+            Self::Arm => Machine::Arm,
+        }
+    }
+}
+
 /// The addresses of the functions of a program.
 fn entries(program: &Path, offset: u64) -> Result<HashSet<u64>, Box<dyn Error>> {
     use object::{Object, ObjectSymbol, SymbolKind};
@@ -153,7 +173,9 @@ fn entries(program: &Path, offset: u64) -> Result<HashSet<u64>, Box<dyn Error>> 
     let functions = file
         .symbols()
         .filter(|symbol| symbol.kind() == SymbolKind::Text);
-    Ok(functions.map(|symbol| symbol.address() + offset).collect())
+    Ok(functions
+        .map(|symbol| (symbol.address() & !1) + offset)
+        .collect())
 }
 
 /// The general registers and the stack pointer that an instruction reads.
@@ -175,11 +197,13 @@ fn reads(semantics: &Semantics) -> Vec<Location> {
 }
 
 impl Recorded {
-    fn word(&self, pc: u64) -> u32 {
+    fn semantics(&self, state: &State) -> Semantics {
         let mut bytes = [0; 4];
         let space = state::current_space(&self.registers).space;
-        self.memory.read(Address(pc), space, &mut bytes);
-        u32::from_le_bytes(bytes)
+        self.memory.read(Address(state.pc), space, &mut bytes);
+        let [a, b, c, d] = bytes;
+        let code = [[a, b], [c, d]].map(u16::from_le_bytes);
+        state.semantics(self.guest, code)
     }
 
     fn last_byte(&self, address: u64) -> Option<u8> {
@@ -191,7 +215,7 @@ impl Recorded {
     fn facts(&self, addresses: Addressed) -> FinalState {
         let space = state::current_space(&self.registers).space;
         let seen = (&*self.memory, space);
-        let program = Program::of_snapshot(&self.loaded, Machine::AArch64, &[seen]);
+        let program = Program::of_snapshot(&self.loaded, self.guest.machine(), &[seen]);
         let libraries = program
             .iter()
             .flat_map(|program| libraries::of_program(&self.loaded, &program.elf, seen));
@@ -199,8 +223,8 @@ impl Recorded {
         let elves = program.iter().map(|program| &program.elf).chain(&libraries);
         let landing_pads = LandingPads::new(elves.clone());
         FinalState {
-            architecture: Architecture::AArch64,
-            status: None,
+            architecture: self.guest.architecture(),
+            status: self.registers.value("cpsr"),
             registers: FinalState::locations(&self.registers),
             memory: Box::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),
             other_writers: false,
@@ -235,7 +259,7 @@ impl Recorded {
             wanted.extend(states.into_iter().map(|state| (state, distance)));
         }
         wanted.sort_unstable();
-        let mut memory = Memory::new(&self.states, &self.accesses, |pc| self.word(pc));
+        let mut memory = Memory::new(&self.states, &self.accesses, |state| self.semantics(state));
         let (mut at, mut access) = (0, 0);
         let (mut asked, mut first) = (0.0, None);
         // From the end back, as a user asks: the answers may depend on it, the truth does not.
@@ -251,8 +275,9 @@ impl Recorded {
                 let own = own
                     .take_while(|accessed| accessed.instruction == at as u64)
                     .count();
-                let word = self.word(self.states[at].pc);
-                memory.execute(&self.states[at], word, &self.accesses[access..access + own]);
+                let semantics = self.semantics(&self.states[at]);
+                let accesses = &self.accesses[access..access + own];
+                memory.execute(&self.states[at], &semantics, accesses);
                 (at, access) = (at + 1, access + own);
             }
             self.at(history, &mut recovery, (state, distance), &memory, &mut row);
@@ -290,16 +315,16 @@ impl Recorded {
             random.map_or(value, |(_, recorded)| *recorded)
         };
         let row = &mut row.0;
-        for location in reads(&a64::decode(self.word(state.pc), state.pc)) {
+        for location in reads(&self.semantics(state)) {
             row[0][distance].add(known.get(location), truth(location));
         }
-        for number in 0..31 {
-            let location = Location::general(number);
+        for location in self.guest.general() {
             row[1][distance].add(known.get(location), truth(location));
         }
-        row[2][distance].add(known.get(Location::SP), truth(Location::SP));
+        let stack = self.guest.stack();
+        row[2][distance].add(known.get(stack), truth(stack));
         let mut bytes = vec![None; STACK as usize];
-        let sp = truth(Location::SP);
+        let sp = truth(stack);
         recovery.memory(history, position, sp, &mut bytes, always);
         for (address, byte) in (sp..).zip(&bytes) {
             let true_byte = memory.byte(index, address, |at| self.last_byte(at));
@@ -307,7 +332,10 @@ impl Recorded {
                 row[3][distance].add(*byte, true_byte);
             }
         }
-        self.returns(history, recovery, (index, distance), memory, row);
+        // Of AArch32 without frame records no back trace is compared.
+        if self.guest == Guest::A64 {
+            self.returns(history, recovery, (index, distance), memory, row);
+        }
         if self.entries.contains(&state.pc) {
             for number in 0..2 {
                 let location = Location::general(number);

@@ -3,7 +3,7 @@
 
 use super::truth::State;
 use armsnap::data_addresses::Accessed;
-use armsnap::semantics::{Location, Machine, Values, a64, execute};
+use armsnap::semantics::{Control, Location, Machine, Semantics, Values, execute};
 use std::collections::HashMap;
 
 /// What is known of a byte at some time.
@@ -45,7 +45,11 @@ impl Machine for Effect<'_> {
 
 impl Memory {
     /// Memory before the first state. `accesses` of state i have `instruction` i.
-    pub fn new(states: &[State], accesses: &[Accessed], code: impl Fn(u64) -> u32) -> Self {
+    pub fn new(
+        states: &[State],
+        accesses: &[Accessed],
+        semantics: impl Fn(&State) -> Semantics,
+    ) -> Self {
         let mut stored = HashMap::new();
         for accessed in accesses.iter().filter(|accessed| accessed.access.store) {
             let access = accessed.access;
@@ -55,7 +59,7 @@ impl Memory {
             }
         }
         for (index, state) in states.iter().enumerate() {
-            for granule in written_by_kernel(state, code(state.pc)) {
+            for granule in written_by_kernel(state, &semantics(state)) {
                 stored.insert(granule, index);
             }
         }
@@ -66,7 +70,7 @@ impl Memory {
     }
 
     /// Executes the instruction of a state, which made these accesses.
-    pub fn execute(&mut self, state: &State, word: u32, accesses: &[Accessed]) {
+    pub fn execute(&mut self, state: &State, semantics: &Semantics, accesses: &[Accessed]) {
         // First unknown, then known as far as the instruction has a model.
         for accessed in accesses.iter().filter(|accessed| accessed.access.store) {
             for index in 0..u64::from(accessed.access.bytes) {
@@ -74,7 +78,7 @@ impl Memory {
                     .insert(accessed.access.address + index, Byte::Unknown);
             }
         }
-        for granule in written_by_kernel(state, word) {
+        for granule in written_by_kernel(state, semantics) {
             for index in 0..8 {
                 self.bytes.insert(granule << 3 | index, Byte::Unknown);
             }
@@ -82,11 +86,10 @@ impl Memory {
         if !accesses.iter().any(|accessed| accessed.access.store) {
             return;
         }
-        let semantics = a64::decode(word, state.pc);
         let mut values: Values = values(state);
         let mut anywhere = false;
         execute(
-            &semantics,
+            semantics,
             state.pc,
             &mut values,
             &mut Effect(self, &mut anywhere),
@@ -134,16 +137,17 @@ pub fn values(state: &State) -> Values {
         *location = Some(value);
     }
     let flags = [Location::N, Location::Z, Location::C, Location::V];
-    for (location, bit) in flags.into_iter().zip([3, 2, 1, 0]) {
-        values[location.index()] = Some(u64::from(state.flags >> bit & 1));
+    for (location, flag) in flags.into_iter().zip(state.flags()) {
+        values[location.index()] = Some(flag);
     }
     values
 }
 
 /// The granules that a system call may write: around what its first arguments point to.
-fn written_by_kernel(state: &State, word: u32) -> impl Iterator<Item = u64> + '_ {
+fn written_by_kernel(state: &State, semantics: &Semantics) -> impl Iterator<Item = u64> + use<> {
     const MOST: u64 = 64;
-    let calls = word == 0xd400_0001;
-    let arguments = state.registers[..4].iter().filter(move |_| calls);
+    let calls = semantics.control == Control::SystemCall;
+    let arguments: [u64; 4] = std::array::from_fn(|number| state.registers[number]);
+    let arguments = arguments.into_iter().filter(move |_| calls);
     arguments.flat_map(|argument| argument >> 3..(argument >> 3) + MOST)
 }

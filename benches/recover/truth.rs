@@ -1,5 +1,7 @@
 //! The true states of a program: the emulator's log of all registers before each instruction.
 
+use armsnap::semantics::t32::ItState;
+use armsnap::semantics::{Location, Semantics, a32, a64, t32};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader};
@@ -10,13 +12,77 @@ use std::process::{Command, Stdio};
 #[derive(Clone, Copy)]
 pub struct State {
     pub pc: u64,
-    /// x0 to x30, and sp.
+    /// x0 to x30, and sp; in AArch32 r0 to r14.
     pub registers: [u64; 32],
-    /// N, Z, C, V from bit 3 down.
-    pub flags: u8,
+    /// PSTATE or CPSR as logged.
+    pub status: u64,
 }
 
-/// The emulator for AArch64 programs, with the same random numbers in each run.
+impl State {
+    /// N, Z, C and V.
+    pub fn flags(&self) -> [u64; 4] {
+        [31, 30, 29, 28].map(|bit| self.status >> bit & 1)
+    }
+
+    /// What the instruction does, given the two words of code at its address.
+    pub fn semantics(&self, guest: Guest, [first, second]: [u16; 2]) -> Semantics {
+        let word = u32::from(second) << 16 | u32::from(first);
+        match guest {
+            Guest::A64 => a64::decode(word, self.pc),
+            // Bit T, and IT[1:0] and IT[7:2] (DDI 0487, G1.9.1).
+            Guest::Arm if self.status >> 5 & 1 == 1 => {
+                let block = self.status >> 8 & 0xfc | self.status >> 25 & 3;
+                t32::decode(first, second, self.pc, ItState::from_bits(block as u8))
+            }
+            Guest::Arm => a32::decode(word, self.pc),
+        }
+    }
+}
+
+/// The instruction sets of a program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Guest {
+    A64,
+    Arm,
+}
+
+impl Guest {
+    /// Those of an ELF file.
+    pub fn of(program: &Path) -> io::Result<Self> {
+        let bytes = std::fs::read(program)?;
+        let file = object::File::parse(&*bytes).map_err(io::Error::other)?;
+        Ok(match object::Object::architecture(&file) {
+            object::Architecture::Arm => Self::Arm,
+            _ => Self::A64,
+        })
+    }
+
+    fn emulator(self) -> &'static str {
+        match self {
+            Self::A64 => "qemu-aarch64",
+            Self::Arm => "qemu-arm",
+        }
+    }
+
+    /// The general registers, without the stack pointer.
+    pub fn general(self) -> Vec<Location> {
+        let numbers: Vec<u8> = match self {
+            Self::A64 => (0..31).collect(),
+            Self::Arm => (0..13).chain([14]).collect(),
+        };
+        numbers.into_iter().map(Location::general).collect()
+    }
+
+    /// The stack pointer.
+    pub fn stack(self) -> Location {
+        match self {
+            Self::A64 => Location::SP,
+            Self::Arm => Location::general(13),
+        }
+    }
+}
+
+/// A command with the same random numbers in each run.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/bin:/bin");
@@ -28,7 +94,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
 /// Runs a program and returns the last `keep` states of its first thread, oldest first. The last one
 /// is the state before the instruction that ended the program.
 pub fn states(program: &Path, keep: usize) -> io::Result<Vec<State>> {
-    let mut command = command("qemu-aarch64");
+    let mut command = command(Guest::of(program)?.emulator());
     command.args(["-singlestep", "-d", "cpu,nochain,exec", "-D", "/dev/stderr"]);
     if is_dynamic(program)? {
         command.args(["-L", "/usr/aarch64-linux-gnu"]);
@@ -48,7 +114,7 @@ pub fn states(program: &Path, keep: usize) -> io::Result<Vec<State>> {
             state = core.starts_with(b"0:").then_some(State {
                 pc: 0,
                 registers: [0; 32],
-                flags: 0,
+                status: 0,
             });
         } else if let Some(at) = &mut state
             && values(&line, at)
@@ -73,11 +139,6 @@ fn is_dynamic(program: &Path) -> io::Result<bool> {
 
 /// Reads a line of registers; returns whether it is the last one of a state.
 fn values(line: &[u8], state: &mut State) -> bool {
-    if let Some(rest) = line.strip_prefix(b"PSTATE=") {
-        let digit = rest.first().copied().map(char::from);
-        state.flags = digit.and_then(|digit| digit.to_digit(16)).unwrap_or(0) as u8;
-        return true;
-    }
     for word in line.split(|byte| *byte == b' ' || *byte == b'\n') {
         let Some(equals) = word.iter().position(|byte| *byte == b'=') else {
             continue;
@@ -91,9 +152,13 @@ fn values(line: &[u8], state: &mut State) -> bool {
             continue;
         };
         match name {
-            b"PC" => state.pc = value,
+            b"PSTATE" | b"PSR" => {
+                state.status = value;
+                return true;
+            }
+            b"PC" | b"R15" => state.pc = value,
             b"SP" => state.registers[31] = value,
-            [b'X', tens @ b'0'..=b'3', ones @ b'0'..=b'9'] => {
+            [b'X' | b'R', tens @ b'0'..=b'3', ones @ b'0'..=b'9'] => {
                 let number = usize::from(10 * (tens - b'0') + (ones - b'0'));
                 state.registers[number.min(30)] = value;
             }
