@@ -3,7 +3,7 @@
 
 use crate::support::gdb::{run, run_within, testdata, text};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -107,6 +107,8 @@ fn transcripts_of_exports_run() {
         // genhtml reads the sources beside it.
         fs::copy(&from, place.path().join(from.file_name().unwrap())).unwrap();
     }
+    let there = fs::read_dir(place.path()).unwrap();
+    let there: Vec<PathBuf> = there.map(|entry| entry.unwrap().path()).collect();
     let mut count = 0;
     for Written {
         page,
@@ -125,15 +127,17 @@ fn transcripts_of_exports_run() {
         let mut shell = Command::new("sh");
         shell.args(["-c", &in_shell(&parts.join(" && "))]);
         shell.env("ARMSNAP", env!("CARGO_BIN_EXE_armsnap"));
-        // A page's commands may write what another's wrote.
-        for made in [
-            "coverage.info",
-            "stacks.txt",
-            "callgrind.out",
-            "calls.jsonl",
-            "raw.txt",
-        ] {
-            let _ = fs::remove_file(place.path().join(made));
+        // A command may write what another one wrote.
+        for entry in fs::read_dir(place.path()).unwrap() {
+            let made = entry.unwrap().path();
+            if there.contains(&made) {
+                continue;
+            }
+            let removed = match made.is_dir() {
+                true => fs::remove_dir_all(&made),
+                false => fs::remove_file(&made),
+            };
+            removed.unwrap();
         }
         let output = run_within(shell.current_dir(place.path()), Duration::from_secs(120));
         assert!(
