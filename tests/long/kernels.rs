@@ -133,6 +133,7 @@ fn panics(cores: usize) {
         &[],
         &["monitor dmesg", "monitor tasks", "monitor task 2"],
     );
+    let console = console.replace('\t', " ");
     let lines = console.lines().map(str::trim_end);
     let lines: Vec<&str> = lines.filter(|line| line.starts_with("[  ")).collect();
     assert!(lines.len() > 150, "{console}");

@@ -146,6 +146,8 @@ pub(super) fn dmesg(target: &SnapshotTarget, count: &str) -> String {
             continue;
         };
         for line in String::from_utf8_lossy(&bytes).split('\n') {
+            // A tab would be printed as an escape.
+            let line = line.replace('\t', " ");
             let _ = writeln!(text, "{prefix} {line}");
         }
     }
