@@ -104,8 +104,8 @@ impl<'a, 'f, O: ?Sized, T> PartDecoder<'a, 'f, O, T> {
         self.runner.assume_callers()
     }
 
-    /// Returns the shortest lead-in of those that `leads` suggests, with which the decoders are
-    /// synchronised at an offset; `None` if there is none.
+    /// Returns the first lead-in in `leads` with which the decoders are synchronised at an offset;
+    /// `None` if no lead-in is long enough.
     ///
     /// # Errors
     ///

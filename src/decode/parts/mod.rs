@@ -51,7 +51,7 @@ impl<T> Drop for Close<'_, '_, T> {
     }
 }
 
-/// Tells that a thread ends.
+/// Reports the end of a thread.
 struct Leave<'b, 'a, T>(&'b Board<'a, T>);
 
 impl<T> Drop for Leave<'_, '_, T> {
@@ -167,8 +167,8 @@ fn join<O: ?Sized, T: Output, X: From<PartError>>(
     }
 }
 
-/// Finds a lead-in in which the decoders synchronise at most places of the buffer; `None` if there
-/// is none.
+/// Finds a lead-in in which the decoders synchronise at most places of the buffer; `None` if they
+/// hardly synchronise.
 fn lead_in<'a, O: ?Sized, T: Output>(
     buffer: &'a CaptureBuffer,
     sizes: Sizes,

@@ -4,7 +4,7 @@
 //! Each function is followed from its entry along all paths, with what its instructions do to the
 //! stack pointer and to the registers that it preserves for its caller. What is found is written as
 //! `.debug_frame`, which debuggers understand. Where the place of the caller's registers does not
-//! follow from the code, debuggers are told that the caller is not known: a back trace ends there.
+//! follow from the code, the caller is marked as unknown: a back trace ends there.
 //! Exceptions are passed by the registers that the kernel saves; see [`exception`].
 
 mod debug_frame;

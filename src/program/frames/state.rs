@@ -12,7 +12,7 @@ const PRESERVED: usize = (LR - FIRST) as usize + 1;
 pub(super) enum Rule {
     /// In the register.
     Same,
-    /// In memory, so many bytes from the stack pointer of the caller.
+    /// In memory, at this distance in bytes from the caller's stack pointer.
     At(i32),
     /// It is not known.
     Unknown,
