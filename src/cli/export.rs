@@ -15,6 +15,7 @@ use armsnap::export::{
 };
 use armsnap::leftovers::Leftover;
 use armsnap::profile::{CodeOnly, Listener, Nothing, Profile, Track};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -45,41 +46,19 @@ pub struct Arguments {
 
     /// A table of `parquet` (repeatable; default: all), `jsonl` (repeatable; default: all but exec)
     /// or `csv` (default: calls)
-    #[arg(long, value_enum, value_name = "NAME")]
-    table: Vec<TableName>,
+    #[arg(long, value_parser = by_name(), value_name = "NAME")]
+    table: Vec<Table>,
 
     /// What the time lines of `chrome`, `perfetto` and `ctf` measure
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = ClockName::Instructions)]
     clock: ClockName,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum TableName {
-    Calls,
-    Exceptions,
-    Gaps,
-    Events,
-    Functions,
-    Edges,
-    Lines,
-    Blocks,
-    Exec,
-}
-
-impl TableName {
-    const fn table(self) -> Table {
-        match self {
-            Self::Calls => Table::Calls,
-            Self::Exceptions => Table::Exceptions,
-            Self::Gaps => Table::Gaps,
-            Self::Events => Table::Events,
-            Self::Functions => Table::Functions,
-            Self::Edges => Table::Edges,
-            Self::Lines => Table::Lines,
-            Self::Blocks => Table::Blocks,
-            Self::Exec => Table::Exec,
-        }
-    }
+/// Parses the name of a table.
+fn by_name() -> impl TypedValueParser<Value = Table> {
+    let named = |name: String| Table::ALL.into_iter().find(|table| table.name() == name);
+    PossibleValuesParser::new(Table::ALL.map(Table::name))
+        .map(move |name| named(name).expect("one of the possible values"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -137,7 +116,7 @@ impl Arguments {
     /// The tables that are wanted.
     fn tables(&self) -> Result<Vec<Table>, Failure> {
         let mut chosen: Vec<Table> = Vec::new();
-        for table in self.table.iter().map(|name| name.table()) {
+        for table in self.table.iter().copied() {
             if !chosen.contains(&table) {
                 chosen.push(table);
             }
