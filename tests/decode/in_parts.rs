@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::skip;
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Saved, Visitor, traced_core};
 use armsnap::decode::parts::{
     Decoders, Joiner, Output, Page, Part, PartDecoder, PartError, PartState, Sizes, decode_in_parts,
@@ -309,7 +310,7 @@ fn snapshots() -> Vec<PathBuf> {
         "../shared/captures",
     ] {
         let Ok(entries) = std::fs::read_dir(root.join(from)) else {
-            crate::support::skip::missing("../shared is not there");
+            skip::missing("../shared is not there");
             continue;
         };
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -389,7 +390,9 @@ fn all_captures_decode_in_parts_as_a_whole() {
             }
         });
     }
-    assert!(taken.iter().all(|&pages| pages > 20), "{taken:?}");
+    for pages in taken {
+        skip::found_enough(pages as usize, 20);
+    }
 }
 
 /// The recorded traces have few synchronisation points, so each is repeated.
@@ -424,7 +427,7 @@ fn threads_decode_as_a_whole() {
             }
         });
     }
-    assert!(split > 10, "{split}");
+    skip::found_enough(split, 10);
 }
 
 /// A recorded snapshot of two cores, its trace repeated.

@@ -11,6 +11,14 @@ fn is_complete() -> bool {
     std::env::var_os("CI").is_some() || Path::new(shared).is_dir()
 }
 
+/// Expects that a test over all snapshots found enough to compare: `least` things with the real
+/// captures, anything at all without them.
+#[track_caller]
+pub fn found_enough(found: usize, least: usize) {
+    let least = if is_complete() { least } else { 1 };
+    assert!(found >= least, "{found} found, {least} expected");
+}
+
 /// The caller skips because of something that a full run has: the real captures, or a program that
 /// `scripts/setup` installs. A failure in a full run.
 #[track_caller]
