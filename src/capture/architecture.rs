@@ -129,18 +129,21 @@ impl TraceArchitecture {
         let trcdevarch = || register("TRCDEVARCH").map(Self::from_trcdevarch);
         let trcidr1 = || register("TRCIDR1").map(Self::from_trcidr1);
         let etmidr = || register("ETMIDR").map(Self::from_etmidr);
-        let says = |found: &Self| *found != Self::Unknown;
+        let is_known = |found: &Self| *found != Self::Unknown;
         let by_register = match by_type {
             Self::Stm | Self::Itm => None,
-            Self::Ete { .. } => trcdevarch().filter(says),
-            Self::Etmv4 { .. } => trcdevarch().filter(says).or_else(trcidr1).filter(says),
-            Self::Etm { .. } | Self::Pft { .. } => etmidr().filter(says),
-            Self::Unknown => trcdevarch()
-                .filter(says)
+            Self::Ete { .. } => trcdevarch().filter(is_known),
+            Self::Etmv4 { .. } => trcdevarch()
+                .filter(is_known)
                 .or_else(trcidr1)
-                .filter(says)
+                .filter(is_known),
+            Self::Etm { .. } | Self::Pft { .. } => etmidr().filter(is_known),
+            Self::Unknown => trcdevarch()
+                .filter(is_known)
+                .or_else(trcidr1)
+                .filter(is_known)
                 .or_else(etmidr)
-                .filter(says)
+                .filter(is_known)
                 // An ETM without a version, saved with its settings only.
                 .or_else(|| register("TRCCONFIGR").map(|_| Self::Etmv4 { minor: 0 }))
                 .or_else(|| register("ETMCR").map(|_| Self::Etm { major: 3, minor: 0 })),

@@ -6,7 +6,7 @@ use crate::snapshot::registers::parse_u64;
 /// How ticks of the counter become nanoseconds (Linux, `struct perf_event_mmap_page`, `time_zero`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfClock {
-    /// The time at tick 0.
+    /// The time at tick 0, in nanoseconds.
     pub zero: u64,
     /// Nanoseconds of a tick: `multiplier` over 2 to the `shift`.
     pub multiplier: u64,
@@ -21,7 +21,7 @@ pub struct PerfClock {
 impl PerfClock {
     const KEY: &str = "perf_clock";
 
-    /// Reads it from the device of a source.
+    /// Reads it from the device of a source; `None` if that has none.
     pub fn of(device: &Device) -> Option<Self> {
         let value = device.other.iter().find(|(key, _)| key == Self::KEY);
         let mut words = value?.1.split_whitespace().map(parse_u64);

@@ -78,13 +78,13 @@ pub struct CaptureSource {
     pub trace_id: TraceId,
     /// Index of the core that it traces.
     pub core: Option<usize>,
-    /// The context that is wanted of its trace; all if `None`.
+    /// The context whose trace is wanted; all if `None`.
     pub only: Option<OnlyContext>,
     /// How its timestamps become times of perf's clock, if that is known.
     pub clock: Option<PerfClock>,
 }
 
-/// A visitor that gets the decoders of one context.
+/// Passes decoders on to `visitor` that emit only the wanted context.
 struct InContext<V> {
     visitor: V,
     only: Option<OnlyContext>,
@@ -104,7 +104,7 @@ impl<V: Visitor> Visitor for InContext<V> {
 }
 
 impl CaptureSource {
-    /// Makes the decoders and hands them to `visitor`: of the context that is wanted.
+    /// Creates the decoders, limited to the wanted context, and passes them to `visitor`.
     pub fn visit<V: Visitor>(&self, visitor: V) -> V::Output {
         self.config.visit(InContext {
             visitor,

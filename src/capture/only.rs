@@ -1,7 +1,7 @@
-//! A source whose trace is that of several threads or machines, of which one is wanted.
+//! Restricts a source that traces several threads or machines to one of them.
 //!
-//! The core's context is traced with its changes, or timestamps say when the wanted one ran. What was
-//! traced in other contexts is left out, as if the trace unit had been off meanwhile.
+//! Context packets show which one runs, or timestamps when the wanted one ran. What was traced in
+//! other contexts is left out, as if the trace unit had been off meanwhile.
 
 use super::Saved;
 use crate::element::{Element, ElementSink, Mark, TraceOnReason};
@@ -25,7 +25,7 @@ pub enum OnlyContext {
 }
 
 impl OnlyContext {
-    /// The keys of a source's device for it.
+    /// Its keys in the device of a source.
     const CONTEXT_ID: &str = "only_context_id";
     const VMID: &str = "only_vmid";
     const TIMESTAMPS: &str = "only_timestamps";
@@ -65,7 +65,7 @@ impl OnlyContext {
         (key.to_owned(), value)
     }
 
-    /// Whether it runs from this mark on; `None` if the mark does not say.
+    /// Whether this context runs from a mark on; `None` if the mark does not determine it.
     fn runs(&self, mark: Mark) -> Option<bool> {
         match (self, mark) {
             (Self::ContextId(value), Mark::Context(context)) => {
@@ -81,8 +81,9 @@ impl OnlyContext {
         }
     }
 
-    /// Where the trace is after a synchronisation: the context follows it, a timestamp need not.
-    const fn first(&self) -> Place {
+    /// The state after a loss of synchronisation. The next synchronisation is followed by a context,
+    /// but not always by a timestamp.
+    const fn initial(&self) -> Place {
         match self {
             Self::ContextId(_) | Self::Vmid(_) => Place::Unknown,
             Self::Timestamps(_) => Place::Outside,
@@ -90,14 +91,14 @@ impl OnlyContext {
     }
 }
 
-/// Where the trace is.
+/// Whether the trace is of the wanted context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// No context was traced yet.
     Unknown,
-    /// In the wanted context.
+    /// Of the wanted context.
     Inside,
-    /// In another one.
+    /// Of another one.
     Outside,
 }
 
@@ -114,8 +115,8 @@ impl<E> Only<E> {
         Self {
             inner,
             only: only.map(|only| {
-                let first = only.first();
-                (only, first)
+                let initial = only.initial();
+                (only, initial)
             }),
         }
     }
@@ -171,7 +172,7 @@ impl<E: ElementDecoder> ElementDecoder for Only<E> {
     }
 }
 
-/// The wanted context is a setting.
+/// The wanted context is configuration and not part of the state.
 impl<E: Saved> Saved for Only<E> {
     type State = (E::State, Option<Place>);
 
@@ -211,12 +212,12 @@ impl<S: ElementSink> ElementSink for Sifted<'_, S> {
             None => {}
         }
         if matches!(mark, Mark::NoSync(_)) {
-            // What follows is nobody's until the next synchronisation or timestamp.
-            *self.place = self.only.first();
+            // The context is not known until the next synchronisation or timestamp.
+            *self.place = self.only.initial();
         }
         let passes = match mark {
             Mark::NoSync(_) | Mark::End => true,
-            // The state of the core goes on while others run.
+            // Other threads change the core's context, too, and it is not repeated afterwards.
             Mark::Context(_) if by_time => true,
             _ => *self.place != Place::Outside,
         };

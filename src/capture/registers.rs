@@ -9,7 +9,7 @@ use crate::snapshot::model::{Device, Register};
 
 /// A register of a trace component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownRegister {
     /// Its names, the specification's first.
     pub names: &'static [&'static str],
     /// Its ID: the offset from the component's base, in words of 4 bytes.
@@ -22,8 +22,12 @@ pub struct Known {
     unread: bool,
 }
 
-const fn known(names: &'static [&'static str], id: u64, needed: &'static [Protocol]) -> Known {
-    Known {
+const fn known(
+    names: &'static [&'static str],
+    id: u64,
+    needed: &'static [Protocol],
+) -> KnownRegister {
+    KnownRegister {
         names,
         id,
         needed,
@@ -33,8 +37,8 @@ const fn known(names: &'static [&'static str], id: u64, needed: &'static [Protoc
 }
 
 /// A register of ETMv4 with a number of keys.
-const fn keys(names: &'static [&'static str], id: u64) -> Known {
-    Known {
+const fn keys(names: &'static [&'static str], id: u64) -> KnownRegister {
+    KnownRegister {
         with_keys: true,
         ..known(names, id, ETMV4)
     }
@@ -42,7 +46,7 @@ const fn keys(names: &'static [&'static str], id: u64) -> Known {
 
 const MACROCELL: &[Protocol] = &[Protocol::Etmv3, Protocol::Ptm];
 /// Sections 4.2.1 and 4.2.2.
-const ETM3: &[Known] = &[
+const ETM3: &[KnownRegister] = &[
     known(&["ETMCR"], 0x00, MACROCELL),
     known(&["ETMCCER"], 0x7A, MACROCELL),
     known(&["ETMIDR"], 0x79, MACROCELL),
@@ -53,7 +57,7 @@ const ETMV4: &[Protocol] = &[Protocol::Etmv4];
 const BOTH: &[Protocol] = &[Protocol::Etmv4, Protocol::Ete];
 /// Section 4.2.3. The specification is older than ETE: for ETE, these are the registers that
 /// decoding depends on.
-const ETM4: &[Known] = &[
+const ETM4: &[KnownRegister] = &[
     known(&["TRCIDR0"], 0x78, BOTH),
     known(&["TRCIDR1"], 0x79, BOTH),
     known(&["TRCIDR2"], 0x7A, BOTH),
@@ -70,23 +74,23 @@ const ETM4: &[Known] = &[
     keys(&["TRCIDR13"], 0x65),
     known(&["TRCTRACEIDR"], 0x10, BOTH),
     known(&["TRCCONFIGR"], 0x04, BOTH),
-    Known {
+    KnownRegister {
         unread: true,
         ..known(&["TRCAUTHSTATUS"], 0x3EE, ETMV4)
     },
     known(&["TRCDEVARCH"], 0x3EF, &[Protocol::Ete]),
 ];
 /// Section 4.2.4.
-const ITM: &[Known] = &[known(
+const ITM: &[KnownRegister] = &[known(
     &["CONTROL_REGISTER", "ITM_CTRL", "ITMTCR", "ITM_TCR"],
     0x3A0,
     &[Protocol::Itm],
 )];
 /// Section 4.2.5.
-const STM: &[Known] = &[known(&["STMTCSR"], 0x3A0, &[Protocol::Stm])];
+const STM: &[KnownRegister] = &[known(&["STMTCSR"], 0x3A0, &[Protocol::Stm])];
 
 /// Returns the known registers of a protocol's trace sources.
-pub const fn registers(protocol: Protocol) -> &'static [Known] {
+pub const fn registers(protocol: Protocol) -> &'static [KnownRegister] {
     match protocol {
         Protocol::Etmv3 | Protocol::Ptm => ETM3,
         Protocol::Etmv4 | Protocol::Ete => ETM4,
@@ -102,7 +106,7 @@ pub fn id_of(name: &str) -> Option<u64> {
     Some(known.id)
 }
 
-impl Known {
+impl KnownRegister {
     /// Returns whether the specification requires it for decoding a protocol.
     pub fn is_needed(&self, protocol: Protocol) -> bool {
         self.needed.contains(&protocol)

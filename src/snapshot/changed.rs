@@ -42,7 +42,7 @@ pub enum Carrier {
 /// The largest file that is read: every four digits take 24 bytes in memory.
 const LARGEST: usize = 64 << 20;
 
-/// The largest number of versions that is read.
+/// The most versions that are read.
 const MOST_VERSIONS: u32 = 1 << 20;
 
 /// A halfword that ran while the context ID was one of `versions`.
@@ -80,7 +80,7 @@ impl Changed {
         ranges.dedup_by(|next, range| {
             let touches = next.0 - range.0 <= range.1;
             if touches {
-                range.1 = range.1.max(next.0 - range.0 + next.1);
+                range.1 = range.1.max((next.0 - range.0).saturating_add(next.1));
             }
             touches
         });
@@ -441,6 +441,9 @@ mod tests {
         assert!(Changed::read(b"").unwrap().is_empty());
         let end = Changed::read(b"changed 0xfffffffffffffffe 0x2\n").unwrap();
         assert!(end.contains(u64::MAX));
+        // Together these ranges are all of the address space, whose size has 65 bits.
+        let all = b"changed 0x0 0xfffffffffffffffe\nchanged 0xfffffffffffffffe 0x2\n";
+        assert!(Changed::read(all).unwrap().contains(u64::MAX - 1));
     }
 
     #[test]

@@ -39,8 +39,8 @@ impl Chosen {
     pub fn of<'e>(files: impl Iterator<Item = &'e Elf>, memory: Seen) -> Self {
         let files: Vec<_> = files
             .filter_map(|elf| match object::File::parse(elf.bytes()).ok()? {
-                object::File::Elf64(file) => OpenSnapshot::of(elf, &file, 8),
-                object::File::Elf32(file) => OpenSnapshot::of(elf, &file, 4),
+                object::File::Elf64(file) => LoadedFile::of(elf, &file, 8),
+                object::File::Elf32(file) => LoadedFile::of(elf, &file, 4),
                 _ => None,
             })
             .collect();
@@ -108,6 +108,7 @@ impl Chosen {
     }
 }
 
+/// A symbol of type STT_GNU_IFUNC.
 struct Named<'e> {
     name: &'e [u8],
     start: u64,
@@ -120,22 +121,24 @@ enum Means<'e> {
     Resolver(u64),
 }
 
+/// A word of memory to which a relocation applies.
 struct Slot<'e> {
     address: u64,
     means: Means<'e>,
 }
 
-/// The data read from a file. All addresses are load addresses.
-struct OpenSnapshot<'e> {
+/// The resolvers and relocations of a file. All addresses are load addresses.
+struct LoadedFile<'e> {
     elf: &'e Elf,
-    /// Size of a word in bytes.
+    /// The size of a word in bytes.
     size: usize,
+    /// The executable segments: address, size.
     code: Vec<(u64, u64)>,
     resolvers: Vec<Named<'e>>,
     slots: Vec<Slot<'e>>,
 }
 
-impl<'e> OpenSnapshot<'e> {
+impl<'e> LoadedFile<'e> {
     fn of<E: FileHeader>(elf: &'e Elf, file: &ElfFile<'e, E>, size: usize) -> Option<Self> {
         let executed = |flags| match flags {
             object::SegmentFlags::Elf { p_flags, .. } => p_flags.0 & elf::PF_X.0 != 0,

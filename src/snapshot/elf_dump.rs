@@ -27,7 +27,7 @@ const PAGE: u64 = 4096;
 /// file.
 const MOST_HEADERS: usize = 1 << 18;
 
-/// The ELF segments represented by a dump.
+/// The ELF segments that a dump represents.
 #[derive(Clone, Debug)]
 pub struct ElfDump {
     /// The file, with its segments at their addresses.

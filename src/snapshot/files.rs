@@ -1,6 +1,6 @@
 //! Sources of a snapshot's files: a directory, or bytes in memory.
 //!
-//! Knows no formats.
+//! Independent of file formats.
 
 use super::paths::{self, PathError};
 use crate::mapped::{self, Mapped};
@@ -14,12 +14,24 @@ use std::sync::Mutex;
 /// The files of a snapshot, by the paths written in the .ini files.
 pub trait Files: fmt::Debug + Send + Sync {
     /// The bytes of a file.
+    ///
+    /// # Errors
+    ///
+    /// If the path is rejected, or the file cannot be read.
     fn bytes(&self, written: &str) -> Result<Mapped, PathError>;
 
     /// Its length in bytes, without opening it.
+    ///
+    /// # Errors
+    ///
+    /// If the path is rejected, or there is no such file.
     fn length(&self, written: &str) -> Result<u64, PathError>;
 
-    /// Whether the file starts with `bytes`.
+    /// Whether the file starts with the bytes `with`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::bytes`].
     fn begins(&self, written: &str, with: &[u8]) -> Result<bool, PathError> {
         Ok(self.bytes(written)?.starts_with(with))
     }

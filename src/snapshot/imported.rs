@@ -2,8 +2,8 @@
 
 use super::model::Snapshot;
 
-/// Its name. `from` is the format; `memory=separate`: each core has the memory of its own process,
-/// and none takes it from another one.
+/// Its name. `from` is the format. With `memory=separate`, each core has the memory of its own
+/// process, and no core uses the memory of another.
 pub const SECTION: &str = "imported";
 
 /// Whether a snapshot was imported: its dumps are what was in memory.

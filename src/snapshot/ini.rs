@@ -5,14 +5,15 @@
 //! that rust-ini would misread are replaced until it has read them. It keeps the order of lines, so
 //! their numbers are stored separately.
 //!
-//! It needs some 120 bytes for a line of any length. So it reads and writes some hundreds of lines at
-//! a time, and only [`Document`] grows with the file. Independent of the meaning of snapshots.
+//! rust-ini needs about 120 bytes of memory for a line of any length. So it is given a limited number
+//! of lines at a time, and only [`Document`] grows with the file. Independent of the meaning of
+//! snapshots.
 
 use ini::{EscapePolicy, Ini, LineSeparator, ParseOption, Properties, WriteOption};
 use std::borrow::Cow;
 
-/// Number of lines that rust-ini gets at a time.
-const STRETCH: usize = 512;
+/// The number of lines that rust-ini reads or writes at a time.
+const BATCH: usize = 512;
 
 /// The text of an .ini file, in file order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct Document {
 pub struct Section {
     /// Its name without the brackets.
     pub name: String,
-    /// Line of its header, from 1; 0 if made by the program.
+    /// Line of its header, from 1; 0 if it was not read from a file.
     pub line: u32,
     /// Entries; a key may occur more than once.
     pub entries: Vec<Entry>,
@@ -39,7 +40,7 @@ pub struct Entry {
     pub key: String,
     /// The value, without spaces around it and without a comment after it.
     pub value: String,
-    /// Line, from 1; 0 if made by the program.
+    /// Line, from 1; 0 if it was not read from a file.
     pub line: u32,
 }
 
@@ -89,16 +90,16 @@ fn unguard(text: &str) -> String {
     out
 }
 
-/// Some lines for rust-ini.
+/// Up to [`BATCH`] lines for rust-ini.
 #[derive(Default)]
-struct Stretch {
+struct Batch {
     /// Headers and entries, guarded.
     text: String,
     /// The line of each.
     lines: Vec<u32>,
 }
 
-impl Stretch {
+impl Batch {
     fn header(&mut self, name: &str, line: u32) {
         self.text.push('[');
         guard(name, &mut self.text);
@@ -196,7 +197,7 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
         });
     }
     let mut sections: Vec<Section> = Vec::new();
-    let mut stretch = Stretch::default();
+    let mut batch = Batch::default();
     let mut in_section = false;
     for (index, line) in text.split('\n').enumerate() {
         let number = u32::try_from(index + 1).unwrap_or(u32::MAX);
@@ -204,8 +205,8 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
-        if stretch.lines.len() == STRETCH {
-            stretch.read_into(&mut sections, &mut odd);
+        if batch.lines.len() == BATCH {
+            batch.read_into(&mut sections, &mut odd);
         }
         if let Some(header) = line.strip_prefix('[') {
             let header = trim(without_comment(header));
@@ -214,7 +215,7 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
                 odd.push(Odd { line: number, text });
                 header
             });
-            stretch.header(trim(name), number);
+            batch.header(trim(name), number);
             in_section = true;
             continue;
         }
@@ -223,14 +224,14 @@ pub fn parse(bytes: &[u8]) -> (Document, Vec<Odd>) {
             Some(("", _)) => "expected a key before the =, found",
             Some(_) if !in_section => "ignored, no section before it:",
             Some((key, value)) => {
-                stretch.entry(trim(key), trim(without_comment(value)), number);
+                batch.entry(trim(key), trim(without_comment(value)), number);
                 continue;
             }
         };
         let text = format!("{problem} {}", quote(line));
         odd.push(Odd { line: number, text });
     }
-    stretch.read_into(&mut sections, &mut odd);
+    batch.read_into(&mut sections, &mut odd);
     (Document { sections }, odd)
 }
 
@@ -253,7 +254,11 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// Writes a document. The error is the text that an .ini file cannot hold.
+/// Writes a document.
+///
+/// # Errors
+///
+/// If an .ini file cannot represent a name or value: that text.
 pub fn write(document: &Document) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     for section in &document.sections {
@@ -268,7 +273,7 @@ pub fn write(document: &Document) -> Result<Vec<u8>, String> {
             .entry(Some(section.name.clone()))
             .or_insert_with(Properties::new);
         append(&ini, &mut out)?;
-        for entries in section.entries.chunks(STRETCH) {
+        for entries in section.entries.chunks(BATCH) {
             let mut ini = Ini::new();
             let properties = ini.general_section_mut();
             for entry in entries {

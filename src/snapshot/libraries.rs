@@ -214,8 +214,8 @@ mod tests {
         out
     }
 
-    /// The libraries of a program at 0x10000 whose memory contains these words at 0x20000, where its dynamic
-    /// section is.
+    /// The libraries of a program at 0x10000 whose dynamic section at 0x20000 consists of `words`; `text`
+    /// is at 0x21000.
     fn found(words: &[u64], text: &[u8]) -> Vec<(String, u64)> {
         let directory = tempfile::tempdir().unwrap();
         let write = |name: &str, bytes: &[u8]| {

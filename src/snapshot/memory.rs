@@ -122,14 +122,13 @@ impl CoreMemory {
         self.add_dumps_of(loaded, device, Some);
     }
 
-    /// Adds those dumps for whose space `seen_in` gives one.
+    /// Adds the dumps for which `seen_in` returns a space: the one in which they are visible.
     pub(super) fn add_dumps_of(
         &mut self,
         loaded: &OpenSnapshot,
         device: &Device,
         seen_in: impl Fn(Space) -> Option<Space>,
     ) {
-        let out = self;
         for (index, dump) in device.dumps.iter().enumerate() {
             let space = Space::parse(dump.space.as_deref().unwrap_or(""));
             let Some(space) = space.and_then(&seen_in) else {
@@ -139,7 +138,7 @@ impl CoreMemory {
                 for (segment, bytes) in elf.segments() {
                     let length = bytes.len() as u64;
                     let (address, source) = (Address(segment.address), Source::Bytes(bytes));
-                    out.push(address, length, space, Origin::Dump(index), source);
+                    self.push(address, length, space, Origin::Dump(index), source);
                 }
                 continue;
             }
@@ -155,7 +154,7 @@ impl CoreMemory {
                 offset,
                 bytes: OnceLock::new(),
             };
-            out.push(
+            self.push(
                 Address(dump.address),
                 length,
                 space,
@@ -280,7 +279,7 @@ impl CoreMemory {
     }
 
     /// The first address after `address` at which a region visible in `space` starts. With
-    /// translation it may be an earlier one: before it no byte is known.
+    /// translation it may be an earlier address, but no byte before it is known.
     pub fn next(&self, address: Address, space: Space) -> Option<Address> {
         let own = self.next_piece(address, space).map(Address);
         let others = self.others.as_ref();

@@ -58,6 +58,10 @@ pub fn normal(written: &str) -> Option<String> {
 }
 
 /// The file that `written` names, below `root`: an existing regular file.
+///
+/// # Errors
+///
+/// If the path is empty, leads outside, or does not name a regular file that can be opened.
 pub fn resolve(root: &Path, written: &str, allow_outside: bool) -> Result<PathBuf, PathError> {
     if written.trim().is_empty() {
         return Err(PathError::Empty);

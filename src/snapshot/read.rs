@@ -65,6 +65,10 @@ const LARGEST_INI: u64 = 256 << 20;
 
 impl Snapshot {
     /// Opens a snapshot: `path` is its directory, or its snapshot.ini.
+    ///
+    /// # Errors
+    ///
+    /// If snapshot.ini cannot be read, or lists no devices.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<OpenSnapshot, Error> {
         let (root, entry) = if path.is_dir() {
             (path.to_owned(), "snapshot.ini".to_owned())
@@ -87,7 +91,11 @@ impl Snapshot {
 }
 
 impl OpenSnapshot {
-    /// [`Self::from_files`] with options; files cannot lie outside.
+    /// [`Self::from_files`] with options. `allow_outside` has no effect: `files` resolves the paths.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::from_files`].
     pub fn from_files_with(
         files: Arc<dyn Files>,
         entry: &str,
@@ -99,6 +107,10 @@ impl OpenSnapshot {
     }
 
     /// Reads a snapshot from `files`, starting with `entry` (`snapshot.ini`).
+    ///
+    /// # Errors
+    ///
+    /// If `entry` cannot be read, or has neither a device list nor the sections of the old format.
     pub fn from_files(files: Arc<dyn Files>, entry: &str) -> Result<Self, Error> {
         let mut reader = Reader {
             files: &*files,
@@ -132,13 +144,13 @@ impl OpenSnapshot {
         Arc::clone(&self.files)
     }
 
-    /// The memory of all cores, by architecture; `None` if cores do not share memory. The ELF files
-    /// in its directory, searched once.
+    /// The ELF files in its directory, searched once.
     pub(super) fn elf_files(&self) -> &[Elf] {
         self.elf_files
             .get_or_init(|| program::elf_files(&self.root))
     }
 
+    /// The memory of all cores, by architecture; `None` if cores do not share memory.
     pub(super) fn pools(&self) -> Option<&Pools> {
         let pools = || self.pools.get_or_init(|| Pools::of(self));
         (!self.no_shared_memory).then(pools)
@@ -156,11 +168,19 @@ impl OpenSnapshot {
 
     /// The bytes of a file named in the .ini file `from`: relative to the snapshot's directory or,
     /// if there is no such file, to the directory of the .ini file.
+    ///
+    /// # Errors
+    ///
+    /// If the path is rejected, or the file cannot be read.
     pub fn file(&self, from: &Path, written: &str) -> Result<Mapped, PathError> {
         beside(from, written, |path| self.files.bytes(path))
     }
 
     /// The length of such a file in bytes, without opening it.
+    ///
+    /// # Errors
+    ///
+    /// If the path is rejected, or there is no such file.
     pub fn length(&self, from: &Path, written: &str) -> Result<u64, PathError> {
         beside(from, written, |path| self.files.length(path))
     }

@@ -191,6 +191,10 @@ fn trace_sources(snapshot: &Snapshot) -> impl Iterator<Item = usize> + '_ {
 
 /// The files of the trace buffer `index`, in order. The buffer's data are their concatenation
 /// (3.3.2).
+///
+/// # Errors
+///
+/// If there is no such buffer, or one of its files cannot be read.
 pub fn buffer_parts(loaded: &OpenSnapshot, index: usize) -> Result<Vec<Mapped>, Error> {
     let trace = loaded.snapshot.trace.as_ref();
     let Some((trace, buffer)) = trace.and_then(|t| Some((t, t.buffers.get(index)?))) else {

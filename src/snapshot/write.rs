@@ -4,10 +4,10 @@
 //! anything is written: a model that the format cannot represent is rejected. The directory is
 //! created completely or not at all.
 
-use super::changed;
-use super::data_addresses;
 mod replaced;
 
+use super::changed;
+use super::data_addresses;
 use super::files::{Files, InMemory};
 use super::ini::{self, Document, Entry, Section, quote};
 use super::model::*;
@@ -28,13 +28,13 @@ pub enum WriteError {
     /// A name or a value contains characters that an .ini file cannot represent.
     #[error("{}: an .ini file cannot hold {}", .file, quote(.text))]
     Text {
-        /// The contents of the file.
+        /// The file.
         file: String,
         /// The name or value.
         text: String,
     },
     /// A path is empty or leads outside the snapshot's directory.
-    #[error("path {} is not one inside of the snapshot's directory", quote(.0))]
+    #[error("path {} is empty or leads outside the snapshot's directory", quote(.0))]
     Path(String),
     /// Two different files have the same name.
     #[error("two different files are named {}", quote(.0))]
@@ -73,6 +73,10 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
 
 /// Writes a snapshot into the new directory `dir`. `blobs` supplies the files of dumps and buffers;
 /// a missing one is left out and noted. `force` replaces an existing snapshot.
+///
+/// # Errors
+///
+/// If `dir` may not be replaced, the format cannot represent the snapshot, or writing fails.
 pub fn write(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -82,7 +86,11 @@ pub fn write(
     write_with_progress(snapshot, blobs, dir, force, &mut |_, _| {})
 }
 
-/// The same; `progress` receives the bytes written and the total.
+/// [`write`] that reports its progress: `progress` receives the bytes written and the total.
+///
+/// # Errors
+///
+/// Those of [`write`].
 pub fn write_with_progress(
     snapshot: &Snapshot,
     blobs: &dyn Files,
@@ -98,6 +106,10 @@ pub fn write_with_progress(
 
 /// Writes files, by normalised path, into the new directory `dir`. `force` replaces an existing
 /// snapshot; `progress` receives the bytes written and the total.
+///
+/// # Errors
+///
+/// If `dir` may not be replaced, or writing fails.
 pub fn write_files(
     files: &BTreeMap<String, Mapped>,
     dir: &Path,
@@ -118,10 +130,14 @@ pub fn write_files(
         put(&temporary.path().join(name), bytes, &mut add)?;
     }
     mapped::whole().map_err(at(dir))?;
-    appear(&mut temporary, dir, parent, replaced)
+    move_into_place(&mut temporary, dir, parent, replaced)
 }
 
 /// Checks early whether a snapshot may be written to `dir`.
+///
+/// # Errors
+///
+/// If `dir` may not be replaced, or its parent directory is not writable.
 pub fn may_write(dir: &Path, force: bool) -> Result<(), WriteError> {
     replaced(dir, force)?;
     let parent = dir.parent().filter(|p| !p.as_os_str().is_empty());
@@ -166,7 +182,7 @@ fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
 }
 
 /// Renames `temporary` to `dir`, and only then removes the old contents.
-fn appear(
+fn move_into_place(
     temporary: &mut Leftover,
     dir: &Path,
     parent: &Path,
@@ -191,7 +207,8 @@ fn appear(
     fs::remove_dir_all(&old).map_err(at(&old))
 }
 
-/// Writes a file, piece by piece; `add` receives their sizes. Pieces of zeros become holes if the file system supports them.
+/// Writes a file in pieces; `add` receives the size of each. Pieces of zeros become holes if the
+/// file system supports them.
 fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), WriteError> {
     const PIECE: usize = 1 << 16;
     /// Bytes after which mapped memory is released.
@@ -221,6 +238,10 @@ fn put(path: &Path, bytes: &Mapped, add: &mut dyn FnMut(usize)) -> Result<(), Wr
 }
 
 /// The .ini files of a snapshot, by normalised path. They are read back and compared.
+///
+/// # Errors
+///
+/// If the format cannot represent the snapshot.
 pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError> {
     let mut files = BTreeMap::new();
     add_text(&mut files, "snapshot.ini", &head(snapshot))?;
@@ -241,8 +262,8 @@ pub fn texts(snapshot: &Snapshot) -> Result<BTreeMap<String, Mapped>, WriteError
     }
 }
 
-/// The .ini files of a snapshot, beside which every other file is empty: that they are not there is
-/// nothing to be noted for each of them.
+/// The .ini files of a snapshot. Every other file is empty, so that reading them back does not note
+/// each as missing.
 #[derive(Debug)]
 struct Texts(InMemory);
 

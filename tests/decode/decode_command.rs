@@ -103,7 +103,7 @@ fn code_without_a_dump_is_read_from_the_program() {
     );
     let notes = text(&output.stderr);
     assert!(
-        notes.contains("cpu: no dump has 0x401004d4-0x40100850: read from"),
+        notes.contains("cpu: no dump has 0x401004d4-0x4010084f: read from"),
         "{notes}"
     );
     let without = decode(

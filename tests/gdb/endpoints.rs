@@ -263,7 +263,7 @@ fn memory_without_a_dump_is_read_from_the_program() {
         ],
     );
     assert!(text.contains("0xd503201f"), "the nop of halt_here: {text}");
-    assert!(text.contains("no dump has 0x40100000-0x40100850"), "{text}");
+    assert!(text.contains("no dump has 0x40100000-0x4010084f"), "{text}");
     let server = Server::start(snapshot.path(), &[&option, "--no-elf-memory"], 1);
     let text = attach(&server.addresses[0], &["x/1xw $pc"]);
     assert!(text.contains("Cannot access memory"), "{text}");
@@ -282,11 +282,11 @@ fn a_dump_has_priority_over_the_program_and_info_lists_differences() {
         shown.contains(&format!(":\t{:#04x}", bytes[0x10])),
         "{shown}"
     );
-    let differ = "dump and program differ at 0x40100010-0x40100020: the dump is shown";
+    let differ = "dump and program differ at 0x40100010-0x4010001f: the dump is shown";
     assert!(shown.contains(differ), "{shown}");
     let info = text(&run(armsnap().arg("info").arg(snapshot.path())));
     assert!(
-        info.contains("differ at 0x40100010-0x40100020: the dump is shown"),
+        info.contains("differ at 0x40100010-0x4010001f: the dump is shown"),
         "{info}"
     );
 }

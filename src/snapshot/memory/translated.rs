@@ -47,7 +47,7 @@ impl Process {
     pub const UNKNOWN: Self = Self(1);
 }
 
-/// A page: where it is, if it is mapped.
+/// Where a page is, if it is mapped.
 type Page = Option<Mapping>;
 
 /// The physical memory of a core, and its tables.
@@ -320,7 +320,7 @@ impl CoreMemory {
     }
 }
 
-/// The cores beside one, as many as are used.
+/// The cores other than `core`, at most [`MOST_CORES`].
 pub(super) fn other_cores<'d>(
     devices: &'d [Device],
     core: &'d Device,
@@ -367,7 +367,8 @@ fn kernel_tables(section: &OtherSection) -> Option<KernelTables> {
     })
 }
 
-/// The section for tables that are known without registers; `from` is where they are known from.
+/// The section for tables that are known without registers; `from` names the origin of this
+/// knowledge.
 pub fn section(tables: &KernelTables, from: &str) -> OtherSection {
     let entry = |key: &str, value: String| (key.to_owned(), value);
     OtherSection {
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_other_cores_are_used_as_the_limit_says() {
+    fn the_number_of_other_cores_is_limited() {
         let registers: Vec<String> = (0..MOST_CORES + 10)
             .map(|id| {
                 format!(

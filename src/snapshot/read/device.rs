@@ -205,7 +205,8 @@ impl Decimals {
         }
     }
 
-    /// Messages on these numbers with their lines; empty if the file normally uses decimal numbers.
+    /// A message on these numbers, with the line of the first; `None` if the file normally uses
+    /// decimal numbers.
     fn odd(self) -> Option<(u32, String)> {
         let (line, text) = self.first.filter(|_| 2 * self.odd >= self.all)?;
         Some(match self.odd - 1 {
