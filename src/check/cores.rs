@@ -42,23 +42,21 @@ impl Checker<'_> {
         let cores = snapshot.devices.iter().enumerate();
         for (index, core) in cores.filter(|(_, d)| d.class == DeviceClass::Core) {
             self.core_registers(core);
-            if placeholder(snapshot, index).is_none() {
+            let Some(why) = placeholder(snapshot, index) else {
                 strays.extend(self.code_at_pc(index));
-            }
-            if let Some(text) = placeholder(snapshot, index) {
-                let place = &pc_place(core);
-                let text = format!(
-                    "{}: the registers are placeholders, not machine state: {text}",
-                    core.name
-                );
-                self.advice(place, "4.1", text);
-            }
+                continue;
+            };
+            let text = format!(
+                "{}: the registers are placeholders, not machine state: {why}",
+                core.name
+            );
+            self.advice(&pc_place(core), "4.1", text);
         }
         self.without_code(&strays);
     }
 
-    /// The core at `index`, if its PC is not in a dump of any space. A missing dump file is a
-    /// separate finding.
+    /// The core at `index`, if no dump has memory at its PC, in any space. A dump whose file is missing
+    /// counts by its declared range: that is a separate finding.
     fn code_at_pc(&self, index: usize) -> Option<Stray> {
         let core = &self.snapshot.devices[index];
         let file = read(core);
@@ -68,8 +66,8 @@ impl Checker<'_> {
         memory.share(self.loaded, index);
         let held = !memory.slice(Address(pc), Space::Any).is_empty();
         let raw = |dump: &&Dump| self.loaded.elf_dump(dump).is_none();
-        let said = core.dumps.iter().filter(raw).any(|dump| covers(dump, pc));
-        (!held && !said).then_some(Stray {
+        let declared = core.dumps.iter().filter(raw).any(|dump| covers(dump, pc));
+        (!held && !declared).then_some(Stray {
             index,
             pc,
             machine: file.architecture().machine(),

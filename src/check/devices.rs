@@ -6,7 +6,7 @@ use crate::capture::registers;
 use crate::program::elf::Segment;
 use crate::snapshot::model::{Device, DeviceClass, FileLine, TRACE_FRAME, TRACE_FRAME_KEY};
 use crate::snapshot::registers::LAST_ID;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 impl Checker<'_> {
     pub(super) fn devices(&mut self) {
@@ -16,27 +16,33 @@ impl Checker<'_> {
         let mut folded: HashMap<String, &str> = HashMap::new();
         let mut locations: HashMap<String, &FileLine> = HashMap::new();
         for device in &snapshot.devices {
-            if let Some(first) = keys.insert(&device.key, &device.listed) {
+            let first = *keys.entry(&device.key).or_insert(&device.listed);
+            if first != &device.listed {
                 let text = format!("key {} again, first in line {}", device.key, first.line);
                 self.wrong(Need::Required, &device.listed, "3.1.2", text);
             }
             if device.name.is_empty() {
                 let text = "the device has no name".into();
                 self.wrong(Need::Required, &device.place, "3.2.1", text);
-            } else if let Some(first) = names.insert(&device.name, &device.place) {
+            } else if let Some(first) = names.get(&*device.name) {
                 let text = format!("name {} again, first in {first}", device.name);
                 self.wrong(Need::Required, &device.place, "3.2.1", text);
-            } else if let Some(first) =
-                folded.insert(device.name.to_ascii_lowercase(), &device.name)
-            {
-                let text = format!("names {first} and {} differ in case only", device.name);
-                self.advice(&device.place, "3.2.1", text);
+            } else {
+                names.insert(&device.name, &device.place);
+                let folded = folded.entry(device.name.to_ascii_lowercase());
+                let first = *folded.or_insert(&device.name);
+                if first != device.name {
+                    let text = format!("names {first} and {} differ in case only", device.name);
+                    self.advice(&device.place, "3.2.1", text);
+                }
             }
-            if let Some(location) = &device.location
-                && let Some(first) = locations.insert(location.to_ascii_lowercase(), &device.place)
-            {
-                let text = format!("location {location} again, first in {first}");
-                self.wrong(Need::Required, &device.place, "3.2.1", text);
+            if let Some(location) = &device.location {
+                let same = locations.entry(location.to_ascii_lowercase());
+                let first = *same.or_insert(&device.place);
+                if first != &device.place {
+                    let text = format!("location {location} again, first in {first}");
+                    self.wrong(Need::Required, &device.place, "3.2.1", text);
+                }
             }
             self.class_and_type(device);
             self.registers(device);
@@ -67,14 +73,10 @@ impl Checker<'_> {
         let mut names: HashMap<&str, u32> = HashMap::new();
         for register in &device.registers {
             let name = register.name.as_str();
-            match names.get(name) {
-                Some(first) => {
-                    let text = format!("{name} again, first in line {first}: the first is used");
-                    self.advice(&register.place, "3.2.2", text);
-                }
-                None => {
-                    names.insert(name, register.place.line);
-                }
+            let first = *names.entry(name).or_insert(register.place.line);
+            if first != register.place.line {
+                let text = format!("{name} again, first in line {first}: the first is used");
+                self.advice(&register.place, "3.2.2", text);
             }
             let Some(id) = register.id.filter(|_| component) else {
                 continue;
@@ -104,7 +106,8 @@ impl Checker<'_> {
         // (address, last address, space, index)
         let mut extents: Vec<(u64, u64, Space, usize)> = Vec::new();
         for (index, dump) in device.dumps.iter().enumerate() {
-            if let Some(first) = names.insert(&dump.section, dump.place.line) {
+            let first = *names.entry(&dump.section).or_insert(dump.place.line);
+            if first != dump.place.line {
                 let text = format!("[{}] again, first in line {first}", dump.section);
                 self.advice(&dump.place, SECTION, text);
             }
@@ -161,7 +164,7 @@ impl Checker<'_> {
     fn overlaps(&mut self, device: &Device, mut extents: Vec<(u64, u64, Space, usize)>) {
         extents.sort_unstable_by_key(|&(first, _, _, index)| (first, index));
         // By space: the extent with the highest end so far.
-        let mut furthest: HashMap<Space, (u64, usize)> = HashMap::new();
+        let mut furthest: BTreeMap<Space, (u64, usize)> = BTreeMap::new();
         for (first, last, space, index) in extents {
             let mut spaces = furthest.iter();
             let other = spaces.find(|(seen, (end, _))| seen.serves(space) && *end >= first);

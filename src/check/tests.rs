@@ -335,14 +335,14 @@ fn decimal_addresses_that_look_like_hexadecimal_are_reported() {
     ] {
         let dump = format!("[dump1]\nfile=code.bin\naddress={written}\n[dump0]");
         let found = findings("cpu.ini", &[("[dump0]", &dump)]);
-        let told: Vec<&String> = found.iter().filter(|f| f.contains("looks like")).collect();
+        let reported: Vec<&String> = found.iter().filter(|f| f.contains("looks like")).collect();
         let wanted = hex.map(|hex| {
             format!(
                 "cpu.ini:25: warning (advice): address: {written} is decimal and looks like \
                  hexadecimal, which is written {hex} [section 3.2.3]"
             )
         });
-        assert_eq!(told, Vec::from_iter(&wanted), "{written}");
+        assert_eq!(reported, Vec::from_iter(&wanted), "{written}");
     }
 }
 
@@ -355,8 +355,8 @@ fn a_pc_in_memory_of_another_core_or_a_program_is_accepted() {
         files.0.insert((*name).into(), text.into_bytes().into());
     }
     let (_, cpu) = SOUND[1];
-    let begin = cpu.find("[dump0]").unwrap();
-    let cpu2 = cpu[..begin].replace("name=cpu", "name=cpu2");
+    let dumps = cpu.find("[dump0]").unwrap();
+    let cpu2 = cpu[..dumps].replace("name=cpu", "name=cpu2");
     files.0.insert("cpu2.ini".into(), cpu2.into_bytes().into());
     let loaded = OpenSnapshot::from_files(Arc::new(files), "snapshot.ini").unwrap();
     assert_eq!(check(&loaded), []);
@@ -421,6 +421,19 @@ fn names_and_locations_are_unique() {
             "d.ini:1: warning (required for trace): n: no type [section 3.2.1]",
         ]
     );
+}
+
+#[test]
+fn repetitions_name_the_first_occurrence() {
+    let dumps = "[dump0]\nfile=code.bin\naddress=0x3000\n".repeat(2);
+    let found = findings("cpu.ini", &[("[dump0]", &format!("{dumps}[dump0]"))]);
+    let lines: Vec<&str> = found.iter().map(|line| &line[..10]).collect();
+    let repeated = found.iter().filter(|line| line.contains("[dump0] again"));
+    let repeated: Vec<&String> = repeated.collect();
+    assert_eq!(repeated.len(), 2, "{lines:?}");
+    for line in repeated {
+        assert!(line.contains("first in line 23"), "{line}");
+    }
 }
 
 #[test]

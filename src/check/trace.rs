@@ -214,7 +214,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A summary of all sources of a buffer.
+    /// Checks that each trace source is in a buffer and has a core, and reports what [`Capture`] leaves
+    /// out.
     fn joins(&mut self, trace: &Trace) {
         let snapshot = self.snapshot;
         let sources = topology::sources(snapshot);
