@@ -11,13 +11,17 @@ use crate::stop;
 const RELEASED: usize = 4 << 20;
 
 /// Decodes a buffer in pieces of up to `piece` bytes. Each decoder belongs to a trace ID; the first
-/// one with an ID is used. `laid_up` is called with the index of the decoder after each piece of
-/// each source. Returns the number of bytes of each trace ID.
+/// one with an ID is used. `after_piece` is called after each piece of each source, with the index of
+/// its decoder and the output so far. Returns the number of bytes of each trace ID.
+///
+/// # Errors
+///
+/// If `after_piece` fails: its error.
 pub fn decode_buffer<O: ?Sized, X>(
     buffer: &CaptureBuffer,
     decoders: &mut [(TraceId, Box<dyn Decoding<O> + '_>)],
     piece: usize,
-    mut laid_up: impl FnMut(usize, &mut O) -> Result<(), X>,
+    mut after_piece: impl FnMut(usize, &mut O) -> Result<(), X>,
 ) -> Result<Totals, X> {
     let ids: Vec<_> = decoders.iter().map(|(id, _)| *id).collect();
     let mut demux = Demux::only(&ids);
@@ -27,7 +31,7 @@ pub fn decode_buffer<O: ?Sized, X>(
     if total == 0 {
         for (index, (_, decoder)) in decoders.iter_mut().enumerate() {
             decoder.end(BufferOffset(0));
-            laid_up(index, decoder.output())?;
+            after_piece(index, decoder.output())?;
         }
     }
     for part in &buffer.parts {
@@ -53,7 +57,7 @@ pub fn decode_buffer<O: ?Sized, X>(
                 if last {
                     decoder.end(BufferOffset(total));
                 }
-                laid_up(index, decoder.output())?;
+                after_piece(index, decoder.output())?;
             }
             read += bytes.len();
             if read - released >= RELEASED {

@@ -6,7 +6,8 @@ use crate::quantity::{Address, Security};
 use crate::snapshot::memory::translated::Process;
 use crate::snapshot::memory::{CoreMemory, Moment};
 
-/// The memory of a core; if `None`, every address is missing.
+/// The memory of a core; if `None`, there is no code at any address. A [`View`] is the number of an
+/// address space, a version of changed code and a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Image<'a>(pub Option<&'a CoreMemory>);
 

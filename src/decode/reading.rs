@@ -1,10 +1,10 @@
-//! Whether bytes are trace of a kind: how many of them are valid packets.
+//! Measures whether bytes are trace of a protocol: how many of them are valid packets.
 
 use crate::capture::Visitor;
 use crate::flow::FlowConfig;
-use crate::formatter::Demux;
+use crate::formatter::Stream;
 use crate::protocol::{Describe, ElementDecoder, PacketDecoder};
-use crate::quantity::{BufferOffset, TraceId};
+use crate::quantity::BufferOffset;
 
 /// How some bytes decode as the trace of a source.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Reading {
     pub packets: u64,
     /// The number of bytes from there on.
     pub bytes: u64,
-    /// The number of those outside valid packets.
+    /// The number of these bytes outside valid packets.
     pub bad: u64,
 }
 
@@ -32,8 +32,8 @@ impl Reading {
     }
 }
 
-/// Decodes the payload of an ID, as a visitor of a configuration.
-pub struct Read<'a>(pub &'a mut Demux, pub TraceId);
+/// Decodes a stream, as a visitor of a configuration.
+pub struct Read<'a>(pub &'a mut Stream);
 
 impl Visitor for Read<'_> {
     type Output = Reading;
@@ -43,10 +43,8 @@ impl Visitor for Read<'_> {
         D: PacketDecoder + Clone + Send + Sync + 'static,
         E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
     {
-        let Self(demux, id) = self;
         let mut reading = Reading::default();
-        let stream = demux.stream_mut(id);
-        stream.packets(&mut packets, false, |at, packet, bytes| {
+        self.0.packets(&mut packets, false, |at, packet, bytes| {
             let bad = matches!(
                 packet.name(),
                 "not_sync" | "bad" | "bad_sequence" | "reserved"

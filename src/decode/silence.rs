@@ -24,7 +24,7 @@ const MANY: usize = 32;
 /// Bytes by trace ID.
 pub type Totals = [u64; 128];
 
-/// How a buffer decodes that is not in its declared format.
+/// The result of reading a buffer in its declared format, if it seems to have another one.
 const NOTHING: &str = "nothing in it synchronises";
 
 /// The formats of buffers.
@@ -36,36 +36,39 @@ const FORMATS: [(Option<FrameKind>, &str); 3] = [
 
 /// The first `most` bytes of a buffer, deformatted according to `frames`. Without frames they
 /// belong to `id`.
-fn taken_apart(buffer: &CaptureBuffer, frames: Option<FrameKind>, id: TraceId, most: u64) -> Demux {
+fn deformat(buffer: &CaptureBuffer, frames: Option<FrameKind>, id: TraceId, most: u64) -> Demux {
     let mut demux = Demux::new();
-    let mut deformatter = frames.map(Deformatter::new);
-    let mut at = 0;
-    for part in &buffer.parts {
-        let length = usize::try_from(most - at).unwrap_or(usize::MAX);
-        let bytes = &part[..part.len().min(length)];
-        match &mut deformatter {
-            Some(deformatter) => deformatter.feed(BufferOffset(at), bytes, false, &mut demux),
-            None => demux.unformatted(id, BufferOffset(at), bytes),
-        }
-        at += bytes.len() as u64;
-    }
+    feed(buffer, frames, id, most, &mut demux);
     demux
 }
 
 /// The bytes of each ID in the first `most` bytes of a buffer.
 fn totals_of(buffer: &CaptureBuffer, most: u64) -> Totals {
     let mut demux = Demux::only(&[]);
-    if let Some(kind) = buffer.frames {
-        let mut deformatter = Deformatter::new(kind);
-        let mut at = 0;
-        for part in &buffer.parts {
-            let length = usize::try_from(most - at).unwrap_or(usize::MAX);
-            let bytes = &part[..part.len().min(length)];
-            deformatter.feed(BufferOffset(at), bytes, false, &mut demux);
-            at += bytes.len() as u64;
-        }
+    if buffer.frames.is_some() {
+        feed(buffer, buffer.frames, TraceId(0), most, &mut demux);
     }
     demux.totals()
+}
+
+fn feed(
+    buffer: &CaptureBuffer,
+    frames: Option<FrameKind>,
+    id: TraceId,
+    most: u64,
+    demux: &mut Demux,
+) {
+    let mut deformatter = frames.map(Deformatter::new);
+    let mut at = 0;
+    for part in &buffer.parts {
+        let length = usize::try_from(most - at).unwrap_or(usize::MAX);
+        let bytes = &part[..part.len().min(length)];
+        match &mut deformatter {
+            Some(deformatter) => deformatter.feed(BufferOffset(at), bytes, false, demux),
+            None => demux.unformatted(id, BufferOffset(at), bytes),
+        }
+        at += bytes.len() as u64;
+    }
 }
 
 /// Diagnoses a buffer with all its sources. `totals` are the bytes of each ID, if the buffer was
@@ -114,12 +117,12 @@ fn diagnose(
             &counted
         }
     };
-    let look = Look {
+    let examined = Examined {
         buffer,
         totals,
         most,
     };
-    look.notes().into_iter().map(note).collect()
+    examined.notes().into_iter().map(note).collect()
 }
 
 fn named(source: &CaptureSource) -> String {
@@ -127,21 +130,21 @@ fn named(source: &CaptureSource) -> String {
 }
 
 /// A buffer, its sources and its contents.
-struct Look<'a> {
+struct Examined<'a> {
     buffer: &'a CaptureBuffer,
     totals: &'a Totals,
     /// The number of bytes that are examined.
     most: u64,
 }
 
-/// A note on a source that seems to be misread.
+/// A source with bytes but no plausible trace.
 struct Silent<'a> {
     known: &'a CaptureSource,
-    /// A note on a source without synchronisation point.
+    /// Whether the whole buffer was examined and no synchronisation point was found in it.
     never: bool,
 }
 
-impl Look<'_> {
+impl Examined<'_> {
     fn notes(&self) -> Vec<String> {
         if self.buffer.frames.is_none() {
             return self.unformatted().into_iter().collect();
@@ -199,7 +202,7 @@ impl Look<'_> {
 
     /// The sources with bytes but no plausible trace in the first `most` bytes of the buffer.
     fn silent(&self, most: u64) -> Vec<Silent<'_>> {
-        let mut demux = taken_apart(self.buffer, self.buffer.frames, TraceId(0), most);
+        let mut demux = deformat(self.buffer, self.buffer.frames, TraceId(0), most);
         let with_bytes = self
             .buffer
             .sources
@@ -209,7 +212,7 @@ impl Look<'_> {
         for known in with_bytes {
             let all = self.buffer.bytes() <= self.most;
             let whole = all && demux.stream(known.trace_id).total() == self.bytes(known.trace_id);
-            let reading = known.config.visit(Read(&mut demux, known.trace_id));
+            let reading = known.config.visit(Read(demux.stream_mut(known.trace_id)));
             if !reading.is_possible() {
                 silent.push(Silent {
                     known,
@@ -220,13 +223,13 @@ impl Look<'_> {
         silent
     }
 
-    /// A note on an ID without source whose trace decodes like that of a source.
+    /// An ID without source whose trace decodes like that of a source, and this source.
     fn guess(&self, unclaimed: &[TraceId]) -> Option<(TraceId, &CaptureSource)> {
-        let taken = taken_apart(self.buffer, self.buffer.frames, TraceId(0), self.most());
+        let taken = deformat(self.buffer, self.buffer.frames, TraceId(0), self.most());
         unclaimed.iter().find_map(|&id| {
             let fits = |known: &&CaptureSource| {
-                let mut demux = taken.clone();
-                known.config.visit(Read(&mut demux, id)).is_sound()
+                let mut stream = taken.stream(id).clone();
+                known.config.visit(Read(&mut stream)).is_sound()
             };
             Some((id, self.protocols().find(fits)?))
         })
@@ -247,20 +250,20 @@ impl Look<'_> {
             .map(|(_, known)| known)
     }
 
-    /// A note on a buffer that decodes well in another format, and in its own as described by
-    /// `how`.
+    /// A note, if the buffer decodes well in another format; `how` describes how it decodes in its
+    /// own.
     fn other_format(&self, how: &str) -> Option<String> {
         for frames in FORMATS.map(|(frames, _)| frames) {
             if frames == self.buffer.frames {
                 continue;
             }
-            let taken = taken_apart(self.buffer, frames, TraceId(1), self.most());
+            let taken = deformat(self.buffer, frames, TraceId(1), self.most());
             for known in self.protocols() {
                 // Try the source's own ID first.
                 let mut ids: Vec<TraceId> = taken.ids().collect();
                 ids.sort_by_key(|&id| id != known.trace_id);
                 for id in ids {
-                    let reading = known.config.visit(Read(&mut taken.clone(), id));
+                    let reading = known.config.visit(Read(&mut taken.stream(id).clone()));
                     if reading.is_sound() {
                         return self.in_format(frames, known, id, &reading, how);
                     }
@@ -270,14 +273,14 @@ impl Look<'_> {
         None
     }
 
-    /// Whether the buffer, which decodes as the bytes of a source, consists of frames with only its
-    /// ID: synchronisation points may then fit into one frame by chance.
+    /// A note, if the buffer, which decodes as the bytes of a source, consists rather of frames with
+    /// only its ID: synchronisation points may then fit into one frame by chance.
     fn rather_frames(&self, known: &CaptureSource) -> Option<String> {
         for frames in [FrameKind::Memory, FrameKind::Dstream].map(Some) {
-            let mut taken = taken_apart(self.buffer, frames, TraceId(1), FIRST);
+            let mut taken = deformat(self.buffer, frames, TraceId(1), FIRST);
             let all: u64 = taken.totals()[1..].iter().sum();
             let own = taken.stream(known.trace_id).total();
-            let reading = known.config.visit(Read(&mut taken, known.trace_id));
+            let reading = known.config.visit(Read(taken.stream_mut(known.trace_id)));
             if reading.is_sound() && reading.bad == 0 && own * 8 >= all * 7 {
                 return self.in_format(frames, known, known.trace_id, &reading, "it is not sound");
             }
@@ -285,6 +288,7 @@ impl Look<'_> {
         None
     }
 
+    /// A note that the buffer decodes well according to `frames`.
     fn in_format(
         &self,
         frames: Option<FrameKind>,
@@ -317,8 +321,8 @@ impl Look<'_> {
         };
         let mut reading = Reading::default();
         for most in [FIRST, self.most()] {
-            let mut demux = taken_apart(self.buffer, None, TraceId(1), most);
-            reading = known.config.visit(Read(&mut demux, TraceId(1)));
+            let mut demux = deformat(self.buffer, None, TraceId(1), most);
+            reading = known.config.visit(Read(demux.stream_mut(TraceId(1))));
             if reading.is_possible() {
                 let perfect = reading.bad == 0 && reading.synchronised == Some(BufferOffset(0));
                 return (!perfect).then(|| self.rather_frames(known)).flatten();
@@ -363,7 +367,7 @@ impl Look<'_> {
 
     fn nothing(&self) -> String {
         format!(
-            "none of its {} bytes is of a source: it holds padding, or no whole frame. Tracing may \
+            "none of its {} bytes belongs to a source: it holds padding, or no whole frame. Tracing may \
              have been off; its sources are {}",
             self.buffer.bytes(),
             list(self.buffer.sources.iter().map(named))
@@ -373,8 +377,8 @@ impl Look<'_> {
 
 fn not_synchronised(silent: &[&CaptureSource]) -> String {
     format!(
-        "nothing is decoded of {}: there is no synchronisation point in its trace. The buffer may hold \
-         less than lies between two of them, or trace of another kind",
+        "nothing is decoded of {}: there is no synchronisation point in its trace. The buffer may be \
+        shorter than the distance between two of them, or hold trace of another kind",
         list(silent.iter().map(|known| {
             let protocol = known.protocol.name();
             format!("{}, {protocol}", named(known))

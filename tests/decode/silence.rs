@@ -182,7 +182,7 @@ fn empty_padded_and_unsynchronised_buffers_are_reported() {
     }
     one_everywhere(
         &snapshot(NORMAL, 0x10, "coresight", IN, &[0; 4096]),
-        &["none of its 4096 bytes is of a source"],
+        &["none of its 4096 bytes belongs to a source"],
     );
     let late = &sound()[12..];
     for (format, trace) in [

@@ -1,4 +1,4 @@
-//! How a buffer is formatted, and which trace is in it: what its bytes say.
+//! Determines from the bytes of a buffer how it is formatted and which trace is in it.
 
 use super::units::Unit;
 use crate::capture::{Config, Protocol};
@@ -7,10 +7,10 @@ use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_re
 use crate::protocol::Core;
 use crate::quantity::{BufferOffset, TraceId};
 
-/// The bytes that are looked at.
-const LOOKED_AT: usize = 1 << 20;
+/// The bytes that are examined.
+const EXAMINED: usize = 1 << 20;
 
-/// The ID of unformatted bytes while they are looked at.
+/// The ID assigned to unformatted bytes.
 const UNFORMATTED: TraceId = TraceId(1);
 
 /// The kinds of trace, the likeliest first: where several fit equally well, the first is taken.
@@ -28,18 +28,18 @@ pub const PROTOCOLS: [(Protocol, &str); 6] = [
 pub struct Found {
     /// Its trace ID; `None` if the buffer is not formatted.
     pub id: Option<u8>,
-    /// Its bytes in what was looked at.
+    /// The number of its bytes in the examined ones.
     pub bytes: u64,
-    /// The kind of trace; `None` if its bytes are no trace of a known kind.
+    /// The kind of trace; `None` if its bytes are not trace of a known kind.
     pub protocol: Option<(Protocol, &'static str)>,
     /// Another kind that fits the bytes equally well.
     pub alike: Option<Protocol>,
 }
 
-/// What a buffer holds.
+/// The form of a buffer.
 #[derive(Clone, Debug)]
 pub struct Form {
-    /// How frames lie in it.
+    /// The layout of its frames; `None` if it is unformatted.
     pub frames: Option<FrameKind>,
     /// The sources in it, in order of their IDs.
     pub found: Vec<Found>,
@@ -47,10 +47,10 @@ pub struct Form {
     score: u64,
 }
 
-/// What the bytes of a buffer say; `known` are the units that may be in it. `None` if nothing in it
+/// Determines the form of a buffer; `known` are the units that may be in it. `None` if nothing in it
 /// is trace.
 pub fn form(bytes: &[u8], known: &[Unit], core: Core) -> Option<Form> {
-    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
+    let bytes = &bytes[..bytes.len().min(EXAMINED)];
     let kinds = [
         Some(FrameKind::Memory),
         Some(FrameKind::Tpiu),
@@ -125,7 +125,7 @@ fn reading(
     let assumed = Unit::new("source", kind);
     let device = &unit.unwrap_or(&assumed).device;
     let config = Config::read(device, protocol, core, &mut Vec::new());
-    config.visit(Read(&mut demux.clone(), id))
+    config.visit(Read(&mut demux.stream(id).clone()))
 }
 
 /// The bytes that are valid trace, from the first synchronisation on; 0 if too few are.
