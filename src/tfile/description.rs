@@ -18,11 +18,11 @@ pub struct Description {
     pub tracepoints: Vec<Tracepoint>,
     /// `tdesc`, the lines joined.
     pub target: Option<String>,
-    /// Lines of no known kind, as they stand.
+    /// Lines of unknown kinds, unchanged.
     pub unknown: Vec<String>,
 }
 
-/// `status`: the fields of a reply to `qTStatus`; `None` is not known.
+/// `status`: the fields of a reply to `qTStatus`; `None` if not given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Whether the trace experiment was running.
@@ -41,7 +41,7 @@ pub struct Status {
     pub size: Option<u64>,
     /// Whether the buffer was circular.
     pub circular: Option<bool>,
-    /// Whether tracing went on without GDB.
+    /// Whether tracing continues when GDB disconnects.
     pub disconnected: Option<bool>,
     /// Start in microseconds since 1970.
     pub start_time: Option<u64>,
@@ -51,7 +51,7 @@ pub struct Status {
     pub user_name: Option<String>,
     /// Notes.
     pub notes: Option<String>,
-    /// Other fields, name and value as they stand.
+    /// Other fields, name and value unchanged.
     pub other: Vec<(String, String)>,
 }
 
@@ -66,7 +66,7 @@ pub enum StopReason {
     Command(String),
     /// `tfull`: the buffer was full.
     Full,
-    /// `tdisconnected`: GDB went away.
+    /// `tdisconnected`: GDB disconnected.
     Disconnected,
     /// `tpasscount`.
     PassCount,
@@ -262,7 +262,7 @@ pub enum Unreadable {
     #[error("tracepoint {0}: expected a number from 1 to {TRACEPOINT_LIMIT}")]
     Tracepoint(u32),
     /// A line is too long.
-    #[error("a line of {length} characters: GDB reads {LINE_LIMIT}: {start}…")]
+    #[error("a line of {length} bytes, GDB reads up to {LINE_LIMIT}: {start}…")]
     Line {
         /// Its length in bytes.
         length: usize,
@@ -285,8 +285,8 @@ impl Description {
         addresses
     }
 
-    /// Takes a line of the description; `index` is of the tracepoints so far. `fault` receives what
-    /// cannot be read; such a line is kept as unknown. Returns the sizes that an `R` line may mean.
+    /// Reads a line of the description; `index` locates the tracepoints read so far. A line that cannot
+    /// be read is reported to `fault` and kept as unknown. Returns the sizes that an `R` line may mean.
     pub fn line(
         &mut self,
         line: &str,

@@ -16,6 +16,9 @@ pub use read::{Block, Blocks, ByteOrder, Error, File, Frames, TraceFrame};
 pub use tracepoint::{SourceString, Tracepoint};
 pub use write::{Writer, memory_length, memory_size};
 
+/// The size of a frame's header in bytes: tracepoint number and data size.
+const HEADER: usize = 6;
+
 /// The first line of a trace file.
 pub const MAGIC: &[u8] = b"\x7fTRACE0\n";
 

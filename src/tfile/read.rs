@@ -3,8 +3,8 @@
 //! Frames are walked, not loaded: the index contains one entry for every [`STRIDE`] frames and is
 //! built on demand.
 
-use super::MAGIC;
 use super::description::{Description, RegisterSizes};
+use super::{HEADER, MAGIC};
 use crate::stop;
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
 use std::collections::HashMap;
@@ -12,10 +12,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Mutex;
 
-/// Frames between two places of the index.
+/// Frames between two entries of the index.
 const STRIDE: usize = 256;
-/// Tracepoint number and size, before a frame's data.
-const HEADER: usize = 6;
+
 /// Frames examined to determine the byte order and the size of register blocks.
 const SAMPLE: usize = 64;
 /// Bytes that are walked before their memory is released.
@@ -77,9 +76,9 @@ pub enum Error {
         frame: usize,
         /// Its offset in the file.
         at: usize,
-        /// Its size by its header.
+        /// Its size according to its header.
         size: usize,
-        /// What is left of the file.
+        /// The number of bytes left in the file.
         left: usize,
     },
 }
@@ -116,6 +115,10 @@ struct Index {
 impl<'a> File<'a> {
     /// Reads the description; frames are read when they are asked for. `target_order` is the byte
     /// order if known; otherwise it is determined from the frames.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes do not start like a trace file, or the description has no end.
     pub fn open(bytes: &'a [u8], target_order: Option<ByteOrder>) -> Result<Self, Error> {
         if !bytes.starts_with(MAGIC) {
             let line = bytes.split(|&b| b == b'\n').next().unwrap_or_default();
@@ -140,7 +143,7 @@ impl<'a> File<'a> {
             let mut fault = |text| notes.push(format!("line {number}: {text}"));
             if let Some(found) = description.line(&line, &mut index, &mut fault) {
                 if sizes.is_some() {
-                    fault("R: there is a line of its kind already; the last one counts".into());
+                    fault("R: repeated; the last one is used".into());
                 }
                 sizes = Some(found);
             }
@@ -421,9 +424,9 @@ pub enum Block<'a> {
     Registers(&'a [u8]),
     /// `M`: memory.
     Memory {
-        /// Of the first byte.
+        /// The address of the first byte.
         address: u64,
-        /// Up to 65535.
+        /// The bytes, up to 65535.
         bytes: &'a [u8],
     },
     /// `V`: a trace state variable.

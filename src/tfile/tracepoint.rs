@@ -38,10 +38,10 @@ pub struct SourceString {
     pub text: String,
 }
 
-/// Where each tracepoint, by number and address, stands among those that were read.
+/// The index of each tracepoint among those read so far, by number and address.
 pub type Index = HashMap<(u32, u64), usize>;
 
-/// Takes the payload of one line. `false`: it cannot be read, and nothing has changed.
+/// Reads the payload of one line. Returns `false`, without a change, if it cannot be read.
 pub fn read_line(payload: &str, tracepoints: &mut Vec<Tracepoint>, index: &mut Index) -> bool {
     read(payload, tracepoints, index).is_some()
 }
@@ -121,7 +121,7 @@ impl Tracepoint {
         }
     }
 
-    /// Gives the payload of each line that defines it, the `T` line first.
+    /// Passes the payload of each line that defines it to `line`, the `T` line first.
     pub fn write(&self, line: &mut dyn FnMut(String)) {
         let place = format!("{:x}:{:x}", self.number, self.address);
         let state = if self.enabled { 'E' } else { 'D' };

@@ -1,7 +1,7 @@
 //! Trace files: description and trace frames → bytes.
 
 use super::read::ByteOrder;
-use super::{Description, MAGIC, TRACEPOINT_LIMIT};
+use super::{Description, HEADER, MAGIC, TRACEPOINT_LIMIT};
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
 use std::io::{self, Write};
 
@@ -11,13 +11,10 @@ pub struct Writer<W> {
     out: W,
     order: ByteOrder,
     register_bytes: usize,
-    /// The frame that is being put together, with its header.
+    /// The frame under construction, with room for its header.
     frame: Vec<u8>,
     frames: u64,
 }
-
-/// Tracepoint number and size, before a frame's data.
-const HEADER: usize = 6;
 
 /// The most bytes of memory in one block.
 const BLOCK: usize = u16::MAX as usize;
@@ -44,6 +41,10 @@ fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::E
 
 impl<W: Write> Writer<W> {
     /// Writes the first line and the description.
+    ///
+    /// # Errors
+    ///
+    /// If GDB could not read the description, or writing fails.
     pub fn new(mut out: W, description: &Description, order: ByteOrder) -> io::Result<Self> {
         let text = description.write().map_err(invalid)?;
         out.write_all(MAGIC)?;
@@ -91,7 +92,11 @@ impl<W: Write> Writer<W> {
         self.frame.extend_from_slice(&bytes);
     }
 
-    /// Adds a register block to the frame. Its size must be the one in `R`.
+    /// Adds a register block to the frame.
+    ///
+    /// # Errors
+    ///
+    /// If its size is not the one in `R`.
     pub fn registers(&mut self, bytes: &[u8]) -> io::Result<()> {
         if bytes.len() != self.register_bytes {
             return Err(invalid(format!(
@@ -127,12 +132,20 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the frame, which belongs to a tracepoint of number 1 to 32767.
+    ///
+    /// # Errors
+    ///
+    /// If the number is out of range, the frame is too large, or writing fails.
     pub fn end_frame(&mut self, tracepoint: u16) -> io::Result<()> {
         self.end_frame_with(tracepoint, &[])
     }
 
-    /// Ends the frame with memory that is written as it stands: address and bytes of each piece,
+    /// Ends the frame with memory that is not copied into it first: address and bytes of each piece,
     /// in blocks of up to 65535 bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::end_frame`].
     pub fn end_frame_with(&mut self, tracepoint: u16, memory: &[(u64, &[u8])]) -> io::Result<()> {
         if !(1..=TRACEPOINT_LIMIT).contains(&tracepoint) {
             return Err(invalid(format!(
@@ -164,17 +177,21 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// How many frames were written.
+    /// The number of frames written.
     pub fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// What it was written to, without an end.
+    /// Returns the underlying writer, without ending the file.
     pub fn into_inner(self) -> W {
         self.out
     }
 
-    /// Ends the file as GDB does, and gives back what it was written to.
+    /// Ends the file as GDB does, and returns the underlying writer.
+    ///
+    /// # Errors
+    ///
+    /// If writing fails.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&[0; 4])?;
         self.out.flush()?;
