@@ -12,7 +12,7 @@
 //! bytes <length>             bytes after the empty line, in order
 //! ```
 //!
-//! Numbers and paths are in hex. Knows no cores and no trace protocols.
+//! Numbers and paths are in hex. Independent of cores and trace protocols.
 
 use super::Progress;
 use crate::mapped::Mapped;
@@ -99,6 +99,10 @@ impl CarriedFiles {
     }
 
     /// Collects the files without the trace; the .ini files are regenerated.
+    ///
+    /// # Errors
+    ///
+    /// If the format cannot represent the snapshot.
     pub fn without_trace(
         loaded: &OpenSnapshot,
         notes: &mut Vec<String>,
@@ -257,6 +261,10 @@ impl<'a> Loading<'a> {
     }
 
     /// Writes the carrier.
+    ///
+    /// # Errors
+    ///
+    /// If writing fails.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         out.write_all(MAGIC)?;
         out.write_all(self.text.as_bytes())?;
@@ -295,14 +303,14 @@ pub enum CarrierError {
     /// Trace frame 0 does not contain memory that a file refers to.
     #[error("{0}: trace frame 0 lacks memory of it")]
     MemoryMissing(String),
-    /// A file has not as many bytes as its line says.
+    /// A file does not have the length in its line.
     #[error("{path}: expected {expected} bytes, found {found}")]
     Length {
         /// The file.
         path: String,
-        /// Bytes that its line says.
+        /// The length in its line.
         expected: usize,
-        /// Bytes found.
+        /// The number of bytes found.
         found: usize,
     },
     /// Two files have the same path.
@@ -356,6 +364,10 @@ impl Carried {
     }
 
     /// Opens the files as a snapshot.
+    ///
+    /// # Errors
+    ///
+    /// If they do not form a snapshot.
     pub fn open(&self) -> Result<OpenSnapshot, crate::snapshot::Error> {
         let files = self.files.iter();
         let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
@@ -363,6 +375,10 @@ impl Carried {
     }
 
     /// Writes the files into the new directory `dir`; `force` replaces an existing snapshot.
+    ///
+    /// # Errors
+    ///
+    /// If `dir` may not be replaced, or writing fails.
     pub fn write(&self, dir: &Path, force: bool, progress: Progress<'_>) -> Result<(), WriteError> {
         let files = self.files.iter();
         let files = files.map(|(path, bytes)| (path.clone(), bytes.0.clone()));
@@ -370,6 +386,7 @@ impl Carried {
     }
 }
 
+/// A carrier while its lines are read.
 struct Reading<'a> {
     carried: Carried,
     /// Path, length and bytes so far.

@@ -135,11 +135,11 @@ impl<C: CodeImage> CodePaths<C> {
                 }
                 _ => [Some(after), None],
             };
-            let mut led = [None; 2];
-            for (led, place) in led.iter_mut().zip(outcomes) {
+            let mut successors = [None; 2];
+            for (successor, place) in successors.iter_mut().zip(outcomes) {
                 let Some(place) = place else { continue };
                 if place == to {
-                    *led = Some(GOAL);
+                    *successor = Some(GOAL);
                 } else if !self.watched.contains(&place.address.0) {
                     let new = nodes.len();
                     let index = *places.entry(place).or_insert(new);
@@ -149,11 +149,11 @@ impl<C: CodeImage> CodePaths<C> {
                             ..Node::default()
                         });
                     }
-                    *led = Some(index);
+                    *successor = Some(index);
                 }
             }
             nodes[at].after = after.address;
-            nodes[at].next = led;
+            nodes[at].next = successors;
             at += 1;
         }
         only_path(&nodes)

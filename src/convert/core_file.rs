@@ -21,7 +21,8 @@ const SIGTRAP: u16 = 5;
 /// The most parts of memory: the number of program headers has 16 bits.
 const MOST_PARTS: usize = 0xFFF0;
 
-/// Writes the state of the cores of the first core's architecture. Returns what was left out.
+/// Writes the state of the cores that have the first core's architecture. Returns notes on what was
+/// left out.
 ///
 /// # Errors
 ///
@@ -102,7 +103,8 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<String>,
     Ok(notes)
 }
 
-/// The known memory of a space, in order; what would be too many parts is noted.
+/// The known memory of a space, in order: address and length of each part. If there are too many
+/// parts, the rest is left out and noted.
 fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<String>) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     let mut at = Some(Address(0));

@@ -14,7 +14,7 @@ pub fn etmv4(protocol: Protocol, profile: Profile, number: u16) -> Option<u16> {
     }
 }
 
-/// Entry to Hyp mode and "generic" have none: they can have several numbers in ETMv4.
+/// Entry to Hyp mode and "generic" have no equivalent: they can have several numbers in ETMv4.
 const fn application(number: u16) -> Option<u16> {
     Some(match number {
         1 => 1,            // halting debug

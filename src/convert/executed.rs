@@ -31,8 +31,8 @@ pub enum Kind {
     Exceptions,
 }
 
-/// An executed instruction, or the instruction to which an exception returns. `None` has not been
-/// reported so far.
+/// An executed instruction, or the instruction to which an exception returns. A value is `None` if it
+/// has not been reported so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExecutedInstruction {
     /// The instruction.
@@ -60,9 +60,9 @@ impl ExecutedInstruction {
 
 /// The last instruction of a range.
 #[derive(Clone, Copy)]
-struct Place {
+struct LastInstruction {
     address: Address,
-    /// A straight line ends with it.
+    /// Whether a straight line ends with it.
     ends_line: bool,
 }
 
@@ -76,17 +76,18 @@ pub struct InstructionCollector<'a, C> {
     isa: Isa,
     /// The initial values of the next instruction.
     values: FrameValues,
-    /// The range before ended with a call.
+    /// Whether the previous range ended with a call.
     called: bool,
     /// A function that was called but interrupted by an exception before its first instruction.
     interrupted: Option<Address>,
-    /// The last collected instruction is the last waypoint: the next cycle count belongs to it.
+    /// Whether the last collected instruction is the last waypoint: the next cycle count belongs to
+    /// it.
     at_waypoint: bool,
     /// By block: the address of its last instruction, once computed.
     last: Vec<Option<Address>>,
     /// The start of the current line.
     line: Option<Address>,
-    /// The last instruction of that line so far, after the offset of its packet.
+    /// The last instruction of that line so far: the offset of its packet, and its address.
     reached: (BufferOffset, Address),
     /// Whether the last instruction, a waypoint, was taken.
     taken: Option<bool>,
@@ -178,7 +179,13 @@ impl<'a, C: CodeImage> InstructionCollector<'a, C> {
         here
     }
 
-    fn line(&mut self, at: BufferOffset, range: &Range, last: Place, cycles: Option<u32>) {
+    fn line(
+        &mut self,
+        at: BufferOffset,
+        range: &Range,
+        last: LastInstruction,
+        cycles: Option<u32>,
+    ) {
         if range.instructions == 0 {
             return;
         }
@@ -267,7 +274,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
             self.last[id.index()] = Some(last);
             last
         });
-        let last = Place {
+        let last = LastInstruction {
             address: last,
             // Where atoms are single instructions (ETMv3), most of them end no line.
             ends_line: range.last.kind != InstructionKind::Other,
@@ -276,7 +283,7 @@ impl<C: CodeImage> FlowSink for InstructionCollector<'_, C> {
     }
 
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
-        let last = Place {
+        let last = LastInstruction {
             address: self.last_of(range),
             ends_line: true,
         };

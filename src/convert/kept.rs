@@ -30,9 +30,13 @@ pub struct Limits {
 pub struct KeptInstructions {
     limits: Limits,
     instructions: VecDeque<ExecutedInstruction>,
+    /// Whether the window's start was reached.
     begun: bool,
+    /// Whether the window's end was reached.
     ended: bool,
+    /// The number of added instructions, kept or not.
     total: u64,
+    /// The number of executed instructions, added or not.
     executed: u64,
     latest_kept: bool,
 }
@@ -56,7 +60,7 @@ impl KeptInstructions {
     pub fn push(&mut self, instruction: ExecutedInstruction) {
         self.total += 1;
         self.latest_kept = false;
-        if self.ended || !self.begins(&instruction) {
+        if self.ended || !self.has_begun(&instruction) {
             return;
         }
         match self.limits.to {
@@ -88,7 +92,7 @@ impl KeptInstructions {
         self.executed
     }
 
-    fn begins(&mut self, instruction: &ExecutedInstruction) -> bool {
+    fn has_begun(&mut self, instruction: &ExecutedInstruction) -> bool {
         self.begun = self.begun
             || match self.limits.from {
                 None => true,

@@ -51,7 +51,7 @@ pub enum Error {
     /// A source does not trace a core.
     #[error(transparent)]
     NoFlow(#[from] NoFlow),
-    /// The file is no trace file.
+    /// The file is not a trace file.
     #[error(transparent)]
     TraceFile(#[from] tfile::Error),
     /// The options do not fit the input.
@@ -67,6 +67,10 @@ pub enum Error {
 
 /// Maps a trace file. Only the pages that are accessed are read. Other files are mapped too: the
 /// reader reports what is wrong with them.
+///
+/// # Errors
+///
+/// If the file cannot be mapped.
 pub fn map_trace_file(path: &Path) -> io::Result<Mapped> {
     let bytes = mapped::map(path)?;
     bytes.read_ahead(false);

@@ -1,4 +1,4 @@
-//! Registers and stack memory of trace frames: what [`crate::recover`] knows where they are.
+//! Registers and stack memory of trace frames, recovered with [`crate::recover`].
 
 use super::Progress;
 use super::executed::ExecutedInstruction;
@@ -28,7 +28,7 @@ pub const MOST: usize = 10_000;
 /// Bytes of the stack in a frame.
 const STACK: usize = 512;
 
-/// What is known where a trace frame is.
+/// What is known at a trace frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PastFrame {
     /// The registers of the description, in its order, up to the program counter.
@@ -50,7 +50,7 @@ impl PastFrame {
     }
 }
 
-/// A core with the frames that are wanted.
+/// A core and its wanted frames.
 #[derive(Clone, Copy, Debug)]
 pub struct PastCore<'a> {
     /// Its index in the device list.
@@ -109,7 +109,7 @@ pub fn frames(
     let mut recovery = Recovery::new(facts(loaded, core, state, elfs), options);
     let total = places.len() as u64;
     let mut out = Vec::with_capacity(places.len());
-    // Each needs all history behind it.
+    // The newest first: recovery starts from the end of the history.
     for (done, place) in (1..).zip(places.into_iter().rev()) {
         out.push(place.map_or_else(PastFrame::default, |(position, pc)| {
             at(&mut recovery, history, position, pc, state)
@@ -132,7 +132,7 @@ fn places(
         Some((numbers.position(instruction.number?)?, instruction.pc))
     };
     let out: Vec<_> = instructions.range(first..).map(place).collect();
-    // A trace may be decoded in another way from its start than from within.
+    // Trace decoded from its start may differ from trace decoded from the middle.
     let same = numbers.count() == kept.executed()
         && out.iter().flatten().all(|(position, pc)| {
             let place = history.place(*position);
@@ -180,7 +180,7 @@ fn at(
     PastFrame { registers, stack }
 }
 
-/// Collects what is known of a core beside its trace and code.
+/// Collects what is known of a core besides its trace and code.
 fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> FinalState {
     let devices = &loaded.snapshot.devices;
     let cores = devices

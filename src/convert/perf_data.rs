@@ -26,9 +26,9 @@ const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 16;
 /// `sample_type`: CPU, without which perf looks for buffers of threads, but by which it places trace
 /// IDs that records give.
 const SAMPLE_CPU: u64 = 1 << 7;
-/// The bytes of a buffer that are taken apart at once.
+/// The bytes of a buffer that are deformatted at once.
 const PIECE: usize = 1 << 20;
-/// The size of the header, of an attribute with the place of its IDs, and where these are.
+/// The sizes in bytes of the header, and of an attribute with the location of its IDs.
 const HEADER: u64 = 104;
 const ATTRIBUTE: u64 = 144;
 
@@ -44,6 +44,9 @@ const USER: u16 = 2;
 const COMM_EXEC: u16 = 1 << 13;
 const MMAP_BUILD_ID: u16 = 1 << 14;
 
+/// The size in bytes of an AUXTRACE record, without the trace that follows it.
+const AUXTRACE_SIZE: u64 = 48;
+
 /// A traced core.
 struct Traced<'c> {
     core: usize,
@@ -51,8 +54,20 @@ struct Traced<'c> {
     trace: Vec<(&'c CaptureBuffer, &'c CaptureSource)>,
 }
 
-/// Writes the trace of a snapshot in the layout `version` (1 or 2) of the trace units. Returns what
-/// was left out.
+/// Trace of a core to be stored: one buffer.
+struct Stored<'c> {
+    core: &'c Traced<'c>,
+    buffer: &'c CaptureBuffer,
+    source: &'c CaptureSource,
+    id: TraceId,
+    /// The offset in the core's trace.
+    offset: u64,
+    /// The number of bytes.
+    length: u64,
+}
+
+/// Writes the trace of a snapshot; `version` (1 or 2) is the layout of the records on trace units.
+/// Returns notes on what was left out.
 ///
 /// # Errors
 ///
@@ -114,7 +129,7 @@ pub fn write(
         body.extend(unit(loaded, core.trace[0].1, cpu as u64));
     }
     records.record(AUXTRACE_INFO, 0, &body)?;
-    let mut stores = Vec::new();
+    let mut stores: Vec<Stored<'_>> = Vec::new();
     for (cpu, core) in traced.iter().enumerate() {
         let body = words32(&[PROCESS, core.thread]);
         records.event(ITRACE_START, 0, body, core);
@@ -136,21 +151,29 @@ pub fn write(
                 aux.extend(u64::to_le_bytes(word));
             }
             records.event(AUX, 0, aux, core);
-            stores.push((core, *buffer, *source, id, offset, length));
+            stores.push(Stored {
+                core,
+                buffer,
+                source,
+                id,
+                offset,
+                length,
+            });
             offset += length;
         }
     }
-    // The trace comes last, so that all that is before is known when it is decoded.
-    let stored: u64 = stores.iter().map(|store| 48 + store.5).sum();
+    // The trace comes last, so that perf knows all other records when it decodes it.
+    let stored = stores.iter().map(|stored| AUXTRACE_SIZE + stored.length);
+    let stored: u64 = stored.sum();
     let begin = HEADER + 8 + ATTRIBUTE;
     let data = records.bytes.len() as u64 + stored;
     let sections_at = begin + data;
     let mut index = Vec::new();
     let mut at = begin + records.bytes.len() as u64;
-    for store in &stores {
+    for stored in &stores {
         index.extend(at.to_le_bytes());
-        index.extend(48_u64.to_le_bytes());
-        at += 48 + store.5;
+        index.extend(AUXTRACE_SIZE.to_le_bytes());
+        at += AUXTRACE_SIZE + stored.length;
     }
     let machine = Architecture::detect(&devices[traced[0].core]).architecture;
     let machine = if machine == Architecture::AArch64 {
@@ -168,16 +191,19 @@ pub fn write(
     let features = sections.iter().map(|section| section.0);
     out.write_all(&header(data, sample_type, features))?;
     out.write_all(&records.bytes)?;
-    for (core, buffer, source, id, offset, length) in stores {
+    for stored in stores {
         let mut body = Vec::new();
-        for word in [length, offset, 0] {
+        for word in [stored.length, stored.offset, 0] {
             body.extend(u64::to_le_bytes(word));
         }
-        body.extend(words32(&[core.thread - PROCESS, core.thread, u32::MAX, 0]));
+        let thread = stored.core.thread;
+        body.extend(words32(&[thread - PROCESS, thread, u32::MAX, 0]));
         let mut record = Records::default();
         record.record(AUXTRACE, 0, &body)?;
         out.write_all(&record.bytes)?;
-        framed(buffer, source, id, &mut |bytes| out.write_all(bytes))?;
+        framed(stored.buffer, stored.source, stored.id, &mut |bytes| {
+            out.write_all(bytes)
+        })?;
     }
     let mut at = sections_at + 16 * sections.len() as u64;
     for (_, section) in &sections {
@@ -216,7 +242,7 @@ fn header(data: u64, sample_type: u64, features: impl Iterator<Item = u32>) -> V
     out
 }
 
-/// Records one after another.
+/// Consecutive records.
 #[derive(Default)]
 struct Records {
     bytes: Vec<u8>,
@@ -236,7 +262,7 @@ impl Records {
         Ok(())
     }
 
-    /// A record of the kernel, of a thread; one that is too long is left out.
+    /// Adds a record of the kernel on a core's thread. A record that is too long is left out.
     fn event(&mut self, kind: u32, misc: u16, mut body: Vec<u8>, core: &Traced<'_>) {
         self.sample(&mut body, core.thread, core.thread - PROCESS);
         let _ = self.record(kind, misc, &body);
@@ -255,7 +281,7 @@ fn words32(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Text with zeros behind it, up to a multiple of 8.
+/// Text, followed by zeros up to a multiple of 8.
 fn text(text: &str) -> Vec<u8> {
     let mut out = text.as_bytes().to_vec();
     out.resize((text.len() + 1).next_multiple_of(8), 0);
@@ -278,7 +304,7 @@ fn programs(loaded: &OpenSnapshot, traced: &[Traced<'_>]) -> Vec<Elf> {
     out
 }
 
-/// Adds the mappings of a program's code; their number.
+/// Adds the mappings of a program's code. Returns their number.
 fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
     let Ok(file) = object::File::parse(elf.bytes()) else {
         return 0;
@@ -289,7 +315,7 @@ fn mappings(elf: &Elf, core: &Traced<'_>, records: &mut Records) -> usize {
         let executable = matches!(segment.flags(),
             SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
         let (offset, size) = segment.file_range();
-        if !executable || size == 0 {
+        if !executable || size == 0 || segment.data().is_err() {
             continue;
         }
         // Whole pages are mapped.
@@ -368,8 +394,8 @@ fn unit(loaded: &OpenSnapshot, source: &CaptureSource, cpu: u64) -> Vec<u8> {
     out
 }
 
-/// Writes the trace of a source in frames with only its ID; returns their bytes. Called twice, so
-/// that the trace need not be in memory.
+/// Writes the trace of a source in frames with only its ID; returns their size in bytes. Called
+/// twice, once for the size, so that the trace need not be in memory.
 fn framed(
     buffer: &CaptureBuffer,
     source: &CaptureSource,

@@ -44,6 +44,10 @@ pub enum Found {
 
 impl Found {
     /// Writes the snapshot into the new directory `dir`; `force` replaces an existing snapshot.
+    ///
+    /// # Errors
+    ///
+    /// If `dir` may not be replaced, or writing fails.
     pub fn write(&self, dir: &Path, force: bool, progress: Progress<'_>) -> Result<(), Error> {
         match self {
             Self::Carried(carried) => carried.write(dir, force, progress)?,
@@ -57,6 +61,10 @@ impl Found {
 
 /// Reads a trace file; `name` identifies it in the snapshot's description. Messages for the user
 /// are added to `notes`.
+///
+/// # Errors
+///
+/// If the file is damaged or has no target description, or the wanted trace frame is not in it.
 pub fn read(
     bytes: &Mapped,
     name: &str,
@@ -144,6 +152,7 @@ fn choose<'a>(
     }
 }
 
+/// A trace frame of which a snapshot is made.
 struct Making<'f, 'a> {
     file: &'f File<'a>,
     target: Target,
@@ -302,7 +311,7 @@ impl<'a> Making<'_, 'a> {
         }
         pieces.sort_unstable_by_key(|(address, _, _)| *address);
         let mut dumps: Vec<Dump> = Vec::new();
-        // However many stretches there are, one file has them.
+        // All pieces are in one file, however many there are.
         let mut file = Vec::new();
         let mut last_frame = None;
         for (address, frame, bytes) in pieces {

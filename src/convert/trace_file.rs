@@ -23,6 +23,10 @@ pub struct CoreRun {
 
 /// The trace files for a snapshot: one for each core, or only the core named in `options`. A
 /// snapshot without cores becomes a file that only carries it.
+///
+/// # Errors
+///
+/// If the named core does not exist.
 pub fn core_runs(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<CoreRun>, Error> {
     let devices = loaded.snapshot.devices.iter().enumerate();
     let cores: Vec<usize> = devices
@@ -64,6 +68,10 @@ pub fn core_runs(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<CoreRun
 
 /// Writes the trace file of `core_run` to `out`. Messages for the user are added to `notes`;
 /// `progress` receives the progress of decoding and then of writing.
+///
+/// # Errors
+///
+/// If the options do not fit the snapshot, or writing fails.
 pub fn write<W: Write>(
     loaded: &OpenSnapshot,
     core_run: CoreRun,

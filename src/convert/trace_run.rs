@@ -10,7 +10,7 @@ use super::past::{self, PastFrame};
 use super::state::{State, fitting};
 use super::{Error, Progress, history};
 use crate::arch::Architecture;
-use crate::arch::Space;
+
 use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
@@ -20,6 +20,7 @@ use crate::remote_protocol::hex;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::Note;
+use crate::snapshot::program::add_segments;
 use crate::tfile::{
     self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer,
 };
@@ -131,9 +132,9 @@ pub fn variables() -> Vec<tfile::Variable> {
 /// A trace run made from a core's state and trace.
 #[derive(Debug)]
 pub struct TraceRun {
-    /// Its name.
+    /// The core's name.
     name: String,
-    /// Its place in the device list.
+    /// The core's index in the device list.
     core: usize,
     state: State,
     kept: KeptInstructions,
@@ -150,6 +151,10 @@ impl TraceRun {
     /// The run of the core at index `core` of the device list. With `alone`, the target description
     /// covers only this core instead of all cores of its architecture. Messages for the user are
     /// added to `notes`; `progress` receives the progress of decoding.
+    ///
+    /// # Errors
+    ///
+    /// If the window that `options` select is empty, or has too many addresses.
     pub fn of(
         loaded: &OpenSnapshot,
         core: usize,
@@ -293,7 +298,7 @@ impl TraceRun {
         let a_profile = self.state.description.architecture() == Architecture::AArch32;
         (a_profile && !self.kept.instructions().is_empty()).then_some(
             "without symbols GDB disassembles frames of the trace after: set arm fallback-mode \
-             thumb (or arm), as $thumb says",
+            thumb (or arm), according to $thumb",
         )
     }
 
@@ -327,12 +332,12 @@ impl TraceRun {
         self.instructions().get(frame.checked_sub(1)?)
     }
 
-    /// How many instructions the core executed.
+    /// The number of instructions that the core executed.
     pub fn executed(&self) -> u64 {
         self.kept.executed()
     }
 
-    /// How many trace frames there are.
+    /// The number of trace frames.
     pub fn frames(&self) -> usize {
         self.instructions().len() + 1
     }
@@ -403,6 +408,10 @@ impl TraceRun {
     }
 
     /// Writes a trace frame. `registers` and `memory` belong to the halted state.
+    ///
+    /// # Errors
+    ///
+    /// If writing fails.
     pub fn write<W: Write>(
         &self,
         frame: usize,
@@ -525,7 +534,7 @@ impl TraceRun {
         if self.past.is_empty() {
             return format!("collect $pc{names}");
         }
-        // The names of all variables exceed a line of GDB's.
+        // A list of all variables would exceed GDB's limit for a line.
         format!("collect $regs{names}")
     }
 
@@ -626,13 +635,7 @@ fn code(loaded: &OpenSnapshot, core: usize, elfs: &[Elf]) -> CoreMemory {
     let mut memory = CoreMemory::new(loaded, &loaded.snapshot.devices[core]);
     memory.translate(loaded, core);
     for elf in elfs {
-        let path = elf.path.display().to_string();
-        for segment in &elf.segments {
-            // Virtual memory of both security states, but no physical memory.
-            for space in [Space::N, Space::S] {
-                memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
-            }
-        }
+        add_segments(&mut memory, elf);
     }
     memory.share(loaded, core);
     memory

@@ -21,6 +21,7 @@ use crate::snapshot::model::{
     Buffer, BufferFormat, CoreSource, Device, DeviceClass, Dump, Register, RegisterValue, Snapshot,
     SourceBuffers, Trace,
 };
+use crate::snapshot::program::add_segments;
 use crate::snapshot::{OpenSnapshot, write};
 use crate::tfile::{Block, File};
 use std::collections::{BTreeMap, HashSet};
@@ -28,6 +29,10 @@ use std::sync::Arc;
 
 /// Reads a trace file like [`snapshot::read`] and encodes its frames as trace. `elfs` supply code
 /// that is not in the file.
+///
+/// # Errors
+///
+/// Those of [`snapshot::read`], and if no frame has a program counter and code.
 pub fn read(
     bytes: &Mapped,
     name: &str,
@@ -74,7 +79,7 @@ pub fn read(
             "no frame contains the exception level: the trace assumes EL{level}"
         ));
     }
-    tell(&retraced, notes)?;
+    report(&retraced, notes)?;
 
     if snapshot.trace.take().is_some() {
         notes.push("the carried trace is left out: the trace is made from the frames".to_owned());
@@ -160,12 +165,7 @@ fn add_code(memory: &mut CoreMemory, collected: BTreeMap<u64, Vec<u8>>, elfs: &[
         memory.add_region(Address(address), bytes.into(), Space::Any, "trace frames");
     }
     for elf in elfs {
-        let path = elf.path.display().to_string();
-        for segment in &elf.segments {
-            for space in [Space::N, Space::S] {
-                memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
-            }
-        }
+        add_segments(memory, elf);
     }
 }
 
@@ -219,7 +219,8 @@ fn state(device: &Device) -> Context {
     }
 }
 
-fn tell(retraced: &Retraced, notes: &mut Vec<String>) -> Result<(), Error> {
+/// Adds notes on the result, or returns an error if nothing was traced.
+fn report(retraced: &Retraced, notes: &mut Vec<String>) -> Result<(), Error> {
     if retraced.traced == 0 {
         return Err(Error::Input(match retraced.lost {
             0 => "it contains no trace frames of executed instructions".to_owned(),
@@ -278,12 +279,12 @@ fn code(retraced: &Retraced, dumps: &CoreMemory, image: Image<'_>) -> Vec<(u64, 
 }
 
 fn add_dumps(device: &mut Device, files: &mut InMemory, code: Vec<(u64, Vec<u8>)>) {
-    let file = unique("trace_code", ".bin", &files.0.keys().cloned().collect());
-    let mut sections: HashSet<String> = device.dumps.iter().map(|d| d.section.clone()).collect();
+    let file = unique("trace_code", ".bin", &folded(files.0.keys()));
+    let mut sections = folded(device.dumps.iter().map(|dump| &dump.section));
     let mut bytes = Vec::new();
     for (address, piece) in code {
         let section = unique(&format!("dump_code_{address:x}"), "", &sections);
-        sections.insert(section.clone());
+        sections.insert(section.to_ascii_lowercase());
         device.dumps.push(Dump {
             section,
             file: file.clone(),
@@ -307,8 +308,8 @@ fn add_trace(
     trace: Vec<u8>,
     files: &mut InMemory,
 ) {
-    let mut names: HashSet<String> = files.0.keys().cloned().collect();
-    names.extend(snapshot.devices.iter().map(|device| device.file.clone()));
+    let mut names = folded(files.0.keys());
+    names.extend(folded(snapshot.devices.iter().map(|device| &device.file)));
     let file = |base: &str, extension: &str| unique(base, extension, &names);
     let (buffer, metadata, source) = (
         file("trace_frames", ".bin"),
@@ -316,15 +317,11 @@ fn add_trace(
         file("trace_source", ".ini"),
     );
     let devices = || snapshot.devices.iter();
-    let name = unique(
-        "ETM_frames",
-        "",
-        &devices().map(|d| d.name.clone()).collect(),
-    );
+    let name = unique("ETM_frames", "", &folded(devices().map(|d| &d.name)));
     let key = unique(
         &format!("device{}", snapshot.devices.len() + 1),
         "",
-        &devices().map(|d| d.key.clone()).collect(),
+        &folded(devices().map(|d| &d.key)),
     );
     let registers = unit.registers().into_iter();
     // Invasive and non-invasive debug is permitted in both security states.
@@ -368,9 +365,15 @@ fn add_trace(
     files.0.insert(buffer, Mapped::from(trace));
 }
 
-/// `base` and `end`, with a number between them if the name is taken.
+/// Names in lower case, for [`unique`].
+fn folded<'n>(names: impl Iterator<Item = &'n String>) -> HashSet<String> {
+    names.map(|name| name.to_ascii_lowercase()).collect()
+}
+
+/// `base` and `end`, with a number between them if the name is taken, whatever the case of its
+/// letters. `taken` has lower case.
 fn unique(base: &str, end: &str, taken: &HashSet<String>) -> String {
-    let free = |name: &String| !taken.iter().any(|other| other.eq_ignore_ascii_case(name));
+    let free = |name: &String| !taken.contains(&name.to_ascii_lowercase());
     let numbered = (1..).map(|number| format!("{base}_{number}{end}"));
     let mut names = std::iter::once(format!("{base}{end}")).chain(numbered);
     names.find(free).unwrap_or_default()

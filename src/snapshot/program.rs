@@ -20,7 +20,7 @@ use object::{Object, ObjectSymbol};
 
 /// The most bytes of a program compared with dumps.
 const COMPARED: u64 = 4 << 20;
-/// The most memory accesses of one comparison.
+/// Memory accesses allowed for one comparison, besides those for each region of memory.
 const FEW_LOOKUPS: usize = 1 << 16;
 /// The most gaps between dumps listed individually.
 const MAX_GAPS: usize = 64;
@@ -163,7 +163,7 @@ impl Program {
                 format!(
                     "no dump has {:#x}-{:#x}: read from {path}{}",
                     gap.start,
-                    gap.end,
+                    gap.end - 1,
                     if segment.writable {
                         ", as it was before the program ran"
                     } else {
@@ -174,17 +174,10 @@ impl Program {
         }
         if notes.len() == MAX_GAPS || left == 0 {
             notes.push(format!(
-                "where no dump has more of it: read from {path} too"
+                "where no dump has further parts of it: read from {path} too"
             ));
         }
-        for segment in &self.elf.segments {
-            let bytes = self.elf.mapped(segment);
-            // Virtual memory of both security states, but no physical memory.
-            for space in [Space::N, Space::S] {
-                let address = Address(segment.address);
-                memory.add_region(address, bytes.clone(), space, &path.to_string());
-            }
-        }
+        add_segments(memory, &self.elf);
         notes
     }
 
@@ -204,10 +197,22 @@ impl Program {
         notes.extend(compared.ranges.iter().map(|range| {
             format!(
                 "dump and program differ at {:#x}-{:#x}: the dump is shown",
-                range.start, range.end
+                range.start,
+                range.end.wrapping_sub(1)
             )
         }));
         notes
+    }
+}
+
+/// Adds the segments of a program to the memory of a core, after everything else.
+pub fn add_segments(memory: &mut CoreMemory, elf: &Elf) {
+    let path = elf.path.display().to_string();
+    for segment in &elf.segments {
+        // Virtual memory of both security states, but no physical memory.
+        for space in [Space::N, Space::S] {
+            memory.add_region(Address(segment.address), elf.mapped(segment), space, &path);
+        }
     }
 }
 
@@ -305,7 +310,7 @@ impl Recorded {
     }
 }
 
-/// The limit of memory accesses for programs: one for each piece of memory, and some more.
+/// The limit of memory accesses for programs: a few for each region, and [`FEW_LOOKUPS`].
 fn lookups(memories: &[Seen]) -> usize {
     let regions = memories.iter().map(|(memory, _)| memory.regions().len());
     FEW_LOOKUPS + 4 * regions.sum::<usize>()
