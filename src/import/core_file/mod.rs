@@ -1,7 +1,7 @@
 //! Core files of Linux programs, of QEMU, and of whole Linux systems, for AArch64 and Arm.
 //!
-//! What memory the file holds is used first; what it leaves out, the mapped files give: read-only
-//! parts of programs and libraries.
+//! Memory comes from the core file where it contains it, and otherwise from the mapped files:
+//! read-only parts of programs and libraries.
 
 mod flattened;
 mod notes;
@@ -27,11 +27,14 @@ const PT_NOTE: u32 = 4;
 const ET_CORE: u16 = 4;
 const EM_ARM: u16 = 40;
 const EM_AARCH64: u16 = 183;
-/// `e_phnum` if there are more headers than it can say: section header 0 has their number.
+/// `e_phnum` if there are more headers than it can express: section header 0 has their number.
 const PN_XNUM: u16 = 0xFFFF;
 
-/// The most parts of memory of all threads together, each of which has all of them.
+/// The most descriptions of memory of all threads together: each thread describes all parts.
 const MOST_DUMPS: usize = 1 << 23;
+
+/// The size in bytes of the largest page of memory.
+const LARGEST_PAGE: u64 = 64 << 10;
 
 /// Whether bytes are the start of a core file.
 pub fn is_core_file(bytes: &[u8]) -> bool {
@@ -63,17 +66,17 @@ struct Header {
     in_file: u64,
 }
 
-/// An ELF file's frame: headers only.
+/// The program headers of an ELF file.
 #[derive(Debug)]
-struct Frame {
+struct Layout {
     big: bool,
     is_64bit: bool,
     machine: u16,
     headers: Vec<Header>,
 }
 
-impl Frame {
-    /// Reads the headers of an ELF image whose bytes `at` an offset `read` gives.
+impl Layout {
+    /// Reads the headers of an ELF image; `read` returns its bytes from an offset, of a length.
     fn read<'b>(read: impl Fn(u64, u64) -> Option<&'b [u8]>) -> Option<Self> {
         let identity = read(0, 64)?;
         if !identity.starts_with(b"\x7fELF") {
@@ -91,6 +94,11 @@ impl Frame {
             (word(&mut fields)?, word(&mut fields)?, word(&mut fields)?);
         fields.bytes(6)?;
         let (size, count) = (fields.u16()?, fields.u16()?);
+        // Smaller ones would overlap, and so be more than the file has room for.
+        let least = if is_64bit { 56 } else { 32 };
+        if count > 0 && size < least {
+            return None;
+        }
         let mut count = u64::from(count);
         if count == u64::from(PN_XNUM) {
             // `sh_info` of section header 0.
@@ -100,7 +108,7 @@ impl Frame {
         let mut headers = Vec::new();
         for index in 0..count {
             let at = headers_at.checked_add(index.checked_mul(size.into())?)?;
-            let Some(bytes) = read(at, if is_64bit { 56 } else { 32 }) else {
+            let Some(bytes) = read(at, least.into()) else {
                 break;
             };
             let mut fields = Fields::new(bytes, big);
@@ -131,7 +139,7 @@ impl Frame {
     }
 }
 
-/// A part of bytes, if it is within them.
+/// A part of `bytes`; `None` if it is not within them.
 fn part(bytes: &[u8], offset: u64, length: u64) -> Option<&[u8]> {
     let begin = usize::try_from(offset).ok()?;
     let end = begin.checked_add(usize::try_from(length).ok()?)?;
@@ -166,17 +174,17 @@ pub fn import_bytes(
         let text = "compressed core file of makedumpfile: expected its ELF form (makedumpfile -E)";
         return Err(fault(text.to_owned()));
     }
-    let frame = Frame::read(|at, length| part(&bytes, at, length));
-    let frame = frame.ok_or_else(|| fault("core file cut in its headers".to_owned()))?;
-    if ![EM_ARM, EM_AARCH64].contains(&frame.machine) {
+    let layout = Layout::read(|at, length| part(&bytes, at, length));
+    let layout = layout.ok_or_else(|| fault("core file cut in its headers".to_owned()))?;
+    if ![EM_ARM, EM_AARCH64].contains(&layout.machine) {
         return Err(fault(format!(
             "core file for machine {} of ELF: expected AArch64 (183) or Arm (40)",
-            frame.machine
+            layout.machine
         )));
     }
     let mut notes = Notes::default();
     let mut read = Claims::default();
-    for header in frame.of_kind(PT_NOTE) {
+    for header in layout.of_kind(PT_NOTE) {
         let begin = usize::try_from(header.offset)
             .unwrap_or(usize::MAX)
             .min(bytes.len());
@@ -185,27 +193,27 @@ pub fn import_bytes(
         // Segments may overlap in the file: its bytes are read once.
         for range in read.take(begin as u64..end as u64) {
             let bytes = &bytes[range.start as usize..range.end as usize];
-            notes.take(bytes, frame.big, frame.is_64bit);
+            notes.take(bytes, layout.big, layout.is_64bit);
         }
     }
     if notes.threads.is_empty() {
         return Err(fault("core file without a thread (NT_PRSTATUS)".to_owned()));
     }
-    if let Some(info) = vmcore::info(&bytes, &frame, &notes) {
-        return vmcore::imported(path, (&bytes, &frame), notes.threads, &info, options);
+    if let Some(info) = vmcore::info(&bytes, &layout, &notes) {
+        return vmcore::imported(path, (&bytes, &layout), notes.threads, &info, options);
     }
     let mut out = Imported {
         kind: "core file".to_owned(),
         ..Imported::default()
     };
-    // Without a list of mapped files (QEMU) it is the user who knows the programs.
+    // Without a list of mapped files (QEMU) only the user can name the programs.
     let programs = match notes.files.is_empty() {
         true => programs::dumps(&placed(&options.elf, notes.entry, &mut out)?, &mut out)?,
         false => Vec::new(),
     };
     let core = CoreFile {
         bytes,
-        frame,
+        layout,
         notes,
         images: Images::new(options)?,
         out,
@@ -217,7 +225,7 @@ pub fn import_bytes(
 
 struct CoreFile<'o> {
     bytes: Mapped,
-    frame: Frame,
+    layout: Layout,
     notes: Notes,
     images: Images<'o>,
     out: Imported,
@@ -254,7 +262,7 @@ fn placed(
     Ok(placed)
 }
 
-/// Drops threads that have more descriptions of memory in all than are made.
+/// Drops the last threads if all together would have more than [`MOST_DUMPS`] descriptions of memory.
 fn limit(threads: &mut Vec<Thread>, dumps: usize, notes: &mut Vec<String>) {
     let most = (MOST_DUMPS / dumps.max(1)).max(1);
     if threads.len() > most {
@@ -290,7 +298,7 @@ impl CoreFile<'_> {
                     file: format!("cpu_{index}.ini"),
                     name: names.unique(&format!("{name}-{}", thread.tid)),
                     class: DeviceClass::Core,
-                    kind: if self.frame.is_64bit {
+                    kind: if self.layout.is_64bit {
                         "ARMv8-A"
                     } else {
                         "ARMv7-A"
@@ -326,7 +334,7 @@ impl CoreFile<'_> {
         let mut dumps = Vec::new();
         let mut claims = Claims::default();
         let mut cut = 0;
-        let loads: Vec<Header> = self.frame.of_kind(PT_LOAD).copied().collect();
+        let loads: Vec<Header> = self.layout.of_kind(PT_LOAD).copied().collect();
         for load in loads.iter().filter(|load| load.in_file > 0) {
             let begin = usize::try_from(load.offset)
                 .unwrap_or(usize::MAX)
@@ -413,7 +421,8 @@ impl CoreFile<'_> {
         }
     }
 
-    /// Adds what the core file leaves out of a mapping: what was not changed since it was mapped.
+    /// Adds the parts of a mapping that the core file leaves out, because they did not change after
+    /// they were mapped.
     fn file_memory(
         &self,
         elf: &Elf,
@@ -445,10 +454,13 @@ impl CoreFile<'_> {
 
     /// The build-id of a file that is mapped from its start: the kernel saves its first page.
     fn build_id(&self, start: u64) -> Option<BuildId> {
-        let frame = Frame::read(|at, length| self.at(start.checked_add(at)?, length))?;
-        frame.of_kind(PT_NOTE).find_map(|note| {
+        let layout = Layout::read(|at, length| {
+            let within = at.checked_add(length)? <= LARGEST_PAGE;
+            within.then(|| self.at(start.checked_add(at)?, length))?
+        })?;
+        layout.of_kind(PT_NOTE).find_map(|note| {
             let bytes = self.at(start.checked_add(note.offset)?, note.in_file)?;
-            let mut fields = Fields::new(bytes, frame.big);
+            let mut fields = Fields::new(bytes, layout.big);
             loop {
                 let (name, size, kind) = (fields.u32()?, fields.u32()?, fields.u32()?);
                 let name = fields.bytes((name as usize).checked_next_multiple_of(4)?)?;
@@ -465,6 +477,19 @@ impl CoreFile<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn program_headers_do_not_overlap() {
+        let mut file = vec![0; 64 + 4 * 56];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[32] = 64;
+        let read = |file: &[u8]| Layout::read(|at, length| part(file, at, length));
+        for (size, count, wanted) in [(56, 2, Some(2)), (64, 9, Some(3)), (0, 9, None)] {
+            file[54] = size;
+            file[56] = count;
+            assert_eq!(read(&file).map(|layout| layout.headers.len()), wanted);
+        }
+    }
 
     #[test]
     fn threads_have_no_more_memory_in_all_than_the_limit() {
