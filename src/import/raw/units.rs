@@ -47,6 +47,18 @@ impl Unit {
         });
     }
 
+    /// Sets the trace ID in the register that has it: ETMTRACEIDR or TRCTRACEIDR, STMTCSR.TRACEID
+    /// (ARM IHI 0054, STMTCSR) or ITM_TCR.TraceBusID (ARM DDI 0403, ITM_TCR).
+    pub fn set_trace_id(&mut self, protocol: Protocol, id: u64) {
+        let (register, shift) = match protocol {
+            Protocol::Etmv3 | Protocol::Ptm => ("ETMTRACEIDR", 0),
+            Protocol::Etmv4 | Protocol::Ete => ("TRCTRACEIDR", 0),
+            Protocol::Stm => ("STMTCSR", 16),
+            Protocol::Itm => ("ITMTCR", 16),
+        };
+        self.set(register, id << shift);
+    }
+
     /// Its trace ID, if its registers give it.
     pub fn trace_id(&self) -> Option<u8> {
         registers::trace_id(&self.device).map(|id| id.0)
@@ -59,6 +71,10 @@ impl Unit {
 }
 
 /// The units that the options describe.
+///
+/// # Errors
+///
+/// If a file cannot be read, or the options contradict each other.
 pub fn units(options: &Options) -> Result<Vec<Unit>, ImportError> {
     let mut out = match &options.sysfs {
         Some(tree) => sysfs(tree)?,
@@ -85,7 +101,8 @@ pub fn units(options: &Options) -> Result<Vec<Unit>, ImportError> {
     Ok(vec![unit])
 }
 
-/// The files of a device that hold registers, and what the registers are called.
+/// The files of a device that contain registers, and the names of the registers. `traceid` is the
+/// trace ID alone.
 const FILES: [(&str, &str); 23] = [
     ("cyc_threshold", "TRCCCCTLR"),
     ("mgmt/trcconfig", "TRCCONFIGR"),
@@ -153,7 +170,7 @@ fn device_unit(directory: &Path) -> Result<Option<Unit>, ImportError> {
             register => unit.set(register, value),
         }
     }
-    // A TMC has `mgmt` too; it is no source.
+    // A TMC has `mgmt` too, but is not a trace source.
     let Some(protocol) = unit
         .protocol()
         .filter(|_| !unit.device.registers.is_empty())
@@ -170,12 +187,7 @@ fn device_unit(directory: &Path) -> Result<Option<Unit>, ImportError> {
     }
     .to_owned();
     if let (None, Some(id)) = (unit.trace_id(), own_id) {
-        match protocol {
-            Protocol::Etmv3 | Protocol::Ptm => unit.set("ETMTRACEIDR", id),
-            Protocol::Etmv4 | Protocol::Ete => unit.set("TRCTRACEIDR", id),
-            Protocol::Stm => unit.set("STMTCSR", id << 16),
-            Protocol::Itm => {}
-        }
+        unit.set_trace_id(protocol, id);
     }
     unit.cpu = number(&directory.join("cpu"))?.and_then(|cpu| u32::try_from(cpu).ok());
     Ok(Some(unit))
@@ -192,7 +204,7 @@ fn number(path: &Path) -> Result<Option<u64>, ImportError> {
         .unwrap_or(&[]);
     let text = String::from_utf8_lossy(text);
     let text = text.trim();
-    // The kernel prints some registers without 0x, but never in decimal with letters.
+    // The kernel prints some registers in hexadecimal without 0x.
     let value = parse_u64(text).or_else(|| u64::from_str_radix(text, 16).ok());
     match value {
         Some(value) => Ok(Some(value)),
@@ -200,5 +212,20 @@ fn number(path: &Path) -> Result<Option<u64>, ImportError> {
             path,
             format!("expected a number, found {text:?}"),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trace_id_is_set_in_the_register_of_each_protocol() {
+        for (protocol, kind) in crate::import::raw::form::PROTOCOLS {
+            let mut unit = Unit::new("source", kind);
+            assert_eq!(unit.trace_id(), None);
+            unit.set_trace_id(protocol, 0x23);
+            assert_eq!(unit.trace_id(), Some(0x23), "{kind}");
+        }
     }
 }
