@@ -1,4 +1,4 @@
-//! A tar of files, such as `perf archive` makes of its build-id cache: its files are used in place.
+//! A tar archive, such as `perf archive` makes of its build-id cache: its files are used in place.
 
 use super::{ImportError, imported};
 use crate::mapped::{self, Mapped};
@@ -11,9 +11,10 @@ const MOST: usize = 1 << 20;
 const LONGEST_CHAIN: usize = 40;
 /// The longest path, as that of Linux (`PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
-/// What a compressed archive may have: this many bytes, or this many times its size (ten times is
+/// A compressed archive may expand to [`ALLOWED`] bytes, or to this many times its size (ten times is
 /// usual).
 const MOST_RATIO: u64 = 100;
+/// See [`MOST_RATIO`].
 const ALLOWED: u64 = 256 << 20;
 
 /// What is at a path.
@@ -56,7 +57,7 @@ impl Archive {
         let fault = |text: String| ImportError::input(path, text);
         let bytes = imported::map(path)?;
         let bytes = match bytes.starts_with(b"BZh") {
-            true => plain(&bytes).map_err(|error| fault(format!("bzip2: {error}")))?,
+            true => decompressed(&bytes).map_err(|error| fault(format!("bzip2: {error}")))?,
             false => bytes,
         };
         if bytes.get(257..262) != Some(b"ustar") {
@@ -121,8 +122,8 @@ impl Archive {
     }
 }
 
-/// What bytes were before they were compressed, in a file without a name.
-fn plain(bytes: &Mapped) -> io::Result<Mapped> {
+/// Decompresses bytes into a temporary file.
+fn decompressed(bytes: &Mapped) -> io::Result<Mapped> {
     let most = ALLOWED.max((bytes.len() as u64).saturating_mul(MOST_RATIO));
     let mut file = tempfile::NamedTempFile::new()?;
     let mut input = bzip2::read::MultiBzDecoder::new(&**bytes).take(most + 1);

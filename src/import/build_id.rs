@@ -1,14 +1,14 @@
-//! Build-ids: the hash in a program by which its file is recognised (`NT_GNU_BUILD_ID`).
+//! Build-ids: the hash in an ELF file that identifies it (`NT_GNU_BUILD_ID`).
 
 use object::Object;
 use std::fmt;
 
-/// A build-id: 1 to 20 bytes.
+/// A build-id: 1 to 64 bytes, usually 16 or 20.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BuildId(Vec<u8>);
 
 impl BuildId {
-    /// From its bytes; `None` if they are no build-id.
+    /// From its bytes; `None` if there are too many of them, or all are zero.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let some = (1..=64).contains(&bytes.len()) && bytes.iter().any(|&byte| byte != 0);
         some.then(|| Self(bytes.to_owned()))
@@ -31,7 +31,7 @@ impl BuildId {
         &self.0
     }
 
-    /// Whether both are the same file's: perf cuts longer ones at 20 bytes, and pads shorter ones
+    /// Whether both identify the same file: perf cuts longer ones at 20 bytes, and pads shorter ones
     /// with zeros.
     pub fn is_same(&self, other: &Self) -> bool {
         let (short, long) = match self.0.len() <= other.0.len() {

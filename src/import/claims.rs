@@ -1,40 +1,20 @@
-//! Addresses that are taken: where mappings overlap, the newest one is what memory holds.
+//! Addresses that are taken: where mappings overlap, the newest one is what memory contains.
 
-use std::collections::BTreeMap;
+use crate::snapshot::coverage::Coverage;
 use std::ops::Range;
 
-/// Ranges of addresses that neither overlap nor touch: by start, their ends.
+/// Taken ranges of addresses.
 #[derive(Debug, Default)]
-pub struct Claims(BTreeMap<u64, u64>);
+pub struct Claims(Coverage);
 
 impl Claims {
-    /// Takes the free parts of a range, and returns them in order. What a range covers becomes one
-    /// range, so that taking it again is cheap.
+    /// Takes the free parts of a range, and returns them in order.
     pub fn take(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         if range.is_empty() {
             return Vec::new();
         }
-        let (mut taken, mut whole) = (Vec::new(), range.clone());
-        while let Some((&start, &end)) = self.0.range(..=range.end).next_back() {
-            if end < range.start {
-                break;
-            }
-            self.0.remove(&start);
-            whole = whole.start.min(start)..whole.end.max(end);
-            taken.push((start, end));
-        }
-        let (mut free, mut at) = (Vec::new(), range.start);
-        for (start, end) in taken.into_iter().rev() {
-            if start > at {
-                free.push(at..start);
-            }
-            at = at.max(end);
-        }
-        if at < range.end {
-            free.push(at..range.end);
-        }
-        self.0.insert(whole.start, whole.end);
-        free
+        let free = self.0.add(range.start, range.end - 1).into_iter();
+        free.map(|(first, last)| first..last + 1).collect()
     }
 }
 
@@ -57,6 +37,9 @@ mod tests {
         assert_eq!(claims.take(45..60), [50..60]);
         assert_eq!(claims.take(70..70), []);
         assert_eq!(claims.take(9..5), []);
-        assert_eq!(claims.0, BTreeMap::from([(0, 60)]), "ranges are joined");
+        assert_eq!(
+            claims.take(u64::MAX - 1..u64::MAX),
+            [u64::MAX - 1..u64::MAX]
+        );
     }
 }

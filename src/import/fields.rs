@@ -1,6 +1,6 @@
-//! Reading numbers and names from bytes that nobody has checked, in either byte order.
+//! Reads numbers and text from untrusted bytes, in either byte order.
 
-/// The bytes that are still to be read. Every read is bounded by them.
+/// The bytes that are still to be read. A read beyond them returns `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields<'a> {
     rest: &'a [u8],

@@ -1,4 +1,4 @@
-//! The files that were mapped: found by their build-ids and paths.
+//! Finds the files that were mapped by their build-ids and paths.
 //!
 //! A path in an input is not trusted: what is found there is used only if it is an Arm program, and
 //! the one with the recorded build-id where there is one.
@@ -38,12 +38,12 @@ impl std::fmt::Display for Wanted {
 pub struct Images<'o> {
     options: &'o Options,
     named: Vec<(&'o NamedProgram, Elf, Option<BuildId>)>,
-    /// Those of the options' directories that are archives, with their paths.
+    /// The entries of [`Options::symfs`] that are archives, with their paths.
     archives: Vec<(&'o Path, Archive)>,
     found: HashMap<Wanted, Option<Elf>>,
-    /// What was found but not taken.
+    /// Notes on files that were found but do not fit.
     notes: Vec<String>,
-    /// What was not found, and is missed.
+    /// Files that were not found, and whose contents are needed.
     pub missing: BTreeSet<Wanted>,
 }
 
@@ -71,7 +71,7 @@ impl<'o> Images<'o> {
         })
     }
 
-    /// Reports what was not taken, and what is missed.
+    /// Reports files that do not fit or are missing.
     pub fn report(&mut self, notes: &mut Vec<String>) {
         notes.append(&mut self.notes);
         let missing = std::mem::take(&mut self.missing);
@@ -160,7 +160,7 @@ impl<'o> Images<'o> {
         None
     }
 
-    /// A file that is no program, by its path.
+    /// A file that is not a program, by its path.
     pub fn plain(&self, wanted: &Wanted) -> Option<(PathBuf, Mapped)> {
         self.candidates(wanted).into_iter().find_map(|path| {
             let bytes = self.bytes(&path)?;

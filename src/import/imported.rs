@@ -24,17 +24,19 @@ pub struct Imported {
     /// The files of dumps, buffers and programs, by their paths in the snapshot. Most are parts of
     /// mapped inputs.
     pub files: BTreeMap<String, Mapped>,
-    /// Where files come from that are whole files.
+    /// The paths of those files that are whole files, by their paths in the snapshot.
     pub origins: BTreeMap<String, PathBuf>,
     /// What was assumed and left out, one line each.
     pub notes: Vec<String>,
 }
 
 impl Imported {
-    /// Adds a file, or finds it: the same origin is added once. `name` is what it is called if that
-    /// name is free.
+    /// Adds a file, unless one of the same origin exists. Returns its path in the snapshot, which ends
+    /// with `name` if that is free.
     pub fn add(&mut self, folder: &str, name: &str, bytes: Mapped, origin: PathBuf) -> String {
-        let same = self.origins.iter().find(|(_, known)| **known == origin);
+        // Much faster than a comparison of paths by components.
+        let is_same = |known: &PathBuf| known.as_os_str() == origin.as_os_str();
+        let same = self.origins.iter().find(|(_, known)| is_same(known));
         if let Some((known, _)) = same {
             return known.clone();
         }
@@ -50,14 +52,14 @@ impl Imported {
         path
     }
 
-    /// Adds a program, or finds it: its path in the snapshot.
+    /// Adds a program, unless it exists. Returns its path in the snapshot.
     pub fn add_program(&mut self, elf: &Elf) -> String {
         let name = elf.path.file_name().unwrap_or_default().to_string_lossy();
         self.add("images", &name, elf.whole().clone(), elf.path.clone())
     }
 
-    /// Adds the section that says where the snapshot comes from. Cores of it share no memory: each
-    /// has that of its process.
+    /// Adds the section that names the origin of the snapshot. Its cores do not share memory: each
+    /// has the memory of its process.
     pub fn record_origin(&mut self) {
         let entry = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         self.snapshot.other_sections.push(OtherSection {
@@ -67,8 +69,8 @@ impl Imported {
         });
     }
 
-    /// Opens it, made of the input `path`, without writing anything. What was assumed and left out
-    /// comes before the reader's notes.
+    /// Opens it in place; `path` is the input that it was made from, for messages. Its notes come
+    /// before the reader's.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Code that was made at run time, as its maker saved it (Linux,
+//! Code that was generated at run time, as the JIT compiler saved it (Linux,
 //! `tools/perf/Documentation/jitdump-specification.txt`).
 
 use super::fields::Fields;
@@ -20,7 +20,7 @@ pub struct Code {
     pub address: u64,
     /// Its bytes in the file.
     pub bytes: Range<usize>,
-    /// Its number, by which records of its later places name it.
+    /// Its number, by which later records of moves identify it.
     index: u64,
 }
 
@@ -33,11 +33,11 @@ pub fn is_jitdump(path: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The functions in the order in which they were made; the text is about what cannot be read.
+/// The functions in the order in which they were generated, and a note if the file is cut short.
 ///
 /// # Errors
 ///
-/// If the bytes are no such file.
+/// If the bytes are not a jitdump: the reason.
 pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
     let mut head = Fields::new(bytes, false);
     let big = match head.u32() {
@@ -54,7 +54,7 @@ pub fn read(bytes: &[u8]) -> Result<(Vec<Code>, Option<String>), String> {
         return Err(format!("jitdump of version {version}: expected 1"));
     }
     let mut out: Vec<Code> = Vec::new();
-    // By number, the newest place of each function.
+    // By number, the latest entry of each function.
     let mut newest: HashMap<u64, usize> = HashMap::new();
     let mut at = size as usize;
     while at < bytes.len() && out.len() < MOST {

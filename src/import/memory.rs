@@ -67,9 +67,9 @@ fn first_record(bytes: &[u8]) -> Option<u8> {
 /// The memory in records so far.
 #[derive(Debug, Default)]
 struct Memory {
-    /// By address: runs that end where nothing else begins yet.
+    /// Runs by address.
     runs: BTreeMap<u64, Vec<u8>>,
-    /// The address and length of the run that grows.
+    /// The address and length of the run to which the last record was added.
     open: Option<(u64, u64)>,
     /// What is added to the addresses of the next records.
     base: u64,
@@ -91,7 +91,7 @@ impl Memory {
     }
 }
 
-/// Reads records, one a line, with `each`.
+/// Reads records, one per line, with `each`.
 fn records(
     bytes: &[u8],
     each: impl Fn(&[u8], &mut Memory) -> Result<(), String>,
@@ -113,7 +113,7 @@ fn records(
         .collect())
 }
 
-/// The bytes that pairs of digits stand for.
+/// Decodes pairs of hexadecimal digits.
 fn digits(text: &[u8]) -> Result<Vec<u8>, String> {
     let digit = |byte: u8| (byte as char).to_digit(16);
     let pairs = text.chunks(2).map(|pair| match *pair {
@@ -156,7 +156,7 @@ fn hex_record(line: &[u8], memory: &mut Memory) -> Result<(), String> {
         (1, _) => memory.ended = true,
         (2, 2) => memory.base = big_endian(data) << 4,
         (4, 2) => memory.base = big_endian(data) << 16,
-        // Where to start.
+        // The entry point.
         (3 | 5, 4) => {}
         _ => return Err(format!("record of type {kind:02x}: expected 00 to 05")),
     }

@@ -1,8 +1,8 @@
 //! Inputs other than snapshots, as snapshots: `perf.data`, raw trace buffers, core files.
 //!
-//! Each reader gives an [`Imported`]: a model and its files, which is opened as it is or written
-//! into a directory. Knows nothing of debuggers and listings; decodes only what distinguishes
-//! sources.
+//! Each reader returns an [`Imported`]: a model and its files, which is opened in place or written
+//! into a directory. Independent of debuggers and listings; decodes trace only to tell sources
+//! apart.
 
 mod archive;
 mod build_id;
@@ -41,7 +41,7 @@ pub enum Kind {
     ZephyrDump,
 }
 
-/// What a file is; `None` if it is not one of the inputs that are known by their contents.
+/// Recognises an input by its contents; `None` if it is of no kind that can be recognised.
 pub fn recognise(path: &Path) -> Option<Kind> {
     // A directory of `perf record --threads` or `--kcore`.
     let recorded = path.join(perf::DATA);
@@ -69,7 +69,7 @@ pub fn recognise(path: &Path) -> Option<Kind> {
     is_core_file.then_some(Kind::CoreFile)
 }
 
-/// Reads an input that [`recognise`] knows.
+/// Reads an input that [`recognise`] recognises.
 ///
 /// # Errors
 ///

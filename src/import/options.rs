@@ -1,4 +1,4 @@
-//! What the user says about an input.
+//! What the user specifies about an input.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub struct NamedProgram {
     pub address: Option<u64>,
 }
 
-/// Which part of an input is wanted, and where the rest of it is.
+/// Selects parts of an input, and names further files that belong to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Directories that hold the programs of the recorded system under their recorded paths.

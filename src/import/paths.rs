@@ -1,11 +1,12 @@
-//! Names from an input as names of files that armsnap looks for or writes.
+//! Turns names in an input into names of files that armsnap looks for or writes.
 
 use crate::snapshot::paths;
 use crate::text::is_plain;
 use std::collections::hash_map::{Entry, HashMap};
 use std::path::PathBuf;
 
-/// A recorded absolute path, as one below another directory; `None` if it leads out of it.
+/// A recorded absolute path, as a path relative to another directory; `None` if it leads out of
+/// that.
 pub fn inside(recorded: &str) -> Option<PathBuf> {
     let path = paths::normal(recorded.trim_start_matches('/'))?;
     (!path.is_empty()).then(|| path.into())
@@ -36,7 +37,7 @@ pub fn one_line(text: &str) -> String {
     line.trim().to_owned()
 }
 
-/// Names that were given out: each is used once, whatever the case of its letters.
+/// The names in use: each is used once, whatever the case of its letters.
 #[derive(Debug, Default)]
 pub struct Names(HashMap<String, usize>);
 

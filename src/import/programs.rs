@@ -10,8 +10,8 @@ use object::{Object, ObjectSegment, SegmentFlags, elf::PF_X};
 /// a program that was linked for smaller ones starts on such a page.
 const PAGE: u64 = 4096;
 
-/// The dumps with what programs have that is not written, in the order of the programs. The first
-/// program and the libraries are recorded in `out`, for their names.
+/// Dumps of the parts of programs that are not writable, or executable, in the order of the programs.
+/// The programs are recorded in `out`, for their symbols.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ pub const fn page(address: u64) -> u64 {
     address & !(PAGE - 1)
 }
 
-/// The addresses of segments that may be executed: of a bare-metal program they may be written too.
+/// The addresses of executable segments; those of a bare-metal program may be writable too.
 fn executable(elf: &Elf) -> Vec<u64> {
     let Ok(file) = object::File::parse(elf.bytes()) else {
         return Vec::new();
@@ -68,7 +68,7 @@ fn executable(elf: &Elf) -> Vec<u64> {
     segments.map(|segment| segment.address()).collect()
 }
 
-/// Records a program for its names; its memory is in the dumps.
+/// Records a program for its symbols; its memory is in the dumps.
 pub fn record(index: usize, file: String, bias: u64, out: &mut Imported) {
     let name = match index {
         0 => "program".to_owned(),

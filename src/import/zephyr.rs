@@ -17,7 +17,7 @@ const CORTEX_M_REGISTERS: [&str; 17] = [
     "R0", "R1", "R2", "R3", "R12", "LR", "PC", "xPSR", "SP", "R4", "R5", "R6", "R7", "R8", "R9",
     "R10", "R11",
 ];
-/// Where those that the kernel may not have saved begin.
+/// The index of the first register that the kernel may not have saved.
 const CALLEE_SAVED: usize = 9;
 
 /// Whether bytes are the start of such a dump: `ZE`, version, target, size of pointers.

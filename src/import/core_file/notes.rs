@@ -40,7 +40,7 @@ pub struct MappedFile {
     pub path: String,
 }
 
-/// What the notes say.
+/// The contents of the notes.
 #[derive(Clone, Debug, Default)]
 pub struct Notes {
     /// In the order of the file: the first one caused the dump.
@@ -51,14 +51,14 @@ pub struct Notes {
     pub name: Option<String>,
     /// The address of the program's entry point (AT_ENTRY).
     pub entry: Option<u64>,
-    /// What the kernel says about itself (VMCOREINFO).
+    /// The kernel's description of itself (VMCOREINFO).
     pub vmcoreinfo: Option<Vec<u8>>,
     /// Notes that could not be read.
     pub faulty: usize,
 }
 
 impl Notes {
-    /// Takes the notes in a segment.
+    /// Reads the notes in a segment.
     pub fn take(&mut self, bytes: &[u8], big: bool, is_64bit: bool) {
         let mut fields = Fields::new(bytes, big);
         while let (Some(name), Some(size), Some(kind)) = (fields.u32(), fields.u32(), fields.u32())

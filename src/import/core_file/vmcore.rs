@@ -4,7 +4,7 @@
 //! VMCOREINFO is in a note of the file, or in the note that the kernel keeps in memory.
 
 use super::notes::{Notes, Thread};
-use super::{Frame, Header, PT_LOAD, limit, part};
+use super::{Header, Layout, PT_LOAD, limit, part};
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use crate::linux::vmcoreinfo::Info;
 use crate::mapped::Mapped;
@@ -15,20 +15,20 @@ use object::{Object, ObjectSymbol};
 use std::path::Path;
 
 /// VMCOREINFO of a core file, if it is one of a whole system.
-pub fn info(bytes: &[u8], frame: &Frame, notes: &Notes) -> Option<Info> {
+pub fn info(bytes: &[u8], layout: &Layout, notes: &Notes) -> Option<Info> {
     if let Some(text) = &notes.vmcoreinfo {
         return Some(Info::read(text));
     }
     // QEMU writes physical memory without virtual addresses, or with the same ones.
-    let mut loads = frame.of_kind(PT_LOAD);
+    let mut loads = layout.of_kind(PT_LOAD);
     if loads.any(|load| load.address != 0 && load.address != load.physical) {
         return None;
     }
     // Segments may overlap in the file: it is searched once.
-    Info::find(bytes, frame.big)
+    Info::find(bytes, layout.big)
 }
 
-/// The bytes that the file has of a segment.
+/// The bytes of a segment that are in the file.
 fn held<'b>(bytes: &'b [u8], load: &Header) -> &'b [u8] {
     let there = (bytes.len() as u64).saturating_sub(load.offset);
     part(bytes, load.offset, load.in_file.min(there)).unwrap_or(&[])
@@ -44,13 +44,13 @@ fn physical(load: &Header) -> Option<u64> {
 /// The dumps of the segments that `wanted` selects, in the order of the file.
 fn dumps(
     bytes: &Mapped,
-    frame: &Frame,
+    layout: &Layout,
     space: &str,
     out: &mut Imported,
     wanted: impl Fn(&Header) -> Option<u64>,
 ) -> Vec<Dump> {
     let mut dumps = Vec::new();
-    for (index, load) in frame.of_kind(PT_LOAD).enumerate() {
+    for (index, load) in layout.of_kind(PT_LOAD).enumerate() {
         let length = held(bytes, load).len();
         let Some(address) = wanted(load).filter(|_| length > 0) else {
             continue;
@@ -78,7 +78,7 @@ fn dumps(
 /// If the program of the kernel that the user names cannot be read.
 pub fn imported(
     path: &Path,
-    (bytes, frame): (&Mapped, &Frame),
+    (bytes, layout): (&Mapped, &Layout),
     mut threads: Vec<Thread>,
     info: &Info,
     options: &Options,
@@ -91,15 +91,15 @@ pub fn imported(
         out.notes
             .push(format!("{}: Linux {release}", path.display()));
     }
-    let cut = frame.of_kind(PT_LOAD);
+    let cut = layout.of_kind(PT_LOAD);
     let cut = cut.filter(|load| (held(bytes, load).len() as u64) < load.in_file);
     let cut = cut.count();
     if cut > 0 {
         let text = "parts of the memory are cut off: the core file is not whole";
         out.notes.push(format!("{cut} {text}"));
     }
-    let ram = dumps(bytes, frame, "P", &mut out, physical);
-    let mapped = dumps(bytes, frame, "N", &mut out, |load| match physical(load) {
+    let ram = dumps(bytes, layout, "P", &mut out, physical);
+    let mapped = dumps(bytes, layout, "N", &mut out, |load| match physical(load) {
         None => Some(load.address),
         Some(_) => None,
     });
@@ -128,7 +128,12 @@ pub fn imported(
             file: format!("cpu_{index}.ini"),
             name: format!("cpu_{index}"),
             class: DeviceClass::Core,
-            kind: if frame.is_64bit { "ARMv8-A" } else { "ARMv7-A" }.to_owned(),
+            kind: if layout.is_64bit {
+                "ARMv8-A"
+            } else {
+                "ARMv7-A"
+            }
+            .to_owned(),
             other: vec![("tid".to_owned(), thread.tid.to_string())],
             registers: thread.registers,
             dumps: mapped.clone(),

@@ -11,7 +11,7 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// Adds a file; the place of its first byte.
+    /// Adds a file. Returns the place of its first byte.
     pub fn add(&mut self, file: Mapped) -> usize {
         let begin = self.files.last();
         let begin = begin.map_or(0, |(begin, last)| begin.saturating_add(last.len()));
@@ -43,7 +43,7 @@ impl Bytes {
         }
     }
 
-    /// Bytes that are not needed for now.
+    /// Releases the memory of bytes that are not needed for now.
     pub fn release(&self, range: Range<usize>) {
         if let Some((file, range)) = self.file(&range) {
             file.release(range);

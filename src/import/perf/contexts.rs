@@ -20,7 +20,7 @@ const DECODED: usize = 1 << 20;
 const FIRST: u64 = 64 << 10;
 /// The most contexts of a piece: more than threads run in the time of a buffer.
 const MOST: usize = 1 << 16;
-/// The most timestamps of a piece: what follows them is no thread's.
+/// The most timestamps of a piece: trace after them is assigned to no thread.
 const MOST_TIMESTAMPS: usize = 1 << 22;
 
 /// TRCCONFIGR: context IDs are traced (CID); virtual contexts are traced (VMID); these are
@@ -104,7 +104,7 @@ pub struct Contents {
     pub executed: bool,
 }
 
-/// Whether nothing was executed in a piece of a unit's trace, which is short.
+/// Whether a piece of a unit's trace is short and nothing was executed in it.
 pub fn is_idle(unit: (&Unit, &Device), id: u8, piece: &Piece, file: &Bytes) -> bool {
     piece.bytes() <= FIRST && !contents(unit, id, piece, file, What::First).executed
 }
@@ -118,7 +118,7 @@ pub fn contents(
     what: What,
 ) -> Contents {
     let Some(protocol) = Protocol::of(device) else {
-        // Nothing is known of it.
+        // Its trace cannot be decoded.
         return Contents {
             executed: true,
             ..Contents::default()
@@ -148,7 +148,7 @@ pub fn contents(
         register: ThreadRegister::of(unit),
         what,
     });
-    // Many pieces are looked into.
+    // Many pieces are examined.
     for part in &buffer.parts {
         part.release(0..part.len());
     }

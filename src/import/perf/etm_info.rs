@@ -15,7 +15,7 @@ const UNUSED_ID: u64 = 1 << 31;
 /// The kind of a trace unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitKind {
-    /// ETMv3 or PTM: ETMIDR says which.
+    /// ETMv3 or PTM, distinguished by ETMIDR.
     Etmv3,
     /// ETMv4.
     Etmv4,
@@ -184,7 +184,7 @@ impl EtmInfo {
         }
         // The type of the PMU is in the upper half.
         let count = fields.u64().ok_or(short(0))? & 0xFFFF_FFFF;
-        // Whether only the newest trace was kept: each AUX record says so too.
+        // Whether only the newest trace was kept; each AUX record has this flag too.
         fields.u64().ok_or(short(0))?;
         let mut units: Vec<Unit> = Vec::new();
         for block in 0..count {

@@ -1,7 +1,7 @@
-//! The frame of a `perf.data` file: header, event attributes, feature sections, records.
+//! The structure of a `perf.data` file: header, event attributes, feature sections, records.
 //!
 //! The layout is that of Linux (`tools/perf/Documentation/perf.data-file-format.txt`). A file is
-//! mapped and walked in place: neither lengths nor counts in it are believed, and the trace in it
+//! mapped and walked in place: no length or count in it is trusted, and the trace in it
 //! is never copied. (The crate `linux-perf-data` reads such files too, but copies every record,
 //! allocates by the lengths that it finds, and panics on some of them.)
 
@@ -156,7 +156,7 @@ impl Attribute {
     }
 }
 
-/// What follows a record: who caused it, when and where, as far as the file says.
+/// What follows a record: who caused it, when and where, as far as the file contains it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// Process.
@@ -214,6 +214,10 @@ pub fn is_perf_data(bytes: &[u8]) -> bool {
 
 impl PerfFile {
     /// Reads the header, the attributes, and where the sections are.
+    ///
+    /// # Errors
+    ///
+    /// If the header or the attributes are damaged.
     pub fn open(bytes: Mapped) -> Result<Self, FileError> {
         let big = bytes.starts_with(b"2ELIFREP");
         let mut fields = Fields::new(&bytes, big);
@@ -251,7 +255,7 @@ impl PerfFile {
         let attributes = section("attributes")?;
         let data = section("data")?;
         section("event types")?;
-        // A recording that was not ended in good order has 0 here.
+        // A recording that was interrupted has 0 here.
         let ended = !data.is_empty();
         let data = match ended {
             true => data.start..data.end.min(bytes.len()),
@@ -284,7 +288,7 @@ impl PerfFile {
         })
     }
 
-    /// A further file of a directory, which has records only.
+    /// Opens a further file of a directory, which has records only.
     pub fn with_records(&self, bytes: Mapped) -> Self {
         Self {
             data: 0..bytes.len(),
@@ -303,8 +307,12 @@ impl PerfFile {
 
     /// Calls `each` with the records in the order of the file. Compressed records are decompressed.
     /// In a pipe, attributes and feature sections are records: they are kept for
-    /// [`feature`](Self::feature) and not handed out. A file that ends within a record is read up
-    /// to that point; the result is then the fault.
+    /// [`feature`](Self::feature) and not passed on. A file that ends within a record is read up to
+    /// that point; the result is then the fault.
+    ///
+    /// # Errors
+    ///
+    /// If a record is invalid, or `each` fails.
     pub fn records(
         &mut self,
         each: &mut dyn FnMut(Record<'_>) -> Result<(), FileError>,
@@ -363,7 +371,7 @@ impl PerfFile {
         }))
     }
 
-    /// Takes the records out of a compressed one.
+    /// Reads the records in a compressed one.
     fn compressed(
         &self,
         inflate: &mut Inflate,
@@ -388,7 +396,7 @@ impl PerfFile {
             .map_err(|stopped| stopped.at(at))
     }
 
-    /// Hands out the whole records among bytes that were compressed; the bytes that they have.
+    /// Passes the complete records in decompressed bytes to `each`. Returns the number of bytes used.
     fn inflated(
         &self,
         bytes: &[u8],
@@ -461,7 +469,7 @@ impl PerfFile {
         out
     }
 
-    /// Takes an attribute from the record of a pipe: the structure with its own size, and IDs.
+    /// Reads an attribute from the record of a pipe: the structure with its own size, and IDs.
     fn attribute(&mut self, body: &[u8]) {
         let mut fields = Fields::new(body, self.big);
         fields.u32();

@@ -5,20 +5,20 @@
 use ruzstd::decoding::FrameDecoder;
 use std::io::Read;
 
-/// The most bytes that a byte may stand for, beyond [`ALLOWED`]: records are some ten times
-/// smaller when compressed.
+/// The most bytes to which a byte may expand, beyond [`ALLOWED`]: compressed records are about ten
+/// times smaller.
 const MOST_RATIO: u64 = 256;
-/// Bytes that may come out in any case.
+/// The number of decompressed bytes that is allowed in any case.
 const ALLOWED: u64 = 64 << 20;
 /// The longest header of a frame (RFC 8878, 3.1.1.1).
 const FRAME_HEADER: usize = 18;
 /// An empty last block, which ends a frame.
 const END: [u8; 3] = [1, 0, 0];
 
-/// Why a stream was left.
+/// Why decompression stopped.
 #[derive(Debug)]
 pub enum Stopped<E> {
-    /// The bytes are no such stream.
+    /// The stream is damaged.
     Damaged(String),
     /// The receiver of the bytes failed.
     Inner(E),
@@ -41,8 +41,8 @@ impl std::fmt::Debug for Inflate {
 }
 
 impl Inflate {
-    /// Takes compressed bytes. `each` is called with all that came out and was not used yet, and
-    /// returns how much of it is used now.
+    /// Decompresses bytes. `each` is called with all decompressed bytes not used so far, and returns
+    /// how many it used.
     pub fn feed<E>(
         &mut self,
         bytes: &[u8],
@@ -59,7 +59,7 @@ impl Inflate {
         Ok(())
     }
 
-    /// Ends the frame: what the decoder kept for later references comes out.
+    /// Ends the frame: the decoder returns the bytes that it kept for later references.
     pub fn end<E>(
         &mut self,
         each: &mut dyn FnMut(&[u8]) -> Result<usize, E>,
@@ -73,12 +73,13 @@ impl Inflate {
         Ok(())
     }
 
-    /// The number of bytes that nobody used.
+    /// The number of unused bytes, compressed and decompressed.
     pub fn rest(&self) -> usize {
         self.input.len() + self.output.len()
     }
 
-    /// Decodes the header of a frame or one block, from `used` on; the number of bytes that it has.
+    /// Decodes the header of a frame or one block, from `used` on. Returns its size in bytes; `None`
+    /// if it is not complete.
     fn step<E>(&mut self, used: usize) -> Result<Option<usize>, Stopped<E>> {
         let input = &self.input[used..];
         let Some(decoder) = self
@@ -92,7 +93,7 @@ impl Inflate {
             let mut rest = input;
             let mut decoder = self.decoder.take().unwrap_or_default();
             if let Err(error) = decoder.reset(&mut rest) {
-                // The header may go on in the next record.
+                // The header may continue in the next record.
                 return match input.len() < FRAME_HEADER {
                     true => Ok(None),
                     false => Err(damaged(error)),
@@ -102,7 +103,7 @@ impl Inflate {
             return Ok(Some(input.len() - rest.len()));
         };
         // A block: 1 bit last, 2 bits type, 21 bits size (RFC 8878, 3.1.1.2). One at a time, so
-        // that what comes out is bounded.
+        // that the output is bounded.
         let Some(&[a, b, c]) = input.first_chunk() else {
             return Ok(None);
         };
@@ -133,7 +134,7 @@ impl Inflate {
         self.given += ready as u64;
         if self.given > ALLOWED + MOST_RATIO * self.taken {
             return Err(Stopped::Damaged(format!(
-                "{} compressed bytes stand for more than {} bytes: no perf writes this",
+                "{} compressed bytes expand to more than {} bytes, which perf never writes",
                 self.taken, self.given
             )));
         }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 /// The most mappings of a process that are used.
 const MOST_MAPPINGS: usize = 1 << 16;
-/// The most mappings, and functions that processes made, of all cores together.
+/// The most mappings and generated functions of all cores together.
 const MOST_IN_ALL: usize = 1 << 22;
 
 /// The memory of a core.
@@ -48,37 +48,38 @@ impl Memory {
     }
 }
 
-/// A file of the kernel, where it ran.
+/// A file with code of the kernel, at the addresses where it ran.
 #[derive(Debug)]
 struct Kernel {
     file: String,
-    /// The offset of its load address; `None` if it is no program.
+    /// The offset of its load address; `None` if it is not a program.
     bias: Option<u64>,
     segments: Vec<Segment>,
 }
 
-/// Code that a process made.
+/// Code that a process generated.
 #[derive(Debug)]
-struct Made {
+struct JitCode {
     file: String,
     code: Vec<jitdump::Code>,
 }
 
-/// Finds the mapped files.
+/// Builds the memory of cores from the files that their processes mapped.
 #[derive(Debug)]
-pub struct Mapped<'a> {
+pub struct MemoryBuilder<'a> {
     recording: &'a Recording,
     /// The files so far.
     pub images: Images<'a>,
     kernel: Option<Rc<[Kernel]>>,
     kcore: Option<Elf>,
-    /// By what is wanted; `None` if it cannot be read.
-    made: HashMap<Wanted, Option<Rc<Made>>>,
+    /// The jitdump files read so far; `None` if one cannot be read.
+    made: HashMap<Wanted, Option<Rc<JitCode>>>,
+    /// How many of [`MOST_IN_ALL`] are left.
     left: usize,
 }
 
-impl<'a> Mapped<'a> {
-    /// Of a recording; `kcore` is the memory of its kernel.
+impl<'a> MemoryBuilder<'a> {
+    /// For a recording; `kcore` is the memory of its kernel.
     pub fn new(recording: &'a Recording, images: Images<'a>, kcore: Option<Elf>) -> Self {
         Self {
             recording,
@@ -90,8 +91,8 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    /// The memory of a core that ran some process images, whose mappings precede those of the later
-    /// ones.
+    /// The memory of a core that ran some process images. The mappings of earlier images in the list
+    /// take precedence.
     pub fn memory(&mut self, images: &[usize], out: &mut Imported) -> Memory {
         let mut memory = Memory::default();
         for &image in images {
@@ -114,7 +115,7 @@ impl<'a> Mapped<'a> {
         memory
     }
 
-    /// Adds the mapped files of an image: what was mapped last, first.
+    /// Adds the mapped files of an image, the last mapping first.
     fn process(&mut self, image: usize, memory: &mut Memory, out: &mut Imported) {
         let mappings = self.recording.processes.mappings(image, MOST_MAPPINGS);
         let most = MOST_MAPPINGS.min(self.left);
@@ -137,7 +138,7 @@ impl<'a> Mapped<'a> {
             }
             let end = mapping.address.saturating_add(mapping.length);
             let free = memory.claims.take(mapping.address..end);
-            // What a program may write is not what its file has.
+            // Writable memory may differ from the file.
             if free.is_empty() || mapping.writable {
                 continue;
             }
@@ -161,7 +162,8 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    /// Adds the code that a process made, the newest first: perf finds the file by a mapping of it.
+    /// Adds the code that a process generated, the newest first. A mapping of the jitdump file in the
+    /// process names it.
     fn jitdump(&mut self, mapping: &Mapping, memory: &mut Memory, out: &mut Imported) {
         let wanted = self.wanted(mapping);
         let known = self.made.get(&wanted).cloned();
@@ -173,7 +175,7 @@ impl<'a> Mapped<'a> {
         }) else {
             return;
         };
-        let Made { file, code } = &*made;
+        let JitCode { file, code } = &*made;
         let mut replaced = 0;
         for code in code.iter().rev().take(self.left) {
             let length = code.bytes.len() as u64;
@@ -192,7 +194,7 @@ impl<'a> Mapped<'a> {
             ));
         }
         self.left = self.left.saturating_sub(code.len());
-        // All threads of a process have the same.
+        // All threads of a process have the same code.
         if replaced > 0 && is_new {
             out.notes.push(format!(
                 "{file}: {replaced} functions were replaced by others at their addresses: only the newest \
@@ -201,8 +203,8 @@ impl<'a> Mapped<'a> {
         }
     }
 
-    /// Reads the code that a process made.
-    fn made(&mut self, wanted: &Wanted, out: &mut Imported) -> Option<Made> {
+    /// Reads the code that a process generated.
+    fn made(&mut self, wanted: &Wanted, out: &mut Imported) -> Option<JitCode> {
         let Some((path, bytes)) = self.images.plain(wanted) else {
             self.images.missing.insert(wanted.clone());
             return None;
@@ -217,7 +219,7 @@ impl<'a> Mapped<'a> {
         let (code, _) = read.ok()?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let file = out.add("images", &name, bytes, path.clone());
-        Some(Made { file, code })
+        Some(JitCode { file, code })
     }
 
     /// The kernel's code, if its file is known. The path of the kernel's mapping ends with a symbol

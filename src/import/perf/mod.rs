@@ -1,6 +1,6 @@
 //! `perf.data` of perf and simpleperf, with trace of CoreSight or TRBE.
 //!
-//! `file` takes the file apart, `recording` collects what its records say, `pieces` finds the
+//! `file` splits the file into records, `recording` collects their contents, `pieces` finds the
 //! trace between a start and a stop of a trace unit, `snapshot` makes a snapshot of it.
 
 mod bytes;

@@ -50,7 +50,7 @@ impl Piece {
     }
 }
 
-/// What the flags of the AUX records say, counted.
+/// How often flags and faults occurred in AUX records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Flagged {
     truncated: u64,
@@ -178,8 +178,8 @@ impl Extent {
     }
 }
 
-/// The bytes of each buffer by offset, without overlaps: what two records have is that of the
-/// earlier one.
+/// The bytes of each buffer by offset, without overlaps: where two records overlap, the one with the
+/// lower offset is used.
 fn queues(stored: &[Stored]) -> BTreeMap<Queue, Vec<Extent>> {
     let mut stored: Vec<&Stored> = stored.iter().collect();
     stored.sort_by_key(|stored| stored.offset);
@@ -218,7 +218,7 @@ fn queue_of<'q>(
     by_cpu.or_else(by_tid).or_else(only)
 }
 
-/// How the bytes of an AUX record are divided.
+/// How the bytes of an AUX record are divided into frames.
 #[derive(Clone, Copy, Debug)]
 struct Frames {
     /// The offset of the first one in the buffer.

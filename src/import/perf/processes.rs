@@ -47,7 +47,7 @@ pub enum Event {
         tid: u32,
         /// The name.
         name: Arc<str>,
-        /// Because the process executed a program.
+        /// Whether it has it because the process executed a program.
         exec: bool,
     },
     /// A process or thread was started.
@@ -66,9 +66,9 @@ pub enum Event {
 pub struct Image {
     /// The process.
     pub pid: u32,
-    /// The process executed another program later.
+    /// Whether the process executed another program later.
     pub replaced: bool,
-    /// The image of which it is a copy, and the number of mappings that this had then.
+    /// The image of which it is a copy, and the number of mappings which that had at the time.
     parent: Option<(usize, usize)>,
     mappings: Vec<Mapping>,
     names: HashMap<u32, Arc<str>>,
@@ -79,7 +79,7 @@ pub struct Image {
 pub struct Processes {
     /// In the order of their appearance.
     pub images: Vec<Image>,
-    /// By process: from when on it has which image.
+    /// By process: its images, each with the time at which it starts.
     by_process: HashMap<u32, Vec<(u64, usize)>>,
     /// By thread: its process.
     threads: HashMap<u32, u32>,
@@ -118,7 +118,7 @@ impl Processes {
         }
     }
 
-    /// Takes the next event in time.
+    /// Processes the next event in time.
     pub fn take(&mut self, event: Event, time: u64) {
         match event {
             Event::Map { pid, mapping } => {

@@ -1,5 +1,5 @@
-//! The records of a `perf.data` file, as far as they matter for trace: who ran what, where it was
-//! mapped, and which trace there is.
+//! The records of a `perf.data` file that matter for trace: which threads ran, what was mapped where,
+//! and the trace itself.
 
 use super::bytes::Bytes;
 use super::etm_info::{EtmInfo, InfoError};
@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// The most events that are kept: more than any perf wrote that recorded trace.
+/// The most events that are kept: more than any recording with trace has.
 const MOST_EVENTS: usize = 1 << 22;
 /// The most trace IDs that are kept: more than any system has CPUs and sinks.
 const MOST_IDS: usize = 1 << 11;
@@ -84,7 +84,7 @@ pub struct HardwareId {
     pub sink: Option<u32>,
 }
 
-/// What a file says.
+/// The contents of a recording.
 #[derive(Debug, Default)]
 pub struct Recording {
     /// The program that wrote it.
@@ -134,7 +134,7 @@ struct Collected {
 }
 
 impl Recording {
-    /// Reads all records of files, and puts their bytes together.
+    /// Reads all records of files, and adds the files to `bytes`.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl Recording {
         Ok(out)
     }
 
-    /// `place` is that of its file's first byte, and the length of the file.
+    /// Reads a record. `place` is the place of its file's first byte, and the length of the file.
     fn record(&mut self, record: &Record<'_>, collected: &mut Collected, place: (usize, usize)) {
         let mut fields = record.fields();
         let known = match record.kind {

@@ -1,9 +1,9 @@
-//! Whose trace the pieces are: each is cut by thread, or belongs to its CPU.
+//! Assigns pieces of trace to threads or CPUs, and cuts them by thread.
 //!
-//! In a recording of a program, the AUX record says whose trace its piece is. In a recording of whole
+//! In a recording of a program, the AUX record names the thread of its piece. In a recording of whole
 //! CPUs, and where trace of several CPUs is in one buffer, the thread is, in this order: the one whose
-//! context is traced; the one that alone ran in the time of the AUX record, by the kernel's records of
-//! switches; between two timestamps, the one that alone ran from the one to the other. Otherwise the
+//! context is traced; the only one that ran in the time of the AUX record, according to the kernel's
+//! records of switches; between two timestamps, the only one that ran between them. Otherwise the
 //! piece is the history of its CPU.
 
 use super::bytes::Bytes;
@@ -71,7 +71,7 @@ pub fn slices<'p>(
     threads.end()
 }
 
-/// Looks into the trace.
+/// The recording, to examine its trace.
 #[derive(Clone, Copy)]
 struct Context<'p> {
     recording: &'p Recording,

@@ -4,7 +4,7 @@
 use super::bytes::Bytes;
 use super::contexts;
 use super::etm_info::UnitKind;
-use super::memory::Mapped;
+use super::memory::MemoryBuilder;
 use super::pieces::pieces;
 use super::recording::Recording;
 use super::slices::{Slice, slices};
@@ -20,11 +20,11 @@ use crate::snapshot::model::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Whose history a core is.
+/// The thread or CPU whose history a core has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     Thread {
-        /// Its process executed another program later.
+        /// Whether its process executed another program later.
         replaced: bool,
         tid: u32,
         image: Option<usize>,
@@ -32,20 +32,20 @@ enum Whose {
     Cpu(u32),
 }
 
-/// Makes the snapshot of a recording.
+/// Converts a recording to a snapshot.
 pub struct Snapshots<'a> {
     path: &'a Path,
     bytes: &'a Bytes,
     recording: &'a Recording,
     options: &'a Options,
-    mapped: Mapped<'a>,
+    memories: MemoryBuilder<'a>,
     units: Units<'a>,
     out: Imported,
     names: Names,
 }
 
 impl<'a> Snapshots<'a> {
-    /// Prepares it.
+    /// Prepares the conversion.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl<'a> Snapshots<'a> {
             bytes,
             recording,
             options,
-            mapped: Mapped::new(recording, Images::new(options)?, kcore),
+            memories: MemoryBuilder::new(recording, Images::new(options)?, kcore),
             units,
             out,
             names: Names::default(),
@@ -164,7 +164,7 @@ impl<'a> Snapshots<'a> {
         snapshot.trace = Some(trace);
         snapshot.other_sections = std::mem::take(&mut self.out.snapshot.other_sections);
         self.out.snapshot = snapshot;
-        self.mapped.images.report(&mut self.out.notes);
+        self.memories.images.report(&mut self.out.notes);
         self.out.record_origin();
         Ok(self.out)
     }
@@ -281,7 +281,7 @@ impl<'a> Snapshots<'a> {
         let mut images: Vec<(usize, u64)> = images.into_iter().collect();
         images.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         let images: Vec<usize> = images.into_iter().map(|(image, _)| image).collect();
-        let memory = self.mapped.memory(&images, &mut self.out);
+        let memory = self.memories.memory(&images, &mut self.out);
         // The names in debuggers are those of the first core's process.
         if index == 0 {
             self.programs(memory.programs, &other);

@@ -1,4 +1,4 @@
-//! Which threads ran on a CPU, by the kernel's records of switches.
+//! Which threads ran on a CPU, according to the kernel's records of switches.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Takes a switch from one thread to another.
+    /// Adds a switch from one thread to another.
     pub fn take(&mut self, cpu: u32, time: u64, before: Option<u32>, after: Option<u32>) {
         self.count += 1;
         if self.count <= MOST {
@@ -43,7 +43,7 @@ impl Switches {
         }
     }
 
-    /// Puts them in order; call it when all are there.
+    /// Sorts the switches. To be called after the last one was added, before the queries.
     pub fn sort(&mut self) {
         for (cpu, switches) in &mut self.by_cpu {
             switches.sort_by_key(|switch| switch.time);
@@ -65,7 +65,7 @@ impl Switches {
         self.count <= MOST && self.by_cpu.contains_key(&cpu)
     }
 
-    /// The thread that alone ran on a CPU from one time (the start of the recording if `None`) to
+    /// The only thread that ran on a CPU from one time (the start of the recording if `None`) to
     /// another.
     pub fn only_thread(&self, cpu: u32, from: Option<u64>, to: u64) -> Option<u32> {
         if self.count > MOST {

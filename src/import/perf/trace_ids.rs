@@ -1,7 +1,7 @@
-//! The trace IDs in pieces of trace: which CPUs wrote it.
+//! Finds the trace IDs in pieces of trace, and so the CPUs that wrote it.
 //!
-//! CPUs that share a sink begin to write at any time, so that a piece is read up to where all of them
-//! are found. Of pieces beyond a limit some parts are read, because a file of gigabytes opens at once.
+//! CPUs that share a sink start to write at any time, so a piece is read until all of them are found.
+//! Pieces beyond a limit are only sampled, so that a file of gigabytes opens quickly.
 
 use super::bytes::Bytes;
 use super::pieces::Piece;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const WINDOW: u64 = 64 << 10;
 /// One window of this many is read of pieces beyond the limit.
 const SPARSE: u64 = 16;
-/// The bytes of pieces that are read whole, in all.
+/// The total size of pieces that are read completely.
 const LIMIT: u64 = 256 << 20;
 
 /// Looks for trace IDs.
@@ -29,7 +29,7 @@ impl Default for TraceIds {
 }
 
 impl TraceIds {
-    /// Those of some trace IDs that are in a piece with formatter frames.
+    /// Returns the wanted trace IDs that occur in a piece with formatter frames.
     pub fn present(&mut self, wanted: &BTreeSet<u8>, piece: &Piece, file: &Bytes) -> BTreeSet<u8> {
         let bytes = piece.bytes();
         let is_whole = bytes <= self.left;

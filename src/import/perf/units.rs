@@ -81,7 +81,7 @@ impl<'a> Units<'a> {
         looked: &mut TraceIds,
     ) -> Vec<(&'a Unit, u8)> {
         if piece.raw {
-            // A TRBE belongs to its CPU, so that the ID is of no use.
+            // A TRBE belongs to its CPU: the ID is not needed.
             let unit = match piece.cpu {
                 Some(cpu) => self.of_cpu(cpu),
                 None => self.first(),

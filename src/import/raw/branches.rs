@@ -1,4 +1,4 @@
-//! Packets of an MTB → the program flow, as trace of an ETMv4.
+//! Packets of an MTB → program flow, encoded as ETMv4 trace.
 //!
 //! What an MTB leaves out is in the code: between two packets a core executes a straight line, in
 //! which no branch is taken.
@@ -21,7 +21,7 @@ const MOST_CODE: u64 = 1 << 28;
 const VECTORS: u64 = 16 + 480;
 /// The number of an SVC.
 const SVC: u16 = 11;
-/// In place of a number that is not known; ETMv4 reserves it.
+/// Stands for an unknown number; ETMv4 reserves it.
 const UNKNOWN: u16 = 0;
 
 /// The handlers of exceptions.
@@ -65,12 +65,12 @@ const fn number_in_etmv4(number: u16) -> u16 {
     }
 }
 
-/// What the packets became.
+/// The result of encoding the packets.
 #[derive(Clone, Debug, Default)]
 pub struct Traced {
     /// The trace.
     pub bytes: Vec<u8>,
-    /// The places where the packets, or packets and code, do not lead on.
+    /// The places where a packet, or the code, does not lead to the next packet.
     pub gaps: u64,
     /// The exceptions whose handlers are in no vector, or in several.
     pub unnumbered: u64,

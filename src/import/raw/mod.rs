@@ -1,8 +1,8 @@
 //! Trace buffers as they were read from the hardware, with what is known of the trace units.
 //!
 //! [`units`] collects the trace units: registers given by the user, or files of Linux' sysfs.
-//! [`form`] finds out how a buffer is formatted and which trace is in it. [`panic`] checks buffers
-//! that a kernel kept, [`mtb`] finds branches in RAM, of which [`branches`] makes trace. [`snapshot`]
+//! [`form`] determines how a buffer is formatted and which trace is in it. [`panic`] checks buffers
+//! that a kernel kept, [`mtb`] finds branches in RAM, which [`branches`] encodes as trace. [`snapshot`]
 //! joins them with the [`cores`].
 
 mod branches;
@@ -60,7 +60,7 @@ pub fn import(
     Ok(out.imported())
 }
 
-/// Makes a snapshot of a core with the history that the MTB in its RAM has.
+/// Makes a snapshot of a core with the history in the MTB packets of its RAM.
 fn with_mtb(
     state: Option<Imported>,
     mtb: &NamedProgram,
@@ -108,7 +108,7 @@ fn with_mtb(
     Ok(out.imported())
 }
 
-/// The trace unit that the packets of an MTB become, and its trace.
+/// Encodes the packets of an MTB as trace. Returns the trace unit and its trace.
 fn history(
     device: &Device,
     memory: &CoreMemory,

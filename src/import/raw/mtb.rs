@@ -105,7 +105,7 @@ impl Registers {
     }
 }
 
-/// Where the packets are.
+/// The ring of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
     /// Its address.

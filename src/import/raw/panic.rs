@@ -17,7 +17,7 @@ const VERSION: u32 = 1;
 /// TMC STS.Full: the buffer has wrapped (ARM DDI 0461B, 3.3.2).
 const FULL: u32 = 1;
 
-/// What the metadata says of the region.
+/// The metadata of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Metadata {
     checksum: u32,
@@ -91,7 +91,11 @@ fn checksum_of(parts: &[&[u8]]) -> u32 {
     !hasher.finalize()
 }
 
-/// The trace in a region or a read of `/dev/crash_tmc_*`, the oldest byte first.
+/// Returns the trace in a region, or in bytes read from `/dev/crash_tmc_*`, the oldest byte first.
+///
+/// # Errors
+///
+/// If the metadata are damaged, or do not fit the bytes.
 pub fn trace(
     path: &Path,
     bytes: Mapped,

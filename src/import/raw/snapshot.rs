@@ -16,7 +16,7 @@ use crate::snapshot::model::{
 };
 use std::path::Path;
 
-/// The bytes of a trace port that are taken apart at once.
+/// The bytes of a trace port that are deformatted at once.
 const PIECE: usize = 1 << 20;
 
 /// A trace unit, and the buffers with its trace.
@@ -43,7 +43,7 @@ pub struct RawSnapshot<'o> {
 }
 
 impl<'o> RawSnapshot<'o> {
-    /// Without a buffer yet; `state` is a saved state of the cores.
+    /// Starts a snapshot without buffers; `state` is a saved state of the cores.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl<'o> RawSnapshot<'o> {
         name
     }
 
-    /// Gives a source in a buffer to its unit; a unit that nobody described is assumed.
+    /// Assigns a source in a buffer to its unit. If the user described none, one is assumed.
     fn place(&mut self, found: &Found, buffer: &str) {
         let Some((protocol, kind)) = found.protocol else {
             return;
@@ -201,19 +201,8 @@ impl<'o> RawSnapshot<'o> {
         let index = self.placed.iter().position(by_id);
         let index = index.or_else(|| self.placed.iter().position(without_id));
         let index = index.unwrap_or_else(|| {
-            let mut unit = Unit::new("source", kind);
-            if let Some(id) = id {
-                let name = match protocol {
-                    Protocol::Etmv3 | Protocol::Ptm => "ETMTRACEIDR",
-                    Protocol::Etmv4 | Protocol::Ete => "TRCTRACEIDR",
-                    Protocol::Stm => "STMTCSR",
-                    Protocol::Itm => "ITMTCR",
-                };
-                let shift = if protocol.needs_core() { 0 } else { 16 };
-                unit.set(name, u64::from(id) << shift);
-            }
             self.placed.push(Placed {
-                unit,
+                unit: Unit::new("source", kind),
                 given: false,
                 core: None,
                 buffers: Vec::new(),
@@ -225,15 +214,12 @@ impl<'o> RawSnapshot<'o> {
             placed.unit.device.kind = kind.to_owned();
         }
         if let (None, Some(id)) = (placed.unit.trace_id(), id) {
-            match protocol {
-                Protocol::Etmv3 | Protocol::Ptm => placed.unit.set("ETMTRACEIDR", id.into()),
-                _ => placed.unit.set("TRCTRACEIDR", id.into()),
-            }
+            placed.unit.set_trace_id(protocol, id.into());
         }
         placed.buffers.push(buffer.to_owned());
     }
 
-    /// Adds the memory that the user gives: what memory held first, then programs.
+    /// Adds the memory that the user gives: dumps first, then programs.
     ///
     /// # Errors
     ///
@@ -257,7 +243,7 @@ impl<'o> RawSnapshot<'o> {
         0
     }
 
-    /// Adds trace of a core that was made of something else.
+    /// Adds trace of a core that was encoded from something else.
     pub fn made(&mut self, unit: Unit, core: usize, bytes: Vec<u8>) {
         let name = format!("of_{}", unit.device.name);
         let buffer = self.add_buffer(&name, BufferFormat::SourceData, bytes.into());
