@@ -162,7 +162,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut endpoints = arguments.selection.endpoints(&arguments.snapshot)?;
     for endpoint in &mut endpoints {
-        endpoint.tells_tracepoints = !arguments.no_tracepoints;
+        endpoint.reports_tracepoints = !arguments.no_tracepoints;
     }
     if arguments.stdio {
         let endpoint = only(endpoints)?;

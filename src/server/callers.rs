@@ -44,7 +44,7 @@ pub(super) const POSITION: &str = "qArmsnap.position:";
 const TIME_LIMIT: Duration = Duration::from_millis(300);
 /// Time limit of recovering registers for a reply.
 const VALUES_LIMIT: Duration = Duration::from_millis(1000);
-/// Number of further callers beyond those of a reply whose stack addresses are considered.
+/// The number of callers beyond those in a reply whose stack addresses are considered.
 const OUTER: usize = 64;
 /// Maximum number of frames in a reply.
 const FRAMES: usize = 64;
@@ -54,7 +54,7 @@ const NOWHERE: u64 = 0b0110 << 52;
 /// Size of the unused memory required before and after the stack address of frames of a 32-bit core.
 const FREE: u64 = 1 << 20;
 
-/// Answers with the number of what the client sees of a thread.
+/// Answers a request for the register `$position` of a thread.
 pub(super) fn position(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>> {
     let position = target.shown_position(thread_id(thread)?);
     Some(format!("{position:x}").into_bytes())
@@ -263,10 +263,9 @@ fn nowhere(endpoint: &Endpoint) -> u64 {
         return NOWHERE;
     }
     let free = |at: &u64| {
-        let mut stretches = endpoint.cores.iter();
-        stretches.all(|core| {
-            let stretch = endpoint.range_at(core, &MemoryView::Current, *at);
-            !stretch.known && stretch.size >= 2 * FREE
+        endpoint.cores.iter().all(|core| {
+            let range = endpoint.range_at(core, &MemoryView::Current, *at);
+            !range.known && range.size >= 2 * FREE
         })
     };
     let last = (1 << 32) - 2 * FREE;
@@ -283,12 +282,12 @@ fn below_stack(endpoint: &Endpoint, thread: Tid) -> Option<u64> {
         .value("sp")?;
     let mut at = 0_u64;
     while at.checked_add(2 * FREE)? <= stack {
-        let mut stretches = endpoint
+        let mut ranges = endpoint
             .cores
             .iter()
             .map(|core| endpoint.range_at(core, &MemoryView::Current, at));
-        match stretches.find(|stretch| stretch.known || stretch.size < 2 * FREE) {
-            Some(stretch) => at = at.checked_add(stretch.size.max(1))?,
+        match ranges.find(|range| range.known || range.size < 2 * FREE) {
+            Some(range) => at = at.checked_add(range.size.max(1))?,
             None => return Some(at + FREE),
         }
     }

@@ -16,14 +16,14 @@ pub(super) struct FrameView {
     pub(super) chosen: usize,
     /// The selected frame; `None` for the state at which the snapshot was taken.
     pub(super) frame: Option<usize>,
-    /// The client has read the list of tracepoints, as GDB does when it connects. A client that reads
-    /// it again is about to save the trace.
+    /// Whether the client has read the list of tracepoints, as GDB does when it connects. A client
+    /// that reads it again is about to save the trace.
     pub(super) connected: bool,
     /// Replies to `qTsP`, the next one last.
     pub(super) tracepoints: Vec<String>,
     /// Replies to `qTsV`, the next one last.
     pub(super) variables: Vec<String>,
-    /// The contents of a frame as XML, and which values it has.
+    /// The contents of a frame as XML, by its number and the level of values in it.
     pub(super) contents: Option<((usize, Level), String)>,
     pub(super) buffer: Reading,
     /// What is known in the selected frame.
@@ -42,7 +42,7 @@ pub(super) struct BranchTrace {
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     pub(super) calls: HashMap<Tid, OpenCalls>,
-    /// The stack address of all frames.
+    /// The stack address of the outermost frames whose true address is unknown.
     pub(super) stack: Option<u64>,
     /// The known registers of the caller, by the first place of the call. Kept even when more
     /// become known, because clients compare frames.

@@ -17,7 +17,7 @@ pub struct Core {
     pub name: String,
     /// Its type, as written.
     pub kind: String,
-    /// The cluster it is in.
+    /// The cluster that contains it.
     pub cluster: Option<String>,
     /// Its architecture, and how it was detected.
     pub detected: Detected,

@@ -124,7 +124,7 @@ pub struct Endpoint {
     /// How history is offered.
     pub history: HistoryMode,
     /// Whether tracepoints are reported when a client connects.
-    pub tells_tracepoints: bool,
+    pub reports_tracepoints: bool,
     /// The snapshot.
     pub(super) loaded: OpenSnapshot,
     /// The finished trace runs of its cores.
@@ -251,6 +251,10 @@ impl Endpoint {
 }
 
 /// Creates the endpoints of a snapshot: one for each architecture among the selected cores.
+///
+/// # Errors
+///
+/// If no core matches the options, or a program that they name cannot be read.
 pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoint>, EndpointError> {
     let snapshot = &loaded.snapshot;
     let elfs = options.elfs.iter();
@@ -325,7 +329,7 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             program: programs.next(),
             further: programs.collect(),
             history: options.history,
-            tells_tracepoints: true,
+            reports_tracepoints: true,
             loaded: loaded.clone(),
             traces,
             cores,

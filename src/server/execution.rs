@@ -78,7 +78,7 @@ pub(super) fn run(
     if stop.reason == Reason::Gap {
         text += &gap(target, stop.thread);
     }
-    if stop.reason == Reason::Moved && resume.extent == Extent::On {
+    if stop.reason == Reason::Moved && resume.extent == Extent::Continue {
         text += &chosen_by(target, stop.thread);
     }
     if !text.is_empty() {
@@ -88,7 +88,7 @@ pub(super) fn run(
     stop.reason == Reason::Interrupted
 }
 
-/// Appends the replies for a move that was ended without effect: the cores are where they were.
+/// Appends the replies for a move that had no effect.
 pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, out: &mut Vec<u8>) {
     target.selection.stopped(thread);
     if !why.is_empty() {
@@ -99,7 +99,7 @@ pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, o
     write_packet(stop.reply(target).as_bytes(), out);
 }
 
-/// Moves the core, and the others along unless it moves alone.
+/// Moves the core and, unless it moves alone, the others with it.
 fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &Cancel) -> Stop {
     let thread = resume.thread;
     let Some(from) = target.positions.position(thread) else {
@@ -112,14 +112,14 @@ fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &C
     let reason = match resume.extent {
         Extent::Step => step(target, resume, from),
         Extent::Within(first, end) => step_within(target, resume, first..end, cancel),
-        Extent::On => search(target, resume, from, cancel),
+        Extent::Continue => search(target, resume, from, cancel),
     };
     let reason = watched(target, resume, from, reason, text, cancel);
     let stop = Stop { thread, reason };
     if resume.alone {
         return stop;
     }
-    if resume.extent == Extent::On {
+    if resume.extent == Extent::Continue {
         return together::settle(target, resume.direction, from, stop, cancel);
     }
     // Between two timestamps no order among cores is known.
@@ -129,7 +129,7 @@ fn go(target: &mut SnapshotTarget, resume: Resume, text: &mut String, cancel: &C
     stop
 }
 
-/// Puts the core back to the first watched access of its move, if there is one.
+/// Moves the core back to the first watched access of its move, if there is one.
 fn watched(
     target: &mut SnapshotTarget,
     resume: Resume,
@@ -295,9 +295,8 @@ impl Stop {
     /// Formats the stop reply (GDB manual, E.3).
     ///
     /// GDB reads `replaylog`. LLDB does not know it and, when a step leaves the pc where it is,
-    /// steps again without end; an exception with a description makes it stop and say why. A gap
-    /// is a stop that no kind of step passes: the signal SIGLOST, "Resource lost", as GDB numbers
-    /// signals.
+    /// steps again without end; an exception with a description makes it stop and print the reason.
+    /// No kind of step passes a gap: its signal is SIGLOST, "Resource lost", in GDB's numbering.
     fn reply(self, target: &SnapshotTarget) -> String {
         let (signal, why) = match self.reason {
             Reason::Moved => (5, String::new()),

@@ -31,13 +31,13 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     bytes: VecDeque<u8>,
-    /// The client disconnected, or reading failed.
+    /// Whether the client disconnected, or reading failed.
     ended: bool,
     /// The error, if reading failed.
     error: Option<io::Error>,
-    /// A request is being answered; `true` if a further packet cancels it.
+    /// Some while a request is answered: whether a further packet cancels it.
     busy: Option<bool>,
-    /// The bytes are not consumed any more.
+    /// Whether the bytes are not consumed any more.
     closed: bool,
 }
 
@@ -46,7 +46,7 @@ impl State {
         if self.ended || self.bytes.contains(&CTRL_C) {
             Meanwhile::Interrupts
         } else if self.bytes.contains(&b'$') {
-            Meanwhile::AsksOn
+            Meanwhile::SendsPacket
         } else {
             Meanwhile::Waits
         }
@@ -55,8 +55,8 @@ impl State {
     /// Returns whether the client does not wait for the reply any more.
     fn is_unwanted(&self) -> bool {
         match (self.busy, self.meanwhile()) {
-            (None, _) | (_, Meanwhile::Waits) | (Some(false), Meanwhile::AsksOn) => false,
-            (Some(_), Meanwhile::Interrupts) | (Some(true), Meanwhile::AsksOn) => true,
+            (None, _) | (_, Meanwhile::Waits) | (Some(false), Meanwhile::SendsPacket) => false,
+            (Some(_), Meanwhile::Interrupts) | (Some(true), Meanwhile::SendsPacket) => true,
         }
     }
 }
@@ -79,6 +79,10 @@ impl Client for Inbox {
 
 impl Inbox {
     /// Starts the thread that reads from `reader` until the client disconnects.
+    ///
+    /// # Errors
+    ///
+    /// If the thread cannot be started.
     pub fn fill(&self, reader: impl Read + Peer + 'static) -> io::Result<()> {
         let inbox = self.clone();
         let reading = thread::Builder::new().name("reader".to_owned());
@@ -94,7 +98,11 @@ impl Inbox {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next byte. `None`: the client disconnected.
+    /// Waits for the next byte; `None` if the client disconnected.
+    ///
+    /// # Errors
+    ///
+    /// If reading failed.
     pub fn next(&self) -> io::Result<Option<u8>> {
         let mut state = self.lock();
         loop {

@@ -13,9 +13,9 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// An empty output packet.
-pub(super) const SIGN: &[u8] = b"$O#4f";
+pub(super) const PACKET: &[u8] = b"$O#4f";
 
-/// Sends a keepalive packet to a client.
+/// A function that sends a keepalive packet to a client.
 pub(super) type Alive = Arc<dyn Fn() + Send + Sync>;
 
 /// Runs `work`, sending keepalive packets until it is done.

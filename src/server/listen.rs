@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::endpoint::Endpoint;
 use super::inbox::Inbox;
-use super::keepalive::SIGN;
+use super::keepalive::PACKET;
 use super::peer::{self, Peer};
 use super::session::{End, Session};
 use crate::stop;
@@ -26,7 +26,7 @@ use crate::stop;
 const MAX_CLIENTS: usize = 32;
 /// Pause before retrying when the system has no descriptor or memory for a client.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What the system says then.
+/// The errors of the system in this case.
 #[cfg(unix)]
 const LACKS: [Errno; 4] = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
 #[cfg(not(unix))]
@@ -35,6 +35,10 @@ const LACKS: [Errno; 2] = [Errno::MFILE, Errno::NOBUFS];
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// Serves one client until either side disconnects.
+///
+/// # Errors
+///
+/// If reading or writing fails.
 pub fn converse(
     endpoint: Arc<Endpoint>,
     input: impl Read + Peer,
@@ -60,11 +64,11 @@ fn answer(
         output.write_all(bytes)?;
         output.flush()
     };
-    let signs = Arc::clone(&output);
-    let mut session = Session::new(endpoint).with_signs(Arc::new(move || {
-        let mut output = signs.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept_alive = Arc::clone(&output);
+    let mut session = Session::new(endpoint).with_keepalive(Arc::new(move || {
+        let mut output = kept_alive.lock().unwrap_or_else(PoisonError::into_inner);
         // The reader detects disconnects.
-        let _ = output.write_all(SIGN).and_then(|()| output.flush());
+        let _ = output.write_all(PACKET).and_then(|()| output.flush());
     }));
     let mut replies = Vec::new();
     while let Some(byte) = inbox.next()? {
@@ -88,6 +92,10 @@ fn answer(
 }
 
 /// Serves the client on standard input and output.
+///
+/// # Errors
+///
+/// If reading or writing fails, other than by a disconnect.
 pub fn serve_stdio(endpoint: Arc<Endpoint>) -> io::Result<()> {
     match converse(endpoint, peer::standard_input()?, io::stdout()) {
         Err(error) if is_disconnect(&error) => Ok(()),
@@ -132,11 +140,19 @@ impl SocketFile {
 
 impl Listener {
     /// Listens on a TCP address; port 0 selects a free port.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be used.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
         TcpListener::bind(address).map(Self::Tcp)
     }
 
     /// Listens on a Unix socket. Replaces a socket file without a listener.
+    ///
+    /// # Errors
+    ///
+    /// If the path cannot be used.
     #[cfg(unix)]
     pub fn unix(path: &Path) -> io::Result<Self> {
         let listener = match UnixListener::bind(path) {
@@ -150,6 +166,10 @@ impl Listener {
     }
 
     /// Returns the argument for `target remote`.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not report the address.
     pub fn address(&self) -> io::Result<String> {
         match self {
             Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
@@ -168,6 +188,10 @@ impl Listener {
     }
 
     /// Serves clients until the listener fails.
+    ///
+    /// # Errors
+    ///
+    /// Always: why it failed.
     pub fn serve(self, endpoint: &Arc<Endpoint>) -> io::Result<()> {
         let slots = Arc::new(Slots::default());
         loop {
@@ -178,12 +202,12 @@ impl Listener {
                         let _ = keep_alive(&stream);
                         client(endpoint, &slots, stream);
                     }
-                    Err(error) => pass_over(error)?,
+                    Err(error) => ignore_temporary(error)?,
                 },
                 #[cfg(unix)]
                 Self::Unix(listener, _) => match listener.accept() {
                     Ok((stream, _)) => client(endpoint, &slots, stream),
-                    Err(error) => pass_over(error)?,
+                    Err(error) => ignore_temporary(error)?,
                 },
             }
         }
@@ -197,9 +221,9 @@ fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether accepting can be retried: the connection failed before it was accepted, or
-/// descriptors or memory are short until other clients disconnect.
-fn pass_over(error: io::Error) -> io::Result<()> {
+/// Ignores an error after which accepting can be retried: the connection failed before it was accepted,
+/// or descriptors or memory are short until other clients disconnect. Returns any other error.
+fn ignore_temporary(error: io::Error) -> io::Result<()> {
     let lacks = |errno: &Errno| error.raw_os_error() == Some(errno.raw_os_error());
     if LACKS.iter().any(lacks) {
         thread::sleep(PAUSE);

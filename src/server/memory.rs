@@ -2,8 +2,8 @@
 //! the user, in another space or a memory device.
 //!
 //! [`crate::snapshot::memory`] resolves overlapping dumps, and translates addresses of cores with
-//! physical memory. The segments of programs are part of a
-//! core's memory, with lower priority than all dumps.
+//! physical memory. The segments of programs are part of a core's memory, with lower priority than all
+//! dumps.
 
 use super::cores::{Core, MemoryDevice};
 use super::endpoint::Endpoint;
@@ -32,7 +32,7 @@ pub enum MemoryView {
 pub struct ChosenTables {
     /// The regime with these tables.
     pub regime: Regime,
-    /// As the user chose them.
+    /// The text with which the user chose them.
     pub chosen: String,
 }
 
@@ -135,7 +135,8 @@ impl Endpoint {
     /// Parses `ttbr0=0xTABLE`, `ttbr1=0xTABLE`, both with a comma between, or `asid=N`.
     fn parse_tables(&self, core: &Core, text: &str) -> Result<MemoryView, String> {
         let all = core.memory.translated();
-        let all = all.ok_or("the snapshot has no physical memory, in which tables are")?;
+        let all =
+            all.ok_or("the snapshot has no physical memory, which would contain the tables")?;
         let regime = all.regime(core.space.space);
         let regime = regime.map_err(|why| format!("{} has no tables: {why}", core.name))?;
         let mut regime = regime.clone();
@@ -168,7 +169,7 @@ impl Endpoint {
             let Some(table) = value("TTBR0_EL1") else {
                 continue;
             };
-            // TCR_EL1.A1, bit 22, says which register has the ASID in bits 63 to 48.
+            // TCR_EL1.A1, bit 22, selects the register that has the ASID in bits 63 to 48.
             let of_high = value("TCR_EL1").is_some_and(|tcr| tcr >> 22 & 1 == 1);
             let holder = if of_high {
                 value("TTBR1_EL1")

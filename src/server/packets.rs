@@ -18,6 +18,7 @@ use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
 use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex_runs, write_packet};
+use crate::remote_protocol::hex;
 
 /// How to handle a packet.
 pub(super) enum Answer {
@@ -35,7 +36,7 @@ pub(super) enum Answer {
     Pass(Vec<u8>),
 }
 
-/// Not supported, in the remote protocol.
+/// The reply to a packet that is not supported.
 const UNSUPPORTED: &[u8] = b"";
 /// GDB shows the text after `E.`.
 const READ_ONLY_REGISTERS: &[u8] = b"E.a snapshot is read-only: its registers cannot be changed";
@@ -124,11 +125,7 @@ pub(super) fn is_of_files(target: &SnapshotTarget, packet: &[u8]) -> bool {
 
 /// Text written as pairs of hexadecimal digits.
 fn text(digits: &[u8]) -> Option<String> {
-    let (pairs, rest) = digits.as_chunks::<2>();
-    let byte = |pair: &[u8; 2]| parse_hex(pair).map(|byte| byte as u8);
-    let bytes: Vec<u8> = pairs.iter().map(byte).collect::<Option<_>>()?;
-    rest.is_empty()
-        .then(|| String::from_utf8_lossy(&bytes).into_owned())
+    hex::decode_text(std::str::from_utf8(digits).ok()?)
 }
 
 /// Answers packets with long names. The inner `None` means a malformed packet.

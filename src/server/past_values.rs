@@ -1,7 +1,7 @@
 //! Registers and memory at past positions, as far as [`crate::recover`] knows them.
 //!
-//! A register is shown only if all its bytes are known: GDB looks at the first byte of one to learn
-//! whether it is available, and takes other unknown bytes as 0.
+//! A register is shown only if all its bytes are known: GDB checks only its first byte for
+//! availability, and takes other unknown bytes as 0.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ const INFERRED: &str = "values shown at past positions include inferred ones: `m
 #[derive(Default)]
 pub(super) struct PastValues {
     level: Level,
-    /// The client was told that values are inferred.
-    told: bool,
+    /// Whether the client has received the message on inferred values.
+    announced: bool,
     cores: HashMap<Tid, Recovery>,
     /// The registers that were requested last.
     last: Option<(Tid, Position, Registers)>,
@@ -60,14 +60,14 @@ impl PastValues {
 
     /// Returns a message for the first stop in the past at which inferred values are shown.
     pub fn first_stop(&mut self) -> &'static str {
-        if self.told || self.level != Level::Inferred {
+        if self.announced || self.level != Level::Inferred {
             return "";
         }
-        self.told = true;
+        self.announced = true;
         INFERRED
     }
 
-    /// Drops everything that was computed, after work was unwound.
+    /// Drops everything that was computed, after an interrupted request.
     pub fn forget(&mut self) {
         self.cores.clear();
         self.last = None;
@@ -241,7 +241,7 @@ impl Places {
     }
 }
 
-/// Collects what is known of a core beside its trace and code.
+/// Collects what is known of a core besides its trace and code.
 fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     let core = &endpoint.cores[thread.get() - 1];
     let devices = &endpoint.loaded.snapshot.devices;

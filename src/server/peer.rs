@@ -6,12 +6,12 @@ use std::net::{Shutdown, TcpStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 
-/// What is asked for besides what is always reported: only Linux knows of a client that sends nothing
-/// more, but still reads.
+/// The events that are polled besides those that are always reported. Only Linux reports that a client
+/// sends nothing more but still reads.
 #[cfg(target_os = "linux")]
-const ASKED: PollFlags = PollFlags::RDHUP;
+const POLLED: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
-const ASKED: PollFlags = PollFlags::empty();
+const POLLED: PollFlags = PollFlags::empty();
 
 /// A connection to a client.
 pub trait Peer: Send + Sync + 'static {
@@ -33,13 +33,21 @@ impl Peer for TcpStream {
     }
 }
 
-/// Returns what the client on standard input sends.
+/// Returns the standard input as a connection.
+///
+/// # Errors
+///
+/// If it cannot be duplicated.
 #[cfg(unix)]
 pub fn standard_input() -> io::Result<std::fs::File> {
     Ok(io::stdin().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Returns what the client on standard input sends.
+/// Returns the standard input as a connection.
+///
+/// # Errors
+///
+/// None; the same as on Unix.
 #[cfg(not(unix))]
 #[allow(clippy::unnecessary_wraps, reason = "as on Unix")]
 pub fn standard_input() -> io::Result<io::Stdin> {
@@ -52,7 +60,7 @@ impl Peer for std::fs::File {
         left(self)
     }
 
-    /// Does nothing: a pipe has no other end that could be told.
+    /// Does nothing: a pipe cannot be shut down from this end.
     fn hang_up(&self) {}
 }
 
@@ -69,7 +77,7 @@ impl Peer for std::os::unix::net::UnixStream {
 
 #[cfg(not(unix))]
 impl Peer for io::Stdin {
-    /// Nothing can be said of a pipe that is full.
+    /// A disconnect cannot be detected while a pipe is full.
     fn has_left(&self) -> bool {
         false
     }
@@ -79,8 +87,8 @@ impl Peer for io::Stdin {
 
 /// Polls a connection for a disconnect.
 fn left(connection: &impl AsFd) -> bool {
-    let mut connections = [PollFd::new(connection, ASKED)];
-    let left = PollFlags::HUP | PollFlags::ERR | ASKED;
+    let mut connections = [PollFd::new(connection, POLLED)];
+    let left = PollFlags::HUP | PollFlags::ERR | POLLED;
     let now = Timespec::default();
     poll(&mut connections, Some(&now)).is_ok() && connections[0].revents().intersects(left)
 }

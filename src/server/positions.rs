@@ -27,7 +27,7 @@ pub(super) const GAPS: usize = 1000;
 /// A past position of a core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Past {
-    /// What is there.
+    /// The place in the history.
     pub place: HistoryPoint,
     /// The instruction that is shown: at a gap the one that execution reached, if known, else the
     /// one where it continues.
@@ -81,7 +81,7 @@ impl Positions {
         self.past.clone()
     }
 
-    /// Restores positions after work was unwound, and discards what it decoded.
+    /// Restores positions after an interrupted request, and discards what that decoded.
     pub fn come_back(&mut self, past: Vec<Option<Past>>) {
         self.past = past;
         self.timeline = None;
@@ -150,7 +150,8 @@ impl Positions {
         self.timeline().history(device)
     }
 
-    /// Decodes what must be before a core can move, unless cancelled; returns whether that is done.
+    /// Decodes the trace to its end, which is required before a core can move. Returns whether that is
+    /// done; `false` if cancelled.
     pub fn reach_end(&mut self, thread: Tid, cancel: &Cancel) -> bool {
         self.history(thread)
             .is_none_or(|history| history.reach_end(cancel))

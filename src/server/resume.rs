@@ -15,8 +15,8 @@ pub enum Extent {
     Step,
     /// Until it leaves the addresses from the first up to the second, exclusive.
     Within(u64, u64),
-    /// To the next reason to stop.
-    On,
+    /// Until there is a reason to stop.
+    Continue,
 }
 
 /// A move.
@@ -55,8 +55,8 @@ pub fn parse(packet: &[u8], selected: Tid, alone: Option<Tid>) -> Result<Resume,
     };
     match packet {
         b"bs" => Ok(chosen(Direction::Backward, Extent::Step)),
-        b"bc" => Ok(chosen(Direction::Backward, Extent::On)),
-        [b'c' | b'C', ..] => Ok(chosen(Direction::Forward, Extent::On)),
+        b"bc" => Ok(chosen(Direction::Backward, Extent::Continue)),
+        [b'c' | b'C', ..] => Ok(chosen(Direction::Forward, Extent::Continue)),
         [b's' | b'S', ..] => Ok(chosen(Direction::Forward, Extent::Step)),
         _ => {
             let actions = packet.strip_prefix(b"vCont;").ok_or(Other::NoMove)?;
@@ -80,8 +80,8 @@ fn continue_actions(actions: &[u8], selected: Tid) -> Option<Resume> {
             None | Some(b"-1") => all = all.or(Some(extent)),
             Some(digits) => {
                 let thread = thread_id(digits)?;
-                let steps = extent != Extent::On;
-                if one.is_none_or(|(_, before)| steps && before == Extent::On) {
+                let steps = extent != Extent::Continue;
+                if one.is_none_or(|(_, before)| steps && before == Extent::Continue) {
                     one = Some((thread, extent));
                 }
             }
@@ -101,9 +101,9 @@ fn continue_actions(actions: &[u8], selected: Tid) -> Option<Resume> {
 
 fn extent(action: &[u8]) -> Option<Extent> {
     Some(match action {
-        b"c" => Extent::On,
+        b"c" => Extent::Continue,
         b"s" => Extent::Step,
-        [b'C', signal @ ..] => parse_hex(signal).map(|_| Extent::On)?,
+        [b'C', signal @ ..] => parse_hex(signal).map(|_| Extent::Continue)?,
         [b'S', signal @ ..] => parse_hex(signal).map(|_| Extent::Step)?,
         [b'r', range @ ..] => {
             let (first, end) = pair(range, b',')?;
@@ -133,20 +133,20 @@ mod tests {
     #[test]
     fn moves_are_parsed() {
         use Direction::{Backward, Forward};
-        use Extent::{On, Step, Within};
+        use Extent::{Continue, Step, Within};
         for (packet, hc, wanted) in [
             ("bs", None, resume(2, false, Backward, Step)),
             ("bs", Some(1), resume(1, true, Backward, Step)),
-            ("bc", None, resume(2, false, Backward, On)),
-            ("c", None, resume(2, false, Forward, On)),
+            ("bc", None, resume(2, false, Backward, Continue)),
+            ("c", None, resume(2, false, Forward, Continue)),
             ("S05", Some(3), resume(3, true, Forward, Step)),
-            ("vCont;c", Some(1), resume(2, false, Forward, On)),
-            ("vCont;c:1", None, resume(1, true, Forward, On)),
+            ("vCont;c", Some(1), resume(2, false, Forward, Continue)),
+            ("vCont;c:1", None, resume(1, true, Forward, Continue)),
             ("vCont;s:1;c", None, resume(1, false, Forward, Step)),
             ("vCont;s:1;c:-1", None, resume(1, false, Forward, Step)),
             ("vCont;s:3", None, resume(3, true, Forward, Step)),
             ("vCont;c:1;s:3", None, resume(3, true, Forward, Step)),
-            ("vCont;C1d:1;c", None, resume(1, false, Forward, On)),
+            ("vCont;C1d:1;c", None, resume(1, false, Forward, Continue)),
             (
                 "vCont;r10,20:1",
                 None,

@@ -51,7 +51,7 @@ pub trait Client {
     fn cancel(&self, by_packets: bool) -> Cancel;
 }
 
-/// A client that has done this when its request is taken up, and does no more.
+/// A client that did this before its request is processed, and nothing afterwards.
 impl Client for Meanwhile {
     fn meanwhile(&self) -> Meanwhile {
         *self
@@ -59,7 +59,7 @@ impl Client for Meanwhile {
 
     fn cancel(&self, by_packets: bool) -> Cancel {
         let cancel = Cancel::default();
-        if *self == Self::Interrupts || by_packets && *self == Self::AsksOn {
+        if *self == Self::Interrupts || by_packets && *self == Self::SendsPacket {
             cancel.request();
         }
         cancel
@@ -74,7 +74,7 @@ pub enum Meanwhile {
     /// It has sent Ctrl-C.
     Interrupts,
     /// It has sent another packet.
-    AsksOn,
+    SendsPacket,
 }
 
 type Stub = GdbStubStateMachine<'static, SnapshotTarget, Outbox>;
@@ -123,7 +123,7 @@ pub struct Session {
     framer: Framer,
     stub: Option<Stub>,
     target: SnapshotTarget,
-    /// Packets are acknowledged until the client asks for no-ack mode.
+    /// Whether packets are acknowledged: until the client requests no-ack mode.
     acknowledges: bool,
     last_reply: Vec<u8>,
     greeting: Greeting,
@@ -131,7 +131,7 @@ pub struct Session {
     alive: Option<Alive>,
     /// When a Ctrl-C arrived that stopped no move.
     late: Option<Instant>,
-    /// A move was stopped by a Ctrl-C that is still to be read.
+    /// Whether a move was stopped by a Ctrl-C that is still to be read.
     interrupted: bool,
     /// When the files were last checked.
     checked: Instant,
@@ -154,8 +154,8 @@ impl Session {
         }
     }
 
-    /// Uses `alive` to send [`SIGN`](super::keepalive::SIGN) while the client waits.
-    pub(super) fn with_signs(mut self, alive: Alive) -> Self {
+    /// Uses `alive` to send [`SIGN`](super::keepalive::PACKET) while the client waits.
+    pub(super) fn with_keepalive(mut self, alive: Alive) -> Self {
         self.alive = Some(alive);
         self
     }
@@ -291,7 +291,7 @@ impl Session {
                 });
                 let meanwhile = client.meanwhile();
                 self.interrupted |= meanwhile == Meanwhile::Interrupts;
-                if meanwhile == Meanwhile::AsksOn && !self.acknowledges {
+                if meanwhile == Meanwhile::SendsPacket && !self.acknowledges {
                     return None;
                 }
                 let text = self.cut_file().unwrap_or(text);

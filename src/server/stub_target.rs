@@ -1,4 +1,4 @@
-//! gdbstub's view of a session: what it answers from the session's state.
+//! gdbstub's view of a session: the packets that it answers from the session's state.
 //!
 //! A snapshot is read-only: reads are served, writes refused. The session handles moves and
 //! breakpoints itself, without gdbstub.

@@ -1,7 +1,7 @@
 //! The state of one client's session on an endpoint.
 //!
 //! Packets are answered by functions that take it: `packets`, `tracepoints`, `btrace`, `callers`,
-//! `execution`, `monitor`, and gdbstub by way of `stub_target`. It knows none of them.
+//! `execution`, `monitor`, and gdbstub by way of `stub_target`. It is independent of them.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub struct SnapshotTarget {
     pub(super) callers: Callers,
     /// Sends keepalive packets during long requests.
     pub(super) alive: Option<Alive>,
-    /// The client takes `xx` for some value: LLDB.
+    /// Whether the client shows `xx` as a value, as LLDB does.
     pub(super) takes_unknown_for_value: bool,
 }
 
@@ -168,7 +168,7 @@ impl SnapshotTarget {
             .register(&endpoint, positions, thread, register)
     }
 
-    /// Puts the cores back to where they were before work that was unwound.
+    /// Restores the positions of the cores after an interrupted request.
     pub(super) fn come_back(&mut self, past: Vec<Option<Past>>) {
         self.positions.come_back(past);
         self.past_values.forget();

@@ -1,4 +1,4 @@
-//! The trace run in a trace file: registers and memory are those of its trace frames.
+//! The trace run in a trace file, whose trace frames supply registers and memory.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::tfile::{
 
 /// Maximum number of tracepoints reported to a client: the time that GDB takes to load them is
 /// quadratic.
-const TOLD: usize = 1000;
+const REPORTED: usize = 1000;
 
 /// A register in a register block.
 #[derive(Debug)]
@@ -139,7 +139,9 @@ impl FileRun {
     fn reported(&self, number: u16) -> u16 {
         let tracepoints = &self.file.description().tracepoints;
         match tracepoints.last() {
-            Some(last) if tracepoints.len() > TOLD => u16::try_from(last.number).unwrap_or(number),
+            Some(last) if tracepoints.len() > REPORTED => {
+                u16::try_from(last.number).unwrap_or(number)
+            }
             _ => number,
         }
     }
@@ -195,7 +197,7 @@ impl FileRun {
     pub(super) fn list(&self) -> Vec<Tracepoint> {
         let tracepoints = &self.file.description().tracepoints;
         match tracepoints.last() {
-            Some(last) if tracepoints.len() > TOLD => {
+            Some(last) if tracepoints.len() > REPORTED => {
                 let mut one = last.clone();
                 one.steps = one.steps.max(1);
                 // For tdump: the collected expressions of the others.

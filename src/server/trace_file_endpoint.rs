@@ -1,4 +1,4 @@
-//! The endpoint of a trace file: one core whose state is that of the trace frames.
+//! The endpoint of a trace file: one core with the state of the trace frames.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub enum TraceFileError {
     /// The programs do not fit each other or the chosen architecture.
     #[error(transparent)]
     Choice(#[from] ChoiceError),
-    /// It is no trace file.
+    /// It is not a trace file.
     #[error(transparent)]
     File(#[from] tfile::Error),
     /// Its target description cannot be used.
@@ -35,7 +35,7 @@ pub enum TraceFileError {
     /// No frame can be shown before one is selected.
     #[error(transparent)]
     NoProgramCounter(#[from] NoProgramCounter),
-    /// Its core cannot be made.
+    /// Its core cannot be created.
     #[error(transparent)]
     Core(#[from] snapshot::Error),
     /// Its core cannot be served.

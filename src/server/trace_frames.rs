@@ -1,4 +1,4 @@
-//! Trace frames as the packets of tracing see them, whatever they come from.
+//! Trace frames as the packets of tracing see them, whatever their origin.
 
 use std::io::{self, Write};
 
@@ -35,7 +35,7 @@ pub(super) struct FramePlace {
     pub core: usize,
     /// Its number in the core's trace.
     pub number: u64,
-    /// How many instructions the trace has.
+    /// The number of instructions in the trace.
     pub executed: u64,
     pub pc: Address,
 }
@@ -69,7 +69,7 @@ pub(super) trait TraceFrames {
         None
     }
 
-    /// Returns the instruction of a frame, if more may be known there than the frame holds.
+    /// Returns the instruction of a frame, if values that are not in the frame may be known there.
     fn place(&self, _frame: usize) -> Option<FramePlace> {
         None
     }

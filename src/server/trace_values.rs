@@ -43,19 +43,19 @@ impl FrameValues {
 /// The values of the trace frames that a client looks at.
 #[derive(Debug, Default)]
 pub(super) struct TraceValues {
-    /// A core's instructions in its history; `None` inside if counting them took too long.
+    /// A core, and the numbers of its instructions; `None` if counting them took too long.
     numbers: Option<(usize, Option<Numbers>)>,
-    /// Those of the last frame.
+    /// The values of the last frame.
     last: Option<FrameValues>,
 }
 
 impl TraceValues {
-    /// Returns what is known in a frame, if that was computed.
+    /// Returns the values of the last frame, if they were computed.
     pub fn last(&self) -> Option<&FrameValues> {
         self.last.as_ref()
     }
 
-    /// Computes what is known in a frame, unless it was the last one; without a place nothing is.
+    /// Computes the values of a frame, unless it was the last one. Without a place, none are known.
     pub fn find(
         &mut self,
         place: Option<FramePlace>,
@@ -93,7 +93,7 @@ impl TraceValues {
             self.numbers = Some((place.core, Numbers::of(history, cancel)));
         }
         let (_, numbers) = self.numbers.as_ref()?;
-        // A trace may be decoded in another way from its start than from within.
+        // Trace decoded from its start may differ from trace decoded from the middle.
         let numbers = numbers.as_ref().filter(|n| n.count() == place.executed)?;
         let position = numbers.position(place.number)?;
         if history.place(position)?.pc() != Some(place.pc) {

@@ -132,7 +132,7 @@ fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
             let number = parse_hex(number).and_then(|number| u32::try_from(number).ok());
             let registers = target.endpoint.history_registers;
             match number.and_then(|number| registers?.find(number)) {
-                // Frames other than that of the halted state are no positions.
+                // Only the frame of the halted state has a position.
                 Some(HistoryRegister::Position) => {
                     return Some(match frames.tracepoint(frame) {
                         HALTED => history_registers::position_value(0).into(),
@@ -177,7 +177,7 @@ fn frame_packet(target: &mut SnapshotTarget, packet: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Computes what is known in a frame beside what the frame itself holds.
+/// Computes the known values of a frame that the frame itself does not contain.
 fn find_values(target: &mut SnapshotTarget, frame: usize, patience: Duration) {
     let place = frames(target).ok().and_then(|frames| frames.place(frame));
     let past = (&mut target.past_values, &mut target.positions);
@@ -197,7 +197,7 @@ fn memory<'a>(
     pieces
 }
 
-/// Returns the contiguous known bytes from an address. The first of overlapping pieces counts.
+/// Returns the contiguous known bytes from an address. The first of overlapping pieces is used.
 fn read(pieces: &[(u64, &[u8])], address: u64, length: usize) -> Vec<u8> {
     let mut out = Vec::new();
     while out.len() < length {
@@ -236,7 +236,7 @@ fn tracepoints(target: &SnapshotTarget) -> Vec<String> {
     };
     let list = match view.connected.then(|| frames(target)) {
         Some(Ok(frames)) => frames.tracepoints(),
-        _ if !view.connected && !endpoint.tells_tracepoints => Vec::new(),
+        _ if !view.connected && !endpoint.reports_tracepoints => Vec::new(),
         _ => traces.list(&endpoint.cores, view.chosen),
     };
     let mut lines = Vec::new();

@@ -12,22 +12,22 @@ use crate::recover::{Limit, MayHave, Wanted};
 use crate::stop::Cancel;
 use crate::timeline::{Direction, Position};
 
-/// Where values are not recovered, addresses of accesses are not known either.
+/// Message where values, and so the addresses of accesses, are not recovered.
 const PARTIAL: &str = "watchpoints do not stop at all accesses on the way: values of the past are not \
                        recovered there (`monitor recover`)\n";
 /// Why an access may have hit a watchpoint.
 const WHY: &str = "the addresses of these accesses are not known";
 
-/// The end of a search for watched accesses.
+/// The result of a search for watched accesses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Search {
     /// The watchpoint that was hit, an address within it, and where the core stops for it.
     pub hit: Option<(Kind, u64, Position)>,
     /// Accesses on the way whose addresses are not known.
     pub may_have: Vec<MayHave>,
-    /// Accesses on the way were not looked at.
+    /// Whether some accesses on the way were not examined.
     pub is_partial: bool,
-    /// Why none can be found in the whole history.
+    /// Why none can be found anywhere in the history.
     pub blind: Option<Limit>,
 }
 

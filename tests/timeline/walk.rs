@@ -51,10 +51,10 @@ fn an_interrupted_command_has_no_reply() {
     let snapshot = testdata("recorded/etmv4");
     let mut client = Client::new(&snapshot, &Options::default());
     let find = monitor("find 0x40000000 back");
-    assert_eq!(client.ask_and(&find, Meanwhile::AsksOn), [""; 0]);
+    assert_eq!(client.ask_and(&find, Meanwhile::SendsPacket), [""; 0]);
     let answer = client.ask_and(&find, Meanwhile::Interrupts);
     assert_eq!(answer.last().unwrap(), "OK");
-    let moved = client.ask_and("bs", Meanwhile::AsksOn);
+    let moved = client.ask_and("bs", Meanwhile::SendsPacket);
     // Console output may come before the reply.
     assert!(moved.last().unwrap().starts_with('T'), "{moved:?}");
     assert_eq!(client.ask_and("qRcmd,6", Meanwhile::Waits), ["E01"]);

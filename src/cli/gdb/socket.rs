@@ -28,7 +28,7 @@ pub fn target_command(
     mut endpoint: Endpoint,
     python: bool,
 ) -> Result<OsString, Failure> {
-    endpoint.tells_tracepoints = !python;
+    endpoint.reports_tracepoints = !python;
     let listener = Listener::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     let address = listener.address()?;
     thread::spawn(move || listener.serve(&Arc::new(endpoint)));

@@ -75,7 +75,7 @@ pub(super) fn position(target: &mut SnapshotTarget, cancel: &Cancel) -> String {
     text
 }
 
-/// Returns what the end of a core's history is, if the core is there.
+/// Describes the end of a core's history, if the core is there; empty otherwise.
 fn standing(target: &SnapshotTarget, thread: Tid) -> &'static str {
     match (
         target.positions.past(thread),
@@ -220,7 +220,7 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
     doubts
 }
 
-/// Describes whether code was the same at past positions.
+/// Returns a note on whether code was the same at past positions.
 fn sameness(target: &SnapshotTarget, thread: Tid) -> String {
     let changed = target.core(thread).map(|core| core.memory.changed());
     let past = target.positions.past(thread);

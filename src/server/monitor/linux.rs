@@ -36,8 +36,8 @@ impl Memory for Kernel<'_> {
     }
 }
 
-/// The stretches of physical memory: address and bytes.
-fn stretches(memory: &CoreMemory) -> impl Iterator<Item = (u64, &[u8])> {
+/// The contiguous ranges of physical memory: address and bytes.
+fn ranges(memory: &CoreMemory) -> impl Iterator<Item = (u64, &[u8])> {
     let mut next = Some(Address(0));
     std::iter::from_fn(move || {
         loop {
@@ -61,8 +61,8 @@ impl<'t> Kernel<'t> {
             "no kernel: the snapshot has no physical memory, which is a dump of space P, NP or SP, \
              or a memory device\n",
         )?;
-        let mut stretches = stretches(translated.physical());
-        let info = stretches.find_map(|(_, bytes)| Info::find(bytes, false));
+        let mut ranges = ranges(translated.physical());
+        let info = ranges.find_map(|(_, bytes)| Info::find(bytes, false));
         let info =
             info.ok_or("no Linux kernel: its VMCOREINFO is not in the snapshot's memory\n")?;
         let tables = info.tables().map_err(|why| format!("{why}\n"))?;
@@ -75,10 +75,10 @@ impl<'t> Kernel<'t> {
         })
     }
 
-    /// The physical addresses where memory has these bytes.
+    /// The physical addresses of these bytes in memory.
     fn places(&self, bytes: &[u8]) -> Vec<u64> {
         let finder = memchr::memmem::Finder::new(bytes);
-        let physical = stretches(self.translated.physical());
+        let physical = ranges(self.translated.physical());
         let found = physical.flat_map(|(address, memory)| {
             let places = finder.find_iter(memory);
             places.map(move |place| address + place as u64)
@@ -86,14 +86,14 @@ impl<'t> Kernel<'t> {
         found.take(TRIED).collect()
     }
 
-    /// Where tasks have what is read, and the first one.
+    /// The layout of tasks in memory, and the address of the first one.
     fn tasks(&self) -> Result<(Layout, u64), String> {
         let physical = self.translated.physical();
         let mut types = self.places(btf::START).into_iter().filter_map(|place| {
             let bytes = physical.slice(Address(place), Space::Np);
             Some(Layout::of(&Btf::read(bytes)?))
         });
-        // Modules have types of their own: those of the kernel have tasks.
+        // Modules have types of their own; only those of the kernel include tasks.
         let first = types.next();
         let layout = first.into_iter().chain(types).reduce(Result::or);
         let layout = layout.ok_or(
@@ -113,7 +113,7 @@ impl<'t> Kernel<'t> {
     }
 }
 
-/// What the memory shows if a core is at a past position.
+/// A note on the time of the memory shown, if the core is at a past position.
 fn note(target: &SnapshotTarget) -> &'static str {
     match target.positions.past(target.selection.user()) {
         Some(_) => "(from the memory at the end of the recording)\n",
@@ -178,6 +178,7 @@ pub(super) fn tasks(target: &SnapshotTarget) -> String {
 
 type Tasks<'t> = (Kernel<'t>, Vec<Task>, Option<String>);
 
+/// All tasks, and why there may be more.
 fn all(target: &SnapshotTarget) -> Result<Tasks<'_>, String> {
     let kernel = Kernel::of(target)?;
     let (layout, first) = kernel.tasks()?;
@@ -231,6 +232,7 @@ pub(super) fn task(target: &SnapshotTarget, pid: &str) -> String {
     text
 }
 
+/// Formats the back trace of a sleeping task.
 fn trace(task: &Task, kernel: &Kernel<'_>, symbols: &Symbols, text: &mut String) {
     let frames = task.frames(kernel);
     if frames.is_empty() {
@@ -241,7 +243,7 @@ fn trace(task: &Task, kernel: &Kernel<'_>, symbols: &Symbols, text: &mut String)
         let _ = writeln!(text, "  no back trace: {why}");
     }
     for (pc, level) in frames.iter().zip(0..) {
-        // These are addresses behind calls.
+        // These are return addresses, after the call.
         let function = symbols.function(pc.wrapping_sub(1));
         let place = function.map(|(name, offset)| format!(" {name}+{:#x}", offset + 1));
         let _ = writeln!(

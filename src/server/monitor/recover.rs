@@ -42,7 +42,7 @@ pub(super) fn describe(level: Level) -> &'static str {
     }
 }
 
-/// What ends proof for the selected core.
+/// What limits the proved values of the selected core.
 pub(super) fn limits(target: &mut SnapshotTarget) -> Vec<String> {
     let thread = target.selection.user();
     let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);

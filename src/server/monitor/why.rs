@@ -56,7 +56,7 @@ fn address(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// Asks at the position of the selected core; the error is a message.
+/// Asks a question at the position of the selected core; the error is a message.
 fn ask(
     target: &mut SnapshotTarget,
     question: impl FnOnce(&mut Recovery, &mut History, Position) -> Option<Way>,
