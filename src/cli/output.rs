@@ -28,7 +28,8 @@ pub enum Output {
     Device(File),
 }
 
-fn exists(path: &Path) -> Failure {
+/// Returns the failure for output that exists and may not be overwritten.
+pub fn exists(path: &Path) -> Failure {
     Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
 }
 

@@ -1,12 +1,15 @@
 //! `armsnap record`: runs a program in an emulator and writes a snapshot with trace.
 
 use super::Failure;
+use super::output::exists;
 use super::progress::Counter;
+use super::signals;
 use armsnap::record::protocol::{Protocol, Timestamps, TraceOptions};
 use armsnap::record::until::Until;
 use armsnap::record::{Error, Options, Reason, Recorded, Watch, system, user};
 use armsnap::snapshot::write::{self, WriteError};
 use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -126,7 +129,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", requires = "system")]
     initrd: Option<PathBuf>,
 
-    /// With --system: begin to trace at this function or address
+    /// With --system: start tracing at this function or address
     #[arg(long, value_name = "FUNCTION|ADDRESS", requires = "system")]
     from: Option<String>,
 
@@ -248,8 +251,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let witness = PendingFile::of(arguments.witness.as_deref(), arguments.force)?;
     let registers = PendingFile::of(arguments.witness_registers.as_deref(), arguments.force)?;
     let interrupted = Arc::new(AtomicBool::new(false));
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in signals::not_ignored([SIGINT, SIGTERM, SIGHUP]) {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
     }
     let mut counter = Counter::new("instructions");
@@ -294,8 +296,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     super::print_notes(&recorded.notes);
     write::write_files(&recorded.files, &output, arguments.force, &mut |_, _| ())
         .map_err(Error::from)?;
-    for beside in witness.into_iter().chain(registers) {
-        beside.persist(arguments.force)?;
+    for file in witness.into_iter().chain(registers) {
+        file.persist(arguments.force)?;
     }
     print_summary(&recorded, &output);
     Ok(ExitCode::SUCCESS)
@@ -318,10 +320,6 @@ fn print_summary(recorded: &Recorded, output: &Path) {
         recorded.reason,
         recorded.at.address
     ));
-}
-
-fn exists(path: &Path) -> Failure {
-    Failure::Usage(format!("{} exists: --force overwrites it", path.display()))
 }
 
 /// A file that appears under its name only when it is complete.
@@ -348,8 +346,8 @@ impl<'a> PendingFile<'a> {
     }
 
     /// Returns a handle for writing.
-    fn file(beside: &Option<Self>) -> std::io::Result<Option<std::fs::File>> {
-        let file = beside.as_ref().map(|beside| beside.file.as_file());
+    fn file(pending: &Option<Self>) -> std::io::Result<Option<std::fs::File>> {
+        let file = pending.as_ref().map(|pending| pending.file.as_file());
         file.map(std::fs::File::try_clone).transpose()
     }
 

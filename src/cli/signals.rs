@@ -34,25 +34,44 @@ impl Drop for StaysAlive {
 }
 
 #[cfg(unix)]
+pub use unix::{before_the_end, not_ignored};
+
+#[cfg(unix)]
 mod unix {
     pub use signal_hook::consts::{SIGHUP, SIGTERM};
     use std::io;
 
     pub fn clean_up_on(signals: &[i32]) -> io::Result<()> {
-        // Ignored signals stay ignored (`nohup`).
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-        let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        let handled = |signal: &i32| ignored.unwrap_or(0) >> (signal - 1) & 1 == 0;
-        let handled = signals.iter().filter(|signal| handled(signal));
+        before_the_end(signals, || {
+            armsnap::leftovers::remove_all();
+            super::super::pager::abandon();
+        })
+    }
+
+    /// Calls `clean_up` when one of these signals arrives, before the signal ends the program.
+    pub fn before_the_end(
+        signals: &[i32],
+        clean_up: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let handled = not_ignored(signals.iter().copied());
         let mut signals = signal_hook::iterator::Signals::new(handled)?;
         std::thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
-                armsnap::leftovers::remove_all();
-                super::super::pager::abandon();
+                clean_up();
                 let _ = signal_hook::low_level::emulate_default_handler(signal);
             }
         });
         Ok(())
+    }
+
+    /// Returns the signals that this process was not told to ignore: ignored ones stay ignored
+    /// (`nohup`).
+    pub fn not_ignored(signals: impl IntoIterator<Item = i32>) -> impl Iterator<Item = i32> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        let ignored = ignored.unwrap_or(0);
+        let signals = signals.into_iter();
+        signals.filter(move |signal| ignored >> (signal - 1) & 1 == 0)
     }
 }

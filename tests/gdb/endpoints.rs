@@ -5,11 +5,11 @@ use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::gdb::{
-    Server, armsnap, attach, ends_of_history, run, session, session_output, testdata, text,
-    write_snapshot,
+    Server, armsnap, attach, ends_of_history, run, send_signal, session, session_output, testdata,
+    text, write_snapshot,
 };
 
 const A57: &str = "class=core\ntype=Cortex-A57\n[regs]\nX0(size:64)=0x57\nPC(size:64)=0x1000\n\
@@ -441,6 +441,27 @@ fn unix_sockets_are_removed() {
     assert!(path.exists());
     let mut server = Server::start(&testdata("virt-a57"), &[&option], 1);
     sees_both_cores(&path.display().to_string(), "detach");
+    server.end_by(Signal::TERM);
+    assert!(!path.exists());
+}
+
+/// As `nohup` starts it.
+#[test]
+fn an_ignored_signal_does_not_end_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(armsnap().get_program())
+        .arg("serve")
+        .arg(testdata("virt-a57"))
+        .arg(format!("--unix={}", path.display()));
+    let mut server = Server::of(&mut command, 1);
+    sees_both_cores(&path.display().to_string(), "detach");
+    send_signal(server.id(), Signal::HUP);
+    sees_both_cores(&path.display().to_string(), "detach");
+    assert!(server.lives());
     server.end_by(Signal::TERM);
     assert!(!path.exists());
 }

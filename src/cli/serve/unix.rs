@@ -5,11 +5,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use super::{Arguments, Failure, cannot_listen};
+use crate::cli::signals::before_the_end;
 use armsnap::server::Endpoint;
 use armsnap::server::listen::Listener;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Listens on the Unix sockets that the user asks for.
 pub fn unix_listeners(
@@ -57,15 +58,9 @@ pub fn remove_sockets_at_the_end(listeners: &[Listener]) -> io::Result<()> {
     if files.is_empty() {
         return Ok(());
     }
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    thread::spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            for file in &files {
-                let _ = std::fs::remove_file(file);
-            }
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
+    before_the_end(&[SIGINT, SIGTERM, SIGHUP], move || {
+        for file in &files {
+            let _ = std::fs::remove_file(file);
         }
-    });
-    Ok(())
+    })
 }

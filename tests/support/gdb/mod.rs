@@ -53,7 +53,7 @@ pub fn need_gdb() {
 }
 
 /// Sends a signal to a child process.
-fn send_signal(id: u32, signal: Signal) {
+pub fn send_signal(id: u32, signal: Signal) {
     let id = rustix::process::Pid::from_raw(id.try_into().unwrap()).unwrap();
     rustix::process::kill_process(id, signal).unwrap();
 }
@@ -200,10 +200,14 @@ pub struct Server {
 impl Server {
     /// Serves a snapshot; waits for the lines of `endpoints` endpoints.
     pub fn start(snapshot: &Path, options: &[&str], endpoints: usize) -> Self {
-        let mut child = armsnap()
-            .arg("serve")
-            .arg(snapshot)
-            .args(options)
+        let mut command = armsnap();
+        command.arg("serve").arg(snapshot).args(options);
+        Self::of(&mut command, endpoints)
+    }
+
+    /// Runs a command that serves a snapshot; waits for the lines of `endpoints` endpoints.
+    pub fn of(command: &mut Command, endpoints: usize) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
