@@ -197,7 +197,8 @@ struct Report<'a> {
 impl From<ImportError> for Failure {
     fn from(error: ImportError) -> Self {
         match &error {
-            ImportError::Usage(_) | ImportError::Write(WriteError::Exists(_)) => {
+            ImportError::Usage(_)
+            | ImportError::Write(WriteError::Exists(_) | WriteError::InTheWay(_)) => {
                 Self::Usage(error.to_string())
             }
             _ => Self::Input(error.to_string()),

@@ -305,6 +305,24 @@ fn what_is_no_trace_is_refused() {
 }
 
 #[test]
+fn files_that_are_not_of_the_snapshot_are_not_lost() {
+    let scratch = tempfile::tempdir().unwrap();
+    let ram = scratch.path().join("ram.bin");
+    fs::write(&ram, [1, 2, 3, 4]).unwrap();
+    let memory = format!("{}@0x20000000", ram.display());
+    let written = scratch.path().join("snapshot");
+    let arguments = ["--memory", &memory, "--core", "Cortex-M4"];
+    import(&arguments, &written);
+    fs::write(written.join("notes"), "mine").unwrap();
+    let mut command = armsnap();
+    command.args(["import", "--force"]).args(arguments);
+    let output = run(command.arg(&written));
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("would be lost"), "{}", text(&output));
+    assert!(written.join("notes").exists());
+}
+
+#[test]
 fn dumps_of_memory_become_the_memory_of_a_core() {
     let scratch = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &[u8]| {
