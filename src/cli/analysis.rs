@@ -1,7 +1,7 @@
 //! What `export` and `report` share: their arguments, and one pass over the trace.
 
 use super::progress::Progress;
-use super::{Failure, SnapshotArguments, print_notes};
+use super::{Failure, SnapshotArguments, number, print_notes};
 use armsnap::capture::{Capture, CaptureBuffer, Selection};
 use armsnap::decode::{ProgramOptions, Programs, silence};
 use armsnap::profile::{self, Bound, Listener, Profile, Track, Window};
@@ -192,10 +192,7 @@ impl Places<'_> {
     fn bound(&self, option: &str, text: &str, track: &Track) -> Result<Bound, Failure> {
         let wrong =
             |expected: &str| Failure::Usage(format!("{option} {text}: expected {expected}"));
-        let number = |digits: &str| match digits.strip_prefix("0x") {
-            Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok(),
-            None => digits.parse().ok(),
-        };
+
         if let Some(rest) = text.strip_prefix("instruction:") {
             let parsed = number(rest).ok_or_else(|| wrong("a number after instruction:"))?;
             return Ok(Bound::Instructions(parsed));

@@ -3,7 +3,7 @@
 use super::arch::Arch;
 use super::output::{Output, not_named};
 use super::progress::Progress;
-use super::{Failure, SnapshotArguments, say};
+use super::{Failure, SnapshotArguments, number, say};
 use armsnap::convert::chosen::ChosenArchitecture;
 use armsnap::convert::executed::Kind;
 use armsnap::convert::kept::Bound;
@@ -140,13 +140,8 @@ enum Values {
 
 /// `0x8000`, `32768` or `@0x40`.
 fn bound(text: &str) -> Result<Bound, String> {
-    let number = |text: &str| {
-        let number = match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
-            Some(hex) => u64::from_str_radix(hex, 16).ok(),
-            None => text.parse().ok(),
-        };
-        number.ok_or_else(|| "expected an address, or @ and an offset".to_owned())
-    };
+    let number =
+        |text| number(text).ok_or_else(|| "expected an address, or @ and an offset".to_owned());
     match text.strip_prefix('@') {
         Some(offset) => Ok(Bound::Offset(BufferOffset(number(offset)?))),
         None => Ok(Bound::Address(Address(number(text)?))),
@@ -236,7 +231,7 @@ fn to_other(arguments: &Arguments, target: Target) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(1 << 20, output);
     let notes = match target {
         Target::PerfData => perf_data::write(&loaded, arguments.perf_version.into(), &mut out)?,
-        _ => core_file::write(&loaded, &mut out)?,
+        Target::CoreFile | Target::TraceFile => core_file::write(&loaded, &mut out)?,
     };
     print_notes(&notes);
     let output = out.into_inner().map_err(|error| error.into_error())?;
@@ -258,6 +253,7 @@ pub(super) fn is_trace_file(input: &Path) -> Result<bool, Failure> {
     Ok(head.first() == MAGIC.first())
 }
 
+/// Fails if an option was given that is not for this input.
 fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
     match given.iter().find(|(given, _)| *given) {
         None => Ok(()),
@@ -265,6 +261,7 @@ fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
     }
 }
 
+/// Prints each note once; those on several cores may be equal.
 fn print_notes(notes: &[String]) {
     let mut printed = BTreeSet::new();
     for note in notes.iter().filter(|note| printed.insert(*note)) {

@@ -2,7 +2,6 @@
 //!
 //! GDB's own adapter (`gdb -i dap`, GDB 14 and later) speaks it; `gdb/dap.py` adds what it lacks.
 
-use super::tool::ask;
 use super::{Failure, gdb};
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -14,7 +13,7 @@ pub const OLDEST: u32 = 16;
 
 /// Returns the major version of a GDB, or `None` if it cannot be started.
 pub fn version(gdb: &OsStr) -> Option<u32> {
-    let answer = ask(gdb, &["-nx", "-batch", "-ex", "python print(gdb.VERSION)"])?;
+    let answer = gdb::support::run_command(gdb, "python print(gdb.VERSION)")?;
     let digits = |text: &str| {
         let end = text.find(|c: char| !c.is_ascii_digit());
         text[..end.unwrap_or(text.len())].parse().ok()

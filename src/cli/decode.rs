@@ -188,7 +188,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         });
         let decoded = decoded.map_err(|stopped| match stopped {
             Stopped::Io(error) => Failure::Io(error),
-            Stopped::Maker(why) => Failure::Input(why),
+            Stopped::Decoder(why) => Failure::Input(why),
         })?;
         stats.wall += wall.elapsed();
         let used = cpu_time()

@@ -38,7 +38,7 @@ const WALK: &str = include_str!("../../gdb/demo.py");
 /// The number of steps of the walk.
 const STEPS: usize = 5;
 
-/// What GDB's command line looks like to the parser of `armsnap gdb`.
+/// The arguments of `armsnap gdb`, to be parsed without the command line around them.
 #[derive(Parser)]
 struct Words {
     #[command(flatten)]

@@ -1,9 +1,11 @@
 //! `armsnap doctor`: which debuggers, emulators and compilers are installed, what works with them,
 //! and what to install.
 
+use super::gdb::support;
 use super::tool::{ask, find};
 use super::{Failure, dap};
 use armsnap::text;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -93,18 +95,16 @@ fn anything(_: &str) -> Result<String, String> {
 
 /// What a GDB needs for snapshots, and for editors.
 fn gdb(name: &str) -> Result<String, String> {
-    let run = |command: &str| ask(name, &["-nx", "-batch", "-ex", command]).unwrap_or_default();
+    let gdb = OsStr::new(name);
     for architecture in ["aarch64", "arm"] {
-        let known = run(&format!("complete set architecture {architecture}"));
-        let wanted = format!("set architecture {architecture}");
-        if !known.lines().any(|line| line.trim_end() == wanted) {
+        if support::knows(gdb, architecture) != Some(true) {
             return Err(format!("has no support for {architecture}"));
         }
     }
-    if !run("python print(6 * 7)").starts_with("42") {
+    if !support::has_python(gdb) {
         return Err("has no Python: past values and the armsnap commands are missing".to_owned());
     }
-    Ok(match dap::version(name.as_ref()) {
+    Ok(match dap::version(gdb) {
         Some(major) if major >= dap::OLDEST => "Python, editors (armsnap dap)".to_owned(),
         _ => format!("Python; editors (armsnap dap) need GDB {}", dap::OLDEST),
     })

@@ -5,7 +5,7 @@
 
 #[cfg_attr(not(unix), path = "gdb/socket.rs")]
 mod pipe;
-mod support;
+pub mod support;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;

@@ -195,6 +195,14 @@ pub fn print_notes(notes: &[impl std::fmt::Display]) {
     }
 }
 
+/// Reads a number of an argument, decimal or hex with 0x.
+pub fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
 /// Why a subcommand failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {

@@ -18,7 +18,8 @@ mod unix {
     /// The pager that runs, and what standard output and standard error were before.
     static RUNNING: Mutex<Option<(Child, OwnedFd, OwnedFd)>> = Mutex::new(None);
 
-    fn running() -> Option<(Child, OwnedFd, OwnedFd)> {
+    /// Takes the pager that runs, if there is one.
+    fn take_running() -> Option<(Child, OwnedFd, OwnedFd)> {
         RUNNING
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -69,7 +70,7 @@ mod unix {
     impl Drop for Pager {
         fn drop(&mut self) {
             let _ = io::stdout().flush();
-            if let Some((mut child, out, errors)) = running() {
+            if let Some((mut child, out, errors)) = take_running() {
                 let _ = rustix::stdio::dup2_stdout(&out);
                 let _ = rustix::stdio::dup2_stderr(&errors);
                 let _ = child.wait();
@@ -79,7 +80,7 @@ mod unix {
 
     /// Ends all output, and waits until the user leaves the pager: the process is interrupted.
     pub fn abandon() {
-        if let Some((mut child, ..)) = running() {
+        if let Some((mut child, ..)) = take_running() {
             if let Ok(nowhere) = File::options().write(true).open("/dev/null") {
                 let _ = rustix::stdio::dup2_stdout(&nowhere);
                 let _ = rustix::stdio::dup2_stderr(&nowhere);

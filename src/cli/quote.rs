@@ -26,7 +26,7 @@ pub fn shell_quote_os(word: &OsStr) -> OsString {
     from_bytes(out)
 }
 
-/// Returns the text of bytes of which some came from a name, and the others are ASCII.
+/// Returns the word of these bytes: those of a name, with ASCII between them.
 pub fn from_bytes(bytes: Vec<u8>) -> OsString {
     #[cfg(unix)]
     return std::os::unix::ffi::OsStringExt::from_vec(bytes);

@@ -105,9 +105,6 @@ impl Selection {
             _ => Failure::Input(error.to_string()),
         })
     }
-}
-
-impl Selection {
     /// Returns the endpoint of a trace file.
     fn trace_file(&self, input: &SnapshotArguments) -> Result<Endpoint, Failure> {
         let path = &input.snapshot;

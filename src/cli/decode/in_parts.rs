@@ -11,21 +11,22 @@ use armsnap::report::listing::{Counts, Listed, Unfollowed};
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// The most bytes of trace in a part, where something is printed and where nothing is.
+/// The most bytes of trace in a part, where something is printed.
 const PART: u64 = 512 << 10;
+/// The most bytes of trace in a part, where nothing is printed.
 const SILENT_PART: u64 = 4 << 20;
-/// The least.
+/// The fewest bytes of trace in a part, but for the last one.
 const LEAST_PART: u64 = 64 << 10;
 /// The number of parts for each thread, at least, so that all have work to the end.
 const PARTS: u64 = 8;
 /// Bytes of text that may wait for that of earlier parts.
 const WAITING: usize = 32 << 20;
-/// Written texts whose memory is kept for others.
+/// The most written texts whose memory is kept for others.
 const KEPT: usize = 32;
 
 impl From<PartError> for Stopped {
     fn from(error: PartError) -> Self {
-        Self::Maker(error.to_string())
+        Self::Decoder(error.to_string())
     }
 }
 
@@ -91,7 +92,7 @@ impl Job<'_> {
         let make = || {
             let sources = buffer.sources.iter();
             let decoders = sources.map(|source| {
-                let decoder = self.decoder(buffer, source).map_err(Stopped::Maker)?;
+                let decoder = self.decoder(buffer, source).map_err(Stopped::Decoder)?;
                 Ok((source.trace_id, decoder))
             });
             decoders.collect()

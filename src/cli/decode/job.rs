@@ -102,8 +102,8 @@ pub struct Decoded {
 pub enum Stopped {
     /// The output cannot be written.
     Io(io::Error),
-    /// A decoder cannot be created.
-    Maker(String),
+    /// A decoder cannot be created, or its state cannot be used for another part.
+    Decoder(String),
 }
 
 impl From<io::Error> for Stopped {
@@ -156,7 +156,7 @@ impl Job<'_> {
                 out.write_all(text.bytes())?;
                 text.clear();
             }
-            if index == Some(0) {
+            if index == 0 {
                 done += self.piece() as u64;
                 progress(done.min(buffer.bytes()));
             }
@@ -164,17 +164,17 @@ impl Job<'_> {
         })
     }
 
-    /// Decodes a group of sources. `send` receives the text of each source, if any, after every
-    /// piece and once more at the end.
+    /// Decodes a group of sources. `send` receives the index of each source, with its text if that
+    /// fills a page, after every piece; and with the rest of its text at the end.
     fn group(
         &self,
         buffer: &CaptureBuffer,
         sources: &[CaptureSource],
-        mut send: impl FnMut(Option<usize>, Option<&mut TextBuffer>) -> Result<(), Stopped>,
+        mut send: impl FnMut(usize, Option<&mut TextBuffer>) -> Result<(), Stopped>,
     ) -> Result<Decoded, Stopped> {
         let mut decoders = Vec::new();
         for source in sources {
-            let decoder = self.decoder(buffer, source).map_err(Stopped::Maker)?;
+            let decoder = self.decoder(buffer, source).map_err(Stopped::Decoder)?;
             let decoder: Box<dyn Decoding<_>> = decoder;
             decoders.push((source.trace_id, decoder));
         }
@@ -184,13 +184,13 @@ impl Job<'_> {
             }
             let text = listed.text();
             let full = text.len() >= PAGE;
-            send(Some(index), full.then_some(text))
+            send(index, full.then_some(text))
         })?;
         let mut decoded = Decoded {
             totals: Some(totals),
             ..Decoded::default()
         };
-        for ((_, decoder), source) in decoders.iter_mut().zip(sources) {
+        for (index, ((_, decoder), source)) in decoders.iter_mut().zip(sources).enumerate() {
             decoded.packets += decoder.packets();
             let listed = decoder.output();
             decoded.counts += listed.counts();
@@ -198,7 +198,7 @@ impl Job<'_> {
             decoded
                 .notes
                 .extend(unfollowed.map(|u| self.unfollowed(source, &u)));
-            send(None, Some(listed.text()))?;
+            send(index, Some(listed.text()))?;
         }
         Ok(decoded)
     }
@@ -223,12 +223,7 @@ impl Job<'_> {
                     written: written.clone(),
                 }));
                 workers.push(scope.spawn(move || {
-                    let mut last = 0;
                     self.group(buffer, group, |index, text| {
-                        let index = index.unwrap_or_else(|| {
-                            last += 1;
-                            last - 1
-                        });
                         let gone = |_| io::ErrorKind::BrokenPipe.into();
                         let text =
                             text.map(|text| text.replace(empty.try_recv().unwrap_or_default()));

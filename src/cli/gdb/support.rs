@@ -2,13 +2,9 @@
 //! unrelated message.
 
 use super::Failure;
+use crate::cli::tool::ask;
 use armsnap::arch::Architecture;
 use std::ffi::OsStr;
-use std::io::{self, Read};
-use std::process::{Command, Stdio};
-
-/// The maximum size of GDB's answer.
-const ANSWER: u64 = 64 << 10;
 
 /// Fails if the program is not a GDB for this architecture. A program that cannot be started is
 /// reported elsewhere.
@@ -17,11 +13,7 @@ pub fn check(gdb: &OsStr, architecture: Architecture) -> Result<(), Failure> {
         Architecture::AArch64 => "aarch64",
         Architecture::AArch32 | Architecture::MProfile => "arm",
     };
-    let Some(answer) = ask(gdb, &format!("complete set architecture {wanted}"))? else {
-        return Ok(());
-    };
-    let known = format!("set architecture {wanted}");
-    if answer.lines().any(|line| line.trim_end() == known) {
+    if knows(gdb, wanted) != Some(false) {
         return Ok(());
     }
     Err(Failure::Input(format!(
@@ -34,27 +26,18 @@ pub fn check(gdb: &OsStr, architecture: Architecture) -> Result<(), Failure> {
 
 /// Returns whether a GDB has Python; a toolchain's may not.
 pub fn has_python(gdb: &OsStr) -> bool {
-    let answer = ask(gdb, "python print(6 * 7)").ok().flatten();
+    let answer = run_command(gdb, "python print(6 * 7)");
     answer.is_some_and(|answer| answer.starts_with("42"))
 }
 
-/// Returns the output of a GDB command, or `None` if GDB cannot be started.
-fn ask(gdb: &OsStr, command: &str) -> io::Result<Option<String>> {
-    let child = Command::new(gdb)
-        .args(["-nx", "-batch", "-ex", command])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = child else {
-        return Ok(None);
-    };
-    let mut answer = Vec::new();
-    if let Some(out) = child.stdout.take() {
-        out.take(ANSWER).read_to_end(&mut answer)?;
-    }
-    // It may still be printing.
-    let _ = child.kill();
-    child.wait()?;
-    Ok(Some(String::from_utf8_lossy(&answer).into_owned()))
+/// Returns whether a GDB supports an architecture, by GDB's name; `None` if GDB does not answer.
+pub fn knows(gdb: &OsStr, architecture: &str) -> Option<bool> {
+    let answer = run_command(gdb, &format!("complete set architecture {architecture}"))?;
+    let known = format!("set architecture {architecture}");
+    Some(answer.lines().any(|line| line.trim_end() == known))
+}
+
+/// Returns the output of a GDB command, or `None` if GDB does not answer.
+pub fn run_command(gdb: &OsStr, command: &str) -> Option<String> {
+    ask(gdb, &["-nx", "-batch", "-ex", command])
 }
