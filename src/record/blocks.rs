@@ -88,6 +88,10 @@ impl BlockTable {
     }
 
     /// Adds the next block. Blocks must come in the order of their IDs.
+    ///
+    /// # Errors
+    ///
+    /// If the block is not the next one, or has no instructions or an invalid size.
     pub fn add(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         if definition.id as usize != self.blocks.len() {
             return Err(bad("blocks do not come in the order of their IDs"));

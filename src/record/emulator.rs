@@ -341,12 +341,14 @@ impl Emulator {
                 },
             });
         }
-        if cut > 0 {
-            self.notes.push(format!(
-                "{cut} threads were running while the program exited: only PC is known of their \
-                 registers"
-            ));
-        }
+        let cut = match cut {
+            0 => None,
+            1 => Some("1 thread was".to_owned()),
+            more => Some(format!("{more} threads were")),
+        };
+        self.notes.extend(cut.map(|cut| {
+            format!("{cut} running while the program exited: of their registers only PC is known")
+        }));
         Ok(cores)
     }
 

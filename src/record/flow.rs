@@ -13,7 +13,7 @@ use crate::quantity::{Address, ExceptionLevel, Isa};
 use std::io;
 
 /// Receives the flow of all cores.
-pub trait Steps {
+pub trait FlowSink {
     /// The first `count` instructions of the block were executed; `count` is at least 1. `accesses`
     /// are what they loaded and stored, each with the index of its instruction, if the stream
     /// reports it.
@@ -99,6 +99,10 @@ const MOST_CORES: u32 = 1 << 20;
 
 impl Flow {
     /// Adds a core.
+    ///
+    /// # Errors
+    ///
+    /// If there are too many cores.
     pub fn begin(&mut self, core: u32) -> io::Result<()> {
         if core >= MOST_CORES {
             return Err(bad("too many cores"));
@@ -109,12 +113,16 @@ impl Flow {
     }
 
     /// Handles an event of a core.
+    ///
+    /// # Errors
+    ///
+    /// If the core or a block is not known, or the sink fails.
     pub fn event(
         &mut self,
         core: u32,
         event: Event,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         let state = self
             .cores
@@ -127,10 +135,10 @@ impl Flow {
                     .ok_or_else(|| bad("a block that was not translated"))?;
                 if let Some(pending) = state.pending {
                     let accesses = &mut state.accesses;
-                    settle(core, pending, accesses, blocks, Some(next.start), steps)?;
+                    settle(core, pending, accesses, blocks, Some(next.start), sink)?;
                 }
                 if let Some(id) = state.context_id.take() {
-                    steps.context_id(core, id);
+                    sink.context_id(core, id);
                 }
                 state.pending = Some(Pending { id, started: None });
             }
@@ -150,7 +158,7 @@ impl Flow {
                 }
                 state.accesses.push((instruction.into(), access));
             }
-            Event::Time(time) => steps.time(core, time),
+            Event::Time(time) => sink.time(core, time),
             Event::Context(id) => state.context_id = Some(id),
             Event::Exception { number, address } => {
                 let mut return_to = CodeAddress {
@@ -164,7 +172,7 @@ impl Flow {
                         isa: Isa::A64,
                     };
                 }
-                self.exception(core, number, return_to, blocks, steps)?;
+                self.exception(core, number, return_to, blocks, sink)?;
             }
         }
         Ok(())
@@ -210,31 +218,39 @@ impl Flow {
     }
 
     /// Handles an exception; execution would have continued at `return_to`.
+    ///
+    /// # Errors
+    ///
+    /// If the sink fails.
     pub fn exception(
         &mut self,
         core: u32,
         number: u32,
         return_to: CodeAddress,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
-        self.end(core, Some(return_to), blocks, steps)?;
-        steps.exception(core, number, return_to)
+        self.end(core, Some(return_to), blocks, sink)?;
+        sink.exception(core, number, return_to)
     }
 
     /// Ends the flow of a core before it executes the instruction at `next`, if that is known.
+    ///
+    /// # Errors
+    ///
+    /// If the sink fails.
     pub fn end(
         &mut self,
         core: u32,
         next: Option<CodeAddress>,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         let Some(state) = self.cores.get_mut(core as usize) else {
             return Ok(());
         };
         match state.pending.take() {
-            Some(pending) => settle(core, pending, &mut state.accesses, blocks, next, steps),
+            Some(pending) => settle(core, pending, &mut state.accesses, blocks, next, sink),
             None => Ok(()),
         }
     }
@@ -266,6 +282,7 @@ impl Flow {
     }
 }
 
+/// Reports the instructions of a core's last block that were executed.
 #[inline]
 fn settle(
     core: u32,
@@ -273,7 +290,7 @@ fn settle(
     accesses: &mut Vec<(u32, Access)>,
     blocks: &BlockTable,
     next: Option<CodeAddress>,
-    steps: &mut impl Steps,
+    sink: &mut impl FlowSink,
 ) -> io::Result<()> {
     let Some(block) = blocks.get(pending.id) else {
         accesses.clear();
@@ -283,11 +300,11 @@ fn settle(
     if outcome.executed > 0 {
         // An instruction that faulted may have made some of its accesses.
         let count = accesses.partition_point(|access| (access.0 as usize) < outcome.executed);
-        steps.ran(core, block, outcome.executed, &accesses[..count])?;
+        sink.ran(core, block, outcome.executed, &accesses[..count])?;
     }
     accesses.clear();
     match outcome.broken {
-        Some(instead) => steps.broken(core, instead),
+        Some(instead) => sink.broken(core, instead),
         None => Ok(()),
     }
 }

@@ -54,6 +54,10 @@ pub struct Plugin {
 
 impl Plugin {
     /// Writes the plugin and its socket to `directory`, which must be private to the caller.
+    ///
+    /// # Errors
+    ///
+    /// If armsnap was built without the plugin, or the files cannot be written.
     pub fn new(directory: &Path) -> Result<Self, Error> {
         if OBJECT.is_empty() {
             return Err(Error::NotBuilt);
@@ -87,6 +91,10 @@ impl Plugin {
     }
 
     /// Waits until `emulator` has loaded the plugin, for at most `patience`.
+    ///
+    /// # Errors
+    ///
+    /// If the emulator ends or does not load the plugin in time.
     pub fn connect(self, emulator: &mut Child, patience: Duration) -> Result<UnixStream, Error> {
         let start = Instant::now();
         let failed = |error| Error::Io {
@@ -114,6 +122,10 @@ impl Plugin {
 }
 
 /// Sends a command to the plugin.
+///
+/// # Errors
+///
+/// If the plugin is gone.
 pub fn send(mut stream: &UnixStream, command: &Command) -> io::Result<()> {
     stream.write_all(&command.bytes())
 }

@@ -30,6 +30,10 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Writes the header with the names of the registers.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
     pub fn new(out: W, names: &[String]) -> io::Result<Self> {
         let mut buffer = Vec::from(FIRST);
         leb128(names.len() as u64, &mut buffer);
@@ -53,6 +57,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the values of all registers after an instruction, and its stores.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
     pub fn step(&mut self, values: &[u64], stores: &[Store]) -> io::Result<()> {
         let pairs = self.values.iter().zip(values).enumerate();
         let changed = pairs.filter(|(_, (old, new))| old != new);
@@ -74,6 +82,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the end of the log.
+    ///
+    /// # Errors
+    ///
+    /// If the output cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         leb128(0_u64, &mut self.buffer);
         self.flush()?;
@@ -92,6 +104,10 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read, or is no register log.
     pub fn new(input: R) -> io::Result<Self> {
         const MOST: u64 = 1 << 10;
         let mut reader = Self {
@@ -139,6 +155,10 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next step; returns false at the end.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read or is malformed.
     pub fn step(&mut self) -> io::Result<bool> {
         match self.input.number()? {
             0 => return Ok(false),

@@ -6,6 +6,7 @@
 use super::transport::Transport;
 use crate::arch::target::{DescriptionError, Target};
 use crate::remote_protocol::framing::parse_hex;
+use crate::remote_protocol::hex;
 use crate::xml::{self, XmlError};
 use std::collections::BTreeSet;
 use std::io;
@@ -398,11 +399,7 @@ pub(super) fn number_of(bytes: &[u8]) -> u64 {
 
 /// Decodes pairs of hex digits; `None` for others, such as the `xxxx` of an unavailable register.
 pub(super) fn bytes_of(digits: &[u8]) -> Option<Vec<u8>> {
-    if !digits.len().is_multiple_of(2) {
-        return None;
-    }
-    let byte = |pair: &[u8]| parse_hex(pair).map(|byte| byte as u8);
-    digits.chunks(2).map(byte).collect()
+    hex::decode(std::str::from_utf8(digits).ok()?)
 }
 
 /// Parses a stop reply (GDB manual, E.3).

@@ -99,7 +99,7 @@ pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<String> {
         .iter()
         .rev()
         .take(NAMED)
-        .map(|range| format!("{:#x}-{:#x}", range.start, range.end))
+        .map(|range| format!("{:#x}-{:#x}", range.start, range.end.saturating_sub(1)))
         .collect();
     named.extend((without.len() > NAMED).then(|| "…".to_owned()));
     (!without.is_empty()).then(|| {
@@ -382,11 +382,11 @@ mod tests {
         assert_eq!(ranges, [0..0x800, 0x1000..0x2000, 0x10000..0x11000]);
         assert_eq!(
             note,
-            "28672 bytes of memory are left out, at 0x2000-0x9000: all would be more than \
+            "28672 bytes of memory are left out, at 0x2000-0x8fff: all would be more than \
              --memory 38911"
         );
         let mut ranges = all.clone();
-        assert!(fit(&mut ranges, 0).unwrap().contains("0x1000-0x2000, …: "));
+        assert!(fit(&mut ranges, 0).unwrap().contains("0x1000-0x1fff, …: "));
         assert_eq!(ranges, []);
         let mut ranges = vec![0..u64::MAX, 0..u64::MAX, 1..2];
         assert!(fit(&mut ranges, u64::MAX - 1).is_some());

@@ -393,6 +393,10 @@ fn fill(input: &mut impl Read, into: &mut [u8]) -> io::Result<bool> {
 }
 
 /// Reads the stream to its end. An incomplete last chunk, from a killed emulator, is ignored.
+///
+/// # Errors
+///
+/// If the stream cannot be read or is malformed, or the sink fails.
 pub fn read(mut input: impl Read, sink: &mut (impl Sink + ?Sized)) -> io::Result<()> {
     let mut bytes = Vec::new();
     loop {

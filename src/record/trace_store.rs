@@ -56,7 +56,8 @@ pub struct TraceStore {
 }
 
 impl TraceStore {
-    /// Creates a file for a trace buffer of CoreSight formatter frames. With `last`, only that
+    /// Creates a file for a trace buffer of CoreSight formatter frames. With `last`, only about that
+    /// many bytes at the end of each source's trace are kept, from a start point on.
     pub fn create(path: &Path, last: Option<u64>) -> io::Result<Self> {
         Ok(Self {
             file: BufWriter::new(File::create_new(path)?),

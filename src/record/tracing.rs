@@ -4,7 +4,7 @@
 
 use super::address_files::AddressFiles;
 use super::blocks::{Block, BlockTable, Sets};
-use super::flow::{Flow, Steps};
+use super::flow::{Flow, FlowSink};
 use super::protocol::{self, Protocol, Timestamps};
 use super::settings::{Exceptions, Settings, core_of};
 use super::stream::{Definition, Events, Exit, Sink, Stopped};
@@ -106,7 +106,7 @@ struct CoreTraces<U> {
     bytes: Vec<u8>,
     start_points: Vec<usize>,
     versions: Versions,
-    /// Nothing is traced yet, see [`Settings::late`].
+    /// Whether nothing is traced yet, see [`Settings::late`].
     muted: bool,
     /// Blocks whose code is added to the versions when they are first traced, by ID.
     undefined: Vec<bool>,
@@ -214,7 +214,7 @@ impl<U: TraceUnit> CoreTraces<U> {
     }
 }
 
-impl<U: TraceUnit> Steps for CoreTraces<U> {
+impl<U: TraceUnit> FlowSink for CoreTraces<U> {
     fn ran(
         &mut self,
         core: u32,

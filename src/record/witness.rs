@@ -79,6 +79,7 @@ impl Writer {
         leb128(number, &mut self.buffer);
     }
 
+    /// Writes how often the last block was repeated.
     fn settle(&mut self) {
         if let Some((_, again)) = self.last.take()
             && again > 0
@@ -126,6 +127,10 @@ impl Writer {
     }
 
     /// Records the execution of the first `count` instructions of a block.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
     pub fn ran(&mut self, core: u32, block: &Block, count: usize) -> io::Result<()> {
         self.select(core)?;
         let number = self.number(block);
@@ -147,6 +152,10 @@ impl Writer {
     }
 
     /// Records an exception; execution would have continued at `return_to`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
     pub fn exception(&mut self, core: u32, number: u32, return_to: CodeAddress) -> io::Result<()> {
         self.select(core)?;
         self.settle();
@@ -158,6 +167,10 @@ impl Writer {
     }
 
     /// Writes the end of the witness.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.settle();
         self.put(END);
@@ -226,6 +239,10 @@ pub struct Reader<R> {
 
 impl<R: BufRead> Reader<R> {
     /// Reads the header.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read, or is no witness.
     pub fn new(input: R) -> io::Result<Self> {
         Ok(Self {
             input: Input::new(input, "witness", FIRST)?,
@@ -289,6 +306,10 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next record; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read or is malformed.
     pub fn read(&mut self) -> io::Result<Option<Record>> {
         loop {
             match self.input.number()? {
@@ -334,7 +355,11 @@ impl<R: BufRead> Reader<R> {
         }
     }
 
-    /// Reads all instructions of each core, in order; fails if there are more than `most` in total.
+    /// Reads all instructions of each core, in order.
+    ///
+    /// # Errors
+    ///
+    /// If the input cannot be read or is malformed, or has more than `most` instructions.
     pub fn places(mut self, most: u64) -> io::Result<BTreeMap<u32, Vec<CodeAddress>>> {
         let mut cores: BTreeMap<u32, Vec<CodeAddress>> = BTreeMap::new();
         let mut left = most;

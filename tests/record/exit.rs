@@ -185,7 +185,7 @@ fn a_thread_that_runs_while_another_exits() {
         };
         let said = recorded(&guest, &name(number, ""), 4);
         assert!(
-            said.contains("1 threads were running while the program exited"),
+            said.contains("1 thread was running while the program exited"),
             "{said}"
         );
     }

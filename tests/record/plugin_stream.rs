@@ -6,7 +6,7 @@ use armsnap::data_addresses::Access;
 use armsnap::encode::CodeAddress;
 use armsnap::quantity::{Address, Isa};
 use armsnap::record::blocks::{Block, BlockTable, Sets};
-use armsnap::record::flow::{Flow, Steps};
+use armsnap::record::flow::{Flow, FlowSink};
 use armsnap::record::plugin::Plugin;
 use armsnap::record::stream::{self, Definition, Events, Exit, Sink, Stopped};
 use std::io;
@@ -30,7 +30,7 @@ struct Executed {
     broken: Vec<Option<CodeAddress>>,
 }
 
-impl Steps for Executed {
+impl FlowSink for Executed {
     fn ran(&mut self, _: u32, block: &Block, count: usize, _: &[(u32, Access)]) -> io::Result<()> {
         for index in 0..count {
             let address = block.address(index);

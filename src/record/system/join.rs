@@ -10,7 +10,7 @@ use super::numbers::{Numbers, Relation};
 use crate::encode::CodeAddress;
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use crate::record::blocks::BlockTable;
-use crate::record::flow::{Flow, Onward, Steps};
+use crate::record::flow::{Flow, FlowSink, Onward};
 use crate::record::stream::{Event, bad};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -116,7 +116,7 @@ impl Join {
         core: Option<u32>,
         flow: &mut Flow,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         self.reader.end(&mut self.logged);
         let logged = std::mem::take(&mut self.logged);
@@ -135,7 +135,7 @@ impl Join {
                 }
                 Logged::Level(level) => (self.current, Item::Level(level)),
             };
-            self.item(core, item, flow, blocks, steps)?;
+            self.item(core, item, flow, blocks, sink)?;
         }
         self.logged = logged;
         self.logged.clear();
@@ -151,16 +151,16 @@ impl Join {
         event: Event,
         flow: &mut Flow,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         match self.cores.get_mut(core as usize) {
             Some(state) if state.closed && state.returned.is_empty() => Ok(()),
             Some(state) if state.waiting.is_empty() && state.returned.is_empty() => {
                 state.handler = None;
                 state.executes(event, blocks);
-                flow.event(core, event, blocks, steps)
+                flow.event(core, event, blocks, sink)
             }
-            _ => self.item(core, Item::Event(event), flow, blocks, steps),
+            _ => self.item(core, Item::Event(event), flow, blocks, sink),
         }
     }
 
@@ -171,7 +171,7 @@ impl Join {
         next: Option<CodeAddress>,
         flow: &mut Flow,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         while let Some(state) = self.cores.get_mut(core as usize) {
             for order in std::mem::take(&mut state.returned) {
@@ -181,9 +181,9 @@ impl Join {
                 break;
             }
             state.give_up();
-            self.drain(core, flow, blocks, steps)?;
+            self.drain(core, flow, blocks, sink)?;
         }
-        flow.end(core, next, blocks, steps)
+        flow.end(core, next, blocks, sink)
     }
 
     /// Handles an exception return of the running core.
@@ -208,7 +208,7 @@ impl Join {
         mut item: Item,
         flow: &mut Flow,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         let Some(state) = self.cores.get_mut(core as usize) else {
             return Err(bad("the log names a core that was not started"));
@@ -241,7 +241,7 @@ impl Join {
         if state.waiting.len() > MOST_WAITING {
             state.give_up();
         }
-        self.drain(core, flow, blocks, steps)
+        self.drain(core, flow, blocks, sink)
     }
 
     /// Passes on the items whose return addresses are known.
@@ -250,7 +250,7 @@ impl Join {
         core: u32,
         flow: &mut Flow,
         blocks: &BlockTable,
-        steps: &mut impl Steps,
+        sink: &mut impl FlowSink,
     ) -> io::Result<()> {
         let (numbers, is_64bit) = (self.numbers, self.is_64bit);
         let Some(state) = self.cores.get_mut(core as usize) else {
@@ -261,7 +261,7 @@ impl Join {
                 Item::Event(event) => {
                     state.handler = None;
                     state.executes(event, blocks);
-                    flow.event(core, event, blocks, steps)?;
+                    flow.event(core, event, blocks, sink)?;
                 }
                 Item::Exception(order, taken) => {
                     let faulted = Numbers::relation(&taken) == Relation::Faulted;
@@ -269,36 +269,36 @@ impl Join {
                     match state.return_to(order, &taken, onward, is_64bit) {
                         ReturnAddress::Later => return Ok(()),
                         ReturnAddress::Never => {
-                            flow.end(core, None, blocks, steps)?;
-                            steps.broken(core, None)?;
+                            flow.end(core, None, blocks, sink)?;
+                            sink.broken(core, None)?;
                         }
                         ReturnAddress::At(place) => {
                             let number = numbers.of(&taken).into();
-                            flow.exception(core, number, place, blocks, steps)?;
+                            flow.exception(core, number, place, blocks, sink)?;
                         }
                     }
                     state.found.remove(&order);
                     state.handler = taken.handler.map(handler);
-                    state.level(core, taken.level, steps);
+                    state.level(core, taken.level, sink);
                 }
                 Item::Return(level) => {
                     state.aarch32 = false;
-                    flow.end(core, None, blocks, steps)?;
+                    flow.end(core, None, blocks, sink)?;
                     if numbers.microcontroller {
-                        steps.exception_return(core);
+                        sink.exception_return(core);
                     }
-                    state.level(core, level, steps);
+                    state.level(core, level, sink);
                 }
                 Item::TailChain(number, entry) => {
-                    flow.end(core, None, blocks, steps)?;
-                    steps.tail_chain(core, numbers.of_microcontroller(number).into())?;
+                    flow.end(core, None, blocks, sink)?;
+                    sink.tail_chain(core, numbers.of_microcontroller(number).into())?;
                     state.handler = entry.map(handler);
                 }
                 Item::Level(level) => {
                     if state.level != Some(level) {
-                        flow.end(core, None, blocks, steps)?;
+                        flow.end(core, None, blocks, sink)?;
                     }
-                    state.level(core, Some(level), steps);
+                    state.level(core, Some(level), sink);
                 }
             }
             state.waiting.pop_front();
@@ -371,10 +371,10 @@ impl CoreQueue {
         }
     }
 
-    fn level(&mut self, core: u32, level: Option<u8>, steps: &mut impl Steps) {
+    fn level(&mut self, core: u32, level: Option<u8>, sink: &mut impl FlowSink) {
         if let Some(level) = level.filter(|level| self.level != Some(*level)) {
             self.level = Some(level);
-            steps.level(core, ExceptionLevel(level));
+            sink.level(core, ExceptionLevel(level));
         }
     }
 }

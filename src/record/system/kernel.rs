@@ -75,8 +75,8 @@ impl Kernel {
         Some(self.symbols.as_ref()?.base()?.1)
     }
 
-    /// Returns the ELF file with the names of the functions of the kernel that runs at `text`, and
-    /// how their callers are found. `signed`: return addresses may have authentication codes.
+    /// Returns an ELF file for the kernel that runs at `text`: the names of its functions, and how
+    /// their callers are found. `signed`: return addresses may have authentication codes.
     pub fn symbol_file(&self, text: u64, signed: bool) -> Option<Vec<u8>> {
         let (first, image) = self.symbols.as_ref()?.base()?;
         let start = text.checked_add(first - image)?;

@@ -43,7 +43,7 @@ pub struct Request {
     pub append: Option<String>,
     /// The initial RAM disk of a kernel.
     pub initrd: Option<PathBuf>,
-    /// Begin to trace at this place.
+    /// Where tracing starts; at once if `None`.
     pub from: Option<Until>,
     /// QEMU's machine (`-M`).
     pub machine: String,
@@ -71,6 +71,10 @@ struct Session {
 }
 
 /// Records an image until it stops, and returns the snapshot.
+///
+/// # Errors
+///
+/// If the image or a requested place cannot be used, or the emulator fails.
 pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, Error> {
     let image = Image::read(&request.image)?;
     let mut session = start(&mut request, &image)?;
@@ -292,8 +296,8 @@ fn settings(session: &mut Session, trace: TraceOptions) -> Result<Settings, Erro
     })
 }
 
-/// Returns the file with the kernel's symbols where it runs, and reports where that is. `signed`:
-/// return addresses have authentication codes.
+/// Returns an ELF file with the kernel's symbols at the addresses where it ran, and notes these.
+/// `signed`: return addresses have authentication codes.
 fn kernel_symbols(
     session: &mut Session,
     kernel: &Kernel,

@@ -196,7 +196,7 @@ pub(super) fn to_the_end(
     }
 }
 
-/// Begins to trace if the core stopped at one of these places. Returns whether it did.
+/// Starts tracing if the core stopped at one of these places. Returns whether it did.
 fn begins(
     session: &mut Session,
     from: &mut Places,

@@ -75,7 +75,8 @@ fn guest_ranges(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<
     if pages > MOST {
         emulator.notes.push(format!(
             "memory at {:#x}-{:#x} is left out: not all of it belongs to the program",
-            range.start, range.end
+            range.start,
+            range.end - 1
         ));
         return Ok(Vec::new());
     }

@@ -1,6 +1,6 @@
 //! Runs a program until something ends the recording.
 
-use super::steps::Steps;
+use super::steps::StepLog;
 use super::traps::{Trap, TrapReason};
 use super::{Error, Session, Watch};
 use crate::encode::CodeAddress;
@@ -45,8 +45,8 @@ pub(super) struct Run {
     pub(super) exit: Option<Exit>,
     /// The number of processes it started.
     pub(super) children: u64,
-    /// Steps through each instruction, for the register log.
-    pub(super) steps: Option<Steps>,
+    /// The register log, for which each instruction is a step.
+    pub(super) steps: Option<StepLog>,
     /// Addresses of removed traps.
     pub(super) removed: BTreeSet<u64>,
     pub(super) until: Option<Until>,
@@ -436,7 +436,7 @@ impl Run {
             }
             session.emulator.remote.step(&format!("{thread:x}"))?;
             match self.wait(session, watch)? {
-                Stop::Signal { signal: 5, .. } => {}
+                Stop::Signal { signal: TRAP, .. } => {}
                 Stop::Signal { signal, thread } => {
                     let thread = session.thread(thread)?;
                     return self.stopped(session, signal, thread, watch);

@@ -8,7 +8,7 @@ use std::io::BufWriter;
 
 /// Logs registers and stores after each instruction.
 #[derive(Debug)]
-pub(super) struct Steps {
+pub(super) struct StepLog {
     out: Writer<BufWriter<File>>,
     /// The size in bytes of each register in the reply to `g`.
     sizes: Vec<usize>,
@@ -17,7 +17,7 @@ pub(super) struct Steps {
     count: u64,
 }
 
-impl Steps {
+impl StepLog {
     /// Starts the log with the state before the first instruction.
     pub fn new(file: File, session: &mut Session) -> Result<Self, Error> {
         let length = session.emulator.remote.ask("g")?.len() / 2;

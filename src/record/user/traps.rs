@@ -1,7 +1,7 @@
 //! Traps in the program: at its entry, at `--until`, and at its exit.
 
 use super::run::Run;
-use super::steps::Steps;
+use super::steps::StepLog;
 use super::{Error, Request, Session};
 use crate::encode::CodeAddress;
 use crate::quantity::{Address, Isa};
@@ -42,7 +42,7 @@ impl Run {
             exit: None,
             children: 0,
             steps: match request.registers.take() {
-                Some(file) => Some(Steps::new(file, session)?),
+                Some(file) => Some(StepLog::new(file, session)?),
                 None => None,
             },
             until: request.options.until.clone(),

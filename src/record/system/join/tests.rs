@@ -8,7 +8,7 @@ use crate::record::stream::Definition;
 #[derive(Default)]
 struct StepLog(Vec<String>);
 
-impl Steps for StepLog {
+impl FlowSink for StepLog {
     fn ran(&mut self, _: u32, block: &Block, count: usize, _: &[(u32, Access)]) -> io::Result<()> {
         self.0.push(format!("{:x}+{count}", block.start.address.0));
         Ok(())
