@@ -44,7 +44,7 @@ pub(super) fn number_less_one(value: u64) -> Cow<'static, str> {
     value.saturating_add(1).to_string().into()
 }
 
-/// A size in bytes, 0 where the feature is missing.
+/// A size in bytes, shown in bits; 0 where the feature is missing.
 pub(super) fn bytes(value: u64) -> Cow<'static, str> {
     match value {
         0 => "not implemented".into(),

@@ -1,5 +1,5 @@
-//! Instrumentation Trace Macrocell: its control register, which writers of snapshots name
-//! `CONTROL_REGISTER`, `ITM_CTRL` or `ITMTCR` (ITM_TCR in the architecture).
+//! Instrumentation Trace Macrocell: its control register, ITM_TCR in the architecture, which
+//! writers of snapshots also name `CONTROL_REGISTER`, `ITM_CTRL` or `ITMTCR`.
 
 use super::{Row, common, rule, switch, table};
 
@@ -60,8 +60,14 @@ mod tests {
     use crate::capture::TraceArchitecture;
 
     #[test]
-    fn the_control_register_by_its_three_names() {
-        for name in ["CONTROL_REGISTER", "ITM_CTRL", "ITMTCR", "itmtcr"] {
+    fn the_control_register_by_each_of_its_names() {
+        for name in [
+            "CONTROL_REGISTER",
+            "ITM_CTRL",
+            "ITMTCR",
+            "ITM_TCR",
+            "itmtcr",
+        ] {
             let fields = describe(TraceArchitecture::Itm, name, 0x0020_0006).unwrap();
             assert_eq!(set(&fields), ["TraceBusID", "SYNCENA", "TSENA"], "{name}");
             assert_eq!(field(&fields, "ITMENA").1, "the ITM is off");

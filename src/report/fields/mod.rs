@@ -110,7 +110,7 @@ enum Words {
 }
 
 /// Meanings of 0 that only say that something is off or absent.
-const PLAIN: [&str; 5] = ["off", "no", "none", "not implemented", "idle"];
+const OFF: [&str; 5] = ["off", "no", "none", "not implemented", "idle"];
 
 /// A line in a register's table.
 #[derive(Clone, Copy)]
@@ -162,7 +162,7 @@ const fn read_as_one(high: u8, low: u8) -> Row {
     row(Bits((high, low), None), "reserved", Words::Ones)
 }
 
-/// Reads a 32-bit register by its table as `version` has it, most significant fields first as the
+/// Reads a register by its table as `version` has it, most significant fields first as the
 /// table lists them; set bits without a row are shown as reserved.
 fn read(rows: &[Row], version: u8, register: u64) -> Vec<Field> {
     let mut known = 0;
@@ -217,7 +217,7 @@ fn row_in_words(row: &Row, value: u64) -> Option<Field> {
         bits: row.bits,
         name: row.name,
         value,
-        off: value == 0 && PLAIN.contains(&&*meaning),
+        off: value == 0 && OFF.contains(&&*meaning),
         meaning,
         alarm,
     })

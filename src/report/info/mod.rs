@@ -64,7 +64,7 @@ pub struct ClusterInfo {
     pub name: String,
     /// Its devices.
     pub devices: Vec<String>,
-    /// There is no `[clusters]`: all cores are in one.
+    /// Whether there is no `[clusters]`: all cores are in one.
     pub assumed: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Contents of the trace without a code image: branch targets, events, exceptions, contexts and
 //! time, each with the running cycle count.
 //!
-//! The reading of "High Throughput Hardware Accelerated CoreSight Trace Decoding", table I: Type,
-//! Cycle, Value. It is complete for a trace with branch broadcasting; otherwise it shows the
+//! The columns are those of "High Throughput Hardware Accelerated CoreSight Trace Decoding",
+//! table I: Type, Cycle, Value. It is complete for a trace with branch broadcasting; otherwise it shows the
 //! branches whose targets are in the trace.
 
 use super::text_buffer::TextBuffer;

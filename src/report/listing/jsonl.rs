@@ -325,7 +325,7 @@ impl Lines for JsonLines {
         self.begin(at, "q_range");
         self.hex("start", range.start.0);
         self.hex("end", range.end.0);
-        // Readers rely on the field. A Q element may have no count.
+        // Readers rely on the field, even where a Q element has no count.
         self.count("instructions", range.instructions.unwrap_or(0).into());
         self.end();
     }
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_q_range_without_a_count_has_no_count_field() {
+    fn a_q_range_without_a_count_has_0_instructions() {
         let range = QRange {
             start: Address(0x1000),
             end: Address(0x2000),

@@ -1,7 +1,7 @@
 //! Listings for people: one aligned line a packet or element.
 //!
 //! `offset  id  kind  what`, the offset in decimal as the reference counts it, the trace ID in
-//! hex. Knows no protocol and no files.
+//! hex. Independent of protocols and files.
 
 use super::Lines;
 use super::branches::Line;
