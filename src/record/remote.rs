@@ -5,8 +5,7 @@
 
 use super::transport::Transport;
 use crate::arch::target::{DescriptionError, Target};
-use crate::remote_protocol::framing::parse_hex;
-use crate::remote_protocol::hex;
+use crate::remote_protocol::hex::{self, parse_hex};
 use crate::xml::{self, XmlError};
 use std::collections::BTreeSet;
 use std::io;
@@ -293,7 +292,7 @@ impl Remote {
     pub fn monitor(&mut self, command: &str) -> Result<String, Error> {
         self.output.clear();
         let mut packet = b"qRcmd,".to_vec();
-        crate::remote_protocol::framing::write_hex(command.as_bytes(), &mut packet);
+        crate::remote_protocol::hex::write_hex(command.as_bytes(), &mut packet);
         let asked = String::from_utf8_lossy(&packet).into_owned();
         self.done(&asked)?;
         Ok(String::from_utf8_lossy(&self.take_output()).into_owned())

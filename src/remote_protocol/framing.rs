@@ -2,6 +2,8 @@
 //!
 //! Independent of the meaning of packets.
 
+use super::hex::{parse_hex, write_hex};
+
 /// Maximum length of an accepted packet, in bytes between `$` and `#`.
 pub const MAX_PACKET: usize = 0x1_0000;
 
@@ -116,15 +118,6 @@ pub fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes as pairs of hexadecimal digits.
-pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for &byte in bytes {
-        out.push(DIGITS[usize::from(byte >> 4)]);
-        out.push(DIGITS[usize::from(byte & 15)]);
-    }
-}
-
 /// Appends bytes as pairs of hexadecimal digits, run-length encoded.
 pub fn write_hex_runs(bytes: &[u8], out: &mut Vec<u8>) {
     let mut digits = Vec::with_capacity(2 * bytes.len());
@@ -154,24 +147,6 @@ pub fn write_runs(digits: &[u8], out: &mut Vec<u8>) {
             }
         }
     }
-}
-
-/// Parses a hexadecimal number with at most 16 significant digits.
-pub fn parse_hex(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0_u64, |value, digit| {
-        let digit = (*digit as char).to_digit(16)?;
-        (value >> 60 == 0).then_some(value << 4 | u64::from(digit))
-    })
-}
-
-/// Encodes text as pairs of hexadecimal digits.
-pub fn hex_text(text: &str) -> String {
-    let mut out = Vec::with_capacity(2 * text.len());
-    write_hex(text.as_bytes(), &mut out);
-    String::from_utf8(out).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -265,15 +240,5 @@ mod tests {
             push_all(&mut Framer::default(), &bytes),
             [Incoming::Packet(payload)]
         );
-    }
-
-    #[test]
-    fn numbers() {
-        assert_eq!(parse_hex(b"fF"), Some(255));
-        assert_eq!(parse_hex(b"ffffffffffffffff"), Some(u64::MAX));
-        assert_eq!(parse_hex(b"000ffffffffffffffff"), Some(u64::MAX));
-        assert_eq!(parse_hex(b"10000000000000000"), None);
-        assert_eq!(parse_hex(b""), None);
-        assert_eq!(parse_hex(b"+1"), None);
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn position(target: &SnapshotTarget, thread: &[u8]) -> Option<Vec<u8>
 pub(super) fn answer(target: &mut SnapshotTarget, request: &[u8]) -> Option<Vec<u8>> {
     let comma = request.iter().position(|byte| *byte == b',')?;
     let thread = thread_id(&request[..comma])?;
-    let skip = crate::remote_protocol::framing::parse_hex(&request[comma + 1..])?;
+    let skip = crate::remote_protocol::hex::parse_hex(&request[comma + 1..])?;
     let skip = usize::try_from(skip).ok()?;
     target.core(thread)?;
     if target.trace.frame.is_some() {

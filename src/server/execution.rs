@@ -15,7 +15,8 @@ use super::target::SnapshotTarget;
 use super::watched;
 use super::watchpoints;
 use crate::quantity::Address;
-use crate::remote_protocol::framing::{hex_text, write_hex, write_packet};
+use crate::remote_protocol::framing::write_packet;
+use crate::remote_protocol::hex::{self, write_hex};
 use crate::report::history as words;
 use crate::stop::Cancel;
 use crate::timeline::{AddressSet, Direction, EndAgrees, Found, Gaps, PointKind, Position};
@@ -82,7 +83,7 @@ pub(super) fn run(
         text += &chosen_by(target, stop.thread);
     }
     if !text.is_empty() {
-        write_packet(format!("O{}", hex_text(&text)).as_bytes(), out);
+        write_packet(format!("O{}", hex::encode(&text)).as_bytes(), out);
     }
     write_packet(stop.reply(target).as_bytes(), out);
     stop.reason == Reason::Interrupted
@@ -92,7 +93,7 @@ pub(super) fn run(
 pub(super) fn interrupted(target: &mut SnapshotTarget, thread: Tid, why: &str, out: &mut Vec<u8>) {
     target.selection.stopped(thread);
     if !why.is_empty() {
-        write_packet(format!("O{}", hex_text(why)).as_bytes(), out);
+        write_packet(format!("O{}", hex::encode(why)).as_bytes(), out);
     }
     let reason = Reason::Interrupted;
     let stop = Stop { thread, reason };
@@ -321,7 +322,7 @@ impl Stop {
 }
 
 fn exception(words: &str) -> String {
-    format!("reason:exception;description:{};", hex_text(words))
+    format!("reason:exception;description:{};", hex::encode(words))
 }
 
 /// Formats the registers in a stop reply, which saves GDB requests: the program counter and the registers
@@ -350,5 +351,8 @@ fn registers(target: &SnapshotTarget, thread: Tid) -> String {
 /// LLDB requires its name, and a stop reason only for the `current` thread.
 pub fn standing(thread: Tid, name: &str, current: bool) -> String {
     let signal = if current { 5 } else { 0 };
-    format!("T{signal:02}thread:{thread:x};hexname:{};", hex_text(name))
+    format!(
+        "T{signal:02}thread:{thread:x};hexname:{};",
+        hex::encode(name)
+    )
 }

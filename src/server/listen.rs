@@ -74,7 +74,7 @@ fn answer(
     while let Some(byte) = inbox.next()? {
         // Only the last byte of a packet causes work.
         inbox.begin();
-        let end = stop::heeding(Some(inbox.cancelled()), || {
+        let end = stop::with_cancel(Some(inbox.cancelled()), || {
             session.push_while(byte, &mut replies, inbox)
         });
         inbox.end();

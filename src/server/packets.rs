@@ -17,8 +17,8 @@ use super::reply::{MALFORMED, NO_MEMORY, known_or_not, pair, thread_id, transfer
 use super::resume::{self, Other, Resume};
 use super::target::SnapshotTarget;
 use super::tracepoints;
-use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_hex_runs, write_packet};
-use crate::remote_protocol::hex;
+use crate::remote_protocol::framing::{MAX_PACKET, write_hex_runs, write_packet};
+use crate::remote_protocol::hex::{self, parse_hex};
 
 /// How to handle a packet.
 pub(super) enum Answer {

@@ -2,7 +2,8 @@
 
 use gdbstub::common::Tid;
 
-use crate::remote_protocol::framing::{MAX_PACKET, parse_hex, write_binary, write_hex, write_runs};
+use crate::remote_protocol::framing::{MAX_PACKET, write_binary, write_runs};
+use crate::remote_protocol::hex::{parse_hex, write_hex};
 
 /// The reply to a malformed packet.
 pub(super) const MALFORMED: &[u8] = b"E01";

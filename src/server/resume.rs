@@ -5,7 +5,7 @@
 use gdbstub::common::Tid;
 
 use super::reply::{pair, thread_id};
-use crate::remote_protocol::framing::parse_hex;
+use crate::remote_protocol::hex::parse_hex;
 use crate::timeline::Direction;
 
 /// How far a core moves.

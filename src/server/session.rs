@@ -20,7 +20,8 @@ use super::packets::{self, Answer};
 use super::reply::{MALFORMED, NO_MEMORY};
 use super::target::SnapshotTarget;
 use crate::mapped;
-use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, hex_text, write_packet};
+use crate::remote_protocol::framing::{Framer, Incoming, MAX_PACKET, write_packet};
+use crate::remote_protocol::hex;
 use crate::stop::{self, Cancel, Stopped};
 
 /// How long a Ctrl-C that arrived after the end of a move counts for the next move.
@@ -296,7 +297,7 @@ impl Session {
                 }
                 let text = self.cut_file().unwrap_or(text);
                 for line in text.lines() {
-                    write_packet(format!("O{}0a", hex_text(line)).as_bytes(), out);
+                    write_packet(format!("O{}0a", hex::encode(line)).as_bytes(), out);
                 }
                 write_packet(b"OK", out);
             }
