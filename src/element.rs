@@ -6,7 +6,7 @@
 
 use crate::quantity::{Address, BufferOffset, ExceptionLevel, Isa, Security};
 
-/// A string of up to 32 atoms; bit 0 is the oldest, a one is E, a zero is N.
+/// A sequence of up to 32 atoms; bit 0 is the oldest, 1 is E, 0 is N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Atoms {
@@ -268,7 +268,7 @@ pub enum Itm {
     LocalTimestamp {
         /// Ticks since the last one.
         delta: u32,
-        /// Reliability.
+        /// Whether the timestamp and the data before it were on time.
         relation: TimestampRelation,
         /// Ticks since the start.
         total: u64,

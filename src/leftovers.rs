@@ -1,8 +1,8 @@
 //! Temporary files, and private directories of recordings.
 //!
-//! They are removed when the work ends in any way, also by a signal ([`remove_all`]). Private
-//! directories of a killed process are removed by the next one: each contains a file that is locked
-//! while its owner lives.
+//! They are removed however the work ends; a signal handler calls [`remove_all`]. The next process
+//! removes the private directories of a killed one: each contains a file that its owner keeps
+//! locked.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// The prefix of the names of private directories.
 const PREFIX: &str = "armsnap-";
-/// The name of the locked file in them.
+/// The name of the locked file in a private directory.
 const LOCK: &str = "armsnap.lock";
 /// Maximum number of entries of the temporary directory that are examined.
 const MOST: usize = 10_000;
@@ -29,7 +29,7 @@ fn all() -> MutexGuard<'static, BTreeSet<PathBuf>> {
 }
 
 fn remove(path: &Path) {
-    // It may be removed already.
+    // Errors are ignored: it may have been removed already.
     let _ = match path.symlink_metadata() {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),
         _ => fs::remove_file(path),
@@ -37,7 +37,7 @@ fn remove(path: &Path) {
 }
 
 impl Leftover {
-    /// Registers a file or directory just created.
+    /// Registers a file or directory that was just created.
     pub fn new(path: PathBuf) -> Self {
         all().insert(path.clone());
         Self(Some(path))
@@ -49,6 +49,10 @@ impl Leftover {
     }
 
     /// Renames it to its final name. On success it is no longer removed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system cannot rename it; it is still removed later.
     pub fn rename(&mut self, to: &Path) -> io::Result<()> {
         // A signal during the rename must not remove the final file.
         let mut all = all();
@@ -69,7 +73,7 @@ impl Drop for Leftover {
     }
 }
 
-/// Removes all of them, because the process ends.
+/// Removes all registered files and directories, because the process ends.
 pub fn remove_all() {
     for path in std::mem::take(&mut *all()) {
         remove(&path);
@@ -85,7 +89,11 @@ pub struct Private {
 }
 
 impl Private {
-    /// Creates one in the temporary directory, and removes those of dead owners.
+    /// Creates one in the temporary directory, and removes the directories of dead owners there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the directory or its lock cannot be created.
     pub fn new() -> io::Result<Self> {
         let folder = std::env::temp_dir();
         clean(&folder);
@@ -94,7 +102,7 @@ impl Private {
 
     fn within(folder: &Path) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(folder)?;
-        // Under another name first, so that no other process locks it before.
+        // Created under another name, so that no other process can lock it first.
         let new = directory.path().join("lock");
         let lock = File::create_new(&new)?;
         lock.lock()?;

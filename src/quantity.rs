@@ -74,8 +74,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Returns the name used in listings. The names of ThumbEE and Jazelle are those of the reference
-    /// decoder.
+    /// Returns the name used in listings. ThumbEE and Jazelle have the names that OpenCSD uses.
     pub const fn name(self) -> &'static str {
         match self {
             Self::A64 => "A64",

@@ -1,9 +1,9 @@
 //! Cancelling long work.
 //!
-//! A [`Cancel`] is the request to end work that nobody waits for any more. Loops that can end in
-//! order, with what they have, ask it between two pieces of work. Loops deep inside, whose partial
-//! results would be wrong, call [`check`]: work on this thread that goes on for a while after it was
-//! cancelled is unwound from there, up to [`catch`]. Neither is called in an inner loop.
+//! A [`Cancel`] is a request to end work that nobody waits for any more. Loops that can stop with a
+//! partial result poll it between two pieces of work. Loops deep inside, whose partial results would
+//! be wrong, call [`check`]: work on this thread that continues for more than a second after its
+//! cancellation is unwound from there, up to [`catch`]. Neither is called in an inner loop.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// Time that cancelled work has to end in order.
+/// Time that cancelled work has to stop by itself.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A request to end work. Clones share it.
@@ -19,7 +19,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Cancel {
     /// When work is to end, in nanoseconds since [`START`]; 0 if it is not.
     due: Arc<AtomicU64>,
-    /// How often work may still ask; no limit if `None`.
+    /// How often [`Cancel::is_requested`] may still return `false`; no limit if `None`.
     checks: Option<Arc<AtomicU64>>,
 }
 
@@ -49,7 +49,8 @@ impl Cancel {
         cancel
     }
 
-    /// Returns the same request that also takes effect when work has asked `checks` times.
+    /// Returns the same request with a limit: after `checks` calls, [`is_requested`](Self::is_requested)
+    /// returns `true`.
     #[must_use]
     pub fn limited_to(&self, checks: u64) -> Self {
         Self {
@@ -58,7 +59,7 @@ impl Cancel {
         }
     }
 
-    /// Cancels the work; of several requests the first counts.
+    /// Cancels the work, unless an earlier request is in effect.
     pub fn request(&self) {
         let now = nanoseconds(Instant::now());
         let earlier = |due: u64| (due == 0 || due > now).then_some(now);
@@ -66,7 +67,7 @@ impl Cancel {
         let _ = self.due.fetch_update(order, order, earlier);
     }
 
-    /// Takes the request back, for later work.
+    /// Withdraws the request, so that later work is not cancelled.
     pub fn clear(&self) {
         self.due.store(0, Ordering::Relaxed);
     }
@@ -90,15 +91,15 @@ impl Cancel {
         }
     }
 
-    /// Returns the request that applies to the work on this thread.
+    /// Returns the request that applies to the work on this thread, if any.
     #[must_use]
     pub fn current() -> Option<Self> {
         CURRENT.with_borrow(Clone::clone)
     }
 }
 
-/// Runs work on this thread to which a request applies.
-pub fn heeding<R>(cancel: Option<&Cancel>, work: impl FnOnce() -> R) -> R {
+/// Runs work on this thread; [`check`] and [`Cancel::current`] use `cancel` meanwhile.
+pub fn with_cancel<R>(cancel: Option<&Cancel>, work: impl FnOnce() -> R) -> R {
     struct Restore(Option<Cancel>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -109,7 +110,7 @@ pub fn heeding<R>(cancel: Option<&Cancel>, work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Unwinds up to [`catch`] if the work on this thread was cancelled and had time to end. Prints no
+/// Unwinds up to [`catch`] if the work on this thread was cancelled more than a second ago. Prints no
 /// panic message.
 pub fn check() {
     let is_overdue = |cancel: &Cancel| cancel.is_due(GRACE);
@@ -145,14 +146,14 @@ mod tests {
     fn work_that_does_not_end_in_time_is_unwound_at_a_check() {
         let cancel = Cancel::default();
         let mut rounds = 0;
-        let done = heeding(Some(&cancel), || {
+        let done = with_cancel(Some(&cancel), || {
             catch(|| {
                 loop {
                     check();
                     rounds += 1;
                     if rounds == 3 {
                         cancel.request();
-                        // It has some time to end in order.
+                        // It still has time to stop by itself.
                         check();
                         assert!(cancel.is_requested());
                         std::thread::sleep(GRACE);
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(catch(|| 7), Ok(7));
         cancel.clear();
         assert!(!cancel.is_requested());
-        heeding(Some(&cancel), check);
+        with_cancel(Some(&cancel), check);
     }
 
     #[test]

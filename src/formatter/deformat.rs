@@ -23,13 +23,12 @@ pub enum FrameKind {
     Dstream,
 }
 
-/// Bytes of a block that a DSTREAM stores.
+/// Size in bytes of a block in a DSTREAM capture.
 const BLOCK: u64 = 512;
-/// Bytes of a block that came from the trace port.
+/// The number of bytes at the start of a block that came from the trace port.
 const BLOCK_TRACE: u64 = 504;
 
-/// The number of bytes of a buffer by their use. After the last piece, the sum is the number of bytes
-/// fed.
+/// The bytes of a buffer, counted by use. After the last piece, the sum is the number of bytes fed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Bytes appended to a stream.
@@ -45,7 +44,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Returns the number of all bytes.
+    /// Returns the sum of all counts.
     pub fn sum(&self) -> u64 {
         self.payload + self.overhead + self.sync + self.blocks + self.skipped
     }
@@ -78,7 +77,7 @@ enum State {
     Frame(Partial),
 }
 
-/// The first bytes of a frame that is not contiguous.
+/// The start of a frame that is not contiguous in the buffer.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 struct Partial {
@@ -407,7 +406,7 @@ impl Deformatter {
             }
             let end = id_at + usize::from(late);
             any |= end > from;
-            self.give(places, counted, &data, from..end, out);
+            self.append(places, counted, &data, from..end, out);
             counted += end - from;
             from = id_at + 1 + usize::from(late);
             if changes {
@@ -418,13 +417,13 @@ impl Deformatter {
                 }
             }
         }
-        self.give(places, counted, &data, from..15, out);
+        self.append(places, counted, &data, from..15, out);
     }
 
-    /// Appends a part of a frame to the stream of the current source. Its first byte gets the offset
-    /// of byte `counted` of the frame.
+    /// Appends `part` of a frame's data to the stream of the current source. Its first byte gets the
+    /// offset of byte `counted` of the frame.
     #[inline]
-    fn give(
+    fn append(
         &mut self,
         places: &Places,
         counted: usize,
@@ -481,6 +480,7 @@ impl Deformatter {
         }
     }
 
+    /// Processes a pair of bytes at offset `place`: HSYNC, half of FSYNC, or part of a frame.
     fn pair(&mut self, place: u64, pair: [u8; 2], out: &mut Demux) {
         let State::Frame(partial) = &mut self.state else {
             return;
@@ -523,6 +523,7 @@ impl Deformatter {
         }
     }
 
+    /// Adds a pair of bytes to the incomplete frame, and processes the frame once it is complete.
     fn fill(&mut self, place: u64, pair: [u8; 2], out: &mut Demux) {
         let State::Frame(partial) = &mut self.state else {
             return;
@@ -538,6 +539,7 @@ impl Deformatter {
         }
     }
 
+    /// Counts an FSYNC. In memory, the fourth in a row separates two captures.
     fn fsync(&mut self, out: &mut Demux) {
         self.counts.sync += FSYNC.len() as u64;
         self.fsyncs = self.fsyncs.saturating_add(1);

@@ -164,7 +164,7 @@ impl Stream {
                     at += 1;
                     continue;
                 }
-                // Borrowed in place: a copy would stall until its fields are stored.
+                // Borrowed in place, because copying the packet is slow.
                 let next = decoder.next(rest);
                 let Some((packet, length)) = &next else {
                     break;

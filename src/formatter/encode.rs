@@ -67,6 +67,7 @@ impl Encoder {
         self.held = None;
     }
 
+    /// Writes the ID byte of a new source, and its first byte.
     fn switch(&mut self, id: u8, first: u8, out: &mut Vec<u8>) {
         let late = self.held.take();
         self.id = Some(id);

@@ -38,12 +38,12 @@ pub const FRAME_BYTES: usize = 16;
 pub const FSYNC: [u8; 4] = [0xff, 0xff, 0xff, 0x7f];
 /// The halfword synchronisation packet of a trace port.
 pub const HSYNC: [u8; 2] = [0xff, 0x7f];
-/// The trace ID whose data mean nothing.
+/// The trace ID of padding: its data have no meaning.
 pub const ID_NULL: u8 = 0x00;
-/// The trace ID whose data tell that a trigger came.
+/// The trace ID whose data report a trigger.
 pub const ID_TRIGGER: u8 = 0x7d;
 
-/// Whether no source may use `id` (0x70 to 0x7f but the trigger).
+/// Returns whether no source may use `id`: 0x70 to 0x7f, except the trigger.
 pub const fn is_reserved(id: u8) -> bool {
     id >= 0x70 && id != ID_TRIGGER
 }

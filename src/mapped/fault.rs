@@ -61,7 +61,7 @@ impl Watch {
         Self(entry)
     }
 
-    /// Whether bytes were read that are no longer in the file.
+    /// Returns whether bytes were read that are no longer in the file.
     pub fn is_cut(&self) -> bool {
         self.0.cut.load(Ordering::Acquire)
     }
@@ -75,12 +75,12 @@ impl Drop for Watch {
     }
 }
 
-/// Whether this has happened to any mapping.
+/// Returns whether any mapping was read beyond the end of its truncated file.
 pub(super) fn any_cut() -> bool {
     CUT.load(Ordering::Acquire)
 }
 
-/// A new entry of the list.
+/// Adds an entry to the list.
 fn publish() -> &'static Entry {
     let entry = Box::leak(Box::new(Entry {
         begin: AtomicUsize::new(0),

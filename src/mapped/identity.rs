@@ -1,10 +1,10 @@
-//! Which file a name leads to: the same one under any name.
+//! The identity of a file, which does not depend on the name that leads to it.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// A file as the system numbers it, and its size when this was asked.
+/// The system's numbers for a file (device and inode), and its size at the time.
 #[derive(Clone, Copy, Debug)]
 pub struct Identity {
     volume: u64,
@@ -14,7 +14,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns whether both are one file.
+    /// Returns whether both are the same file.
     pub const fn is_file(&self, other: &Self) -> bool {
         self.volume == other.volume && self.number == other.number
     }
@@ -22,12 +22,20 @@ impl Identity {
 
 #[cfg(unix)]
 impl Identity {
-    /// The file or directory at a path.
+    /// Returns the identity of the file or directory at a path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system cannot access it.
     pub fn at(path: &Path) -> io::Result<Self> {
         path.metadata().map(|data| Self::new(&data))
     }
 
-    /// An open file.
+    /// Returns the identity of an open file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system cannot report it.
     pub fn of(file: &File) -> io::Result<Self> {
         file.metadata().map(|data| Self::new(&data))
     }
@@ -44,12 +52,20 @@ impl Identity {
 
 #[cfg(windows)]
 impl Identity {
-    /// The file or directory at a path.
+    /// Returns the identity of the file or directory at a path.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system cannot access it.
     pub fn at(path: &Path) -> io::Result<Self> {
         Self::new(winapi_util::Handle::from_path_any(path)?)
     }
 
-    /// An open file.
+    /// Returns the identity of an open file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system cannot report it.
     pub fn of(file: &File) -> io::Result<Self> {
         Self::new(file)
     }

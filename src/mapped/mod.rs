@@ -1,8 +1,8 @@
 //! The bytes of a file, mapped into memory or read.
 //!
-//! Mapping makes opening a sparse dump of 4 GiB free; it is the only reason for `unsafe` here, with
-//! releasing mapped memory and surviving the truncation of a mapped file (`fault`). [`read`] is
-//! its safe equivalent; a test compares both.
+//! Mapping makes opening a sparse dump of 4 GiB free. Only mapping, releasing mapped memory, and
+//! surviving the truncation of a mapped file (`fault`) need `unsafe` here. [`read`] is the safe
+//! equivalent of [`map`]; a test compares both.
 //!
 //! If a file is truncated while it is mapped, the missing bytes read as zeros. Before showing
 //! results, check that all bytes were present: [`Mapped::remaining`] for one file, [`cut_file`] for
@@ -104,7 +104,7 @@ impl Drop for FileMap {
     }
 }
 
-/// A message for the user if a mapped file was truncated: results from it are not reliable.
+/// Returns a message for the user if a mapped file was truncated: results from it are not reliable.
 pub fn cut_file() -> Option<String> {
     let mut mappings = mappings();
     if mappings.cut.is_none() {
@@ -114,7 +114,7 @@ pub fn cut_file() -> Option<String> {
     mappings.cut.clone()
 }
 
-/// Whether a file is mapped, under any name: it is input and must not be overwritten.
+/// Returns whether a file is mapped, under any name: it is input and must not be overwritten.
 pub fn is_open(path: &Path) -> bool {
     let Ok(identity) = Identity::at(path) else {
         return false;
@@ -124,19 +124,23 @@ pub fn is_open(path: &Path) -> bool {
     mappings.open.iter().flat_map(HashMap::values).any(same)
 }
 
+/// Checks that all mapped files are whole.
+///
+/// # Errors
+///
 /// Returns an error if a mapped file was truncated.
 pub fn whole() -> io::Result<()> {
     cut_file().map_or(Ok(()), |why| Err(io::Error::other(why)))
 }
 
-/// Whether bytes were read that are no longer in a mapped file: a cheap check with page
+/// Returns whether bytes were read that are no longer in a mapped file: a cheap check with page
 /// granularity.
 pub fn is_cut() -> bool {
     fault::any_cut()
 }
 
 impl Mapped {
-    /// A part of the bytes, limited to the available ones.
+    /// Returns a part of the bytes, limited to the available ones.
     pub fn part(&self, range: Range<usize>) -> Self {
         let begin = self.range.start.saturating_add(range.start);
         let begin = begin.min(self.range.end);
@@ -164,7 +168,8 @@ impl Mapped {
         let _ = ahead;
     }
 
-    /// How many of these bytes, from the first, are still in the file; all unless it was truncated.
+    /// Returns how many of these bytes, counted from the first, are still in the file: all, unless it
+    /// was truncated.
     pub fn remaining(&self) -> usize {
         let Bytes::Map(map) = &*self.bytes else {
             return self.len();
@@ -177,7 +182,7 @@ impl Mapped {
         remaining.saturating_sub(self.range.start).min(self.len())
     }
 
-    /// A message for the user, if the file of these bytes was truncated.
+    /// Returns a message for the user if the file of these bytes was truncated.
     pub fn bytes_cut(&self) -> Option<String> {
         match &*self.bytes {
             Bytes::Map(map) => map.known.cut(map.watch.is_cut()),
@@ -186,7 +191,8 @@ impl Mapped {
     }
 
     /// Releases the memory of these bytes, if they are mapped; the next access reads them from the
-    /// file again. Otherwise every byte ever read stays in memory: on Windows, until the system needs it.
+    /// file again. Without this, every page that was read stays in memory. On Windows it does
+    /// nothing: the system reclaims pages when it needs them.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(not(unix))]
         let _ = range;
@@ -231,6 +237,10 @@ impl From<Vec<u8>> for Mapped {
 }
 
 /// Maps a file. Empty files, which cannot be mapped, are empty bytes.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be opened or mapped, or is not a regular file.
 pub fn map(path: &Path) -> io::Result<Mapped> {
     let file = File::open(path)?;
     if regular(&file)?.len() == 0 {
@@ -259,6 +269,10 @@ pub fn map(path: &Path) -> io::Result<Mapped> {
 }
 
 /// Reads a whole file.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be read, or is not a regular file.
 pub fn read(path: &Path) -> io::Result<Mapped> {
     let mut file = File::open(path)?;
     regular(&file)?;
@@ -267,7 +281,7 @@ pub fn read(path: &Path) -> io::Result<Mapped> {
     Ok(bytes.into())
 }
 
-/// The metadata of a file; an error if it is a directory, a pipe or a device.
+/// Returns the metadata of a file; an error if it is a directory, a pipe or a device.
 fn regular(file: &File) -> io::Result<Metadata> {
     let metadata = file.metadata()?;
     if metadata.is_file() {

@@ -114,7 +114,7 @@ where
     };
     let cancel = Cancel::current();
     std::thread::scope(|scope| {
-        let second = scope.spawn(|| stop::heeding(cancel.as_ref(), || work(helper)));
+        let second = scope.spawn(|| stop::with_cancel(cancel.as_ref(), || work(helper)));
         work(worker);
         if let Err(why) = second.join() {
             std::panic::resume_unwind(why);

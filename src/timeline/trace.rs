@@ -144,7 +144,7 @@ impl Chunks {
         let cancel = Cancel::current();
         let (mut ids, second) = std::thread::scope(|scope| {
             let behind = || self.last_ids(middle..self.count(), &fsync);
-            let second = scope.spawn(move || stop::heeding(cancel.as_ref(), behind));
+            let second = scope.spawn(move || stop::with_cancel(cancel.as_ref(), behind));
             (self.last_ids(0..middle, &fsync), second.join())
         });
         ids.extend(second.unwrap_or_else(|why| std::panic::resume_unwind(why)));
