@@ -60,8 +60,7 @@ fn branch_register(word: u32) -> Instruction {
         (4, 0) if word & 0x3ff == 0x3e0 => indirect.exception_return_if(true),
         // ERETAA, ERETAB
         (4, 2 | 3) if word & 0x3ff == 0x3ff => indirect.exception_return_if(true),
-        // DRPS: leaves a debug state's exception level, which no trace sees
-        // TEXIT (TEnter extension): returns from an exception
+        // TEXIT returns from an exception. (DRPS, 5, is executed in Debug state only, without trace.)
         (7, 0 | 1) if word & 0x3ff == 0x3e0 => indirect.exception_return_if(true),
         _ => Instruction::other(4),
     }

@@ -1,4 +1,4 @@
-//! The AArch32 and M-profile registers as GDB wants them: `org.gnu.gdb.arm.core`, `.m-profile`,
+//! The AArch32 and M-profile registers as GDB expects them: `org.gnu.gdb.arm.core`, `.m-profile`,
 //! `.m-system`, `.secext`, `.m-profile-mve` and `.vfp`.
 
 use super::description::{Feature, RegisterDescription};

@@ -1,10 +1,10 @@
-//! The AArch64 registers as GDB wants them: features `org.gnu.gdb.aarch64.core` and `.fpu`.
+//! The AArch64 registers as GDB expects them: features `org.gnu.gdb.aarch64.core` and `.fpu`.
 
 use std::fmt::Write as _;
 
 use super::description::{Feature, RegisterDescription};
 
-/// Lanes of a vector register: name, readings of one lane (name, type), count.
+/// Lanes of a vector register: name, types of one lane (field name, type), count.
 type Lanes = (&'static str, &'static [(&'static str, &'static str)], u32);
 
 const LANES: [Lanes; 5] = [

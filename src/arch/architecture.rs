@@ -23,7 +23,7 @@ impl Architecture {
         }
     }
 
-    /// The machine of its programs.
+    /// The machine that its programs are built for.
     pub const fn machine(self) -> Machine {
         match self {
             Self::AArch64 => Machine::AArch64,
@@ -31,7 +31,7 @@ impl Architecture {
         }
     }
 
-    /// The bits of a general register.
+    /// The size of a general register in bits.
     pub const fn general_bits(self) -> u32 {
         match self {
             Self::AArch64 => 64,
@@ -63,7 +63,7 @@ pub struct Detected {
 }
 
 impl Architecture {
-    /// The architecture of a core device.
+    /// Detects the architecture of a core device.
     pub fn detect(device: &impl SavedCore) -> Detected {
         let kind = || format!("type {}", device.core_type().trim());
         let known = |architecture, from| Detected {

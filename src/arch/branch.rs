@@ -36,13 +36,13 @@ pub struct Instruction {
     pub bytes: u8,
     /// What it does to the flow.
     pub kind: Kind,
-    /// It writes the return address to the link register.
+    /// Whether it writes the return address to the link register.
     pub link: bool,
-    /// By convention it returns from a function, or it returns from an exception.
+    /// Whether it returns from a function by convention, or from an exception.
     pub returns: bool,
-    /// It returns from an exception (ERET, RFE, SUBS PC, LDM with user registers…).
+    /// Whether it returns from an exception (ERET, RFE, SUBS PC, LDM with user registers…).
     pub exception_return: bool,
-    /// Its encoding has a condition. (T32 instructions in an IT block are conditional too; see
+    /// Whether its encoding has a condition. (T32 instructions in an IT block are conditional too; see
     /// [`ItBlock`].)
     pub conditional: bool,
     /// T32 IT: how many of the following instructions it makes conditional, else 0.

@@ -1,7 +1,7 @@
 //! Interprets the `type` of a core device.
 //!
 //! The type is the core's product name or its architecture, in any case (Debug and Trace Snapshot
-//! File Format 0.2, section 3.2.1). The only place that knows such names.
+//! File Format 0.2, section 3.2.1). No other module interprets such names.
 
 use super::{Architecture, SavedCore};
 use crate::quantity::Profile;
@@ -90,7 +90,7 @@ impl CoreType {
         classic.then_some(Self::new(AArch32, Profile::A, 7))
     }
 
-    /// From the name of an architecture, as `v8a`, `v81mmainline` or `v7r`, and its number.
+    /// The core of an architecture, from its name (`v8a`, `v81mmainline`, `v7r`) and the number in it.
     fn of_architecture(name: &str, number: u32) -> Self {
         let version = match number {
             8 | 80..=89 => 8,
@@ -114,8 +114,8 @@ impl CoreType {
         }
     }
 
-    /// The type of a core device. If its `type` is not known, its registers give the architecture,
-    /// and the rest is that of most cores of this architecture.
+    /// The type of a core device. If its `type` is unknown, the architecture is detected from its
+    /// registers, and profile and version are the most common ones of the architecture.
     pub fn of(device: &impl SavedCore) -> Self {
         Self::parse(device.core_type()).unwrap_or_else(|| {
             let architecture = Architecture::detect(device).architecture;
@@ -129,7 +129,7 @@ impl CoreType {
     }
 }
 
-/// Letters and digits of a type, lower case: `ARM Cortex-A57` and `cortex_a57` are one.
+/// Returns the letters and digits of a type in lower case: `Cortex-A57` and `cortex_a57` are equal.
 fn normalised(kind: &str) -> String {
     kind.chars()
         .filter(char::is_ascii_alphanumeric)

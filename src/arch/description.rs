@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::group::RegisterGroup;
+use super::names::Names;
 use super::registers::{RegisterFile, RegisterView};
 use super::views::{self, View};
 use super::{Architecture, aarch32, aarch64};
@@ -83,7 +84,8 @@ const FIRST_OWN_NUMBER: u32 = 128;
 const RESERVED: [&str; 2] = ["isa", "position"];
 
 impl TargetDescription {
-    /// Creates a description for several cores, with all registers that any of them has.
+    /// Creates a description for several cores, with all registers that any of them has. `kinds` are
+    /// the types of the cores, such as `Cortex-A15`.
     pub fn new(architecture: Architecture, kinds: &[&str], cores: &[&RegisterFile]) -> Self {
         let mut features = match architecture {
             Architecture::AArch64 => aarch64::features(),
@@ -97,12 +99,9 @@ impl TargetDescription {
             .map(|register| register.name.clone())
             .collect();
         features.extend(parts(architecture, cores, &described, &mut next));
-        let mut names: BTreeSet<String> = features
-            .iter()
-            .flat_map(|feature| &feature.registers)
-            .map(|register| register.name.clone())
-            .chain(RESERVED.map(str::to_owned))
-            .collect();
+        let registers = features.iter().flat_map(|feature| &feature.registers);
+        let in_use = registers.map(|register| &*register.name).chain(RESERVED);
+        let mut names = Names::of(in_use);
         features.extend(further(cores, &mut names, &mut next));
         let numbers = features
             .iter()
@@ -254,7 +253,7 @@ fn part_kind(letter: char) -> &'static str {
 }
 
 /// Registers outside the core's own set: one feature for each group.
-fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32) -> Vec<Feature> {
+fn further(cores: &[&RegisterFile], names: &mut Names, next: &mut u32) -> Vec<Feature> {
     // Name in lower case → name as first written, bytes; in the order of the files.
     let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
     let mut order: Vec<(String, String)> = Vec::new();
@@ -269,12 +268,12 @@ fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32
         }
     }
     let mut features = Vec::new();
-    for area in RegisterGroup::ALL {
+    for group in RegisterGroup::ALL {
         let mut types = BTreeMap::new();
         let mut registers = Vec::new();
         for (key, name) in order
             .iter()
-            .filter(|(_, name)| RegisterGroup::of(name) == area)
+            .filter(|(_, name)| RegisterGroup::of(name) == group)
         {
             let bytes = sizes.get(key).copied().unwrap_or(4);
             registers.push(RegisterDescription {
@@ -282,7 +281,7 @@ fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32
                 number: *next,
                 bits: bytes as u32 * 8,
                 kind: unsigned(bytes, &mut types),
-                group: Some(area.group()),
+                group: Some(group.name()),
                 general: false,
                 view: RegisterView::Other(name.clone()),
             });
@@ -290,7 +289,7 @@ fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32
         }
         if !registers.is_empty() {
             features.push(Feature {
-                name: format!("org.armsnap.{}", area.group()),
+                name: format!("org.armsnap.{}", group.name()),
                 types: types.into_values().collect(),
                 registers,
             });
@@ -299,7 +298,7 @@ fn further(cores: &[&RegisterFile], names: &mut BTreeSet<String>, next: &mut u32
     features
 }
 
-/// A type for unsigned values of that many bytes.
+/// Returns a type for unsigned values of `bytes` bytes, and defines it if GDB has none.
 fn unsigned(bytes: usize, types: &mut BTreeMap<usize, String>) -> String {
     match bytes {
         1 | 2 | 4 | 8 | 16 => format!("uint{}", bytes * 8),
@@ -313,8 +312,8 @@ fn unsigned(bytes: usize, types: &mut BTreeMap<usize, String>) -> String {
     }
 }
 
-/// A name that debuggers accept after `$`, and that no other register has.
-fn unique_identifier(name: &str, names: &mut BTreeSet<String>) -> String {
+/// Returns a name that debuggers accept after `$`, and that no other register has.
+fn unique_identifier(name: &str, names: &mut Names) -> String {
     let mut identifier: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
@@ -322,13 +321,7 @@ fn unique_identifier(name: &str, names: &mut BTreeSet<String>) -> String {
     if identifier.is_empty() || identifier.starts_with(|c: char| c.is_ascii_digit()) {
         identifier.insert(0, '_');
     }
-    let mut candidate = identifier.clone();
-    let mut n = 2_usize;
-    while !names.insert(candidate.clone()) {
-        candidate = format!("{identifier}_{n}");
-        n += 1;
-    }
-    candidate
+    names.unique(identifier)
 }
 
 #[cfg(test)]

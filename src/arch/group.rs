@@ -1,6 +1,6 @@
 //! Groups of the registers outside the core's own set.
 
-/// A register group; its name is also that of a group in GDB (`info registers timers`).
+/// A register group, which is also a group in GDB (`info registers timers`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RegisterGroup {
     /// Copies of general and status registers by mode or exception level.
@@ -28,8 +28,8 @@ impl RegisterGroup {
         Self::Debug,
     ];
 
-    /// Returns the name.
-    pub const fn group(self) -> &'static str {
+    /// Returns the name of the group in GDB.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Banked => "banked",
             Self::Debug => "debug",

@@ -1,4 +1,4 @@
-//! The known registers of a core, byte by byte. No value is made up.
+//! The registers of a core, byte by byte, as far as they are known. No value is invented.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl RegisterFile {
                 file.add_other(register);
             }
         }
-        // The widest view of a register has most information, so it is written last.
+        // The widest view of a register has the most information, so it is written last.
         views.sort_by_key(|(view, _, _)| view.bits);
         for (view, register, from) in views {
             file.write_view(&view, register, from);
@@ -111,7 +111,8 @@ impl RegisterFile {
         bytes
     }
 
-    /// Returns the value of a register by any of its names, if it is completely known and fits.
+    /// Returns the value of a register by any of its names, if it is completely known and fits in 64
+    /// bits.
     pub fn value(&self, name: &str) -> Option<u64> {
         let bytes = match views::view_of(self.architecture, name) {
             Some(view) => {
@@ -137,7 +138,7 @@ impl RegisterFile {
         self.value("pc")
     }
 
-    /// Makes the registers unknown in which capture libraries without access to registers write
+    /// Marks as unknown the registers for which capture libraries without register access write
     /// placeholders.
     pub fn forget_placeholders(&mut self) {
         for register in ["pc", "sp", "lr", "cpsr", "xpsr"] {

@@ -37,7 +37,7 @@ const ATTRIBUTES: [&str; 13] = [
     "save-restore",
 ];
 
-/// The names given to registers.
+/// Returns the names of the registers of a description that are already safe.
 pub(super) fn register_names(root: Node<'_, '_>) -> Names {
     let registers = root.descendants().filter(|node| node.has_tag_name("reg"));
     Names::of(registers.filter_map(|node| node.attribute("name")))
@@ -114,7 +114,7 @@ mod tests {
              <osabi>GNU/Linux</osabi><feature name=\"org.gnu.gdb.aarch64.core\">\
              <flags id=\"f\" size=\"4\"><field name=\"a_b\" start=\"0\" end=\"1\"></field></flags>\
              <reg name=\"x__0_\" bitsize=\"64\"></reg>\n\
-             <reg name=\"x__0__3\" bitsize=\"64\"></reg>\n\
+             <reg name=\"x__0__2\" bitsize=\"64\"></reg>\n\
              <reg name=\"_shell__ls__\" bitsize=\"64\" group=\"a_b\" type=\"f\"></reg>\n\
              <reg name=\"x0\" bitsize=\"64\"></reg>\n</feature>\n</target>\n"
         );

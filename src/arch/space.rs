@@ -4,11 +4,11 @@
 use crate::quantity::{ExceptionLevel, Security};
 use std::fmt;
 
-/// An address space: those of the format (3.2.3) and those that other readers know.
+/// An address space: one of the format (3.2.3), or one that other readers of snapshots know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Space {
-    /// `ANY`, and where none is written.
+    /// `ANY`, the default.
     #[default]
     Any,
     /// `N`: non-secure.
@@ -90,7 +90,7 @@ impl Space {
         }
     }
 
-    /// The space of that name, in any case; empty is [`Space::Any`].
+    /// The space with a name, ignoring case; an empty name is [`Space::Any`].
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if text.is_empty() {
@@ -100,8 +100,8 @@ impl Space {
         all.find(|space| space.name().eq_ignore_ascii_case(text))
     }
 
-    /// Where a core fetches its instructions from. A level that is not known leaves the
-    /// security state alone.
+    /// The space from which a core fetches instructions. If its exception level is unknown, the space
+    /// is that of the security state.
     pub const fn of(level: Option<ExceptionLevel>, security: Security) -> Self {
         match (security, level) {
             (Security::Root, _) => Self::Root,
@@ -119,7 +119,7 @@ impl Space {
         }
     }
 
-    /// The regimes of the space, a bit each: EL1S, EL2S, EL3, EL1N, EL2N, EL1R, EL2R, root,
+    /// The translation regimes of the space, one bit each: EL1S, EL2S, EL3, EL1N, EL2N, EL1R, EL2R, root,
     /// secure physical, non-secure physical.
     const fn regimes(self) -> u16 {
         match self {
@@ -141,12 +141,12 @@ impl Space {
         }
     }
 
-    /// Whether `self` includes a translation regime that `other` does not.
+    /// Returns whether `self` includes a translation regime that `other` does not.
     pub const fn sees_beyond(self, other: Self) -> bool {
         self.regimes() & !other.regimes() != 0
     }
 
-    /// Whether memory dumped for `self` answers a request for `wanted`.
+    /// Returns whether memory dumped for `self` can be read in `wanted`.
     pub const fn serves(self, wanted: Self) -> bool {
         self.regimes() & wanted.regimes() != 0
     }

@@ -9,16 +9,16 @@ use crate::quantity::{ExceptionLevel, Security};
 pub struct CurrentSpace {
     /// The space; [`Space::Any`] where the architecture has only one.
     pub space: Space,
-    /// Its name for the architecture, `None` where there is only one: AArch32 says `N` for what
-    /// is `EL1N` in AArch64.
+    /// Its name in the architecture, `None` where there is only one: `EL1N` of AArch64 is `N` in
+    /// AArch32.
     pub name: Option<&'static str>,
-    /// Why, for the user.
+    /// The reason, for the user.
     pub reason: String,
 }
 
-/// The space in which a core sees memory now, from CPSR and SCR.
+/// Returns the space in which a core sees memory now, from CPSR and SCR.
 ///
-/// Non-secure is assumed where SCR is missing, as section 4.1 says.
+/// If SCR is missing, non-secure is assumed (section 4.1).
 pub fn current_space(registers: &RegisterFile) -> CurrentSpace {
     let (space, reason) = match registers.architecture() {
         Architecture::AArch64 => aarch64(registers),

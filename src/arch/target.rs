@@ -1,4 +1,5 @@
-//! A target description from outside: architecture, and registers of a register block.
+//! A target description from another program: the architecture, and the registers of a register
+//! block.
 //!
 //! The document is GDB's (GDB manual, "Target Description Format"); the block contains the
 //! registers in the order of their numbers, as in a reply to `g`.
@@ -18,7 +19,7 @@ use std::fmt;
 pub struct Target {
     /// The architecture of the core.
     pub architecture: Architecture,
-    /// The registers are GDB's defaults, because no description lists any.
+    /// Set if the registers are GDB's defaults, because no description lists any.
     pub by_default: Option<DefaultRegisters>,
     /// Registers by number: name, made [`safe`](crate::arch::names::safe), and size in bytes. An
     /// unnamed one occupies its place and has no meaning.
@@ -40,7 +41,7 @@ pub struct NamedArchitecture {
     pub from: &'static str,
 }
 
-/// The registers are GDB's defaults for this architecture.
+/// The architecture whose default registers in GDB are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefaultRegisters(pub NamedArchitecture);
 

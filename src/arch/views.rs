@@ -27,7 +27,7 @@ impl View {
     }
 }
 
-/// Returns the bits that a name stands for; `None` if it is not a register of the core's own set.
+/// Returns the size in bits of a register of the core's own set; `None` for any other name.
 pub fn core_register_bits(architecture: Architecture, register: &str) -> Option<u32> {
     let indexed = |prefix: char, count: u32| {
         register
@@ -59,7 +59,8 @@ pub fn core_register_bits(architecture: Architecture, register: &str) -> Option<
     }
 }
 
-/// What a register of a snapshot is a view of; `None` where it stands for itself alone.
+/// Returns the bits that a register of a snapshot is a view of; `None` if it is not in the core's own
+/// set.
 pub fn view_of(architecture: Architecture, name: &str) -> Option<View> {
     let name = name.to_ascii_lowercase();
     match architecture {
@@ -117,8 +118,7 @@ fn general(name: &str) -> Option<View> {
     }
 }
 
-/// D registers and the S registers that are their halves; Q registers are two of them and are
-/// taken apart by [`halves_of_quad`].
+/// D registers, and S registers as their halves. For Q registers, see [`halves_of_quad`].
 fn floating_point(name: &str, count: u32) -> Option<View> {
     match indexed(name)? {
         ('d', n) if n < count => View::new(name, 0, 64),
@@ -127,7 +127,7 @@ fn floating_point(name: &str, count: u32) -> Option<View> {
     }
 }
 
-/// The two D registers of an AArch32 or M-profile Q register, low half first.
+/// Returns the two D registers of an AArch32 or M-profile Q register, low half first.
 pub fn halves_of_quad(architecture: Architecture, name: &str) -> Option<[View; 2]> {
     let count = match architecture {
         Architecture::AArch64 => return None,
