@@ -5,7 +5,7 @@ use super::{Control, Location, Operand, Relation, Semantics};
 
 pub(super) const ONE: Operand = Operand::Constant(1);
 
-/// The semantics of an instruction in the making.
+/// The semantics of an instruction that is being decoded.
 pub(super) struct Builder {
     relations: Vec<Relation>,
     temporaries: u8,
@@ -14,7 +14,7 @@ pub(super) struct Builder {
     pub(super) changes_space: bool,
 }
 
-/// Flags that an instruction computed, in temporaries or constants.
+/// Computed flags that are not written yet, in temporaries or constants.
 #[derive(Clone, Copy)]
 pub(super) struct Flags {
     pub(super) n: Operand,
@@ -44,12 +44,12 @@ impl Builder {
         }
     }
 
-    /// Forgets what was collected.
+    /// Discards what was collected.
     pub(super) fn restart(&mut self) {
         *self = Self::new();
     }
 
-    /// Forgets what was collected: everything is unknown behind the instruction.
+    /// Discards what was collected: everything is unknown after the instruction.
     pub(super) fn everything_unknown(&mut self) {
         *self = Self::new();
         self.may_store_anywhere = true;
@@ -98,9 +98,9 @@ impl Builder {
         }
     }
 
-    /// Writes a value that is not used again: if it is the newest temporary, the destination takes
-    /// its place.
-    pub(super) fn give(&mut self, destination: Location, a: Operand) {
+    /// Writes a value that is not used again. If it is the newest temporary, its relation writes the
+    /// destination instead, without a copy.
+    pub(super) fn move_to(&mut self, destination: Location, a: Operand) {
         match self.relations.last_mut() {
             Some(last)
                 if Operand::Location(last.destination) == a && !last.destination.is_kept() =>
@@ -142,7 +142,7 @@ impl Builder {
         self.op(operation, a, b, Operand::ZERO)
     }
 
-    /// The value as it is now, whatever is written to its location later.
+    /// Returns the current value, which later writes to its location do not change.
     pub(super) fn kept(&mut self, a: Operand) -> Operand {
         match a {
             Operand::Location(location) if location.is_kept() => self.op1(Operation::Copy, a),
@@ -158,7 +158,7 @@ impl Builder {
         }
     }
 
-    /// 1 where `a` (0 or 1) is 0, and the other way round.
+    /// Returns 1 if `a` is 0, and 0 if it is 1.
     pub(super) fn inverted(&mut self, a: Operand) -> Operand {
         match a {
             Operand::Constant(a) => Operand::Constant(a ^ 1),
@@ -197,7 +197,7 @@ impl Builder {
         });
     }
 
-    /// 0 or 1: whether the condition holds for the flags at this point.
+    /// Returns whether the condition holds for the current flags, as 0 or 1.
     pub(super) fn holds(&mut self, condition: u8) -> Operand {
         let flag = Operand::Location;
         let (n, z, c, v) = (

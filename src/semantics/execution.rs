@@ -10,20 +10,21 @@ pub trait Machine {
     /// The `size` bytes (1, 2, 4, 8) at an address, zero-extended, if they are known.
     fn load(&mut self, address: u64, size: u8) -> Option<u64>;
 
-    /// Takes a store that happens: the lowest `size` bytes of `value` to `address`, either unknown.
+    /// Receives a store that happens: the lowest `size` bytes of `value` to `address`, either unknown.
     fn store(&mut self, address: Option<u64>, size: u8, value: Option<u64>);
 
-    /// Takes a store that may not happen; its bytes become unknown.
+    /// Receives a store that may not happen; its bytes become unknown.
     fn may_store(&mut self, address: Option<u64>, size: u8) {
         self.store(address, size, None);
     }
 
-    /// Takes an instruction without a model that may have written anything.
+    /// Receives an instruction that may have written any memory.
     fn may_store_anywhere(&mut self);
 }
 
-/// Executes the instruction at `address`: the values become those behind it. Returns the address of
-/// the next instruction (bit 0 cleared where it selects the instruction set), if it is known.
+/// Executes the instruction at `address`: changes `values` from those before it to those after it.
+/// Returns the address of the next instruction (bit 0 cleared where it selects the instruction set), if
+/// it is known.
 pub fn execute(
     semantics: &Semantics,
     address: u64,

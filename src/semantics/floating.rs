@@ -1,4 +1,4 @@
-//! Floating-point arithmetic, with the host's, which follows IEEE 754 as well.
+//! Floating-point arithmetic, computed by the host, which follows IEEE 754 too.
 
 use super::operation::{FloatOperation, FloatShape, Rounding, Width};
 
@@ -43,8 +43,8 @@ pub(super) fn eval(
     }
 }
 
-/// What FPCR asks for (D19.2, FPCR): results are known if it is rounding to the nearest, without
-/// alternate handling; where it flushes subnormal numbers, unless there are any.
+/// The settings of FPCR (DDI 0487, C5.2, FPCR). Results are known only with rounding to the nearest and
+/// without alternate handling; if subnormal numbers are flushed, only if there are none.
 #[derive(Clone, Copy)]
 struct Control {
     flushes: bool,
@@ -57,7 +57,7 @@ impl Control {
         const ROUNDING: u64 = 3 << 22;
         const FLUSH: u64 = 1 << 24;
         const ALTERNATE: u64 = 7;
-        // In AArch32, vectors by length and stride.
+        // In AArch32, length and stride of short vectors.
         const LENGTH_AND_STRIDE: u64 = 0x0037_0000;
         (fpcr & (ROUNDING | ALTERNATE | LENGTH_AND_STRIDE) == 0).then_some(Self {
             flushes: fpcr & FLUSH != 0,
@@ -65,7 +65,8 @@ impl Control {
     }
 
     fn allows_double(self, number: f64) -> Option<()> {
-        // Flushing looks at a result before it is rounded: the smallest normal number may be one.
+        // A result is flushed if it is subnormal before rounding, which may give the smallest normal
+        // number.
         let tiny = number != 0.0 && number.abs() <= f64::MIN_POSITIVE;
         (!self.flushes || !tiny).then_some(())
     }
@@ -126,7 +127,7 @@ macro_rules! on_numbers {
                 FloatOperation::Minimum => a.min(b),
                 FloatOperation::Maximum => a.max(b),
                 FloatOperation::FusedMultiplyAdd => a.mul_add(b, <$float>::from_bits(c_bits)),
-                // What it comes from may have been flushed.
+                // The sum that it checks may have been flushed.
                 FloatOperation::Checked if control.flushes => return None,
                 FloatOperation::Checked => a,
                 FloatOperation::Round(rounding) => match rounding {
@@ -196,6 +197,19 @@ fn to_unsigned(rounding: Rounding, width: Width, number: f64) -> u64 {
     }
 }
 
+/// The double-precision number of an immediate, by its bits (DDI 0487, J1, `VFPExpandImm`): a sign, 3
+/// bits of exponent, 4 of fraction.
+pub(super) const fn immediate_double(byte: u64) -> u64 {
+    let exponent = if byte & 0x40 == 0 { 0x400 } else { 0x3fc };
+    byte >> 7 << 63 | (exponent | byte >> 4 & 3) << 52 | (byte & 15) << 48
+}
+
+/// The single-precision number of an immediate, by its bits.
+pub(super) const fn immediate_single(byte: u64) -> u32 {
+    let exponent = if byte & 0x40 == 0 { 0x80 } else { 0x7c };
+    (byte >> 7 << 31 | (exponent | byte >> 4 & 3) << 23 | (byte & 15) << 19) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,5 +268,14 @@ mod tests {
         let even = FloatOperation::ToSigned(Rounding::TiesToEven, Width::W64);
         let away = FloatOperation::ToSigned(Rounding::TiesAway, Width::W64);
         assert_eq!((to(even, 2.5), to(away, 2.5)), (2, 3));
+    }
+
+    #[test]
+    fn immediates() {
+        assert_eq!(f64::from_bits(immediate_double(0x70)), 1.0);
+        assert_eq!(f64::from_bits(immediate_double(0x00)), 2.0);
+        assert_eq!(f64::from_bits(immediate_double(0xff)), -1.9375);
+        assert_eq!(f32::from_bits(immediate_single(0x70)), 1.0);
+        assert_eq!(f32::from_bits(immediate_single(0x3f)), 31.0);
     }
 }

@@ -33,7 +33,7 @@ impl Location {
     pub const THREAD_POINTER: Self = Self(39);
     /// N:Z:C:V of FPSCR in AArch32, in bits 3:0.
     pub const FPSCR_FLAGS: Self = Self(40);
-    /// Takes no value.
+    /// In place of a destination: the result is dropped.
     pub const NOWHERE: Self = Self(255);
 
     const VECTORS: u8 = 48;

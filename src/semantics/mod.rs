@@ -1,9 +1,9 @@
-//! What instructions compute: each instruction, decoded once, as a short list of relations between
-//! the values of registers, flags and memory.
+//! What instructions compute: each is decoded to a short list of relations between the values of
+//! registers, flags and memory.
 //!
 //! A [`Relation`] says `destination = operation(a, b, c)`. The same list serves two readers: one
 //! computes forward from known values ([`Operation::eval`], [`execute`]), and the recovery of past
-//! values also reasons backward through it. Knows no trace, no files and no debugger.
+//! values also reasons backward through it. Independent of trace, files and debuggers.
 
 pub mod a32;
 pub mod a64;
@@ -31,7 +31,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// The operand of operations that take fewer operands, and of `xzr`.
+    /// In place of unused operands, and the value of `xzr`.
     pub const ZERO: Self = Self::Constant(0);
 }
 
@@ -55,7 +55,7 @@ pub struct Relation {
     pub c: Operand,
 }
 
-/// Where execution goes behind an instruction, and what that proves.
+/// Where execution continues after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Control {
     /// To the next instruction.
@@ -64,19 +64,19 @@ pub enum Control {
     Jump(u64),
     /// To `target` where `condition` is not zero, else to the next instruction.
     Conditional {
-        /// A temporary that holds 0 or 1 behind the relations.
+        /// A temporary that holds 0 or 1 after the relations.
         condition: Operand,
         /// The address of the branch taken.
         target: u64,
     },
-    /// To the address in an operand, read behind the relations. A32 and T32: bit 0 selects the instruction set
-    /// if `interworking`.
+    /// To the address in an operand, read after the relations.
     Indirect {
         /// The target.
         target: Operand,
         /// Whether the branch is taken: not zero. `Operand::Constant(1)` for unconditional branches.
         condition: Operand,
-        /// Bit 0 of the target is not part of the address (`bx`, `pop {pc}`).
+        /// Whether bit 0 of the target selects the instruction set and is not part of the address
+        /// (`bx`, `pop {pc}`).
         interworking: bool,
     },
     /// A system call (`svc`): the kernel may write memory and the result register.
@@ -88,15 +88,15 @@ pub enum Control {
 /// What one instruction does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Semantics {
-    /// In order.
+    /// The relations, in order.
     pub relations: Vec<Relation>,
-    /// Where it goes.
+    /// Where execution continues.
     pub control: Control,
     /// Size in bytes: 2 or 4.
     pub size: u8,
-    /// The instruction has no model and may write memory anywhere: everything is unknown behind it
-    /// that is not proved otherwise. Its destinations are [`Operation::Unknown`] relations.
+    /// Whether it may write memory anywhere, because it is not modelled: all memory is unknown after
+    /// it. The registers that it may write have [`Operation::Unknown`] relations.
     pub may_store_anywhere: bool,
-    /// After it an address may mean other memory: it selects translation tables or a process.
+    /// Whether an address may mean other memory after it: it selects translation tables or a process.
     pub changes_space: bool,
 }

@@ -55,11 +55,11 @@ pub enum LaneOperation {
     DistanceSigned,
     /// The difference of the larger and the smaller, unsigned.
     DistanceUnsigned,
-    /// `a + b`, at most or least what a signed lane holds.
+    /// `a + b`, limited to the range of a signed lane.
     AddSaturatingSigned,
-    /// `a + b`, at most what an unsigned lane holds.
+    /// `a + b`, limited to the range of an unsigned lane.
     AddSaturatingUnsigned,
-    /// `a - b`, at most or least what a signed lane holds.
+    /// `a - b`, limited to the range of a signed lane.
     SubtractSaturatingSigned,
     /// `a - b`, at least 0.
     SubtractSaturatingUnsigned,
@@ -86,12 +86,12 @@ pub enum FloatShape {
     Double,
 }
 
-/// How a number becomes an integer.
+/// How a number is rounded to an integer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rounding {
-    /// To the nearest, of two to the even one.
+    /// To the nearest; of two, to the even one.
     TiesToEven,
-    /// To the nearest, of two to the one farther from zero.
+    /// To the nearest; of two, to the one farther from zero.
     TiesAway,
     /// Up.
     Up,
@@ -104,8 +104,8 @@ pub enum Rounding {
 /// An operation on floating-point numbers, by IEEE 754 with rounding to the nearest even.
 ///
 /// The third operand of all but [`FloatOperation::FusedMultiplyAdd`] is FPCR (of AArch32 the
-/// control bits of FPSCR): a result is only known where they ask for nothing else. A result that is
-/// a NaN is never known (which one it is depends on more), nor is one of signalling operands.
+/// control bits of FPSCR): a result is known only if they select that rounding and nothing else. A NaN
+/// is never known, because its bits depend on more than the operands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FloatOperation {
     /// `a + b`
@@ -124,7 +124,7 @@ pub enum FloatOperation {
     Maximum,
     /// `a * b + c`, rounded once. Its relation is followed by one with [`FloatOperation::Checked`].
     FusedMultiplyAdd,
-    /// `a`, if the third operand asks for nothing, nor that subnormal numbers be flushed.
+    /// `a`, if the third operand selects neither another rounding nor flushing of subnormal numbers.
     Checked,
     /// `a` rounded to a number without a fraction.
     Round(Rounding),
@@ -136,9 +136,9 @@ pub enum FloatOperation {
     FromSigned,
     /// The unsigned integer `a`, of 64 bits; of shape `Singles` two of 32 bits.
     FromUnsigned,
-    /// `a` as a signed integer of the width, or the nearest there is; NaNs give 0.
+    /// `a` as a signed integer of the width, saturated; NaNs give 0.
     ToSigned(Rounding, Width),
-    /// `a` as an unsigned integer of the width, or the nearest there is; NaNs give 0.
+    /// `a` as an unsigned integer of the width, saturated; NaNs give 0.
     ToUnsigned(Rounding, Width),
     /// All ones where `a == b`.
     Equal,
@@ -178,7 +178,7 @@ pub enum Operation {
     Or,
     /// `a ^ b`
     Xor,
-    /// `!a`, of a width of 32 bits zero-extended.
+    /// `!a` at the width, zero-extended.
     Not(Width),
     /// `a << b`
     ShiftLeft(Width),
@@ -243,17 +243,16 @@ pub enum Operation {
         /// The polynomial 0x1edc6f41 instead of 0x04c11db7.
         castagnoli: bool,
     },
-    /// Lane by lane.
+    /// An operation on each lane.
     Lane(LaneOperation, Lanes),
     /// The bits of `a` where those of `c` are set, else those of `b`.
     SelectBits,
-    /// Bytes of `b:a`, 16 of them: byte `i` of the result is the one that bits `4i + 3 : 4i` of `c`
-    /// number.
+    /// Bytes of the 16 bytes `b:a`: bits `4i + 3 : 4i` of `c` are the index of byte `i` of the result.
     ShuffleBytes,
-    /// Bytes of `b:a`, 16 of them: byte `i` of the result is the one that byte `i` of `c` numbers,
-    /// or 0 without one.
+    /// Bytes of the 16 bytes `b:a`: byte `i` of `c` is the index of byte `i` of the result, which is 0 if
+    /// the index is above 15.
     LookUpBytes,
-    /// On floating-point numbers.
+    /// An operation on floating-point numbers.
     Float(FloatOperation, FloatShape),
     /// The value at address `a`, `size` bytes (1, 2, 4, 8), little-endian, zero-extended; undefined
     /// where the predicate `c` is 0.
@@ -267,6 +266,6 @@ pub enum Operation {
         /// 1, 2, 4 or 8 bytes.
         size: u8,
     },
-    /// A value that has no model: anything.
+    /// Any value: the result is not modelled.
     Unknown,
 }

@@ -5,12 +5,12 @@ use crate::semantics::Operand;
 use crate::semantics::aarch32::alu::return_from_exception;
 use crate::semantics::aarch32::core::{Arm, PC, constant};
 use crate::semantics::aarch32::shift;
-use crate::semantics::aarch32::transfer::{self, Access, Place};
+use crate::semantics::aarch32::transfer::{self, Access, AddressingMode};
 
-/// P, U and W as all loads and stores have them.
-fn place(word: Word, offset: Operand) -> Place {
+/// The addressing mode in bits P, U and W, which all loads and stores have.
+fn addressing_mode(word: Word, offset: Operand) -> AddressingMode {
     let before = word.bit(24);
-    Place {
+    AddressingMode {
         base: word.r(16),
         offset,
         add: word.bit(23),
@@ -36,7 +36,7 @@ pub(super) fn word_or_byte(arm: &mut Arm, word: Word) -> Option<()> {
         size,
         signed: false,
     };
-    transfer::single(arm, access, word.r(12), place(word, offset))
+    transfer::single(arm, access, word.r(12), addressing_mode(word, offset))
 }
 
 /// LDRH, LDRSB, LDRSH, LDRD, STRH, STRD.
@@ -51,14 +51,14 @@ pub(super) fn halves(arm: &mut Arm, word: Word) -> Option<()> {
         arm.r(word.r(0))
     };
     let (load, kind, register) = (word.bit(20), word.field(5, 2), word.r(12));
-    let place = place(word, offset);
+    let mode = addressing_mode(word, offset);
     match (load, kind) {
         (false, 2 | 3) => {
-            // Two registers from an even one; the unprivileged form is not there.
+            // Two registers, the first even; there is no unprivileged form.
             if register & 1 == 1 || !word.bit(24) && word.bit(21) {
                 return None;
             }
-            transfer::dual(arm, kind == 2, [register, register + 1], place)
+            transfer::dual(arm, kind == 2, [register, register + 1], mode)
         }
         _ => {
             let size = if kind == 2 { 1 } else { 2 };
@@ -67,7 +67,7 @@ pub(super) fn halves(arm: &mut Arm, word: Word) -> Option<()> {
                 size,
                 signed: kind != 1,
             };
-            transfer::single(arm, access, register, place)
+            transfer::single(arm, access, register, mode)
         }
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn exclusive(arm: &mut Arm, word: Word) -> Option<()> {
         size,
         signed: false,
     };
-    let plain = Place {
+    let plain = AddressingMode {
         base,
         offset: Operand::ZERO,
         add: true,

@@ -1,4 +1,5 @@
-//! Multiplications, and what is encoded as comparisons without flags.
+//! Multiplications, and the miscellaneous instructions, which are encoded as comparisons that set no
+//! flags.
 
 use super::word::Word;
 use crate::semantics::aarch32::alu::return_from_exception;
@@ -36,7 +37,7 @@ pub(super) fn decode(arm: &mut Arm, word: Word) -> Option<()> {
         return halves(arm, word);
     }
     match (word.field(4, 3), op) {
-        // MRS; banked registers are not followed.
+        // MRS; banked registers are not modelled.
         (0, 0 | 2) if to != PC => {
             if op == 0 && !word.bit(9) {
                 read_state(arm, to);
@@ -84,7 +85,7 @@ pub(super) fn decode(arm: &mut Arm, word: Word) -> Option<()> {
         (6, 3) => return_from_exception(arm),
         // BKPT traps.
         (7, 1) => {}
-        // HLT: semihosting. HVC, SMC: all but the SMC Calling Convention's r4 to r14.
+        // HLT: semihosting. HVC, SMC: the SMC Calling Convention preserves r4 to r14.
         (7, 0 | 2 | 3) => {
             for number in 0..4 {
                 arm.unknown(Location::general(number));
@@ -117,7 +118,7 @@ fn halves(arm: &mut Arm, word: Word) -> Option<()> {
     Some(())
 }
 
-/// MRS of CPSR: the mode and masks are not followed.
+/// MRS of CPSR: the mode and masks are not modelled.
 pub(super) fn read_state(arm: &mut Arm, to: u8) {
     let mut value = arm.b.op1(Operation::Unknown, Operand::ZERO);
     for (flag, low, count) in [
@@ -138,7 +139,7 @@ pub(super) fn read_state(arm: &mut Arm, to: u8) {
     arm.write(to, value);
 }
 
-/// MSR to CPSR: by `mask` the flags (8), GE (4), and the rest, which may change the mode.
+/// MSR to CPSR. `mask` selects the flags (8), GE (4), and the control bits with the mode (1).
 pub(super) fn set_state(arm: &mut Arm, mask: u32, value: Operand) {
     arm.keep_condition();
     let flags = [

@@ -12,8 +12,8 @@ use super::aarch32::{float, neon};
 use super::{Control, Location, Operand};
 use word::Word;
 
-/// What the instruction at `address` does. Of an encoding that has no model here everything is
-/// unknown behind it.
+/// Returns what the instruction at `address` does. After an encoding that is not modelled,
+/// everything is unknown.
 #[must_use]
 pub fn decode(word: u32, address: u64) -> Semantics {
     let word = Word(word);

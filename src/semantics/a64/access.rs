@@ -5,7 +5,7 @@ use super::word::{Word, to_x, to_x_or_sp, v, x, x_or_sp};
 use crate::semantics::builder::Builder;
 use crate::semantics::{Location, Operand, Operation, Width};
 
-/// What happens between a register and memory.
+/// The direction of a transfer between a register and memory.
 #[derive(Clone, Copy)]
 pub(super) enum Transfer {
     Store,
@@ -14,7 +14,7 @@ pub(super) enum Transfer {
 }
 
 impl Transfer {
-    /// By `opc` of an encoding that is allocated.
+    /// From `opc` of an allocated encoding.
     pub(super) const fn of(opc: u32) -> Self {
         match opc {
             0 => Self::Store,
@@ -25,7 +25,7 @@ impl Transfer {
     }
 }
 
-/// Between a general register and `size` bytes at an address.
+/// Transfers a general register and `size` bytes at an address.
 pub(super) fn general(
     builder: &mut Builder,
     transfer: Transfer,
@@ -49,7 +49,7 @@ pub(super) fn general(
     }
 }
 
-/// Between a vector register and `size` bytes at an address; a load clears the rest.
+/// Transfers a vector register and `size` bytes at an address; a load clears the rest of the register.
 pub(super) fn vector(builder: &mut Builder, store: bool, size: u8, register: u8, at: Operand) {
     let (low, high) = (Location::vector(register, 0), Location::vector(register, 1));
     let part = size.min(8);
@@ -70,7 +70,7 @@ pub(super) fn vector(builder: &mut Builder, store: bool, size: u8, register: u8,
     }
 }
 
-/// Adds to the base register behind the access.
+/// Adds to the base register, after the access.
 pub(super) fn write_back(builder: &mut Builder, word: Word, offset: Operand) {
     let base = to_x_or_sp(word.n());
     builder.set2(

@@ -117,7 +117,7 @@ pub(super) fn compared(
     }
 }
 
-/// `to = a + b + carry`, with flags if they are wanted.
+/// `to = a + b + carry`; also sets the flags if `flags`.
 pub(super) fn add_with_carry(
     builder: &mut Builder,
     width: Width,
@@ -139,7 +139,7 @@ pub(super) fn add_with_carry(
     set_sign_and_zero(builder, width, result);
 }
 
-/// AND, ORR, EOR, ANDS by `opc`. `cut`: `b` has no bits beyond the width.
+/// AND, ORR, EOR, ANDS by `opc`. `cut` is whether `b` has no bits beyond the width.
 pub(super) fn logic(
     builder: &mut Builder,
     width: Width,
@@ -184,7 +184,7 @@ pub(super) fn logic(
     }
 }
 
-/// A value shifted by LSL, LSR, ASR, ROR in this order.
+/// A shifted value; `kind` is 0 for LSL, 1 for LSR, 2 for ASR, 3 for ROR.
 pub(super) fn shifted(
     builder: &mut Builder,
     width: Width,
@@ -213,8 +213,8 @@ pub(super) fn extended(builder: &mut Builder, option: u32, a: Operand, amount: u
     shifted(builder, Width::W64, 0, extended, amount)
 }
 
-/// A pointer whose upper bits hold an authentication code, or nothing: which bits those are depends
-/// on the size of the address space; no system here has one of less than 32 bits.
+/// A pointer with an unknown authentication code in its upper bits. Their number depends on the size of
+/// the address space, which is assumed to have at least 32 bits.
 pub(super) fn with_unknown_code(builder: &mut Builder, a: Operand) -> Operand {
     let code = builder.op1(Operation::Unknown, Operand::ZERO);
     builder.op2(Operation::Insert { low: 32, count: 32 }, a, code)

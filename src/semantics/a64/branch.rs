@@ -80,7 +80,7 @@ fn exception(builder: &mut Builder, word: Word) -> Option<()> {
             }
             builder.may_store_anywhere = true;
         }
-        // BRK: does nothing but trap.
+        // BRK only traps.
         (0b001, 0, 0) => {}
         // HLT: semihosting writes its result to x0, and buffers.
         (0b010, 0, 0) => {
@@ -92,7 +92,7 @@ fn exception(builder: &mut Builder, word: Word) -> Option<()> {
     Some(())
 }
 
-/// BR, BLR, RET, ERET and those that authenticate.
+/// BR, BLR, RET and ERET, also with pointer authentication.
 fn register(builder: &mut Builder, word: Word, address: u64) -> Option<()> {
     let (opc, op3, op4) = (word.field(21, 4), word.field(10, 6), word.field(0, 5));
     if word.field(16, 5) != 31 {

@@ -43,7 +43,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
     Some(())
 }
 
-/// Whether it stores is not known; the status register has it: 0 if so.
+/// Whether it stores is unknown; the status register becomes 0 if it does.
 fn exclusive_store(builder: &mut Builder, word: Word, size: u8, registers: &[u8]) -> Option<()> {
     let status = word.m();
     if registers.contains(&status) || status == word.n() && status != 31 {
@@ -118,7 +118,7 @@ pub(super) fn atomic(builder: &mut Builder, word: Word) -> Option<()> {
             let kept = builder.op1(Operation::Not(Width::W64), x(word.m()));
             builder.op2(operation, old, kept)
         }
-        // The lowest lane is what is stored.
+        // Only the lowest lane is stored.
         _ => builder.op2(operation, old, x(word.m())),
     };
     builder.store(size, at, new);

@@ -55,7 +55,8 @@ fn address_of(builder: &mut Builder, word: Word, address: u64) {
     builder.copy(to_x(word.d()), Operand::Constant(value));
 }
 
-/// ADDG and SUBG, whose tag depends on tags that are excluded; SMAX, UMAX, SMIN, UMIN (FEAT_CSSC).
+/// ADDG and SUBG, whose tag is unknown because it depends on the excluded tags; SMAX, UMAX, SMIN, UMIN
+/// (FEAT_CSSC), which are not modelled.
 fn tagged_or_limited(builder: &mut Builder, word: Word) -> Option<()> {
     if word.bit(22) {
         if word.field(29, 2) != 0 || word.field(20, 2) != 0 {
@@ -146,7 +147,7 @@ fn bit_field(builder: &mut Builder, word: Word) -> Option<()> {
         return None;
     }
     let shift = Operand::Constant(u64::from(bits - immr));
-    // A field is taken out to bit 0, or put in from bit 0.
+    // A field is moved down to bit 0, or up from bit 0.
     let out = imms >= immr;
     let (low, count) = if out {
         (immr, imms - immr + 1)
@@ -185,7 +186,7 @@ fn bit_field(builder: &mut Builder, word: Word) -> Option<()> {
             );
         }
         0b10 if out => builder.set1(to, Operation::Extract { low, count }, from),
-        // LSL: the bits that do not fit fall out.
+        // LSL
         0b10 if imms + 1 == immr => builder.set2(to, Operation::ShiftLeft(width), from, shift),
         0b10 => {
             let field = builder.op1(Operation::Extract { low, count }, from);

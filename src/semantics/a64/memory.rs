@@ -1,4 +1,4 @@
-//! Loads and stores (C4.1, "Loads and Stores"): which group, and those of one register.
+//! Loads and stores (C4.1, "Loads and Stores"): the groups, and the accesses of one register.
 
 use super::access::{Transfer, general, is_base, pre_indexed, vector, write_back};
 use super::arithmetic::{extended, with_unknown_code};
@@ -43,7 +43,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, address: u64) -> Option<
     }
 }
 
-/// An access to one register by `size`, `V` and `opc`.
+/// An access of one register, from the fields `size`, `V` and `opc`.
 enum Access {
     General(Transfer, u8),
     Vector { store: bool, size: u8 },

@@ -5,7 +5,7 @@ use super::word::{Word, x_or_sp};
 use crate::semantics::builder::Builder;
 use crate::semantics::{Operand, Width};
 
-/// What each of the two registers takes part in.
+/// The transfer of each of the two registers.
 #[derive(Clone, Copy)]
 enum Pair {
     General(Transfer, u8),
@@ -38,7 +38,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
         (false, _) => Pair::General(transfer, 8),
     };
     let writes_base = mode & 1 == 1 && (is_base(word, word.d()) || is_base(word, word.a()));
-    // Constrained unpredictable, as a load of the same register twice.
+    // Constrained unpredictable, as is a load of the same register twice.
     if writes_base || load && word.d() == word.a() {
         return None;
     }

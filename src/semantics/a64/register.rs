@@ -133,7 +133,7 @@ fn conditional_compare(builder: &mut Builder, word: Word) -> Option<()> {
     } else {
         x(word.m())
     };
-    // It may be a flag that is written here.
+    // The condition may be one of the flags written here.
     let condition = builder.holds(word.field(12, 4) as u8);
     let condition = builder.kept(condition);
     let flags = compared(builder, word.width(), word.bit(30), [x(word.n()), b]);

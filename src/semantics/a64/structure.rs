@@ -1,4 +1,5 @@
-//! LD1 to LD4, ST1 to ST4 and those of single elements (C4.1, "Advanced SIMD load/store").
+//! LD1 to LD4 and ST1 to ST4, of whole registers and of single elements (C4.1, "Advanced SIMD
+//! load/store").
 
 use super::word::{Word, to_x_or_sp, v, x, x_or_sp};
 use crate::semantics::builder::Builder;
@@ -33,7 +34,8 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
     Some(())
 }
 
-/// Registers and the number of them that elements are dealt to in turn, by `opcode`.
+/// The number of registers by `opcode`, and the number of registers to which consecutive elements go
+/// in turn.
 const fn registers(opcode: u32) -> Option<(u8, u8)> {
     Some(match opcode {
         0b0000 => (4, 4),
@@ -49,10 +51,10 @@ const fn registers(opcode: u32) -> Option<(u8, u8)> {
 
 /// Whole registers. Memory is accessed in pieces of 8 bytes. Returns the number of bytes.
 fn multiple(builder: &mut Builder, word: Word) -> Option<u64> {
-    let (count, dealt) = registers(word.field(12, 4))?;
+    let (count, interleaved) = registers(word.field(12, 4))?;
     let (halves, load) = (if word.bit(30) { 2 } else { 1 }, word.bit(22));
     let size = 8u8 << word.field(10, 2);
-    if dealt > 1 && size == 64 && halves == 1 {
+    if interleaved > 1 && size == 64 && halves == 1 {
         return None;
     }
     let base = x_or_sp(word.n());
@@ -65,7 +67,7 @@ fn multiple(builder: &mut Builder, word: Word) -> Option<u64> {
             memory[usize::from(piece)] = builder.load(8, at);
         }
     }
-    // A piece of memory or half of a register, put together lane by lane.
+    // Assembles each piece of memory, or each half of a register, lane by lane.
     let lanes = 64 / size;
     for target in 0..pieces {
         let to = if load {
@@ -78,22 +80,22 @@ fn multiple(builder: &mut Builder, word: Word) -> Option<u64> {
             let (from, from_lane) = if load {
                 // Element `lane` of the half is element `element` of memory.
                 let in_register = target % halves * lanes + lane;
-                let element = if dealt == 1 {
+                let element = if interleaved == 1 {
                     target / halves * (halves * lanes) + in_register
                 } else {
-                    in_register * dealt + target / halves
+                    in_register * interleaved + target / halves
                 };
                 (memory[usize::from(element / lanes)], element % lanes)
             } else {
                 let element = target * lanes + lane;
-                let (index, in_register) = if dealt == 1 {
+                let (index, in_register) = if interleaved == 1 {
                     (element / (halves * lanes), element % (halves * lanes))
                 } else {
-                    (element % dealt, element / dealt)
+                    (element % interleaved, element / interleaved)
                 };
                 (v(register(index), in_register / lanes), in_register % lanes)
             };
-            if dealt == 1 {
+            if interleaved == 1 {
                 builder.copy(to, from);
                 break;
             }
@@ -146,7 +148,7 @@ fn single(builder: &mut Builder, word: Word) -> Option<u64> {
         let register = (word.d() + register) % 32;
         if opcode >> 1 == 3 {
             let element = builder.load(bytes, at);
-            // Ones at the bottom of each lane.
+            // A one at the bottom of each lane.
             let ones = Operand::Constant(u64::MAX / (u64::MAX >> (64 - bits)));
             let to = Location::vector(register, 0);
             builder.set2(to, Operation::Multiply(Width::W64), element, ones);

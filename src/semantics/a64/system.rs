@@ -67,7 +67,7 @@ fn process_state(builder: &mut Builder, op1: u32, op2: u32) {
             let inverted = builder.inverted(c);
             builder.copy(Location::C, inverted);
         }
-        // From flags as x86 compares to those of FCMP, and back (C6.2, XAFLAG and AXFLAG).
+        // XAFLAG: from the flags of an x86 comparison to those of FCMP; AXFLAG: back (C6.2).
         (0, 1) => {
             let not_c = builder.inverted(c);
             let not_z = builder.inverted(z);
@@ -109,11 +109,11 @@ fn vectors_unknown(builder: &mut Builder) {
 /// SYS: DC, IC, AT, TLBI and others.
 fn operation(builder: &mut Builder, op1: u32, crn: u32, crm: u32, op2: u32) {
     builder.may_store_anywhere = match (crn, crm) {
-        // DC ZVA, GZVA: zeros to a block whose size DCZID_EL0 has.
+        // DC ZVA, GZVA: clear a block, whose size is in DCZID_EL0.
         (7, 4) if op1 == 3 => op2 == 1 || op2 == 4,
-        // DC IVAC, ISW: what was cached is lost. GCSPUSHM and others write.
+        // DC IVAC, ISW: cached writes are lost. GCSPUSHM and others write.
         (7, 6 | 7) => true,
-        // IC, cleaning, AT, restrictions of prediction.
+        // IC, cleaning of caches, AT, restriction of speculation.
         (7, _) => false,
         // TLBI: addresses may mean other memory. The rest is implementation defined.
         _ => true,
@@ -152,7 +152,7 @@ fn write_register(builder: &mut Builder, number: u8, register: Register) {
                 builder.set1(flag, Operation::Extract { low, count: 1 }, value);
             }
         }
-        // FPCR: AHP, DN, FZ and RMode (26:22) are always there, other bits may read as zero.
+        // FPCR: every core has AHP, DN, FZ and RMode (26:22); other bits may read as zero.
         (3, 3, 4, 4, 0) => {
             let others = builder.op1(Operation::Unknown, Operand::ZERO);
             let there = builder.op2(Operation::Or, others, Operand::Constant(0x07c0_0000));

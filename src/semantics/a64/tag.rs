@@ -1,4 +1,4 @@
-//! Loads and stores of memory tags, which are not followed themselves.
+//! Loads and stores of memory tags. The tags themselves are not modelled.
 
 use super::access::{pre_indexed, write_back};
 use super::word::{Word, to_x, x, x_or_sp};

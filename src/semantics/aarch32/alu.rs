@@ -23,8 +23,8 @@ pub(in crate::semantics) enum Alu {
     OrNot,
 }
 
-/// `to = a operation b`; flags if they are wanted, with the carry of the shifter for logic. Without
-/// `to` only the flags.
+/// `to = a operation b`. If `flags`, also sets the flags; logical operations take the carry flag from
+/// `carry`, the carry out of the shifter. Without `to`, only the flags are written.
 pub(in crate::semantics) fn data(
     arm: &mut Arm,
     operation: Alu,
@@ -37,7 +37,7 @@ pub(in crate::semantics) fn data(
         arm.keep_condition();
     }
     let (result, carry_and_overflow) = compute(arm, operation, flags, operands);
-    // A result that takes its register is read from there.
+    // Unless it is conditional, the result is in its register, and is read from there.
     let mut seen = result;
     if let Some(to) = to {
         arm.write(to, result);
@@ -59,7 +59,7 @@ pub(in crate::semantics) fn data(
     arm.sign_and_zero(seen);
 }
 
-/// As `data` to the pc: a branch. With flags it returns from an exception.
+/// Like [`data`] with the pc as destination: a branch, or with `flags` a return from an exception.
 pub(in crate::semantics) fn data_to_pc(
     arm: &mut Arm,
     operation: Alu,
@@ -75,7 +75,7 @@ pub(in crate::semantics) fn data_to_pc(
     arm.branch(result, interworking);
 }
 
-/// The result; with flags the carry and overflow of sums and differences.
+/// Returns the result, and if `flags` the carry and overflow of a sum or difference.
 fn compute(
     arm: &mut Arm,
     operation: Alu,
@@ -142,7 +142,7 @@ fn inverted(arm: &mut Arm, a: Operand) -> Operand {
     }
 }
 
-/// The pc and the state come from elsewhere, as do the banked registers.
+/// A return from an exception: flags and banked registers become unknown.
 pub(in crate::semantics) fn return_from_exception(arm: &mut Arm) {
     for number in 8..PC {
         arm.unknown(Location::general(number));

@@ -1,14 +1,15 @@
-//! The fields of instructions of 32 bits.
+//! The fields of 32-bit encodings.
 
-pub(super) const fn field(word: u32, low: u32, count: u32) -> u32 {
+/// `count` bits from bit `low`.
+pub(in crate::semantics) const fn field(word: u32, low: u32, count: u32) -> u32 {
     (word >> low) & (u32::MAX >> (32 - count))
 }
 
 /// The number of a register.
-pub(super) const fn r(word: u32, low: u32) -> u8 {
+pub(in crate::semantics) const fn r(word: u32, low: u32) -> u8 {
     field(word, low, 4) as u8
 }
 
-pub(super) const fn bit(word: u32, bit: u32) -> bool {
+pub(in crate::semantics) const fn bit(word: u32, bit: u32) -> bool {
     field(word, bit, 1) == 1
 }

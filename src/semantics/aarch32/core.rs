@@ -1,4 +1,4 @@
-//! An instruction of AArch32 in the making.
+//! Builds the semantics of one AArch32 instruction.
 
 use crate::semantics::builder::{Builder, ONE};
 use crate::semantics::operation::{Operation, Width};
@@ -15,16 +15,16 @@ pub(in crate::semantics) const fn constant(value: u32) -> Operand {
 /// The carry flag.
 pub(in crate::semantics) const CARRY: Operand = Operand::Location(Location::C);
 
-/// The instruction: what it computes, and when.
+/// The instruction being decoded: what it computes, and under which condition.
 pub(in crate::semantics) struct Arm {
     pub(in crate::semantics) b: Builder,
     /// Not zero where the instruction passes its condition.
     pub(in crate::semantics) when: Operand,
-    /// Where it is.
+    /// Its address.
     pub(in crate::semantics) address: u32,
-    /// What it reads as the pc.
+    /// The value that it reads from the pc.
     pub(in crate::semantics) pc: u32,
-    /// 2 or 4.
+    /// Its size in bytes, 2 or 4.
     pub(in crate::semantics) size: u8,
 }
 
@@ -46,12 +46,12 @@ impl Arm {
         self.b.finish(self.size)
     }
 
-    /// Whether it is executed whatever the flags are.
+    /// Returns whether it is executed unconditionally.
     pub(in crate::semantics) fn always(&self) -> bool {
         self.when == ONE
     }
 
-    /// Keeps the condition from being changed by flags that the instruction writes.
+    /// Evaluates the condition now, before the instruction writes flags.
     pub(in crate::semantics) fn keep_condition(&mut self) {
         self.when = self.b.kept(self.when);
     }
@@ -67,7 +67,7 @@ impl Arm {
     /// Writes a location where the condition passes.
     pub(in crate::semantics) fn put(&mut self, to: Location, value: Operand) {
         if self.always() {
-            self.b.give(to, value);
+            self.b.move_to(to, value);
         } else {
             self.b.set(
                 to,
@@ -91,7 +91,7 @@ impl Arm {
         self.put(to, value);
     }
 
-    /// Goes to an address in an operand. `interworking`: its bit 0 selects the instruction set.
+    /// Branches to an address in an operand. If `interworking`, its bit 0 selects the instruction set.
     pub(in crate::semantics) fn branch(&mut self, target: Operand, interworking: bool) {
         let target = if interworking {
             target
@@ -106,7 +106,7 @@ impl Arm {
         };
     }
 
-    /// Goes to a constant address.
+    /// Branches to a constant address.
     pub(in crate::semantics) fn jump(&mut self, target: u32) {
         let target = u64::from(target);
         self.b.control = if self.always() {

@@ -1,21 +1,15 @@
 //! Floating point and coprocessor instructions, of A32 and, with the same bits 27:0, of T32.
 
+use super::bits::{field, r};
 use super::core::{Arm, PC, constant};
 use super::neon::d;
+use crate::semantics::floating::{immediate_double, immediate_single};
 use crate::semantics::operation::{FloatOperation, FloatShape, Operation, Rounding, Width};
 use crate::semantics::{Location, Operand};
 
 const FPCR: Operand = Operand::Location(Location::FPCR);
 
-const fn field(word: u32, low: u32, count: u32) -> u32 {
-    (word >> low) & (u32::MAX >> (32 - count))
-}
-
-const fn r(word: u32, low: u32) -> u8 {
-    field(word, low, 4) as u8
-}
-
-/// A register of either precision: its number has one bit apart from the others.
+/// A register of either precision. One bit of its number is apart from the other four.
 #[derive(Clone, Copy)]
 struct Register {
     number: u8,
@@ -36,7 +30,7 @@ impl Register {
         }
     }
 
-    /// The register of 64 bits that it is, or is in.
+    /// The 64-bit register that it is, or is half of.
     const fn location(self) -> Location {
         d(if self.double {
             self.number
@@ -365,7 +359,7 @@ fn control(arm: &mut Arm, word: u32, read: bool, general: u8) -> Option<()> {
         }
         (_, PC) => return None,
         (true, _) if fpscr => {
-            // What has happened is not followed.
+            // The cumulative exception bits are not modelled.
             let others = arm.b.op1(Operation::Unknown, Operand::ZERO);
             let others = arm.b.op2(Operation::And, others, constant(0x0800_009f));
             let value = arm.b.op2(Operation::Or, others, FPCR);
@@ -379,7 +373,7 @@ fn control(arm: &mut Arm, word: u32, read: bool, general: u8) -> Option<()> {
             let value = arm.r(general);
             let flags = arm.b.op1(Operation::Extract { low: 28, count: 4 }, value);
             arm.put(Location::FPSCR_FLAGS, flags);
-            // AHP, DN, FZ and RMode are always there, other bits may read as zero.
+            // Every core has AHP, DN, FZ and RMode; other bits may read as zero.
             let others = arm.b.op1(Operation::Unknown, Operand::ZERO);
             let others = arm.b.op2(Operation::And, others, constant(0x003f_9f00));
             let there = arm.b.op2(Operation::Or, others, constant(0x07c0_0000));
@@ -470,7 +464,11 @@ fn other(arm: &mut Arm, word: u32, to: Register, m: Register) -> Option<()> {
     let (double, upper) = (to.double, field(word, 7, 1) == 1);
     if field(word, 6, 1) == 0 {
         let byte = u64::from(field(word, 16, 4) << 4 | field(word, 0, 4));
-        let value = expanded(byte, double);
+        let value = if double {
+            immediate_double(byte)
+        } else {
+            immediate_single(byte).into()
+        };
         to.write(arm, Operand::Constant(value));
         return Some(());
     }
@@ -552,7 +550,7 @@ fn other(arm: &mut Arm, word: u32, to: Register, m: Register) -> Option<()> {
             arm.unknown(Location::FPSCR_FLAGS);
             return Some(());
         }
-        // Half precision and fixed point: in the register of 64 bits that either precision is in.
+        // Half precision and fixed point: the destination may have either precision.
         _ => {
             arm.unknown(to.location());
             arm.unknown(Register::of(word, 12, 22, !double).location());
@@ -561,15 +559,4 @@ fn other(arm: &mut Arm, word: u32, to: Register, m: Register) -> Option<()> {
     };
     to.write(arm, result);
     Some(())
-}
-
-/// `VFPExpandImm` (J1).
-const fn expanded(byte: u64, double: bool) -> u64 {
-    if double {
-        let exponent = if byte & 0x40 == 0 { 0x400 } else { 0x3fc };
-        byte >> 7 << 63 | (exponent | byte >> 4 & 3) << 52 | (byte & 15) << 48
-    } else {
-        let exponent = if byte & 0x40 == 0 { 0x80 } else { 0x7c };
-        byte >> 7 << 31 | (exponent | byte >> 4 & 3) << 23 | (byte & 15) << 19
-    }
 }

@@ -7,7 +7,8 @@ use crate::semantics::{Location, Operand};
 
 const W: Width = Width::W32;
 
-/// SXTB to UXTH and those that add: the lowest `count` bits of a rotated register, extended.
+/// SXTB to UXTH, and SXTAB to UXTAH with `addend`: extends the lowest `count` bits of a rotated
+/// register.
 pub(in crate::semantics) fn extend(
     arm: &mut Arm,
     to: u8,
@@ -40,7 +41,7 @@ pub(in crate::semantics) fn extend(
     arm.write(to, value);
 }
 
-/// SXTB16, UXTB16 and those that add: bytes 0 and 2 of a rotated register.
+/// SXTB16, UXTB16, and SXTAB16, UXTAB16 with `addend`: extends bytes 0 and 2 of a rotated register.
 pub(in crate::semantics) fn extend_pair(
     arm: &mut Arm,
     to: u8,
@@ -152,7 +153,7 @@ pub(in crate::semantics) fn parallel(
         3 => (Lanes::H16, true),
         4 => (Lanes::B8, false),
         7 => (Lanes::B8, true),
-        1 | 2 => return vague(arm, kind, to),
+        1 | 2 => return unmodelled(arm, kind, to),
         _ => return None,
     };
     let pick = |sum, difference| if subtract { difference } else { sum };
@@ -167,7 +168,7 @@ pub(in crate::semantics) fn parallel(
             LaneOperation::AddSaturatingUnsigned,
             LaneOperation::SubtractSaturatingUnsigned,
         ),
-        3 | 7 => return vague(arm, kind, to),
+        3 | 7 => return unmodelled(arm, kind, to),
         _ => return None,
     };
     let result = arm.b.op2(Operation::Lane(lane_operation, lanes), a, b);
@@ -177,7 +178,7 @@ pub(in crate::semantics) fn parallel(
         return Some(());
     }
     if kind == 5 {
-        // GE: carries of sums, differences that borrow nothing.
+        // GE: the carry of a sum, no borrow of a difference.
         let (x, y, compare) = if subtract {
             (a, b, LaneOperation::GreaterEqualUnsigned)
         } else {
@@ -193,7 +194,8 @@ pub(in crate::semantics) fn parallel(
     Some(())
 }
 
-fn vague(arm: &mut Arm, kind: u32, to: u8) -> Option<()> {
+/// The variants of [`parallel`] that are not modelled: the destination and GE become unknown.
+fn unmodelled(arm: &mut Arm, kind: u32, to: u8) -> Option<()> {
     if kind & 3 == 0 {
         return None;
     }
@@ -204,7 +206,7 @@ fn vague(arm: &mut Arm, kind: u32, to: u8) -> Option<()> {
     Some(())
 }
 
-/// A bit of each of the lower four bytes.
+/// Gathers one bit of each of the lower four bytes of a mask.
 fn gathered(arm: &mut Arm, mask: Operand) -> Operand {
     let bits = arm.b.op2(Operation::And, mask, constant(0x0804_0201));
     let summed = arm

@@ -29,7 +29,7 @@ pub(in crate::semantics) fn single(
         result = arm.b.op2(sum, addend, result);
     }
     if flags {
-        // Kept apart from its register, which may not be written.
+        // From the result itself: its register is not written if the condition fails.
         arm.sign_and_zero(result);
     }
     arm.write(to, result);
@@ -166,14 +166,14 @@ fn accumulate(arm: &mut Arm, to: u8, product: Operand, addend: Option<u8>) {
     arm.write(to, result);
 }
 
-/// Q stays set.
+/// Sets Q, which is sticky, if `saturated`.
 pub(in crate::semantics) fn set_saturated(arm: &mut Arm, saturated: Operand) {
     let q = Operand::Location(Location::Q);
     let either = arm.b.op2(Operation::Or, q, saturated);
     arm.put(Location::Q, either);
 }
 
-/// SMMUL, SMMLA, SMMLS: the upper half of a product, rounded if wanted.
+/// SMMUL, SMMLA, SMMLS: the upper half of a product; rounded if `rounds`.
 pub(in crate::semantics) fn upper(
     arm: &mut Arm,
     to: u8,

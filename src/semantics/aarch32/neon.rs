@@ -1,5 +1,5 @@
-//! Advanced SIMD: moves, logic, loads and stores of whole registers; what else there is makes its
-//! registers unknown.
+//! Advanced SIMD: loads and stores of whole registers. The destinations of all other instructions
+//! become unknown.
 
 use super::core::Arm;
 use crate::semantics::{Location, Operand};
@@ -26,7 +26,7 @@ pub(in crate::semantics) const fn d(number: u8) -> Location {
     Location::vector(number / 2, number % 2)
 }
 
-/// VLD1 to VLD4, VST1 to VST4. Whole registers one after the other are followed.
+/// VLD1 to VLD4, VST1 to VST4. Only those of whole consecutive registers are modelled.
 pub(in crate::semantics) fn elements(arm: &mut Arm, word: u32) -> Option<()> {
     let load = word >> 21 & 1 == 1;
     let first = ((word >> 22 & 1) << 4 | word >> 12 & 15) as u8;

@@ -78,7 +78,7 @@ pub(in crate::semantics) fn by_register(
         let result = arm.b.op2(Operation::RotateRight(Width::W32), a, amount);
         (result, bit(arm, result, 31, carry))
     } else {
-        // 64 bits hold what is moved out; amounts from 64 on are as 63.
+        // The bits shifted out stay within 64 bits; amounts above 63 have the effect of 63.
         let small = arm.b.op2(Operation::LessUnsigned, amount, Constant(64));
         let limited = arm.b.op(Operation::Select, amount, Constant(63), small);
         let from = if kind == 2 { arm.wide(a) } else { a };

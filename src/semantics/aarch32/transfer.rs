@@ -4,7 +4,7 @@ use super::core::{Arm, PC};
 use crate::semantics::operation::{Operation, Width};
 use crate::semantics::{Location, Operand};
 
-/// What is between a register and memory.
+/// The access of one register: direction, size in bytes, sign extension.
 #[derive(Clone, Copy)]
 pub(in crate::semantics) struct Access {
     pub(in crate::semantics) load: bool,
@@ -12,10 +12,10 @@ pub(in crate::semantics) struct Access {
     pub(in crate::semantics) signed: bool,
 }
 
-/// Where: at a base register with an offset, added or subtracted, before or behind the access, and
-/// whether the base register is written.
+/// An addressing mode: base register and offset; whether the offset is added or subtracted, before or
+/// after the access, and whether the base register is written.
 #[derive(Clone, Copy)]
-pub(in crate::semantics) struct Place {
+pub(in crate::semantics) struct AddressingMode {
     pub(in crate::semantics) base: u8,
     pub(in crate::semantics) offset: Operand,
     pub(in crate::semantics) add: bool,
@@ -23,8 +23,8 @@ pub(in crate::semantics) struct Place {
     pub(in crate::semantics) write_back: bool,
 }
 
-impl Place {
-    /// The address, and what the base becomes.
+impl AddressingMode {
+    /// Returns the address of the access, and the base register's new value.
     fn resolve(self, arm: &mut Arm) -> (Operand, Operand) {
         let base = if self.base == PC {
             Operand::Constant(u64::from(arm.pc & !3))
@@ -51,7 +51,7 @@ impl Place {
         (if self.before { moved } else { base }, moved)
     }
 
-    /// Whether the base is written and is also a register that is transferred: unpredictable.
+    /// Returns whether the base is written and also transferred, which is unpredictable.
     fn clashes(self, register: u8) -> bool {
         self.write_back && (self.base == PC || self.base == register)
     }
@@ -61,21 +61,21 @@ pub(in crate::semantics) fn single(
     arm: &mut Arm,
     access: Access,
     register: u8,
-    place: Place,
+    mode: AddressingMode,
 ) -> Option<()> {
     let byte = access.size < 4;
-    if place.clashes(register) || register == PC && byte {
+    if mode.clashes(register) || register == PC && byte {
         return None;
     }
-    let (at, moved) = place.resolve(arm);
+    let (at, moved) = mode.resolve(arm);
     if !access.load {
         let value = arm.r(register);
         arm.store(access.size, at, value);
-        arm.write_if(place.write_back, place.base, moved);
+        arm.write_if(mode.write_back, mode.base, moved);
         return Some(());
     }
     let mut value = arm.load(access.size, at);
-    arm.write_if(place.write_back, place.base, moved);
+    arm.write_if(mode.write_back, mode.base, moved);
     if register == PC {
         arm.branch(value, true);
         return Some(());
@@ -92,26 +92,26 @@ pub(in crate::semantics) fn dual(
     arm: &mut Arm,
     load: bool,
     [first, second]: [u8; 2],
-    place: Place,
+    mode: AddressingMode,
 ) -> Option<()> {
-    if place.clashes(first) || place.clashes(second) || first == PC || second == PC {
+    if mode.clashes(first) || mode.clashes(second) || first == PC || second == PC {
         return None;
     }
     if load && first == second {
         return None;
     }
-    let (at, moved) = place.resolve(arm);
+    let (at, moved) = mode.resolve(arm);
     let above = arm.add(at, 4);
     if load {
         let (low, high) = (arm.load(4, at), arm.load(4, above));
-        arm.write_if(place.write_back, place.base, moved);
+        arm.write_if(mode.write_back, mode.base, moved);
         arm.write(first, low);
         arm.write(second, high);
     } else {
         let (low, high) = (arm.r(first), arm.r(second));
         arm.store(4, at, low);
         arm.store(4, above, high);
-        arm.write_if(place.write_back, place.base, moved);
+        arm.write_if(mode.write_back, mode.base, moved);
     }
     Some(())
 }
@@ -136,9 +136,9 @@ pub(in crate::semantics) fn multiple(
     if base == PC || list == 0 || load && write_back && list >> base & 1 == 1 {
         return None;
     }
-    // A base that is stored and written, but is not the first, is unknown in memory.
+    // If the base is stored and written, and is not the first register, its stored value is unknown.
     let lowest = list.trailing_zeros() as u8;
-    let vague = !load && write_back && list >> base & 1 == 1 && lowest != base;
+    let base_is_unknown = !load && write_back && list >> base & 1 == 1 && lowest != base;
     let from = arm.r(base);
     let first = match (up, before) {
         (true, false) => 0,
@@ -154,7 +154,7 @@ pub(in crate::semantics) fn multiple(
         if load {
             loaded[usize::from(number)] = arm.load(4, at);
         } else {
-            let value = if vague && number == base {
+            let value = if base_is_unknown && number == base {
                 arm.b.op1(Operation::Unknown, Operand::ZERO)
             } else {
                 arm.r(number)
@@ -177,7 +177,7 @@ pub(in crate::semantics) fn multiple(
     Some(())
 }
 
-/// LDREX and the like: a load. STREX: whether it stores is not known; `status` becomes 0 if so.
+/// STREX and the like: whether it stores is unknown; `status` becomes 0 if it does.
 pub(in crate::semantics) fn exclusive_store(
     arm: &mut Arm,
     size: u8,

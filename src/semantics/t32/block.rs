@@ -5,8 +5,8 @@
 pub struct ItState(u8);
 
 impl ItState {
-    /// Not in a block. So is every instruction that a branch leads to; only the return from an
-    /// exception leads into a block.
+    /// Outside of blocks, as is every target of a branch. Only a return from an exception leads into
+    /// a block.
     pub const OUTSIDE: Self = Self(0);
 
     /// The state with the bits of `PSTATE.IT` or `EPSR.IT`.
@@ -21,7 +21,7 @@ impl ItState {
         self.0
     }
 
-    /// Whether the instruction is in a block.
+    /// Returns whether the instruction is in a block.
     #[must_use]
     pub const fn is_inside(self) -> bool {
         self.0 & 15 != 0
@@ -32,8 +32,7 @@ impl ItState {
         if self.is_inside() { self.0 >> 4 } else { 14 }
     }
 
-    /// The state before the instruction that follows in memory, given the first halfword of this
-    /// one. Walked from the instruction that a branch led to, this gives every state.
+    /// The state before the next instruction in memory, given the first halfword of this one.
     #[must_use]
     pub const fn next(self, first: u16) -> Self {
         if !self.is_inside() && first & 0xff00 == 0xbf00 {

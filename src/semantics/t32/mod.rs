@@ -1,6 +1,5 @@
 //! T32 (Arm ARM, DDI 0487, F3.1), and the M-profile's Thumb (DDI 0403, A5).
 
-mod bits;
 mod block;
 mod narrow;
 mod wide;
@@ -12,9 +11,9 @@ pub use block::ItState;
 use super::Semantics;
 use super::aarch32::core::Arm;
 
-/// What the instruction at `address` does: its first halfword, and the second of an instruction of
-/// 32 bits ([`is_wide`]). `block` is the state of the IT block that it is in, or
-/// [`ItState::OUTSIDE`]. Of an encoding that has no model here everything is unknown behind it.
+/// Returns what the instruction at `address` does, given its first halfword, and the second one of an
+/// instruction of 32 bits ([`is_wide`]). `block` is the state of the IT block that it is in, or
+/// [`ItState::OUTSIDE`]. After an encoding that is not modelled, everything is unknown.
 #[must_use]
 pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantics {
     let wide = is_wide(first);
@@ -30,7 +29,7 @@ pub fn decode(first: u16, second: u16, address: u64, block: ItState) -> Semantic
     arm.finish()
 }
 
-/// Whether an instruction that begins with this halfword has 32 bits.
+/// Returns whether an instruction that starts with this halfword has 32 bits.
 #[must_use]
 pub const fn is_wide(first: u16) -> bool {
     first >= 0xe800

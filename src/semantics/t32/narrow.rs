@@ -2,7 +2,7 @@
 
 use crate::semantics::aarch32::alu::{Alu, data, data_to_pc};
 use crate::semantics::aarch32::core::{Arm, CARRY, LR, PC, constant};
-use crate::semantics::aarch32::transfer::{self, Access, Place};
+use crate::semantics::aarch32::transfer::{self, Access, AddressingMode};
 use crate::semantics::aarch32::{media, multiply, shift};
 use crate::semantics::operation::Operation;
 use crate::semantics::{Control, Location, Operand};
@@ -61,8 +61,8 @@ pub(super) fn decode(arm: &mut Arm, word: u16, flags: bool) -> Option<()> {
         0b01000 if word & 0x400 == 0 => registers(arm, word, flags),
         0b01000 => return high_registers(arm, word),
         0b01001 => {
-            let place = offset(PC, constant(4 * field(word, 0, 8)));
-            return transfer::single(arm, LOAD, r(word, 8), place);
+            let mode = offset(PC, constant(4 * field(word, 0, 8)));
+            return transfer::single(arm, LOAD, r(word, 8), mode);
         }
         0b01010 | 0b01011 => {
             let (size, load, signed) = [
@@ -94,8 +94,8 @@ pub(super) fn decode(arm: &mut Arm, word: u16, flags: bool) -> Option<()> {
                 load: op & 1 == 1,
                 ..LOAD
             };
-            let place = offset(SP, constant(4 * field(word, 0, 8)));
-            return transfer::single(arm, access, r(word, 8), place);
+            let mode = offset(SP, constant(4 * field(word, 0, 8)));
+            return transfer::single(arm, access, r(word, 8), mode);
         }
         op @ (0b10100 | 0b10101) => {
             let base = if op & 1 == 0 {
@@ -129,8 +129,8 @@ const LOAD: Access = Access {
     signed: false,
 };
 
-const fn offset(base: u8, offset: Operand) -> Place {
-    Place {
+const fn offset(base: u8, offset: Operand) -> AddressingMode {
+    AddressingMode {
         base,
         offset,
         add: true,
@@ -262,7 +262,7 @@ fn miscellaneous(arm: &mut Arm, word: u16) -> Option<()> {
             let list = word & 0xff | (word & 0x100) << 7;
             return transfer::multiple(arm, true, SP, list, [false, true, true]);
         }
-        // CPS does not change the mode here; PRIMASK and FAULTMASK are not followed.
+        // CPS of 16 bits does not change the mode; PRIMASK and FAULTMASK are not modelled.
         0b0110 if word & 0xffe0 == 0xb660 => {}
         0b1010 if field(word, 6, 2) != 2 => {
             let kind = field(word, 6, 2);
@@ -270,7 +270,7 @@ fn miscellaneous(arm: &mut Arm, word: u16) -> Option<()> {
         }
         // HLT: semihosting.
         0b1010 => semihosting(arm),
-        // BKPT: of an M-profile core semihosting is 0xab.
+        // BKPT 0xab is semihosting on M-profile cores.
         0b1110 if word & 0xff == 0xab => semihosting(arm),
         0b1110 => {}
         // IT and hints.

@@ -1,8 +1,8 @@
 //! Instructions of 32 bits: the groups, branches and system instructions.
 
-use super::bits::{bit, field, r};
 use super::{wide_data, wide_memory};
 use crate::semantics::aarch32::alu::return_from_exception;
+use crate::semantics::aarch32::bits::{bit, field, r};
 use crate::semantics::aarch32::core::{Arm, LR, PC, constant};
 use crate::semantics::aarch32::{float, neon};
 use crate::semantics::operation::Operation;

@@ -1,7 +1,7 @@
 //! Data processing of 32 bits.
 
-use super::bits::{bit, field, r};
 use crate::semantics::aarch32::alu::{Alu, data};
+use crate::semantics::aarch32::bits::{bit, field, r};
 use crate::semantics::aarch32::core::{Arm, CARRY, PC, constant};
 use crate::semantics::aarch32::{media, multiply, shift};
 use crate::semantics::operation::{Operation, Width};

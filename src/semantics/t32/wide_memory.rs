@@ -1,13 +1,13 @@
 //! Loads and stores of 32 bits.
 
-use super::bits::{bit, field, r};
 use crate::semantics::Operand;
+use crate::semantics::aarch32::bits::{bit, field, r};
 use crate::semantics::aarch32::core::{Arm, PC, constant};
 use crate::semantics::aarch32::shift;
-use crate::semantics::aarch32::transfer::{self, Access, Place};
+use crate::semantics::aarch32::transfer::{self, Access, AddressingMode};
 use crate::semantics::operation::{Operation, Width};
 
-/// LDM, STM; RFE and SRS are of exceptions.
+/// LDM, STM. RFE and SRS are not modelled.
 pub(super) fn multiple(arm: &mut Arm, word: u32) -> Option<()> {
     let (up, before) = (bit(word, 23), bit(word, 24));
     if up == before {
@@ -30,17 +30,17 @@ pub(super) fn dual(arm: &mut Arm, word: u32) -> Option<()> {
         if n == PC && (!load || write_back) {
             return None;
         }
-        let place = Place {
+        let mode = AddressingMode {
             base: n,
             offset,
             add: up,
             before,
             write_back,
         };
-        return transfer::dual(arm, load, [t, t2], place);
+        return transfer::dual(arm, load, [t, t2], mode);
     }
     let at = arm.r(n);
-    let plain = |offset| Place {
+    let plain = |offset| AddressingMode {
         base: n,
         offset,
         add: true,
@@ -108,7 +108,7 @@ fn table_branch(arm: &mut Arm, word: u32) -> Option<()> {
     Some(())
 }
 
-/// LDR, STR and of bytes and halfwords; prefetches.
+/// LDR and STR of words, halfwords and bytes; prefetches.
 pub(super) fn single(arm: &mut Arm, word: u32) -> Option<()> {
     let (signed, size, load) = (bit(word, 24), field(word, 21, 2), bit(word, 20));
     let (n, t) = (r(word, 16), r(word, 12));
@@ -124,7 +124,7 @@ pub(super) fn single(arm: &mut Arm, word: u32) -> Option<()> {
         size: 1 << size,
         signed,
     };
-    let mut place = Place {
+    let mut mode = AddressingMode {
         base: n,
         offset: Operand::ZERO,
         add: true,
@@ -135,15 +135,15 @@ pub(super) fn single(arm: &mut Arm, word: u32) -> Option<()> {
         if !load {
             return None;
         }
-        place.offset = constant(field(word, 0, 12));
-        place.add = bit(word, 23);
+        mode.offset = constant(field(word, 0, 12));
+        mode.add = bit(word, 23);
     } else if bit(word, 23) {
-        place.offset = constant(field(word, 0, 12));
+        mode.offset = constant(field(word, 0, 12));
     } else if bit(word, 11) {
-        place.offset = constant(field(word, 0, 8));
-        (place.before, place.add, place.write_back) = (bit(word, 10), bit(word, 9), bit(word, 8));
-        // Neither is undefined; with all but write-back it is unprivileged.
-        if !place.before && !place.write_back {
+        mode.offset = constant(field(word, 0, 8));
+        (mode.before, mode.add, mode.write_back) = (bit(word, 10), bit(word, 9), bit(word, 8));
+        // Without pre-index and write-back it is undefined. Unprivileged accesses are like others.
+        if !mode.before && !mode.write_back {
             return None;
         }
     } else {
@@ -152,7 +152,7 @@ pub(super) fn single(arm: &mut Arm, word: u32) -> Option<()> {
             return None;
         }
         let value = arm.r(m);
-        place.offset = shift::by_immediate(arm, 0, value, field(word, 4, 2), false).0;
+        mode.offset = shift::by_immediate(arm, 0, value, field(word, 4, 2), false).0;
     }
-    transfer::single(arm, access, t, place)
+    transfer::single(arm, access, t, mode)
 }

@@ -9,7 +9,8 @@ use crate::semantics::{Location, Operand, Operation};
 pub(super) const LOW: Operation = Operation::Extract { low: 0, count: 32 };
 const HIGH: Operation = Operation::Extract { low: 32, count: 32 };
 
-/// Of FRINTN and the like; FRINTX and FRINTI round as FPCR says, which has to be to even.
+/// The rounding of FRINTN and the like. FRINTX and FRINTI round as FPCR selects; only to even is
+/// modelled.
 pub(super) fn rounding(word: Word) -> Option<Rounding> {
     Some(match (word.bit(29), word.bit(23), word.bit(12)) {
         (false, false, false) | (true, _, true) => Rounding::TiesToEven,
@@ -81,7 +82,7 @@ pub(super) fn precision(builder: &mut Builder, word: Word, form: Form) -> Option
             lower,
             Operand::ZERO,
         );
-        builder.give(low, lower);
+        builder.move_to(low, lower);
         let upper = float(
             builder,
             FloatOperation::Widen,
@@ -89,16 +90,16 @@ pub(super) fn precision(builder: &mut Builder, word: Word, form: Form) -> Option
             upper,
             Operand::ZERO,
         );
-        builder.give(high, upper);
+        builder.move_to(high, upper);
     } else {
         let (single, narrow) = (FloatShape::Single, FloatOperation::Narrow);
         let lower = float(builder, narrow, single, n(word, 0), Operand::ZERO);
         let upper = float(builder, narrow, single, n(word, 1), Operand::ZERO);
         let both = builder.op2(Operation::Insert { low: 32, count: 32 }, lower, upper);
         if form.full {
-            builder.give(high, both);
+            builder.move_to(high, both);
         } else {
-            builder.give(low, both);
+            builder.move_to(low, both);
             builder.copy(high, Operand::ZERO);
         }
     }

@@ -4,9 +4,10 @@ use super::super::arithmetic::set_cut;
 use super::super::word::{Word, to_x, v, x};
 use super::form::{Form, d, in_lanes, lanes, n, shuffled_lanes};
 use crate::semantics::builder::Builder;
+use crate::semantics::floating::{immediate_double, immediate_single};
 use crate::semantics::{Location, Operand, Operation, Width};
 
-/// SMOV, UMOV.
+/// Returns whether it is SMOV or UMOV, which write a general register.
 pub(super) fn is_to_general(word: Word) -> bool {
     word.field(28, 4) & 0b1011 == 0
         && word.field(21, 4) == 0
@@ -28,7 +29,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
     match (word.bit(29), imm4) {
         (false, 0b0000) if form.scalar => {
             let element = builder.op1(field, v(word.n(), half));
-            builder.give(Location::vector(word.d(), 0), element);
+            builder.move_to(Location::vector(word.d(), 0), element);
             builder.copy(Location::vector(word.d(), 1), Operand::ZERO);
         }
         _ if form.scalar => return None,
@@ -47,7 +48,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
                 builder.copy(to, from);
             } else {
                 let all = shuffled_lanes(builder, lanes(size), from, Operand::ZERO, |_| number);
-                builder.give(to, all);
+                builder.move_to(to, all);
             }
             let high = if form.full {
                 Operand::Location(to)
@@ -95,7 +96,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
 pub(super) fn immediate(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
     let (op, cmode) = (word.bit(29), word.field(12, 4));
     let byte = u64::from(word.field(16, 3) << 5 | word.field(5, 5));
-    // FMOV of half precision is the only one with bit 11.
+    // Bit 11 is set only for FMOV of half precision.
     if word.bit(11) {
         return None;
     }
@@ -127,35 +128,10 @@ fn expanded(op: bool, cmode: u32, byte: u64, full: bool) -> Option<u64> {
             let bytes = std::array::from_fn(|bit| if byte >> bit & 1 == 1 { 0xff } else { 0 });
             return Some(u64::from_le_bytes(bytes));
         }
-        _ if !op => return Some(repeated(2, u64::from(single(byte)))),
-        _ if full => return Some(double(byte)),
+        _ if !op => return Some(repeated(2, u64::from(immediate_single(byte)))),
+        _ if full => return Some(immediate_double(byte)),
         _ => return None,
     };
     let inverts = op && (cmode & 1 == 0 || cmode >= 0b1100);
     Some(if inverts { !value } else { value })
-}
-
-/// `VFPExpandImm` (J1): a sign, 3 bits of exponent, 4 of fraction.
-pub(super) const fn double(byte: u64) -> u64 {
-    let exponent = if byte & 0x40 == 0 { 0x400 } else { 0x3fc };
-    byte >> 7 << 63 | (exponent | byte >> 4 & 3) << 52 | (byte & 15) << 48
-}
-
-pub(super) const fn single(byte: u64) -> u32 {
-    let exponent = if byte & 0x40 == 0 { 0x80 } else { 0x7c };
-    (byte >> 7 << 31 | (exponent | byte >> 4 & 3) << 23 | (byte & 15) << 19) as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn immediates_of_floating_point() {
-        assert_eq!(f64::from_bits(double(0x70)), 1.0);
-        assert_eq!(f64::from_bits(double(0x00)), 2.0);
-        assert_eq!(f64::from_bits(double(0xff)), -1.9375);
-        assert_eq!(f32::from_bits(single(0x70)), 1.0);
-        assert_eq!(f32::from_bits(single(0x3f)), 31.0);
-    }
 }

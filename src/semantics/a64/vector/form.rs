@@ -5,7 +5,7 @@ use crate::semantics::builder::Builder;
 use crate::semantics::operation::{FloatOperation, FloatShape, LaneOperation, Lanes};
 use crate::semantics::{Location, Operand, Operation};
 
-/// Whether an instruction is on one element, on 64 or on 128 bits.
+/// Whether an instruction operates on one element, on 64 or on 128 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     /// On one element.
@@ -30,7 +30,7 @@ impl Form {
         let lanes = lanes(word.field(22, 2));
         match (lanes, self.scalar, self.full) {
             (Lanes::D64, false, false) => None,
-            // Of one element there are only the operations on 64 bits here.
+            // Of operations on one element, only those of 64 bits are modelled.
             (Lanes::D64, true, _) => Some(lanes),
             (_, true, _) => None,
             _ => Some(lanes),
@@ -47,7 +47,7 @@ impl Form {
         }
     }
 
-    /// Each half of the result from the same halves of the sources.
+    /// Writes the destination; each half of it depends on the same half of the sources.
     pub(super) fn by_halves(
         self,
         builder: &mut Builder,
@@ -55,16 +55,16 @@ impl Form {
         mut half_of: impl FnMut(&mut Builder, u8) -> Operand,
     ) {
         let low = half_of(builder, 0);
-        builder.give(Location::vector(word.d(), 0), low);
+        builder.move_to(Location::vector(word.d(), 0), low);
         let high = if self.full {
             half_of(builder, 1)
         } else {
             Operand::ZERO
         };
-        builder.give(Location::vector(word.d(), 1), high);
+        builder.move_to(Location::vector(word.d(), 1), high);
     }
 
-    /// Each half of the result from any of the sources.
+    /// Writes the destination; each half of it may depend on both halves of the sources.
     pub(super) fn across_halves(
         self,
         builder: &mut Builder,
@@ -75,10 +75,10 @@ impl Form {
         let low = builder.kept(low);
         if self.full {
             let high = half_of(builder, 1);
-            builder.give(Location::vector(word.d(), 1), high);
+            builder.move_to(Location::vector(word.d(), 1), high);
             builder.copy(Location::vector(word.d(), 0), low);
         } else {
-            builder.give(Location::vector(word.d(), 0), low);
+            builder.move_to(Location::vector(word.d(), 0), low);
             builder.copy(Location::vector(word.d(), 1), Operand::ZERO);
         }
     }
@@ -171,7 +171,7 @@ pub(super) fn shuffled_lanes(
     shuffled(builder, a, b, control)
 }
 
-/// The lanes of twice the width in `part` (0: lower, 1: upper) of half a register, extended.
+/// Extends the lanes in `part` (0: lower, 1: upper) of half a register to lanes of twice the width.
 pub(super) fn widened(
     builder: &mut Builder,
     lanes_from: Lanes,
@@ -185,7 +185,8 @@ pub(super) fn widened(
         Lanes::H16 => Lanes::S32,
         _ => Lanes::D64,
     };
-    // The source at the bottom of the wide lanes, or at the top to be shifted down again.
+    // Unsigned lanes are moved to the bottom of the wide lanes; signed ones to the top, and shifted
+    // down from there.
     let control = std::array::from_fn(|index| {
         let index = index as u8;
         let (lane, byte) = (index / (2 * bytes), index % (2 * bytes));

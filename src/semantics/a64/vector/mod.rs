@@ -1,5 +1,5 @@
 //! Data processing of vectors and floating point (C4.1, "Data Processing -- Scalar Floating-Point
-//! and Advanced SIMD"). FPCR.AH, which changes the sign of NaNs, is taken to be 0.
+//! and Advanced SIMD"). FPCR.AH, which changes the sign of NaNs, is assumed to be 0.
 
 mod across;
 mod convert;
@@ -34,7 +34,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
     let form = Form::of(word);
     if modelled(builder, word, form).is_none() {
         builder.restart();
-        // Every one of this group writes one vector, but for those that copy elements (UMOV, SMOV).
+        // All instructions of this group write one vector, except UMOV and SMOV.
         if copy::is_to_general(word) {
             builder.unknown(to_x(word.d()));
         } else {
@@ -49,7 +49,7 @@ fn unknown(builder: &mut Builder, word: Word) {
     builder.unknown(Location::vector(word.d(), 1));
 }
 
-/// `None` if there is no model.
+/// Decodes an instruction; `None` if it is not modelled.
 fn modelled(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
     let (high, middle, low) = (word.bit(24), word.bit(21), word.field(10, 2));
     match (high, middle, low) {

@@ -35,7 +35,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
         0b10000 => pick(LaneOperation::Add, LaneOperation::Subtract),
         0b10001 => pick(LaneOperation::Test, LaneOperation::Equal),
         _ if form.scalar => return None,
-        // What follows has no lanes of 64 bits, but for ADDP.
+        // Of the following, only ADDP has lanes of 64 bits.
         0b10111 if !unsigned => LaneOperation::Add,
         _ if lanes == Lanes::D64 => return None,
         0b01100 | 0b10100 => pick(LaneOperation::MaxSigned, LaneOperation::MaxUnsigned),
@@ -69,7 +69,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
     Some(())
 }
 
-/// An operation on each two neighbouring lanes of both registers.
+/// An operation on each pair of neighbouring lanes of both registers.
 pub(super) fn pairs(
     builder: &mut Builder,
     word: Word,
@@ -127,7 +127,7 @@ fn floating(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
         (false, true, 0b11010) => F::Subtract,
         (false, false, 0b11110) => F::Maximum,
         (false, true, 0b11110) => F::Minimum,
-        // Those of numbers: the same where neither is a NaN.
+        // FMAXNM, FMINNM: the same where neither is a NaN.
         (false, false, 0b11000) => F::Maximum,
         (false, true, 0b11000) => F::Minimum,
         (false, false, 0b11100) => F::Equal,

@@ -2,9 +2,9 @@
 
 use super::super::word::{Word, to_x, v, x};
 use super::convert::LOW;
-use super::copy;
 use super::form::{FPCR, float, fused, n, negated, signs};
 use crate::semantics::builder::Builder;
+use crate::semantics::floating::{immediate_double, immediate_single};
 use crate::semantics::operation::{FloatOperation, FloatShape, Rounding};
 use crate::semantics::{Location, Operand, Operation, Width};
 
@@ -18,7 +18,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
         _ => None,
     };
     let to_vector = |builder: &mut Builder, value| {
-        builder.give(Location::vector(word.d(), 0), value);
+        builder.move_to(Location::vector(word.d(), 0), value);
         builder.copy(Location::vector(word.d(), 1), Operand::ZERO);
     };
     let (fixed_point, rest) = (!word.bit(21), word.field(10, 6));
@@ -64,8 +64,8 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
             } else {
                 let byte = u64::from(word.field(13, 8));
                 let value = shape.map(|shape| match shape {
-                    FloatShape::Double => Operand::Constant(copy::double(byte)),
-                    _ => Operand::Constant(u64::from(copy::single(byte))),
+                    FloatShape::Double => Operand::Constant(immediate_double(byte)),
+                    _ => Operand::Constant(u64::from(immediate_single(byte))),
                 });
                 to_vector_or_unknown(builder, word, value);
             }
@@ -104,7 +104,7 @@ pub(super) fn decode(builder: &mut Builder, word: Word) -> Option<()> {
 
 fn to_vector_or_unknown(builder: &mut Builder, word: Word, value: Option<Operand>) {
     match value {
-        Some(value) => builder.give(Location::vector(word.d(), 0), value),
+        Some(value) => builder.move_to(Location::vector(word.d(), 0), value),
         None => {
             builder.restart();
             builder.unknown(Location::vector(word.d(), 0));

@@ -67,7 +67,9 @@ pub(super) fn decode(builder: &mut Builder, word: Word, form: Form) -> Option<()
             });
         }
         // XTN
-        (false, 0b10010) if !form.scalar && size != 3 => narrowed(builder, word, |_, a, b| (a, b)),
+        (false, 0b10010) if !form.scalar && size != 3 => {
+            narrowed_to(builder, word, super::form::lanes(size), |_, a, b| (a, b));
+        }
         // SHLL
         (true, 0b10011) if !form.scalar && size != 3 => {
             let (lanes, from) = (super::form::lanes(size), n(word, word.field(30, 1) as u8));
@@ -146,21 +148,8 @@ fn added_pairs(builder: &mut Builder, word: Word, form: Form) -> Option<()> {
     Some(())
 }
 
-/// The lower parts of the lanes of 128 bits: to the lower half, or with Q to the upper half beside
-/// what the lower has. `change` comes before.
-pub(super) fn narrowed(
-    builder: &mut Builder,
-    word: Word,
-    change: impl Fn(&mut Builder, Operand, Operand) -> (Operand, Operand),
-) {
-    let size = if word.bit(24) {
-        word.field(19, 4).ilog2()
-    } else {
-        word.field(22, 2)
-    };
-    narrowed_to(builder, word, super::form::lanes(size), change);
-}
-
+/// Narrows 128 bits, first changed by `change`, to lanes of half the width. The result is the lower half
+/// of the destination, or with Q its upper half, while the lower one stays.
 pub(super) fn narrowed_to(
     builder: &mut Builder,
     word: Word,
@@ -170,9 +159,9 @@ pub(super) fn narrowed_to(
     let (a, b) = change(builder, n(word, 0), n(word, 1));
     let narrow = shuffled_lanes(builder, lanes, a, b, |index| 2 * index);
     if word.bit(30) {
-        builder.give(Location::vector(word.d(), 1), narrow);
+        builder.move_to(Location::vector(word.d(), 1), narrow);
     } else {
-        builder.give(Location::vector(word.d(), 0), narrow);
+        builder.move_to(Location::vector(word.d(), 0), narrow);
         builder.copy(Location::vector(word.d(), 1), Operand::ZERO);
     }
 }
