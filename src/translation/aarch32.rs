@@ -1,4 +1,4 @@
-//! The regimes of AArch32, from its registers (DDI 0406, B3.5.4 and B3.6.4; B4.1: TTBCR, TTBR0,
+//! The translation regimes of AArch32, from its registers (DDI 0406, B3.5.4 and B3.6.4; B4.1: TTBCR, TTBR0,
 //! TTBR1, SCTLR, HCR, HTCR, HTTBR, VTCR, VTTBR).
 
 use super::long::{Granule, Layout, Tables};
@@ -10,11 +10,11 @@ use crate::arch::{RegisterFile, Space, state};
 
 /// SCTLR.EE.
 const BIG_ENDIAN: u32 = 25;
-/// The bits of output addresses of long descriptors.
+/// The size of the output addresses of long descriptors, in bits.
 const LONG_OUTPUT: u32 = 40;
 
-/// Registers of which there is one in each world: `S_TTBR0` and `N_TTBR0`, or `TTBR0_S` and
-/// `TTBR0_NS`. Without a prefix it is that of the current world.
+/// Registers that are banked between the worlds: `S_TTBR0` and `N_TTBR0`, or `TTBR0_S` and `TTBR0_NS`.
+/// A name without prefix or suffix is the register of the current world.
 struct Banked<'a> {
     registers: &'a RegisterFile,
     world: World,
@@ -50,7 +50,7 @@ impl<'a> Banked<'a> {
     }
 }
 
-/// PL1 and PL0.
+/// The regime of PL1 and PL0.
 pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     let banked = Banked::new(registers, world);
     let mut out = Regime {
@@ -190,7 +190,7 @@ fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, Str
             split: Split::None,
         });
     }
-    // Without T1SZ, TTBR1 has what T0SZ leaves (B3.6.4).
+    // If T1SZ is 0, TTBR1 translates what T0SZ leaves (B3.6.4).
     let first = match high_size {
         0 => 1 << (32 - low_size),
         size => (1_u64 << 32) - (1 << (32 - size)),
@@ -202,7 +202,7 @@ fn long(banked: &Banked<'_>, ttbcr: u64, big_endian: bool) -> Result<Stage1, Str
     })
 }
 
-/// Hyp mode.
+/// The regime of Hyp mode.
 pub fn hyp(registers: &RegisterFile) -> Result<Regime, String> {
     let value = |name: &str| {
         let aarch64 = name.strip_prefix('H').unwrap_or(name);

@@ -1,4 +1,4 @@
-//! The regimes of AArch64, from its registers (DDI 0487, D19.2: TCR_ELx, TTBRn_ELx, SCTLR_ELx,
+//! The translation regimes of AArch64, from its registers (DDI 0487, D19.2: TCR_ELx, TTBRn_ELx, SCTLR_ELx,
 //! HCR_EL2, VTCR_EL2, VTTBR_EL2).
 
 use super::long::{Granule, Layout, Tables};
@@ -70,7 +70,7 @@ impl Hypervisor {
         bit(self.0, 12)
     }
 
-    /// Exceptions of EL0 go to EL2.
+    /// Exceptions of EL0 are taken to EL2.
     fn tge(self) -> bool {
         bit(self.0, 27)
     }
@@ -81,7 +81,7 @@ impl Hypervisor {
     }
 }
 
-/// EL1 and EL0.
+/// The regime of EL1 and EL0.
 pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
     // Without secure EL2 (SCR_EL3.EEL2, bit 18), HCR_EL2 has no effect on the secure world.
@@ -114,7 +114,7 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     Ok(out)
 }
 
-/// EL2, or the host's EL2 and EL0.
+/// The regime of EL2, or of a host's EL2 and EL0 (FEAT_VHE).
 pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     let hypervisor = registers.value("HCR_EL2").map(Hypervisor);
     let names = match hypervisor {
@@ -124,7 +124,7 @@ pub fn el2(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     regime(registers, names, world, None)
 }
 
-/// EL3.
+/// The regime of EL3.
 pub fn el3(registers: &RegisterFile) -> Result<Regime, String> {
     regime(registers, &EL3, World::Secure, None)
 }
@@ -303,7 +303,7 @@ fn has_ds(registers: &RegisterFile, granule: Granule) -> bool {
     }
 }
 
-/// The bits of output addresses: TCR_ELx.IPS or PS, and no more than the core has.
+/// The size of output addresses in bits: TCR_ELx.IPS or PS, limited to what the core has.
 fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) -> u32 {
     let bits = |value: u64| match value {
         0 => 32,
@@ -320,7 +320,7 @@ fn output_bits(registers: &RegisterFile, size: u64, granule: Granule, ds: bool) 
     bits(size).min(core).min(if wide { MOST_BITS } else { 48 })
 }
 
-/// Stage 2 of EL1 and EL0.
+/// Stage 2 of the regime of EL1 and EL0.
 fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, String> {
     let value = |name: &str| {
         let missing = || format!("{name} is not in the snapshot, and stage 2 is on");
@@ -328,8 +328,7 @@ fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, String> {
     };
     let vtcr = value("VTCR_EL2")?;
     let non_secure = stage2_tables(registers, "VTTBR_EL2", vtcr, vtcr)?;
-    // VTCR_EL2.NSW and NSA, VSTCR_EL2.SW and SA: bits 29 and 30. Both worlds' accesses are
-    // non-secure if the accesses of the secure one are.
+    // VTCR_EL2.NSW and NSA, VSTCR_EL2.SW and SA: bits 29 and 30.
     let secure = match world {
         World::NonSecure => None,
         World::Secure => {
@@ -353,7 +352,8 @@ fn stage2(registers: &RegisterFile, world: World) -> Result<Stage2, String> {
     })
 }
 
-/// The tables that `control` describes; `common` has the size of addresses for both worlds.
+/// The tables that `control` (VTCR_EL2 or VSTCR_EL2) describes. `common` (VTCR_EL2) contains the size of
+/// addresses for both worlds.
 fn stage2_tables(
     registers: &RegisterFile,
     name: &'static str,

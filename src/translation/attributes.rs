@@ -1,11 +1,11 @@
-//! What descriptors permit, for the user: access, execution, the type of memory.
+//! The attributes in descriptors, for the user: permissions and the type of memory.
 //!
 //! DDI 0487, D8.4 (permissions) and D8.5 (types of memory); DDI 0406, B3.7 and B3.8.
 
 use super::{bit, field};
 use std::fmt;
 
-/// What the tables above an entry take away (D8.4.1: APTable, XNTable, PXNTable).
+/// The restrictions of the tables above an entry (D8.4.1: APTable, XNTable, PXNTable).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableAttributes {
     read_only: bool,
@@ -15,7 +15,7 @@ pub struct TableAttributes {
 }
 
 impl TableAttributes {
-    /// Adds what a table descriptor takes away.
+    /// Adds the restrictions of a table descriptor.
     pub(super) fn add(&mut self, descriptor: u64) {
         self.read_only |= bit(descriptor, 62);
         self.privileged |= bit(descriptor, 61);
@@ -24,7 +24,7 @@ impl TableAttributes {
     }
 }
 
-/// Access of one privilege.
+/// The permissions of privileged or unprivileged accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Reads.
@@ -46,13 +46,13 @@ impl fmt::Display for Access {
 /// What a block or page permits, as its descriptor says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    /// Of EL1, or of the only exception level of the regime.
+    /// The permissions of EL1, or of the only exception level of the regime.
     pub privileged: Access,
-    /// Of EL0, in a regime that includes it.
+    /// The permissions of EL0, in a regime that includes it.
     pub user: Option<Access>,
     /// The type of memory, if the registers determine it.
     pub memory: Option<&'static str>,
-    /// Whether neighbours belong to one entry of a TLB.
+    /// Whether the block or page may share a TLB entry with its neighbours (the contiguous bit).
     pub contiguous: bool,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Attributes {
     }
 }
 
-/// Those of a 64-bit descriptor of stage 1; `user` if the regime includes EL0.
+/// Returns the attributes of a 64-bit descriptor of stage 1; `user` is whether the regime includes EL0.
 pub(super) fn of_long(
     descriptor: u64,
     tables: TableAttributes,
@@ -116,7 +116,7 @@ pub(super) fn of_long(
     }
 }
 
-/// Those of a 32-bit descriptor. Domains are not considered.
+/// Returns the attributes of a 32-bit descriptor. Domains are not considered.
 pub(super) fn of_short(descriptor: u32, shift: u32) -> Attributes {
     let value = u64::from(descriptor);
     // AP[2], AP[1:0], XN (B3.5.1): by the kind of the descriptor.
@@ -144,7 +144,7 @@ pub(super) fn of_short(descriptor: u32, shift: u32) -> Attributes {
     }
 }
 
-/// An attribute of MAIR_ELx (D19.2.97).
+/// The type of memory of an attribute in MAIR_ELx (D19.2.97).
 fn memory_type(attribute: u64) -> &'static str {
     match attribute {
         0x00 => "device-nGnRnE",

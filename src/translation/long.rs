@@ -20,22 +20,22 @@ impl Granule {
     /// 64 KiB.
     pub const K64: Self = Self(16);
 
-    /// The bits of an address within a page.
+    /// The number of address bits within a page.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The bits of an address that one table resolves.
+    /// The number of address bits that one table resolves.
     pub const fn stride(self) -> u32 {
         self.0 - 3
     }
 
-    /// The bits of an address that an entry of a level leaves.
+    /// The number of low address bits that an entry of a level leaves open.
     const fn shift(self, level: i8) -> u32 {
         self.0 + (LAST - level) as u32 * self.stride()
     }
 
-    /// TCR_ELx.TG0, VTCR_EL2.TG0.
+    /// From TCR_ELx.TG0 or VTCR_EL2.TG0.
     pub const fn of_tg0(value: u64) -> Option<Self> {
         match value & 3 {
             0 => Some(Self::K4),
@@ -45,7 +45,7 @@ impl Granule {
         }
     }
 
-    /// TCR_ELx.TG1.
+    /// From TCR_ELx.TG1.
     pub const fn of_tg1(value: u64) -> Option<Self> {
         match value & 3 {
             1 => Some(Self::K16),
@@ -55,7 +55,7 @@ impl Granule {
         }
     }
 
-    /// The granule of pages of that many bytes.
+    /// The granule of pages of `bytes` bytes.
     pub const fn of_bytes(bytes: u64) -> Option<Self> {
         match bytes {
             0x1000 => Some(Self::K4),
@@ -66,25 +66,26 @@ impl Granule {
     }
 }
 
-/// The properties of a table of the first level, from registers.
+/// The properties of the tables of a range, from registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// The register with its address.
     pub name: &'static str,
     /// The value of that register.
     pub base: u64,
+    /// The size of pages.
     pub granule: Granule,
-    /// The bits of an input address.
+    /// The size of an input address in bits.
     pub input_bits: u32,
-    /// The bits of an output address.
+    /// The size of an output address in bits.
     pub output_bits: u32,
     /// 52-bit addresses with 4 KiB and 16 KiB granules (TCR_ELx.DS, FEAT_LPA2).
     pub ds: bool,
-    /// The first level of stage 2; stage 1 has that of its input size.
+    /// The first level of stage 2; in stage 1 it follows from the input size.
     pub first_level: Option<i8>,
     /// Whether descriptors are big-endian (SCTLR_ELx.EE).
     pub big_endian: bool,
-    /// Whether bits of tables limit what entries permit (not TCR_ELx.HPD).
+    /// Whether table descriptors restrict the permissions of entries (TCR_ELx.HPD is 0).
     pub hierarchical: bool,
 }
 
@@ -109,16 +110,16 @@ pub struct Leaf {
     /// The output address.
     pub address: u64,
     pub world: World,
-    /// The address bits within the block.
+    /// The number of address bits within the block.
     pub shift: u32,
     /// The descriptor.
     pub descriptor: u64,
-    /// What the tables permit.
+    /// The restrictions of the tables above it.
     pub tables: TableAttributes,
 }
 
 impl Tables {
-    /// The tables of a layout, if the architecture permits it.
+    /// Creates the tables of a layout; `None` if the architecture does not permit it.
     pub fn new(layout: Layout) -> Option<Self> {
         let Layout {
             granule,
@@ -172,7 +173,7 @@ impl Tables {
         })
     }
 
-    /// The same layout with the table of another address space: the value of the register.
+    /// The same layout with the table of another address space; `base` is the value of the register.
     pub fn with_base(&self, base: u64) -> Option<Self> {
         Self::new(Layout {
             name: self.name,
@@ -187,7 +188,7 @@ impl Tables {
         })
     }
 
-    /// Which stage of translation it is.
+    /// The stage of translation, 1 or 2.
     pub const fn stage(&self) -> u8 {
         if self.stage2 { 2 } else { 1 }
     }
@@ -274,7 +275,7 @@ impl Tables {
             }
             (table, index_bits) = (output, self.granule.stride());
         }
-        // A table at the last level is not valid, so that the loop does not end here.
+        // Not reached: a table at the last level is not valid.
         Err(Fault {
             stage,
             shift: self.granule.bits(),
@@ -282,7 +283,7 @@ impl Tables {
         })
     }
 
-    /// Whether a descriptor of a level may be a block (D8.3.1, table D8-18 and following).
+    /// Returns whether a descriptor of a level may be a block (D8.3.1, table D8-18 and following).
     fn has_blocks(&self, level: i8) -> bool {
         match (self.granule, level) {
             (_, 2) => true,
@@ -314,15 +315,15 @@ pub struct Descriptor {
     /// 4 or 8.
     pub bytes: usize,
     pub big_endian: bool,
-    /// The address bits that it leaves open.
+    /// The number of low address bits that it leaves open.
     pub shift: u32,
 }
 
-/// Reads the descriptors of a walk, and sees its steps.
+/// Reads the descriptors of a walk, and receives its steps.
 pub trait Reader {
     /// The descriptor at an address.
     fn read(&mut self, place: Descriptor) -> Result<u64, Fault>;
 
-    /// Takes note of a step.
+    /// Receives a step.
     fn visit(&mut self, step: Step);
 }

@@ -15,9 +15,9 @@ pub struct MappedRange {
     pub physical: u64,
     /// The physical address space.
     pub world: World,
-    /// The address bits within its smallest block or page.
+    /// The number of address bits within its smallest block or page.
     pub shift: u32,
-    /// What stage 1 permits.
+    /// The attributes of stage 1.
     pub attributes: Option<Attributes>,
 }
 
@@ -45,7 +45,7 @@ impl<'a, M: PhysicalMemory> Maps<'a, M> {
         }
     }
 
-    /// Where the search stands: all before it was looked at. `None` at the end.
+    /// The address up to which the search has come; `None` at the end.
     pub fn reached(&self) -> Option<u64> {
         self.at
     }
@@ -107,7 +107,7 @@ impl<M: PhysicalMemory> Iterator for Maps<'_, M> {
             let adjacent = out.last.checked_add(1) == Some(next.first)
                 && out.physical.wrapping_add(next.first - out.first) == next.physical;
             if !adjacent || out.world != next.world || out.attributes != next.attributes {
-                // It is found again.
+                // The block is returned by the next call.
                 (self.at, self.walks) = (at, walks);
                 break;
             }

@@ -1,11 +1,11 @@
-//! Address translation: what a core's translation tables make of a virtual address.
+//! Address translation: virtual to physical addresses, by a core's translation tables.
 //!
 //! ARMv8-A stage 1 and stage 2 (Arm ARM DDI 0487, D8), ARMv7-A short and long descriptors (Arm ARM
 //! DDI 0406, B3), and identity where translation is off or the core has an MPU. Whether an address
 //! is mapped is checked; permissions and the access flag are not.
 //!
 //! Nothing in a table is trusted: a walk reads at most one descriptor for each level of its
-//! tables, and a table outside of memory ends it. Knows neither files nor debuggers.
+//! tables, and a table outside of memory ends it. Independent of files and debuggers.
 
 mod aarch32;
 mod aarch64;
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// The world of an output address, which a descriptor of the secure world may leave.
+    /// The world of an output address: a descriptor of the secure world may select non-secure memory.
     const fn leave(self, non_secure: bool) -> Self {
         if non_secure { Self::NonSecure } else { self }
     }
@@ -61,7 +61,7 @@ impl fmt::Display for World {
     }
 }
 
-/// Physical memory, in which tables are.
+/// Physical memory, which contains the tables.
 pub trait PhysicalMemory {
     /// Reads all of `out`; returns whether it is known.
     fn read(&self, address: u64, world: World, out: &mut [u8]) -> bool;

@@ -6,7 +6,7 @@ use super::short::ShortTables;
 use super::steps::{Fault, FaultReason, Step};
 use super::{PhysicalMemory, World, bit, low_bits};
 
-/// The most bits of a physical address.
+/// The maximum size of a physical address in bits.
 pub(super) const MOST_BITS: u32 = 52;
 
 /// Where an address is in physical memory.
@@ -16,9 +16,9 @@ pub struct Mapping {
     pub physical: u64,
     /// Its address space.
     pub world: World,
-    /// The address bits within the block or page: others of it are mapped next to it.
+    /// The number of address bits within the block or page: its addresses have adjacent physical ones.
     pub shift: u32,
-    /// What stage 1 permits; `None` where it is off.
+    /// The attributes of stage 1; `None` if it is off.
     pub attributes: Option<Attributes>,
 }
 
@@ -27,7 +27,7 @@ pub struct Mapping {
 pub(super) enum Walked {
     Long(Tables),
     Short(ShortTables),
-    /// Walks end before they begin.
+    /// There is no walk, for this reason.
     Not(FaultReason),
 }
 
@@ -35,11 +35,11 @@ pub(super) enum Walked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Half {
     pub walked: Walked,
-    /// The bits of an address that are translated.
+    /// The number of address bits that are translated.
     pub bits: u32,
     /// Whether bits 63 to 56 are ignored (TCR_ELx.TBI).
     pub top_byte_ignored: bool,
-    /// Whether the bits above may be a pointer authentication code.
+    /// Whether the bits above `bits` may be a pointer authentication code.
     pub authenticated: bool,
 }
 
@@ -88,16 +88,16 @@ pub(super) struct Stage2 {
 pub struct Regime {
     pub(super) name: &'static str,
     pub(super) world: World,
-    /// 64 or 32.
+    /// The size of a virtual address in bits: 64 or 32.
     pub(super) address_bits: u32,
     pub(super) stage1: Stage1,
     pub(super) stage2: Option<Stage2>,
     /// Whether it includes EL0.
     pub(super) user: bool,
-    /// Whether the registers keep EL1 from running (HCR_EL2.TGE): its past tables are not known.
+    /// Whether the registers exclude EL1 (HCR_EL2.TGE), so that its past tables are unknown.
     pub(super) excludes_el1: bool,
     pub(super) mair: Option<u64>,
-    /// What the registers say, and what was assumed.
+    /// What the registers determine, and what was assumed.
     pub(super) notes: Vec<String>,
 }
 
@@ -108,7 +108,7 @@ pub struct KernelTables {
     pub high_table: u64,
     /// The size of a page in bytes.
     pub granule: u64,
-    /// The bits of a high address that are translated.
+    /// The number of bits of a high address that are translated.
     pub high_bits: u32,
 }
 
@@ -182,14 +182,14 @@ impl Regime {
         }
     }
 
-    /// The regime with another table of its low addresses, or of its high ones: the value of the
-    /// register. `None` if it has no such table.
+    /// The regime with another table of its low addresses, or of its high ones; `base` is the value of
+    /// the register. `None` if it has no such table.
     pub fn with_table(&self, of_high: bool, base: u64) -> Option<Self> {
         let mut out = self.clone();
         let Stage1::Tables { low, high, .. } = &mut out.stage1 else {
             return None;
         };
-        // A range without tables of its own is laid out as the other one.
+        // A range without tables of its own gets the layout of the other one.
         let (like, half) = match of_high {
             true => (*low, high.as_mut()?),
             false => (high.unwrap_or(*low), low),
@@ -271,7 +271,7 @@ impl Regime {
     ///
     /// # Errors
     ///
-    /// If the address has no translation.
+    /// Returns a fault if the address has no translation.
     pub fn translate(
         &self,
         address: u64,
@@ -351,7 +351,7 @@ impl Half {
     fn ignored(&self) -> u64 {
         const TOP_BYTE: u64 = 0xff << 56;
         let top = if self.top_byte_ignored { TOP_BYTE } else { 0 };
-        // A code takes the place of all upper bits but bit 55 (D8.8.2).
+        // An authentication code takes the place of all upper bits except bit 55 (D8.8.2).
         top | if self.authenticated { !(1 << 55) } else { 0 }
     }
 }
@@ -410,7 +410,7 @@ impl<M: PhysicalMemory, V: FnMut(Step)> Reader for Stage1Reader<'_, M, V> {
                 visit: &mut *self.visit,
             };
             let leaf = stage2.translate(place.address, place.world, &mut reader);
-            // All that this descriptor would translate has the same fault.
+            // All addresses that this descriptor would translate have the same fault.
             let leaf = leaf.map_err(|fault| Fault {
                 shift: place.shift,
                 ..fault

@@ -7,12 +7,13 @@ use crate::arch::{Architecture, RegisterFile, Space, state};
 /// The regimes of a core.
 #[derive(Clone, Debug)]
 pub struct Regimes {
-    /// By space, or why it has no regime.
+    /// The regime of each space, or the reason why it has none.
     by_space: Vec<Result<Regime, String>>,
 }
 
 impl Regimes {
-    /// The regimes that the registers of a core describe. A core with an MPU translates nothing.
+    /// The regimes that the registers of a core describe. A core with an MPU does not translate
+    /// addresses.
     pub fn of(registers: &RegisterFile, has_mpu: bool) -> Self {
         let current = state::current_space(registers).space;
         let of = |space: Space| match space {
@@ -47,7 +48,7 @@ impl Regimes {
         }
     }
 
-    /// The regimes of a core that is known by the tables of its kernel alone.
+    /// The regimes of a core of which only the tables of its kernel are known.
     pub fn of_kernel(tables: &KernelTables) -> Self {
         let regime = tables
             .regime()
@@ -68,29 +69,29 @@ impl Regimes {
     ///
     /// # Errors
     ///
-    /// If its registers are not known, or addresses of the space are physical: the reason.
+    /// Returns the reason if its registers are not known, or addresses of the space are physical.
     pub fn get(&self, space: Space) -> Result<&Regime, &str> {
         let found = self.by_space[space as usize].as_ref();
         found.map_err(String::as_str)
     }
 
-    /// Whether there is any regime.
+    /// Returns whether no space has a regime.
     pub fn is_empty(&self) -> bool {
         self.by_space.iter().all(Result::is_err)
     }
 
-    /// Whether EL1 does not run while the registers have their values.
+    /// Returns whether EL1 cannot run while the registers have their values.
     pub fn exclude_el1(&self) -> bool {
         let mut known = self.by_space.iter().flatten();
         known.any(|regime| regime.excludes_el1)
     }
 
-    /// The regimes of a time at which EL1 ran, without those that exclude it.
+    /// The regimes at a time when EL1 ran, without the regimes that exclude it.
     pub fn of_el1(&self) -> Self {
         self.with_changed(|regime| (!regime.excludes_el1).then(|| regime.clone()))
     }
 
-    /// The same with changed regimes of EL1 and EL0, without regimes that cannot be changed.
+    /// The same with the regimes of EL1 and EL0 changed; those that `change` refuses are left out.
     pub fn with_changed(&self, change: impl Fn(&Regime) -> Option<Regime>) -> Self {
         let changed = self.by_space.iter().map(|regime| {
             let regime = regime.as_ref().map_err(Clone::clone)?;

@@ -4,7 +4,7 @@ use super::long::{Descriptor, Reader};
 use super::steps::{Fault, FaultReason, Step};
 use super::{World, bit, field, low_bits};
 
-/// The address bits that an entry of the first level leaves open: 1 MiB.
+/// The number of low address bits that an entry of the first level leaves open: 1 MiB.
 const SECTION: u32 = 20;
 /// A supersection: 16 MiB.
 const SUPERSECTION: u32 = 24;
@@ -20,7 +20,7 @@ pub struct ShortTables {
     pub name: &'static str,
     /// The address of the table of the first level.
     pub base: u64,
-    /// The bits of an input address; 25 to 32.
+    /// The size of an input address in bits, 25 to 32.
     pub input_bits: u32,
     pub big_endian: bool,
     /// Whether descriptors of the first level may be 0b11: sections that are not executed by
@@ -38,7 +38,7 @@ pub struct ShortLeaf {
 }
 
 impl ShortTables {
-    /// The same layout with another table: the value of the register.
+    /// The same layout with another table; `base` is the value of the register.
     pub fn with_base(&self, base: u64) -> Self {
         // 4096 entries of 4 bytes for 32 bits (B3.5.4).
         let size = self.input_bits - SECTION + 2;
@@ -114,6 +114,8 @@ impl ShortTables {
         })
     }
 
+    /// The address in a descriptor of the first level, and the number of bits that it leaves open if it
+    /// is a section. `None` if it is not valid.
     fn first(&self, value: u64) -> Option<(u64, Option<u32>)> {
         match value & 3 {
             1 => Some((value & 0xffff_fc00, None)),
@@ -129,6 +131,7 @@ impl ShortTables {
     }
 }
 
+/// The same for a descriptor of the second level, a page.
 fn second(value: u64) -> Option<(u64, Option<u32>)> {
     match value & 3 {
         0 => None,

@@ -3,7 +3,7 @@
 use super::World;
 use std::fmt;
 
-/// A step of a translation, for the user: a descriptor that was read.
+/// A step of a translation: a descriptor that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The stage of translation.
@@ -18,7 +18,7 @@ pub struct Step {
     pub value: u64,
     /// The address in it, if it is valid.
     pub output: Option<u64>,
-    /// The address bits within the block or page, if it is one.
+    /// The number of address bits within the block or page, if it is one.
     pub shift: Option<u32>,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Formats a size that is a multiple of a power of two.
+/// Formats a size in the largest binary unit that divides it.
 pub fn size(bytes: u128) -> String {
     let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let fits = units
@@ -68,7 +68,7 @@ pub fn size(bytes: u128) -> String {
 pub struct Fault {
     /// The stage of translation.
     pub stage: u8,
-    /// All addresses that differ in no more than this number of low bits have the same fault.
+    /// All addresses that differ only in this number of low bits have the same fault.
     pub shift: u32,
     /// Why.
     pub reason: FaultReason,
@@ -79,7 +79,7 @@ pub struct Fault {
 pub enum FaultReason {
     /// The upper bits of the address belong to no range of tables.
     Range {
-        /// The bits that are translated.
+        /// The number of bits that are translated.
         bits: u32,
     },
     /// Walks of the tables of this range are disabled (EPD0, EPD1, PD0, PD1).
