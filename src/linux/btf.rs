@@ -1,15 +1,16 @@
 //! BTF: the types of a kernel, from its memory (Linux, Documentation/bpf/btf.rst).
 
-/// The start of the type information of a kernel: magic number, version, flags, length of the header,
+/// The first bytes of a kernel's type information: magic number, version, flags, length of the header,
 /// offset of the types.
 pub const START: &[u8] = &[0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0];
 /// The length of the header.
 const HEADER: usize = 24;
-/// The most types.
+/// The maximum number of types.
 const MOST: usize = 1 << 22;
-/// The most types between a member and its structure: names, qualifiers.
+/// The maximum number of typedefs and qualifiers around a structure, and of nested structures without a
+/// name.
 const DEPTH: usize = 16;
-/// The most members that are looked at for a path.
+/// The maximum number of members that are examined for a path.
 const MEMBERS: usize = 1 << 16;
 
 const STRUCT: u32 = 4;
@@ -20,11 +21,11 @@ const UNION: u32 = 5;
 pub struct Btf<'b> {
     types: &'b [u8],
     strings: &'b [u8],
-    /// The place of each type, from number 1 on.
+    /// The offset of each type in `types`, from number 1 on.
     places: Vec<u32>,
 }
 
-/// The length of BTF that starts with [`START`], from its header.
+/// Returns the length of BTF that starts with [`START`], from its header.
 pub fn length(header: &[u8]) -> Option<usize> {
     let field = |at: usize| Some(u32::from_le_bytes(*header.get(at..)?.first_chunk()?) as usize);
     let (types, strings_at, strings) = (field(12)?, field(16)?, field(20)?);
@@ -73,34 +74,36 @@ impl<'b> Btf<'b> {
         })
     }
 
-    fn name(&self, offset: u32) -> &'b [u8] {
+    /// Returns whether the string at an offset is `name`. Does not search for the end of a longer one.
+    fn is_named(&self, offset: u32, name: &[u8]) -> bool {
         let rest = self.strings.get(offset as usize..).unwrap_or_default();
-        rest.split(|byte| *byte == 0).next().unwrap_or_default()
+        rest.strip_prefix(name)
+            .is_some_and(|rest| matches!(rest, [] | [0, ..]))
     }
 
-    /// The kind, the count, the size or type, and the place after the fields of a type.
+    /// The kind (with bit 8 set if members have bit sizes), the number of members, the size or type, and
+    /// the offset of the members of a type.
     fn fields(&self, number: u32) -> Option<(u32, usize, u32, usize)> {
         let index = (number as usize).checked_sub(1)?;
         let at = *self.places.get(index)? as usize;
         let info = word(self.types, at + 4)?;
         let kind = info >> 24 & 0x1f;
-        // The flag of a structure: members have bit sizes.
         let kind_and_flag = kind | info >> 31 << 8;
         let count = (info & 0xffff) as usize;
         Some((kind_and_flag, count, word(self.types, at + 8)?, at + 12))
     }
 
-    /// The structure with a name.
+    /// The number of the structure with a name.
     fn structure(&self, name: &str) -> Option<u32> {
         let mut numbers = 1..=self.places.len() as u32;
         numbers.find(|number| {
             let at = self.places[*number as usize - 1] as usize;
             let is_struct = word(self.types, at + 4).is_some_and(|i| i >> 24 & 0x1f == STRUCT);
-            is_struct && word(self.types, at).is_some_and(|n| self.name(n) == name.as_bytes())
+            is_struct && word(self.types, at).is_some_and(|n| self.is_named(n, name.as_bytes()))
         })
     }
 
-    /// The offset in bytes of a member of a structure, and its size if that is simple:
+    /// The offset in bytes of a member of a structure, named by a path such as
     /// `thread.cpu_context.sp`.
     pub fn offset(&self, structure: &str, path: &str) -> Option<u64> {
         let mut number = self.structure(structure)?;
@@ -123,7 +126,7 @@ impl<'b> Btf<'b> {
         depth: usize,
     ) -> Option<(u64, u32)> {
         let (mut kind, mut count, mut size, mut at) = self.fields(number)?;
-        // Names of types and qualifiers.
+        // Typedefs and qualifiers.
         for _ in 0..DEPTH {
             if !matches!(kind & 0xff, 8..=11 | 18) {
                 break;
@@ -149,11 +152,10 @@ impl<'b> Btf<'b> {
                 }
                 offset &= 0xff_ffff;
             }
-            let own = self.name(own);
-            if own == name {
+            if self.is_named(own, name) {
                 return Some((offset.into(), of));
             }
-            if own.is_empty()
+            if self.is_named(own, b"")
                 && depth > 0
                 && let Some((inner, of)) = self.member(of, name, left, depth - 1)
             {

@@ -1,23 +1,24 @@
 //! The kernel's log: the ring buffer of printk, since Linux 5.10
 //! (Documentation/core-api/printk-ringbuffer; kernel/printk/printk_ringbuffer.h).
 //!
-//! Descriptors are in a ring; each has the place of its text in a second ring, and a record of time
-//! and length in an array. VMCOREINFO has the address and the layout.
+//! A ring of descriptors refers to the texts, in a second ring. An array contains the time and length of
+//! each record. VMCOREINFO contains the address and the layout.
 
 use super::vmcoreinfo::Info;
 use super::{Memory, bytes, long};
 
-/// The most descriptors: the largest log that a kernel can be configured with has 2^20.
+/// The maximum number of descriptors, as a power of two: the largest log that a kernel can be configured
+/// with has 2^20.
 const MOST_BITS: u64 = 22;
-/// The most bytes of text.
+/// The maximum size of the text, as a power of two.
 const MOST_SIZE_BITS: u64 = 31;
 
 /// A record of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds since the start.
+    /// Nanoseconds since the start of the kernel.
     pub time: u64,
-    /// Its text, without the prefix; not known if its memory is not.
+    /// Its text without the prefix; `None` if its memory is unknown.
     pub text: Option<Vec<u8>>,
 }
 
@@ -36,7 +37,7 @@ pub struct Log<'m> {
     left: u64,
 }
 
-/// Offsets and sizes of what a descriptor has.
+/// Offsets and sizes of a descriptor's parts.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     descriptor: u64,
@@ -60,7 +61,7 @@ impl<'m> Log<'m> {
     ///
     /// # Errors
     ///
-    /// If it cannot be read: the reason.
+    /// Returns the reason if it cannot be read.
     pub fn of(info: &Info, memory: &'m dyn Memory) -> Result<Self, String> {
         let number = |key: String| {
             let found = info.number(&key);
@@ -123,7 +124,7 @@ impl<'m> Log<'m> {
         })
     }
 
-    /// Goes forward so that at most `count` records are left.
+    /// Skips records so that at most `count` are left.
     pub fn keep(&mut self, count: u64) {
         if self.left > count {
             self.left = count;
@@ -143,7 +144,7 @@ impl<'m> Log<'m> {
             .descriptors
             .wrapping_add(index.wrapping_mul(descriptor));
         let state = long(self.memory, descriptor.wrapping_add(state))?;
-        // Committed or final, and not of another round.
+        // Committed or final, and not overwritten by another round.
         if !matches!(state >> STATE, 1 | 2) || state & ID != id {
             return None;
         }
@@ -164,13 +165,13 @@ impl<'m> Log<'m> {
 
     /// The text of a block, which starts with the ID of its descriptor.
     fn text(&self, begin: u64, end: u64, length: u64) -> Option<Vec<u8>> {
-        // Blocks without text have odd places.
+        // Blocks without text have odd positions.
         if begin & 1 == 1 || end & 1 == 1 {
             return Some(Vec::new());
         }
         let (mut begin, mut end) = (begin % self.size, end % self.size);
         if begin > end {
-            // What does not fit before the ring's end is at its start, unless it ends there.
+            // A block that does not fit before the ring's end is at its start.
             match end {
                 0 => end = self.size,
                 _ => begin = 0,

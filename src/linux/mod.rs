@@ -1,7 +1,7 @@
 //! What a Linux kernel knows about itself, read from its memory: VMCOREINFO, the log, the types
 //! (BTF), and the tasks.
 //!
-//! Independent of snapshots and debuggers: memory is what [`Memory`] reads. Nothing in it is trusted.
+//! Independent of snapshots and debuggers, which implement [`Memory`]. Nothing in memory is trusted.
 
 pub mod btf;
 pub mod log;

@@ -1,19 +1,19 @@
-//! The tasks of a kernel, and where those that sleep do so.
+//! The tasks of a kernel, and the calls in which sleeping tasks wait.
 
 use super::btf::Btf;
 use super::{Memory, bytes, long, name, word};
 use std::collections::HashSet;
 
-/// The most tasks that are listed.
+/// The maximum number of tasks that are listed.
 const MOST: usize = 1 << 16;
-/// The most frames of a task.
+/// The maximum number of frames of a task.
 const FRAMES: usize = 256;
-/// The largest kernel stack: 16 KiB, but no less than a page.
+/// The maximum size of a kernel stack: 16 KiB, but at least a page, of at most 64 KiB.
 const STACK: u64 = 64 << 10;
-/// The length of a name.
+/// The length of a name in bytes.
 const NAME: usize = 16;
 
-/// Where `struct task_struct` has what is read.
+/// Offsets of the members of `struct task_struct` that are read.
 #[derive(Clone, Debug)]
 pub struct Layout {
     tasks: u64,
@@ -25,8 +25,8 @@ pub struct Layout {
     stack: u64,
     /// Saved x29, sp, pc.
     context: [u64; 3],
-    /// The list of the threads of a process: the signals of a task, the list there, and the place of
-    /// a task in it.
+    /// The list of the threads of a process: the offset of a task's signals, of the list's head in the
+    /// signals, and of the list's links in a task.
     threads: Option<[u64; 3]>,
     on_cpu: Option<u64>,
 }
@@ -48,16 +48,16 @@ pub struct Task {
     pub runs: Option<bool>,
     /// The lowest address of its kernel stack.
     pub stack: u64,
-    /// x29, sp and pc that it will continue with, unless it runs.
+    /// x29, sp and pc with which it will continue, unless it runs.
     pub context: Option<[u64; 3]>,
 }
 
 impl Layout {
-    /// That of a kernel with these types.
+    /// Returns the layout in a kernel with these types.
     ///
     /// # Errors
     ///
-    /// If a member is missing: its name.
+    /// Returns a message with its name if a member is missing.
     pub fn of(types: &Btf<'_>) -> Result<Self, String> {
         let optional = |path: &str| types.offset("task_struct", path);
         let member = |path: &str| {
@@ -91,7 +91,7 @@ impl Layout {
         })
     }
 
-    /// The name's place in a task.
+    /// The offset of the name in a task.
     pub fn name(&self) -> u64 {
         self.name
     }
@@ -122,7 +122,8 @@ impl Layout {
         })
     }
 
-    /// Whether there is the first task, the idle one: it has ID 0, and is in the list of all tasks.
+    /// Returns whether the first task, the idle one, is at an address: a task with ID 0 in the list of
+    /// all tasks.
     pub fn is_first(&self, memory: &dyn Memory, address: u64) -> bool {
         let task = self.task(memory, address);
         let link = address.wrapping_add(self.tasks);
@@ -135,8 +136,8 @@ impl Layout {
         task.is_some_and(|task| task.pid == 0 && task.process == 0) && back && there
     }
 
-    /// Lists all tasks from one of them on, processes with their threads. Also returns why the list
-    /// is not whole.
+    /// Lists all tasks from one of them on: processes with their threads. If the list is not whole, also
+    /// returns the reason.
     pub fn all(&self, memory: &dyn Memory, first: u64) -> (Vec<Task>, Option<String>) {
         let mut out = Vec::new();
         let mut seen = HashSet::new();
@@ -162,7 +163,7 @@ impl Layout {
             let head = signals.wrapping_add(head);
             let (threads, why) = self.ring(memory, head, node, &mut seen);
             broken = broken.or(why);
-            // The head is not in a task.
+            // The head of the list is not in a task.
             for thread in threads.into_iter().skip(1) {
                 match self.task(memory, thread) {
                     Some(task) if thread != process => out.push(task),
@@ -177,7 +178,8 @@ impl Layout {
         (out, broken)
     }
 
-    /// The tasks in a ring of links: that of the link `first`, then the others.
+    /// The tasks in a ring of links, from the task that contains the link `first` on. `place` is the
+    /// offset of the link in a task.
     fn ring(
         &self,
         memory: &dyn Memory,
@@ -209,7 +211,7 @@ fn not_known(address: u64) -> String {
 }
 
 impl Task {
-    /// The letter and words for what it does, as ps(1) has them.
+    /// The letter that ps(1) shows for its state, and a word for it.
     pub fn doing(&self) -> (char, &'static str) {
         // Bits: include/linux/sched.h. Frozen and idle tasks do not count as load.
         const NO_LOAD: u64 = 0x400;
@@ -228,8 +230,8 @@ impl Task {
         }
     }
 
-    /// The places in code where it will continue: its own, then those after the calls that led
-    /// there, by the frame records on its kernel stack (AAPCS64 6.4.6).
+    /// The addresses where it will continue: its own, then the return addresses in the frame records on
+    /// its kernel stack (AAPCS64 6.4.6).
     pub fn frames(&self, memory: &dyn Memory) -> Vec<u64> {
         let Some([mut frame, stack, pc]) = self.context else {
             return Vec::new();
@@ -242,12 +244,12 @@ impl Task {
         let mut lowest = stack;
         // Each record is above the one before it, on the same stack.
         while out.len() < FRAMES && (lowest..end).contains(&frame) && frame.is_multiple_of(8) {
-            let record = [0, 8].map(|offset| long(memory, frame + offset));
+            let record = [0, 8].map(|offset| long(memory, frame.wrapping_add(offset)));
             let [Some(next), Some(pc @ 1..)] = record else {
                 break;
             };
             out.push(strip(pc));
-            lowest = frame + 16;
+            lowest = frame.saturating_add(16);
             frame = next;
         }
         out

@@ -1,6 +1,6 @@
 use super::btf::Btf;
 use super::log::{Log, Record};
-use super::tasks::Layout;
+use super::tasks::{Layout, Task};
 use super::vmcoreinfo::Info;
 use super::*;
 use std::collections::BTreeMap;
@@ -227,6 +227,21 @@ fn damaged_types_end() {
     assert_eq!(found.offset("task_struct", "pid"), None);
 }
 
+/// Every name starts in a long text without an end.
+#[test]
+fn names_are_compared_without_searching_for_their_end() {
+    let (count, length) = (50_000_u32, 4_000_000_u32);
+    let mut bytes = btf::START[..8].to_vec();
+    let lengths = [0, 12 * count, 12 * count, length];
+    bytes.extend(lengths.map(u32::to_le_bytes).concat());
+    for _ in 0..count {
+        bytes.extend([0, 4 << 24, 0_u32].map(u32::to_le_bytes).concat());
+    }
+    bytes.resize(bytes.len() + length as usize, b'x');
+    let found = Btf::read(&bytes).unwrap();
+    assert_eq!(found.offset("task_struct", "pid"), None);
+}
+
 const TASK: u64 = 0x10_0000;
 const STACK: u64 = 0x20_0000;
 
@@ -345,4 +360,24 @@ fn damaged_lists_end() {
     memory.long(TASK + 0x2000 + 16, TASK + 0x1000 + 16);
     let (_, broken) = layout.all(&memory, TASK);
     assert!(broken.unwrap().contains("damaged"));
+}
+
+#[test]
+fn a_frame_record_may_be_at_the_end_of_the_address_space() {
+    let mut memory = Words::default();
+    memory
+        .0
+        .extend((u64::MAX - 7..=u64::MAX).map(|address| (address, 0)));
+    memory.long(0, 8);
+    let task = Task {
+        address: 0,
+        pid: 1,
+        process: 1,
+        name: String::new(),
+        state: 1,
+        runs: None,
+        stack: u64::MAX - 0xff,
+        context: Some([u64::MAX - 7, u64::MAX - 0x7f, 4]),
+    };
+    assert_eq!(task.frames(&memory), [4, 8]);
 }

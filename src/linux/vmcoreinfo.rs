@@ -1,4 +1,4 @@
-//! VMCOREINFO: addresses, offsets and sizes that a kernel tells readers of its memory.
+//! VMCOREINFO: addresses, offsets and sizes that a kernel provides to readers of its memory.
 //!
 //! It is text in lines `KEY=VALUE` (Linux, Documentation/admin-guide/kdump/vmcoreinfo.rst), in a note
 //! that the kernel keeps in memory.
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 
 /// The name of the note.
 const NAME: &[u8] = b"VMCOREINFO\0";
-/// The bytes of its header and padded name.
+/// The size of the note's header and padded name in bytes.
 const HEADER: usize = 12 + 12;
-/// The kernel gives its text a page, of which the largest has 64 KiB.
+/// The maximum size of the text: a page, which has at most 64 KiB.
 const MOST_TEXT: usize = 1 << 16;
 
-/// What VMCOREINFO says, by key.
+/// The values in VMCOREINFO, by key.
 #[derive(Clone, Debug)]
 pub struct Info(BTreeMap<String, String>);
 
@@ -30,17 +30,17 @@ impl Info {
         )
     }
 
-    /// Finds the note in memory. `big`: the byte order.
+    /// Finds the note in memory. `big` is whether numbers are big-endian.
     pub fn find(bytes: &[u8], big: bool) -> Option<Self> {
         in_memory(bytes, big).map(Self::read)
     }
 
-    /// A value as it is written.
+    /// A value as written.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
     }
 
-    /// A number, which has `0x` before hexadecimal digits.
+    /// A number; hexadecimal digits follow `0x`.
     pub fn number(&self, key: &str) -> Option<u64> {
         let text = self.text(key)?;
         match text.strip_prefix("0x") {
@@ -49,13 +49,13 @@ impl Info {
         }
     }
 
-    /// The address of a symbol, which never has `0x`, and other such numbers.
+    /// The address of a symbol: hexadecimal, with or without `0x`.
     pub fn address(&self, key: &str) -> Option<u64> {
         let text = self.text(key)?;
         u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
     }
 
-    /// Virtual minus physical addresses of the kernel's image.
+    /// The difference between the virtual and the physical addresses of the kernel's image.
     pub fn image_offset(&self) -> Option<u64> {
         self.address("NUMBER(kimage_voffset)")
     }
@@ -64,7 +64,7 @@ impl Info {
     ///
     /// # Errors
     ///
-    /// If something is missing: its name.
+    /// Returns a message with its name if a value is missing.
     pub fn tables(&self) -> Result<KernelTables, String> {
         let missing = |key: &str| format!("VMCOREINFO has no {key}");
         let number = |key: &str| self.number(key).ok_or_else(|| missing(key));
