@@ -1,11 +1,11 @@
 //! The addresses of the loads and stores of a core, by executed instruction: what
 //! `armsnap record --data-addresses` writes beside the trace.
 //!
-//! The first line of a file is `armsnap data addresses 1`. It is followed by pieces, each of the
-//! accesses of some 65,536 executed instructions, readable on its own. Numbers are unsigned LEB128;
-//! a signed number is written as `2n`, or as `-2n - 1` if it is negative.
+//! The first line of a file is `armsnap data addresses 1`. It is followed by pieces. Each contains the
+//! accesses of about 65,536 executed instructions and can be read on its own. Numbers are unsigned
+//! LEB128; a signed number n is written as `2n`, or as `-2n - 1` if it is negative.
 //!
-//! A piece consists of records. The first number of a record is its kind:
+//! Each record of a piece starts with its kind:
 //!
 //! | kind | fields | meaning |
 //! | --- | --- | --- |
@@ -38,12 +38,14 @@ const AGAIN: u64 = 1;
 const PASSED: u64 = 2;
 const EXECUTED: u64 = 3;
 
-/// A piece ends behind this many instructions or accesses.
+/// A piece ends after this many instructions.
 const PIECE: u64 = 1 << 16;
+/// A piece ends after this many accesses.
 const PIECE_ACCESSES: usize = 1 << 18;
 
-/// The most instructions and accesses of a run.
+/// The maximum number of instructions of a run.
 const MOST_INSTRUCTIONS: u64 = 1 << 12;
+/// The maximum number of accesses of a run.
 const MOST_ACCESSES: usize = 1 << 16;
 
 /// An access to memory.
@@ -60,7 +62,7 @@ pub struct Access {
 /// An access, and the instruction that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accessed {
-    /// How many instructions the core had executed before this one.
+    /// The number of instructions that the core had executed before this one.
     pub instruction: u64,
     /// The address of the instruction.
     pub pc: u64,
@@ -93,7 +95,7 @@ impl Slot {
     }
 }
 
-/// A signed number as an unsigned one that is small if the number is near 0.
+/// Encodes a signed number as an unsigned one, which is small if the number is near 0.
 fn zigzag(difference: u64) -> u64 {
     difference << 1 ^ ((difference as i64) >> 63) as u64
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use std::ops::{Deref, Range};
 
-/// What is wrong with the data addresses of a core.
+/// An error in the data addresses of a core.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("data addresses: at {offset:#x}: {text}")]
 pub struct Error {
@@ -82,6 +82,10 @@ pub struct Addresses<B> {
 
 impl<B: Deref<Target = [u8]>> Addresses<B> {
     /// Reads the index of a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the first line or the index is malformed.
     pub fn open(bytes: B) -> Result<Self, Error> {
         let all = &*bytes;
         let bad = |text| Error { offset: 0, text };
@@ -128,8 +132,8 @@ impl<B: Deref<Target = [u8]>> Addresses<B> {
         self.pieces.last().map_or(0, |last| last.instructions.end)
     }
 
-    /// The instructions of each piece. A piece is read from its start: whoever walks backward asks
-    /// for one after another, from the last.
+    /// The instructions of each piece. A piece is always read from its start, so read backward piece by
+    /// piece.
     pub fn pieces(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + ExactSizeIterator + '_ {
         self.pieces.iter().map(|piece| piece.instructions.clone())
     }
@@ -148,7 +152,7 @@ impl<B: Deref<Target = [u8]>> Addresses<B> {
     }
 }
 
-/// Iterates over accesses. Ends behind an error.
+/// Iterates over accesses. Ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Accesses<'a> {
     bytes: &'a [u8],
@@ -197,7 +201,7 @@ struct Run {
 #[derive(Clone, Debug)]
 struct PieceReader<'a> {
     numbers: Numbers<'a>,
-    /// The instructions that are left.
+    /// The instructions of the piece that are not executed yet.
     instructions: Range<u64>,
     accesses: usize,
     runs: Vec<Run>,
@@ -296,6 +300,10 @@ impl<'a> PieceReader<'a> {
         let instructions = self
             .numbers
             .at_most(MOST_INSTRUCTIONS, "a run with too many instructions")?;
+        if instructions == 0 {
+            // A repetition of it would take time without limit.
+            return Err(self.numbers.bad("a run without instructions"));
+        }
         // Each access has at least three bytes.
         let most = (self.numbers.bytes.len() - self.numbers.at) / 3;
         let most = most.min(MOST_ACCESSES) as u64;
@@ -311,7 +319,7 @@ impl<'a> PieceReader<'a> {
             if instruction >= instructions || offset > u64::from(u32::MAX) {
                 return Err(self
                     .numbers
-                    .bad("an access of an instruction behind the run"));
+                    .bad("an access of an instruction after the run"));
             }
             slots.push(Slot {
                 instruction: instruction as u32,

@@ -165,8 +165,9 @@ fn malformed_files_are_named() {
         (piece(&good[7..], 2), "not defined"),
         (piece(&[AGAIN, 1], 2), "without a run"),
         (piece(&[PASSED, 3], 2), "more instructions"),
-        (piece(&[0, 0, 2, 1, 2, 4, 9], 2), "behind the run"),
+        (piece(&[0, 0, 2, 1, 2, 4, 9], 2), "after the run"),
         (piece(&[0, 0, 5000], 2), "too many instructions"),
+        (piece(&[0, 0, 0, 0, 3, AGAIN, 2], 2), "without instructions"),
         (piece(&good, 1 << 20), "too long"),
     ] {
         let found = text(&bytes);

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 struct Run {
     instructions: u64,
     slots: Vec<Slot>,
-    /// The run with the same key that was defined before.
+    /// The previous run with the same key.
     before: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ pub struct Writer<W> {
     instructions: u64,
     accesses: usize,
     runs: Vec<Run>,
-    /// By key: the number of the piece, and of the run that was defined last for the key.
+    /// For each key, the number of the piece and of the run that was defined last, from 1 and from 0.
     by_key: Vec<(u64, u32)>,
     /// The address of the run that was defined last.
     address: u64,
@@ -56,6 +56,10 @@ pub struct Writer<W> {
 
 impl<W: Write> Writer<W> {
     /// Writes the first line.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `out` cannot be written.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(FIRST)?;
         Ok(Self {
@@ -77,8 +81,12 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds `instructions` executed in a row and their accesses in order, each with the index of its
-    /// instruction. Runs with the same key have the same code; keys are numbers from 0. `pc` returns
-    /// the address of an instruction by index.
+    /// instruction. Runs with the same key have the same code; keys are small numbers. `pc` returns the
+    /// address of an instruction by index.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written, or there are too many instructions or accesses.
     pub fn ran(
         &mut self,
         key: u32,
@@ -194,7 +202,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes how often the last run was executed again; it is not the last one any more.
+    /// Writes how often the last run was executed again. The next execution of it is written anew.
     fn repeat(&mut self) {
         if self.again > 0 {
             leb128(AGAIN, &mut self.piece);
@@ -228,6 +236,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes what remains, and the index.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the output cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         if self.instructions > 0 {
             self.end_piece()?;
