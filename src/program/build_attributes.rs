@@ -1,5 +1,5 @@
-//! Whether an ELF file for Arm is for the M-profile, by its build attributes (ABI for the Arm
-//! Architecture, Addenda: "Build attributes").
+//! The build attributes of an ELF file for Arm (ABI for the Arm Architecture, Addenda: "Build
+//! attributes"): whether it is for the M-profile.
 
 use object::elf::{SHT_ARM_ATTRIBUTES, Tag_File};
 use object::read::elf::{ElfFile, FileHeader, SectionHeader};
@@ -14,7 +14,7 @@ const COMPATIBILITY: u64 = 32;
 /// mainline, v8.1-M mainline.
 const M_PROFILE: [u64; 6] = [11, 12, 13, 16, 17, 21];
 
-/// Whether the attributes name an M-profile architecture; `false` if they do not name any.
+/// Returns whether the attributes name an M-profile architecture; `false` if they name none.
 pub fn is_m_profile(file: &object::File<'_>) -> bool {
     match file {
         object::File::Elf32(file) => of_file(file).unwrap_or_default(),
@@ -50,7 +50,7 @@ fn of_file<E: FileHeader>(file: &ElfFile<'_, E>) -> object::Result<bool> {
                             attributes.read_integer()?;
                             attributes.read_string()?;
                         }
-                        // Beyond 32 odd tags are text.
+                        // Odd tags above 32 are text.
                         tag if CPU_NAMES.contains(&tag) || tag > COMPATIBILITY && tag % 2 == 1 => {
                             attributes.read_string()?;
                         }

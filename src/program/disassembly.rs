@@ -6,7 +6,7 @@ use crate::quantity::Isa;
 use capstone::prelude::*;
 use capstone::{Capstone, arch};
 
-/// Why there is no disassembler.
+/// An error that prevents creating a disassembler.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct DisassemblerError(#[from] capstone::Error);
@@ -19,11 +19,11 @@ pub struct Disassembler {
 }
 
 impl Disassembler {
-    /// For little-endian code. `m_profile` selects the M-profile variant of T32.
+    /// Creates disassemblers for little-endian code. `m_profile` selects the M-profile variant of T32.
     ///
     /// # Errors
     ///
-    /// If Capstone lacks one of the instruction sets, or memory.
+    /// Returns an error if Capstone lacks one of the instruction sets, or memory.
     pub fn new(m_profile: bool) -> Result<Self, DisassemblerError> {
         let thumb = if m_profile {
             vec![
@@ -51,7 +51,7 @@ impl Disassembler {
         })
     }
 
-    /// The text of the first instruction in `code`, or of its bytes as a number if it is unknown.
+    /// Returns the text of the first instruction in `code`, or its bytes as a number if it is unknown.
     pub fn text(&self, isa: Isa, address: u64, code: &[u8]) -> String {
         let engine = match isa {
             Isa::A64 => Some(&self.a64),

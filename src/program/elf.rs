@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSegment};
 
-use super::profile;
+use super::build_attributes;
 pub use crate::arch::Machine;
 use crate::mapped::{self, Mapped};
 
-/// The most differing ranges listed by a comparison; all are counted.
+/// Maximum number of differing ranges that a comparison lists; it counts all.
 const MAX_RANGES: usize = 16;
 
 /// Why a file cannot be used as a program.
@@ -62,7 +62,7 @@ pub struct Elf {
     pub path: PathBuf,
     /// The machine it is for.
     pub machine: Machine,
-    /// Little-endian code and data.
+    /// Whether code and data are little-endian.
     pub little_endian: bool,
     /// Its loadable segments with bytes in the file, in file order.
     pub segments: Vec<Segment>,
@@ -76,6 +76,10 @@ pub struct Elf {
 
 impl Elf {
     /// Maps and reads an ELF file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or is not an ELF file.
     pub fn open(path: &Path) -> Result<Self, ElfError> {
         let absolute = dunce::canonicalize(path).map_err(|error| io_error(path, error))?;
         let bytes = mapped::map(&absolute).map_err(|error| io_error(path, error))?;
@@ -89,6 +93,10 @@ impl Elf {
     }
 
     /// Reads the bytes of an ELF file named `path`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if they are not an ELF file.
     pub fn read(path: PathBuf, bytes: Mapped) -> Result<Self, ElfError> {
         let malformed = |reason: &str| ElfError::Malformed {
             path: path.clone(),
@@ -120,7 +128,7 @@ impl Elf {
             _ => Machine::Other,
         };
         let little_endian = file.is_little_endian();
-        let m_profile = profile::is_m_profile(&file);
+        let m_profile = build_attributes::is_m_profile(&file);
         Ok(Self {
             path,
             machine,
@@ -170,7 +178,7 @@ impl Elf {
         &self.bytes
     }
 
-    /// The current number of bytes in the file: all, unless it was truncated.
+    /// The number of bytes that are still in the file: all, unless it was truncated.
     pub fn remaining(&self) -> usize {
         self.bytes.remaining()
     }
@@ -236,7 +244,7 @@ fn io_error(path: &Path, error: io::Error) -> ElfError {
     }
 }
 
-/// Whether bytes start like an ELF file.
+/// Returns whether bytes start like an ELF file.
 pub fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7fELF")
 }
@@ -255,14 +263,14 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether the memory contains the program: most bytes agree.
+    /// Returns whether the memory contains the program: at least nine of ten bytes agree.
     ///
-    /// A segment can contain both code and changed data, so some bytes may differ.
+    /// Some may differ, because a segment can contain both code and changed data.
     pub fn matches(&self) -> bool {
         self.compared > 0 && self.agreeing() >= self.compared - self.compared / 10
     }
 
-    /// The bytes that agree.
+    /// The number of bytes that agree.
     pub fn agreeing(&self) -> u64 {
         self.compared - self.differing - self.changed
     }

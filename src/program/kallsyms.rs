@@ -2,9 +2,9 @@
 //! memory.
 //!
 //! The table has no header. It is found by its parts: 256 tokens with an index into them, names made
-//! of tokens, markers (the place of every 256th name), and the offset of each symbol from a base, the
-//! address of the first one. In an image the base is in its place or in a relocation for it (ELF for
-//! the Arm 64-bit Architecture, R_AARCH64_RELATIVE). Two layouts are known: until Linux 6.3 offsets
+//! of tokens, markers (the offset of every 256th name), and the offset of each symbol from a base, the
+//! address of the first one. In an image the base is in its place, or in a relocation (ELF for the Arm
+//! 64-bit Architecture, R_AARCH64_RELATIVE). Two layouts are known: until Linux 6.3 offsets
 //! precede the names, since 6.4 they follow the token index. Kernels before 4.20, and those without
 //! `KALLSYMS_BASE_RELATIVE`, are not read. Nothing in the bytes is trusted.
 
@@ -15,14 +15,14 @@ use std::fmt;
 pub struct Symbol {
     /// Its name.
     pub name: String,
-    /// The letter that nm(1) shows: `T` and `t` for code.
+    /// The letter that nm(1) shows, such as `T` or `t` for code.
     pub kind: u8,
     /// Its offset from the first symbol.
     pub offset: u32,
 }
 
 impl Symbol {
-    /// Whether it is a function.
+    /// Returns whether it is a function.
     pub fn is_code(&self) -> bool {
         matches!(self.kind, b'T' | b't' | b'W' | b'w')
     }
@@ -45,20 +45,20 @@ impl fmt::Debug for Kallsyms {
 const TOKENS: usize = 256;
 /// The number of names between two markers.
 const MARKED: usize = 256;
-/// The most symbols that are read.
+/// The maximum number of symbols.
 const MOST: usize = 1 << 20;
-/// The longest name.
+/// The maximum length of a name in bytes.
 const LONGEST: usize = 512;
-/// The farthest distance of a symbol from the first one.
+/// The maximum distance of a symbol from the first one.
 const FARTHEST: u32 = 1 << 30;
-/// The most places that are tried for a part of the table.
+/// The maximum number of places that are tried for a part of the table.
 const TRIED: usize = 16;
-/// The most bytes before the tokens that are searched for the names.
+/// The maximum distance of the names before the tokens, in bytes.
 const REACH: usize = 32 << 20;
 
-/// The most compressed names that are looked at to find where the names start.
+/// The maximum number of compressed names that are examined to find where the names start.
 const SEARCHED: usize = 1 << 26;
-/// The most bytes of all names; kernels have 10 MB at most.
+/// The maximum size of all names in bytes; kernels have at most 10 MB.
 const MOST_TEXT: usize = 64 << 20;
 
 /// The alignment of a kernel's image in virtual memory (MIN_KIMG_ALIGN).
@@ -67,7 +67,7 @@ const ALIGNED: u64 = 2 << 20;
 /// R_AARCH64_RELATIVE.
 const RELATIVE: u64 = 0x403;
 
-/// The tokens of the digits, which no compression replaces.
+/// The tokens of the digits, which compression never replaces.
 const DIGITS: &[u8] = b"0\x001\x002\x003\x004\x005\x006\x007\x008\x009\x00";
 
 impl Kallsyms {
@@ -85,8 +85,8 @@ impl Kallsyms {
         })
     }
 
-    /// Returns the address of the first symbol, and that of the image, as far as they are known: as
-    /// linked, or as relocated if the bytes are those of a running kernel.
+    /// Returns the addresses of the first symbol and of the image, if they are known: as linked, or as
+    /// relocated if the bytes come from a running kernel.
     pub fn base(&self) -> Option<(u64, u64)> {
         let base = self.base?;
         Some((base, base & !(ALIGNED - 1)))
@@ -170,8 +170,9 @@ fn half(bytes: &[u8], place: usize) -> Option<usize> {
 
 /// The table of tokens and its index.
 struct Tokens<'a> {
-    /// Where the table starts, and where its index ends.
+    /// Where the table starts.
     start: usize,
+    /// Where its index ends.
     end: usize,
     table: &'a [u8],
     index: &'a [u8],
@@ -181,7 +182,7 @@ impl<'a> Tokens<'a> {
     /// Finds the table whose tokens of the digits are at `digits`.
     fn at(bytes: &'a [u8], digits: usize) -> Option<Self> {
         const ZERO: usize = b'0' as usize;
-        /// The most bytes of the tokens from that of the digit 0 on.
+        /// The maximum size of the tokens from the token of the digit 0 on, in bytes.
         const AFTER: usize = 16 << 10;
         let near = (digits..digits + AFTER).step_by(8);
         let mut near = near.map(|place| place.next_multiple_of(8));
@@ -202,7 +203,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// Whether every token starts behind the end of the one before.
+    /// Returns whether every token starts after the end of the one before.
     fn is_valid(&self) -> bool {
         (1..TOKENS).all(|token| {
             let (before, here) = (half(self.index, 2 * token - 2), half(self.index, 2 * token));
@@ -260,8 +261,8 @@ impl<'a> Names<'a> {
         while last < MOST / MARKED && is_step(marker(last)?, marker(last + 1)?) {
             last += 1;
         }
-        // At most one more group of names, and padding, follows the last marker. What is behind the
-        // markers may look like further ones.
+        // At most one more group of names, and padding, follows the last marker. The bytes after the
+        // markers may look like further markers.
         (8..=last).rev().take(4).find_map(|last| {
             let newest = markers.checked_sub(marker(last)?)?;
             let oldest = newest.saturating_sub(MARKED * LONGEST).next_multiple_of(8);
@@ -295,7 +296,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Whether one marker may follow another one.
+/// Returns whether `next` may be the marker after `marker`.
 fn is_step(marker: usize, next: usize) -> bool {
     let names = next.wrapping_sub(marker);
     (2 * MARKED..MARKED * 128).contains(&names)

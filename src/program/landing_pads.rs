@@ -1,4 +1,4 @@
-//! Landing pads: where a function continues that an exception of C++ or a panic of Rust passes through.
+//! Landing pads: where a function continues when a C++ exception or a Rust panic passes through it.
 //!
 //! The call frame information of a function leads to its language-specific data area (Linux Standard
 //! Base Core 5.0, 10.6.1), in which GCC and LLVM keep a table of call sites: the calls in a range of
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 
 type Bytes<'d> = EndianSlice<'d, LittleEndian>;
 
-/// The landing pads of some programs, which are read when first asked for.
+/// The landing pads of some programs, read on first use.
 #[derive(Clone, Debug, Default)]
 pub struct LandingPads {
     programs: Vec<Elf>,
@@ -25,13 +25,13 @@ pub struct LandingPads {
 
 #[derive(Clone, Debug, Default)]
 struct Table {
-    /// Calls with a landing pad, and that, by address.
+    /// The calls with a landing pad, by address, and their landing pads.
     calls: Vec<(Range<u64>, u64)>,
     pads: BTreeSet<u64>,
 }
 
 impl LandingPads {
-    /// Of these programs, as they are loaded.
+    /// Creates the landing pads of programs, at the addresses where they are loaded.
     pub fn new<'e>(programs: impl IntoIterator<Item = &'e Elf>) -> Self {
         let programs = programs.into_iter().filter(|elf| elf.little_endian);
         Self {
@@ -40,8 +40,8 @@ impl LandingPads {
         }
     }
 
-    /// Where execution continues if the call that returns to an address throws; `None` if its function
-    /// has no landing pad for it, or that cannot be read.
+    /// Returns where execution continues if the call that returns to an address throws; `None` if its
+    /// function has no landing pad for it, or the landing pad cannot be read.
     pub fn of_call(&self, return_address: u64) -> Option<u64> {
         let call = return_address.checked_sub(1)?;
         let calls = &self.table().calls;
@@ -50,7 +50,7 @@ impl LandingPads {
         calls.contains(&call).then_some(*pad)
     }
 
-    /// Whether an address is a landing pad.
+    /// Returns whether an address is a landing pad.
     pub fn contains(&self, address: u64) -> bool {
         self.table().pads.contains(&address)
     }
@@ -78,10 +78,10 @@ impl Table {
         let mut frames = EhFrame::new(frames.data().ok()?, LittleEndian);
         frames.set_address_size(if file.is_64() { 8 } else { 4 });
         let mut entries = frames.entries(&bases);
-        // Functions do not share an area: more calls than bytes are made up.
-        let most = self.calls.len() + areas.len();
+        // Functions do not share an area, and a call site has several bytes.
+        let mut sites = areas.len();
         while let Some(entry) = entries.next().ok()?
-            && self.calls.len() <= most
+            && sites > 0
         {
             let CieOrFde::Fde(function) = entry else {
                 continue;
@@ -96,14 +96,20 @@ impl Table {
             if let Some(bytes) = bytes.and_then(|from| areas.get(from..)) {
                 let start = function.initial_address().wrapping_add(offset);
                 // What comes before a fault is used.
-                let _ = self.add_calls(EndianSlice::new(bytes, LittleEndian), start);
+                let _ = self.add_calls(EndianSlice::new(bytes, LittleEndian), start, &mut sites);
             }
         }
         Some(())
     }
 
-    /// Adds the calls of a function, from its language-specific data area.
-    fn add_calls(&mut self, mut area: Bytes<'_>, function: u64) -> gimli::Result<()> {
+    /// Adds the calls of a function, from its language-specific data area. `left` is the number of call
+    /// sites that may still be read.
+    fn add_calls(
+        &mut self,
+        mut area: Bytes<'_>,
+        function: u64,
+        left: &mut usize,
+    ) -> gimli::Result<()> {
         // GCC and LLVM count from the start of the function.
         if DwEhPe(area.read_u8()?) != gimli::DW_EH_PE_omit {
             return Ok(());
@@ -114,7 +120,8 @@ impl Table {
         let form = DwEhPe(area.read_u8()?);
         let length = area.read_uleb128()?;
         let mut sites = area.split(usize::try_from(length).unwrap_or(usize::MAX))?;
-        while !sites.is_empty() {
+        while !sites.is_empty() && *left > 0 {
+            *left -= 1;
             let mut next = || number(&mut sites, form);
             let (start, length, pad) = (next()?, next()?, next()?);
             sites.read_uleb128()?;
@@ -151,7 +158,7 @@ mod tests {
 
     fn pad(area: &[u8], return_address: u64) -> Option<u64> {
         let mut table = Table::default();
-        let _ = table.add_calls(EndianSlice::new(area, LittleEndian), 0x1000);
+        let _ = table.add_calls(EndianSlice::new(area, LittleEndian), 0x1000, &mut 100);
         let pads = LandingPads {
             programs: Vec::new(),
             table: OnceLock::from(table),
@@ -174,6 +181,18 @@ mod tests {
         ] {
             assert_eq!(pad(&AREA, call), wanted, "{call:#x}");
         }
+    }
+
+    /// Functions may claim the same area; what is read of it is limited.
+    #[test]
+    fn call_sites_are_read_within_a_limit() {
+        let mut table = Table::default();
+        let mut left = 1000;
+        for function in 0..1000 {
+            let area = EndianSlice::new(&AREA, LittleEndian);
+            table.add_calls(area, function, &mut left).unwrap();
+        }
+        assert_eq!((left, table.calls.len()), (0, 500));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Independent of snapshots: [`crate::snapshot::program`] finds the program of a snapshot.
 
+mod build_attributes;
 #[cfg(feature = "report")]
 pub mod disassembly;
 pub mod elf;
@@ -9,6 +10,5 @@ pub(crate) mod frames;
 pub(crate) mod kallsyms;
 pub mod landing_pads;
 mod names;
-mod profile;
 pub(crate) mod symbol_file;
 pub mod symbols;

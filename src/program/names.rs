@@ -1,7 +1,7 @@
 //! Demangling and matching of function names.
 //!
-//! The only place that demangles C++ and Rust symbols. Names come from untrusted files: a short one
-//! can expand to gigabytes.
+//! No other module demangles C++ and Rust symbols. Names come from untrusted files: a short one can
+//! expand to gigabytes.
 
 use std::fmt::{self, Write};
 
@@ -61,7 +61,7 @@ fn demangle(name: &str, form: NameForm) -> Option<String> {
     Some(out.0)
 }
 
-/// How well the user's text matches the name of a function, best first.
+/// The ways in which the user's text can match the name of a function, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Match {
     /// The name in the file.
@@ -74,7 +74,7 @@ pub enum Match {
     Last,
 }
 
-/// How well `wanted` matches the function with the symbol `name`, ignoring white space.
+/// Returns how `wanted` matches the function with the symbol `name`, ignoring white space.
 pub fn matches(wanted: &str, name: &str) -> Option<Match> {
     if wanted == name {
         return Some(Match::Symbol);

@@ -1,5 +1,5 @@
-//! An ELF file that only has symbols, for readers that take names from ELF files (ELF-64 Object File
-//! Format, version 1.5).
+//! Writes an ELF file with symbols and call frame information only, for readers that take names from
+//! ELF files (ELF-64 Object File Format, version 1.5).
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ struct Section {
     entry: u64,
 }
 
-/// Writes an ELF file for AArch64 with these functions, which are in `start..end`, and how their
-/// callers are found (`.debug_frame`). It has no code.
+/// Writes an ELF file for AArch64 with these functions, which are in `start..end`, and their
+/// `.debug_frame`. It has no code.
 pub fn write(functions: &[Function], start: u64, end: u64, frames: &[u8]) -> Vec<u8> {
     let mut strings = vec![0];
     // The first symbol is the undefined one (figure 6).

@@ -17,7 +17,7 @@ type Slice = EndianArcSlice<RunTimeEndian>;
 /// The largest accepted ratio; debug information typically expands three to ten times.
 const EXPANSION: u64 = 100;
 
-/// Why an ELF file gives no names, or no source lines.
+/// An error that prevents reading names or source lines from an ELF file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolsError {
@@ -88,7 +88,7 @@ impl Symbols {
     ///
     /// # Errors
     ///
-    /// If `elf` is not an ELF file, or its debug information cannot be read.
+    /// Returns an error if `elf` is not an ELF file, or its debug information cannot be read.
     pub fn add(&mut self, elf: &[u8]) -> Result<(), SymbolsError> {
         self.add_moved(elf, 0)
     }
@@ -97,7 +97,7 @@ impl Symbols {
     ///
     /// # Errors
     ///
-    /// As [`add`](Self::add).
+    /// The same as for [`add`](Self::add).
     pub fn add_moved(&mut self, elf: &[u8], offset: u64) -> Result<(), SymbolsError> {
         let file = object::File::parse(elf)?;
         let mut functions = functions(&file);
@@ -125,7 +125,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// Whether there are no functions.
+    /// Returns whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
@@ -148,8 +148,8 @@ impl Symbols {
         Some(function.start..function.end)
     }
 
-    /// The functions by address: their addresses, their names in the source, and in the file. Of
-    /// several names of one function all are listed.
+    /// The functions by address, with their names in the source and in the file. A function with several
+    /// names is listed with each of them.
     pub fn functions(&self) -> impl Iterator<Item = (Range<u64>, &str, &str)> {
         let functions = self.functions.iter();
         functions.map(|function| {
@@ -250,7 +250,7 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
         if name.is_empty() || name.starts_with('$') {
             return;
         }
-        // The low bit of an Arm function's address says Thumb (AAELF32, 5.5.3).
+        // The low bit of an Arm function's address marks Thumb (AAELF32, 5.5.3).
         let start = symbol.address() & !u64::from(arm);
         // The surrounding section; a symbol outside of sections does not name code.
         let around = limits.partition_point(|limit| limit.0 <= start);
@@ -275,18 +275,19 @@ fn functions(file: &object::File<'_>) -> Vec<Function> {
     functions.sort_by_key(|function| function.start);
     // A function without a size ends where the next one starts.
     let mut next = u64::MAX;
-    let mut behind = u64::MAX;
+    let mut after = u64::MAX;
     for function in functions.iter_mut().rev() {
         if function.start < next {
-            behind = next;
+            after = next;
             next = function.start;
         }
-        function.end = function.end.min(behind);
+        function.end = function.end.min(after);
     }
     functions
 }
 
-/// Whether it is the symbol of a function or of an IFUNC, whose value is the address of its resolver.
+/// Returns whether it is the symbol of a function or of an IFUNC, whose value is the address of its
+/// resolver.
 fn names_code(symbol: &object::Symbol<'_, '_>) -> bool {
     let chosen = match symbol.flags() {
         object::SymbolFlags::Elf { st_info, .. } => {

@@ -1,4 +1,4 @@
-//! Writes `.debug_frame`: how debuggers find callers (DWARF version 4, 6.4).
+//! Writes `.debug_frame`, call frame information (DWARF version 4, 6.4).
 
 use super::effects::{FP, LR, SP};
 use super::exception::{PC, Saved};
@@ -16,19 +16,19 @@ const SAME_VALUE: u8 = 0x08;
 const DEFINE_CFA: u8 = 0x0c;
 const VALUE_EXPRESSION: u8 = 0x16;
 
-/// The common entries of the section.
+/// The section, with its common information entries.
 #[derive(Debug)]
 pub(super) struct DebugFrame {
     bytes: Vec<u8>,
     /// Whether return addresses in memory and registers may have an authentication code.
     signed: bool,
-    /// Where the entry for functions that are called from another stack is.
+    /// The offset of the common entry for functions that are called from another stack.
     switches: u32,
-    /// Where the entry for exceptions is.
+    /// The offset of the common entry for exceptions.
     exceptions: u32,
 }
 
-/// How the caller is found from an instruction on.
+/// The rules for finding the caller, from an instruction on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     caller_stack: (u8, u32),
@@ -86,7 +86,7 @@ fn sleb(out: &mut Vec<u8>, mut value: i64) {
     out.push(value as u8 & 0x7f);
 }
 
-/// Appends what `contents` writes, with its length before it, to a multiple of 8 bytes.
+/// Appends an entry: its length, then what `contents` writes, padded to a multiple of 8 bytes.
 fn entry(bytes: &mut Vec<u8>, contents: impl FnOnce(&mut Vec<u8>)) {
     let start = bytes.len();
     bytes.extend([0; 4]);
@@ -115,7 +115,8 @@ fn common(bytes: &mut Vec<u8>, augmentation: &[u8], return_address: u8, initial:
 }
 
 impl DebugFrame {
-    /// `signed`: return addresses may have authentication codes.
+    /// Creates the section without functions. `signed` is whether return addresses may have
+    /// authentication codes.
     pub fn new(signed: bool) -> Self {
         let mut bytes = Vec::new();
         let mut initial = Vec::new();
@@ -134,7 +135,7 @@ impl DebugFrame {
         }
     }
 
-    /// Returns the entry of a function. `switches`: its caller is on another stack.
+    /// Returns the entry of a function. `switches` is whether its caller is on another stack.
     pub fn function(&self, start: u64, states: &[Option<State>], switches: bool) -> Vec<u8> {
         let mut bytes = Vec::new();
         entry(&mut bytes, |out| {
@@ -177,7 +178,7 @@ impl DebugFrame {
             head(out, self.exceptions, start, instructions);
             out.push(0);
             advance(out, from);
-            // The address behind the frame record, to which x29 points.
+            // The address after the frame record, to which x29 points.
             out.extend([DEFINE_CFA, FP, 16]);
             for register in (0..=SP).chain([PC_NUMBER]) {
                 let place = match register {
@@ -247,7 +248,7 @@ fn rule(out: &mut Vec<u8>, register: u8, rule: Rule, signed: bool) {
                 sleb(&mut expression, at.into());
                 expression.extend([PLUS, DEREF]);
             }
-            // The address of the caller's stack, which precedes, is not used.
+            // The address of the caller's frame, which is on DWARF's stack, is not used.
             _ => expression.extend([BREG0 + LR, 0]),
         }
         expression.push(CONST8U);

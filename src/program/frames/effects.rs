@@ -1,7 +1,7 @@
 //! What an A64 instruction does to the stack pointer and to general registers, and where it stores
 //! and loads them (Arm ARM DDI 0487, C4.1 "A64 instruction set encoding").
 //!
-//! Where an instruction is not told apart from others, more registers count as written than are.
+//! Where instructions are not distinguished, more registers count as written than actually are.
 
 /// The frame pointer (AAPCS64 6.1.1).
 pub(super) const FP: u8 = 29;
@@ -10,12 +10,12 @@ pub(super) const LR: u8 = 30;
 /// The stack pointer; in other fields of an encoding the zero register.
 pub(super) const SP: u8 = 31;
 
-/// The effect of an instruction on registers. Branches with link write [`LR`] besides.
+/// The effect of an instruction on registers. Branches with link also write [`LR`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// `to` becomes `from` and a number.
+    /// `to` becomes `from` plus a number.
     Sum { to: u8, from: u8, add: i64 },
-    /// Registers get other values: a bit for each, that of [`SP`] included.
+    /// Registers get other values: one bit for each, including [`SP`].
     Writes(u32),
     /// Memory is accessed relative to a register.
     Transfer(Transfer),
@@ -26,7 +26,7 @@ pub(super) enum Effect {
 pub(super) struct Transfer {
     pub load: bool,
     pub base: u8,
-    /// From the base as it was before, to the first byte.
+    /// The offset of the first byte from the old value of the base.
     pub offset: i64,
     /// The number of bytes.
     pub size: i64,
@@ -34,7 +34,7 @@ pub(super) struct Transfer {
     pub whole: [Option<u8>; 2],
     /// Other registers that a load writes.
     pub writes: u32,
-    /// What is added to the base.
+    /// The number that is added to the base.
     pub writeback: i64,
 }
 

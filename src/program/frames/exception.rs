@@ -1,19 +1,18 @@
-//! The code by which a Linux kernel takes exceptions: it saves the interrupted registers on the
-//! stack.
+//! The code of a Linux kernel that takes exceptions: it saves the interrupted registers on the stack.
 //!
-//! They are in the order of `struct user_pt_regs` (include/uapi/asm/ptrace.h), which is an interface
-//! of the kernel: x0 to x30, sp, pc, pstate. The frame record of the exception follows at a distance
-//! that differs from version to version; x29 points to it.
+//! They have the order of `struct user_pt_regs` (include/uapi/asm/ptrace.h), an interface of the
+//! kernel: x0 to x30, sp, pc, pstate. x29 points to the frame record of the exception, which follows at
+//! a distance that depends on the version.
 
 use super::effects::{Effect, FP, LR, SP, Transfer, effect};
 
-/// The place of the interrupted pc.
+/// The offset of the interrupted pc in the saved registers.
 pub(super) const PC: i32 = 8 * 32;
 
 /// Where the saved registers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Saved {
-    /// The instruction from which on all are saved, and x29 points to the frame record.
+    /// The first instruction at which all are saved and x29 points to the frame record.
     pub from: usize,
     /// The distance of the frame record from the saved registers.
     pub record: i32,
@@ -21,9 +20,9 @@ pub(super) struct Saved {
 
 /// Returns where a function saves the registers of an exception, if it does.
 pub(super) fn saved(code: &[u32]) -> Option<Saved> {
-    // The registers that have the interrupted pc (ELR_EL1).
+    // The registers that contain the interrupted pc (ELR_EL1).
     let mut has_pc = 0_u32;
-    // Bits: the registers in their places, and the pc.
+    // A bit for each register that is saved in its place, and for the pc.
     let mut saved = 0_u64;
     const ALL: u64 = ((1 << 31) - 1) | (1 << 32);
     let mut record = None;
@@ -78,7 +77,7 @@ pub(super) fn saved(code: &[u32]) -> Option<Saved> {
     None
 }
 
-/// Whether code returns from exceptions (ERET), so that it has no caller.
+/// Returns whether code returns from exceptions (ERET), so that it has no caller.
 pub(super) fn returns(code: &[u32]) -> bool {
     code.contains(&0xd69f_03e0)
 }

@@ -1,11 +1,10 @@
-//! How callers are found in the code of a Linux kernel without debug information: from the code
-//! itself.
+//! Call frame information for a Linux kernel without debug information, derived from its code.
 //!
-//! Each function is followed from its entry along all paths, with what its instructions do to the
-//! stack pointer and to the registers that it preserves for its caller. What is found is written as
-//! `.debug_frame`, which debuggers understand. Where the place of the caller's registers does not
-//! follow from the code, the caller is marked as unknown: a back trace ends there.
-//! Exceptions are passed by the registers that the kernel saves; see [`exception`].
+//! Each function is followed from its entry along all paths. The analysis tracks the stack pointer and
+//! the registers that the function preserves for its caller. The result is written as `.debug_frame`,
+//! which debuggers read. Where the code does not determine the caller's registers, the caller is marked
+//! as unknown, and a back trace ends. Exceptions are unwound through the registers that the kernel
+//! saves; see [`exception`].
 
 mod debug_frame;
 mod effects;
@@ -32,7 +31,7 @@ pub struct Code<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The most instructions of a function; longer ones are data.
+/// The maximum number of instructions of a function; anything longer is data.
 const LONGEST: usize = 1 << 16;
 
 /// How often functions are followed again because others branch into them.
@@ -42,8 +41,8 @@ const ROUNDS: usize = 4;
 /// overlap. `signed`: return addresses may have authentication codes.
 pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     let out = DebugFrame::new(signed);
-    // Code that other functions branch into, and the states there: rarely executed parts, which GCC
-    // puts elsewhere, and labels inside of functions.
+    // Where other functions branch into a function, with the states there: rarely executed parts, which
+    // GCC places elsewhere, and labels inside of functions.
     let mut entered: Vec<Vec<(usize, State)>> = vec![Vec::new(); functions.len()];
     let mut entries = vec![Vec::new(); functions.len()];
     let mut next: BTreeSet<usize> = (0..functions.len()).collect();
@@ -75,7 +74,7 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
                 if !exit.sure && begins_function(target) {
                     continue;
                 }
-                // Otherwise it is a call in place of a return.
+                // Otherwise it is a tail call.
                 let enters = at > 0 || is_part(target) || state.conflicts(&State::ENTRY);
                 let entered = &mut entered[into];
                 if enters && !entered.contains(&(at, state)) {
@@ -92,7 +91,7 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
     out.finish(&entries)
 }
 
-/// Returns the function that an address is in, and the number of its instruction there.
+/// Returns the index of the function that contains an address, and the index of the instruction in it.
 fn place(functions: &[Code<'_>], address: u64) -> Option<(usize, usize)> {
     let after = functions.partition_point(|function| function.start <= address);
     let index = after.checked_sub(1)?;
@@ -112,8 +111,8 @@ impl Code<'_> {
     }
 }
 
-/// Whether code looks like a function, not like what follows a label inside of one: it is aligned as
-/// compilers do it, or begins with BTI, PACIASP, NOPs for a tracer, or a frame record.
+/// Returns whether code looks like a function, and not like the code after a label inside of one: it is
+/// aligned as by a compiler, or starts with BTI, PACIASP, NOPs for a tracer, or a frame record.
 fn begins_function(code: &Code<'_>) -> bool {
     let words = code.bytes.as_chunks::<4>().0.iter().take(2);
     let words: Vec<u32> = words.map(|word| u32::from_le_bytes(*word)).collect();
@@ -126,7 +125,7 @@ fn begins_function(code: &Code<'_>) -> bool {
     begins || code.start.is_multiple_of(16) && !is_part(code)
 }
 
-/// `function.cold`, `function.cold.3`.
+/// Returns whether it is a part of a function: `function.cold`, `function.cold.3`.
 fn is_part(function: &Code<'_>) -> bool {
     let end = function.name.rsplit_once(".cold").map(|(_, end)| end);
     end.is_some_and(|end| end.is_empty() || end.starts_with('.'))
@@ -136,8 +135,8 @@ fn is_part(function: &Code<'_>) -> bool {
 /// lower address.
 const SWITCHES: &str = "call_on_irq_stack";
 
-/// Code that nobody calls, though it does not show: vectors, whose alignment is that of VBAR_EL1, and
-/// where new tasks begin.
+/// Returns whether it is code that is not called: vectors, which have the alignment of VBAR_EL1, and the
+/// start of new tasks.
 fn is_entry(code: &Code<'_>) -> bool {
     let vectors = code.name.contains("vectors") && code.start.is_multiple_of(2048);
     vectors || matches!(code.name, "ret_from_fork" | "__bad_stack")

@@ -6,15 +6,16 @@ use crate::arch::branch::Kind;
 use crate::quantity::Address;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How often a function is tried again, without calls that do not return.
+/// The maximum number of times that a function is followed, each time with more calls that do not
+/// return.
 const TRIES: usize = 64;
 
 /// The states of a function.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
-    /// Before each instruction; `None` where no path leads.
+    /// The state before each instruction; `None` if no path leads there.
     pub states: Vec<Option<State>>,
-    /// Where it leaves other than by calls and returns.
+    /// The exits other than calls and returns.
     pub exits: Vec<Exit>,
 }
 
@@ -23,7 +24,7 @@ pub(super) struct Paths {
 pub(super) struct Exit {
     pub target: u64,
     pub state: State,
-    /// Whether it is taken for sure, not behind a call, or padding, at the function's end.
+    /// Whether the exit is certain: not reached by a call, or padding, at the function's end.
     pub sure: bool,
 }
 
@@ -32,15 +33,16 @@ const NOP: u32 = 0xd503_201f;
 impl Paths {
     /// Follows the code at `start` from these instructions.
     ///
-    /// Whether a call returns is not known: what follows a call that does not is reached from
-    /// elsewhere, or is another function's. So the paths behind calls are followed last, and where
-    /// another path shows that such a state is wrong, again without that one.
+    /// It is unknown which calls return. Code after a call that does not return is reached from
+    /// elsewhere, or belongs to another function. So the paths after calls are followed last. If
+    /// another path contradicts the state after a call, the function is followed again without that
+    /// path.
     pub fn of(start: u64, code: &[u32], entries: &[(usize, State)]) -> Self {
         let mut final_calls = BTreeSet::new();
         for _ in 0..TRIES {
             match Walk::new(start, code).run(entries, &final_calls) {
                 Ok(paths) => return paths,
-                Err(behind) => final_calls.insert(behind),
+                Err(after) => final_calls.insert(after),
             };
         }
         Self {
@@ -54,15 +56,20 @@ struct Walk<'a> {
     start: u64,
     code: &'a [u32],
     paths: Paths,
-    /// The instructions whose states come from the call before.
-    behind_calls: BTreeSet<usize>,
-    /// The paths to follow: branches, and, by place, what is behind calls.
+    /// The instructions whose states come from the call before them.
+    after_calls: BTreeSet<usize>,
+    /// Targets of branches, to be followed.
     branches: Vec<(usize, State)>,
+    /// Instructions after calls, to be followed last.
     calls: BTreeMap<usize, State>,
     /// The states at branches of `switch` statements, whose targets are in tables.
     switches: Vec<State>,
-    /// What is followed now is reached by these branches, as it is reached by no other path.
+    /// Whether the code followed now is assumed to be reached by these branches, because no other path
+    /// leads there.
     inferred: bool,
+    /// The first instruction that may be [unreached](Self::unreached): states are never forgotten, so
+    /// the search continues where the last one ended.
+    searched: usize,
 }
 
 impl<'a> Walk<'a> {
@@ -74,15 +81,16 @@ impl<'a> Walk<'a> {
                 states: vec![None; code.len()],
                 exits: Vec::new(),
             },
-            behind_calls: BTreeSet::new(),
+            after_calls: BTreeSet::new(),
             branches: Vec::new(),
             calls: BTreeMap::new(),
             switches: Vec::new(),
             inferred: false,
+            searched: 1,
         }
     }
 
-    /// Fails with the instruction behind a call that does not return.
+    /// Fails with the instruction after a call that does not return.
     fn run(
         mut self,
         entries: &[(usize, State)],
@@ -94,10 +102,10 @@ impl<'a> Walk<'a> {
                 self.follow(at, state)?;
             } else if let Some((at, state)) = self.calls.pop_first() {
                 let known = self.paths.states[at];
-                let elsewhere = !self.behind_calls.contains(&at)
+                let elsewhere = !self.after_calls.contains(&at)
                     && known.is_some_and(|known| known.conflicts(&state));
                 if !elsewhere && !final_calls.contains(&at) {
-                    self.behind_calls.extend(known.is_none().then_some(at));
+                    self.after_calls.extend(known.is_none().then_some(at));
                     self.merge(at, state);
                 }
             } else if let Some(state) = self.switched()
@@ -111,19 +119,21 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first instruction that no path reaches, behind one that does not go on there.
-    fn unreached(&self) -> Option<usize> {
+    /// Returns the first instruction that no path reaches, after one that does not continue there.
+    fn unreached(&mut self) -> Option<usize> {
         let is_code = |word: u32| word != NOP && word >> 16 != 0;
-        let mut places = 1..self.code.len();
-        places.find(|&at| {
+        let mut places = self.searched..self.code.len();
+        let found = places.find(|&at| {
             let before = a64::decode(Address(0), self.code[at - 1]);
             let leaves = matches!(before.kind, Kind::Branch { .. } | Kind::Indirect);
             let unknown = self.paths.states[at].is_none() && is_code(self.code[at]);
             unknown && leaves && !before.conditional
-        })
+        });
+        self.searched = found.unwrap_or(self.code.len());
+        found
     }
 
-    /// The state behind the branches of `switch` statements, if it is one.
+    /// The state after the branches of `switch` statements, if it is the same for all.
     fn switched(&self) -> Option<State> {
         let (first, others) = self.switches.split_first()?;
         let same = others.iter().all(|other| !first.conflicts(other));
@@ -131,8 +141,8 @@ impl<'a> Walk<'a> {
         same.then_some(merged)
     }
 
-    /// Whether the branch to a register at an instruction is that of a `switch` statement: the
-    /// address is a sum (ADD of registers).
+    /// Returns whether an indirect branch belongs to a `switch` statement: its address is a sum (ADD of
+    /// registers).
     fn is_switch(&self, at: usize) -> bool {
         let Some(before) = at.checked_sub(1).map(|before| self.code[before]) else {
             return false;
@@ -154,7 +164,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether an inferred state is not that of the known paths.
+    /// Returns whether an inferred state contradicts the known paths.
     fn contradicts(&self, known: Option<State>, state: &State) -> bool {
         self.inferred && known.is_some_and(|known| known.conflicts(state))
     }
@@ -162,7 +172,7 @@ impl<'a> Walk<'a> {
     fn follow(&mut self, at: usize, state: State) -> Result<(), usize> {
         let known = self.paths.states[at];
         let conflicts = known.is_some_and(|known| known.conflicts(&state));
-        if conflicts && !self.inferred && self.behind_calls.contains(&at) {
+        if conflicts && !self.inferred && self.after_calls.contains(&at) {
             return Err(at);
         }
         self.merge(at, state);
@@ -179,7 +189,7 @@ impl<'a> Walk<'a> {
             match instruction.kind {
                 Kind::Branch { .. } | Kind::Indirect if instruction.link => {
                     state.called();
-                    self.behind(at + 1, state);
+                    self.after_call(at + 1, state);
                     return;
                 }
                 Kind::Branch { target, .. } => {
@@ -196,7 +206,7 @@ impl<'a> Walk<'a> {
                 _ if word >> 16 == 0 => return,
                 // BRK: of a warning, or final
                 _ if word & 0xffe0_001f == 0xd420_0000 => {
-                    self.behind(at + 1, state);
+                    self.after_call(at + 1, state);
                     return;
                 }
                 _ => {}
@@ -206,8 +216,8 @@ impl<'a> Walk<'a> {
                 self.leave(address + 4, state, word != NOP);
                 return;
             }
-            if self.behind_calls.contains(&at) {
-                // May show that the call before it does not return.
+            if self.after_calls.contains(&at) {
+                // This path may show that the call before it does not return.
                 self.branches.push((at, state));
                 return;
             }
@@ -231,8 +241,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Notes what is behind a call.
-    fn behind(&mut self, at: usize, state: State) {
+    /// Notes the path that continues after a call.
+    fn after_call(&mut self, at: usize, state: State) {
         if at < self.code.len() {
             self.calls.insert(at, state);
         } else {

@@ -2,8 +2,7 @@
 
 use super::effects::{Effect, FP, LR, SP, Transfer, effect};
 
-/// The first of the registers that functions preserve: x19 to x30 with the frame record (AAPCS64
-/// 6.1.1).
+/// The first of the registers that functions preserve, x19 to x30 (AAPCS64 6.1.1).
 pub(super) const FIRST: u8 = 19;
 const PRESERVED: usize = (LR - FIRST) as usize + 1;
 
@@ -20,9 +19,9 @@ pub(super) enum Rule {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Register {
-    /// It has the caller's value.
+    /// Whether it has the caller's value.
     intact: bool,
-    /// The caller's value is in memory.
+    /// Where the caller's value is in memory, if it was saved.
     saved: Option<i32>,
 }
 
@@ -46,7 +45,7 @@ impl State {
         }; PRESERVED],
     };
 
-    /// The register, and the number to add to it, that give the stack pointer of the caller.
+    /// The register and the number whose sum is the stack pointer of the caller.
     pub fn caller_stack(&self) -> Option<(u8, u32)> {
         let of = |register: u8, offset: Option<i32>| {
             Some((register, u32::try_from(offset?.checked_neg()?).ok()?))
@@ -54,7 +53,7 @@ impl State {
         of(FP, self.frame).or_else(|| of(SP, self.stack))
     }
 
-    /// Where the caller's value of x19 to x30 is.
+    /// Returns where the caller's value of x19 to x30 is.
     pub fn rule(&self, register: u8) -> Rule {
         match self.registers[usize::from(register - FIRST)] {
             Register {
@@ -65,13 +64,13 @@ impl State {
         }
     }
 
-    /// Whether two states differ in the place of the caller's frame.
+    /// Returns whether two states differ in the place of the caller's frame.
     pub fn conflicts(&self, other: &Self) -> bool {
         let frame = |state: &Self| (state.stack, state.frame, state.rule(FP), state.rule(LR));
         frame(self) != frame(other)
     }
 
-    /// What is true in both states.
+    /// Returns what both states have in common.
     pub fn merge(&self, other: &Self) -> Self {
         let both = |a: Option<i32>, b| if a == b { a } else { None };
         let mut out = *self;
@@ -101,7 +100,7 @@ impl State {
         }
     }
 
-    /// A call returned: the link register is the callee's.
+    /// Applies a call that returned: the link register belongs to the callee.
     pub fn called(&mut self) {
         self.set(LR, None);
     }
