@@ -29,7 +29,7 @@ mod tracer;
 mod unit;
 
 pub use tracer::Tracer;
-pub use unit::{CodeAddress, Options, TAIL_CHAIN, Taken, TraceUnit, Waypoint};
+pub use unit::{CodeAddress, Options, TAIL_CHAIN, TakenException, TraceUnit, Waypoint};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -39,7 +39,7 @@ struct Exception {
 
 /// Turns the program flow of one core into trace.
 ///
-/// Call its functions in the order of execution.
+/// Its methods are called in the order of execution.
 #[derive(Debug)]
 pub struct Tracer<U, C> {
     unit: U,
@@ -65,7 +65,7 @@ pub struct Tracer<U, C> {
     taken: usize,
     /// The number of bytes written up to the last synchronisation point.
     synchronised: usize,
-    /// Where a decoder can start: numbers of bytes written. Cleared by [`Self::take`].
+    /// The positions where a decoder can start, in bytes written. Cleared by [`Self::take`].
     start_points: Vec<usize>,
     /// Cycles of each instruction, if all take the same number.
     each: Option<u32>,
@@ -124,7 +124,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     }
 
     /// Returns the number of bytes of trace written since the last [`take`](Self::take).
-    pub fn made(&mut self) -> usize {
+    pub fn pending_bytes(&mut self) -> usize {
         self.unit.bytes().len()
     }
 

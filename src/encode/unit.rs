@@ -39,7 +39,7 @@ pub struct Waypoint {
 
 /// An exception that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenException {
     /// Its number in the traced protocol.
     pub number: u16,
     /// The preferred return address.
@@ -85,7 +85,7 @@ pub trait TraceUnit {
     fn waypoint(&mut self, waypoint: &Waypoint);
 
     /// Traces an exception.
-    fn exception(&mut self, taken: &Taken);
+    fn exception(&mut self, taken: &TakenException);
 
     /// Counts cycles.
     fn cycles(&mut self, cycles: u32);

@@ -120,7 +120,7 @@ impl Registers {
         self.control(20)
     }
 
-    /// ETMCR \[29\]: PTM: the return stack is used.
+    /// ETMCR \[29\], in a PTM: the return stack is used.
     pub const fn return_stack(self) -> bool {
         self.control(29)
     }

@@ -20,7 +20,7 @@ pub(crate) fn little_endian(bytes: &[u8]) -> u32 {
         .fold(0, |value, &byte| value << 8 | u32::from(byte))
 }
 
-/// The context ID of `size` bytes at `at`, `None` if it is not traced, and where it ends.
+/// Returns the context ID of `size` bytes at `at`, which is `None` if it is not traced, and its end.
 #[inline]
 pub(crate) fn context_id(bytes: &[u8], at: usize, size: u8) -> Option<(Option<u32>, usize)> {
     if size == 0 {
@@ -75,7 +75,7 @@ impl SyncInformation {
     }
 }
 
-/// A complete address without T, its bit 0, and the instruction set by T.
+/// Splits a complete address into the address without T (bit 0) and the instruction set that T selects.
 #[inline]
 pub(crate) const fn thumb_address(address: u32, alternative: bool) -> (u32, Isa) {
     let isa = match (address & 1 != 0, alternative) {

@@ -3,7 +3,7 @@
 use crate::element::{Context, ElementSink, Mark, NoSyncReason};
 use crate::quantity::{BufferOffset, ExceptionLevel, Security};
 
-/// How far synchronisation has come.
+/// The progress of synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum State {
@@ -26,7 +26,7 @@ impl State {
         }
     }
 
-    /// Takes a loss of bytes; returns whether it ends synchronisation.
+    /// Handles a loss of bytes; returns whether it ends synchronisation.
     pub fn lose(&mut self) -> bool {
         let before = *self;
         if before != Self::Start {
@@ -46,7 +46,7 @@ pub(crate) const UNKNOWN: Context = Context {
     context_id: None,
 };
 
-/// Takes the state in a packet; returns whether it changed.
+/// Applies the state in a packet; returns whether it changed.
 pub(crate) fn update(context: &mut Context, non_secure: Option<bool>, hyp: Option<bool>) -> bool {
     let before = *context;
     if let Some(non_secure) = non_secure {

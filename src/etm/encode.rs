@@ -1,4 +1,4 @@
-//! Compressed addresses, timestamps and the like → bytes.
+//! The fields that packets of ETMv3 and PTM share → bytes.
 //!
 //! Written from ARM IHI 0014Q 7.3.5 (branch packets), 7.7 (timestamps) and ARM IHI 0035B 4.5.4
 //! (branch address packets), 4.5.9 (timestamp packets), and not from the decoder.
@@ -16,10 +16,15 @@ pub trait Protocol: Copy + Debug {
     /// The packets of the protocol.
     type Packet: Debug;
 
-    /// How the address bytes of branches end.
+    /// Returns how the address bytes of branches end.
     fn address_encoding(&self) -> AddressEncoding;
 
-    /// Appends the bytes of `packet`. If it cannot be written, some of them may be appended.
+    /// Appends the bytes of `packet`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no trace unit of this configuration writes it; some of its bytes may have been
+    /// appended.
     fn write(
         encoder: &mut Encoder<Self>,
         packet: &Self::Packet,
@@ -35,7 +40,7 @@ pub struct Encoder<C> {
 }
 
 impl<C: Protocol> Encoder<C> {
-    /// An encoder at the start of a trace.
+    /// Creates an encoder for the start of a trace.
     pub fn new(config: C) -> Self {
         Self {
             config,
@@ -43,11 +48,11 @@ impl<C: Protocol> Encoder<C> {
         }
     }
 
-    /// Appends the bytes of `packet`. Writes only the address bits selected by `bits`.
+    /// Appends the bytes of `packet`, with only as many address bits as [`PartAddress::bits`].
     ///
     /// # Errors
     ///
-    /// If no trace unit of this configuration writes it; then nothing is appended.
+    /// Returns an error if no trace unit of this configuration writes it; then nothing is appended.
     pub fn packet(&mut self, packet: &C::Packet, out: &mut Vec<u8>) -> Result<(), Unencodable> {
         let begin = out.len();
         let mut next = self.clone();
@@ -59,7 +64,7 @@ impl<C: Protocol> Encoder<C> {
         written
     }
 
-    /// `address` in its shortest form after the packets written so far. With `information`,
+    /// Returns `address` in its shortest form after the packets written so far. `information` is whether
     /// exception information follows.
     pub fn shortest(&self, address: u32, isa: Isa, information: bool) -> PartAddress {
         PartAddress {
@@ -76,7 +81,7 @@ impl<C: Protocol> Encoder<C> {
 }
 
 impl AddressEncoding {
-    /// The number of address bits, without those that are always zero, in 1 to 4 bytes.
+    /// The number of address bits in 1 to 4 bytes, not counting the low bits that are always zero.
     const fn capacity(self) -> [u8; 4] {
         match self {
             Self::Original => [6, 13, 20, 27],
@@ -125,7 +130,7 @@ impl DecoderState {
         *self = Self::default();
     }
 
-    /// Whether only exception information can carry this instruction set: AltISA changes.
+    /// Returns whether AltISA changes, so that only exception information can carry this instruction set.
     pub fn needs_information(&self, isa: Isa) -> bool {
         match isa {
             Isa::ThumbEe => !self.alternative,
@@ -134,7 +139,7 @@ impl DecoderState {
         }
     }
 
-    /// Takes a place that was written, with or without exception information.
+    /// Records an address that was written, with or without exception information.
     pub fn set(&mut self, address: u32, isa: Isa, information: bool) {
         self.place = Some((address, isa));
         if information {
@@ -199,7 +204,7 @@ const fn thumb(isa: Isa) -> Isa {
     }
 }
 
-/// The traced bits of an address; with `information`, exception information follows.
+/// Writes the traced bits of an address; `information` is whether exception information follows.
 pub(crate) fn address(
     address: PartAddress,
     encoding: AddressEncoding,
@@ -249,7 +254,7 @@ pub(crate) fn address(
     Ok(())
 }
 
-/// The first byte of exception information: C, AltISA, Can, Exc\[3:0\], NS. With `more`, another
+/// The first byte of exception information: C, AltISA, Can, Exc\[3:0\], NS. `more` is whether another
 /// byte follows.
 pub(crate) fn information(
     more: bool,

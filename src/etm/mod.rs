@@ -1,8 +1,8 @@
 //! Shared parts of ETMv3 and PTM: registers, compressed addresses, timestamps, synchronisation, and
 //! how a trace unit traces the state of its core.
 //!
-//! PFT (ARM IHI 0035B) took these over from ETMv3 (ARM IHI 0014Q). Headers and packets of
-//! one protocol alone are in [`crate::etmv3`] and [`crate::ptm`].
+//! PFT (ARM IHI 0035B) inherited these from ETMv3 (ARM IHI 0014Q). The rest of the protocols is in
+//! [`crate::etmv3`] and [`crate::ptm`].
 
 pub mod config;
 pub(crate) mod decode;

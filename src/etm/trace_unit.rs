@@ -4,7 +4,7 @@
 use super::config::TimestampEncoding;
 use super::encode::{Encoder, Protocol};
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
-use crate::encode::{CodeAddress, Options, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, TakenException, Waypoint};
 use crate::quantity::{ExceptionLevel, Security};
 
 /// The part of a trace unit that differs between the protocols: instructions.
@@ -31,7 +31,7 @@ pub trait Tracing: Protocol<Packet: From<Common>> {
     fn waypoint(unit: &mut TraceUnit<Self>, waypoint: &Waypoint);
 
     /// Traces an exception.
-    fn exception(unit: &mut TraceUnit<Self>, taken: &Taken);
+    fn exception(unit: &mut TraceUnit<Self>, taken: &TakenException);
 }
 
 /// What is traced besides instructions.
@@ -263,7 +263,7 @@ impl<C: Tracing> crate::encode::TraceUnit for TraceUnit<C> {
         C::waypoint(self, waypoint);
     }
 
-    fn exception(&mut self, taken: &Taken) {
+    fn exception(&mut self, taken: &TakenException) {
         C::exception(self, taken);
     }
 

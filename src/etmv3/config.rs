@@ -1,4 +1,4 @@
-//! How an ETMv3 was set up: values of its registers → configuration of the decoders.
+//! The configuration of an ETMv3, from the values of its registers.
 
 use crate::etm::Registers;
 use crate::etm::config::{AddressEncoding, TimestampEncoding};
@@ -32,7 +32,7 @@ pub struct Config {
     pub branch_output: bool,
     /// How timestamps are encoded.
     pub timestamp: TimestampEncoding,
-    /// The core has the Virtualization Extensions: Hyp mode is traced.
+    /// Whether the core has the Virtualization Extensions: then Hyp mode is traced.
     pub virtualization: bool,
 }
 
@@ -40,7 +40,7 @@ impl Config {
     /// The value assumed if ETMIDR is missing: ETMv3.4 with the original encoding of branches.
     pub const DEFAULT_ETMIDR: u32 = 0x4100_f240;
 
-    /// The meaning of the registers of a trace unit of `core` (ARM IHI 0014Q 3.5: ETMCR,
+    /// Interprets the registers of a trace unit of `core` (ARM IHI 0014Q 3.5: ETMCR,
     /// ETMCCER, ETMIDR, ETMTRACEIDR).
     pub const fn read(registers: &Registers, core: Core) -> Self {
         let minor_version = registers.minor_version();
@@ -76,7 +76,7 @@ impl Config {
         }
     }
 
-    /// Whether packets of the data trace can occur.
+    /// Returns whether packets of the data trace can occur.
     pub const fn data(&self) -> bool {
         self.data_values || self.data_addresses || self.coprocessor_transfers
     }

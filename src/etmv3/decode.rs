@@ -26,7 +26,7 @@ pub struct Decoder {
     timestamps: Timestamps,
 }
 
-/// A count of 1 to 5 bytes, 7 bits in each, and its length in bytes.
+/// Reads a count of 1 to 5 bytes, 7 bits in each; returns it with its length in bytes.
 #[inline]
 fn count(bytes: &[u8]) -> Option<(u32, usize)> {
     let mut value = 0;
@@ -126,7 +126,7 @@ const P_HEADERS: [[Option<(u16, u8, Timing)>; 64]; 2] = {
 };
 
 impl Decoder {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -253,8 +253,8 @@ impl Decoder {
         Some((Packet::ISync(sync), length))
     }
 
-    /// The data address after a header, if it is `present` and addresses are traced, and where it
-    /// ends.
+    /// Returns the data address after a header, if it is `present` and addresses are traced, and the
+    /// offset of its end.
     #[inline]
     fn data_address(
         &mut self,

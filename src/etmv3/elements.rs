@@ -29,7 +29,7 @@ fn address(data: Option<DataAddress>) -> Option<Address> {
 }
 
 impl Elements {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -53,7 +53,7 @@ impl Elements {
         }
     }
 
-    /// Takes the state in a packet; returns whether it changed.
+    /// Applies the state in a packet; returns whether it changed.
     fn update(&mut self, non_secure: Option<bool>, hyp: Option<bool>) -> bool {
         let hyp = hyp.filter(|_| self.config.virtualization);
         update(&mut self.context, non_secure, hyp)
@@ -137,7 +137,7 @@ impl Elements {
         }
     }
 
-    /// Takes atoms before the first I-sync: only their cycles count.
+    /// Handles atoms before the first I-sync: only their cycles are emitted.
     fn early_atoms(at: BufferOffset, atoms: Atoms, timing: Timing, out: &mut impl ElementSink) {
         match timing {
             Timing::None => {}
@@ -163,7 +163,7 @@ impl Elements {
         );
     }
 
-    /// Takes every packet before synchronisation.
+    /// Handles a packet before synchronisation.
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         self.state.begin(at, out);
         match (self.state, *packet) {
@@ -172,7 +172,7 @@ impl Elements {
                 self.state = State::Decoding;
                 self.i_sync(at, sync, true, out);
             }
-            // Time is known before the first I-sync.
+            // Time is known even before the first I-sync.
             (State::ISync, Packet::Timestamp { value, .. }) => {
                 out.mark(at, Mark::Timestamp(value));
             }
@@ -187,7 +187,7 @@ impl Elements {
         }
     }
 
-    /// Takes every packet except atoms while decoding.
+    /// Handles any packet outside the fast path.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.state != State::Decoding {

@@ -113,7 +113,7 @@ pub struct ISync {
     pub cycles: Option<u32>,
 }
 
-/// The place of execution at an I-sync.
+/// The address of execution at an I-sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncAddress {
     /// The next instruction, or the load or store in progress.

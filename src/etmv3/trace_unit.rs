@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, SyncAddress, Timing};
 use crate::element::Atoms;
-use crate::encode::{CodeAddress, Options, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, TakenException, Waypoint};
 use crate::etm::{Common, Settings, TraceUnit, Tracing};
 
 const NONE: Atoms = Atoms { bits: 0, count: 0 };
@@ -73,7 +73,7 @@ impl TraceUnit<Config> {
         });
     }
 
-    /// Takes an atom after `cycles`. Atoms that took one cycle each share a P-header.
+    /// Traces an atom after `cycles`. Atoms of one cycle each share a P-header.
     fn timed_atom(&mut self, passed: bool, cycles: u32) {
         if cycles == 1 {
             self.hold_atom(passed);
@@ -115,8 +115,7 @@ impl TraceUnit<Config> {
         }
     }
 
-    /// Execution continues at `to`, by a branch or an exception. `cancel`: instead of an exception
-    /// return.
+    /// Traces a branch or an exception to `to`. `cancel` is whether it cancels an exception return.
     fn branch(&mut self, to: CodeAddress, exception: Option<u16>, cancel: bool) {
         Config::write_atoms(self);
         let information = self.change(exception).map(|change| Information {
@@ -198,7 +197,7 @@ impl Tracing for Config {
         }
     }
 
-    fn exception(unit: &mut TraceUnit<Self>, taken: &Taken) {
+    fn exception(unit: &mut TraceUnit<Self>, taken: &TakenException) {
         if taken.chained {
             // 7.5: the return is traced and then cancelled.
             Self::write_atoms(unit);

@@ -9,7 +9,7 @@ use super::packet::{
     AddressBits, ContextInfo, ExceptionAddress, InstructionSet, Packet, TraceInfo,
 };
 use crate::element::{Atoms, Context, Mark, TraceOnReason};
-use crate::encode::{CodeAddress, Options, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, TakenException, Waypoint};
 use crate::flow::Waypoints;
 use crate::protocol::{Core, Profile};
 use crate::quantity::{Isa, Security};
@@ -17,14 +17,14 @@ use crate::quantity::{Isa, Security};
 /// Entries of the return stack.
 const RETURN_STACK: usize = 3;
 
-/// How an ETMv4 is built and set up. [`TraceUnitOptions::registers`] has the register values.
+/// The features and settings of an ETMv4. [`TraceUnitOptions::registers`] returns its register values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceUnitOptions {
     /// Trace ID.
     pub trace_id: u8,
     /// The traced core.
     pub core: Core,
-    /// Cycle counts are traced, each after at least this many cycles (at least 1).
+    /// Cycle counts are traced, each after at least this many cycles; limited to 4 to 4095.
     pub cycles: Option<u32>,
     /// Timestamps are traced.
     pub timestamps: bool,
@@ -150,8 +150,8 @@ pub struct TraceUnit {
     out: Vec<u8>,
     atoms: Atoms,
     traced: Traced,
-    /// A target to be written unless an exception packet contains it.
-    owed: Option<CodeAddress>,
+    /// A target that is not written yet, because an exception packet may contain it.
+    pending_target: Option<CodeAddress>,
     context: Context,
     /// The last context written.
     sent: Option<ContextInfo>,
@@ -160,7 +160,7 @@ pub struct TraceUnit {
 }
 
 impl TraceUnit {
-    /// Nothing is written yet.
+    /// Creates a trace unit that has not written anything.
     pub fn new(options: TraceUnitOptions) -> Self {
         Self {
             encoder: Encoder::new(&options.config()),
@@ -168,7 +168,7 @@ impl TraceUnit {
             out: Vec::new(),
             atoms: Atoms { bits: 0, count: 0 },
             traced: Traced::default(),
-            owed: None,
+            pending_target: None,
             context: Context::default(),
             sent: None,
             timestamp: 0,
@@ -200,7 +200,7 @@ impl TraceUnit {
     /// Writes the atoms and the target that are held back.
     fn write_held(&mut self) {
         self.write_atoms();
-        if let Some(place) = self.owed.take() {
+        if let Some(place) = self.pending_target.take() {
             self.write_address(place);
         }
     }
@@ -357,7 +357,7 @@ impl crate::encode::TraceUnit for TraceUnit {
     fn instruction(&mut self) {}
 
     fn waypoint(&mut self, waypoint: &Waypoint) {
-        if let Some(place) = self.owed.take() {
+        if let Some(place) = self.pending_target.take() {
             self.write_atoms();
             self.write_address(place);
         }
@@ -367,23 +367,23 @@ impl crate::encode::TraceUnit for TraceUnit {
             self.write(&Packet::ExceptionReturn);
         }
         if waypoint.target_traced {
-            self.owed = Some(waypoint.next);
+            self.pending_target = Some(waypoint.next);
         } else {
             self.write_context(waypoint.next);
         }
         self.write_cycles();
     }
 
-    fn exception(&mut self, taken: &Taken) {
+    fn exception(&mut self, taken: &TakenException) {
         self.write_atoms();
         let here = match taken.chained {
             true => Some(taken.return_to),
-            false => self.owed.take(),
+            false => self.pending_target.take(),
         };
         let known = self
             .sent
             .is_some_and(|sent| sent.is_64bit() == (taken.return_to.isa == Isa::A64));
-        // With a return stack, OpenCSD 1.3 takes the branch before for one without a target.
+        // With a return stack, OpenCSD 1.3 assumes that the branch before has no target.
         let both = !self.options.return_stack
             && here == Some(taken.return_to)
             && taken.last.is_none()
@@ -405,7 +405,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         let bits = self.traced.shorten(address, is);
         self.write(&Packet::Address(bits));
         self.traced.note(address, is);
-        self.owed = taken.handler;
+        self.pending_target = taken.handler;
         self.write_cycles();
     }
 

@@ -1,7 +1,8 @@
 //! Follows atoms from block to block: the hot path, and one atom in any state.
 //!
-//! The hot path takes the link of a single atom, and recalls where the same string of atoms led before
-//! ([`super::memo`]). A new string is followed as long as each link leads directly to the next block;
+//! The hot path takes the link of a single atom, and recalls where the same sequence of atoms led
+//! before ([`super::memo`]). A new sequence is followed as long as each link leads directly to the next
+//! block;
 //! [`Flow::atom`] handles everything else.
 
 use super::blocks::{AWAIT, AtomUnit, BlockId, End, NOWHERE, PUSH, SLOW, leads_on};
@@ -17,7 +18,7 @@ use crate::quantity::BufferOffset;
 const LONGEST_RUN: u32 = 64;
 
 impl<C: CodeImage> Flow<C> {
-    /// Follows waypoint atoms. Nothing is held back then.
+    /// Follows waypoint atoms. With these, no block is held back.
     #[inline(always)]
     pub(super) fn waypoints(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) {
         self.current = self.after(self.current, at, atoms, sink);
@@ -86,7 +87,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Drops the next atom if no address is known or its code is missing: then no address is known.
+    /// Returns whether the next atoms are dropped, because no address is known or the code is missing.
     #[inline(always)]
     fn is_lost(&mut self, at: BufferOffset, current: u32, sink: &mut impl FlowSink) -> bool {
         if self.blocks.hot[current as usize].is_missing() {
@@ -159,8 +160,8 @@ impl<C: CodeImage> Flow<C> {
         self.bound(sink);
     }
 
-    /// Follows atoms from link to link up to a return or a link that is not resolved. Remembers a
-    /// path that comes the second time. Returns the number of atoms consumed.
+    /// Follows atoms from link to link up to a return or a link that is not resolved. Remembers the path
+    /// if the atoms come the second time. Returns the number of atoms consumed.
     fn learn(&mut self, at: BufferOffset, atoms: Atoms, sink: &mut impl FlowSink) -> u8 {
         let mut draft = self.memo.begin(self.current, atoms);
         let mut done = 0;

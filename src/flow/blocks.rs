@@ -26,12 +26,12 @@ pub(super) const NOWHERE: u32 = 0;
 /// In place of a block: an indirect branch was taken, and its target is needed, from the trace or
 /// from the return stack.
 pub(super) const AWAIT: u32 = 1;
-/// A link for the slow path: not resolved yet, or more is to do than continue at a block.
+/// A link for the slow path: it is not resolved yet, or does more than continue at a block.
 pub(super) const SLOW: u32 = 0;
 /// Bit of a link: the block is pushed on the return stack.
 pub(super) const PUSH: u32 = 1 << 31;
 
-/// Whether a link only leads to a block.
+/// Returns whether a link only leads to a block.
 #[inline]
 pub(super) fn leads_on(link: u32) -> bool {
     link.wrapping_sub(1) < PUSH - 1
@@ -41,7 +41,7 @@ pub(super) fn leads_on(link: u32) -> bool {
 /// without a waypoint (memory that is not code) thus share blocks, wherever they start.
 const LONG: u32 = 0x400;
 
-/// What one atom stands for.
+/// What one atom represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub(super) enum AtomUnit {
@@ -96,12 +96,13 @@ pub(super) struct Hot {
 }
 
 impl Hot {
+    /// Returns whether the block is in a space.
     #[inline]
     pub(super) fn lies_in(&self, space: Space) -> bool {
         self.key >> 3 == space.key(Isa::A64) >> 3
     }
 
-    /// Whether memory is missing at its first instruction.
+    /// Returns whether memory is missing at its first instruction.
     #[inline]
     pub(super) fn is_missing(&self) -> bool {
         self.instructions == 0 && self.key & 7 <= Isa::T32 as u32
@@ -128,7 +129,8 @@ pub(super) struct Cold {
 pub struct Blocks {
     pub(super) hot: Vec<Hot>,
     pub(super) cold: Vec<Cold>,
-    /// A hash table with open addressing and linear probing, at most a quarter full, so that a search rarely goes on.
+    /// A hash table with open addressing and linear probing, at most a quarter full, so that most
+    /// searches end at the first slot.
     index: Vec<Slot>,
 }
 

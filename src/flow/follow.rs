@@ -290,7 +290,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Empties the table of blocks, and decodes those again that the flow refers to.
+    /// Empties the table of blocks, and decodes again the blocks that the flow refers to.
     #[cold]
     #[inline(never)]
     fn forget(&mut self, sink: &mut impl FlowSink) {

@@ -1,8 +1,9 @@
-//! Remembers where a string of atoms led from a block, so that it is followed at once.
+//! Remembers where a sequence of atoms led from a block, so that it is followed in one step the next
+//! time.
 //!
-//! An entry holds the blocks executed, the callers pushed, and the next block. It ends before the last
-//! atom where the return stack is popped, because the caller differs from time to time, and where
-//! code is missing. It stays true as long as the table of blocks does: links, once resolved, never
+//! An entry holds the blocks executed, the callers pushed, and the next block. It may consume fewer
+//! atoms than the sequence has: it ends where the return stack is popped, because the caller varies, and
+//! where code is missing. It is valid until the table of blocks is emptied: links, once resolved, never
 //! change.
 
 use super::blocks::BlockId;
@@ -12,8 +13,9 @@ use crate::element::Atoms;
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     steps: &'a [Step],
-    /// The number of the first step, and how many there are.
+    /// The index of the first step.
     first: u32,
+    /// The number of steps.
     count: u8,
     instructions: u16,
     generation: u32,
@@ -27,7 +29,7 @@ impl Run<'_> {
         self.count.into()
     }
 
-    /// Returns whether there are no blocks; never so in a sink.
+    /// Returns whether there are no blocks; always `false` for a run that a sink receives.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -40,8 +42,8 @@ impl Run<'_> {
         self.instructions.into()
     }
 
-    /// Returns a number that is the same for the same blocks, for use as an index, and a generation:
-    /// when that changes, the numbers are given anew.
+    /// Returns a number that identifies the blocks, for use as an index, and a generation. Numbers of
+    /// different generations are not related.
     #[inline]
     #[must_use]
     pub fn number(&self) -> (usize, u32) {
@@ -68,15 +70,15 @@ struct Step(u32);
 const ENTRIES: usize = 1 << 12;
 /// The number of steps at which the memo is emptied: 4 MiB.
 const MOST_STEPS: usize = 1 << 20;
-/// Callers that one entry may push.
+/// The maximum number of callers that one entry pushes.
 pub(super) const MOST_PUSHES: usize = 2;
 
-/// What a string of atoms leads to.
+/// The result of following a sequence of atoms.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entry {
-    /// The first block and the atoms; 0 if empty. With [`SEEN`]: they came once.
+    /// The first block and the atoms; 0 if empty. With [`SEEN`], the atoms came once.
     key: u64,
-    /// The first of its steps.
+    /// The index of its first step.
     first: u32,
     /// The last block executed.
     pub left: u32,
@@ -89,8 +91,8 @@ pub(super) struct Entry {
     pub pushes: u8,
 }
 
-/// Bit of a key: the entry says no more than that its atoms came once. Most strings of atoms that
-/// come once do not come again, and remembering costs more than following.
+/// Bit of a key: the entry only records that its atoms came once. Most sequences do not come again, and
+/// remembering costs more than following.
 const SEEN: u64 = 1 << 63;
 
 /// Entries by first block and atoms; a new entry replaces an old one in its place.
@@ -102,7 +104,7 @@ pub(super) struct Memo {
     generation: u32,
 }
 
-/// The longest string of atoms that is remembered.
+/// The length of the longest sequence of atoms that is remembered.
 const MOST_ATOMS: u8 = 31;
 
 /// The block and the atoms, with a one above the newest atom. The key of 32 atoms is never stored.
@@ -111,8 +113,8 @@ fn key(block: u32, atoms: Atoms) -> u64 {
     u64::from(block) << 32 | u64::from(atoms.bits) | 1 << atoms.count
 }
 
-/// The place of a key. The block, which the entry before supplies, takes the shortest way: its
-/// number alone spreads well.
+/// The index of the entry for a key. The block is not mixed, because its number spreads well and is
+/// known last: the previous entry supplies it.
 #[inline]
 fn place(block: u32, atoms: Atoms) -> usize {
     let marked = atoms.bits | 1_u32.unbounded_shl(atoms.count.into());
@@ -189,7 +191,7 @@ impl Memo {
         }
     }
 
-    /// Appends a step to the entry that was begun last.
+    /// Appends a step to the entry that was started last.
     pub fn step(&mut self, draft: &mut Draft, block: u32, taken: bool, instructions: u32) {
         self.steps.push(Step(block << 1 | u32::from(taken)));
         let entry = &mut draft.entry;
@@ -202,7 +204,7 @@ impl Memo {
         }
     }
 
-    /// Forgets everything: the table of blocks is emptied.
+    /// Removes all entries, because the table of blocks is emptied.
     pub fn clear(&mut self) {
         self.entries.fill(Entry::default());
         self.steps.clear();
@@ -210,12 +212,12 @@ impl Memo {
     }
 }
 
-/// An entry being made.
+/// An entry that is not finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draft {
     place: usize,
     entry: Entry,
-    /// Too many instructions for an entry.
+    /// Whether the run has too many instructions for an entry.
     overflow: bool,
 }
 

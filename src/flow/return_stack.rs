@@ -18,9 +18,9 @@ pub(super) struct ReturnStack {
     callers: [u32; DEPTH],
     top: usize,
     count: usize,
-    /// There may be callers below the known ones.
+    /// Whether there may be callers below the known ones.
     open: bool,
-    /// One of those was needed.
+    /// Whether one of the unknown callers was needed.
     missed: bool,
 }
 
@@ -43,8 +43,8 @@ impl ReturnStack {
         stack
     }
 
-    /// Returns the number of unknown callers that there may be below the known ones. Those were
-    /// dropped whose places known ones have taken since.
+    /// Returns the maximum number of unknown callers below the known ones. A known caller that is pushed
+    /// into the place of an unknown one drops it.
     pub(super) fn room(&self) -> usize {
         if !self.open {
             return 0;

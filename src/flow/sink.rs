@@ -107,7 +107,7 @@ pub enum Gap {
     /// omits none. Listings of elements skip it, as the reference decoder does.
     TargetNotTraced {
         /// The address after the branch.
-        behind: Address,
+        after: Address,
     },
     /// No straight line leads from `from` to a traced address: the image is not the code that ran,
     /// or the trace is damaged.

@@ -101,8 +101,8 @@ impl<C: CodeImage> Flow<C> {
         if !self.config.return_stack
             && let Some(lost) = self.lost
         {
-            let behind = lost.address;
-            self.gap(at, Gap::TargetNotTraced { behind }, sink);
+            let after = lost.address;
+            self.gap(at, Gap::TargetNotTraced { after }, sink);
         }
         next
     }
@@ -152,7 +152,7 @@ impl<C: CodeImage> Flow<C> {
         }
     }
 
-    /// Changes what one atom stands for, from the current address on.
+    /// Changes the unit of atoms, from the current address on.
     pub(super) fn count_in(&mut self, unit: AtomUnit) {
         if self.space.unit != unit {
             self.space.unit = unit;

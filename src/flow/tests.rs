@@ -123,7 +123,7 @@ fn line(out: &Out) -> String {
             None => "exception".into(),
         },
         Out::Gap(Gap::MemoryMissing(address)) => format!("missing {:x}", address.0),
-        Out::Gap(Gap::TargetNotTraced { behind }) => format!("no target {:x}", behind.0),
+        Out::Gap(Gap::TargetNotTraced { after }) => format!("no target {:x}", after.0),
         Out::Gap(gap) => format!("{gap:?}"),
         Out::Mark(Mark::ExceptionReturn) => "exception return".into(),
         Out::Mark(mark) => format!("{mark:?}"),

@@ -1,4 +1,4 @@
-//! How a PTM was set up: values of its registers → configuration of the decoders.
+//! The configuration of a PTM, from the values of its registers.
 
 use crate::etm::Registers;
 use crate::etm::config::TimestampEncoding;
@@ -30,7 +30,7 @@ impl Config {
     /// The value assumed if ETMIDR is missing: PFTv1.1.
     pub const DEFAULT_ETMIDR: u32 = 0x4100_f310;
 
-    /// The meaning of the registers of a trace unit (ARM IHI 0035B 3.16: ETMCR, ETMCCER,
+    /// Interprets the registers of a trace unit (ARM IHI 0035B 3.16: ETMCR, ETMCCER,
     /// ETMIDR, ETMTRACEIDR). Nothing depends on the core: a PTM traces ARMv7-A and ARMv7-R.
     pub const fn read(registers: &Registers, _core: Core) -> Self {
         Self {

@@ -45,7 +45,7 @@ const ATOMS: [Atoms; 128] = {
     table
 };
 
-/// The cycle count at the start of `bytes`, and its length of 1 to 5 bytes. The first byte holds
+/// Reads the cycle count at the start of `bytes`, which has 1 to 5 bytes. The first byte holds
 /// the low bits in \[5:2\]; its bit 6 is set if more bytes follow.
 #[inline]
 fn cycle_count(bytes: &[u8]) -> Option<(u32, usize)> {
@@ -66,7 +66,7 @@ fn cycle_count(bytes: &[u8]) -> Option<(u32, usize)> {
 }
 
 impl Decoder {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,

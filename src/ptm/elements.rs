@@ -1,8 +1,8 @@
 //! PFT packets → elements.
 //!
 //! A branch address packet without an exception implies an E atom before it (ARM IHI 0035B
-//! 4.5.4, Branch address packet). The return address of an exception is where the waypoint before
-//! it led, which the flow knows.
+//! 4.5.4, Branch address packet). An exception returns to the address after the waypoint before it,
+//! which only the flow knows.
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Packet, exception_name};
@@ -18,7 +18,7 @@ use crate::quantity::{Address, BufferOffset, Isa};
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Elements {
     state: State,
-    /// No I-sync was seen since synchronisation was lost.
+    /// Whether no I-sync was seen since synchronisation was lost.
     restart: bool,
     /// The last instruction set in a packet.
     isa: Option<Isa>,
@@ -26,7 +26,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(_config: &Config) -> Self {
         Self {
             state: State::Start,
@@ -121,7 +121,7 @@ impl Elements {
         );
     }
 
-    /// Takes every packet before synchronisation.
+    /// Handles a packet before synchronisation.
     #[inline(never)]
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         self.state.begin(at, out);
@@ -138,7 +138,7 @@ impl Elements {
         }
     }
 
-    /// Takes every packet while decoding.
+    /// Handles a packet while synchronised.
     #[inline(never)]
     fn decode(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         match *packet {

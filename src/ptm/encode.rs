@@ -113,7 +113,7 @@ impl Encoder<Config> {
         self.cycles(stamp.cycles, self.config.cycle_accurate, out)
     }
 
-    /// A cycle count, which must be there if and only if it is wanted.
+    /// Writes a cycle count, which must be present if and only if `wanted`.
     fn cycles(&self, cycles: Option<u32>, wanted: bool, out: &mut Vec<u8>) -> Written {
         require(cycles.is_some() == wanted)?;
         if let Some(cycles) = cycles {

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::packet::{Branch, ISync, Information, Packet, Timestamp};
-use crate::encode::{CodeAddress, Options, Taken, Waypoint};
+use crate::encode::{CodeAddress, Options, TakenException, Waypoint};
 use crate::etm::{Common, Settings, TraceUnit, Tracing};
 use crate::flow::Waypoints;
 
@@ -38,7 +38,7 @@ impl From<Common> for Packet {
 }
 
 impl TraceUnit<Config> {
-    /// A branch to `to`, or an exception.
+    /// Traces a branch or an exception to `to`.
     fn branch(&mut self, to: CodeAddress, exception: Option<u16>) {
         Config::write_atoms(self);
         let information = self.change(exception).map(|change| Information {
@@ -122,7 +122,7 @@ impl Tracing for Config {
         }
     }
 
-    fn exception(unit: &mut TraceUnit<Self>, taken: &Taken) {
+    fn exception(unit: &mut TraceUnit<Self>, taken: &TakenException) {
         Self::write_atoms(unit);
         if let Some(last) = taken.last {
             let address = unit

@@ -136,7 +136,7 @@ impl<U: TraceUnit> CoreTraces<U> {
         let Some(trace) = self.cores.get_mut(core as usize).and_then(Option::as_mut) else {
             return Ok(());
         };
-        if trace.tracer.made() < at_least {
+        if trace.tracer.pending_bytes() < at_least {
             return Ok(());
         }
         self.bytes.clear();
@@ -250,7 +250,7 @@ impl<U: TraceUnit> FlowSink for CoreTraces<U> {
                     trace.tracer.mark(Mark::Timestamp(now));
                 }
             }
-            if trace.tracer.made() >= STORE_SIZE {
+            if trace.tracer.pending_bytes() >= STORE_SIZE {
                 self.take(core, STORE_SIZE)?;
             }
         }

@@ -23,8 +23,8 @@ pub fn gap(gap: &Gap) -> String {
         Gap::Flow(flow::Gap::ReturnStackEmpty) => {
             "a return without a traced call: trace is lost, or the code is not what ran".to_owned()
         }
-        Gap::Flow(flow::Gap::TargetNotTraced { behind }) => {
-            format!("the target of the branch before {behind} is not in the trace")
+        Gap::Flow(flow::Gap::TargetNotTraced { after }) => {
+            format!("the target of the branch before {after} is not in the trace")
         }
         Gap::Flow(flow::Gap::NotReached { from, to }) => format!(
             "the trace contains {to}, which the code at {from} does not lead to: the code is not \

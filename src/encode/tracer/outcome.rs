@@ -4,7 +4,7 @@
 use super::{Pending, Tracer};
 use crate::arch::branch::Kind;
 use crate::element::TraceOnReason;
-use crate::encode::{CodeAddress, Taken, TraceUnit, Waypoint};
+use crate::encode::{CodeAddress, TakenException, TraceUnit, Waypoint};
 use crate::flow::{CodeImage, ContextKey};
 use crate::quantity::Isa;
 
@@ -104,7 +104,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     pub(super) fn except(&mut self, handler: Option<CodeAddress>) {
         if let Some(exception) = self.exception.take() {
             let last = self.last.take();
-            self.unit.exception(&Taken {
+            self.unit.exception(&TakenException {
                 number: exception.number,
                 return_to: exception.return_to,
                 last,
@@ -159,14 +159,14 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         }
     }
 
-    /// Passes a new context at `place` to the trace unit, if there is one. Returns whether there is.
+    /// Passes the new context, if there is one, to the trace unit. Returns whether there was one.
     pub(super) fn next_context(&mut self, place: CodeAddress) -> bool {
         let Some(context) = self.next_context.take() else {
             return false;
         };
         self.view = self.code.view(&ContextKey::from(&context));
-        let goes_on = self.pending.is_none() && self.exception.is_none();
-        let at = (goes_on && self.here == Some(place)).then_some(place);
+        let continues = self.pending.is_none() && self.exception.is_none();
+        let at = (continues && self.here == Some(place)).then_some(place);
         self.unit.context(&context, at);
         true
     }

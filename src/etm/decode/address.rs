@@ -1,8 +1,7 @@
 //! Compressed instruction addresses of branch packets.
 //!
-//! ARM IHI 0014Q 7.3.5 "Branch Packets" (original and alternative encoding of the address
-//! bytes) and ARM IHI 0035B 4.5.4, Branch address packet,
-//! which has only the alternative encoding.
+//! ARM IHI 0014Q 7.3.5 "Branch Packets" (original and alternative encoding of the address bytes) and
+//! ARM IHI 0035B 4.5.4, Branch address packet, which has only the alternative encoding.
 
 use crate::etm::config::AddressEncoding;
 use crate::etm::packet::PartAddress;
@@ -17,14 +16,14 @@ pub(crate) struct AddressBytes {
     bits: u8,
     /// The fifth byte.
     pub fifth: Option<u8>,
-    /// Exception information follows.
+    /// Whether exception information follows.
     pub more: bool,
     /// The number of bytes.
     pub length: usize,
 }
 
 impl AddressBytes {
-    /// The address bytes at the start of `bytes`; `None` if they are cut.
+    /// Reads the address bytes at the start of `bytes`; `None` if `bytes` ends inside them.
     #[inline]
     pub fn new(bytes: &[u8], encoding: AddressEncoding) -> Option<Self> {
         let first = *bytes.first()?;
@@ -60,7 +59,7 @@ impl AddressBytes {
         Some(address)
     }
 
-    /// Bits \[5:3\] of the fifth byte are not an instruction set.
+    /// Returns whether bits \[5:3\] of the fifth byte select no instruction set.
     #[inline]
     pub fn is_malformed(&self) -> bool {
         self.fifth

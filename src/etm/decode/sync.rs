@@ -5,11 +5,12 @@
 
 use crate::etm::packet::SyncPacket;
 
-/// While unsynchronised, only the end of a run of this many zeros can start an A-sync.
-const MAX_ZEROS: usize = 16;
-/// The maximum number of zeros in an A-sync, which bounds memory.
-const MOST_ZEROS: usize = 1 << 16;
+/// The minimum number of zeros in an A-sync.
 const ZEROS: usize = 5;
+/// The number of zeros from which on a run is long: it is not classified by looking at its end.
+const LONG_RUN: usize = 16;
+/// The maximum number of zeros in an A-sync, which bounds memory.
+const MAX_ZEROS: usize = 1 << 16;
 /// The maximum length of a packet of unsynchronised bytes.
 const MAX_SKIP: usize = 64;
 
@@ -19,19 +20,19 @@ enum Zeros {
     Sync(usize),
     /// This many zeros that do not start an A-sync.
     Other(usize),
-    /// [`MAX_ZEROS`] or more.
+    /// [`LONG_RUN`] or more.
     Many,
 }
 
-/// Classifies the zeros at the start of `bytes`; `None` if they are cut.
+/// Classifies the zeros at the start of `bytes`; `None` if `bytes` ends inside them.
 #[inline]
 fn zeros(bytes: &[u8]) -> Option<Zeros> {
     let count = bytes
         .iter()
-        .take(MAX_ZEROS)
+        .take(LONG_RUN)
         .take_while(|&&byte| byte == 0)
         .count();
-    if count == MAX_ZEROS {
+    if count == LONG_RUN {
         return Some(Zeros::Many);
     }
     Some(match *bytes.get(count)? {
@@ -68,7 +69,7 @@ impl Synchronisation {
                     (P::A_SYNC, length)
                 }
                 Zeros::Other(count) => (P::NOT_SYNC, count),
-                Zeros::Many => (P::NOT_SYNC, MAX_ZEROS - ZEROS),
+                Zeros::Many => (P::NOT_SYNC, LONG_RUN - ZEROS),
             });
         }
         let others = bytes
@@ -92,12 +93,12 @@ impl Synchronisation {
     /// A long A-sync, or a run of zeros that only looks like one.
     #[cold]
     fn many_zeros<P: SyncPacket>(&mut self, bytes: &[u8]) -> Option<(P, usize)> {
-        let run = bytes.iter().take(MOST_ZEROS);
+        let run = bytes.iter().take(MAX_ZEROS);
         let count = run.take_while(|&&byte| byte == 0).count();
-        if count < MOST_ZEROS && *bytes.get(count)? == 0x80 {
+        if count < MAX_ZEROS && *bytes.get(count)? == 0x80 {
             return Some((P::A_SYNC, count + 1));
         }
-        self.bad_sequence(MAX_ZEROS - ZEROS)
+        self.bad_sequence(LONG_RUN - ZEROS)
     }
 
     /// A reserved header.
@@ -115,7 +116,7 @@ impl Synchronisation {
     /// The packet of the rest of the trace. A run of zeros to the end is not an incomplete packet:
     /// most likely the buffer was not filled.
     pub fn rest<P: SyncPacket>(self, bytes: &[u8]) -> P {
-        if self.reached && bytes.starts_with(&[0; MAX_ZEROS]) {
+        if self.reached && bytes.starts_with(&[0; LONG_RUN]) {
             P::BAD_SEQUENCE
         } else if self.reached {
             P::INCOMPLETE

@@ -14,7 +14,8 @@ pub(crate) struct Timestamps {
 }
 
 impl Timestamps {
-    /// The value at the start of `bytes` and its length in bytes; `None` if it is cut.
+    /// Reads the value at the start of `bytes`; returns it with its length in bytes. `None` if `bytes` ends
+    /// inside it.
     #[inline]
     pub fn next(&mut self, bytes: &[u8], encoding: TimestampEncoding) -> Option<(u64, usize)> {
         let max = encoding.max_bytes();

@@ -201,8 +201,8 @@ impl<'a> Twin<'a> {
         let awaits = self.here == Where::Await;
         self.settle(at);
         if awaits && !self.config.return_stack {
-            let behind = Address(self.left);
-            self.emit(at, Out::Gap(Gap::TargetNotTraced { behind }));
+            let after = Address(self.left);
+            self.emit(at, Out::Gap(Gap::TargetNotTraced { after }));
         }
     }
 

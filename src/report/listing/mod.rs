@@ -60,7 +60,7 @@ impl Unfollowed {
     /// Counts a gap of this kind.
     fn count(counted: &mut Option<Self>, at: BufferOffset, gap: Gap) {
         let branch = match gap {
-            Gap::TargetNotTraced { behind } => Some(behind),
+            Gap::TargetNotTraced { after } => Some(after),
             Gap::ReturnStackEmpty => None,
             Gap::MemoryMissing(_) | Gap::NotFollowed { .. } | Gap::NotReached { .. } => {
                 return;

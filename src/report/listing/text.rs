@@ -395,10 +395,10 @@ impl Lines for TextLines<'_> {
                 self.out
                     .text("bad_image: a return to an address that was never stacked");
             }
-            Gap::TargetNotTraced { behind } => {
+            Gap::TargetNotTraced { after } => {
                 self.begin(at, "no_sync");
                 self.what();
-                self.hex("bad_image: no target of the branch before ", behind.0);
+                self.hex("bad_image: no target of the branch before ", after.0);
             }
             Gap::NotReached { from, to } => {
                 self.begin(at, "no_sync");
