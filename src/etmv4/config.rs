@@ -1,7 +1,7 @@
-//! How an ETMv4 or ETE was set up: values of its registers → configuration of the decoders.
+//! The configuration of an ETMv4 or ETE, from the values of its registers.
 //!
-//! The fields are those of ARM IHI 0064H, chapter 7, and ARM DDI 0487, chapter D19. The caller
-//! looks registers up by name.
+//! ARM IHI 0064H, chapter 7, and ARM DDI 0487, chapter D19, describe the registers. The caller looks
+//! them up by name.
 
 use crate::protocol::{Core, Profile};
 use crate::quantity::TraceId;
@@ -64,7 +64,7 @@ const REGISTERS: [(&str, u32); 12] = [
     ("TRCDEVARCH", 0x4770_5a13),
 ];
 
-/// Registers whose absence makes a configuration partly a guess.
+/// Registers that decoding depends on: without them, the configuration is partly assumed.
 const NEEDED: [&str; 4] = ["TRCCONFIGR", "TRCIDR0", "TRCIDR1", "TRCIDR2"];
 
 /// The values of the registers.
@@ -175,7 +175,7 @@ const fn bits(value: u32, low: u32, width: u32) -> u32 {
 }
 
 impl Config {
-    /// The meaning of the registers of a trace unit of `core`.
+    /// Interprets the registers of a trace unit of `core`.
     pub fn read(registers: &Registers, core: Core) -> Self {
         let protocol = registers.protocol;
         let configr = registers.get("TRCCONFIGR");

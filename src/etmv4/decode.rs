@@ -1,6 +1,6 @@
 //! The bytes of one ETMv4 or ETE source → packets.
 //!
-//! The only state is whether the decoder is synchronised; `elements` gives packets a meaning.
+//! The only state is whether the decoder is synchronised; `elements` interprets the packets.
 
 use super::config::{Config, Version};
 use super::packet::{
@@ -59,15 +59,15 @@ enum Sync {
     No,
     /// Synchronised.
     Yes,
-    /// Something was wrong since the last alignment synchronisation: packets are guesses, so
-    /// none of them may hide the next alignment synchronisation.
+    /// A packet since the last alignment synchronisation was malformed. The boundaries of packets are
+    /// uncertain, so the next alignment synchronisation may start inside of one.
     Doubtful,
 }
 
 /// Splits the bytes of an ETMv4 or ETE source into packets.
 ///
-/// After a packet that no trace unit writes, the bytes that follow are still split, as they are
-/// most likely packets; their meaning is unknown until the next alignment synchronisation.
+/// The bytes after a packet that no trace unit writes are still split, because they are most likely
+/// packets. Their meaning is unknown until the next alignment synchronisation.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Decoder {
@@ -82,7 +82,7 @@ fn atom_packet(header: u8) -> Packet {
 }
 
 impl Decoder {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -90,7 +90,7 @@ impl Decoder {
         }
     }
 
-    /// The packet of a header that is not an atom packet.
+    /// Decodes a packet other than atoms.
     fn packet(&self, payload: &mut Payload<'_>, header: u8) -> Result<Packet, Stop> {
         let config = &self.config;
         let packet = match header {
@@ -251,8 +251,8 @@ impl Decoder {
         })
     }
 
-    /// The most frequent packets besides atoms, from a window that holds the longest of them;
-    /// [`packet`](Self::packet) decodes them too.
+    /// Decodes the most frequent packets besides atoms, from a window that holds the longest of them.
+    /// [`packet`](Self::packet) decodes them too, but slower.
     #[inline]
     fn frequent(&self, header: u8, window: &[u8; 9]) -> Option<(Packet, usize)> {
         Some(match header {
@@ -323,7 +323,7 @@ impl Decoder {
         (skipped > 0).then_some((Packet::NotSync, skipped))
     }
 
-    /// Every packet, at any time.
+    /// Decodes any packet in any state.
     #[inline(never)]
     fn other(&mut self, header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
         if self.sync == Sync::No {
@@ -351,7 +351,7 @@ impl Decoder {
         Some((packet, length))
     }
 
-    /// Every packet but atoms.
+    /// Decodes any packet outside the fast path.
     #[inline(never)]
     fn longer(&mut self, header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
         if self.sync == Sync::Yes
@@ -363,7 +363,7 @@ impl Decoder {
         self.other(header, bytes)
     }
 
-    /// The packet continues beyond `bytes`, unless it hides an alignment synchronisation.
+    /// Handles a packet that continues beyond `bytes`, unless it hides an alignment synchronisation.
     fn cut(&self, bytes: &[u8], header: u8) -> Option<(Packet, usize)> {
         if self.sync == Sync::Doubtful
             && let Hidden::At(place) = hidden_async(bytes, bytes.len())
@@ -419,6 +419,7 @@ impl PacketDecoder for Decoder {
     }
 }
 
+/// Whether an alignment synchronisation starts inside a packet.
 enum Hidden {
     None,
     /// The bytes end inside a possible one.
@@ -426,7 +427,7 @@ enum Hidden {
     At(usize),
 }
 
-/// An alignment synchronisation that starts inside the packet of `length` bytes, after its header.
+/// Searches the packet of `length` bytes, after its header, for an alignment synchronisation.
 fn hidden_async(bytes: &[u8], length: usize) -> Hidden {
     let mut begin = 1;
     while begin < length {

@@ -71,7 +71,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             config: *config,
@@ -101,12 +101,12 @@ impl Elements {
         self.needs_context = true;
     }
 
-    /// A packet contradicts the trace before it, or its bytes are not a packet. Held elements that
-    /// can no longer be cancelled precede it and are emitted.
+    /// Handles a packet that contradicts the trace before it, or bytes that are not a packet. First emits
+    /// the held elements that can no longer be cancelled.
     #[cold]
     #[inline(never)]
     fn bad(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
-        self.give_certain(out);
+        self.emit_certain(out);
         self.lose();
         self.no_sync = self.no_sync.or(Some((NoSyncReason::BadPacket, Some(at))));
         self.overflow = false;
@@ -115,7 +115,7 @@ impl Elements {
         self.context.is_64bit = None;
     }
 
-    /// Takes packets before synchronisation.
+    /// Handles a packet before synchronisation.
     fn wait(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if let Some((reason, place)) = self.no_sync.take() {
             out.mark(place.unwrap_or(at), Mark::NoSync(reason));
@@ -151,12 +151,12 @@ impl Elements {
     fn hold(&mut self, at: BufferOffset, held: Held, out: &mut impl ElementSink) {
         if self.queue.len() >= MOST_HELD {
             let oldest = self.queue.p0().min(1) as u32;
-            let given = if oldest == 0 {
-                self.give_all(out)
+            let emitted = if oldest == 0 {
+                self.emit_all(out)
             } else {
                 self.commit(oldest, out)
             };
-            if given.is_err() {
+            if emitted.is_err() {
                 return self.bad(at, out);
             }
         }
@@ -175,7 +175,7 @@ impl Elements {
         }
     }
 
-    /// Takes a target address: of a branch, of the exception or Q element waiting for it, or of the
+    /// Handles a target address: of a branch, of the exception or Q element waiting for it, or of the
     /// start of trace. A context in the same packet precedes it.
     fn target(
         &mut self,
@@ -200,7 +200,7 @@ impl Elements {
         self.hold(at, Held::Context { info, is: self.is }, out);
     }
 
-    /// Takes every packet except atoms without speculation.
+    /// Handles any packet outside the fast path.
     #[inline(never)]
     fn other(&mut self, at: BufferOffset, packet: &Packet, out: &mut impl ElementSink) {
         if self.state != State::Decoding {
@@ -358,10 +358,10 @@ impl Elements {
     /// Emits the oldest `count` P0 elements and everything before them.
     fn commit(&mut self, count: u32, out: &mut impl ElementSink) -> Result<(), Contradiction> {
         if u64::from(count) > self.queue.p0() {
-            // It is unknown which P0 elements are missing. Everything held is committed.
+            // It is unknown which P0 elements are missing: only the other entries are emitted.
             while let Some(entry) = self.queue.pop() {
                 if entry.held.p0() == 0 {
-                    self.give(entry, out)?;
+                    self.emit(entry, out)?;
                 }
             }
             return Err(Contradiction);
@@ -371,25 +371,25 @@ impl Elements {
             && let Some(entry) = self.queue.split(left)
         {
             left -= entry.held.p0();
-            self.give(entry, out)?;
+            self.emit(entry, out)?;
         }
         self.speculation -= i64::from(count);
         Ok(())
     }
 
     /// Emits everything.
-    fn give_all(&mut self, out: &mut impl ElementSink) -> Result<(), Contradiction> {
+    fn emit_all(&mut self, out: &mut impl ElementSink) -> Result<(), Contradiction> {
         self.speculation = 0;
         while let Some(entry) = self.queue.pop() {
-            self.give(entry, out)?;
+            self.emit(entry, out)?;
         }
         Ok(())
     }
 
-    /// Trace is missing: speculative elements will not be resolved.
+    /// Handles missing trace: speculative elements will not be resolved.
     fn discard(&mut self, at: BufferOffset, reason: NoSyncReason, out: &mut impl ElementSink) {
         while let Some(entry) = self.queue.pop() {
-            self.give_mark(entry, out);
+            self.emit_mark(entry, out);
         }
         self.lose();
         out.mark(at, Mark::NoSync(reason));
@@ -397,21 +397,21 @@ impl Elements {
 
     /// Emits everything that cannot be cancelled: all before the oldest P0 element, and the marks
     /// after it that are never speculative.
-    fn give_certain(&mut self, out: &mut impl ElementSink) {
+    fn emit_certain(&mut self, out: &mut impl ElementSink) {
         let mut speculative = false;
         while let Some(entry) = self.queue.pop() {
             speculative |= entry.held.p0() > 0;
             if speculative {
-                self.give_mark(entry, out);
+                self.emit_mark(entry, out);
             } else {
                 // Only a P0 element can lack its address.
-                let _ = self.give(entry, out);
+                let _ = self.emit(entry, out);
             }
         }
     }
 
     /// At the end of the trace, emits what does not depend on speculative elements.
-    fn give_rest(&mut self, out: &mut impl ElementSink) {
+    fn emit_rest(&mut self, out: &mut impl ElementSink) {
         let certain = self.config.max_speculation == 0 || self.speculation == 0;
         while let Some(entry) = self.queue.pop() {
             match entry.held {
@@ -423,7 +423,7 @@ impl Elements {
                 }
                 Held::TraceOn | Held::ExceptionReturn { .. } => break,
                 held if held.p0() > 0 => break,
-                _ => self.give_mark(entry, out),
+                _ => self.emit_mark(entry, out),
             }
         }
         self.queue.clear();
@@ -440,7 +440,7 @@ impl ElementDecoder for Elements {
                 return self.other(at, &Packet::Atoms { atoms, format }, out);
             }
             // Nothing held can be cancelled any more.
-            if !self.queue.is_empty() && self.give_all(out).is_err() {
+            if !self.queue.is_empty() && self.emit_all(out).is_err() {
                 return self.bad(at, out);
             }
             if !self.needs_context {
@@ -484,12 +484,12 @@ impl ElementDecoder for Elements {
     }
 
     fn end(&mut self, at: BufferOffset, out: &mut impl ElementSink) {
-        self.give_rest(out);
+        self.emit_rest(out);
         out.mark(at, Mark::End);
     }
 }
 
-mod give;
+mod emit;
 
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder at the start of a trace.
+    /// Creates an encoder.
     pub fn new(config: &Config) -> Self {
         Self { config: *config }
     }
@@ -29,7 +29,7 @@ impl Encoder {
     ///
     /// # Errors
     ///
-    /// If no trace unit of this configuration writes it; then nothing is appended.
+    /// Returns an error if no trace unit of this configuration writes it; then nothing is appended.
     pub fn packet(&self, packet: &Packet, out: &mut Vec<u8>) -> Written {
         let begin = out.len();
         let written = self.write(packet, out);
@@ -327,8 +327,8 @@ impl Encoder {
     }
 }
 
-/// The packet that holds most of the first `atoms`, and the number of atoms in it. `None` if there
-/// are no atoms.
+/// Returns the packet that holds as many of the oldest atoms as possible, and their number. `None` if
+/// there are no atoms.
 pub fn pack_atoms(atoms: Atoms) -> Option<(Packet, u8)> {
     let first = |count: u8| Atoms {
         bits: atoms.bits & ((1 << count) - 1),
@@ -483,9 +483,9 @@ fn short(value: u64, bits: u8, is: InstructionSet, out: &mut Vec<u8>) -> Written
     let unused = alignment(is);
     require(value & ((1 << unused) - 1) == 0 && bits < 32 && value >> bits == 0)?;
     let field = value >> unused;
-    match bits - unused {
-        7 => out.push(field as u8),
-        15 => out.extend([field as u8 | 0x80, (field >> 7) as u8]),
+    match bits.checked_sub(unused) {
+        Some(7) => out.push(field as u8),
+        Some(15) => out.extend([field as u8 | 0x80, (field >> 7) as u8]),
         _ => return Err(Unencodable),
     }
     Ok(())

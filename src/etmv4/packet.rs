@@ -1,7 +1,7 @@
 //! The packets of ETMv4 and ETE instruction trace: the content of their bytes, and no more.
 //!
-//! Nothing here depends on earlier packets: an address is the bits that were traced, a cycle
-//! count lacks the threshold. The packets are described in ARM IHI 0064H, "Instruction trace
+//! Packets do not depend on earlier ones: an address consists of the traced bits, and a cycle count
+//! lacks the threshold. The packets are described in ARM IHI 0064H, "Instruction trace
 //! packets", and for ETE in ARM DDI 0487, part D.
 
 use crate::element::Atoms;
@@ -48,7 +48,7 @@ impl ContextInfo {
     const VMID: u8 = 1 << 6;
     const CONTEXT_ID: u8 = 1 << 7;
 
-    /// From the information byte and the identifiers that follow it.
+    /// Creates it from the information byte and the identifiers that follow it.
     pub fn new(info: u8, vmid: Option<u32>, context_id: Option<u32>) -> Self {
         let mut info = info & !(Self::VMID | Self::CONTEXT_ID);
         if vmid.is_some() {
@@ -153,9 +153,9 @@ pub enum ConditionalInstruction {
     },
     /// Format 3.
     F3 {
-        /// The number of elements with new keys.
+        /// The number of elements.
         elements: u8,
-        /// The last one has the same key as the one before.
+        /// Whether the last one has the same key as the one before; all others have new keys.
         final_same_key: bool,
     },
 }

@@ -5,7 +5,7 @@
 use super::config::Config;
 use super::packet::{AddressBits, ContextInfo, InstructionSet, KeyedResult};
 
-/// Why a payload is not a packet.
+/// Why a payload cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The bytes end inside the packet.
@@ -14,7 +14,7 @@ pub(super) enum Stop {
     Bad,
 }
 
-/// IS1 if `is1`.
+/// Returns IS1 if `is1`, else IS0.
 pub(super) fn select(is1: bool) -> InstructionSet {
     if is1 {
         InstructionSet::Is1

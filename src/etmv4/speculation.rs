@@ -107,7 +107,7 @@ impl Held {
         }
     }
 
-    /// Whether it stays when the P0 elements before it are cancelled or discarded.
+    /// Returns whether it stays when the P0 elements before it are cancelled or discarded.
     pub fn outlives_cancel(&self) -> bool {
         matches!(
             self,
@@ -130,9 +130,9 @@ pub(super) struct Entry {
 
 const _: () = assert!(size_of::<Entry>() <= 24);
 
-/// Steps through the queue that cancels and mispredicts may take, for each entry pushed. In the
-/// trace of a real unit they concern the newest few entries; in a corrupt trace each of them could
-/// scan the whole queue again.
+/// The number of steps through the queue that cancels and mispredicts may take for each entry pushed. In
+/// the trace of a real unit they concern the newest few entries; in a corrupt trace, each could scan the
+/// whole queue.
 const STEPS_PER_ENTRY: u64 = 512;
 
 /// The queue.
@@ -153,7 +153,7 @@ pub(super) struct Queue {
     steps: u64,
 }
 
-/// What is saved of a queue: equal for queues that behave in the same way.
+/// The saved form of a queue, which is equal for queues that behave in the same way.
 #[cfg(feature = "snapshot")]
 #[derive(serde::Serialize, serde::Deserialize)]
 struct SavedQueue {
@@ -190,7 +190,7 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    /// Whether it contains P0 elements from before the start of the trace: they are the oldest.
+    /// Returns whether it contains P0 elements from before the start of the trace, which are the oldest.
     pub fn has_unseen(&self) -> bool {
         if self.p0 == 0 {
             return false;
@@ -263,8 +263,7 @@ impl Queue {
         STEPS_PER_ENTRY * (self.entries.len() + self.kept.len()) as u64
     }
 
-    /// Uses `count` steps; `false` if fewer remain. The steps of entries that left the queue are
-    /// not kept.
+    /// Uses `count` steps; `false` if fewer remain. Steps of entries that left the queue are lost.
     fn step(&mut self, count: usize) -> bool {
         let left = self.steps.min(self.most_steps());
         let left = left.checked_sub(count as u64);

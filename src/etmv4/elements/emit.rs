@@ -10,8 +10,8 @@ use crate::element::{Context, Element, ElementSink, Exception, Mark, TraceOnReas
 use crate::protocol::Profile;
 use crate::quantity::{Address, BufferOffset, Isa};
 
-/// The preferred return address that stands for "none": a tail-chained or late exception in
-/// M-profile (IHI 0064, "Exceptions in M-profile").
+/// In place of the preferred return address of a tail-chained or late exception in M-profile (IHI 0064,
+/// "Exceptions in M-profile").
 const M_TAIL_CHAIN: u64 = 0xffff_fffe;
 
 impl Elements {
@@ -35,7 +35,7 @@ impl Elements {
     }
 
     /// Emits a committed entry.
-    pub(super) fn give(
+    pub(super) fn emit(
         &mut self,
         entry: Entry,
         out: &mut impl ElementSink,
@@ -48,7 +48,7 @@ impl Elements {
                     out.element(at, Element::WaypointAtoms(atoms));
                 }
             }
-            Held::Exception { number, target } => self.give_exception(at, number, target, out)?,
+            Held::Exception { number, target } => self.emit_exception(at, number, target, out)?,
             Held::PeReset => out.element(
                 at,
                 Element::Exception(Exception {
@@ -57,7 +57,7 @@ impl Elements {
                     return_address: None,
                 }),
             ),
-            Held::Q { count } => self.give_q(at, count, out)?,
+            Held::Q { count } => self.emit_q(at, count, out)?,
             Held::Source { address, is } => out.element(
                 at,
                 Element::SourceAddress {
@@ -79,18 +79,18 @@ impl Elements {
                 out.mark(at, Mark::TraceOn(reason));
             }
             Held::Address { address, is } => out.element(at, self.address(address, is)),
-            Held::Context { info, is } => self.give_context(at, info, is, out),
+            Held::Context { info, is } => self.emit_context(at, info, is, out),
             Held::Event(_)
             | Held::Cycles(_)
             | Held::Timestamp { .. }
             | Held::TimestampMarker
-            | Held::Instrumentation { .. } => self.give_mark(entry, out),
+            | Held::Instrumentation { .. } => self.emit_mark(entry, out),
         }
         Ok(())
     }
 
     /// Emits an entry that cannot be cancelled.
-    pub(super) fn give_mark(&mut self, entry: Entry, out: &mut impl ElementSink) {
+    pub(super) fn emit_mark(&mut self, entry: Entry, out: &mut impl ElementSink) {
         let at = entry.at;
         match entry.held {
             Held::Event(events) => out.mark(at, Mark::Event(events)),
@@ -114,7 +114,7 @@ impl Elements {
         }
     }
 
-    fn give_context(
+    fn emit_context(
         &mut self,
         at: BufferOffset,
         info: ContextInfo,
@@ -129,10 +129,10 @@ impl Elements {
             vmid: info.vmid().or(self.context.vmid),
             context_id: info.context_id().or(self.context.context_id),
         };
-        self.give_same_context(at, is, out);
+        self.emit_same_context(at, is, out);
     }
 
-    fn give_same_context(
+    fn emit_same_context(
         &mut self,
         at: BufferOffset,
         is: InstructionSet,
@@ -161,7 +161,7 @@ impl Elements {
         Ok((context, address, is))
     }
 
-    fn give_exception(
+    fn emit_exception(
         &mut self,
         at: BufferOffset,
         number: u16,
@@ -170,8 +170,8 @@ impl Elements {
     ) -> Result<(), Contradiction> {
         let (context, address, is) = self.address_of()?;
         match context.map(|entry| entry.held) {
-            Some(Held::Context { info, is }) => self.give_context(at, info, is, out),
-            Some(Held::SameContext { is }) => self.give_same_context(at, is, out),
+            Some(Held::Context { info, is }) => self.emit_context(at, info, is, out),
+            Some(Held::SameContext { is }) => self.emit_same_context(at, is, out),
             _ => {}
         }
         if target {
@@ -190,7 +190,7 @@ impl Elements {
         Ok(())
     }
 
-    fn give_q(
+    fn emit_q(
         &mut self,
         at: BufferOffset,
         instructions: Option<u32>,
@@ -200,7 +200,7 @@ impl Elements {
         out.element(at, Element::Q { instructions });
         out.element(at, self.address(address, is));
         if let Some(entry) = context {
-            self.give(entry, out)?;
+            self.emit(entry, out)?;
         }
         Ok(())
     }

@@ -187,9 +187,9 @@ fn packets() -> impl Strategy<Value = Packet> {
             }
         });
     let q = (counts(), addresses(), any::<bool>(), any::<bool>()).prop_map(
-        |(count, address, told, counted)| {
+        |(count, address, traced, counted)| {
             let kind = match address {
-                _ if !told => {
+                _ if !traced => {
                     if counted {
                         12
                     } else {
@@ -363,6 +363,11 @@ fn packets_that_no_trace_unit_writes_are_refused() {
         Packet::Address(AddressBits::Low {
             value: 2,
             bits: 9,
+            is: InstructionSet::Is0,
+        }),
+        Packet::Address(AddressBits::Low {
+            value: 0,
+            bits: 1,
             is: InstructionSet::Is0,
         }),
         Packet::CycleCount {
