@@ -1,4 +1,4 @@
-//! How an ITM was set up: values of its registers → configuration of the decoders.
+//! The configuration of an ITM, from the values of its registers.
 
 use crate::protocol::Core;
 use crate::quantity::TraceId;
@@ -19,8 +19,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The meaning of the registers of an ITM (ARM DDI 0403E, ITM_TCR).
-    /// Nothing depends on the core: only M-profile cores have an ITM.
+    /// Interprets the registers of an ITM (ARM DDI 0403E, ITM_TCR). Nothing depends on the core: only
+    /// M-profile cores have an ITM.
     pub const fn read(registers: &Registers, _core: Core) -> Self {
         let tcr = registers.tcr;
         Self {

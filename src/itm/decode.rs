@@ -5,7 +5,7 @@ use super::packet::Packet;
 use crate::element::TimestampRelation;
 use crate::protocol::PacketDecoder;
 
-/// Bytes of zero that every synchronization packet has before its last byte.
+/// The minimum number of zero bytes before the last byte of a synchronization packet.
 const SYNC_ZEROS: usize = 5;
 /// The last byte of a synchronization packet.
 const SYNC_END: u8 = 0x80;
@@ -33,12 +33,12 @@ pub struct Decoder {
     sync: Sync,
 }
 
-/// The number in the bytes after a header, 7 bits each, the lowest first; bit 7 says that
-/// another byte follows.
+/// The number in the bytes after a header: 7 bits in each, the lowest first; bit 7 is set if another
+/// byte follows.
 enum Continued {
-    /// The number and how many bytes it has.
+    /// The number, and its length in bytes.
     Number(u64, usize),
-    /// It continues after its maximum length.
+    /// It continues beyond its maximum length.
     Endless,
     /// The bytes end.
     Short,
@@ -61,7 +61,7 @@ fn continued(bytes: &[u8], most: usize) -> Continued {
 }
 
 impl Decoder {
-    /// A decoder at the start of a trace, which may be anywhere in a packet.
+    /// Creates a decoder for the start of a trace, which may be anywhere in a packet.
     pub const fn new(_config: &Config) -> Self {
         Self { sync: Sync::No }
     }
@@ -144,7 +144,7 @@ impl Decoder {
     }
 }
 
-/// A packet of a header and a number of 1 to `most` bytes.
+/// Decodes a packet of a header and a number of 1 to `most` bytes.
 #[inline]
 fn number(
     bytes: &[u8],
@@ -158,6 +158,7 @@ fn number(
     }
 }
 
+/// Decodes an instrumentation or hardware source packet.
 #[inline]
 fn source(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
     let (size, value) = match header & 3 {
@@ -185,7 +186,8 @@ fn source(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
     Some((packet, 1 + usize::from(size)))
 }
 
-/// Bits 2:0 of the number are in the header; the fourth byte after it has eight bits of it.
+/// Decodes an extension packet: bits 2:0 of the number are in the header, seven bits in each of up to
+/// three bytes, and eight bits in a fourth one.
 fn extension(header: u8, bytes: &[u8]) -> Option<(Packet, usize)> {
     let hardware = header & 4 != 0;
     let mut value = u32::from(header >> 4 & 7);

@@ -6,7 +6,7 @@ use crate::element::{ElementSink, Itm, Mark, NoSyncReason, TimestampRelation};
 use crate::protocol::ElementDecoder;
 use crate::quantity::BufferOffset;
 
-/// Bits of the system's time that a format 1 packet can carry.
+/// The number of low bits of the system time that a format 1 packet can carry.
 const LOW_TIME_BITS: u32 = 26;
 
 /// Turns the packets of one ITM into elements. Keeps what packets omit: the page of stimulus ports,
@@ -27,14 +27,14 @@ struct State {
     page: u8,
     /// Sum of local timestamps.
     local: u64,
-    /// The system's time.
+    /// The system time, from global timestamps.
     global: u64,
-    /// Whether the upper bits of `global` are those of its lower bits.
+    /// Whether the upper and the lower bits of `global` belong to the same time.
     global_known: bool,
 }
 
 impl Elements {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(config: &Config) -> Self {
         Self {
             prescaler: config.prescaler,

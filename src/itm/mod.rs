@@ -1,8 +1,8 @@
 //! The Instrumentation Trace Macrocell and the Data Watchpoint and Trace unit of M-profile
 //! cores (ITM, DWT).
 //!
-//! Sections cited are those of the Armv7-M Architecture Reference Manual, appendix "Debug ITM
-//! and DWT Packet Protocol". Independent of frames, buffers and output formats.
+//! Packets have the names of the Armv7-M Architecture Reference Manual (ARM DDI 0403E), appendix D4
+//! "Debug ITM and DWT Packet Protocol". Independent of frames, buffers and output formats.
 //!
 //! ```
 //! use armsnap::element::{Element, Mark};

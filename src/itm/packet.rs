@@ -1,4 +1,4 @@
-//! The packets of ITM and DWT.
+//! The packets of ITM and DWT (ARM DDI 0403E, appendix D4).
 
 use crate::element::TimestampRelation;
 use crate::protocol::{Describe, Field};
@@ -9,24 +9,24 @@ use crate::protocol::{Describe, Field};
 pub enum Packet {
     /// Bytes before synchronisation.
     NotSync,
-    /// Synchronization: at least 47 bits of zero and a one; or the first part of a very long run of
+    /// Synchronization (D4.2.1): at least 47 bits of zero and a one; or the first part of a very long run of
     /// zeros.
     Sync,
     /// Overflow: packets were lost.
     Overflow,
-    /// Local timestamp, format 1: ticks since the last one.
+    /// Local timestamp (D4.2.3), format 1: ticks since the last one.
     LocalTimestamp1 {
         /// TC.
         relation: TimestampRelation,
         /// 28 bits.
         delta: u32,
     },
-    /// Local timestamp, format 2: 1 to 6 ticks, on time.
+    /// Local timestamp (D4.2.3), format 2: 1 to 6 ticks, on time.
     LocalTimestamp2 {
         /// 1 to 6.
         delta: u8,
     },
-    /// Global timestamp, format 1: the low bits of the system's time.
+    /// Global timestamp (D4.2.4), format 1: the low bits of the system time.
     GlobalTimestamp1 {
         /// The number of low bits traced: 7, 14, 21 or 26.
         bits: u8,
@@ -37,23 +37,23 @@ pub enum Packet {
         /// ClkCh: the frequency of the time changed.
         clock_changed: bool,
     },
-    /// Global timestamp, format 2: bits 26 and up of the system's time, which has 48 or 64.
+    /// Global timestamp (D4.2.4), format 2: bits 26 and up of the system time, which has 48 or 64 bits.
     GlobalTimestamp2 {
         /// The bits, bit 26 lowest.
         value: u64,
     },
-    /// Extension: the page of the stimulus ports that follow.
+    /// Extension (D4.2.5): the page of the stimulus ports that follow.
     StimulusPage(u8),
-    /// Any other extension.
+    /// Any other extension (D4.2.5).
     Extension {
         /// SH: from the hardware source.
         hardware: bool,
-        /// How many bits: 3, 10, 17, 24 or 32.
+        /// The number of bits: 3, 10, 17, 24 or 32.
         bits: u8,
         /// EX.
         value: u32,
     },
-    /// Instrumentation: software wrote to a stimulus port.
+    /// Instrumentation (D4.2.8): software wrote to a stimulus port.
     Instrumentation {
         /// 0 to 31, within its page.
         port: u8,
@@ -62,7 +62,7 @@ pub enum Packet {
         /// The value written.
         value: u32,
     },
-    /// Hardware source: the DWT.
+    /// Hardware source (D4.2.9): the DWT.
     Hardware {
         /// Discriminator ID.
         discriminator: u8,
@@ -168,7 +168,7 @@ impl Describe for Packet {
     }
 }
 
-/// What the payload of a DWT packet says.
+/// The fields in the payload of a DWT packet.
 fn hardware_fields(
     discriminator: u8,
     bytes: u8,

@@ -1,4 +1,4 @@
-//! How an STM was set up: values of its registers → configuration of the decoders.
+//! The configuration of an STM, from the values of its registers.
 
 use crate::protocol::Core;
 use crate::quantity::TraceId;
@@ -17,8 +17,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The meaning of the registers of an STM (ARM IHI 0054, STMTCSR). Nothing depends on a core:
-    /// an STM traces none.
+    /// Interprets the registers of an STM (ARM IHI 0054, STMTCSR). Nothing depends on the core: an STM
+    /// does not trace one.
     pub const fn read(registers: &Registers, _core: Core) -> Self {
         Self {
             // TRACEID, bits 22:16.

@@ -4,29 +4,31 @@ use super::config::Config;
 use super::packet::{Packet, PacketKind, Timestamp, TimestampType};
 use crate::protocol::PacketDecoder;
 
-/// Bytes in which the longest packet lies, with room to read its last numbers at once.
+/// The number of bytes that holds the longest packet, with room to read 16 bytes from any place in it.
 const WINDOW: usize = 40;
-/// Bytes of ff that every ASYNC has, and one byte more with its zero.
+/// The number of whole bytes ff in every ASYNC.
 const ASYNC_ONES: usize = 10;
+/// The same with the byte that contains its last nibble, zero.
 const ASYNC_BYTES: usize = ASYNC_ONES + 1;
-/// Nibbles F in an ASYNC.
+/// The minimum number of nibbles F in an ASYNC.
 const ASYNC_NIBBLES: usize = 21;
-/// Nibbles F of an ASYNC that has more than it needs, at most.
+/// The maximum number of nibbles F in an ASYNC, which bounds memory.
 const MOST_ONES: usize = 1 << 16;
 
 /// Splits the bytes of an STM into packets.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Decoder {
-    /// Inside the stream of packets; otherwise the next ASYNC is looked for.
+    /// Whether the decoder is synchronised; otherwise it searches for the next ASYNC.
     synced: bool,
     /// The second nibble of the last byte, if it starts the next packet. Without synchronisation,
     /// always the second nibble of the last byte.
     pending: Option<u8>,
-    /// How many nibbles F the last packet ends with.
+    /// The number of nibbles F at the end of the last packet.
     ones: usize,
 }
 
+/// The kind of a packet, from its opcode.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Reserved,
@@ -47,18 +49,21 @@ enum Shape {
     Frequency,
     CrossSync,
     Async,
-    /// ASYNC with more nibbles F than it needs, or none after all.
+    /// More nibbles F than an ASYNC needs, which may or may not end as one.
     LongAsync,
     /// The nibbles after the opcode are invalid.
     Bad,
 }
 
-/// The content of an opcode: nibbles of the opcode, nibbles of the payload, a timestamp after it.
+/// The packet that an opcode starts.
 #[derive(Clone, Copy)]
 struct Opcode {
     shape: Shape,
+    /// The number of nibbles of the opcode.
     opcode: u8,
+    /// The number of nibbles of the payload.
     payload: u8,
+    /// Whether a timestamp follows.
     timestamp: bool,
 }
 
@@ -126,7 +131,7 @@ const OPCODES: [Opcode; 48] = [
     op(3, Shape::Reserved, 0, false),
 ];
 
-/// The opcode in the first three nibbles, the first one lowest.
+/// Looks up the opcode in the first three nibbles, the first one lowest.
 #[inline]
 fn opcode(head: u16) -> Opcode {
     let index = match (head & 0xf, head >> 4 & 0xf, head >> 8 & 0xf) {
@@ -137,7 +142,7 @@ fn opcode(head: u16) -> Opcode {
     OPCODES[usize::from(index)]
 }
 
-/// Reads nibbles at places counted from the start of a packet.
+/// Reads nibbles at positions counted from the start of a packet.
 struct Nibbles<'a> {
     bytes: &'a [u8; WINDOW],
     /// 1 if the packet's first nibble lies before `bytes`.
@@ -145,7 +150,7 @@ struct Nibbles<'a> {
 }
 
 impl Nibbles<'_> {
-    /// The number of `count` nibbles from `at` on; `at` is 1 at least.
+    /// Returns the number of `count` nibbles from `at` on; `at` is at least 1.
     #[inline]
     fn number(&self, at: usize, count: u8) -> u64 {
         if count == 0 {
@@ -166,7 +171,7 @@ impl Nibbles<'_> {
         ordered >> (64 - 4 * u32::from(count))
     }
 
-    /// The timestamp at `at`, and where it ends; `None` if its length is reserved.
+    /// Returns the timestamp at `at`, and the position of its end; `None` if its length is reserved.
     #[inline(always)]
     fn timestamp(&self, at: usize) -> Option<(Timestamp, usize)> {
         let nibbles = match self.number(at, 1) {
@@ -180,8 +185,8 @@ impl Nibbles<'_> {
     }
 }
 
-/// A packet in pieces. The packet itself is put together last, where it is wanted: copies of
-/// it would cost more than the rest.
+/// The parts of a packet. The packet itself is assembled last and in place, because copying it would
+/// cost more than decoding it.
 struct Found {
     shape: Shape,
     /// Nibbles of the payload.
@@ -201,7 +206,7 @@ impl Found {
         }
     }
 
-    /// Whether the nibbles after F F are those of an ASYNC.
+    /// Completes a packet that starts like an ASYNC.
     fn async_of(self, nibbles: &Nibbles<'_>) -> Self {
         let ones = nibbles.number(2, 16).leading_ones() / 4;
         let more = (nibbles.number(18, 4) << 48).leading_ones() / 4;
@@ -272,7 +277,7 @@ impl Found {
 }
 
 impl Decoder {
-    /// A decoder at the start of a trace, which may be anywhere in a packet.
+    /// Creates a decoder for the start of a trace, which may be anywhere in a packet.
     pub const fn new(_config: &Config) -> Self {
         Self::unsynchronised()
     }
@@ -295,8 +300,8 @@ impl Decoder {
         }
     }
 
-    /// The most frequent packets in one go: data, whole and with no F at the end, which may
-    /// begin an ASYNC. `None` leaves everything to the long way.
+    /// The fast path for the most frequent packets: whole data packets that do not end with a nibble F,
+    /// which may start an ASYNC. If it does not apply, returns `None` and changes nothing.
     #[inline(always)]
     fn data(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let window = bytes.first_chunk()?;
@@ -387,8 +392,8 @@ impl Decoder {
         Some(byte >> (4 * (place % 2)) & 0xf)
     }
 
-    /// The nibbles left of an ASYNC whose first ones went into the packet before: no packet
-    /// has as many nibbles F, so that one was corrupt.
+    /// Returns the number of remaining nibbles of an ASYNC whose first ones were decoded as part of the
+    /// previous packet. No valid packet has that many nibbles F, so the previous one was corrupt.
     #[cold]
     fn rest_of_async(&self, bytes: &[u8]) -> Option<usize> {
         let ones = (0..ASYNC_NIBBLES)
@@ -398,8 +403,8 @@ impl Decoder {
         (cut && self.nibble(bytes, ones) == Some(0)).then_some(ones + 1)
     }
 
-    /// An ASYNC with more nibbles F than it needs: what it is after all, and how many nibbles
-    /// it has. `None` if it does not end in `bytes`.
+    /// Returns the kind of a packet with more nibbles F than an ASYNC needs, and its number of nibbles.
+    /// `None` if it does not end in `bytes`.
     #[cold]
     fn long_async(&self, bytes: &[u8]) -> Option<(Shape, usize)> {
         let ones = (0..MOST_ONES)
@@ -412,13 +417,13 @@ impl Decoder {
         }
     }
 
-    /// Looks for the next ASYNC.
+    /// Searches for the next ASYNC.
     fn search(&mut self, bytes: &[u8]) -> Option<(Packet, usize)> {
         let mut from = 0;
         loop {
             let run = next_run(bytes, from);
             let Some(&after) = bytes.get(run.end) else {
-                // The last of the bytes may begin an ASYNC.
+                // The last bytes may start an ASYNC.
                 let skipped = run.end - run.len().min(ASYNC_ONES);
                 return (skipped > 0).then(|| (self.skip(bytes, skipped), skipped));
             };
@@ -453,8 +458,8 @@ impl Decoder {
     }
 }
 
-/// The first run of bytes ff from `from` on that is long enough for an ASYNC or reaches the
-/// end of `bytes`; or an empty one at the end.
+/// Returns the first run of bytes ff from `from` on that is long enough for an ASYNC or reaches the end
+/// of `bytes`; an empty one at the end if there is none.
 fn next_run(bytes: &[u8], from: usize) -> std::ops::Range<usize> {
     let mut start = from;
     loop {
@@ -514,7 +519,7 @@ impl PacketDecoder for Decoder {
                 self.ones += 1;
             }
             if bad {
-                // They may begin an ASYNC.
+                // They may start an ASYNC.
                 nibbles -= self.ones;
             }
         }

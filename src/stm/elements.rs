@@ -22,7 +22,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// A decoder at the start of a trace.
+    /// Creates a decoder for the start of a trace.
     pub fn new(_config: &Config) -> Self {
         Self::default()
     }
@@ -35,7 +35,7 @@ impl Elements {
         out.mark(at, Mark::NoSync(reason));
     }
 
-    /// The time of a packet; `None` before a VERSION packet gave the encoding.
+    /// Returns the time of a packet; `None` if no VERSION packet has defined the encoding.
     fn time(&mut self, traced: Timestamp) -> Option<u64> {
         let mask = match traced.nibbles {
             16.. => u64::MAX,

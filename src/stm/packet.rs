@@ -25,7 +25,7 @@ pub enum TimestampType {
 }
 
 impl TimestampType {
-    /// By the value of the VERSION packet.
+    /// From the value of the VERSION packet.
     pub const fn new(version: u8) -> Option<Self> {
         match version {
             2 => Some(Self::Delta),
@@ -84,7 +84,7 @@ pub enum PacketKind {
     Channel16(u16),
     /// MERR: the current master lost data; the channel becomes 0.
     MasterError(u8),
-    /// GERR: data of an unknown master were lost.
+    /// GERR: data of an unknown master were lost; the current master and channel become unknown.
     GlobalError(u8),
     /// D4 to D64, with or without marker and timestamp.
     Data {
@@ -110,7 +110,7 @@ pub enum PacketKind {
     },
     /// TRIG, TRIG_TS.
     Trigger {
-        /// Which.
+        /// Its number.
         value: u8,
         /// TRIG_TS.
         timestamp: Option<Timestamp>,
@@ -124,15 +124,14 @@ pub enum PacketKind {
     },
     /// XSYNC, XSYNC_TS: a common point of several trace streams.
     CrossSync {
-        /// Which.
+        /// Its number.
         value: u8,
         /// XSYNC_TS.
         timestamp: Option<Timestamp>,
     },
     /// An opcode that STPv2 reserves, or that no STM writes (TIME).
     Reserved,
-    /// A malformed packet: ASYNC without its nibbles, a timestamp of
-    /// length F, an unknown VERSION.
+    /// A malformed packet: an ASYNC with too few nibbles, a timestamp of length F, an unknown VERSION.
     BadSequence,
     /// The trace ends inside a packet.
     Incomplete,

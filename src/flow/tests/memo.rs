@@ -1,4 +1,4 @@
-//! Strings of atoms that come again and again: recalled, they lead where they led before.
+//! Repeated sequences of atoms: recalled, they lead where they led before.
 
 use super::*;
 use crate::element::ElementSink;
@@ -22,7 +22,7 @@ fn config() -> FlowConfig {
     }
 }
 
-/// All strings of up to four atoms, one byte each.
+/// All sequences of up to four atoms, one byte each.
 fn decoded(byte: u8) -> Option<Atoms> {
     let count = byte >> 4;
     let bits = u32::from(byte & 0xf);
