@@ -29,7 +29,7 @@ pub enum Kind {
     Transaction,
 }
 
-/// An instruction as far as program flow is concerned.
+/// The effect of an instruction on program flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
     /// Size: 2 or 4 bytes.

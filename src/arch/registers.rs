@@ -1,4 +1,4 @@
-//! The registers of a core, byte by byte, as far as they are known. No value is invented.
+//! The known bytes of a core's registers. No value is invented.
 
 use std::collections::BTreeMap;
 

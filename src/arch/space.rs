@@ -101,7 +101,7 @@ impl Space {
     }
 
     /// The space from which a core fetches instructions. If its exception level is unknown, the space
-    /// is that of the security state.
+    /// follows from its security state.
     pub const fn of(level: Option<ExceptionLevel>, security: Security) -> Self {
         match (security, level) {
             (Security::Root, _) => Self::Root,

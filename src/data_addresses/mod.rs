@@ -15,7 +15,7 @@
 //! | 3 + n | for each access: difference (signed) | run n was executed; the difference is from the predicted address |
 //!
 //! The predicted address of an access of a run is the last one plus the difference of the last two.
-//! Before the first execution, the last address is that of the access executed last in the piece,
+//! Before the first execution, the last address is the one of the access executed last in the piece,
 //! or 0, and the difference is 0. Addresses are computed modulo 2⁶⁴.
 //!
 //! The index follows the last piece: the number of pieces, and for each piece the number of its

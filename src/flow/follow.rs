@@ -119,7 +119,7 @@ impl<C: CodeImage> Flow<C> {
     /// Processes the next element.
     #[inline(always)]
     pub fn element(&mut self, at: BufferOffset, element: Element, sink: &mut impl FlowSink) {
-        // Elements for the slow path are constructed anew, so that those of the fast path stay in
+        // The slow path gets a new copy of the element, so that the fast path keeps its own in
         // registers.
         match element {
             Element::WaypointAtoms(atoms) => {

@@ -227,7 +227,7 @@ impl Deformatter {
         of(self) == of(other) && same
     }
 
-    /// Returns the counts of the bytes fed so far, without those of an incomplete frame.
+    /// Returns the counts of the bytes fed so far. The bytes of an incomplete frame are not counted.
     pub fn counts(&self) -> Counts {
         self.counts
     }

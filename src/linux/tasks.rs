@@ -36,9 +36,9 @@ pub struct Layout {
 pub struct Task {
     /// The address of its `struct task_struct`.
     pub address: u64,
-    /// Its ID, that of a thread.
+    /// Its thread ID.
     pub pid: u32,
-    /// The ID of its process.
+    /// Its process ID.
     pub process: u32,
     /// Its name.
     pub name: String,

@@ -68,7 +68,7 @@ impl LandingPads {
 }
 
 impl Table {
-    /// Adds the landing pads of a program, as far as they can be read.
+    /// Adds the landing pads of a program that can be read.
     fn add(&mut self, file: &[u8], offset: u64) -> Option<()> {
         let file = object::File::parse(file).ok()?;
         let frames = file.section_by_name(".eh_frame")?;

@@ -229,7 +229,7 @@ impl Tables {
                 (_, 1) => self.has_blocks(level),
                 _ => false,
             };
-            let goes_on = level < LAST && value & 3 == 3;
+            let is_table = level < LAST && value & 3 == 3;
             reader.visit(Step {
                 stage,
                 level,
@@ -239,11 +239,11 @@ impl Tables {
                 output: if is_leaf {
                     Some(self.output(value, shift))
                 } else {
-                    goes_on.then(|| self.output(value, self.granule.bits()))
+                    is_table.then(|| self.output(value, self.granule.bits()))
                 },
                 shift: is_leaf.then_some(shift),
             });
-            if !is_leaf && !goes_on {
+            if !is_leaf && !is_table {
                 return Err(fault(FaultReason::Invalid {
                     level,
                     address,

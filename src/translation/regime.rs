@@ -147,8 +147,7 @@ impl KernelTables {
             excludes_el1: false,
             mair: None,
             notes: vec![
-                "the table of high addresses is that of the kernel, not that of a register"
-                    .to_owned(),
+                "the table of high addresses comes from the kernel, not from a register".to_owned(),
             ],
         })
     }
