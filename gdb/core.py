@@ -39,7 +39,7 @@ it, and this command lists them."""
         path = os.path.expanduser(words[0]) if words else "core.1"
         selected = gdb.selected_thread()
         if selected is None:
-            raise gdb.GdbError("there is nothing to save")
+            raise gdb.GdbError("there is nothing to save: attach to a snapshot first (armsnap attach)")
         try:
             write_core(path, selected)
         except OSError as error:

@@ -189,7 +189,7 @@ def may_replace(directory, force):
             if force:
                 return
             raise gdb.GdbError(f"{directory}: exists; --force replaces a snapshot")
-    raise gdb.GdbError(f"{directory}: exists and is not a snapshot")
+    raise gdb.GdbError(f"{directory}: exists and is not a snapshot; name another directory")
 
 
 def appear(temporary, directory):

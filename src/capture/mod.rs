@@ -49,7 +49,7 @@ pub struct Selection {
 #[non_exhaustive]
 pub enum SelectionError {
     /// The snapshot has no trace.
-    #[error("the snapshot has no trace")]
+    #[error("the snapshot has no trace to decode; armsnap gdb shows its state without")]
     NoTrace,
     /// A name that the snapshot does not have.
     #[error("no trace {what} {name:?}; there are: {}", if known.is_empty() { "none" } else { known })]

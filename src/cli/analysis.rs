@@ -224,7 +224,8 @@ impl Places<'_> {
         match addresses.filter(|addresses| !addresses.is_empty()) {
             Some(addresses) => Ok(Bound::Code(addresses)),
             None => Err(Failure::Usage(format!(
-                "{option} {text}: {} has no function of that name",
+                "{option} {text}: {} has no function of that name: give its address (*0x8000), or its \
+                 program with --elf",
                 track.name
             ))),
         }

@@ -421,7 +421,7 @@ fn to_snapshot(arguments: &Arguments) -> Result<(), Failure> {
     })?;
     if arguments.output.is_file() || arguments.output.is_symlink() {
         return Err(Failure::Usage(format!(
-            "{} exists and is not a snapshot",
+            "{} exists and is not a snapshot; name another directory",
             arguments.output.display()
         )));
     }

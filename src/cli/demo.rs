@@ -60,7 +60,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         if let Err(error) = fs::create_dir(directory) {
             let path = directory.display();
             return Err(match error.kind() {
-                io::ErrorKind::AlreadyExists => Failure::Usage(format!("{path}: exists already")),
+                io::ErrorKind::AlreadyExists => Failure::Usage(format!(
+                    "{path}: exists already; -o names another directory"
+                )),
                 _ => Failure::Input(format!("{path}: {error}")),
             });
         }

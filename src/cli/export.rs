@@ -290,7 +290,7 @@ fn write_directory(
     if exists(path) {
         // --force replaces files; a directory may hold anything.
         return Err(Failure::Usage(format!(
-            "{} exists: a directory is not overwritten",
+            "{} exists: a directory is not overwritten; -o names another",
             path.display()
         )));
     }

@@ -39,7 +39,7 @@ use listing::{Colored, Lines};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -124,6 +124,7 @@ impl SnapshotArguments {
             allow_outside: self.allow_outside,
             no_shared_memory: self.no_shared_memory,
         };
+        there_is_an_input(&self.snapshot)?;
         if armsnap::import::recognise(&self.snapshot).is_some() {
             let imported = armsnap::import::import(&self.snapshot, &self.import.options())?;
             return Ok(imported.open(&self.snapshot, &options)?);
@@ -142,6 +143,24 @@ impl SnapshotArguments {
         }
         Ok(loaded)
     }
+}
+
+/// Fails for a path at which no input can be.
+fn there_is_an_input(path: &Path) -> Result<(), Failure> {
+    const ALONE: &str = "armsnap without arguments lists the inputs of the current directory";
+    let shown = path.display();
+    if matches!(path.metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+        return Err(Failure::Input(format!(
+            "{shown}: no such file or directory; {ALONE}"
+        )));
+    }
+    let is_snapshot = || path.join("snapshot.ini").symlink_metadata().is_ok();
+    if path.is_dir() && !is_snapshot() && armsnap::import::recognise(path).is_none() {
+        return Err(Failure::Input(format!(
+            "{shown}: no such file in this directory: snapshot.ini; {ALONE}"
+        )));
+    }
+    Ok(())
 }
 
 /// The arguments of a subcommand that reports on a snapshot.

@@ -77,7 +77,7 @@ fn beside(place: &FileLine, written: &str) -> [String; 2] {
 
 fn is_input(path: &Path) -> Failure {
     Failure::Usage(format!(
-        "{} is input: it is not overwritten",
+        "{} is input: it is not overwritten; name another output",
         path.display()
     ))
 }

@@ -6,7 +6,7 @@ mod unix;
 #[cfg(unix)]
 use unix::{end_messages, remove_sockets_at_the_end, unix_listeners};
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -227,7 +227,13 @@ fn tcp_listener(listen: Option<SocketAddr>, index: usize) -> Result<Listener, Fa
 }
 
 fn cannot_listen(wanted: &str, error: &io::Error) -> Failure {
-    Failure::Input(format!("cannot listen on {wanted}: {error}"))
+    let instead = match error.kind() {
+        ErrorKind::AddrInUse | ErrorKind::AddrNotAvailable | ErrorKind::PermissionDenied => {
+            "; without an address, a free port of 127.0.0.1 is chosen"
+        }
+        _ => "",
+    };
+    Failure::Input(format!("cannot listen on {wanted}: {error}{instead}"))
 }
 
 fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, Failure> {

@@ -79,9 +79,11 @@ pub fn import(path: &Path, options: &Options) -> Result<Imported, ImportError> {
         Some(Kind::PerfData) => perf::import(path, options),
         Some(Kind::CoreFile) => core_file::import(path, options),
         Some(Kind::ZephyrDump) => zephyr::import(path, options),
+        None if !path.exists() => Err(ImportError::input(path, "no such file or directory")),
         None => Err(ImportError::input(
             path,
-            "is not an input that is known by its contents (perf.data, core file)",
+            "is not an input that is known by its contents (perf.data, core file): --raw takes a \
+             trace buffer, --mtb and --memory an image of memory; a snapshot needs no import",
         )),
     }
 }

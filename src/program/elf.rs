@@ -103,7 +103,9 @@ impl Elf {
             reason: reason.to_owned(),
         };
         if !is_elf(&bytes) {
-            return Err(malformed("its first bytes are not 7f 45 4c 46"));
+            return Err(malformed(
+                "its first bytes are not 7f 45 4c 46; name the program that the linker wrote",
+            ));
         }
         let file = object::File::parse(&*bytes).map_err(|error| malformed(&error.to_string()))?;
         let segments = file

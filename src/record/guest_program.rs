@@ -59,7 +59,11 @@ impl Program {
         let is_64bit = match file.architecture() {
             object::Architecture::Aarch64 => true,
             object::Architecture::Arm => false,
-            _ => return Err("expected a program for AArch64 or Arm".to_owned()),
+            _ => return Err(
+                "expected a program for AArch64 or Arm: compile it with a cross compiler (armsnap \
+                     doctor lists them)"
+                    .to_owned(),
+            ),
         };
         if !file.is_little_endian() {
             return Err("expected a little-endian program".to_owned());
@@ -121,7 +125,10 @@ impl Program {
     pub fn open(path: &Path) -> Result<(Self, Mapped), String> {
         let bytes = mapped::map(path).map_err(|error| error.to_string())?;
         if !bytes.starts_with(b"\x7fELF") {
-            return Err("expected an ELF file".to_owned());
+            return Err(
+                "expected an ELF file, as a linker writes it: no script and no raw image"
+                    .to_owned(),
+            );
         }
         Ok((Self::read(&bytes)?, bytes))
     }

@@ -29,7 +29,10 @@ pub enum Error {
     )]
     NotBuilt,
     /// The emulator ended before it loaded the plugin.
-    #[error("the emulator ended during startup ({0}); see its messages above")]
+    #[error(
+        "the emulator ended during startup ({0}); see its messages above, and what armsnap doctor \
+         says about it"
+    )]
     Ended(std::process::ExitStatus),
     /// The emulator did not load the plugin in time.
     #[error("the emulator did not load its plugin within {0:?}")]

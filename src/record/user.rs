@@ -24,6 +24,7 @@ use crate::snapshot::changed::Carrier;
 use crate::snapshot::recording::Recording;
 use std::ffi::OsString;
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -79,6 +80,14 @@ pub fn record(mut request: Request, watch: &mut Watch<'_>) -> Result<Recorded, E
 fn start(request: &mut Request) -> Result<(Session, Mapped), Error> {
     let path = &request.program;
     let (program, bytes) = Program::open(path).map_err(|error| Error::of_file(path, error))?;
+    // The emulator would end without a message.
+    let mode = path
+        .metadata()
+        .map_or(0o111, |found| found.permissions().mode());
+    if mode & 0o111 == 0 {
+        let reason = "it is not executable: chmod +x makes it so";
+        return Err(Error::of_file(path, reason));
+    }
     let options = &mut request.options;
     if program.is_64bit && options.trace.protocol != Protocol::Etmv4 {
         return Err(Error::Usage(format!(

@@ -70,7 +70,7 @@ impl Default for Options {
 #[non_exhaustive]
 pub enum EndpointError {
     /// The snapshot has no core.
-    #[error("no device of class core: nothing to serve")]
+    #[error("no device of class core: nothing to serve; armsnap decode lists its trace")]
     NoCore,
     /// A core does not exist.
     #[error("expected the name of a core, found {found:?}: {}", known.join(", "))]
@@ -89,7 +89,7 @@ pub enum EndpointError {
         known: Vec<String>,
     },
     /// No core matches the options.
-    #[error("no core matches both --core and --cluster")]
+    #[error("no core matches both --core and --cluster: give one of them")]
     NothingLeft,
     /// A program that the user named cannot be read.
     #[error(transparent)]

@@ -94,7 +94,7 @@ fn error(reason: &str) -> Vec<u8> {
 fn decoded(target: &SnapshotTarget) -> Result<Box<dyn TraceFrames + '_>, String> {
     let endpoint = &*target.endpoint;
     let Some(traces) = &endpoint.traces else {
-        return Err("no core has trace that can be followed".to_owned());
+        return Err("no core has trace that can be followed: monitor info says why".to_owned());
     };
     traces.frames(endpoint.described_cores(), target.trace.chosen)
 }
@@ -403,7 +403,7 @@ fn contents(target: &mut SnapshotTarget, arguments: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn monitor(target: &mut SnapshotTarget, name: &str) -> String {
     let endpoint = target.endpoint.clone();
     let Some(traces) = &endpoint.traces else {
-        return "no core has trace that can be followed\n".to_owned();
+        return "no core has trace that can be followed: monitor info says why\n".to_owned();
     };
     let names: Vec<&str> = traces
         .cores()

@@ -349,7 +349,9 @@ impl Reader<'_> {
                 None => {
                     return Err(Error {
                         place: ini.at(1),
-                        text: "expected a section [device_list], found none [section 3.1.2]".into(),
+                        text: "expected a section [device_list], found none [section 3.1.2]: it is no \
+                               snapshot.ini, nor an input that armsnap knows by its contents"
+                            .into(),
                     });
                 }
             },

@@ -46,11 +46,12 @@ pub enum WriteError {
     #[error("{}: exists; --force replaces a snapshot", .0.display())]
     Exists(PathBuf),
     /// The existing directory is not a snapshot, so even `force` does not replace it.
-    #[error("{}: exists and is not a snapshot", .0.display())]
+    #[error("{}: exists and is not a snapshot; name another directory", .0.display())]
     NotASnapshot(PathBuf),
     /// The existing directory contains a file that is not part of its snapshot, or is input.
     #[error(
-        "{}: is input, or no part of the snapshot that is to be replaced: it would be lost",
+        "{}: is input, or no part of the snapshot that is to be replaced: it would be lost; \
+         name another directory",
         .0.display()
     )]
     InTheWay(PathBuf),
@@ -175,7 +176,7 @@ fn sibling(dir: &Path, parent: &Path) -> Result<Leftover, WriteError> {
         match fs::create_dir(&path) {
             Ok(()) => return Ok(Leftover::new(path)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(at(&path)(error)),
+            Err(error) => return Err(at(parent)(error)),
         }
     }
     Err(at(dir)(io::ErrorKind::AlreadyExists.into()))

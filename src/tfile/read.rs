@@ -62,7 +62,7 @@ impl ByteOrder {
 #[non_exhaustive]
 pub enum Error {
     /// The first line is not that of a trace file.
-    #[error("line 1: expected \\x7fTRACE0, found {0:?}")]
+    #[error("line 1: expected \\x7fTRACE0, found {0:?}: GDB's tsave writes trace files")]
     Magic(String),
     /// The description has no end.
     #[error("line {0}: the description ends without an empty line")]

@@ -12,5 +12,6 @@ mod editors;
 mod first_steps;
 mod generated;
 mod help;
+mod next_steps;
 mod packages;
 mod terminal;

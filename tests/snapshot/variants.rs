@@ -334,7 +334,8 @@ fn an_unusable_snapshot_is_an_error() {
             .unwrap_err()
             .to_string()
     };
-    let wanted = "snapshot.ini:1: expected a section [device_list], found none [section 3.1.2]";
+    let wanted = "snapshot.ini:1: expected a section [device_list], found none [section 3.1.2]: it is \
+                  no snapshot.ini, nor an input that armsnap knows by its contents";
     assert_eq!(files(""), wanted);
     assert_eq!(files("[snapshot]\nversion=1.0\n"), wanted);
     let none = OpenSnapshot::from_files(Arc::new(InMemory::default()), "snapshot.ini").unwrap_err();

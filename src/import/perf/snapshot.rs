@@ -60,7 +60,8 @@ impl<'a> Snapshots<'a> {
         let fault = |text: &str| ImportError::input(path, text);
         let Some(info) = &recording.units else {
             return Err(fault(
-                "has no AUX trace of CoreSight: it has no AUXTRACE_INFO record",
+                "has no AUX trace of CoreSight: it has no AUXTRACE_INFO record; record \
+                 with perf record -e cs_etm//u",
             ));
         };
         let writer = recording.writer;
@@ -104,7 +105,9 @@ impl<'a> Snapshots<'a> {
         if all.is_empty() {
             let described: u64 = self.recording.aux.iter().map(|aux| aux.size).sum();
             let text = match described {
-                0 => "no trace was recorded: it has no AUXTRACE record".to_owned(),
+                0 => "no trace was recorded: it has no AUXTRACE record; perf report \
+                      -D shows what it has"
+                    .to_owned(),
                 bytes => format!(
                     "its trace was lost: {} AUX records describe {bytes} bytes, but it has no \
                      AUXTRACE record that holds them; record again with larger buffers (perf record \

@@ -147,7 +147,7 @@ impl Run {
                     Some(asked) if asked.elapsed() > INTERRUPT_TIMEOUT => {
                         return Err(Error::Failed(
                             "interrupted, but the program does not take the signal: nothing is \
-                             written"
+                             written; --until or --instructions stops it"
                                 .to_owned(),
                         ));
                     }

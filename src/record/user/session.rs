@@ -38,7 +38,7 @@ impl Session {
     pub(super) fn gone(&self, how: &str) -> Error {
         Error::Failed(format!(
             "the program ended ({how}) before its registers and memory could be read: nothing is \
-             written"
+             written; --until stops it earlier"
         ))
     }
 

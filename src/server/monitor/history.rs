@@ -38,7 +38,7 @@ pub(super) fn core(target: &mut SnapshotTarget) -> Result<(Tid, String), String>
     match target.positions.history(thread) {
         Some(_) => Ok((thread, name)),
         None => Err(format!(
-            "{name} has no history: there is no trace of it that can be followed\n"
+            "{name} has no history: there is no trace of it that can be followed (monitor info)\n"
         )),
     }
 }
@@ -419,7 +419,9 @@ pub(super) fn find(target: &mut SnapshotTarget, wanted: &str, cancel: &Cancel) -
         false => target.chosen().instead_of(addresses),
     };
     if addresses.is_empty() {
-        return format!("{what:?} is neither an address nor a function of the program\n");
+        return format!(
+            "{what:?} is neither an address nor a function of the program (--elf names it)\n"
+        );
     }
     let set: AddressSet = addresses.into_iter().map(Address).collect();
     let (Some(here), Some(history)) = (
