@@ -1,4 +1,4 @@
-//! The book: its table of contents, links, and the messages of the troubleshooting page.
+//! The book: its table of contents and links.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,41 +61,4 @@ fn links_lead_to_files() {
         }
     }
     assert!(count > 20, "{count}");
-}
-
-fn sources(directory: &Path, text: &mut String) {
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, text);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            text.push_str(&fs::read_to_string(&path).unwrap());
-        }
-    }
-}
-
-#[test]
-fn messages_of_the_troubleshooting_page_are_those_of_the_program() {
-    let mut text = String::new();
-    sources(&top().join("src"), &mut text);
-    // Strings that are continued on the next line.
-    let lines: Vec<&str> = text.split("\\\n").map(str::trim_start).collect();
-    let text = lines.concat();
-    // GDB prints these.
-    let gdbs = [
-        "<unavailable>",
-        "Cannot access memory",
-        "No more reverse-execution history",
-    ];
-    let page = fs::read_to_string(top().join("docs/troubleshooting.md")).unwrap();
-    let messages: Vec<&str> = page
-        .split("**`")
-        .skip(1)
-        .map(|rest| rest.split("`**").next().unwrap())
-        .collect();
-    assert!(messages.len() > 8, "{messages:?}");
-    for message in messages {
-        let found = gdbs.contains(&message) || text.contains(message);
-        assert!(found, "no message of the program contains {message:?}");
-    }
 }

@@ -12,6 +12,7 @@ mod editors;
 mod first_steps;
 mod generated;
 mod help;
+mod messages;
 mod next_steps;
 mod packages;
 mod terminal;
