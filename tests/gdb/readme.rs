@@ -15,6 +15,7 @@ struct Step {
 
 const README: &str = include_str!("../../README.md");
 const DEBUGGING: &str = include_str!("../../docs/debugging.md");
+const TASKS: &str = include_str!("../../docs/tasks.md");
 const TUTORIAL: &str = include_str!("../../docs/tutorial.md");
 const RECORDING: &str = include_str!("../../docs/recording.md");
 const REPORTS: &str = include_str!("../../docs/reports.md");
@@ -147,7 +148,7 @@ fn run_with(text: &str, directory: &Path, errors: bool, wanted: impl Fn(&str) ->
 fn transcripts_with_snapshots_in_testdata() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"));
     let count = run(place, IN_TESTDATA);
-    assert_eq!(count, 5);
+    assert_eq!(count, 6);
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn the_transcript_of_trace_files() {
 fn transcripts_of_the_debugging_guide() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR"));
     let count = run_with(DEBUGGING, place, true, RECORDED);
-    assert_eq!(count, 3);
+    assert_eq!(count, 4);
 }
 
 #[test]
@@ -268,6 +269,31 @@ fn transcripts_of_the_guide_to_recording() {
 fn the_tutorial() {
     let place = tempfile::tempdir().unwrap();
     assert_eq!(run_with(TUTORIAL, place.path(), true, |_| true), 9);
+}
+
+/// From top to bottom. The pictures and tables are there at the end.
+#[test]
+fn the_recipes_of_tasks() {
+    if Command::new("genhtml").arg("--version").output().is_err() {
+        return crate::support::skip::missing("genhtml (lcov)");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let testdata = crate::support::gdb::testdata("");
+    std::os::unix::fs::symlink(&testdata, at("testdata")).unwrap();
+    assert_eq!(
+        run_with(TASKS, place.path(), true, |_| true),
+        steps(TASKS).len()
+    );
+    for made in [
+        "coverage/index.html",
+        "crash.html",
+        "calls.csv",
+        "crash.tf",
+        "alone/snapshot.ini",
+    ] {
+        assert!(at(made).is_file(), "{made}");
+    }
 }
 
 #[test]
@@ -343,7 +369,7 @@ fn transcripts_are_run_or_not_for_a_reason() {
                 TRACE_FILES,
             ],
             Some("debugging.md") => &[RECORDED, CAPTURE],
-            Some("tutorial.md") => &[|_| true],
+            Some("tutorial.md" | "tasks.md") => &[|_| true],
             Some("recording.md") => &[RECORDS],
             Some("reports.md") => &[REPORT],
             Some(name) if name.ends_with(".md") => &[],
