@@ -17,7 +17,7 @@
 //! | --- | --- |
 //! | (none) | [`quantity`], [`arch`], [`formatter`], [`protocol`] and the protocols, [`element`], [`flow`], [`encode`], [`semantics`] |
 //! | `snapshot` | [`snapshot`], [`translation`], [`capture`], [`check`], [`decode`], [`program`] and their helpers |
-//! | `history` | [`timeline`], [`recover`] |
+//! | `history` | [`timeline`], [`recover`], [`cache`] |
 //! | `profile` | [`profile`] |
 //! | `export` | [`export`] |
 //! | `parquet` | [`export::parquet`] |
@@ -65,6 +65,7 @@
 //! | [`import`] | `perf.data` and others → snapshots |
 //! | `record` | programs in an emulator → snapshots with trace; not on Windows |
 //! | [`tfile`] | GDB trace files ⇄ trace frames |
+//! | [`cache`] | results that are kept for the next run, in a private directory |
 //! | [`leftovers`] | temporary files: removed on interruption, or by the next run |
 //! | [`stop`] | cancelling work that nobody waits for any more |
 //! | [`xml`] | XML documents from outside, within bounds |
@@ -77,6 +78,8 @@
 extern crate self as armsnap;
 
 pub mod arch;
+#[cfg(feature = "history")]
+pub mod cache;
 #[cfg(feature = "snapshot")]
 pub mod capture;
 #[cfg(feature = "snapshot")]

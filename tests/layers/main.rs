@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xml", &[]),
     ("stop", &[]),
     ("leftovers", &[]),
+    ("cache", &[]),
     ("remote_protocol", &[]),
     ("mapped", &[]),
     ("element", &["quantity"]),
@@ -96,6 +97,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "timeline",
         &[
+            "cache",
             "capture",
             "decode",
             "element",
@@ -200,6 +202,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "server",
         &[
             "arch",
+            "cache",
             "capture",
             "check",
             "convert",
