@@ -3,9 +3,11 @@
 //! ```text
 //! cargo bench --bench timeline -- make DIRECTORY MIB        # makes a snapshot with MIB of trace
 //! cargo bench --bench timeline -- make-one DIRECTORY MIB    # the same, with one A-sync
-//! cargo bench --bench timeline -- measure DIRECTORY         # measures these or any snapshot
+//! cargo bench --bench timeline -- measure DIRECTORY JOBS    # measures these or any snapshot
+//! cargo bench --bench timeline -- cached DIRECTORY JOBS     # the same, with the user's cache
 //! ```
 
+use armsnap::cache::Cache;
 use armsnap::element::Context;
 use armsnap::encode::{CodeAddress, Tracer};
 use armsnap::etmv4::{TraceUnit, TraceUnitOptions};
@@ -15,7 +17,7 @@ use armsnap::quantity::{Address, ExceptionLevel, Isa, Security, TraceId};
 use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::{DeviceClass, Snapshot};
-use armsnap::timeline::{AddressSet, Direction, Gaps, Timeline, TracedCore};
+use armsnap::timeline::{AddressSet, Direction, Gaps, Options, Timeline, TracedCore};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -176,6 +178,17 @@ fn make(directory: &Path, mib: usize, (repeat, sync): (usize, usize)) {
     );
 }
 
+/// The processor time of the process so far.
+fn cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks
+        .filter_map(|field| field.parse::<f64>().ok())
+        .sum::<f64>()
+        / 100.0
+}
+
 /// The peak memory use of the process in MiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -184,7 +197,7 @@ fn peak() -> u64 {
     kib.unwrap_or(0) / 1024
 }
 
-fn measure(directory: &Path) {
+fn measure(directory: &Path, jobs: usize, cache: Option<Arc<Cache>>) {
     let begun = Instant::now();
     let loaded = Snapshot::open(directory, &OpenOptions::default()).unwrap();
     let devices = loaded.snapshot.devices.iter().enumerate();
@@ -195,7 +208,14 @@ fn measure(directory: &Path) {
             memory: Arc::new(CoreMemory::new(&loaded, device)),
         })
         .collect();
-    let mut timeline = Timeline::open(&loaded, &cores);
+    let options = Options {
+        jobs,
+        ..Options::default()
+    };
+    let mut timeline = match &cache {
+        Some(cache) => Timeline::cached(&loaded, &cores, &options, cache),
+        None => Timeline::with(&loaded, &cores, &options),
+    };
     let said = |what: &str, begun: Instant| {
         println!(
             "{what:44} {:9.3} s, peak {} MiB",
@@ -210,16 +230,23 @@ fn measure(directory: &Path) {
         let end = history.end();
         let place = history.place(end);
         said("first place", begun);
+        println!("    {:.3} s of processor time", cpu_seconds());
         println!("    {end}: {:?}", place.map(|place| place.kind));
         let never: AddressSet = [Address(0x1234_5670)].into_iter().collect();
         let from = Instant::now();
         let mut here = end;
-        for _ in 0..10_000 {
+        for number in 0..10_000 {
             let Some(before) = history.step(here, Direction::Backward) else {
                 break;
             };
             history.place(before);
             here = before;
+            if number == 9 {
+                println!(
+                    "    10 steps: {:.3} s of processor time in all",
+                    cpu_seconds()
+                );
+            }
         }
         said("10000 steps back", from);
         let from = Instant::now();
@@ -250,7 +277,14 @@ fn main() {
         ["make-one", directory, mib] => {
             make(Path::new(directory), mib.parse().unwrap(), (usize::MAX, 0))
         }
-        ["measure", directory] => measure(Path::new(directory)),
-        _ => println!("usage: make DIRECTORY MIB | make-one DIRECTORY MIB | measure DIRECTORY"),
+        ["measure", directory, jobs] => measure(Path::new(directory), jobs.parse().unwrap(), None),
+        ["cached", directory, jobs] => {
+            let cache = Cache::of_user().map(Arc::new);
+            measure(Path::new(directory), jobs.parse().unwrap(), cache);
+        }
+        _ => println!(
+            "usage: make DIRECTORY MIB | make-one DIRECTORY MIB | measure DIRECTORY JOBS | \
+             cached DIRECTORY JOBS"
+        ),
     }
 }
