@@ -105,6 +105,7 @@ fuzz_target!(|bytes: &[u8]| {
         part_bytes: 1 + u64::from(kind >> 21 & 0x3ff),
         part_instructions: 1 + u64::from(kind >> 12 & 0xff),
         cache_bytes: 10_000,
+        jobs: 1 + (kind >> 20 & 3) as usize,
     };
     let mut timeline = Timeline::with(&loaded, &[core], &options);
     let Some(history) = timeline.history(0) else {

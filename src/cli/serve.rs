@@ -8,6 +8,7 @@ use unix::{end_messages, remove_sockets_at_the_end, unix_listeners};
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -19,6 +20,7 @@ use super::arch::Arch;
 use super::convert::is_trace_file;
 use super::quote::shell_quote;
 use super::{Failure, SnapshotArguments, say};
+use armsnap::cache::Cache;
 use armsnap::convert::map_trace_file;
 use armsnap::mapped::Mapped;
 use armsnap::server::listen::{Listener, serve_stdio};
@@ -75,7 +77,17 @@ pub struct Selection {
     /// How history is offered.
     #[arg(long, value_enum, default_value_t = History::Replay)]
     pub history: History,
+    /// Number of processor cores that a search in the history uses (default: all)
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZero<usize>>,
+    /// Neither read nor keep the index of a long trace in the user's cache directory. The
+    /// environment variable ARMSNAP_NO_CACHE does the same
+    #[arg(long)]
+    pub no_cache: bool,
 }
+
+/// The environment variable that, if it is not empty, does the same as `--no-cache`.
+const NO_CACHE: &str = "ARMSNAP_NO_CACHE";
 
 impl Selection {
     /// Returns the endpoints of a snapshot.
@@ -97,6 +109,8 @@ impl Selection {
                 History::Btrace => HistoryMode::Btrace,
                 History::None => HistoryMode::None,
             },
+            jobs: self.jobs,
+            cache: self.cache().map(Arc::new),
         };
         endpoints(&snapshot.load()?, &options).map_err(|error| match error {
             EndpointError::UnknownCore { .. }
@@ -105,6 +119,13 @@ impl Selection {
             _ => Failure::Input(error.to_string()),
         })
     }
+
+    /// Returns where indexes of long traces are kept.
+    fn cache(&self) -> Option<Cache> {
+        let unwanted = std::env::var_os(NO_CACHE).is_some_and(|value| !value.is_empty());
+        (!self.no_cache && !unwanted).then(Cache::of_user)?
+    }
+
     /// Returns the endpoint of a trace file.
     fn trace_file(&self, input: &SnapshotArguments) -> Result<Endpoint, Failure> {
         let path = &input.snapshot;

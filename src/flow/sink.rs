@@ -7,6 +7,7 @@ use crate::quantity::{Address, BufferOffset, Isa};
 
 /// The kind of an instruction at the end of a range. Anything but [`Self::Other`] is a waypoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum InstructionKind {
     /// A direct branch.
@@ -44,6 +45,7 @@ impl InstructionKind {
 
 /// The last instruction of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct LastInstruction {
     /// Its kind.
     pub kind: InstructionKind,
@@ -59,6 +61,7 @@ pub struct LastInstruction {
 
 /// Instructions executed in a straight line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Range {
     /// Address of the first instruction.
     pub start: Address,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::trace_runs::Traces;
 use crate::arch::Space;
 use crate::arch::state::{self};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
+use crate::cache::Cache;
 use crate::check;
 use crate::decode;
 use crate::program::elf::{Elf, ElfError};
@@ -22,6 +24,7 @@ use crate::snapshot::memory::{CoreMemory, Origin};
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Severity, Snapshot};
 use crate::snapshot::program::{Program, Seen};
 use crate::text::is_plain;
+use crate::timeline;
 
 /// Maximum number of cores with notes on shared memory: their cost grows with all dumps.
 const SHARING_NOTES: usize = 64;
@@ -51,6 +54,10 @@ pub struct Options {
     pub elf_memory: bool,
     /// How history is offered.
     pub history: HistoryMode,
+    /// Number of threads that a search uses; `None` for all processor cores.
+    pub jobs: Option<NonZero<usize>>,
+    /// Where indexes of long traces are kept.
+    pub cache: Option<Arc<Cache>>,
 }
 
 impl Default for Options {
@@ -61,6 +68,8 @@ impl Default for Options {
             elfs: Vec::new(),
             elf_memory: true,
             history: HistoryMode::Replay,
+            jobs: None,
+            cache: None,
         }
     }
 }
@@ -123,6 +132,10 @@ pub struct Endpoint {
     pub further: Vec<Arc<Program>>,
     /// How history is offered.
     pub history: HistoryMode,
+    /// How it is decoded.
+    pub(super) timeline: timeline::Options,
+    /// Where indexes of long traces are kept.
+    pub(super) cache: Option<Arc<Cache>>,
     /// Whether tracepoints are reported when a client connects.
     pub reports_tracepoints: bool,
     /// The snapshot.
@@ -329,6 +342,8 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
             program: programs.next(),
             further: programs.collect(),
             history: options.history,
+            timeline: timeline_options(options),
+            cache: options.cache.clone(),
             reports_tracepoints: true,
             loaded: loaded.clone(),
             traces,
@@ -336,6 +351,12 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
         }
     });
     Ok(endpoints.collect())
+}
+
+fn timeline_options(options: &Options) -> timeline::Options {
+    let mut out = timeline::Options::default();
+    out.jobs = options.jobs.map_or(out.jobs, NonZero::get);
+    out
 }
 
 /// Makes a core with trace but without state rest at the end of its trace.

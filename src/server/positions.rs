@@ -72,7 +72,11 @@ impl Positions {
                     })
                     .collect(),
             };
-            Timeline::open(&endpoint.loaded, &cores)
+            let (loaded, options) = (&endpoint.loaded, &endpoint.timeline);
+            match &endpoint.cache {
+                Some(cache) => Timeline::cached(loaded, &cores, options, cache),
+                None => Timeline::with(loaded, &cores, options),
+            }
         })
     }
 

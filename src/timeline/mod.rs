@@ -30,11 +30,14 @@ mod code;
 mod entries;
 mod entry;
 mod history;
+mod index;
 mod kept;
 mod numbers;
 mod open_calls;
+mod parallel;
 mod part;
 mod position;
+mod saved;
 mod scan;
 mod search;
 mod segments;
@@ -55,6 +58,7 @@ pub use position::{Direction, NoPosition, Position};
 pub use transitions::{How, Taken, Transition, Transitions};
 
 use crate::arch::{Architecture, RegisterFile};
+use crate::cache::Cache;
 use crate::capture::{Capture, CaptureBuffer, CaptureSource};
 use crate::check;
 use crate::quantity::Address;
@@ -64,10 +68,15 @@ use crate::snapshot::model::Note;
 use crate::snapshot::recording::Recording;
 use code::Code;
 use history::Session;
+use index::Store;
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::sync::Arc;
 use trace::{Chunks, Trace};
 use track::{Limits, OpenTrack};
+
+/// A segment with fewer parts is decoded faster than its index is read.
+const LEAST_PARTS: usize = if cfg!(test) { 3 } else { 32 };
 
 /// A core to open a history for.
 #[derive(Clone, Debug)]
@@ -91,6 +100,8 @@ pub struct Options {
     pub part_instructions: u64,
     /// Cache size in bytes for decoded history, shared by all cores.
     pub cache_bytes: usize,
+    /// Number of threads of a search. The result does not depend on it.
+    pub jobs: usize,
 }
 
 impl Default for Options {
@@ -100,6 +111,7 @@ impl Default for Options {
             part_bytes: 64 << 10,
             part_instructions: 1 << 20,
             cache_bytes: 64 << 20,
+            jobs: std::thread::available_parallelism().map_or(1, NonZero::get),
         }
     }
 }
@@ -120,6 +132,29 @@ impl Timeline {
 
     /// Same as [`Self::open`] with explicit sizes.
     pub fn with(loaded: &OpenSnapshot, cores: &[TracedCore], options: &Options) -> Self {
+        Self::opened(loaded, cores, options, None)
+    }
+
+    /// Same as [`Self::with`]. What a long trace without synchronisation points must be decoded for
+    /// is kept in a cache, for the next time. The histories are the same.
+    pub fn cached(
+        loaded: &OpenSnapshot,
+        cores: &[TracedCore],
+        options: &Options,
+        cache: &Arc<Cache>,
+    ) -> Self {
+        let mut store = Store::new(Arc::clone(cache), LEAST_PARTS);
+        // Views of memory depend on the registers and tables of all cores.
+        store.add(&loaded.snapshot.devices);
+        Self::opened(loaded, cores, options, Some(&store))
+    }
+
+    fn opened(
+        loaded: &OpenSnapshot,
+        cores: &[TracedCore],
+        options: &Options,
+        store: Option<&Store>,
+    ) -> Self {
         let mut out = Self {
             histories: Vec::new(),
             notes: Vec::new(),
@@ -147,7 +182,7 @@ impl Timeline {
             let sources = sources
                 .into_iter()
                 .filter_map(|(buffer, source)| Some((chunks_of(buffer)?, buffer.index, source)));
-            let history = open_core(loaded, core, sources.collect(), options, tracks);
+            let history = open_core(loaded, core, sources.collect(), (options, store), tracks);
             out.histories.extend(history);
         }
         out
@@ -199,7 +234,7 @@ fn open_core(
     loaded: &OpenSnapshot,
     core: &TracedCore,
     sources: Vec<(Arc<Chunks>, usize, &CaptureSource)>,
-    options: &Options,
+    (options, store): (&Options, Option<&Store>),
     tracks: usize,
 ) -> Option<History> {
     let device = loaded.snapshot.devices.get(core.device)?;
@@ -211,17 +246,26 @@ fn open_core(
         let Some(synchronisation) = source.config.synchronisation() else {
             continue;
         };
+        let alone = recording.linux_program;
+        let store = store.map(|store| {
+            let mut store = store.clone();
+            store.add(&(core.device, buffer, alone, sessions.is_empty()));
+            store.add(source);
+            store
+        });
         let track = source.visit(OpenTrack {
             trace: Trace::new(chunks, source.trace_id, synchronisation),
             code: code.clone(),
             is_first: sessions.is_empty(),
             counts_cycles: source.config.counts_cycles(),
-            alone: recording.linux_program,
+            alone,
             limits: Limits {
                 part_bytes: options.part_bytes.max(1),
                 part_places: options.part_instructions.max(1),
                 cache_bytes: options.cache_bytes / tracks.max(1),
+                jobs: options.jobs,
             },
+            store,
         });
         if let Some(track) = track {
             name.get_or_insert_with(|| source.name.clone());

@@ -7,9 +7,10 @@ use super::worker::HistorySink;
 use crate::element::{Context, Exception, Mark, TraceOnReason};
 use crate::flow::{BlockId, Blocks, FlowSink, Gap as FlowGap, InstructionKind, QRange, Range};
 use crate::quantity::BufferOffset;
+use serde::{Deserialize, Serialize};
 
 /// The state carried by the trace at a place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TraceState {
     pub context: Option<Context>,
     pub time: Option<u64>,
@@ -17,7 +18,8 @@ pub(super) struct TraceState {
     pub cycles: Option<u64>,
     /// Whether the last place is a gap that absorbs a further loss of trace.
     pub open: bool,
-    /// The exception taken after the last place.
+    /// The exception taken after the last place. A state with one is not stored.
+    #[serde(skip)]
     pub exception: Option<Exception>,
     /// A program is traced without its kernel.
     pub alone: bool,

@@ -1,22 +1,42 @@
-//! Searches in a track, with two threads if it is long.
+//! Searches in a track, on several threads if it is long.
 
+use super::parallel::{Then, each};
 use super::position::Direction;
 use super::scan::{Hit, Query};
 use super::segments::{SearchUnit, Segments};
 use super::track::{Cancelled, Start};
-use super::worker::{Job, Worker};
+use super::worker::{Contradiction, Worker};
+use crate::capture::Saved as State;
 use crate::protocol::{ElementDecoder, PacketDecoder};
-use crate::stop::{self, Cancel};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::stop::Cancel;
 
-/// Maximum number of units searched before their results are examined.
-const MOST_AHEAD: usize = 64;
+/// Maximum number of units searched before their results are examined, for each thread.
+const MOST_AHEAD: usize = 32;
+/// Fewer units are searched on this thread.
+const FEW: usize = 4;
+
+/// Why a search has no result.
+enum Ended {
+    Cancelled,
+    Contradicted,
+}
+
+impl From<Cancelled> for Ended {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
+
+impl From<Contradiction> for Ended {
+    fn from(_: Contradiction) -> Self {
+        Self::Contradicted
+    }
+}
 
 impl<D, E> Segments<D, E>
 where
-    D: PacketDecoder + Clone + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
+    D: PacketDecoder + Clone + State + Send + Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
 {
     /// Finds the first hit in the direction of the query.
     pub(super) fn search_units(
@@ -25,37 +45,61 @@ where
         query: &Query,
         cancel: &Cancel,
     ) -> Result<Option<(u64, Hit)>, Cancelled> {
+        let found = match self.search_indexed(start, query, cancel) {
+            Err(Ended::Contradicted) => {
+                self.distrust();
+                self.search_indexed(start, query, cancel)
+            }
+            found => found,
+        };
+        self.helpers.clear();
+        found.map_err(|_| Cancelled)
+    }
+
+    fn search_indexed(
+        &mut self,
+        start: Start,
+        query: &Query,
+        cancel: &Cancel,
+    ) -> Result<Option<(u64, Hit)>, Ended> {
         let direction = query.direction;
         let Some((unit, within)) = self.first_unit(start, direction) else {
             return Ok(None);
         };
         let unit = self.split(unit, direction, cancel)?;
         let jobs = self.jobs(&[unit]);
-        if let Some(hit) = self.worker.scan(&jobs[0], query, within) {
+        if let Some(hit) = self.worker.scan(&jobs[0], query, within)? {
             return Ok(Some((self.segment(unit.chunk), hit)));
         }
-        let mut helper = None;
         let (mut last, mut ahead) = (unit, 1);
+        let most = MOST_AHEAD.saturating_mul(self.threads());
         loop {
+            self.find_cuts_beside(last.chunk, ahead as u64 + 1, direction);
             let units = self.units_after(last, ahead, direction, cancel)?;
             let Some(&outermost) = units.last() else {
                 return Ok(None);
             };
-            if cancel.is_requested() {
-                return Err(Cancelled);
-            }
             last = outermost;
-            ahead = (2 * ahead).min(MOST_AHEAD);
+            ahead = (2 * ahead).min(most);
             let jobs = self.jobs(&units);
-            let hits = if jobs.len() < 4 {
-                let scan = |job| self.worker.scan(job, query, 0..u64::MAX);
-                jobs.iter().map(scan).collect()
-            } else {
-                let helper = helper.get_or_insert_with(|| self.worker.another());
-                scan_all(&mut self.worker, helper, &jobs, query)
-            };
-            for (unit, hit) in units.iter().zip(hits) {
-                if let Some(hit) = hit {
+            let mut workers = self.workers(if jobs.len() < FEW { 1 } else { jobs.len() });
+            let scanned = each(
+                &mut workers,
+                jobs.len(),
+                |worker: &mut &mut Worker<_, _>, at| {
+                    if cancel.is_requested() {
+                        return (Err(Ended::Cancelled), Then::Stop);
+                    }
+                    match worker.scan(&jobs[at], query, 0..u64::MAX) {
+                        Ok(None) => (Ok(None), Then::Continue),
+                        // Later hits are irrelevant.
+                        Ok(hit) => (Ok(hit), Then::Stop),
+                        Err(why) => (Err(why.into()), Then::Stop),
+                    }
+                },
+            );
+            for (unit, hit) in units.iter().zip(scanned) {
+                if let Some(hit) = hit.transpose()?.flatten() {
                     return Ok(Some((self.segment(unit.chunk), hit)));
                 }
             }
@@ -80,48 +124,5 @@ where
             units.push(last);
         }
         Ok(units)
-    }
-}
-
-/// Searches units with two workers. Returns the results in the order of the jobs.
-fn scan_all<D, E>(
-    worker: &mut Worker<D, E>,
-    helper: &mut Worker<D, E>,
-    jobs: &[Job<D, E>],
-    query: &Query,
-) -> Vec<Option<Hit>>
-where
-    D: PacketDecoder + Clone + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
-{
-    let next = AtomicUsize::new(0);
-    let hits = Mutex::new(vec![None; jobs.len()]);
-    let work = |worker: &mut Worker<D, E>| {
-        while let Some((at, job)) = {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            jobs.get(at).map(|job| (at, job))
-        } {
-            let hit = worker.scan(job, query, 0..u64::MAX);
-            if hit.is_some() {
-                // Later hits are irrelevant.
-                next.store(jobs.len(), Ordering::Relaxed);
-            }
-            match hits.lock() {
-                Ok(mut hits) => hits[at] = hit,
-                Err(mut poisoned) => poisoned.get_mut()[at] = hit,
-            }
-        }
-    };
-    let cancel = Cancel::current();
-    std::thread::scope(|scope| {
-        let second = scope.spawn(|| stop::with_cancel(cancel.as_ref(), || work(helper)));
-        work(worker);
-        if let Err(why) = second.join() {
-            std::panic::resume_unwind(why);
-        }
-    });
-    match hits.into_inner() {
-        Ok(hits) => hits,
-        Err(poisoned) => poisoned.into_inner(),
     }
 }

@@ -7,17 +7,26 @@
 //! the segment is first decoded.
 
 mod as_track;
+mod cuts;
+mod indexed;
 
+use super::index::Store;
 use super::kept::Kept;
 use super::part::{Recorder, SegmentPart, TraceState};
 use super::position::Direction;
+use super::saved::Saved;
 use super::scan::{Query, Scan, VisitCache};
 use super::trace::Trace;
 use super::track::{Cancelled, Limits, PartKey, Placed, Start};
-use super::worker::{Between, HistorySink, Job, Saved, StartPoint, SyncPoint, TraceEnd, Worker};
+use super::worker::{
+    Between, Contradiction, HistorySink, Job, StartPoint, SyncPoint, TraceEnd, Worker,
+};
+use crate::capture::Saved as State;
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::BufferOffset;
 use crate::stop::Cancel;
+use indexed::Indexed;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,11 +42,11 @@ const LONG: u64 = 8;
 const MOST_PARTS: usize = if cfg!(test) { 8 } else { 4096 };
 
 /// The start of a segment.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    at: SyncPoint,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Cut {
+    pub at: SyncPoint,
     /// Offset of the first packet that belongs to this segment.
-    join: u64,
+    pub join: u64,
 }
 
 /// The start of a part of a segment.
@@ -63,6 +72,10 @@ struct Layout<D, E> {
 pub(super) struct Segments<D, E> {
     pub(super) trace: Arc<Trace>,
     pub(super) worker: Worker<D, E>,
+    /// Workers of further threads, while a search goes on.
+    pub(super) helpers: Vec<Worker<D, E>>,
+    /// Where layouts are kept.
+    index: Option<Indexed>,
     /// Whether this is the first buffer of the core.
     is_first: bool,
     counts_cycles: bool,
@@ -92,8 +105,8 @@ pub(super) struct SearchUnit {
 
 impl<D, E> Segments<D, E>
 where
-    D: PacketDecoder + Clone + Send + std::marker::Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + Send + std::marker::Sync,
+    D: PacketDecoder + Clone + State + Send + Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
 {
     pub fn new(
         trace: Arc<Trace>,
@@ -102,10 +115,13 @@ where
         counts_cycles: bool,
         alone: bool,
         limits: Limits,
+        store: Option<Store>,
     ) -> Self {
         Self {
             trace,
             worker,
+            helpers: Vec::new(),
+            index: store.map(Indexed::new),
             is_first,
             counts_cycles,
             alone,
@@ -120,55 +136,19 @@ where
         }
     }
 
-    /// Returns the cut in a chunk other than the first.
-    fn cut(&mut self, chunk: u64) -> Option<Cut> {
-        if let Some(&known) = self.cuts.get(&chunk) {
-            return known;
-        }
-        let tried = self.trace.synchronisations(chunk);
-        let cut = tried.into_iter().take(TRIES).find_map(|skip| {
-            let at = SyncPoint { chunk, skip };
-            let join = self.worker.probe(at)?;
-            Some(Cut { at, join })
-        });
-        if cut.is_none() {
-            self.trace
-                .release(self.trace.start(chunk), self.trace.start(chunk + 1));
-        }
-        self.cuts.insert(chunk, cut);
-        cut
+    /// Returns the number of threads to use.
+    pub fn threads(&self) -> usize {
+        self.limits.jobs.max(1)
     }
 
-    fn is_segment(&mut self, chunk: u64) -> bool {
-        chunk == 0 || chunk < self.trace.count() && self.cut(chunk).is_some()
-    }
-
-    /// Returns the segment after a chunk.
-    pub fn segment_after(&mut self, chunk: u64) -> Option<u64> {
-        if let Some(&known) = self.after.get(&chunk) {
-            return known;
+    /// Returns workers for at most `most` threads, at least one.
+    pub fn workers(&mut self, most: usize) -> Vec<&mut Worker<D, E>> {
+        let helpers = most.min(self.threads()).saturating_sub(1);
+        while self.helpers.len() < helpers {
+            self.helpers.push(self.worker.another());
         }
-        let chunks = self.trace.count();
-        let after = (chunk + 1..chunks).find(|&chunk| self.is_segment(chunk));
-        if after.unwrap_or(chunks) - chunk > LONG {
-            self.after.insert(chunk, after);
-        }
-        after
-    }
-
-    /// Returns the segment before a chunk.
-    pub fn segment_before(&mut self, chunk: u64) -> Option<u64> {
-        (0..chunk).rev().find(|&chunk| self.is_segment(chunk))
-    }
-
-    pub fn last_segment(&mut self) -> u64 {
-        if let Some(last) = self.last {
-            return last;
-        }
-        let chunks = self.trace.count();
-        let last = self.segment_before(chunks).unwrap_or(0);
-        self.last = Some(last);
-        last
+        let helpers = self.helpers.iter_mut().take(helpers);
+        std::iter::once(&mut self.worker).chain(helpers).collect()
     }
 
     fn state_at_start(&self, chunk: u64) -> TraceState {
@@ -212,11 +192,18 @@ where
     /// Decodes a segment unless it is known already; returns whether it was decoded to its end,
     /// not cancelled.
     fn lays_out(&mut self, chunk: u64, cancel: &Cancel) -> bool {
-        if !self.layouts.contains_key(&chunk) {
-            let Some(layout) = self.lay_out(chunk, cancel) else {
-                return false;
-            };
-            self.layouts.insert(chunk, layout);
+        // Whether it is long may come from an index, with its layout.
+        if self.layouts.contains_key(&chunk)
+            || self.is_long(chunk) && self.layouts.contains_key(&chunk)
+        {
+            return true;
+        }
+        let Some(layout) = self.lay_out(chunk, cancel) else {
+            return false;
+        };
+        self.layouts.insert(chunk, layout);
+        if self.is_long(chunk) {
+            self.keep_index(chunk);
         }
         true
     }
@@ -358,6 +345,7 @@ where
             first: 0,
             known: self.state_at_start(chunk),
             starts_buffer: self.starts_buffer(chunk),
+            seam: unit.part.and_then(|number| self.seam(chunk, number)),
         };
         let (Some(number), Some(layout)) = (unit.part, self.layouts.get(&chunk)) else {
             return whole;
@@ -384,31 +372,38 @@ where
 
     /// Returns a decoded part of a segment.
     fn placed(&mut self, chunk: u64, number: usize) -> Placed {
+        let parts = &self.layout(chunk).parts;
+        // The number may be that of a part in an index that was removed.
+        let number = number.min(parts.len() - 1);
+        let first = parts[number].first;
         let key = PartKey {
             segment: self.segment(chunk),
             number: number as u32,
         };
-        let first = self.layout(chunk).parts[number].first;
-        let part = match self.kept.get(key) {
-            Some(part) => part,
-            None => {
-                let part = Some(number);
-                let job = self.job(SearchUnit { chunk, part });
-                let part = Arc::new(self.record(&job));
-                let most = self.limits.cache_bytes;
-                self.kept.insert(key, Arc::clone(&part), most);
-                part
-            }
+        if let Some(part) = self.kept.get(key) {
+            return Placed { key, first, part };
+        }
+        let part = Some(number);
+        let job = self.job(SearchUnit { chunk, part });
+        let Ok(part) = self.record(&job) else {
+            // Without the index, there are other parts.
+            self.distrust();
+            let parts = &self.layout(chunk).parts;
+            let after = parts.partition_point(|part| part.first <= first);
+            return self.placed(chunk, after.saturating_sub(1));
         };
+        let part = Arc::new(part);
+        let most = self.limits.cache_bytes;
+        self.kept.insert(key, Arc::clone(&part), most);
         Placed { key, first, part }
     }
 
-    fn record(&mut self, job: &Job<D, E>) -> SegmentPart {
+    fn record(&mut self, job: &Job<D, E>) -> Result<SegmentPart, Contradiction> {
         let mut recorder = Recorder::new(job.known, job.first);
         if job.starts_buffer {
             recorder.start_buffer(BufferOffset(0));
         }
-        self.worker.decode(job, &mut recorder);
+        self.worker.decode(job, &mut recorder)?;
         let begin = match &job.from {
             StartPoint::Start => 0,
             StartPoint::Sync { at, .. } => self.trace.start(at.chunk),
@@ -416,7 +411,7 @@ where
         };
         let end = job.end.unwrap_or(self.trace.total()).min(job.until);
         self.trace.release(begin, end);
-        recorder.cut()
+        Ok(recorder.cut())
     }
 
     /// Returns the first unit of a search, and the places in it that count.

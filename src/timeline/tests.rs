@@ -13,6 +13,8 @@ use crate::stop::Cancel;
 use crate::{etm, etmv3, etmv4, ptm};
 use proptest::prelude::*;
 
+mod index;
+mod searches;
 mod time;
 
 /// Layout of a trace in its buffer.
@@ -155,6 +157,7 @@ const WHOLE: Options = Options {
     part_bytes: u64::MAX,
     part_instructions: u64::MAX,
     cache_bytes: 1 << 30,
+    jobs: 2,
 };
 
 /// Entries with their offsets, independent of position names. Contiguous runs are merged; context
@@ -313,6 +316,7 @@ fn options(part_bytes: u64, part_instructions: u64) -> Options {
         part_bytes,
         part_instructions,
         cache_bytes: 4096,
+        jobs: 3,
     }
 }
 

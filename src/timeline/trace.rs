@@ -4,6 +4,8 @@
 //! point in it without the chunks before. Independent of packets: a synchronisation point is a
 //! byte string.
 
+use super::parallel::{Then, each};
+use crate::cache::{Fields, Name};
 use crate::capture::CaptureBuffer;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use crate::mapped::{self, Mapped};
@@ -36,6 +38,7 @@ pub(super) struct Chunks {
     kind: Option<FrameKind>,
     chunk: u64,
     frames: OnceLock<Frames>,
+    hash: OnceLock<Name>,
 }
 
 /// One source's trace in one buffer.
@@ -52,7 +55,7 @@ pub(super) struct Trace {
 pub(super) struct Feed {
     /// Offset of the next byte in the buffer.
     pub raw: u64,
-    deformatter: Option<Deformatter>,
+    pub deformatter: Option<Deformatter>,
 }
 
 impl Chunks {
@@ -73,7 +76,40 @@ impl Chunks {
             kind: buffer.frames,
             chunk,
             frames: OnceLock::new(),
+            hash: OnceLock::new(),
         }
+    }
+
+    /// Returns a hash of the bytes of the buffer, all of which are read the first time.
+    pub fn hash(&self, jobs: usize) -> Name {
+        /// Bytes that one thread reads at once.
+        const STRIPE: u64 = 4 << 20;
+        let stripe = |number: usize| {
+            let begin = STRIPE * number as u64;
+            let end = (begin + STRIPE).min(self.total);
+            let (mut at, mut fields) = (begin, Fields::default());
+            while at < end {
+                stop::check();
+                let bytes = self.bytes(at, end - at);
+                if bytes.is_empty() {
+                    break;
+                }
+                fields.add(bytes);
+                at += bytes.len() as u64;
+            }
+            self.release(begin, end);
+            fields.name()
+        };
+        *self.hash.get_or_init(|| {
+            let count = self.total.div_ceil(STRIPE) as usize;
+            let mut threads = vec![(); jobs.max(1)];
+            let stripes = each(&mut threads, count, |(), at| (stripe(at), Then::Continue));
+            let mut fields = Fields::default();
+            for stripe in stripes.iter().flatten() {
+                fields.add(stripe.as_bytes());
+            }
+            fields.name()
+        })
     }
 
     /// Returns the size of the buffer in bytes.

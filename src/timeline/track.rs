@@ -2,12 +2,13 @@
 
 use super::code::Code;
 use super::entry::EndAgrees;
+use super::index::Store;
 use super::part::{SegmentPart, TraceState};
 use super::scan::{Hit, Query};
 use super::segments::Segments;
 use super::trace::Trace;
 use super::worker::{TraceEnd, Worker};
-use crate::capture::Visitor;
+use crate::capture::{Saved as State, Visitor};
 use crate::flow::{FlowConfig, Range};
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::quantity::Address;
@@ -109,7 +110,7 @@ impl TraceEnd {
     }
 }
 
-/// Sizes of the parts of a track, and of its cache.
+/// Sizes of the parts of a track and of its cache, and the number of threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Bytes of the buffer after which a part ends.
@@ -118,6 +119,8 @@ pub(super) struct Limits {
     pub part_places: u64,
     /// Cache size for decoded parts, in bytes.
     pub cache_bytes: usize,
+    /// Number of threads of a search.
+    pub jobs: usize,
 }
 
 /// Creates the track of a source.
@@ -131,6 +134,8 @@ pub(super) struct OpenTrack {
     /// A program is traced without its kernel.
     pub alone: bool,
     pub limits: Limits,
+    /// Where its index is kept.
+    pub store: Option<Store>,
 }
 
 /// Maximum number of blocks in a worker's table; a full table is cleared.
@@ -141,8 +146,8 @@ impl Visitor for OpenTrack {
 
     fn visit<D, E>(self, packets: D, elements: E, flow: Option<FlowConfig>) -> Self::Output
     where
-        D: PacketDecoder + Clone + Send + Sync + 'static,
-        E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync + 'static,
+        D: PacketDecoder + Clone + State + Send + Sync + 'static,
+        E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync + 'static,
     {
         let config = FlowConfig {
             most_blocks: MOST_BLOCKS,
@@ -157,6 +162,7 @@ impl Visitor for OpenTrack {
             self.counts_cycles,
             self.alone,
             self.limits,
+            self.store,
         )))
     }
 }

@@ -7,14 +7,17 @@
 
 use super::code::Code;
 use super::part::TraceState;
+use super::saved::Saved;
 use super::scan::{Hit, Query, Scan, VisitCache};
-use super::trace::{Feed, Trace};
+use super::trace::Trace;
+use crate::capture::Saved as State;
 use crate::decode::ElementStage;
 use crate::element::{Element, ElementSink, Exception, Mark};
-use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, FlowState, Gap, QRange, Range};
-use crate::formatter::{Demux, Stream};
+use crate::flow::{BlockId, Blocks, Flow, FlowConfig, FlowSink, Gap, QRange, Range};
+use crate::formatter::Demux;
 use crate::protocol::{ElementDecoder, PacketDecoder, PacketSink};
 use crate::quantity::{Address, BufferOffset};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Receives the decoded history of a stretch.
@@ -29,20 +32,8 @@ pub(super) trait HistorySink: FlowSink {
     }
 }
 
-/// A saved decoder state.
-#[derive(Clone, Debug)]
-pub(super) struct Saved<D, E> {
-    pub feed: Feed,
-    rest: Stream,
-    packets: D,
-    elements: E,
-    flow: FlowState,
-    pub known: TraceState,
-    returns_to: Option<Address>,
-}
-
 /// A synchronisation point: `skip` bytes of the source lie between the start of the chunk and it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SyncPoint {
     pub chunk: u64,
     pub skip: u64,
@@ -72,10 +63,25 @@ pub(super) struct Job<D, E> {
     pub known: TraceState,
     /// Whether it starts with the gap between two buffers.
     pub starts_buffer: bool,
+    /// What an index says of its end.
+    pub seam: Option<Seam<D, E>>,
 }
 
+/// The end of a stretch, as an index has it.
+#[derive(Debug)]
+pub(super) struct Seam<D, E> {
+    /// Number of places of the segment before it.
+    pub places: u64,
+    /// The state there; `None` at the end of the segment.
+    pub saved: Option<Arc<Saved<D, E>>>,
+}
+
+/// Decoding a stretch does not lead to what an index says of its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contradiction;
+
 /// Where execution was at the end of a stretch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct TraceEnd {
     /// At the end of the trace: the next straight line.
     pub ahead: Option<Range>,
@@ -88,6 +94,8 @@ pub(super) enum Between {
     Continue,
     /// Save the decoder state here.
     Save,
+    /// Save the decoder state here, and stop.
+    SaveAndStop,
     Stop,
 }
 
@@ -106,8 +114,8 @@ pub(super) struct Worker<D, E> {
 
 impl<D, E> Worker<D, E>
 where
-    D: PacketDecoder + Clone,
-    E: ElementDecoder<Packet = D::Packet> + Clone,
+    D: PacketDecoder + Clone + State,
+    E: ElementDecoder<Packet = D::Packet> + Clone + State,
 {
     /// Creates decoders in their initial state.
     pub fn new(trace: Arc<Trace>, packets: D, elements: E, config: FlowConfig, code: Code) -> Self {
@@ -127,9 +135,19 @@ where
         &self.code
     }
 
+    /// Returns decoders in their initial state.
+    pub fn decoders(&self) -> (D, E) {
+        (self.packets.clone(), self.elements.clone())
+    }
+
+    /// Returns the flow, for the blocks that it knows.
+    pub fn flow(&self) -> &Flow<Code> {
+        &self.flow
+    }
+
     /// Creates another worker for the same source, with an empty block cache.
     pub fn another(&self) -> Self {
-        let (packets, elements) = (self.packets.clone(), self.elements.clone());
+        let (packets, elements) = self.decoders();
         let trace = Arc::clone(&self.trace);
         Self::new(
             trace,
@@ -146,7 +164,7 @@ where
         stretch: &Job<D, E>,
         query: &Query,
         within: std::ops::Range<u64>,
-    ) -> Option<Hit> {
+    ) -> Result<Option<Hit>, Contradiction> {
         let mut visits = std::mem::take(&mut self.visits);
         if self.emptied != self.flow.emptied() {
             visits.clear();
@@ -163,11 +181,11 @@ where
         if stretch.starts_buffer {
             scan.start_buffer();
         }
-        self.decode(stretch, &mut scan);
+        let done = self.decode(stretch, &mut scan);
         let hit = scan.hit();
         self.visits = visits;
         self.emptied = self.flow.emptied();
-        hit
+        done.map(|()| hit)
     }
 
     /// Counts the cycles in a stretch.
@@ -183,20 +201,41 @@ where
             stretch.first,
             all,
         );
-        self.decode(stretch, &mut scan);
+        // Indexed segments are counted.
+        let _ = self.decode(stretch, &mut scan);
         scan.known().cycles.unwrap_or(0)
     }
 
-    /// Decodes a stretch.
-    pub fn decode<S: HistorySink>(&mut self, stretch: &Job<D, E>, sink: &mut S) {
+    /// Decodes a stretch, and compares its end with what an index says.
+    pub fn decode<S: HistorySink>(
+        &mut self,
+        stretch: &Job<D, E>,
+        sink: &mut S,
+    ) -> Result<(), Contradiction> {
         let between = |raw, _: &mut S| {
-            if raw >= stretch.until {
-                Between::Stop
-            } else {
+            if raw < stretch.until {
                 Between::Continue
+            } else if stretch.seam.is_some() {
+                Between::SaveAndStop
+            } else {
+                Between::Stop
             }
         };
-        self.run(&stretch.from, stretch.end, sink, between, |_, _| {});
+        let mut end = None;
+        let saved = |state, _: &mut S| end = Some(state);
+        self.run(&stretch.from, stretch.end, sink, between, saved);
+        let agrees = |seam: &Seam<D, E>| {
+            let same = match (&seam.saved, &end) {
+                (None, None) => true,
+                (Some(saved), Some(end)) => saved.agrees(end),
+                _ => false,
+            };
+            same && sink.places() == seam.places
+        };
+        match &stretch.seam {
+            Some(seam) if !sink.is_done() && !agrees(seam) => Err(Contradiction),
+            _ => Ok(()),
+        }
     }
 
     /// Decodes from `from` up to the packet at `end`, or to the end of the trace if `None`.
@@ -260,10 +299,11 @@ where
             if last {
                 return stage.finish(trace.total());
             }
-            match between(feed.raw, out.sink) {
+            let then = between(feed.raw, out.sink);
+            match then {
                 Between::Continue => {}
                 Between::Stop => break,
-                Between::Save => {
+                Between::Save | Between::SaveAndStop => {
                     let state = Saved {
                         feed: feed.clone(),
                         rest: demux.stream(id).rest(),
@@ -274,6 +314,9 @@ where
                         returns_to: out.returns_to,
                     };
                     saved(state, out.sink);
+                    if matches!(then, Between::SaveAndStop) {
+                        break;
+                    }
                 }
             }
         }

@@ -15,6 +15,7 @@ mod hostile_scripts;
 mod hostile_terminal;
 mod libraries;
 mod lldb;
+mod long_trace;
 mod moves;
 mod past_values;
 mod quiet_start;

@@ -61,11 +61,13 @@ fn sizes() -> [Options; 4] {
         Options {
             chunk_bytes: 512,
             part_bytes: 1 << 10,
+            jobs: 3,
             ..usual
         },
         Options {
             chunk_bytes: 2 << 10,
             part_instructions: 300,
+            jobs: 1,
             ..usual
         },
         Options {

@@ -42,6 +42,12 @@ pub fn target_command(
         words.push("--no-elf-memory".into());
     }
     words.push(format!("--history={}", selection.history.name()).into());
+    if let Some(jobs) = selection.jobs {
+        words.push(format!("--jobs={jobs}").into());
+    }
+    if selection.no_cache {
+        words.push("--no-cache".into());
+    }
     if arguments.snapshot.allow_outside {
         words.push("--allow-outside".into());
     }

@@ -1,6 +1,7 @@
 //! Segments as a [`Track`]: neighbouring parts, times and cycles.
 
 use super::{LONG, PartStart, SearchUnit, Segments};
+use crate::capture::Saved as State;
 use crate::protocol::{ElementDecoder, PacketDecoder};
 use crate::stop::Cancel;
 use crate::timeline::part::TraceState;
@@ -11,8 +12,8 @@ use crate::timeline::worker::TraceEnd;
 
 impl<D, E> Segments<D, E>
 where
-    D: PacketDecoder + Clone + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
+    D: PacketDecoder + Clone + State + Send + Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
 {
     /// Returns the cycles counted in a segment.
     fn cycles_of(&mut self, chunk: u64, cancel: &Cancel) -> Result<u64, Cancelled> {
@@ -43,8 +44,8 @@ where
 
 impl<D, E> Track for Segments<D, E>
 where
-    D: PacketDecoder + Clone + Send + Sync,
-    E: ElementDecoder<Packet = D::Packet> + Clone + Send + Sync,
+    D: PacketDecoder + Clone + State + Send + Sync,
+    E: ElementDecoder<Packet = D::Packet> + Clone + State + Send + Sync,
 {
     fn first(&mut self) -> Placed {
         self.placed(0, 0)
