@@ -87,11 +87,11 @@ pub fn write(
     write_with_progress(snapshot, blobs, dir, force, &mut |_, _| {})
 }
 
-/// [`write`] that reports its progress: `progress` receives the bytes written and the total.
+/// [`write()`] that reports its progress: `progress` receives the bytes written and the total.
 ///
 /// # Errors
 ///
-/// Those of [`write`].
+/// Those of [`write()`].
 pub fn write_with_progress(
     snapshot: &Snapshot,
     blobs: &dyn Files,
