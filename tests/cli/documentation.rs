@@ -45,18 +45,39 @@ fn every_page_is_in_the_table_of_contents() {
     assert_eq!(listed, there, "docs/SUMMARY.md and the pages of docs/");
 }
 
+/// The anchors of a page's headings, as GitHub and mdBook make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let name = line.trim_start_matches('#').trim().to_lowercase();
+            let kept = name
+                .chars()
+                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
 #[test]
-fn links_lead_to_files() {
+fn links_lead_to_files_and_headings() {
     let mut count = 0;
     for page in pages().into_iter().chain([top().join("README.md")]) {
         let text = fs::read_to_string(&page).unwrap();
         for link in links(&text) {
-            let file = link.split('#').next().unwrap_or_default();
-            if file.is_empty() || file.contains("://") {
+            if link.contains("://") {
                 continue;
             }
-            let target = page.parent().unwrap().join(file);
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => page.clone(),
+                file => page.parent().unwrap().join(file),
+            };
             assert!(target.exists(), "{}: {link}", page.display());
+            if !heading.is_empty() {
+                let there = anchors(&fs::read_to_string(&target).unwrap());
+                assert!(there.contains(heading), "{}: {link}", page.display());
+            }
             count += 1;
         }
     }
