@@ -76,7 +76,11 @@ pub struct SourceLine {
 /// The symbols and debug information of some ELF files.
 #[derive(Default)]
 pub struct Symbols {
+    /// By start; functions with the same start in the order of the files.
     functions: Vec<Function>,
+    /// The functions that an address can belong to, by start and end: of several functions that contain
+    /// it and have the same start, the last one. Indices into `functions`.
+    found: Vec<usize>,
     /// Each with the offset of its addresses. Debug information is read on first use, hence the
     /// lock.
     lines: Vec<(u64, Mutex<addr2line::Context<Slice>>)>,
@@ -107,6 +111,7 @@ impl Symbols {
         }
         self.functions.append(&mut functions);
         self.functions.sort_by_key(|function| function.start);
+        self.found = findable(&self.functions);
 
         let endian = if file.is_little_endian() {
             RunTimeEndian::Little
@@ -159,13 +164,14 @@ impl Symbols {
     }
 
     fn around(&self, address: u64) -> Option<&Function> {
-        let after = self.functions.partition_point(|f| f.start <= address);
-        let start = self.functions[..after].last()?.start;
-        self.functions[..after]
-            .iter()
-            .rev()
-            .take_while(|f| f.start == start)
-            .find(|f| address < f.end)
+        let function = |index: &usize| &self.functions[*index];
+        let before = |index: &usize| function(index).start <= address;
+        let candidates = &self.found[..self.found.partition_point(before)];
+        let start = function(candidates.last()?).start;
+        let first = candidates.partition_point(|index| function(index).start < start);
+        let candidates = &candidates[first..];
+        let found = candidates.partition_point(|index| function(index).end <= address);
+        candidates.get(found).map(function)
     }
 
     /// The first instructions of the functions that match a name: the name in the file, in the
@@ -234,6 +240,23 @@ impl Symbols {
             })
         })
     }
+}
+
+/// Returns the indices of the functions that an address can belong to, by start and end.
+fn findable(functions: &[Function]) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut first = 0;
+    for same_start in functions.chunk_by(|a, b| a.start == b.start) {
+        let mut end = 0;
+        for (index, function) in same_start.iter().enumerate().rev() {
+            if function.end > end {
+                end = function.end;
+                found.push(first + index);
+            }
+        }
+        first += same_start.len();
+    }
+    found
 }
 
 /// The functions of a file, by address. A stripped file has only its exported functions.
@@ -341,8 +364,10 @@ impl Symbols {
             name: name.into(),
             shown: OnceLock::new(),
         });
+        let functions: Vec<Function> = functions.collect();
         Self {
-            functions: functions.collect(),
+            found: findable(&functions),
+            functions,
             lines: Vec::new(),
         }
     }
@@ -369,6 +394,34 @@ mod tests {
         assert_eq!(s.start(0x3f), Some(0x30));
         assert_eq!(s.addresses("b"), [0x30].into());
         assert_eq!(s.addresses("d"), [].into());
+    }
+
+    #[test]
+    fn of_functions_with_the_same_start_the_last_that_reaches_an_address_is_found() {
+        let s = symbols(&[
+            (0x10, 0x40, "long"),
+            (0x10, 0x30, "alias"),
+            (0x10, 0x20, "hidden"),
+            (0x10, 0x20, "short"),
+            (0x50, 0x54, "other"),
+        ]);
+        for (address, wanted) in [
+            (0x10, Some("short")),
+            (0x1f, Some("short")),
+            (0x20, Some("alias")),
+            (0x3f, Some("long")),
+            (0x40, None),
+        ] {
+            let found = s.function(address).map(|(name, _)| name);
+            assert_eq!(found, wanted, "{address:#x}");
+        }
+        // Looking up an address takes no longer with many of them.
+        let mut many = vec![(0x10, 0x1000, "long")];
+        many.resize(200_000, (0x10, 0x11, "short"));
+        let s = symbols(&many);
+        for _ in 0..200_000 {
+            assert_eq!(s.start(0x20), Some(0x10));
+        }
     }
 
     #[test]
