@@ -104,15 +104,47 @@ pub enum Element {
     Mark(Mark),
 }
 
+/// The name of an exception. (A reference would be taken for part of a text that is read.)
+type ExceptionName = &'static str;
+
 /// An exception, with the contents of its packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Exception {
     /// The number in the trace protocol.
     pub number: u16,
     /// Its name by architecture and profile (`IRQ`, `SVC`…).
-    pub name: &'static str,
+    #[cfg_attr(feature = "snapshot", serde(deserialize_with = "names::read"))]
+    pub name: ExceptionName,
     /// The preferred exception return address.
     pub return_address: Option<Address>,
+}
+
+/// The names of exceptions in saved traces.
+#[cfg(feature = "snapshot")]
+mod names {
+    use serde::de::{Deserialize, Deserializer, Error};
+    use std::collections::BTreeSet;
+    use std::sync::{Mutex, PoisonError};
+
+    /// More names, and longer ones, than all architectures have together.
+    const MOST: (usize, usize) = (1024, 64);
+
+    /// Reads a name. The few that there are stay in memory.
+    pub fn read<'d, D: Deserializer<'d>>(from: D) -> Result<&'static str, D::Error> {
+        static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+        let name = String::deserialize(from)?;
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = known.get(&*name) {
+            return Ok(same);
+        }
+        if known.len() >= MOST.0 || name.len() > MOST.1 {
+            return Err(D::Error::custom("not the name of an exception"));
+        }
+        let name: &'static str = name.leak();
+        known.insert(name);
+        Ok(name)
+    }
 }
 
 /// The state of the core as traced.
@@ -135,6 +167,7 @@ pub struct Context {
 
 /// Why tracing was turned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum TraceOnReason {
     /// The start of trace, or the end of a filtered region.
@@ -188,6 +221,7 @@ impl NoSyncReason {
 
 /// The state of a memory transaction (ETE, Transactional Memory Extension).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Transaction {
     /// The trace starts inside one.
@@ -215,6 +249,7 @@ impl Transaction {
 /// How a local timestamp of an ITM relates to the previous packet (Armv7-M ARM DDI 0403, appendix
 /// D4, "Local timestamp packets").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub enum TimestampRelation {
     /// Both are on time.
     Sync,
@@ -240,6 +275,7 @@ impl TimestampRelation {
 
 /// An ITM element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Itm {
     /// Software wrote to a stimulus port.
@@ -277,6 +313,7 @@ pub enum Itm {
 
 /// An STM element: one STPv2 data or event packet in its master and channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stm {
     /// Master, if known.
     pub master: Option<u16>,
@@ -302,6 +339,7 @@ pub struct Stm {
 
 /// An element that does not steer the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Mark {
     /// Nothing is known from here to the next synchronisation point.

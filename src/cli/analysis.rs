@@ -1,9 +1,10 @@
 //! What `export` and `report` share: their arguments, and one pass over the trace.
 
 use super::progress::Progress;
-use super::{Failure, SnapshotArguments, number, print_notes};
+use super::{Failure, SnapshotArguments, number, print_notes, shards};
 use armsnap::capture::{Capture, CaptureBuffer, Selection};
-use armsnap::decode::{ProgramOptions, Programs, silence};
+use armsnap::decode::{ProgramOptions, Programs, Totals, silence};
+use armsnap::profile::shards::{JoinError, Plan, join};
 use armsnap::profile::{self, Bound, Listener, Profile, Track, Window};
 use armsnap::snapshot::OpenSnapshot;
 use armsnap::snapshot::model::{DeviceClass, Severity};
@@ -62,6 +63,8 @@ pub struct Analysis {
     /// What is wanted of each track; `None` to leave it out.
     wanted: Vec<(Track, Option<Window>)>,
     jobs: usize,
+    /// The directories of shards to join, instead of decoding the trace.
+    pub shards: Vec<PathBuf>,
     /// Whether a part of the trace cannot be decoded.
     pub faulty: bool,
     /// The notes printed so far.
@@ -75,6 +78,25 @@ fn keep(kept: &mut Vec<String>, notes: &[impl Display]) {
 }
 
 impl AnalysisArguments {
+    /// Selects everything.
+    pub fn of(snapshot: SnapshotArguments) -> Self {
+        Self {
+            snapshot,
+            core: Vec::new(),
+            thread: Vec::new(),
+            from: None,
+            to: None,
+            elf: Vec::new(),
+            no_elf_memory: false,
+            jobs: None,
+        }
+    }
+
+    /// Returns whether everything is selected.
+    pub fn is_whole(&self) -> bool {
+        self.core.is_empty() && self.thread.is_empty() && self.from.is_none() && self.to.is_none()
+    }
+
     /// Opens the snapshot, its trace and its programs; prints notes.
     pub fn open(&self) -> Result<Analysis, Failure> {
         let loaded = self.snapshot.open()?;
@@ -118,6 +140,7 @@ impl AnalysisArguments {
             capture,
             programs,
             wanted,
+            shards: Vec::new(),
             faulty,
             notes: RefCell::new(kept),
         })
@@ -263,7 +286,12 @@ impl Analysis {
         self.notes.borrow().clone()
     }
 
-    /// Decodes the trace, with a listener for each track. Prints notes, and progress.
+    /// Cuts the trace into shards.
+    pub fn plan(&self, shards: u32) -> Plan<'_> {
+        Plan::new(&self.loaded, &self.capture, &self.programs, shards)
+    }
+
+    /// Decodes the trace, or joins its shards, with a listener for each track. Prints notes, and progress.
     pub fn run<L: Listener + Send>(
         &self,
         listener: impl FnMut(&Track) -> L,
@@ -280,20 +308,27 @@ impl Analysis {
         let mut bar = Progress::new(total);
         let mut notes = Vec::new();
         let whole = self.wanted.iter().all(|(_, window)| window.is_some());
-        let profiles = profile::profile(
-            &self.loaded,
-            &self.capture,
-            &self.programs,
-            &options,
-            listener,
-            |bytes| bar.at(bytes),
-            |index, totals| {
-                if whole {
-                    let buffer = &self.capture.buffers[index];
-                    notes.extend(silence(&self.loaded, buffer, totals));
-                }
-            },
-        )?;
+        let (loaded, capture, programs) = (&self.loaded, &self.capture, &self.programs);
+        let progress = |bytes| bar.at(bytes);
+        let finished = |index: usize, totals: Option<&Totals>| {
+            if whole {
+                notes.extend(silence(loaded, &capture.buffers[index], totals));
+            }
+        };
+        let profiles = if self.shards.is_empty() {
+            profile::profile(
+                loaded, capture, programs, &options, listener, progress, finished,
+            )?
+        } else {
+            let mut files = shards::open(&self.shards)?;
+            let joined = join(
+                loaded, capture, programs, &mut files, listener, progress, finished,
+            );
+            joined.map_err(|error| match error {
+                JoinError::Io(error) => Failure::Io(error),
+                error => Failure::Input(format!("--join: {error}")),
+            })?
+        };
         drop(bar);
         let mut kept = self.notes.borrow_mut();
         keep(&mut kept, &notes);

@@ -57,6 +57,12 @@ Examples:
   armsnap report board --html page.html --sources src
   armsnap report board --summary --from main";
 
+pub const SHARDS: &str = "\
+Examples:
+  armsnap shards board --shards 8
+  armsnap export board --as parquet --shard 1/8 -o shard-1    (each, on any machine)
+  armsnap export board --as parquet --join shard-* -o run";
+
 pub const CONVERT: &str = "\
 Examples:
   armsnap convert board board.tf         for GDB's `target tfile`

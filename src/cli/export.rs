@@ -3,6 +3,7 @@
 use super::Failure;
 use super::analysis::{Analysis, AnalysisArguments};
 use super::output::{self, Output};
+use super::shards::{self, Shard};
 use armsnap::export::axis::Clock;
 use armsnap::export::columns::Table;
 use armsnap::export::images::Images;
@@ -48,6 +49,14 @@ pub struct Arguments {
     /// or `csv` (default: calls)
     #[arg(long, value_parser = by_name(), value_name = "NAME")]
     table: Vec<Table>,
+
+    /// Decode this shard of the trace only: shard I of N, for --join (`parquet` only)
+    #[arg(long, value_name = "I/N", conflicts_with = "join")]
+    shard: Option<Shard>,
+
+    /// Join the shards in these directories instead of decoding the trace (repeatable)
+    #[arg(long, value_name = "DIR", num_args = 1..)]
+    join: Vec<PathBuf>,
 
     /// What the time lines of `chrome`, `perfetto` and `ctf` measure
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = ClockName::Instructions)]
@@ -144,16 +153,47 @@ impl Arguments {
     }
 }
 
+impl Arguments {
+    /// Checks the options on shards.
+    fn check_shards(&self, tables: &[Table]) -> Result<(), Failure> {
+        let wrong = |text: &str| Err(Failure::Usage(text.to_owned()));
+        if self.shard.is_none() && self.join.is_empty() {
+            return Ok(());
+        }
+        if !self.analysis.is_whole() {
+            return wrong("--shard and --join: shards are made of the whole trace");
+        }
+        #[cfg(feature = "parquet")]
+        if self.format == Format::Parquet {
+            return Ok(());
+        }
+        if self.shard.is_some() {
+            return wrong(
+                "--shard: only parquet has shards; --join makes the other formats of them",
+            );
+        }
+        if tables.contains(&Table::Exec) {
+            return wrong("--join: the rows of exec are in the files of the shards");
+        }
+        Ok(())
+    }
+}
+
 /// Writes an export.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let tables = arguments.tables()?;
-    let analysis = arguments.analysis.open()?;
+    arguments.check_shards(&tables)?;
+    let mut analysis = arguments.analysis.open()?;
+    analysis.shards.clone_from(&arguments.join);
     output::not_named(&arguments.output, &analysis.loaded)?;
     let path = &arguments.output;
     match arguments.format {
         Format::Ctf => write_directory(path, |to| write_ctf(arguments, &analysis, to))?,
         #[cfg(feature = "parquet")]
-        Format::Parquet => write_directory(path, |to| write_parquet(&tables, &analysis, to))?,
+        Format::Parquet => write_directory(path, |to| match arguments.shard {
+            Some(shard) => shards::write(shard, tables.contains(&Table::Exec), &analysis, to),
+            None => write_parquet(&tables, &analysis, to),
+        })?,
         _ => {
             let out = Output::new(Some(path), arguments.force)?;
             let mut out = BufWriter::new(out);
@@ -261,7 +301,8 @@ fn collect<S: Sink + Send>(
     analysis: &Analysis,
     sink: impl Fn() -> S,
 ) -> Result<Vec<S>, Failure> {
-    match tables.contains(&Table::Exec) {
+    // The rows of shards are in their own files.
+    match tables.contains(&Table::Exec) && analysis.shards.is_empty() {
         true => collect_with::<S, true>(analysis, sink),
         false => collect_with::<S, false>(analysis, sink),
     }
@@ -318,6 +359,11 @@ fn write_ctf(arguments: &Arguments, analysis: &Analysis, to: &Path) -> Result<()
 
 #[cfg(feature = "parquet")]
 fn write_parquet(tables: &[Table], analysis: &Analysis, to: &Path) -> Result<(), Failure> {
+    let mut tables = tables.to_vec();
+    if tables.contains(&Table::Exec) && !analysis.shards.is_empty() {
+        tables.push(Table::Pages);
+    }
+    let tables = &*tables;
     let layouts = Layouts::of(tables).map_err(failure)?;
     let sheets = collect(tables, analysis, || Sheets::new(&layouts))?;
     parquet::write(to, &layouts, sheets).map_err(failure)

@@ -27,6 +27,7 @@ mod quote;
 mod record;
 mod report;
 mod serve;
+mod shards;
 mod signals;
 mod tool;
 
@@ -72,6 +73,9 @@ enum Command {
     /// Write coverage, profiles, time lines or tables of the trace of a snapshot
     #[command(after_help = examples::EXPORT)]
     Export(export::Arguments),
+    /// Show how the trace of a snapshot is cut into shards, as JSON
+    #[command(after_help = examples::SHARDS)]
+    Shards(shards::Arguments),
     /// Write a page with coverage, profile and time line of the trace of a snapshot
     #[command(after_help = examples::REPORT)]
     Report(report::Arguments),
@@ -264,6 +268,7 @@ pub fn run() -> ExitCode {
             | Command::Decode(_)
             | Command::Export(_)
             | Command::Report(_)
+            | Command::Shards(_)
             | Command::Convert(_)
             | Command::Import(_)
     ) && let Err(error) = signals::clean_up()
@@ -279,6 +284,7 @@ pub fn run() -> ExitCode {
         Command::GdbCommands(arguments) => gdb::print_commands(&arguments),
         Command::Decode(arguments) => decode::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Shards(arguments) => shards::run(arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Import(arguments) => import::run(&arguments),

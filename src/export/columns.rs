@@ -51,10 +51,14 @@ pub enum Table {
     Blocks,
     /// Each execution of a block.
     Exec,
+    /// The same, of a shard: counted from the start of each page.
+    ShardExec,
+    /// The pages that shards decoded.
+    Pages,
 }
 
 impl Table {
-    /// All tables.
+    /// All tables of a trace.
     pub const ALL: [Self; 9] = [
         Self::Calls,
         Self::Exceptions,
@@ -78,7 +82,8 @@ impl Table {
             Self::Edges => "edges",
             Self::Lines => "lines",
             Self::Blocks => "blocks",
-            Self::Exec => "exec",
+            Self::Exec | Self::ShardExec => "exec",
+            Self::Pages => "pages",
         }
     }
 
@@ -94,6 +99,8 @@ impl Table {
             Self::Lines => LINES,
             Self::Blocks => BLOCKS,
             Self::Exec => EXEC,
+            Self::ShardExec => SHARD_EXEC,
+            Self::Pages => PAGES,
         }
     }
 }
@@ -111,6 +118,8 @@ const BEGIN_TIME: Column = column("begin_time", Kind::Time);
 const END_TIME: Column = column("end_time", Kind::Time);
 const BUFFER: Column = column("buffer", Kind::Count);
 const OFFSET: Column = column("offset", Kind::Clock);
+const SHARD: Column = column("shard", Kind::Count);
+const PAGE: Column = column("page", Kind::Clock);
 
 const CALLS: &[Column] = &[
     TRACK,
@@ -235,4 +244,32 @@ const EXEC: &[Column] = &[
     column("el", Kind::Count),
     column("context_id", Kind::Count),
     column("vmid", Kind::Count),
+];
+
+const SHARD_EXEC: &[Column] = &[
+    TRACK,
+    column("sequence", Kind::Clock),
+    BUFFER,
+    OFFSET,
+    column("block", Kind::Count),
+    column("taken", Kind::Flag),
+    column("instructions", Kind::Count),
+    column("time", Kind::Time),
+    column("cycle", Kind::Clock),
+    column("el", Kind::Count),
+    column("context_id", Kind::Count),
+    column("vmid", Kind::Count),
+    SHARD,
+    PAGE,
+];
+
+const PAGES: &[Column] = &[
+    TRACK,
+    BUFFER,
+    PAGE,
+    SHARD,
+    column("rows", Kind::Count),
+    column("sequence", Kind::Clock),
+    column("cycle", Kind::Clock),
+    column("time", Kind::Time),
 ];

@@ -2,6 +2,7 @@
 
 use crate::element::{Context, Exception, Itm, Mark};
 use crate::flow::Range;
+use crate::profile::shards::Piece;
 use crate::profile::{Call, Ended, FunctionKind, Functions, GapSeen, Listener, Moment};
 
 /// An exception.
@@ -47,6 +48,11 @@ pub trait Happenings {
     /// Instructions were executed on an unknown path.
     fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
         let _ = (moment, instructions, context);
+    }
+
+    /// A piece of a shard follows.
+    fn piece(&mut self, begin: &Moment, piece: &Piece) {
+        let _ = (begin, piece);
     }
 }
 
@@ -107,6 +113,10 @@ impl<H: Happenings> Listener for Joined<H> {
 
     fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
         self.inner.unknown_path(moment, instructions, context);
+    }
+
+    fn piece(&mut self, begin: &Moment, piece: &Piece) {
+        self.inner.piece(begin, piece);
     }
 
     fn begin(&mut self, call: &Call, functions: &Functions) {

@@ -8,6 +8,7 @@ use super::{Analysed, lcov};
 use crate::decode::Programs;
 use crate::element::{Context, Mark};
 use crate::flow::{InstructionKind, Range};
+use crate::profile::shards::{Line, Piece, Straight};
 use crate::profile::{
     Call, EdgeKind, Ended, FunctionKind, Functions, GapSeen, Moment, Profile, Track, gap_name,
 };
@@ -20,8 +21,7 @@ pub struct Rows<'a, S, const EXEC: bool> {
     sink: S,
     track: String,
     images: &'a Images<'a>,
-    /// The numbers of blocks that were executed.
-    blocks: HashMap<BlockKey, u64>,
+    numbers: Numbers<'a>,
 }
 
 impl<'a, S: Sink, const EXEC: bool> Rows<'a, S, EXEC> {
@@ -31,7 +31,7 @@ impl<'a, S: Sink, const EXEC: bool> Rows<'a, S, EXEC> {
             sink,
             track: track.name.clone(),
             images,
-            blocks: HashMap::new(),
+            numbers: Numbers::new(images),
         })
     }
 
@@ -44,25 +44,114 @@ impl<'a, S: Sink, const EXEC: bool> Rows<'a, S, EXEC> {
         }
     }
 
-    fn exec(&mut self, moment: &Moment, what: [Value<'_>; 3], context: Option<&Context>) {
-        let [buffer, offset] = place(moment);
-        let [block, taken, instructions] = what;
-        let part = |part: fn(&Context) -> Option<u64>| Value::from(context.and_then(part));
-        let values = [
-            Value::Text(&self.track),
-            Value::Number(moment.instructions),
-            buffer,
-            offset,
-            block,
-            taken,
-            instructions,
-            moment.time.into(),
-            moment.cycles.into(),
-            part(|context| context.el.map(|el| el.0.into())),
-            part(|context| context.context_id.map(u64::from)),
-            part(|context| context.vmid.map(u64::from)),
-        ];
+    fn exec(&mut self, moment: &Moment, straight: &Straight, context: Option<&Context>) {
+        let values = exec(&self.track, moment, self.numbers.of(straight), context);
         self.sink.put(Table::Exec, &values);
+    }
+}
+
+/// The values of a row of `exec`.
+fn exec<'v>(
+    track: &'v str,
+    moment: &Moment,
+    what: [Value<'v>; 3],
+    context: Option<&Context>,
+) -> [Value<'v>; 12] {
+    let [buffer, offset] = place(moment);
+    let [block, taken, instructions] = what;
+    let part = |part: fn(&Context) -> Option<u64>| Value::from(context.and_then(part));
+    [
+        Value::Text(track),
+        Value::Number(moment.instructions),
+        buffer,
+        offset,
+        block,
+        taken,
+        instructions,
+        moment.time.into(),
+        moment.cycles.into(),
+        part(|context| context.el.map(|el| el.0.into())),
+        part(|context| context.context_id.map(u64::from)),
+        part(|context| context.vmid.map(u64::from)),
+    ]
+}
+
+/// Writes the rows of `exec` that a shard has of one track.
+#[derive(Debug)]
+pub struct ShardRows<'a, S> {
+    /// Receives them.
+    pub sink: S,
+    track: String,
+    numbers: Numbers<'a>,
+}
+
+impl<'a, S: Sink> ShardRows<'a, S> {
+    /// Starts the rows of a track.
+    pub fn new(sink: S, images: &'a Images<'a>, track: &Track) -> Self {
+        Self {
+            sink,
+            track: track.name.clone(),
+            numbers: Numbers::new(images),
+        }
+    }
+
+    /// Writes the rows of a piece in the buffer with this index among those of the track.
+    pub fn piece(&mut self, buffer: usize, piece: &Piece) {
+        let Some((shard, page)) = piece.from else {
+            return;
+        };
+        for Line {
+            moment,
+            straight,
+            context,
+        } in &piece.straight
+        {
+            let moment = Moment { buffer, ..*moment };
+            let what = self.numbers.of(straight);
+            let values = exec(&self.track, &moment, what, context.as_ref());
+            let mut all = [Value::None; 14];
+            all[..12].copy_from_slice(&values);
+            all[12] = Value::Number(u64::from(shard) + 1);
+            all[13] = Value::Number(page);
+            self.sink.put(Table::ShardExec, &all);
+        }
+    }
+}
+
+/// The numbers of blocks that were executed.
+#[derive(Debug)]
+struct Numbers<'a> {
+    images: &'a Images<'a>,
+    known: HashMap<BlockKey, u64>,
+}
+
+impl<'a> Numbers<'a> {
+    fn new(images: &'a Images<'a>) -> Self {
+        Self {
+            images,
+            known: HashMap::new(),
+        }
+    }
+
+    /// What was executed: the block, whether its last instruction was taken, or the number of
+    /// instructions.
+    fn of<'v>(&mut self, straight: &Straight) -> [Value<'v>; 3] {
+        let line = match straight {
+            Straight::Line(line) => line,
+            Straight::Unknown(instructions) => {
+                let instructions = Value::Number((*instructions).into());
+                return [Value::None, Value::None, instructions];
+            }
+        };
+        let key = block_key(line);
+        let images = self.images;
+        let number = self.known.entry(key);
+        let number = *number.or_insert_with(|| block_number(images.at(line.start.0), key));
+        let taken = match line.last.kind {
+            InstructionKind::Other => Value::None,
+            _ => Value::Flag(line.last.taken),
+        };
+        [Value::Number(number), taken, Value::None]
     }
 }
 
@@ -277,21 +366,31 @@ impl<S: Sink, const EXEC: bool> Happenings for Rows<'_, S, EXEC> {
     const STRAIGHT: bool = EXEC;
 
     fn straight(&mut self, moment: &Moment, line: &Range, context: Option<&Context>) {
-        let key = block_key(line);
-        let images = self.images;
-        let number = self.blocks.entry(key);
-        let number = *number.or_insert_with(|| block_number(images.at(line.start.0), key));
-        let taken = match line.last.kind {
-            InstructionKind::Other => Value::None,
-            _ => Value::Flag(line.last.taken),
-        };
-        let what = [Value::Number(number), taken, Value::None];
-        self.exec(moment, what, context);
+        self.exec(moment, &Straight::Line(*line), context);
     }
 
     fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
-        let what = [Value::None, Value::None, Value::Number(instructions.into())];
-        self.exec(moment, what, context);
+        self.exec(moment, &Straight::Unknown(instructions), context);
+    }
+
+    fn piece(&mut self, begin: &Moment, piece: &Piece) {
+        if self.sink.wants(Table::Exec) {
+            for line in &piece.straight {
+                self.exec(&line.after(begin), &line.straight, line.context.as_ref());
+            }
+        }
+        if let Some((shard, page)) = piece.from.filter(|_| piece.lines() > 0) {
+            let values = [
+                Value::Number(begin.buffer as u64),
+                Value::Number(page),
+                Value::Number(u64::from(shard) + 1),
+                Value::Number(piece.lines()),
+                Value::Number(begin.instructions),
+                begin.cycles.into(),
+                begin.time.into(),
+            ];
+            self.row(Table::Pages, &values);
+        }
     }
 
     fn call(&mut self, call: &Call, end: &Moment, how: Ended, functions: &Functions) {

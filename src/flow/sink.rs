@@ -77,6 +77,7 @@ pub struct Range {
 
 /// Instructions executed on an unknown path (ETMv4 Q element).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 pub struct QRange {
     /// Address of the first instruction. If it is unknown, the address up to which execution was
     /// followed before.
@@ -92,6 +93,7 @@ pub struct QRange {
 /// Why execution cannot be followed up to the next address in the trace: a target address or (ETE)
 /// a source address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Gap {
     /// The code at this address is not in the image.

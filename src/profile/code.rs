@@ -3,6 +3,7 @@
 use super::functions::FunctionId;
 use crate::flow::{CodeImage, InstructionKind, LastInstruction, Range, View, next};
 use crate::quantity::{Address, ExceptionLevel, Isa};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -33,7 +34,7 @@ impl Hasher for Mixed {
 pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
 
 /// A block: a straight line up to a waypoint. With ETMv3, a single instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockCount {
     /// Its first instruction.
     pub start: Address,
@@ -54,6 +55,7 @@ pub struct BlockCount {
     /// The exception level at which it was first executed, if traced.
     pub el: Option<ExceptionLevel>,
     /// The function of the symbol around it; without one, the function that executed it first.
+    #[serde(skip)]
     pub function: FunctionId,
     /// How often it was executed and its last instruction had an E atom: a branch was taken.
     pub taken: u64,

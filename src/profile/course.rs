@@ -5,8 +5,10 @@
 
 mod calls;
 mod marks;
+mod replay;
 
 pub use marks::gap_name;
+pub(super) use replay::Replayed;
 
 use super::clock::Moment;
 use super::code::{BlockCount, EdgeKind, ExecutedCode, PartCount, last_at};
@@ -205,7 +207,9 @@ impl<'a, L: Listener> Course<'a, L> {
         }
         let range = blocks.range(id, true);
         let function = self.function_at(range.start);
-        self.note_level(function);
+        self.note_level(function, self.el());
+        // Without a symbol it depends on what was executed before, and is not known for each block.
+        let function = function.filter(|function| self.is_symbol(*function));
         self.infos[index] = Info {
             counts: [0; 2],
             instructions: range.instructions,
@@ -217,8 +221,11 @@ impl<'a, L: Listener> Course<'a, L> {
         };
     }
 
-    fn note_level(&mut self, function: Option<FunctionId>) {
-        let el = self.el();
+    fn is_symbol(&self, function: FunctionId) -> bool {
+        self.counted.functions.get(function).kind == FunctionKind::Symbol
+    }
+
+    fn note_level(&mut self, function: Option<FunctionId>, el: Option<ExceptionLevel>) {
         if let Some(ExceptionLevel(level)) = el {
             self.counted.kernel_and_user[usize::from(level == 0)] = true;
         }
@@ -382,7 +389,7 @@ impl<'a, L: Listener> Course<'a, L> {
 }
 
 /// Returns whether an E atom of the last instruction leaves the function, maybe.
-fn leaves(range: &Range) -> bool {
+pub(super) fn leaves(range: &Range) -> bool {
     let last = &range.last;
     is_indirect(range) || last.kind == InstructionKind::Branch && last.link
 }
@@ -399,7 +406,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
             Some(part) => part.function,
             None => {
                 let function = self.function_at(range.start);
-                self.note_level(function);
+                self.note_level(function, self.el());
                 let function = function.unwrap_or_default();
                 let (start, end) = (range.start, range.end);
                 let part = PartCount {
@@ -412,9 +419,9 @@ impl<L: Listener> FlowSink for Course<'_, L> {
                 function
             }
         };
-        let named = match self.counted.functions.get(function).kind {
-            FunctionKind::Symbol => function.0,
-            _ => 0,
+        let named = match self.is_symbol(function) {
+            true => function.0,
+            false => 0,
         };
         self.straight(range, named, cycles);
         if L::STRAIGHT && self.active {

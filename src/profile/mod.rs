@@ -16,6 +16,7 @@ mod lines;
 mod rules;
 mod run;
 mod runs;
+pub mod shards;
 mod stack;
 mod tree;
 mod window;

@@ -174,12 +174,55 @@ fn distinguish(tracks: &mut [Track]) {
 }
 
 /// A track while it is decoded.
-struct Running<'a, L> {
-    track: Track,
-    course: Course<'a, L>,
-    buffers: usize,
-    bytes: u64,
-    packets: u64,
+pub(super) struct Running<'a, L> {
+    pub track: Track,
+    pub course: Course<'a, L>,
+    pub buffers: usize,
+    pub bytes: u64,
+    pub packets: u64,
+}
+
+impl<'a, L: Listener> Running<'a, L> {
+    /// Starts the tracks that are wanted.
+    pub(super) fn all(
+        loaded: &OpenSnapshot,
+        capture: &Capture,
+        programs: &'a Programs,
+        window: &dyn Fn(&Track) -> Option<Window>,
+        mut listener: impl FnMut(&Track) -> L,
+    ) -> Vec<Self> {
+        let alone = Recording::of(&loaded.snapshot).linux_program;
+        let tracks = tracks(loaded, capture).into_iter();
+        let wanted = tracks.filter_map(|track| Some((window(&track)?, track)));
+        wanted
+            .map(|(window, track)| {
+                let image = Image(track.core.and_then(|core| programs.memory(core)));
+                let symbols = track.core.and_then(|core| programs.symbols(core));
+                let listener = listener(&track);
+                Self {
+                    course: Course::new(image, symbols, window, alone, listener),
+                    track,
+                    buffers: 0,
+                    bytes: 0,
+                    packets: 0,
+                }
+            })
+            .collect()
+    }
+
+    /// A buffer starts.
+    pub(super) fn start_buffer(&mut self, buffer: &CaptureBuffer) {
+        self.course.start_buffer(self.buffers);
+        self.buffers += 1;
+        self.bytes += buffer.bytes();
+    }
+
+    /// Ends the trace.
+    pub(super) fn finish(self) -> (Track, Profile, L) {
+        let (listener, counted) = self.course.finish();
+        let profile = Profile::new(counted, self.bytes, self.packets);
+        (self.track, profile, listener)
+    }
 }
 
 /// Decodes a capture. Each track that is wanted gets a listener from `listener`; `finished` gets
@@ -193,27 +236,11 @@ pub fn profile<L: Listener + Send>(
     capture: &Capture,
     programs: &Programs,
     options: &Options<'_>,
-    mut listener: impl FnMut(&Track) -> L,
+    listener: impl FnMut(&Track) -> L,
     mut progress: impl FnMut(u64) + Send,
     mut finished: impl FnMut(usize, Option<&BufferTotals>),
 ) -> io::Result<Vec<(Track, Profile, L)>> {
-    let alone = Recording::of(&loaded.snapshot).linux_program;
-    let mut running: Vec<Running<'_, L>> = Vec::new();
-    for track in tracks(loaded, capture) {
-        let Some(window) = (options.window)(&track) else {
-            continue;
-        };
-        let image = Image(track.core.and_then(|core| programs.memory(core)));
-        let symbols = track.core.and_then(|core| programs.symbols(core));
-        let listener = listener(&track);
-        running.push(Running {
-            course: Course::new(image, symbols, window, alone, listener),
-            track,
-            buffers: 0,
-            bytes: 0,
-            packets: 0,
-        });
-    }
+    let mut running = Running::all(loaded, capture, programs, options.window, listener);
     let mut done = 0;
     for (index, buffer) in capture.buffers.iter().enumerate() {
         let mut in_buffer: Vec<(&CaptureSource, &mut Running<'_, L>)> = Vec::new();
@@ -238,12 +265,7 @@ pub fn profile<L: Listener + Send>(
         }
         done += buffer.bytes();
     }
-    let profiles = running.into_iter().map(|one| {
-        let (listener, counted) = one.course.finish();
-        let profile = Profile::new(counted, one.bytes, one.packets);
-        (one.track, profile, listener)
-    });
-    Ok(profiles.collect())
+    Ok(running.into_iter().map(Running::finish).collect())
 }
 
 /// Decodes a buffer on several threads, each with some of its sources.
@@ -285,9 +307,7 @@ fn decode_group<L: Listener>(
     let totals = {
         let mut decoders: Vec<(TraceId, Box<dyn Decoding<()> + '_>)> = Vec::new();
         for (source, running) in &mut *sources {
-            running.course.start_buffer(running.buffers);
-            running.buffers += 1;
-            running.bytes += buffer.bytes();
+            running.start_buffer(buffer);
             let image = Image(running.track.core.and_then(|core| programs.memory(core)));
             let course = Sink(&mut running.course, ());
             decoders.push((source.trace_id, source.visit(Make { image, course })));

@@ -2,6 +2,7 @@
 
 use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
+use super::shards::Piece;
 use super::tree::NodeId;
 use crate::element::{Context, Exception, Mark};
 use crate::flow::Range;
@@ -171,6 +172,12 @@ pub trait Listener {
     /// A number of instructions is executed on an unknown path, after `moment`.
     fn unknown_path(&mut self, moment: &Moment, instructions: u32, context: Option<&Context>) {
         let _ = (moment, instructions, context);
+    }
+
+    /// A piece that was decoded elsewhere follows, at `begin`; also where it was decoded again. Its
+    /// straight lines are not reported by [`Self::straight`].
+    fn piece(&mut self, begin: &Moment, piece: &Piece) {
+        let _ = (begin, piece);
     }
 }
 

@@ -9,4 +9,5 @@ mod lcov;
 mod parquet;
 mod profilers;
 mod programs;
+mod shards;
 mod timelines;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TABLES: [&str; 9] = [
+pub const TABLES: [&str; 9] = [
     "calls",
     "exceptions",
     "gaps",
@@ -22,7 +22,7 @@ const TABLES: [&str; 9] = [
 ];
 
 /// Python with DuckDB, in `target/python`; `scripts/setup` makes it.
-fn duckdb() -> Option<PathBuf> {
+pub fn duckdb() -> Option<PathBuf> {
     let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
     let mut import = Command::new(&python);
     let imported = import.args(["-c", "import duckdb"]).output();
@@ -38,12 +38,15 @@ import duckdb, json, sys
 duckdb.sql("SET threads = 1; SET enable_progress_bar = false")
 for query in sys.argv[1:]:
     found = duckdb.sql(query)
+    if found is None:
+        print("[]")
+        continue
     print(json.dumps([dict(zip(found.columns, row)) for row in found.fetchall()]))
 "#;
 
 /// Runs queries in a directory; returns the rows of each.
 #[track_caller]
-fn query(python: &Path, directory: &Path, queries: &[&str]) -> Vec<Vec<Value>> {
+pub fn query(python: &Path, directory: &Path, queries: &[&str]) -> Vec<Vec<Value>> {
     let mut command = Command::new("timeout");
     command.arg("120").arg(python).args(["-c", READ]);
     let output = command.args(queries).current_dir(directory).output();
@@ -54,17 +57,19 @@ fn query(python: &Path, directory: &Path, queries: &[&str]) -> Vec<Vec<Value>> {
     results.collect()
 }
 
-/// The query of docs/tables.md whose comment starts like this.
-fn documented(comment: &str) -> &'static str {
-    let text = include_str!("../../docs/tables.md");
-    let mut blocks = text.split("```sql\n").skip(1);
+/// The query of docs/tables.md or docs/cluster.md whose comment starts like this.
+pub fn documented(comment: &str) -> &'static str {
+    let tables = include_str!("../../docs/tables.md");
+    let shards = include_str!("../../docs/cluster.md");
+    let texts = [tables, shards].into_iter();
+    let mut blocks = texts.flat_map(|text| text.split("```sql\n").skip(1));
     let found = blocks.find(|block| block.starts_with(&format!("-- {comment}")));
     found.unwrap().split("```").next().unwrap()
 }
 
 /// Exports a snapshot to a directory of this name.
 #[track_caller]
-fn export(snapshot: &Path, directory: &Path, name: &str) {
+pub fn export(snapshot: &Path, directory: &Path, name: &str) {
     let to = directory.join(name);
     let output = armsnap(&["export", arg(snapshot), "--as=parquet", "-o", arg(&to)]);
     assert!(output.status.success(), "{}", said(&output));

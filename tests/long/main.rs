@@ -9,4 +9,6 @@ mod kernels;
 mod recordings;
 mod reports;
 mod semantics;
+#[cfg(unix)]
+mod spark;
 mod translation;

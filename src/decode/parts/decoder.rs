@@ -1,11 +1,15 @@
 //! Decodes one part after the other, without the parts before them.
 
-use super::layout::piece_end;
+use super::layout::{next_end, piece_end};
 use super::runner::{Decoders, Runner};
 use super::state::{Page, Part, PartState, grown};
 use crate::capture::CaptureBuffer;
 use crate::decode::state::Unsaved;
+use std::iter;
 use std::ops::Range;
+
+/// Bytes of the shortest lead-in.
+pub(super) const SHORTEST_LEAD: u64 = 8 << 10;
 
 /// Decodes parts of a buffer. It keeps the code that it has seen, so parts are best decoded one
 /// after the other by the same.
@@ -122,5 +126,21 @@ impl<'a, 'f, O: ?Sized, T> PartDecoder<'a, 'f, O, T> {
             }
         }
         Ok(None)
+    }
+
+    /// Returns a place at `at`, or up to a piece after it, where a part can start: its lead-in, which
+    /// has at most `longest` bytes, and its first byte. `None` if the decoders find no
+    /// synchronisation there.
+    ///
+    /// # Errors
+    ///
+    /// If the states of the decoders cannot be saved.
+    pub fn seam(&mut self, at: u64, longest: u64) -> Result<Option<(u64, u64)>, Unsaved> {
+        let start = next_end(self.runner.buffer, at, self.piece);
+        let longest = longest.min(start);
+        let shorter = iter::successors(Some(SHORTEST_LEAD), |lead| lead.checked_mul(4));
+        let shorter = shorter.take_while(|&lead| lead < longest);
+        let found = self.lead_in(start, shorter.chain([longest]))?;
+        Ok(found.map(|lead| (start - lead, start)))
     }
 }

@@ -26,13 +26,12 @@ pub use state::{Page, Part, PartError, PartState};
 use super::silence::Totals;
 use crate::capture::CaptureBuffer;
 use board::{Board, Event};
+use decoder::SHORTEST_LEAD;
 use std::iter;
 use std::thread;
 
 /// The most files of a buffer that is decoded in parts.
 const MOST_FILES: usize = 64;
-/// Bytes of the shortest lead-in.
-const SHORTEST_LEAD: u64 = 8 << 10;
 /// Parts of which none was of use, after which no more are tried.
 const MOST_FAILED: u64 = 4;
 

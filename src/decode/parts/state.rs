@@ -93,6 +93,14 @@ pub struct Page<T> {
     pub(super) quiet: bool,
 }
 
+impl<T> Page<T> {
+    /// Returns whether the output of a source cannot be used: it depends on a caller from before the
+    /// part.
+    pub fn is_missed(&self, source: usize) -> bool {
+        self.missed.get(source).copied().unwrap_or(true)
+    }
+}
+
 impl<T: Output> Page<T> {
     /// Returns its approximate size in bytes, with that of the state.
     pub(super) fn bytes(&self) -> usize {

@@ -1,0 +1,128 @@
+//! What a track executes in a page of a buffer, as far as that is known without what came before.
+
+use super::super::clock::Moment;
+use super::super::code::BlockCount;
+use crate::element::{Context, Exception, Mark};
+use crate::flow::{Gap, QRange, Range};
+use crate::quantity::BufferOffset;
+use serde::{Deserialize, Serialize};
+
+/// The most bytes of code in a straight line that is read from a file.
+const LONGEST: u64 = 1 << 24;
+
+/// The part of a page that belongs to one track. All clocks start at 0.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Piece {
+    /// The blocks that are executed, in the order of their first execution, with counts.
+    pub(in super::super) blocks: Vec<BlockCount>,
+    pub(in super::super) steps: Vec<Step>,
+    /// What is executed after the last step.
+    pub(in super::super) after: Advance,
+    /// The offset of the last packet.
+    pub(in super::super) last_at: BufferOffset,
+    /// Elements that are not among the steps.
+    pub(in super::super) elements: u64,
+    pub(in super::super) packets: u64,
+    /// The number of straight lines.
+    pub(in super::super) lines: u64,
+    /// The straight lines, if they are wanted.
+    #[serde(skip)]
+    pub straight: Vec<Line>,
+    /// The number of the shard that it is from, and the offset of its page in the buffer; `None` if it
+    /// was decoded where the shards are joined.
+    #[serde(skip)]
+    pub from: Option<(u32, u64)>,
+}
+
+/// What is executed between two steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Advance {
+    pub instructions: u64,
+    pub cycles: Option<u64>,
+}
+
+/// Something that depends on what was executed before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) struct Step {
+    pub at: BufferOffset,
+    pub before: Advance,
+    pub what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in super::super) enum What {
+    /// A block, by its index in the piece.
+    Block {
+        block: u32,
+        taken: bool,
+        cycles: Option<u32>,
+    },
+    /// A straight line that is not a block.
+    Range {
+        range: Range,
+        cycles: Option<u32>,
+    },
+    UnknownPath(QRange),
+    Exception(Exception),
+    Gap(Gap),
+    Mark(Mark),
+}
+
+/// What is executed in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Straight {
+    /// Instructions in a straight line.
+    Line(Range),
+    /// A number of instructions on an unknown path.
+    Unknown(u32),
+}
+
+/// One execution of a straight line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// When, counted from the start of the piece.
+    pub moment: Moment,
+    /// What.
+    pub straight: Straight,
+    /// The state of the core.
+    pub context: Option<Context>,
+}
+
+impl Piece {
+    /// The number of executed straight lines.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Returns whether it can be one of a trace: what is read from a file may be anything.
+    pub(super) fn is_sound(&self) -> bool {
+        let sound = |range: &Range| {
+            let bytes = range.end.0.wrapping_sub(range.start.0);
+            bytes <= LONGEST && u64::from(range.instructions) <= bytes / 2
+        };
+        let steps = self.steps.iter().all(|step| match &step.what {
+            What::Block { block, .. } => (*block as usize) < self.blocks.len(),
+            What::Range { range, .. } => sound(range),
+            _ => true,
+        });
+        steps && self.blocks.iter().all(|block| sound(&block.range()))
+    }
+}
+
+impl Line {
+    /// Returns when it is executed, if its piece starts at a moment.
+    pub fn after(&self, begin: &Moment) -> Moment {
+        let own = &self.moment;
+        let cycles = match (begin.cycles, own.cycles) {
+            (Some(before), Some(own)) => Some(before.saturating_add(own)),
+            (before, own) => own.or(before),
+        };
+        Moment {
+            instructions: begin.instructions.saturating_add(own.instructions),
+            cycles,
+            time: own.time.or(begin.time),
+            buffer: begin.buffer,
+            at: own.at,
+        }
+    }
+}
