@@ -231,7 +231,7 @@ fn compressed_records_are_read() {
         .into_iter()
         .chain(std::iter::repeat_n([0x02, 0, 0x10, 0], 1000).flatten())
         .collect();
-    for (bytes, says) in [(vec![1; 40], "damaged"), (bomb, "no perf writes this")] {
+    for (bytes, says) in [(vec![1; 40], "damaged"), (bomb, "which perf never writes")] {
         let mut file = process();
         file.records.extend(framed(81, 0, &bytes));
         let scratch = tempfile::tempdir().unwrap();
