@@ -233,11 +233,13 @@ fn the_hook_for_trace_files_selects_the_instruction_set() {
 fn blocks_are_run_or_not_for_a_reason() {
     /// The page, the start of the block or the language of its fence, and what runs it, or would have
     /// to be there to run it.
-    const OTHERS: [(&str, &str, &str); 33] = [
+    const OTHERS: [(&str, &str, &str); 35] = [
         ("README.md", "scripts/demo", "scripts/test-fresh"),
         ("README.md", "rustup target add", "scripts/test-hosts"),
         ("README.md", "(gdb) target remote |", "tests/cli/blocks.rs"),
         ("README.md", "console", "tests/cli/blocks.rs"),
+        ("cluster.md", "console", "tests/cli/blocks.rs"),
+        ("cluster.md", "sql", "tests/export/shards.rs"),
         ("debugging.md", "[program]", "tests/gdb/endpoints.rs"),
         ("debugging.md", "(gdb) directory", "tests/cli/blocks.rs"),
         (
