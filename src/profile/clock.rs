@@ -20,8 +20,8 @@ pub struct Moment {
 
 impl Moment {
     /// Adds cycles to the count.
-    pub(super) fn count(&mut self, cycles: u32) {
+    pub(super) fn count(&mut self, cycles: u64) {
         let before = self.cycles.unwrap_or(0);
-        self.cycles = Some(before.saturating_add(cycles.into()));
+        self.cycles = Some(before.saturating_add(cycles));
     }
 }

@@ -4,7 +4,7 @@ use super::functions::FunctionId;
 use crate::flow::{CodeImage, InstructionKind, LastInstruction, Range, View, next};
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A fast hash of numbers that are not chosen to collide: addresses of executed code.
@@ -32,6 +32,7 @@ impl Hasher for Mixed {
 }
 
 pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<Mixed>>;
+pub(super) type FastSet<K> = HashSet<K, BuildHasherDefault<Mixed>>;
 
 /// A block: a straight line up to a waypoint. With ETMv3, a single instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,9 +178,9 @@ impl ExecutedCode {
         sum.not_taken = sum.not_taken.saturating_add(block.not_taken);
     }
 
-    pub(super) fn add_edge(&mut self, from: Address, to: Address, kind: EdgeKind) {
+    pub(super) fn add_edge(&mut self, from: Address, to: Address, kind: EdgeKind, count: u64) {
         let key = (from.0, to.0, kind as u32);
-        self.found.entry(key).or_insert((kind, 0)).1 += 1;
+        self.found.entry(key).or_insert((kind, 0)).1 += count;
     }
 
     /// Returns the blocks, by address.

@@ -1,19 +1,25 @@
 //! Follows one core's execution: counts what is executed, and keeps the open calls.
 //!
-//! The last stage of the decoding pipeline. Whole blocks are counted in a table by [`BlockId`]; only
-//! those that call, return, or belong to another function than the one before take a longer way.
+//! The last stage of the decoding pipeline. What a run of blocks does in a calling context is
+//! remembered, and only counted when it comes again ([`again`]). New runs take a longer way: whole
+//! blocks are counted in a table by [`BlockId`], and those that call, return, or belong to another
+//! function than the one before may change the open calls.
 
+mod again;
 mod calls;
 mod marks;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 pub use marks::gap_name;
 pub(super) use replay::Replayed;
 
 use super::clock::Moment;
-use super::code::{BlockCount, EdgeKind, ExecutedCode, PartCount, last_at};
+use super::code::{BlockCount, EdgeKind, ExecutedCode, FastSet, PartCount, last_at};
 use super::functions::{FunctionId, FunctionKind, Functions};
 use super::latency::Exceptions;
+use super::memo::{Draft, Memo, Step, Tail};
 use super::runs::{RunState, Runs};
 use super::stack::{Ended, Frame, Listener};
 use super::tree::{NodeId, Tree};
@@ -91,9 +97,16 @@ pub struct Course<'a, L> {
     pub(super) counted: Counted,
     infos: Vec<Info>,
     runs: Runs,
+    memo: Memo,
+    draft: Draft,
+    /// The branch before the next run, for the memo.
+    tail: Tail,
+    /// The last run was in the memo: the tree, `function`, `node`, `transitions`, `armed` and `edge`
+    /// are behind.
+    repeating: bool,
     now: Moment,
-    /// Instructions and cycles up to which the tree is complete.
-    settled: (u64, u64),
+    /// Instructions up to which the tree is complete.
+    settled: u64,
     /// Instructions before the window was opened.
     opened: (u64, u64),
     context: Option<Context>,
@@ -109,6 +122,10 @@ pub struct Course<'a, L> {
     gap: Option<OpenGap>,
     open: Vec<Frame>,
     parked: VecDeque<Vec<Frame>>,
+    /// Where calls ever returned to, or were to return to.
+    return_places: FastSet<u64>,
+    /// Where the memo relies on there being neither a return place nor the start of a function.
+    relied: FastSet<u64>,
     /// The function of the innermost call.
     function: u32,
     node: NodeId,
@@ -116,6 +133,9 @@ pub struct Course<'a, L> {
     recent: Tree,
     /// Where these start.
     since: Moment,
+    /// Nothing is remembered: what a test compares with.
+    #[cfg(test)]
+    pub(super) forgetful: bool,
 }
 
 impl<'a, L: Listener> Course<'a, L> {
@@ -139,8 +159,12 @@ impl<'a, L: Listener> Course<'a, L> {
             counted: Counted::default(),
             infos: Vec::new(),
             runs: Runs::default(),
+            memo: Memo::default(),
+            draft: Draft::default(),
+            tail: Tail::UNKNOWN,
+            repeating: false,
             now: Moment::default(),
-            settled: (0, 0),
+            settled: 0,
             opened: (0, 0),
             context: None,
             view: image.view(&ContextKey::default()),
@@ -152,10 +176,14 @@ impl<'a, L: Listener> Course<'a, L> {
             gap: None,
             open: Vec::new(),
             parked: VecDeque::new(),
+            return_places: FastSet::default(),
+            relied: FastSet::default(),
             function: 0,
             node: NodeId::ROOT,
             recent: Tree::default(),
             since: Moment::default(),
+            #[cfg(test)]
+            forgetful: false,
         }
     }
 
@@ -237,7 +265,11 @@ impl<'a, L: Listener> Course<'a, L> {
 
     /// Moves the counts of blocks to the table of code.
     fn collect(&mut self, blocks: &Blocks) {
+        self.spread();
         self.spread_runs();
+        if self.tail != Tail::NONE {
+            self.tail = Tail::UNKNOWN;
+        }
         let infos = std::mem::take(&mut self.infos);
         for (id, info) in blocks.ids().zip(infos) {
             if info.counts == [0; 2] {
@@ -287,6 +319,10 @@ impl<'a, L: Listener> Course<'a, L> {
         if self.armed || leaves || elsewhere || self.waiting {
             let range = blocks.range(id, taken);
             self.straight(&range, info.function, cycles);
+            self.tail = self.tail_of(index, &range);
+        }
+        if L::LINES {
+            self.add_line(&blocks.range(id, taken), blocks.view(id));
         }
         if L::STRAIGHT && self.active {
             let line = blocks.range(id, taken);
@@ -300,10 +336,48 @@ impl<'a, L: Listener> Course<'a, L> {
             };
         }
         self.infos[index].counts[usize::from(taken)] += u64::from(self.active);
+        self.draft.blocks += 1;
         self.now.instructions += u64::from(info.instructions);
         if let Some(cycles) = cycles {
-            self.now.count(cycles);
+            self.count_cycles(cycles.into());
         }
+    }
+
+    /// The innermost call takes cycles.
+    fn count_cycles(&mut self, cycles: u64) {
+        self.now.count(cycles);
+        if self.active {
+            let node = self.open.last().map_or(NodeId::ROOT, |frame| frame.node);
+            let sum = &mut self.recent.get_mut(node).cycles;
+            *sum = sum.saturating_add(cycles);
+        }
+    }
+
+    /// Something else than plain execution may lead to the next instruction.
+    fn arm(&mut self) {
+        self.armed = true;
+        self.tail = Tail::UNKNOWN;
+    }
+
+    /// What the memo takes for the branch before the next run, after a block.
+    fn tail_of(&self, index: usize, range: &Range) -> Tail {
+        if self.waiting || !self.active {
+            Tail::UNKNOWN
+        } else if self.armed {
+            let last = &range.last;
+            Tail::of(index, L::CALLS && last.returns && !last.link)
+        } else {
+            Tail::NONE
+        }
+    }
+
+    /// The flow numbers its runs anew.
+    #[cold]
+    #[inline(never)]
+    fn renumber(&mut self, generation: u32) {
+        self.spread();
+        self.spread_runs();
+        self.runs.generation = generation;
     }
 
     /// Adds the counts of runs to those of their blocks.
@@ -356,7 +430,7 @@ impl<'a, L: Listener> Course<'a, L> {
         if self.active
             && let Some((from, kind)) = self.edge.take()
         {
-            self.counted.code.add_edge(from, range.start, kind);
+            self.counted.code.add_edge(from, range.start, kind, 1);
         }
         self.edge = None;
         self.end_gap(range.start);
@@ -400,6 +474,7 @@ fn is_indirect(range: &Range) -> bool {
 
 impl<L: Listener> FlowSink for Course<'_, L> {
     fn range(&mut self, at: BufferOffset, range: &Range, cycles: Option<u32>) {
+        self.slow();
         self.now.at = at;
         let key = (range.start.0, range.end.0, part_kind(range));
         let function = match self.counted.code.parts.get(&key) {
@@ -424,6 +499,9 @@ impl<L: Listener> FlowSink for Course<'_, L> {
             false => 0,
         };
         self.straight(range, named, cycles);
+        if L::LINES {
+            self.add_line(range, self.view);
+        }
         if L::STRAIGHT && self.active {
             self.listener
                 .straight(&self.now, range, self.context.as_ref());
@@ -441,16 +519,20 @@ impl<L: Listener> FlowSink for Course<'_, L> {
                 && let Some(kind) = EdgeKind::of(&range.last)
             {
                 self.edge = Some((part.last_at, kind));
-                self.armed = true;
+                self.arm();
             }
         }
+        self.tail = match self.armed || self.waiting || !self.active {
+            true => Tail::UNKNOWN,
+            false => Tail::NONE,
+        };
         self.now.instructions += u64::from(range.instructions);
         if let Some(cycles) = cycles {
-            self.now.count(cycles);
+            self.count_cycles(cycles.into());
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn block(
         &mut self,
         at: BufferOffset,
@@ -459,32 +541,20 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         taken: bool,
         cycles: Option<u32>,
     ) {
-        self.whole(at, blocks, id, taken, cycles);
+        let step = Step::block(id.index(), taken);
+        let again = cycles.is_none() && self.again_plainly(at, step, blocks.instructions(id));
+        if !again {
+            self.any_block(at, blocks, (id, taken), cycles);
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         let (number, generation) = run.number();
-        if generation != self.runs.generation {
-            self.spread_runs();
-            self.runs.generation = generation;
-        }
-        let known = self.runs.get(number);
-        let here = known.function == self.function || known.function == 0;
-        if !here || self.armed || self.waiting || L::STRAIGHT || known.state == RunState::Each {
-            return self.each(at, blocks, run);
-        }
-        self.now.at = at;
-        self.runs.count(number, u64::from(self.active));
-        if known.state == RunState::Leaves
-            && let Some((id, taken)) = run.blocks().next_back()
-        {
-            let range = blocks.range(id, taken);
-            self.now.instructions += u64::from(run.instructions() - range.instructions);
-            self.straight(&range, known.function, None);
-            self.now.instructions += u64::from(range.instructions);
-        } else {
-            self.now.instructions += u64::from(run.instructions());
+        let again = generation == self.runs.generation
+            && self.again_plainly(at, Step::run(number), run.instructions());
+        if !again {
+            self.any_run(at, blocks, run);
         }
     }
 
@@ -502,10 +572,11 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         }
         self.settle();
         self.now.instructions += u64::from(instructions);
-        self.settled.0 = self.now.instructions;
+        self.settled = self.now.instructions;
     }
 
     fn exception(&mut self, at: BufferOffset, exception: &Exception) {
+        self.slow();
         self.now.at = at;
         self.edge = None;
         let transition = self.transitions.event(&Event {
@@ -527,7 +598,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
                 }),
             );
         }
-        self.armed = true;
+        self.arm();
         self.exception = Some(*exception);
         if self.active {
             self.counted.elements += 1;
@@ -537,6 +608,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
     }
 
     fn gap(&mut self, at: BufferOffset, gap: flow::Gap) {
+        self.slow();
         self.now.at = at;
         // Listings of elements skip these.
         if !matches!(gap, flow::Gap::TargetNotTraced { .. }) {
@@ -551,7 +623,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         if let Some(Transition { to, how, .. }) = transition {
             self.follow_into_gap(to, how);
         }
-        self.armed = true;
+        self.arm();
         if self.gap.is_none() {
             let (gap, from) = (Gap::Flow(gap), self.now);
             self.gap = Some(OpenGap { gap, from });

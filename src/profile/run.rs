@@ -364,7 +364,7 @@ impl<L: Listener> FlowSink for Sink<'_, '_, L> {
         self.0.range(at, range, cycles);
     }
 
-    #[inline]
+    #[inline(always)]
     fn block(
         &mut self,
         at: BufferOffset,
@@ -376,7 +376,7 @@ impl<L: Listener> FlowSink for Sink<'_, '_, L> {
         self.0.block(at, blocks, id, taken, cycles);
     }
 
-    #[inline]
+    #[inline(always)]
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         self.0.run(at, blocks, run);
     }

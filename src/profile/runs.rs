@@ -75,10 +75,8 @@ impl Runs {
         }
         let first = self.steps.len() as u32;
         let length = blocks.len() as u8;
-        if state != RunState::Each {
-            let steps = blocks.map(|(id, taken)| (id.index() as u32, taken));
-            self.steps.extend(steps);
-        }
+        let steps = blocks.map(|(id, taken)| (id.index() as u32, taken));
+        self.steps.extend(steps);
         self.infos[number] = RunInfo {
             count: 0,
             function,

@@ -2,6 +2,7 @@
 
 use super::clock::Moment;
 use super::functions::{FunctionId, Functions};
+use super::memo::Place;
 use super::shards::Piece;
 use super::tree::NodeId;
 use crate::element::{Context, Exception, Mark};
@@ -129,6 +130,10 @@ pub trait Listener {
     /// Whether [`Self::straight`] and [`Self::unknown_path`] are wanted.
     const STRAIGHT: bool = false;
 
+    /// Whether [`Tree::lines`](super::Tree::lines) is wanted: how often each block was executed by
+    /// each chain of callers.
+    const LINES: bool = false;
+
     /// A function was entered. [`CallKind::Caller`] is reported when the function is returned to.
     fn begin(&mut self, call: &Call, functions: &Functions) {
         let _ = (call, functions);
@@ -195,11 +200,20 @@ impl Listener for CodeOnly {
     const CALLS: bool = false;
 }
 
+/// Listens to nothing, and wants the blocks that were executed by each chain of callers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LinesOfCalls;
+
+impl Listener for LinesOfCalls {
+    const LINES: bool = true;
+}
+
 /// An open call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
     pub call: Call,
     pub node: NodeId,
+    pub place: Place,
     /// It ends together with the one around it: the handler in its exception.
     pub joined: bool,
     /// Of an exception: the context ID of the code that it interrupted.

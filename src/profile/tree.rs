@@ -2,11 +2,15 @@
 
 use super::code::FastMap;
 use super::functions::FunctionId;
-use crate::quantity::Address;
+use crate::flow::View;
+use crate::quantity::{Address, Isa};
 use std::hash::{Hash, Hasher};
 
 /// The most nodes: about 100 MB. What is called beyond them counts for its caller.
 pub(super) const MOST: usize = 1 << 20;
+
+/// The most straight lines by node: about 100 MB.
+const MOST_LINES: usize = 1 << 21;
 
 /// The longest chain of callers. Beyond it, recursion counts for the first call of the function in the
 /// chain, if there is one.
@@ -43,6 +47,29 @@ pub struct Node {
     pub cycles: u64,
 }
 
+/// A straight line executed in a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineKey {
+    /// The node.
+    pub node: NodeId,
+    /// Its first instruction.
+    pub start: Address,
+    /// The address after its last instruction.
+    pub end: Address,
+    /// The view of memory that it was executed in.
+    pub view: View,
+    /// Instruction set.
+    pub isa: Isa,
+}
+
+impl Hash for LineKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from(self.node.0) << 32 | u64::from(self.view.0));
+        state.write_u64(self.start.0);
+        state.write_u64(self.end.0 << 2 | self.isa as u64);
+    }
+}
+
 /// Identifies what a node calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ChildKey {
@@ -75,6 +102,8 @@ pub struct Tree {
     /// By node: the number of its callers.
     depths: Vec<u32>,
     full: bool,
+    /// How often straight lines were executed in each node, if that is wanted.
+    lines: FastMap<LineKey, u64>,
 }
 
 impl Default for Tree {
@@ -85,6 +114,7 @@ impl Default for Tree {
             latest: vec![NodeId::ROOT],
             depths: vec![0],
             full: false,
+            lines: FastMap::default(),
         }
     }
 }
@@ -143,6 +173,24 @@ impl Tree {
     /// Returns whether there were more nodes than are kept: some calls count for their callers.
     pub fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// Returns how often straight lines were executed in each node, if a
+    /// [`Listener`](super::Listener) wanted that. Beyond a number of them some are left out: the
+    /// instructions of the nodes are complete.
+    pub fn lines(&self) -> impl Iterator<Item = (&LineKey, u64)> {
+        self.lines.iter().map(|(line, count)| (line, *count))
+    }
+
+    pub(super) fn add_line(&mut self, line: LineKey, count: u64) {
+        let room = self.lines.len() < MOST_LINES;
+        match self.lines.get_mut(&line) {
+            Some(sum) => *sum = sum.saturating_add(count),
+            None if room => {
+                self.lines.insert(line, count);
+            }
+            None => {}
+        }
     }
 
     /// Returns the functions of a node and its callers, outermost first.
@@ -282,6 +330,10 @@ impl Tree {
             sum.instructions = sum.instructions.saturating_add(node.instructions);
             sum.cycles = sum.cycles.saturating_add(node.cycles);
         }
+        for (line, count) in other.lines() {
+            let node = there[line.node.index()];
+            self.add_line(LineKey { node, ..*line }, count);
+        }
         self.full |= other.full;
     }
 
@@ -300,6 +352,7 @@ impl Tree {
         self.latest[0] = NodeId::ROOT;
         self.depths.truncate(1);
         self.children.clear();
+        self.lines.clear();
         self.full = false;
     }
 

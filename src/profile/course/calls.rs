@@ -9,7 +9,7 @@ use crate::quantity::Address;
 use crate::timeline::{How, Transition};
 
 /// The most open calls. Beyond them all are forgotten.
-const MOST_OPEN: usize = 1 << 18;
+pub(super) const MOST_OPEN: usize = 1 << 18;
 /// The most contexts whose open calls are kept while others are executed.
 const MOST_PARKED: usize = 64;
 
@@ -53,12 +53,16 @@ impl<L: Listener> Course<'_, L> {
             begins: start == Some(to),
             context_id: self.context.and_then(|context| context.context_id),
         };
-        match rules::decide(&self.open, &how, &place) {
+        let decision = rules::decide(&self.open, &how, &place);
+        if self.draft.active && !self.repeats(&decision, &how, &place) {
+            self.draft.varies();
+        }
+        match decision {
             Decision::Stay => {}
             Decision::Enter { returns_to } => {
                 let function = match function {
                     Some(known) => known,
-                    None => self.counted.functions.entered(self.symbols, to),
+                    None => self.entered(to),
                 };
                 self.enter(function, CallKind::Call, Some(returns_to), false, None);
             }
@@ -66,11 +70,11 @@ impl<L: Listener> Course<'_, L> {
                 let exception = self.counted.functions.exception(name);
                 let context = place.context_id;
                 self.enter(exception, CallKind::Exception, returns_to, false, context);
-                let handler = self.counted.functions.entered(self.symbols, to);
+                let handler = self.entered(to);
                 self.enter(handler, CallKind::Handler, returns_to, true, context);
             }
             Decision::Signal((_, returns_to)) => {
-                let function = self.counted.functions.entered(self.symbols, to);
+                let function = self.entered(to);
                 self.enter(function, CallKind::Signal, returns_to, false, None);
             }
             Decision::Return(depth) => self.return_from(depth),
@@ -93,17 +97,17 @@ impl<L: Listener> Course<'_, L> {
 
     /// Adds what was executed to the innermost call.
     pub(super) fn settle(&mut self) {
-        let cycles = self.now.cycles.unwrap_or(0);
-        if self.active {
-            let node = self.recent.get_mut(self.node);
-            node.instructions += self.now.instructions - self.settled.0;
-            node.cycles += cycles.saturating_sub(self.settled.1);
+        let instructions = self.now.instructions - self.settled;
+        if self.active && instructions > 0 {
+            self.recent.get_mut(self.node).instructions += instructions;
+            self.draft.executes(self.node, instructions as u32);
         }
-        self.settled = (self.now.instructions, cycles);
+        self.settled = self.now.instructions;
     }
 
     pub(super) fn begin_root(&mut self, function: Option<FunctionId>, kind: CallKind) {
         let function = function.unwrap_or(FunctionId::UNKNOWN);
+        self.draft.varies();
         self.settle();
         let node = self.recent.root(function);
         self.push(function, kind, None, false, None, node);
@@ -120,6 +124,11 @@ impl<L: Listener> Course<'_, L> {
         if self.open.len() >= MOST_OPEN {
             self.forget_callers();
         }
+        if let Some(to) = returns_to
+            && self.return_places.insert(to.0)
+        {
+            self.found_at(to);
+        }
         self.settle();
         let parent = self.open.last().map_or(NodeId::ROOT, |frame| frame.node);
         let node = match self.open.is_empty() {
@@ -127,6 +136,7 @@ impl<L: Listener> Course<'_, L> {
             false => self.recent.child(parent, function, returns_to),
         };
         self.push(function, kind, returns_to, joined, context_id, node);
+        self.note_change(kind, returns_to);
     }
 
     pub(super) fn push(
@@ -146,9 +156,11 @@ impl<L: Listener> Course<'_, L> {
             depth,
             returns_to,
         };
+        let place = self.place_of(node, function);
         self.open.push(Frame {
             call,
             node,
+            place,
             joined,
             context_id,
         });
@@ -156,6 +168,7 @@ impl<L: Listener> Course<'_, L> {
         self.node = node;
         if self.active {
             if kind.is_counted() {
+                self.draft.calls(node, function);
                 self.recent.get_mut(node).calls += 1;
                 self.counted.functions.get_mut(function).calls += 1;
             }
@@ -189,6 +202,7 @@ impl<L: Listener> Course<'_, L> {
     }
 
     pub(super) fn close_down_to(&mut self, keep: usize, how: Ended) {
+        self.draft.varies();
         self.settle();
         while self.open.len() > keep {
             self.pop(how);
@@ -199,6 +213,7 @@ impl<L: Listener> Course<'_, L> {
     /// The calls from a depth on end: that one by returning, with those that are joined to it.
     pub(super) fn return_from(&mut self, depth: usize) {
         self.settle();
+        self.note_return(depth);
         let joined = self.open[depth + 1..].iter();
         let joined = joined.take_while(|frame| frame.joined).count();
         while self.open.len() > depth {
@@ -214,6 +229,7 @@ impl<L: Listener> Course<'_, L> {
     pub(super) fn replace(&mut self, function: Option<FunctionId>, kind: CallKind) {
         self.settle();
         let function = function.unwrap_or(FunctionId::UNKNOWN);
+        self.note_replaced();
         let Some(frame) = self.pop(Ended::Jumped) else {
             return;
         };
@@ -240,10 +256,12 @@ impl<L: Listener> Course<'_, L> {
         if let Some(last) = self.open.last_mut() {
             last.call.depth = depth;
         }
+        self.note_change(kind, frame.call.returns_to);
     }
 
     /// The outermost call returns to a function that was entered before the trace.
     pub(super) fn discover(&mut self, function: Option<FunctionId>) {
+        self.draft.varies();
         self.settle();
         let Some(frame) = self.pop(Ended::Returned) else {
             return;
@@ -258,9 +276,11 @@ impl<L: Listener> Course<'_, L> {
             depth: frame.call.depth - 1,
             returns_to: None,
         };
+        let place = self.place_of(node, function);
         self.open.push(Frame {
             call,
             node,
+            place,
             joined: false,
             context_id: None,
         });
@@ -273,6 +293,7 @@ impl<L: Listener> Course<'_, L> {
 
     /// Another context continues: one that was left and has a call that returns here, or a new one.
     pub(super) fn switch(&mut self, place: &Place) {
+        self.draft.varies();
         self.settle();
         let mut left = std::mem::take(&mut self.open);
         for frame in left.iter().rev() {
@@ -326,8 +347,10 @@ impl<L: Listener> Course<'_, L> {
 
     /// Ends all calls: their callers are no longer known.
     pub(super) fn forget_callers(&mut self) {
+        self.spread();
         self.close_down_to(0, Ended::Unseen);
         self.parked.clear();
+        self.memo.forget_places();
         if self.active {
             self.counted.tree.merge(&self.recent);
         }

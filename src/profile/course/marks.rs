@@ -1,6 +1,6 @@
 //! Gaps, exceptions, events and the window of a course.
 
-use super::super::stack::{Ended, GapSeen, Listener};
+use super::super::stack::{Call, Ended, GapSeen, Listener};
 use super::super::window::Bound;
 use super::{Course, DEBUG_HALT, OpenGap};
 use crate::element::{Context, Itm, Mark, NoSyncReason, TraceOnReason};
@@ -33,6 +33,8 @@ impl<L: Listener> Course<'_, L> {
     }
 
     pub(super) fn open_window(&mut self) {
+        self.spread();
+        self.memo.forget_places();
         self.settle();
         self.active = true;
         self.waiting = self.window.to.is_some();
@@ -41,13 +43,19 @@ impl<L: Listener> Course<'_, L> {
         self.counted.first_time = self.now.time;
         self.recent.clear();
         let mut parent = None;
-        for frame in &mut self.open {
-            let function = frame.call.function;
-            frame.node = match parent {
-                Some(parent) => self.recent.child(parent, function, frame.call.returns_to),
+        for depth in 0..self.open.len() {
+            let Call {
+                function,
+                returns_to,
+                ..
+            } = self.open[depth].call;
+            let node = match parent {
+                Some(parent) => self.recent.child(parent, function, returns_to),
                 None => self.recent.root(function),
             };
-            parent = Some(frame.node);
+            self.open[depth].node = node;
+            self.open[depth].place = self.place_of(node, function);
+            parent = Some(node);
         }
         self.parked.clear();
         self.continue_open();
@@ -58,9 +66,12 @@ impl<L: Listener> Course<'_, L> {
         if !self.active {
             return;
         }
+        self.slow();
         self.close_down_to(0, how);
+        self.spread();
         self.counted.tree.merge(&self.recent);
         self.recent.clear();
+        self.memo.forget_places();
         self.counted.instructions = self.now.instructions - self.opened.0;
         let cycles = self.now.cycles;
         self.counted.cycles = cycles.map(|cycles| cycles.saturating_sub(self.opened.1));
@@ -68,13 +79,14 @@ impl<L: Listener> Course<'_, L> {
     }
 
     pub(super) fn lose(&mut self, gap: Gap) {
+        self.slow();
         self.edge = None;
         self.transitions.event(&Event {
             position: Position::default(),
             offset: self.now.at,
             entry: Entry::Gap(gap),
         });
-        self.armed = true;
+        self.arm();
         if self.gap.is_none() {
             let from = self.now;
             self.gap = Some(OpenGap { gap, from });
@@ -115,7 +127,7 @@ impl<L: Listener> Course<'_, L> {
         self.counted.elements += u64::from(self.active);
         self.now.at = at;
         match mark {
-            Mark::Cycles(cycles) => self.now.count(*cycles),
+            Mark::Cycles(cycles) => self.count_cycles((*cycles).into()),
             Mark::Timestamp(time) => {
                 self.now.time = Some(*time);
                 if self.active {
@@ -176,7 +188,7 @@ impl<L: Listener> Course<'_, L> {
         // The untraced kernel returned to the program: nothing of the program is lost.
         if returned && reason == TraceOnReason::BeginOrFilter {
             self.edge = None;
-            self.armed = true;
+            self.arm();
             self.pass_mark(mark);
         } else {
             self.lose(Gap::TraceOff(reason));

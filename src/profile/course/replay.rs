@@ -52,7 +52,7 @@ impl<L: Listener> Course<'_, L> {
                     }
                     self.now.instructions += u64::from(range.instructions);
                     if let Some(cycles) = cycles {
-                        self.now.count(*cycles);
+                        self.count_cycles((*cycles).into());
                     }
                 }
                 What::Range { range, cycles } => FlowSink::range(self, at, range, *cycles),
@@ -90,7 +90,7 @@ impl<L: Listener> Course<'_, L> {
         let now = &mut self.now;
         now.instructions = now.instructions.saturating_add(by.instructions);
         if let Some(cycles) = by.cycles {
-            now.cycles = Some(now.cycles.unwrap_or(0).saturating_add(cycles));
+            self.count_cycles(cycles);
         }
     }
 }

@@ -1,0 +1,433 @@
+//! Remembers what a run of blocks does to the open calls, so that a run that comes again costs one
+//! lookup and one count.
+//!
+//! What a run does depends on the calling context that it starts in, on the branch before it, and on
+//! its blocks: these three are the key. Whatever else it may depend on is checked by
+//! [`Course`](super::course::Course), or is reason not to remember the run.
+
+use super::code::{EdgeKind, FastMap};
+use super::functions::FunctionId;
+use super::stack::CallKind;
+use super::tree::{LineKey, NodeId};
+use crate::flow::Range;
+use crate::quantity::Address;
+
+/// The most entries: some 50 MB. Beyond them all are forgotten.
+const MOST: usize = 1 << 19;
+/// Keys that came once, at least lately.
+const SEEN: usize = 1 << 13;
+/// Stands for the step of an empty slot.
+const EMPTY: u32 = u32::MAX;
+/// Bit of a step: a single block, not a run.
+const SINGLE: u32 = 1 << 31;
+/// Bit of a place that is not the number of a node.
+const ODD: u32 = 1 << 31;
+/// The most places that are not numbers of nodes.
+const MOST_ODD: usize = 1 << 20;
+
+/// A calling context: a node of the tree, and the function of the innermost call. 0 if it has no number.
+pub(super) type Place = u32;
+/// No place: nothing is remembered there.
+pub(super) const NOWHERE: Place = 0;
+
+/// The branch before a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tail(u32);
+
+impl Tail {
+    /// None: execution went on within a function.
+    pub const NONE: Self = Self(0);
+    /// Something else: an exception, a gap, the start of the trace.
+    pub const UNKNOWN: Self = Self(u32::MAX);
+
+    /// The branch at the end of the block with an index.
+    pub fn of(block: usize, returns: bool) -> Self {
+        Self((block as u32 + 1) << 1 | u32::from(returns))
+    }
+
+    /// Whether it returns from a function.
+    #[inline(always)]
+    pub fn returns(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// What is executed: a run, or a block with the atom of its last instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step(u32);
+
+impl Step {
+    #[inline(always)]
+    pub fn run(number: usize) -> Self {
+        Self(number as u32)
+    }
+
+    #[inline(always)]
+    pub fn block(index: usize, taken: bool) -> Self {
+        Self(SINGLE | (index as u32) << 1 | u32::from(taken))
+    }
+
+    /// Returns the number of a run, or the index of a block with its atom.
+    pub fn split(self) -> Result<usize, (usize, bool)> {
+        match self.0 & SINGLE {
+            0 => Ok(self.0 as usize),
+            _ => Err(((self.0 & !SINGLE) as usize >> 1, self.0 & 1 == 1)),
+        }
+    }
+}
+
+/// What decides what a run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// Where it starts: after a return, the caller.
+    pub place: Place,
+    pub tail: Tail,
+    pub step: Step,
+}
+
+impl Key {
+    #[inline(always)]
+    fn mixed(self) -> u64 {
+        let both = u64::from(self.place) << 32 | u64::from(self.step.0);
+        (both ^ u64::from(self.tail.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+/// What is known of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It executes instructions of the innermost call.
+    Plain,
+    /// It also changes the open calls, as its [`Plan`] says.
+    Changes,
+    /// It may do something else each time.
+    Varies,
+}
+
+/// An entry of the memo. Read each time its run is executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    key: Key,
+    /// The branch at its end.
+    pub tail: Tail,
+    /// How often it came again.
+    pub count: u64,
+    plan: u32,
+    pub known: Known,
+}
+
+/// A change of the open calls by a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    /// Instructions of the run before it, and blocks.
+    pub instructions: u32,
+    pub blocks: u32,
+    pub function: FunctionId,
+    pub node: NodeId,
+    pub place: Place,
+    pub kind: CallKind,
+    /// The return address of a call. A function that takes the place of another one keeps that one's.
+    pub returns_to: Option<Address>,
+}
+
+/// What a run adds to a node of the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Effect {
+    /// It executes a number of instructions in it.
+    Executes(NodeId, u32),
+    /// It calls its function.
+    Calls(NodeId, FunctionId),
+    /// It executes a straight line in it.
+    Line(LineKey),
+}
+
+/// What a run does.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Plan {
+    /// Its first instruction.
+    pub start: Address,
+    /// Where the innermost call must return to, and its caller: if the run ends that call for
+    /// another one.
+    pub replaces: Option<(NodeId, Option<Address>)>,
+    /// The branch before it, if it has an edge of its own.
+    edge: Option<(Address, EdgeKind)>,
+    changes: (u32, u32),
+    effects: (u32, u32),
+}
+
+/// The last straight line before a run, and its edge.
+pub(super) type Exit = (Range, Option<(Address, EdgeKind)>);
+
+/// What was seen when a run was executed.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// Whether a run is watched.
+    pub active: bool,
+    /// Whether it does the same each time, as far as it was executed.
+    pub repeats: bool,
+    /// Instructions before it, and its blocks so far.
+    pub before: u64,
+    pub blocks: u32,
+    /// Whether the innermost call returned.
+    pub returned: bool,
+    pub replaces: Option<(NodeId, Option<Address>)>,
+    pub changes: Vec<Change>,
+    pub effects: Vec<Effect>,
+}
+
+impl Draft {
+    /// Starts to watch.
+    pub fn start(&mut self, before: u64) {
+        self.changes.clear();
+        self.effects.clear();
+        *self = Self {
+            active: true,
+            repeats: true,
+            before,
+            changes: std::mem::take(&mut self.changes),
+            effects: std::mem::take(&mut self.effects),
+            ..Self::default()
+        };
+    }
+
+    /// Instructions are executed in a node.
+    pub fn executes(&mut self, node: NodeId, instructions: u32) {
+        if self.active {
+            self.effects.push(Effect::Executes(node, instructions));
+        }
+    }
+
+    /// A function is called.
+    pub fn calls(&mut self, node: NodeId, function: FunctionId) {
+        if self.active {
+            self.effects.push(Effect::Calls(node, function));
+        }
+    }
+
+    /// A straight line is executed in a node.
+    pub fn line(&mut self, line: LineKey) {
+        if self.active {
+            self.effects.push(Effect::Line(line));
+        }
+    }
+
+    /// It may do something else next time.
+    pub fn varies(&mut self) {
+        self.repeats = false;
+    }
+}
+
+/// The runs that came several times.
+#[derive(Debug)]
+pub(super) struct Memo {
+    /// A hash table with open addressing, at most half full.
+    slots: Vec<Entry>,
+    used: Vec<u32>,
+    seen: Vec<u32>,
+    plans: Vec<Plan>,
+    changes: Vec<Change>,
+    effects: Vec<Effect>,
+    exits: FastMap<u32, Exit>,
+    odd: FastMap<(u32, u32), Place>,
+}
+
+const FREE: Entry = Entry {
+    key: Key {
+        place: NOWHERE,
+        tail: Tail::NONE,
+        step: Step(EMPTY),
+    },
+    tail: Tail::NONE,
+    count: 0,
+    plan: 0,
+    known: Known::Varies,
+};
+
+impl Default for Memo {
+    fn default() -> Self {
+        Self {
+            slots: vec![FREE; 1 << 12],
+            used: Vec::new(),
+            seen: vec![0; SEEN],
+            plans: Vec::new(),
+            changes: Vec::new(),
+            effects: Vec::new(),
+            exits: FastMap::default(),
+            odd: FastMap::default(),
+        }
+    }
+}
+
+impl Memo {
+    /// Returns the entry of a key, if it is in its first place.
+    #[inline(always)]
+    pub fn first(&mut self, key: Key) -> Option<&mut Entry> {
+        let at = (key.mixed() >> 32) as usize & (self.slots.len() - 1);
+        let slot = &mut self.slots[at];
+        (slot.key == key).then_some(slot)
+    }
+
+    /// Returns an entry.
+    #[inline(always)]
+    pub fn get_mut(&mut self, slot: usize) -> &mut Entry {
+        &mut self.slots[slot]
+    }
+
+    /// Returns the slot of a key.
+    #[inline]
+    pub fn find(&self, key: Key) -> Option<usize> {
+        let mask = self.slots.len() - 1;
+        let mut at = (key.mixed() >> 32) as usize & mask;
+        loop {
+            let slot = &self.slots[at];
+            if slot.key == key {
+                return Some(at);
+            }
+            if slot.key.step.0 == EMPTY {
+                return None;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// Returns the plan of an entry, and its changes.
+    #[inline]
+    pub fn plan(&self, entry: &Entry) -> (&Plan, &[Change]) {
+        let plan = &self.plans[entry.plan as usize];
+        let (first, after) = plan.changes;
+        (plan, &self.changes[first as usize..after as usize])
+    }
+
+    /// Returns whether a key came before, lately: most that come once do not come again.
+    pub fn came(&mut self, key: Key) -> bool {
+        let mixed = key.mixed();
+        let tag = (mixed >> 16) as u32 | 1;
+        std::mem::replace(&mut self.seen[(mixed >> 51) as usize % SEEN], tag) == tag
+    }
+
+    /// Returns whether there is no room.
+    pub fn is_full(&self) -> bool {
+        self.used.len() >= MOST
+    }
+
+    /// Remembers a run. `exit` is what a run after it needs, if `tail` is a branch.
+    pub fn learn(
+        &mut self,
+        key: Key,
+        start: Address,
+        edge: Option<(Address, EdgeKind)>,
+        draft: &Draft,
+        tail: Tail,
+        exit: Option<Exit>,
+    ) {
+        if (self.used.len() + 1) * 2 > self.slots.len() {
+            self.grow();
+        }
+        let same = !draft.returned && draft.changes.is_empty();
+        let known = match draft.repeats && tail != Tail::UNKNOWN {
+            false => Known::Varies,
+            true if same => Known::Plain,
+            true => Known::Changes,
+        };
+        let plan = self.plans.len() as u32;
+        if known != Known::Varies {
+            let (changes, effects) = (self.changes.len() as u32, self.effects.len() as u32);
+            self.changes.extend(&draft.changes);
+            self.effects.extend(&draft.effects);
+            self.plans.push(Plan {
+                start,
+                replaces: draft.replaces,
+                edge,
+                changes: (changes, self.changes.len() as u32),
+                effects: (effects, self.effects.len() as u32),
+            });
+            if let Some(exit) = exit {
+                self.exits.insert(tail.0, exit);
+            }
+        }
+        let at = self.vacant(key);
+        self.slots[at] = Entry {
+            key,
+            tail,
+            count: 0,
+            plan,
+            known,
+        };
+        self.used.push(at as u32);
+    }
+
+    fn vacant(&self, key: Key) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut at = (key.mixed() >> 32) as usize & mask;
+        while self.slots[at].key.step.0 != EMPTY {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    fn grow(&mut self) {
+        let size = self.slots.len() * 2;
+        let old = std::mem::replace(&mut self.slots, vec![FREE; size]);
+        self.used.clear();
+        for entry in old.into_iter().filter(|entry| entry.key.step.0 != EMPTY) {
+            let at = self.vacant(entry.key);
+            self.slots[at] = entry;
+            self.used.push(at as u32);
+        }
+    }
+
+    /// Returns what the branch of a run's end leads to.
+    pub fn exit(&self, tail: Tail) -> Option<&Exit> {
+        self.exits.get(&tail.0)
+    }
+
+    /// Returns the number of a calling context. `usual` says that the node is one of the function.
+    pub fn place(&mut self, node: NodeId, function: FunctionId, usual: bool) -> Place {
+        if usual {
+            return node.0 + 1;
+        }
+        let next = self.odd.len();
+        match self.odd.get(&(node.0, function.0)) {
+            Some(known) => *known,
+            None if next >= MOST_ODD => NOWHERE,
+            None => {
+                let place = ODD | next as u32;
+                self.odd.insert((node.0, function.0), place);
+                place
+            }
+        }
+    }
+
+    /// Passes on what came again, and forgets all runs.
+    pub fn drain(
+        &mut self,
+        mut add: impl FnMut(Step, u64, Option<(Address, Address, EdgeKind)>, &[Effect]),
+    ) {
+        for at in self.used.drain(..) {
+            let entry = std::mem::replace(&mut self.slots[at as usize], FREE);
+            if entry.count > 0 {
+                let plan = &self.plans[entry.plan as usize];
+                let (first, after) = plan.effects;
+                let effects = &self.effects[first as usize..after as usize];
+                let edge = plan.edge.map(|(from, kind)| (from, plan.start, kind));
+                add(entry.key.step, entry.count, edge, effects);
+            }
+        }
+        self.plans.clear();
+        self.changes.clear();
+        self.effects.clear();
+        self.exits.clear();
+    }
+
+    /// Returns how often entries of a kind were executed again, since the last [`Self::drain`].
+    #[cfg(test)]
+    pub fn times(&self, known: Known) -> u64 {
+        let entries = self.slots.iter().filter(|entry| entry.known == known);
+        entries.map(|entry| entry.count).sum()
+    }
+
+    /// Forgets the numbers of calling contexts, after [`Self::drain`].
+    pub fn forget_places(&mut self) {
+        self.odd.clear();
+    }
+}
