@@ -15,7 +15,7 @@ use armsnap::export::{
     Analysed, ExportError, callgrind, chrome, compilers, ctf, drcov, folded, lcov, perfetto,
 };
 use armsnap::leftovers::Leftover;
-use armsnap::profile::{CodeOnly, Listener, Nothing, Profile, Track};
+use armsnap::profile::{CodeOnly, LinesOfCalls, Listener, Nothing, Profile, Track};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::io::{BufWriter, Write};
@@ -57,6 +57,11 @@ pub struct Arguments {
     /// Join the shards in these directories instead of decoding the trace (repeatable)
     #[arg(long, value_name = "DIR", num_args = 1..)]
     join: Vec<PathBuf>,
+
+    /// Inlined functions are frames of `folded` stacks too, marked `_[i]`; the program's debug
+    /// information names them
+    #[arg(long, conflicts_with = "join")]
+    inline: bool,
 
     /// What the time lines of `chrome`, `perfetto` and `ctf` measure
     #[arg(long, value_enum, value_name = "CLOCK", default_value_t = ClockName::Instructions)]
@@ -182,6 +187,11 @@ impl Arguments {
 /// Writes an export.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let tables = arguments.tables()?;
+    if arguments.inline && arguments.format != Format::Folded {
+        return Err(Failure::Usage(
+            "--inline: only folded stacks have frames of inlined functions".to_owned(),
+        ));
+    }
     arguments.check_shards(&tables)?;
     let mut analysis = arguments.analysis.open()?;
     analysis.shards.clone_from(&arguments.join);
@@ -267,6 +277,7 @@ fn write(
         return perfetto::write(clock, &analysed, packets, out).map_err(failure);
     }
     let tracks = match arguments.format {
+        Format::Folded if arguments.inline => listen(analysis, |_| LinesOfCalls)?.0,
         Format::Folded | Format::Callgrind => listen(analysis, |_| Nothing)?.0,
         _ => listen(analysis, |_| CodeOnly)?.0,
     };

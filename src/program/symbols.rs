@@ -17,6 +17,9 @@ type Slice = EndianArcSlice<RunTimeEndian>;
 /// The largest accepted ratio; debug information typically expands three to ten times.
 const EXPANSION: u64 = 100;
 
+/// The most functions inlined in each other that are named; compilers nest some tens.
+const MOST_INLINED: usize = 256;
+
 /// An error that prevents reading names or source lines from an ELF file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -225,6 +228,30 @@ impl Symbols {
         }
         found.sort_by_key(|(range, _)| range.start);
         found
+    }
+
+    /// The functions inlined at an address by the debug information, by their names in the source,
+    /// outermost first; the function that contains them all is not among them.
+    pub fn inlined(&self, address: u64) -> Vec<String> {
+        let found = self.lines.iter().find_map(|(offset, context)| {
+            let context = context.lock().unwrap_or_else(PoisonError::into_inner);
+            let frames = context.find_frames(address.wrapping_sub(*offset));
+            let mut frames = frames.skip_all_loads().ok()?;
+            let mut all = Vec::new();
+            while all.len() < MOST_INLINED
+                && let Ok(Some(frame)) = frames.next()
+            {
+                let name = frame.function?;
+                let name = name.raw_name().ok()?;
+                let shown = names::demangled(&name).unwrap_or_else(|| name.to_string());
+                all.push(one_line(&shown).into_owned());
+            }
+            // The last one contains the others.
+            all.pop()?;
+            all.reverse();
+            Some(all)
+        });
+        found.unwrap_or_default()
     }
 
     /// The source line that an address belongs to.

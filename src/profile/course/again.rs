@@ -283,7 +283,7 @@ impl<L: Listener> Course<'_, L> {
         if !self.again(at, blocks, step, blocks.instructions(id), lines) {
             self.new_block(at, blocks, (id, taken), cycles);
         } else if let Some(cycles) = cycles {
-            self.count_cycles(cycles);
+            self.count_cycles(cycles.into());
         }
     }
 
