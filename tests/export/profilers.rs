@@ -290,6 +290,75 @@ fn llvm_profgen_makes_a_profile_of_it() {
     assert!(function("sum: ").contains("  5: 26, calls: classify:26"));
 }
 
+/// A program with rare calls in the path of its loop, compiled by clang.
+struct Compiled {
+    snapshot: std::path::PathBuf,
+    program: std::path::PathBuf,
+}
+
+/// Compiles and records `hot.c`.
+fn compiled(directory: &Path, name: &str, options: &[&str]) -> Compiled {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = directory.join(name);
+    let snapshot = directory.join(format!("{name}.snapshot"));
+    let headers = format!("-I{}", arg(&here.join("testdata/programs")));
+    let source = here.join("tests/export/hot.c");
+    let all = [
+        &["--target=aarch64-linux-gnu", "-O2", "-g", "-ffreestanding"][..],
+        &[
+            "-fdebug-info-for-profiling",
+            "-nostdlib",
+            "-static",
+            &headers,
+        ],
+        options,
+        &[arg(&source), "-o", arg(&program)],
+    ];
+    let built = run("clang-19", &all.concat());
+    assert!(built.status.success(), "{}", said(&built));
+    let record = ["record", "-o", arg(&snapshot), "--", arg(&program)];
+    let recorded = super::common::armsnap(&record);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    Compiled { snapshot, program }
+}
+
+/// Direct branches that were taken.
+fn taken(snapshot: &Path) -> u64 {
+    let text = export_text(snapshot, "jsonl", &["--table=edges"]);
+    let rows = text.lines().map(|line| {
+        let row: serde_json::Value = serde_json::from_str(line).unwrap();
+        row
+    });
+    let branches = rows.filter(|row| row["kind"] == "branch");
+    branches.map(|row| row["count"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn clang_lays_the_hot_path_straight_with_it() {
+    if !installed(&[
+        "clang-19",
+        "llvm-profgen-19",
+        "aarch64-linux-gnu-ld",
+        "qemu-aarch64",
+    ]) {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let before = compiled(directory.path(), "before", &[]);
+    let (raw, made) = (directory.path().join("raw"), directory.path().join("made"));
+    std::fs::write(&raw, export(&before.snapshot, "llvm-profgen", &[])).unwrap();
+    let binary = format!("--binary={}", arg(&before.program));
+    let raw = format!("--unsymbolized-profile={}", arg(&raw));
+    let output = run("llvm-profgen-19", &[&binary, &raw, "--output", arg(&made)]);
+    assert!(output.status.success(), "{}", said(&output));
+    let with = format!("-fprofile-sample-use={}", arg(&made));
+    let after = compiled(directory.path(), "after", &[&with]);
+    let (before, after) = (taken(&before.snapshot), taken(&after.snapshot));
+    // Three branches around rare calls in each of 20000 rounds, and the loop's.
+    assert!(before > 50_000, "{before}");
+    assert!(after * 2 < before, "{before} taken branches, then {after}");
+}
+
 #[test]
 fn perf2bolt_matches_it_with_the_program() {
     let Some(recorded) = coverage() else { return };
