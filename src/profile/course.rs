@@ -336,7 +336,7 @@ impl<'a, L: Listener> Course<'a, L> {
             };
         }
         self.infos[index].counts[usize::from(taken)] += u64::from(self.active);
-        self.draft.blocks += 1;
+        self.draft.blocks = self.draft.blocks.wrapping_add(1);
         self.now.instructions += u64::from(info.instructions);
         if let Some(cycles) = cycles {
             self.count_cycles(cycles.into());
