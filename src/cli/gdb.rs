@@ -159,6 +159,9 @@ fn gdb_arguments(
         out.push("-iex".into());
         out.push("set auto-load off".into());
     }
+    // The server answers once the input is open, which takes more than GDB's 2 seconds for large ones.
+    out.push("-iex".into());
+    out.push("set remotetimeout 120".into());
     // Libraries of a program that was recorded: GDB finds them there by their names, and need not
     // ask the server for them.
     let libraries = arguments.snapshot.snapshot.join(LIBRARIES);
@@ -180,7 +183,8 @@ fn gdb_arguments(
     out.push("-ex".into());
     out.push(python_command(server, front));
     let mut programs = endpoint.programs();
-    if let Some(program) = programs.next() {
+    // GDB asks the server for a program that is no file.
+    if let Some(program) = programs.next().filter(|program| program.elf.path.is_file()) {
         out.push("-se".into());
         out.push(program.elf.path.clone().into());
         // Sources are often recorded relative to the program.

@@ -8,6 +8,7 @@ pub mod disassembly;
 pub mod elf;
 pub(crate) mod frames;
 pub(crate) mod kallsyms;
+pub(crate) mod kernel_symbols;
 pub mod landing_pads;
 mod names;
 pub(crate) mod symbol_file;

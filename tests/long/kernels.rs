@@ -4,8 +4,10 @@
 
 use crate::support::gdb::{armsnap, run_within, text};
 use crate::support::kernel::{boot, compare, debian_kernel, initrd};
+use crate::support::translation::Emulator;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// The output of GDB on a recording.
 fn gdb(snapshot: &Path, options: &[&str], commands: &[&str]) -> String {
@@ -285,4 +287,62 @@ fn a_program_crashes_the_kernel() {
         "{moves}"
     );
     assert!(forward.contains("in vfs_write ()"), "{moves}");
+}
+
+/// A kernel that has panicked in QEMU, and its console.
+fn panicked_in_qemu(kernel: &Path, cpu: &str, console: &Path) -> (Emulator, String) {
+    let qemu = Emulator::start(
+        Command::new("qemu-system-aarch64")
+            .args(["-M", "virt", "-cpu", cpu, "-smp", "2", "-m", "256"])
+            .args(["-serial", &format!("file:{}", console.display())])
+            // Its time passes with instructions, so that interrupts do not pile up on a busy machine.
+            .args(["-icount", "shift=4,sleep=off"])
+            .args(["-append", "console=ttyAMA0", "-kernel"])
+            .arg(kernel),
+    );
+    let started = Instant::now();
+    loop {
+        let text = std::fs::read(console).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if text.contains("---[ end Kernel panic") {
+            return (qemu, text);
+        }
+        assert!(started.elapsed() < Duration::from_secs(300), "{text}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Without a program with symbols, the names and callers come from the kernel's memory. The second
+/// processor signs return addresses.
+#[test]
+#[cfg_attr(debug_assertions, ignore = "with --release")]
+fn core_files_of_kernels_show_the_back_traces_of_their_consoles() {
+    let Some(kernel) = debian_kernel() else {
+        return;
+    };
+    for cpu in ["cortex-a57", "max,pauth-impdef=on"] {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut qemu, console) = panicked_in_qemu(&kernel, cpu, &directory.path().join("console"));
+        let wanted = printed(&console);
+        assert!(wanted.len() > 5, "{wanted:?}");
+        let core = directory.path().join("core");
+        // At the start of an interrupt, only a register that core files lack has the address that
+        // was interrupted.
+        let mut traces = String::new();
+        for _ in 0..5 {
+            qemu.execute(
+                "dump-guest-memory",
+                &serde_json::json!({"paging": false, "protocol": format!("file:{}", core.display())}),
+            );
+            traces = gdb(&core, &[], &["thread apply all bt"]);
+            if traces.contains(" in panic (") {
+                break;
+            }
+        }
+        let (_, frames) = panicked(&traces);
+        assert!(same(&frames, &wanted), "{cpu}: {traces}\n{wanted:?}");
+        for name in ["local_cpu_stop", "arch_cpu_idle", "cpu_startup_entry"] {
+            assert!(traces.contains(&format!(" in {name} (")), "{cpu}: {traces}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! read-only parts of programs and libraries.
 
 mod flattened;
+mod kernel_names;
 mod notes;
 mod vmcore;
 

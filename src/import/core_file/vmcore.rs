@@ -4,7 +4,7 @@
 //! VMCOREINFO is in a note of the file, or in the note that the kernel keeps in memory.
 
 use super::notes::{Notes, Thread};
-use super::{Header, Layout, PT_LOAD, limit, part};
+use super::{Header, Layout, PT_LOAD, kernel_names, limit, part};
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use crate::linux::vmcoreinfo::Info;
 use crate::mapped::Mapped;
@@ -29,14 +29,14 @@ pub fn info(bytes: &[u8], layout: &Layout, notes: &Notes) -> Option<Info> {
 }
 
 /// The bytes of a segment that are in the file.
-fn held<'b>(bytes: &'b [u8], load: &Header) -> &'b [u8] {
+pub(super) fn held<'b>(bytes: &'b [u8], load: &Header) -> &'b [u8] {
     let there = (bytes.len() as u64).saturating_sub(load.offset);
     part(bytes, load.offset, load.in_file.min(there)).unwrap_or(&[])
 }
 
 /// The address of a segment in physical memory; `/proc/kcore` has -1 where it is not contiguous
 /// there, and 0 in old kernels.
-fn physical(load: &Header) -> Option<u64> {
+pub(super) fn physical(load: &Header) -> Option<u64> {
     let none = load.physical == u64::MAX || load.physical == 0 && load.address != 0;
     (!none).then_some(load.physical)
 }
@@ -119,7 +119,7 @@ pub fn imported(
             .notes
             .push(format!("virtual addresses are not translated: {reason}")),
     }
-    kernel(info, options, &mut out)?;
+    kernel(path, info, options, (bytes, layout), &mut out)?;
     let mut devices: Vec<Device> = threads
         .into_iter()
         .enumerate()
@@ -165,8 +165,15 @@ pub fn imported(
     Ok(out)
 }
 
-/// Adds the kernel's program for its names, at the address at which it ran.
-fn kernel(info: &Info, options: &Options, out: &mut Imported) -> Result<(), ImportError> {
+/// Adds the kernel's program for its names, at the address at which it ran; without one, the names
+/// that the kernel has in its memory.
+fn kernel(
+    core: &Path,
+    info: &Info,
+    options: &Options,
+    (bytes, layout): (&Mapped, &Layout),
+    out: &mut Imported,
+) -> Result<(), ImportError> {
     let offset = info.address("KERNELOFFSET");
     if let Some(offset) = offset {
         out.notes.push(format!(
@@ -174,8 +181,23 @@ fn kernel(info: &Info, options: &Options, out: &mut Imported) -> Result<(), Impo
         ));
     }
     let Some(path) = &options.vmlinux else {
-        let text = "--vmlinux FILE names the kernel's program: without it there are no names";
-        out.notes.push(text.to_owned());
+        let Some(names) = kernel_names::find(bytes, layout, info) else {
+            let text = "the kernel's memory has no table of its symbols (kallsyms) that can be read: \
+                        --vmlinux FILE names its program";
+            out.notes.push(text.to_owned());
+            return Ok(());
+        };
+        out.notes.push(format!(
+            "{} symbols of the kernel at {:#x} are from its own table (kallsyms); --vmlinux FILE \
+             gives source lines and types too",
+            names.symbols, names.text
+        ));
+        let file = "kernel-symbols".to_owned();
+        out.files.insert(file.clone(), names.file.into());
+        // No file has this path, so readers take it from the snapshot.
+        let origin = std::path::absolute(core).unwrap_or_else(|_| core.to_owned());
+        out.origins.insert(file.clone(), origin.join(&file));
+        programs::record(0, file, 0, out);
         return Ok(());
     };
     let elf = Elf::open(path)?;

@@ -4,9 +4,8 @@
 //! Where the kernel is at run time is known once it has relocated itself.
 
 use crate::mapped::Mapped;
-use crate::program::frames::{self, Code};
 use crate::program::kallsyms::Kallsyms;
-use crate::program::symbol_file::{self, Function};
+use crate::program::kernel_symbols;
 use std::io::Read;
 
 /// A kernel.
@@ -78,47 +77,8 @@ impl Kernel {
     /// Returns an ELF file for the kernel that runs at `text`: the names of its functions, and how
     /// their callers are found. `signed`: return addresses may have authentication codes.
     pub fn symbol_file(&self, text: u64, signed: bool) -> Option<Vec<u8>> {
-        let (first, image) = self.symbols.as_ref()?.base()?;
-        let start = text.checked_add(first - image)?;
-        let symbols = self.symbols.as_ref()?.symbols();
-        let last = symbols.last()?.offset;
-        // A symbol ends where the next one starts; the last one has no known end.
-        let end_of = |index: usize, offset| {
-            let behind = symbols[index..].iter().map(|symbol| symbol.offset);
-            behind
-                .into_iter()
-                .find(|next| *next > offset)
-                .unwrap_or(offset)
-        };
-        let functions = symbols.iter().enumerate();
-        let functions = functions.filter(|(_, symbol)| symbol.is_code());
-        let functions: Vec<Function> = functions
-            .map(|(index, symbol)| Function {
-                name: symbol.name.clone(),
-                address: start.wrapping_add(symbol.offset.into()),
-                size: u64::from(end_of(index, symbol.offset) - symbol.offset),
-            })
-            .collect();
-        let end = start.checked_add(u64::from(last) + 4)?;
-        let code = |function: &'_ Function| {
-            let from = usize::try_from(function.address.checked_sub(text)?).ok()?;
-            let to = from.checked_add(usize::try_from(function.size).ok()?)?;
-            self.image.get(from..to)
-        };
-        // Several names of one function follow each other.
-        let mut code: Vec<Code<'_>> = functions
-            .iter()
-            .filter_map(|function| {
-                Some(Code {
-                    name: &function.name,
-                    start: function.address,
-                    bytes: code(function)?,
-                })
-            })
-            .collect();
-        code.dedup_by_key(|code| code.start);
-        let frames = frames::debug_frame(&code, signed);
-        Some(symbol_file::write(&functions, start, end, &frames))
+        let symbols = self.symbols.as_ref()?;
+        kernel_symbols::write(symbols, &self.image, text, signed)
     }
 }
 
