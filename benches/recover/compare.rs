@@ -1,5 +1,6 @@
 //! One program: recorded, run again for its true states, and compared.
 
+use super::holes::Holes;
 use super::memory::Memory;
 use super::table::{DISTANCES, Row};
 use super::truth::{self, Guest, State};
@@ -11,14 +12,16 @@ use armsnap::quantity::Address;
 use armsnap::recover::{FinalState, Known, Options, RecordedAddresses, Recovery, SnapshotMemory};
 use armsnap::semantics::{Location, Operand, Semantics};
 use armsnap::snapshot::memory::CoreMemory;
-use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::model::{DeviceClass, Snapshot};
 use armsnap::snapshot::program::{Program, Recorded as InSnapshot};
 use armsnap::snapshot::{OpenOptions, OpenSnapshot, data_addresses, libraries};
 use armsnap::stop::Cancel;
 use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
-use std::collections::HashSet;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -54,10 +57,11 @@ struct Recorded {
     /// What the run of the true states left in registers, and the recorded run: the kernel gives each
     /// run random bytes of its own.
     random: Vec<(u64, u64)>,
+    decoded: RefCell<HashMap<(u64, u64), Rc<Semantics>>>,
 }
 
-/// Compares a program.
-pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
+/// Compares a program; its remarks name what is not known, if that is to be shown.
+pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let snapshot = directory.path().join("snapshot");
     let mut record = truth::command(env!("CARGO_BIN_EXE_armsnap"));
@@ -81,7 +85,7 @@ pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
     let history = timeline.history(0).ok_or("no history")?;
     let most = DISTANCES[DISTANCES.len() - 1] + 1;
     let mut states = truth::states(program, most + 30_000)?;
-    let positions = aligned(history, &states)?;
+    let positions = aligned(history, &mut states)?;
     states.drain(..states.len() - positions.len());
     let addresses = data_addresses::open(&loaded, &core.name).ok_or("no addresses")??;
     let end = addresses.instructions();
@@ -111,12 +115,13 @@ pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
         accesses,
         entries,
         random,
+        decoded: RefCell::default(),
     };
     let mut remarks = format!("{end} instructions");
-    let (plain, said) = recorded.compare(history, None);
+    let (plain, said) = recorded.compare(history, None, shows_holes);
     remarks += &said;
     let addresses = data_addresses::open(&recorded.loaded, &core.name).ok_or("no addresses")??;
-    let (helped, said) = recorded.compare(history, Some(Box::new(addresses)));
+    let (helped, said) = recorded.compare(history, Some(Box::new(addresses)), shows_holes);
     remarks += &format!("; with addresses{said}");
     Ok(Compared {
         plain,
@@ -125,25 +130,45 @@ pub fn program(program: &Path) -> Result<Compared, Box<dyn Error>> {
     })
 }
 
-/// The positions of the last states; fails if the history is another one.
-fn aligned(history: &mut History, states: &[State]) -> Result<Vec<Position>, Box<dyn Error>> {
+/// The positions of the last states, in whose order instructions that faulted are left out; fails if the
+/// history is another one.
+fn aligned(
+    history: &mut History,
+    states: &mut Vec<State>,
+) -> Result<Vec<Position>, Box<dyn Error>> {
+    /// Signals whose handlers returned.
+    const MOST_FAULTS: usize = 8;
     let mut here = history.end();
     let mut positions = vec![here];
-    for state in states.iter().rev().skip(1) {
-        let Some(before) = history.step(here, Direction::Backward) else {
-            break;
-        };
+    let mut faulted = Vec::new();
+    let mut at = states.len() - 1;
+    'places: while let Some(before) = history.step(here, Direction::Backward) {
         here = before;
         let pc = history.place(here).and_then(|place| place.pc());
-        if pc != Some(Address(state.pc)) {
-            return Err(format!(
-                "the emulator's log has pc {:#x} where the history has {pc:?}, {} back",
-                state.pc,
-                positions.len()
-            )
-            .into());
+        loop {
+            if at == 0 {
+                break 'places;
+            }
+            at -= 1;
+            let state = states[at];
+            if pc == Some(Address(state.pc)) {
+                break;
+            }
+            // The log has instructions that were begun, the history those that were executed.
+            faulted.push(at);
+            if faulted.len() > MOST_FAULTS {
+                return Err(format!(
+                    "the emulator's log has pc {:#x} where the history has {pc:?}, {} back",
+                    state.pc,
+                    positions.len()
+                )
+                .into());
+            }
         }
         positions.push(here);
+    }
+    for at in faulted {
+        states.remove(at);
     }
     positions.reverse();
     Ok(positions)
@@ -197,7 +222,17 @@ fn reads(semantics: &Semantics) -> Vec<Location> {
 }
 
 impl Recorded {
-    fn semantics(&self, state: &State) -> Semantics {
+    fn semantics(&self, state: &State) -> Rc<Semantics> {
+        // Bits T and IT of CPSR select what is decoded.
+        let key = (state.pc, state.status & 0x0600_fc20);
+        let mut decoded = self.decoded.borrow_mut();
+        let semantics = decoded
+            .entry(key)
+            .or_insert_with(|| Rc::new(self.decode(state)));
+        Rc::clone(semantics)
+    }
+
+    fn decode(&self, state: &State) -> Semantics {
         let mut bytes = [0; 4];
         let space = state::current_space(&self.registers).space;
         self.memory.read(Address(state.pc), space, &mut bytes);
@@ -222,12 +257,14 @@ impl Recorded {
         let libraries: Vec<Elf> = libraries.collect();
         let elves = program.iter().map(|program| &program.elf).chain(&libraries);
         let landing_pads = LandingPads::new(elves.clone());
+        let devices = self.loaded.snapshot.devices.iter();
+        let cores = devices.filter(|device| device.class == DeviceClass::Core);
         FinalState {
             architecture: self.guest.architecture(),
             status: self.registers.value("cpsr"),
             registers: FinalState::locations(&self.registers),
             memory: Box::new(SnapshotMemory::new(Arc::clone(&self.memory), space, elves)),
-            other_writers: false,
+            other_writers: cores.count() > 1,
             without_kernel: true,
             addresses,
             landing_pads,
@@ -250,7 +287,12 @@ impl Recorded {
         samples.collect()
     }
 
-    fn compare(&self, history: &mut History, addresses: Addressed) -> (Row, String) {
+    fn compare(
+        &self,
+        history: &mut History,
+        addresses: Addressed,
+        shows_holes: bool,
+    ) -> (Row, String) {
         let began = Instant::now();
         let mut recovery = Recovery::new(self.facts(addresses), Options::default());
         let mut row = Row::default();
@@ -287,12 +329,39 @@ impl Recorded {
             began.elapsed().as_secs_f64(),
             first.unwrap_or(0.0),
         );
+        let remarks = match shows_holes {
+            true => remarks + "\n" + &self.holes(history, &mut recovery).text(),
+            false => remarks,
+        };
         let disagreeing = memory.disagreeing(|address| self.last_byte(address));
         let remarks = match disagreeing {
             0 => remarks,
             count => format!("{remarks}, {count} bytes of the truth changed by others"),
         };
         (row, remarks)
+    }
+
+    /// What is not known at the samples of the largest distance.
+    fn holes(&self, history: &mut History, recovery: &mut Recovery) -> Holes {
+        let mut holes = Holes::default();
+        let (_, samples) = self.samples().pop().unwrap_or_default();
+        for state in samples {
+            let (pc, position) = (self.states[state].pc, self.positions[state]);
+            let known = recovery.registers(history, position, &Cancel::default());
+            for location in reads(&self.semantics(&self.states[state])) {
+                if known
+                    .as_ref()
+                    .is_some_and(|known| known.get(location).is_none())
+                {
+                    holes.add(history, recovery, (pc, position), location);
+                }
+            }
+        }
+        let most = DISTANCES[DISTANCES.len() - 1];
+        let states = self.states.iter().zip(&self.positions).rev().take(most);
+        let positions = states.map(|(state, position)| (state.pc, *position));
+        holes.stack(history, recovery, self.guest.stack(), positions);
+        holes
     }
 
     fn at(

@@ -4,10 +4,11 @@
 //! `scripts/bench-recover` builds the programs and runs this.
 //!
 //! ```text
-//! cargo bench --bench recover -- DIRECTORY [NAME]    # the programs whose names contain NAME
+//! cargo bench --bench recover -- DIRECTORY [NAME] [--holes]    # programs whose names contain NAME
 //! ```
 
 mod compare;
+mod holes;
 mod memory;
 mod table;
 mod truth;
@@ -16,7 +17,10 @@ use std::path::{Path, PathBuf};
 use table::Row;
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
+    let shows_holes = std::env::args().any(|word| word == "--holes");
+    let mut arguments = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"));
     let directory = PathBuf::from(arguments.next().expect("a directory of programs"));
     let wanted = arguments.next().unwrap_or_default();
     let entries = std::fs::read_dir(&directory).expect("the directory is readable");
@@ -34,7 +38,7 @@ fn main() {
     let mut plain: Vec<(String, Row)> = Vec::new();
     let mut helped: Vec<(String, Row)> = Vec::new();
     for program in &programs {
-        match compare::program(program) {
+        match compare::program(program, shows_holes) {
             Ok(compared) => {
                 plain.push((name(program), compared.plain));
                 helped.push((name(program), compared.helped));

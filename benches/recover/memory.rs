@@ -5,6 +5,7 @@ use super::truth::State;
 use armsnap::data_addresses::Accessed;
 use armsnap::semantics::{Control, Location, Machine, Semantics, Values, execute};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// What is known of a byte at some time.
 #[derive(Clone, Copy)]
@@ -48,7 +49,7 @@ impl Memory {
     pub fn new(
         states: &[State],
         accesses: &[Accessed],
-        semantics: impl Fn(&State) -> Semantics,
+        semantics: impl Fn(&State) -> Rc<Semantics>,
     ) -> Self {
         let mut stored = HashMap::new();
         for accessed in accesses.iter().filter(|accessed| accessed.access.store) {
