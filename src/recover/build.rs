@@ -385,12 +385,15 @@ impl Builder {
             } => {
                 let Some(next) = next else { return };
                 if let Operand::Location(location) = condition {
-                    let taken = next & !1 != template.end();
-                    // A branch to the instruction behind it says nothing.
-                    if !taken {
+                    let node = self.node(location.index(), sink);
+                    if template.untaken {
+                        sink.fact(node, Bits::known(0));
                         return;
                     }
-                    let node = self.node(location.index(), sink);
+                    // Going to the instruction behind it says nothing.
+                    if next & !1 == template.end() {
+                        return;
+                    }
                     sink.fact(node, Bits::new(!1, 0));
                     sink.fact(node, Bits::known(1));
                 }

@@ -6,6 +6,7 @@ use super::address_space::AddressSpace;
 use super::blocks::Blocks;
 use super::template::{Template, Templates};
 use crate::element::Mark;
+use crate::flow::{InstructionKind, LastInstruction};
 use crate::quantity::{Address, Isa};
 use crate::stop::Cancel;
 use crate::timeline::{Direction, Entry, History, Position};
@@ -276,7 +277,7 @@ impl Stretch {
             }
             all.append(&mut batch);
         }
-        type Key = (Address, Address, Isa, u32, Blocks);
+        type Key = (Address, Address, Isa, u32, Blocks, bool);
         let mut runs = std::collections::HashMap::<Key, (u32, u32, Blocks)>::new();
         let mut blocks = Blocks::default();
         let mut sequences: Vec<u32> = Vec::new();
@@ -288,7 +289,8 @@ impl Stretch {
                     if range.isa == Isa::A64 {
                         blocks.lose();
                     }
-                    let key = (range.start, range.end, range.isa, view.0, blocks);
+                    let untaken = is_untaken(&range.last);
+                    let key = (range.start, range.end, range.isa, view.0, blocks, untaken);
                     let (first, count, behind) = *runs.entry(key).or_insert_with(|| {
                         let first = sequences.len() as u32;
                         let addresses = history.range_instructions(view, &range);
@@ -297,6 +299,7 @@ impl Stretch {
                             view,
                             addresses,
                             &mut blocks,
+                            untaken,
                         ));
                         (first, sequences.len() as u32 - first, blocks)
                     });
@@ -340,4 +343,10 @@ impl Stretch {
         }
         self.positions.push((position, number));
     }
+}
+
+/// Whether a run ends with an indirect branch that was not taken: its atom is N. Without an atom it
+/// would not be there.
+fn is_untaken(last: &LastInstruction) -> bool {
+    last.kind == InstructionKind::Indirect && last.conditional && !last.taken
 }

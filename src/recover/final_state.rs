@@ -215,7 +215,7 @@ impl FinalState {
                 set(Location::vector(number / 2, number % 2), value);
             }
             if let Some(fpscr) = file.value("fpscr") {
-                set(Location::FPSCR_FLAGS, Some(fpscr & 0xf000_0000));
+                set(Location::FPSCR_FLAGS, Some(fpscr >> 28 & 0xf));
                 set(Location::FPCR, Some(fpscr & 0x07f7_9f00));
             }
         }

@@ -63,6 +63,8 @@ pub(super) struct Template {
     pub opaque: bool,
     /// It leaves the address behind it in the link register.
     pub calls: bool,
+    /// The trace says that this branch was not taken.
+    pub untaken: bool,
 }
 
 impl Template {
@@ -72,12 +74,15 @@ impl Template {
     }
 }
 
+/// What an instruction is decoded from; the last part is [`Template::untaken`].
+type Key = (u64, Isa, View, Option<ItState>, bool);
+
 /// All instructions met so far, and their operations.
 #[derive(Debug)]
 pub(super) struct Templates {
     pub all: Vec<Template>,
     pub ops: Vec<Op>,
-    known: HashMap<(u64, Isa, View, Option<ItState>), u32>,
+    known: HashMap<Key, u32>,
     /// Of the core.
     pub architecture: Architecture,
     /// Of the core's instructions nothing is known.
@@ -119,21 +124,25 @@ impl Templates {
     }
 
     /// Instructions in a straight line, decoded from the history's code. `blocks` is the state of IT
-    /// blocks before them, and becomes that behind them.
+    /// blocks before them, and becomes that behind them. `untaken`: the last one is a branch that
+    /// was not taken.
     pub fn instructions(
         &mut self,
         history: &History,
         view: View,
         addresses: Vec<(Address, Isa)>,
         blocks: &mut Blocks,
+        untaken: bool,
     ) -> Vec<u32> {
-        let mut numbers = Vec::with_capacity(addresses.len());
+        let count = addresses.len();
+        let mut numbers = Vec::with_capacity(count);
         for (address, isa) in addresses {
+            let untaken = untaken && numbers.len() + 1 == count;
             let block = match isa {
                 Isa::T32 if !self.without_model => blocks.before(history, view, address),
                 _ => Some(ItState::OUTSIDE),
             };
-            let number = self.at(history, view, address, isa, block);
+            let number = self.at(history, (address.0, isa, view, block, untaken));
             if self.without_model {
                 numbers.push(number);
                 continue;
@@ -146,24 +155,18 @@ impl Templates {
     }
 
     /// The instruction at an address, in a state of IT blocks.
-    fn at(
-        &mut self,
-        history: &History,
-        view: View,
-        address: Address,
-        isa: Isa,
-        block: Option<ItState>,
-    ) -> u32 {
-        let key = (address.0, isa, view, block);
+    fn at(&mut self, history: &History, key: Key) -> u32 {
         if let Some(&number) = self.known.get(&key) {
             return number;
         }
-        let code = history.code(view, address);
-        let semantics = block.and_then(|block| self.decode(code, address.0, isa, block));
+        let (address, isa, view, block, untaken) = key;
+        let code = history.code(view, Address(address));
+        let semantics = block.and_then(|block| self.decode(code, address, isa, block));
         let number = match semantics {
-            Some(semantics) => self.add(address.0, isa, &semantics),
-            None => self.add_unknown(address.0, isa, code),
+            Some(semantics) => self.add(address, isa, &semantics),
+            None => self.add_unknown(address, isa, code),
         };
+        self.all[number as usize].untaken = untaken;
         self.known.insert(key, number);
         number
     }
@@ -253,6 +256,7 @@ impl Templates {
                     semantics.control,
                     Control::Jump(_) | Control::Indirect { .. }
                 ),
+            untaken: false,
         });
         self.all.len() as u32 - 1
     }

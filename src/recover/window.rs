@@ -201,7 +201,7 @@ impl Window {
             let mut addresses = history.range_instructions(view, &range);
             addresses.retain(|(address, _)| *address < halted);
             let (templates, blocks) = (&mut self.templates, &mut Blocks::default());
-            let rest = templates.instructions(history, view, addresses, blocks);
+            let rest = templates.instructions(history, view, addresses, blocks, false);
             for &template in rest.iter().rev() {
                 self.course.push(super::course::Step::Instruction(template));
             }
