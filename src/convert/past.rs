@@ -10,7 +10,8 @@ use crate::program::elf::Elf;
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
 use crate::recover::{
-    FinalState, Known, Level, Options, RecordedAddresses, Recovery, Registers, SnapshotMemory,
+    FinalState, Known, Level, Limit, Options, RecordedAddresses, Recovery, Registers,
+    SnapshotMemory,
 };
 use crate::semantics::Location;
 use crate::snapshot::OpenSnapshot;
@@ -77,7 +78,7 @@ fn location(architecture: Architecture, name: &str) -> Option<Location> {
     (number < 31).then(|| Location::general(number))
 }
 
-/// Returns what is known in the last frames, the last one last; at most [`MOST`].
+/// Returns what is known in the last frames, the last one last, at most [`MOST`]; and what ended proof.
 ///
 /// # Errors
 ///
@@ -89,7 +90,7 @@ pub fn frames(
     elfs: &[Elf],
     level: Level,
     progress: Progress<'_>,
-) -> Result<Vec<PastFrame>, String> {
+) -> Result<(Vec<PastFrame>, Vec<Limit>), String> {
     let PastCore { core, state, kept } = core;
     let mut timeline = Timeline::open(
         loaded,
@@ -117,7 +118,8 @@ pub fn frames(
         progress(done, total);
     }
     out.reverse();
-    Ok(out)
+    let limits = recovery.limits(history);
+    Ok((out, limits))
 }
 
 /// Finds the last kept instructions in the history.

@@ -15,7 +15,7 @@ use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
 use crate::program::elf::Elf;
 use crate::program::symbols::Symbols;
 use crate::quantity::{Address, Isa};
-use crate::recover::Level;
+use crate::recover::{Level, Limit};
 use crate::remote_protocol::hex;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
@@ -214,8 +214,11 @@ impl TraceRun {
         let found = past::frames(loaded, core, code, &options.elfs, level, progress);
         let note = match found {
             Err(reason) => format!("no values: {reason}"),
-            Ok(found) => {
+            Ok((found, limits)) => {
                 self.past = found;
+                let faults = limits.iter();
+                let faults = faults.filter(|limit| matches!(limit, Limit::Addresses(_)));
+                notes.extend(faults.map(|fault| format!("{}: {fault}", self.name)));
                 let with = self.past.iter().filter(|frame| frame.registers.len() > 1);
                 let mut text = format!("{} trace frames have values", with.count());
                 if self.past.len() < self.instructions().len() {

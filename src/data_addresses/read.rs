@@ -13,7 +13,7 @@ pub struct Error {
     /// The offset in the file.
     pub offset: u64,
     /// What is wrong there.
-    pub text: &'static str,
+    pub text: String,
 }
 
 /// Numbers in the file, from an offset on.
@@ -24,10 +24,10 @@ struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    fn bad(&self, text: &'static str) -> Error {
+    fn bad(&self, text: impl Into<String>) -> Error {
         Error {
             offset: self.at as u64,
-            text,
+            text: text.into(),
         }
     }
 
@@ -60,7 +60,7 @@ impl Numbers<'_> {
         let number = self.next()?;
         if number > most {
             self.at = at;
-            return Err(self.bad(text));
+            return Err(self.bad(format!("{text}: expected at most {most}, found {number}")));
         }
         Ok(number)
     }
@@ -88,18 +88,29 @@ impl<B: Deref<Target = [u8]>> Addresses<B> {
     /// Returns an error if the first line or the index is malformed.
     pub fn open(bytes: B) -> Result<Self, Error> {
         let all = &*bytes;
-        let bad = |text| Error { offset: 0, text };
         if !all.starts_with(FIRST) {
-            return Err(bad(
-                "expected \"armsnap data addresses 1\" in the first line",
-            ));
+            let found = &all[..all.len().min(FIRST.len())];
+            let found = String::from_utf8_lossy(found);
+            let text =
+                format!("expected the first line \"armsnap data addresses 1\", found {found:?}");
+            return Err(Error { offset: 0, text });
         }
-        let (body, offset) = all
-            .split_last_chunk::<8>()
-            .ok_or_else(|| bad("the file has no index"))?;
+        let (body, offset) = all.split_last_chunk::<8>().ok_or_else(|| Error {
+            offset: all.len() as u64,
+            text: "expected an index, found the end of the file".to_owned(),
+        })?;
         let index = usize::try_from(u64::from_le_bytes(*offset)).unwrap_or(usize::MAX);
         if !(FIRST.len()..body.len()).contains(&index) {
-            return Err(bad("the file has no index: it may have been cut"));
+            return Err(Error {
+                offset: body.len() as u64,
+                text: format!(
+                    "expected the offset of the index, {:#x} to {:#x}, found {:#x}: the file may have \
+                     been cut",
+                    FIRST.len(),
+                    body.len(),
+                    u64::from_le_bytes(*offset)
+                ),
+            });
         }
         let mut numbers = Numbers {
             bytes: body,

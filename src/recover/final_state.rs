@@ -1,7 +1,7 @@
 //! The facts from which the past is computed: final registers, memory, and recorded addresses.
 
 use crate::arch::{Architecture, RegisterFile, Space};
-use crate::data_addresses::{Accessed, Addresses};
+use crate::data_addresses::{Accessed, Addresses, Error};
 use crate::program::elf::Elf;
 use crate::program::landing_pads::LandingPads;
 use crate::quantity::Address;
@@ -115,8 +115,12 @@ pub trait RecordedAddresses: Send {
     /// The number of instructions that the core executed.
     fn instructions(&self) -> u64;
 
-    /// The accesses of a range of instructions, in order, as far as they can be read.
-    fn accesses(&self, range: Range<u64>) -> Vec<Accessed>;
+    /// The accesses of a range of instructions, in order.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    fn accesses(&self, range: Range<u64>) -> Result<Vec<Accessed>, Error>;
 }
 
 impl<B: Deref<Target = [u8]> + Send> RecordedAddresses for Addresses<B> {
@@ -124,10 +128,8 @@ impl<B: Deref<Target = [u8]> + Send> RecordedAddresses for Addresses<B> {
         Addresses::instructions(self)
     }
 
-    fn accesses(&self, range: Range<u64>) -> Vec<Accessed> {
-        Addresses::accesses(self, range)
-            .map_while(Result::ok)
-            .collect()
+    fn accesses(&self, range: Range<u64>) -> Result<Vec<Accessed>, Error> {
+        Addresses::accesses(self, range).collect()
     }
 }
 

@@ -14,13 +14,18 @@ pub(super) struct Recorded {
     steps: std::ops::Range<u32>,
     /// Behind this step they cannot be counted.
     lost: Option<u32>,
+    /// Why none of them is to be believed.
+    pub fault: Option<String>,
 }
 
 impl Recorded {
     /// Reads the accesses of some steps.
     pub fn read(&mut self, log: &dyn RecordedAddresses, steps: std::ops::Range<u32>) {
         let number = |step: u32| (log.instructions() + 1).saturating_sub(step.into());
-        self.accesses = log.accesses(number(steps.end)..number(steps.start));
+        match log.accesses(number(steps.end)..number(steps.start)) {
+            Ok(accesses) => self.accesses = accesses,
+            Err(error) => self.fault = Some(error.to_string()),
+        }
         self.steps = steps;
     }
 
@@ -37,9 +42,12 @@ impl Recorded {
             self.lost.get_or_insert(step);
         }
         let number = log.instructions().checked_sub(step.into());
-        let (Some(template), Some(number), None) =
-            (course.template(templates, step), number, self.lost)
-        else {
+        let (Some(template), Some(number), None, None) = (
+            course.template(templates, step),
+            number,
+            self.lost,
+            &self.fault,
+        ) else {
             return &[];
         };
         debug_assert!(self.steps.contains(&step), "read before");
@@ -48,8 +56,18 @@ impl Recorded {
             .partition_point(|access| access.instruction < number);
         let count = self.accesses[first..]
             .iter()
-            .take_while(|access| access.instruction == number && access.pc == template.pc)
+            .take_while(|access| access.instruction == number)
             .count();
+        let here = &self.accesses[first..first + count];
+        if let Some(other) = here.iter().find(|access| access.pc != template.pc) {
+            let text = format!(
+                "instruction {number} is at {:#x} there, and at {:#x} in the trace: they are of another \
+                 execution",
+                other.pc, template.pc
+            );
+            self.fault = Some(text);
+            return &[];
+        }
         &self.accesses[first..first + count]
     }
 }

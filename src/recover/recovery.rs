@@ -221,6 +221,8 @@ impl Recovery {
         } else if self.window.solver.memory_contradicts {
             out.push(Limit::Contradiction);
         }
+        let fault = self.window.addresses_fault();
+        out.extend(fault.map(|fault| Limit::Addresses(fault.to_owned())));
         out
     }
 }

@@ -102,7 +102,7 @@ impl Registers {
 }
 
 /// What ends proof, or recovery altogether.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The trace does not end at the registers' pc, or nobody knows: the final state is not used.
     EndUnknown,
@@ -115,6 +115,8 @@ pub enum Limit {
     /// What was computed in two ways differs, so somebody else wrote memory: nothing in memory
     /// is proved.
     Contradiction,
+    /// Recorded data addresses are not used, for this reason.
+    Addresses(String),
 }
 
 impl fmt::Display for Limit {
@@ -136,6 +138,7 @@ impl fmt::Display for Limit {
             Self::Contradiction => f.write_str(
                 "nothing in memory is proved: it was also written by something that is not traced",
             ),
+            Self::Addresses(reason) => write!(f, "recorded data addresses are not used: {reason}"),
         }
     }
 }

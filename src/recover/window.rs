@@ -5,7 +5,7 @@ use super::blocks::Blocks;
 use super::build::{Builder, Checkpoint, Sink, Through};
 use super::cells::untagged;
 use super::course::Course;
-use super::final_state::FinalState;
+use super::final_state::{FinalState, RecordedAddresses};
 use super::graph::NONE;
 use super::queries::Nearby;
 use super::recorded::{self, Recorded};
@@ -269,8 +269,14 @@ impl Window {
                 Stage::Build => {
                     self.nearby.take();
                     self.solver.begin(Layer::Proved, &known);
+                    let believed = self.recorded.fault.is_none();
                     self.build(facts, cancel)?;
-                    Stage::Prove
+                    if believed && self.recorded.fault.is_some() {
+                        self.start_again();
+                        Stage::Build
+                    } else {
+                        Stage::Prove
+                    }
                 }
                 Stage::Prove => {
                     self.solver.run(&known, cancel)?;
@@ -302,12 +308,8 @@ impl Window {
         self.doubts += 1;
         // First others may have written memory, and recorded addresses may be of something else;
         // then the final state may be. At last the trace itself contradicts the code.
-        self.solver = Solver {
-            memory_contradicts: true,
-            ..Solver::default()
-        };
-        (self.builder, self.built) = (None, 0);
-        self.checkpoints.clear();
+        self.solver.memory_contradicts = true;
+        self.start_again();
         if self.doubts > 1 {
             self.ends = false;
             self.halted = None;
@@ -315,6 +317,21 @@ impl Window {
         if self.doubts > 2 {
             self.course.forget();
         }
+    }
+
+    /// Forgets everything that was built.
+    fn start_again(&mut self) {
+        self.solver = Solver {
+            memory_contradicts: self.solver.memory_contradicts,
+            ..Solver::default()
+        };
+        (self.builder, self.built) = (None, 0);
+        self.checkpoints.clear();
+    }
+
+    /// Why recorded addresses are not used, if so.
+    pub fn addresses_fault(&self) -> Option<&str> {
+        self.recorded.fault.as_deref()
     }
 
     fn build(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
@@ -353,7 +370,7 @@ impl Window {
                 template: self.course.template(templates, step).copied(),
                 recorded: &[],
             };
-            if let Some(log) = facts.addresses.as_deref().filter(|_| self.doubts == 0) {
+            if let Some(log) = believed(facts, self.doubts, &self.recorded) {
                 if step >= known_until {
                     known_until = (step / INTERVAL + 1) * INTERVAL;
                     self.recorded.read(log, step..known_until);
@@ -376,4 +393,14 @@ impl Window {
             landing_pads: &facts.landing_pads,
         }
     }
+}
+
+/// The recorded addresses, unless there is reason to doubt them.
+fn believed<'a>(
+    facts: &'a FinalState,
+    doubts: u32,
+    recorded: &Recorded,
+) -> Option<&'a dyn RecordedAddresses> {
+    let addresses = facts.addresses.as_deref();
+    addresses.filter(|_| doubts == 0 && recorded.fault.is_none())
 }

@@ -108,7 +108,7 @@ pub(super) fn unresolved(target: &mut SnapshotTarget, thread: Tid, found: &Searc
     if found.is_partial {
         text += PARTIAL;
     }
-    if let Some(limit) = found.blind {
+    if let Some(limit) = &found.blind {
         let _ = writeln!(
             text,
             "watchpoints do not stop at past accesses of this core: {limit}"

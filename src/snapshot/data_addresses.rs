@@ -2,7 +2,7 @@
 //! of snapshot.ini, which armsnap writes and others ignore. Each entry names a core and its file.
 
 use super::ini::quote;
-use super::model::{FileLine, OtherSection, Snapshot};
+use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::PathError;
 use super::read::OpenSnapshot;
 use crate::data_addresses::{self, Addresses};
@@ -61,6 +61,22 @@ pub fn open(loaded: &OpenSnapshot, core: &str) -> Option<Result<Addresses<Mapped
             error,
         })
     }))
+}
+
+/// What is wrong with the files of data addresses, as far as their indices show it.
+pub(super) fn faults(loaded: &OpenSnapshot) -> impl Iterator<Item = Note> + '_ {
+    files(&loaded.snapshot).filter_map(|(place, core, _)| {
+        let error = open(loaded, core)?.err()?;
+        Some(Note {
+            place: place.clone(),
+            severity: Severity::Error,
+            section: "",
+            text: format!(
+                "{error}: the data addresses of {} are not used",
+                quote(core)
+            ),
+        })
+    })
 }
 
 /// The section for these entries; `None` without entries.

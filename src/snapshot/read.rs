@@ -7,6 +7,7 @@ mod device;
 mod trace;
 
 use super::changed::Changed;
+use super::data_addresses;
 use super::elf_dump::{self, ElfDump};
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
@@ -136,6 +137,8 @@ impl OpenSnapshot {
         let (changed, note) = Changed::of_snapshot(&loaded);
         loaded.changed = Arc::new(changed);
         loaded.notes.extend(note);
+        let faults: Vec<Note> = data_addresses::faults(&loaded).collect();
+        loaded.notes.extend(faults);
         Ok(loaded)
     }
 
