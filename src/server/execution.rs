@@ -74,7 +74,10 @@ pub(super) fn run(
         text += &end_disagrees(target, resume.thread);
     }
     if target.positions.past(stop.thread).is_some() {
-        text += target.past_values.first_stop();
+        let (endpoint, positions) = (&target.endpoint, &mut target.positions);
+        text += target
+            .past_values
+            .first_stop(endpoint, positions, stop.thread);
     }
     if stop.reason == Reason::Gap {
         text += &gap(target, stop.thread);

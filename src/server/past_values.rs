@@ -17,7 +17,7 @@ use crate::program::elf::Elf;
 use crate::program::landing_pads::LandingPads;
 use crate::recover::{
     FinalState, Known, Level, Limit, Options, RecordedAddresses, Recovery, Registers,
-    SnapshotMemory,
+    SnapshotMemory, Status,
 };
 use crate::semantics::Location;
 use crate::snapshot::data_addresses;
@@ -59,12 +59,48 @@ impl PastValues {
     }
 
     /// Returns a message for the first stop in the past at which inferred values are shown.
-    pub fn first_stop(&mut self) -> &'static str {
+    pub fn first_stop(
+        &mut self,
+        endpoint: &Endpoint,
+        positions: &mut Positions,
+        thread: Tid,
+    ) -> &'static str {
         if self.announced || self.level != Level::Inferred {
             return "";
         }
-        self.announced = true;
-        INFERRED
+        self.announced = self.shows(endpoint, positions, thread, Status::Inferred);
+        if self.announced { INFERRED } else { "" }
+    }
+
+    /// Whether a register, or a byte of the stack near the stack pointer, is known at a core's position and
+    /// has this status.
+    pub fn shows(
+        &mut self,
+        endpoint: &Endpoint,
+        positions: &mut Positions,
+        thread: Tid,
+        status: Status,
+    ) -> bool {
+        let Some(position) = past_position(positions, thread) else {
+            return false;
+        };
+        let cancel = Cancel::after(PATIENCE);
+        let found = self.registers(endpoint, positions, (thread, position), &cancel);
+        let Some(registers) = found else {
+            return false;
+        };
+        let mut known = registers.0.iter().flatten();
+        if known.any(|known| known.status == status) {
+            return true;
+        }
+        let stack = Places::of(endpoint.architecture(), "sp");
+        let Some(stack) = stack.and_then(|stack| registers.get(stack.low)) else {
+            return false;
+        };
+        let mut bytes = [None; 256];
+        self.memory(endpoint, positions, thread, stack.value, &mut bytes);
+        let mut known = bytes.iter().flatten();
+        known.any(|known| known.status == status)
     }
 
     /// Drops everything that was computed, after an interrupted request.
@@ -266,7 +302,8 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
     }
 }
 
-/// Returns the recorded addresses of a core's loads and stores, if there are any that can be read.
+/// Returns the recorded addresses of a core's loads and stores, if there are any that can be read:
+/// what is wrong with their file is a note of the snapshot.
 fn addresses(endpoint: &Endpoint, core: &str) -> Option<Box<dyn RecordedAddresses>> {
     let recorded = data_addresses::open(&endpoint.loaded, core)?.ok()?;
     Some(Box::new(recorded))
@@ -275,7 +312,6 @@ fn addresses(endpoint: &Endpoint, core: &str) -> Option<Box<dyn RecordedAddresse
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recover::Status;
 
     #[test]
     fn registers_have_locations() {

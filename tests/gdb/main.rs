@@ -17,6 +17,7 @@ mod libraries;
 mod lldb;
 mod long_trace;
 mod moves;
+mod past_faults;
 mod past_values;
 mod quiet_start;
 mod readme;

@@ -188,7 +188,7 @@ fn stops_at_the_store(guest: &Guest, store: &str) {
 }
 
 /// What the first stop in the past reports.
-const FIRST_STOP: &str =
+pub(super) const FIRST_STOP: &str =
     "values shown at past positions include inferred ones: `monitor recover proved`";
 
 #[test]

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::recover::Level;
+use gdbstub::common::Tid;
+
+use crate::recover::{Level, Status};
 use crate::server::target::SnapshotTarget;
 
 /// Runs the command; without an argument it shows which values are shown, and what limits them.
@@ -39,6 +41,25 @@ pub(super) fn describe(level: Level) -> &'static str {
             "values of the past are shown where they are proved or inferred: `monitor recover proved` \
              hides inferred ones"
         }
+    }
+}
+
+/// Describes which values are shown at the position of a core: inferred ones only if there are some.
+pub(super) fn here(target: &mut SnapshotTarget, thread: Tid) -> &'static str {
+    let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
+    let mut shows = |status| {
+        target
+            .past_values
+            .shows(&endpoint, positions, thread, status)
+    };
+    let (inferred, proved) = (shows(Status::Inferred), shows(Status::Proved));
+    match target.past_values.level() {
+        Level::Inferred if !inferred && proved => {
+            "values of the past are shown where they are proved or inferred: here all known registers are \
+             proved"
+        }
+        _ if !inferred && !proved => "no value but the pc is known here",
+        level => describe(level),
     }
 }
 
