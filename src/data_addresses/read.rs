@@ -97,17 +97,17 @@ impl<B: Deref<Target = [u8]>> Addresses<B> {
         }
         let (body, offset) = all.split_last_chunk::<8>().ok_or_else(|| Error {
             offset: all.len() as u64,
-            text: "expected an index, found the end of the file".to_owned(),
+            text: "no index: the file ends here".to_owned(),
         })?;
         let index = usize::try_from(u64::from_le_bytes(*offset)).unwrap_or(usize::MAX);
         if !(FIRST.len()..body.len()).contains(&index) {
             return Err(Error {
                 offset: body.len() as u64,
                 text: format!(
-                    "expected the offset of the index, {:#x} to {:#x}, found {:#x}: the file may have \
-                     been cut",
+                    "no index: expected its offset, from {:#x} to {:#x}, found {:#x}: the file may have been \
+                     cut",
                     FIRST.len(),
-                    body.len(),
+                    body.len().max(FIRST.len()),
                     u64::from_le_bytes(*offset)
                 ),
             });

@@ -191,15 +191,41 @@ fn stops_at_the_store(guest: &Guest, store: &str) {
 pub(super) const FIRST_STOP: &str =
     "values shown at past positions include inferred ones: `monitor recover proved`";
 
+/// Stores through pointers that nothing says at the end.
+pub(super) const MARKS: &str = r#"
+static long a, b, c, d;
+static long *table[4] = { &a, &b, &c, &d };
+static unsigned seed = 12345;
+__attribute__((noinline)) static void mark(void)
+{
+    seed = seed * seed + 3;
+    *table[seed >> 4 & 3] = 0;
+}
+__attribute__((noinline)) static long marks(long count)
+{
+    for (long i = 0; i < count; i++)
+        mark();
+    return count;
+}
+void _start(void)
+{
+    long all = marks(40);
+    seed = 0;
+    for (int i = 0; i < 4; i++)
+        table[i] = 0;
+    *(volatile long *)8 = all;
+}
+"#;
+
 #[test]
 fn the_user_chooses_which_values_are_shown() {
-    let Some(guest) = recorded(PROGRAM, "-O2") else {
+    let Some(guest) = recorded(MARKS, "-O0") else {
         return;
     };
     let text = past(
         &guest,
         &[
-            "reverse-stepi 50",
+            "reverse-stepi 300",
             "reverse-stepi",
             "armsnap where",
             "armsnap registers sp",
