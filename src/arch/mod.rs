@@ -13,6 +13,7 @@ mod core_type;
 mod description;
 mod group;
 pub(crate) mod names;
+mod note;
 pub(crate) mod registers;
 #[cfg(feature = "convert")]
 pub(crate) mod safe_description;
@@ -27,6 +28,9 @@ pub(crate) mod views;
 pub use architecture::{Architecture, Detected, Machine};
 pub use core_type::CoreType;
 pub use description::{Feature, RegisterDescription, TargetDescription};
+pub use note::RegisterNote;
 pub use registers::{RegisterFile, RegisterView};
 pub use saved::{SavedCore, SavedRegister};
 pub use space::Space;
+#[cfg(feature = "convert")]
+pub use target::{DefaultRegisters, NamedArchitecture};

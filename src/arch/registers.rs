@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Architecture;
+use super::note::RegisterNote;
 use super::views::{self, View};
 use super::{SavedCore, SavedRegister};
 
@@ -30,7 +31,7 @@ pub struct RegisterFile {
     others: Vec<(String, Bytes)>,
     /// The index in `others` by name (lower case).
     other_index: BTreeMap<String, usize>,
-    notes: Vec<String>,
+    notes: Vec<RegisterNote>,
 }
 
 impl RegisterFile {
@@ -72,8 +73,8 @@ impl RegisterFile {
         self.architecture
     }
 
-    /// Returns notes for the user on what was combined or left out.
-    pub fn notes(&self) -> &[String] {
+    /// Returns notes on what was combined or left out.
+    pub fn notes(&self) -> &[RegisterNote] {
         &self.notes
     }
 
@@ -160,10 +161,10 @@ impl RegisterFile {
         let size = (register.size.unwrap_or(32) as usize).div_ceil(8).max(1);
         let size = size.max(register.value.len());
         if size > MAX_BYTES {
-            self.notes.push(format!(
-                "{} has {size} bytes, more than any Arm register: left out",
-                register.name
-            ));
+            self.notes.push(RegisterNote::TooLarge {
+                register: register.name.to_owned(),
+                bytes: size,
+            });
             return;
         }
         let size = match size {
@@ -178,10 +179,9 @@ impl RegisterFile {
         match self.other_index.get(&key) {
             Some(&index) => {
                 if self.others[index].1 != bytes {
-                    self.notes.push(format!(
-                        "{} is given twice with different values: the first is shown",
-                        register.name
-                    ));
+                    self.notes.push(RegisterNote::Twice {
+                        register: register.name.to_owned(),
+                    });
                 }
             }
             None => {
@@ -207,10 +207,10 @@ impl RegisterFile {
             *byte = Some(new);
         }
         if differs {
-            self.notes.push(format!(
-                "{} is given under several names with different values: {} is shown",
-                view.register, register.name
-            ));
+            self.notes.push(RegisterNote::Views {
+                register: view.register.clone(),
+                used: register.name.to_owned(),
+            });
         }
     }
 
@@ -233,20 +233,21 @@ impl RegisterFile {
                 .fold(0, |all, bit| all | bit);
                 let cpsr = nzcv & 0xf000_0000 | daif & 0x3c0 | level | handler | optional;
                 self.set_core("cpsr", cpsr);
-                self.notes.push(format!(
-                    "cpsr {cpsr:#010x} is combined from CurrentEL, DAIF, NZCV and SPSel"
-                ));
+                self.notes.push(RegisterNote::Cpsr { value: cpsr });
             }
         }
         if self.core("sp").is_none()
             && let Some(cpsr) = self.value("cpsr")
             && cpsr & 0x10 == 0
         {
-            let level = if cpsr & 1 == 0 { 0 } else { (cpsr >> 2) & 3 };
-            let name = format!("SP_EL{level}");
-            if let Some(sp) = self.value(&name) {
+            let level = if cpsr & 1 == 0 {
+                0
+            } else {
+                (cpsr >> 2) as u8 & 3
+            };
+            if let Some(sp) = self.value(&format!("SP_EL{level}")) {
                 self.set_core("sp", sp);
-                self.notes.push(format!("sp is {name}, as cpsr selects it"));
+                self.notes.push(RegisterNote::StackOfLevel { level });
             }
         }
     }
@@ -260,8 +261,7 @@ impl RegisterFile {
                     "xpsr",
                     apsr & 0xf80f_0000 | ipsr & 0x1ff | epsr & 0x0700_fc00,
                 );
-                self.notes
-                    .push("xpsr is combined from APSR, IPSR and EPSR".to_owned());
+                self.notes.push(RegisterNote::Xpsr);
             }
         }
         if self.core("sp").is_none()
@@ -273,9 +273,9 @@ impl RegisterFile {
                 (0, None) => None,
                 _ => Some("msp"),
             };
-            if let Some((name, sp)) = name.and_then(|name| Some((name, self.value(name)?))) {
+            if let Some((register, sp)) = name.and_then(|name| Some((name, self.value(name)?))) {
                 self.set_core("sp", sp);
-                self.notes.push(format!("sp is {name}, the stack in use"));
+                self.notes.push(RegisterNote::StackInUse { register });
             }
         }
     }

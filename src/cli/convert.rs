@@ -262,10 +262,12 @@ fn wrong_direction(given: &[(bool, &str)], is: &str) -> Result<(), Failure> {
 }
 
 /// Prints each note once; those on several cores may be equal.
-fn print_notes(notes: &[String]) {
+fn print_notes(notes: &[impl std::fmt::Display]) {
     let mut printed = BTreeSet::new();
-    for note in notes.iter().filter(|note| printed.insert(*note)) {
-        say(text::one_line(note));
+    for note in notes.iter().map(ToString::to_string) {
+        if printed.insert(note.clone()) {
+            say(text::one_line(&note));
+        }
     }
 }
 
@@ -322,7 +324,10 @@ fn to_trace_file(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut notes = match arguments.state_only {
         true => Vec::new(),
-        false => decode::first_look(&loaded),
+        false => {
+            let look = decode::first_look(&loaded).into_iter();
+            look.map(convert::Note::Decode).collect()
+        }
     };
     let mut written = Vec::new();
     let mut progress = Progress::new(0);

@@ -191,7 +191,7 @@ struct Report<'a> {
     sources: Vec<&'a str>,
     buffers: usize,
     trace_bytes: u64,
-    notes: &'a [String],
+    notes: Vec<String>,
 }
 
 impl From<ImportError> for Failure {
@@ -317,7 +317,7 @@ fn print(json: bool, inputs: &[String], output: &Path, imported: &Imported) -> R
             sources,
             buffers: buffers.len(),
             trace_bytes,
-            notes: &imported.notes,
+            notes: imported.notes.iter().map(ToString::to_string).collect(),
         };
         let mut out = PlainStream::new(io::stdout().lock(), Form::Json);
         serde_json::to_writer_pretty(&mut out, &report).map_err(io::Error::from)?;

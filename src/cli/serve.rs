@@ -25,7 +25,7 @@ use armsnap::convert::map_trace_file;
 use armsnap::mapped::Mapped;
 use armsnap::server::listen::{Listener, serve_stdio};
 use armsnap::server::{
-    Endpoint, EndpointError, HistoryMode, Options, endpoints, trace_file_endpoint,
+    Endpoint, EndpointError, HistoryMode, Note, Options, endpoints, trace_file_endpoint,
 };
 use armsnap::text;
 
@@ -270,7 +270,7 @@ fn address(listen: Option<SocketAddr>, index: usize) -> Result<SocketAddr, Failu
 }
 
 fn print_notes(endpoints: &[Endpoint]) {
-    let mut notes: Vec<String> = Vec::new();
+    let mut notes: Vec<Note> = Vec::new();
     for note in endpoints.iter().flat_map(Endpoint::remarks) {
         // Notes on the whole snapshot are in each endpoint.
         if !notes.contains(&note) {
@@ -278,7 +278,7 @@ fn print_notes(endpoints: &[Endpoint]) {
         }
     }
     for note in notes.iter().take(MAX_NOTES) {
-        say(format_args!("note: {}", text::one_line(note)));
+        say(format_args!("note: {}", text::one_line(&note.to_string())));
     }
     if notes.len() > MAX_NOTES {
         let more = notes.len() - MAX_NOTES;

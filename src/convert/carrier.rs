@@ -15,6 +15,7 @@
 //! Numbers and paths are in hex. Independent of cores and trace protocols.
 
 use super::Progress;
+use super::note::{FileFault, Note};
 use crate::mapped::Mapped;
 use crate::remote_protocol::hex;
 use crate::snapshot::changed;
@@ -76,7 +77,7 @@ pub struct CarriedFiles {
 impl CarriedFiles {
     /// Collects the .ini files of a snapshot and the files that they name, unchanged. Files that
     /// are missing or lie outside the snapshot are reported in `notes`.
-    pub fn whole(loaded: &OpenSnapshot, notes: &mut Vec<String>) -> Self {
+    pub fn whole(loaded: &OpenSnapshot, notes: &mut Vec<Note>) -> Self {
         let snapshot = &loaded.snapshot;
         let mut carried_files = Self::default();
         carried_files.carried.entry = paths::normal(&loaded.entry).unwrap_or_default();
@@ -103,10 +104,7 @@ impl CarriedFiles {
     /// # Errors
     ///
     /// If the format cannot represent the snapshot.
-    pub fn without_trace(
-        loaded: &OpenSnapshot,
-        notes: &mut Vec<String>,
-    ) -> Result<Self, WriteError> {
+    pub fn without_trace(loaded: &OpenSnapshot, notes: &mut Vec<Note>) -> Result<Self, WriteError> {
         let state = Snapshot {
             trace: None,
             ..loaded.snapshot.clone()
@@ -123,7 +121,7 @@ impl CarriedFiles {
     }
 
     /// Adds the memory dumps, the record of changed code, and the data addresses.
-    fn dumps(&mut self, loaded: &OpenSnapshot, notes: &mut Vec<String>) {
+    fn dumps(&mut self, loaded: &OpenSnapshot, notes: &mut Vec<Note>) {
         if let Some((place, file)) = changed::file(&loaded.snapshot) {
             self.add(loaded, &place.file, file, notes);
         }
@@ -149,16 +147,15 @@ impl CarriedFiles {
         loaded: &OpenSnapshot,
         from: &Path,
         written: &str,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Option<(String, Mapped)> {
         let files = loaded.files();
         let found = beside(from, written, |path| {
             Ok((paths::normal(path), files.bytes(path)?))
         });
-        let mut fault = |reason: &str| {
-            notes.push(format!(
-                "{written}: {reason}: it is left out of the trace file"
-            ));
+        let mut fault = |fault| {
+            let file = written.to_owned();
+            notes.push(Note::FileLeftOut { file, fault });
             None
         };
         match found {
@@ -167,8 +164,8 @@ impl CarriedFiles {
                 there.or_insert_with(|| Bytes(bytes.clone()));
                 Some((path, bytes))
             }
-            Ok((None, _)) => fault("lies outside the snapshot"),
-            Err(problem) => fault(&problem.to_string()),
+            Ok((None, _)) => fault(FileFault::Outside),
+            Err(problem) => fault(FileFault::Unreadable(problem.to_string())),
         }
     }
 

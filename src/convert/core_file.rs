@@ -1,6 +1,7 @@
 //! A snapshot's halted state as an ELF core file, in the layout of Linux, which GDB opens.
 
 use super::Error;
+use super::note::{CoreNote, Note};
 use crate::arch::{Architecture, RegisterFile, Space, state};
 use crate::program::elf::Elf;
 use crate::quantity::Address;
@@ -27,7 +28,7 @@ const MOST_PARTS: usize = 0xFFF0;
 /// # Errors
 ///
 /// If no core has a program counter, or writing fails.
-pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<String>, Error> {
+pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<Note>, Error> {
     let devices = &loaded.snapshot.devices;
     let cores = devices.iter().enumerate();
     let cores = cores.filter(|(_, device)| device.class == DeviceClass::Core);
@@ -50,20 +51,14 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<String>,
     let mut number = 0;
     for (_, device, registers) in &cores {
         if registers.architecture() != architecture || registers.pc().is_none() {
-            notes.push(format!(
-                "{}: is not in the core file: it has no PC, or another architecture",
-                device.name
-            ));
+            notes.push(Note::of_core(&device.name, CoreNote::NotInCoreFile));
             continue;
         }
         number += 1;
         let unknown = thread(number, registers, &mut contents);
         if !unknown.is_empty() {
-            let unknown = unknown.join(", ");
-            notes.push(format!(
-                "{}: unknown, 0 in the core file: {unknown}",
-                device.name
-            ));
+            let note = CoreNote::ZeroInCoreFile { registers: unknown };
+            notes.push(Note::of_core(&device.name, note));
         }
     }
     let device = &devices[first];
@@ -72,7 +67,8 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<String>,
     memory.share(loaded, first);
     let programs = Program::of_cores(loaded, &[], architecture.machine(), &[(&memory, space)]);
     for program in &programs {
-        notes.extend(program.add_to(&mut memory, space));
+        let added = program.add_to(&mut memory, space);
+        notes.extend(added.into_iter().map(Note::Program));
     }
     if let Some(entry) = programs.first().and_then(|program| entry(&program.elf)) {
         let mut vector = Vec::new();
@@ -105,7 +101,7 @@ pub fn write(loaded: &OpenSnapshot, out: &mut impl Write) -> Result<Vec<String>,
 
 /// The known memory of a space, in order: address and length of each part. If there are too many
 /// parts, the rest is left out and noted.
-fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<String>) -> Vec<(u64, u64)> {
+fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<Note>) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     let mut at = Some(Address(0));
     while let Some(address) = at {
@@ -116,9 +112,7 @@ fn parts(memory: &CoreMemory, space: Space, notes: &mut Vec<String>) -> Vec<(u64
             match out.last_mut().filter(|last| joins(last)) {
                 Some((_, length)) => *length += known,
                 None if full => {
-                    notes.push(format!(
-                        "more than {MOST_PARTS} parts of memory: the rest is left out"
-                    ));
+                    notes.push(Note::ManyParts { limit: MOST_PARTS });
                     return out;
                 }
                 None => out.push((address.0, known)),

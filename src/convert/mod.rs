@@ -12,6 +12,7 @@ pub mod executed;
 mod frame_values;
 mod history;
 pub mod kept;
+mod note;
 mod past;
 pub mod perf_data;
 mod retrace;
@@ -31,6 +32,7 @@ use std::path::Path;
 
 pub use carrier::{Carried, CarriedFiles, CarrierError};
 pub use history::NoFlow;
+pub use note::{CoreNote, FileFault, NoValues, Note};
 
 /// Receives progress: bytes done and bytes in total. Each stage of a conversion starts again at 0.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

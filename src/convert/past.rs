@@ -3,6 +3,7 @@
 use super::Progress;
 use super::executed::ExecutedInstruction;
 use super::kept::KeptInstructions;
+use super::note::NoValues;
 use super::state::State;
 use crate::arch::{Architecture, RegisterFile};
 use crate::check;
@@ -90,7 +91,7 @@ pub fn frames(
     elfs: &[Elf],
     level: Level,
     progress: Progress<'_>,
-) -> Result<(Vec<PastFrame>, Vec<Limit>), String> {
+) -> Result<(Vec<PastFrame>, Vec<Limit>), NoValues> {
     let PastCore { core, state, kept } = core;
     let mut timeline = Timeline::open(
         loaded,
@@ -99,9 +100,7 @@ pub fn frames(
             memory: Arc::new(code),
         }],
     );
-    let history = timeline
-        .history(core)
-        .ok_or("its history cannot be followed")?;
+    let history = timeline.history(core).ok_or(NoValues::NoHistory)?;
     let places = places(history, kept)?;
     let options = Options {
         level,
@@ -126,7 +125,7 @@ pub fn frames(
 fn places(
     history: &mut History,
     kept: &KeptInstructions,
-) -> Result<Vec<Option<(Position, Address)>>, String> {
+) -> Result<Vec<Option<(Position, Address)>>, NoValues> {
     let numbers = Numbers::of(history, &Cancel::default()).unwrap_or_default();
     let instructions = kept.instructions();
     let first = instructions.len().saturating_sub(MOST);
@@ -143,7 +142,7 @@ fn places(
     if same {
         Ok(out)
     } else {
-        Err("its history differs from its trace frames".to_owned())
+        Err(NoValues::OtherHistory)
     }
 }
 

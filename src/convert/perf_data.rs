@@ -5,6 +5,7 @@
 //! libraries become mappings with build-ids; code that only dumps have cannot be expressed.
 
 use super::Error;
+use super::note::Note;
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::capture::{Capture, CaptureBuffer, CaptureSource, Protocol};
 use crate::formatter::encode::Encoder;
@@ -76,14 +77,14 @@ pub fn write(
     loaded: &OpenSnapshot,
     version: u64,
     out: &mut impl Write,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<Note>, Error> {
     let (capture, notes) = Capture::open(loaded);
-    let mut notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
+    let mut notes: Vec<Note> = notes.into_iter().map(Note::Snapshot).collect();
     let devices = &loaded.snapshot.devices;
     let mut traced: Vec<Traced<'_>> = Vec::new();
     for core in 0..devices.len() {
         let (trace, left_out) = capture.following(&loaded.snapshot, core);
-        notes.extend(left_out.iter().map(ToString::to_string));
+        notes.extend(left_out.into_iter().map(Note::Snapshot));
         if !trace.is_empty() {
             traced.push(Traced {
                 core,
@@ -119,7 +120,7 @@ pub fn write(
         mapped += mappings(elf, &traced[0], &mut records);
     }
     if mapped == 0 {
-        notes.push("no program is known: perf will not find any code".to_owned());
+        notes.push(Note::NoProgram);
     }
     let mut body = Vec::from(3_u64.to_le_bytes());
     for word in [version, PMU << 32 | traced.len() as u64, 0] {

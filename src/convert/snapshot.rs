@@ -5,6 +5,7 @@
 
 use super::carrier::{Carried, CarrierError, FIELD, Memory};
 use super::chosen::ChosenArchitecture;
+use super::note::Note;
 use super::{Error, Progress};
 use crate::arch::Architecture;
 use crate::arch::target::Target;
@@ -59,8 +60,8 @@ impl Found {
     }
 }
 
-/// Reads a trace file; `name` identifies it in the snapshot's description. Messages for the user
-/// are added to `notes`.
+/// Reads a trace file; `name` identifies it in the snapshot's description. Notes are added to
+/// `notes`.
 ///
 /// # Errors
 ///
@@ -69,17 +70,17 @@ pub fn read(
     bytes: &Mapped,
     name: &str,
     options: &Options,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
 ) -> Result<Found, Error> {
     let order = options.chosen.and_then(|chosen| chosen.order);
     let file = File::open(bytes, order)?;
     let file = file.releasing(|walked| bytes.release(walked));
-    notes.extend_from_slice(file.notes());
+    notes.extend(file.notes().iter().cloned().map(Note::TraceFile));
     let description = file.description().target.as_deref();
     let named = options.chosen.as_ref().map(|chosen| &chosen.named);
     let target = Target::of_file(description, named);
     let by_default = target.as_ref().ok().and_then(|target| target.by_default);
-    notes.extend(by_default.map(|note| note.to_string()));
+    notes.extend(by_default.map(Note::DefaultRegisters));
     if options.frame.is_none()
         && !options.merge
         && let Some(carried) = carried(bytes, &file)
@@ -131,11 +132,11 @@ fn add_memory<'a>(frame: &TraceFrame<'a>, memory: &mut Memory<'a>) -> Vec<(u64, 
 fn choose<'a>(
     file: &File<'a>,
     wanted: Option<usize>,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
 ) -> Result<TraceFrame<'a>, Error> {
     let count = file.count();
     if let Some(Err(cut)) = file.frame(count) {
-        notes.push(cut.to_string());
+        notes.push(Note::Cut(cut));
     }
     if count == 0 {
         return Err(Error::Input(
@@ -158,19 +159,15 @@ struct Making<'f, 'a> {
     target: Target,
     frame: TraceFrame<'a>,
     name: &'f str,
-    notes: &'f mut Vec<String>,
+    notes: &'f mut Vec<Note>,
 }
 
 impl<'a> Making<'_, 'a> {
     fn make(mut self, merge: bool) -> Result<(Snapshot, InMemory), Error> {
         for block in self.frame.blocks() {
             if let Block::Unreadable { kind, at } = block {
-                self.notes.push(format!(
-                    "trace frame {}: a block of type {:?} at byte {at} cannot be read: the rest \
-                     of the frame is left out",
-                    self.frame.number,
-                    char::from(kind)
-                ));
+                let frame = self.frame.number;
+                self.notes.push(Note::UnreadableBlock { frame, kind, at });
             }
         }
         let mut dumps = InMemory::default();
@@ -248,13 +245,10 @@ impl<'a> Making<'_, 'a> {
             _ => None,
         });
         let Some(block) = block else {
-            let number = self.frame.number;
             let pc = self.tracepoint_address();
-            self.notes.push(match pc {
-                Some(_) => {
-                    format!("trace frame {number} has no registers: pc is its tracepoint's address")
-                }
-                None => format!("trace frame {number} has no registers"),
+            self.notes.push(Note::NoRegisters {
+                frame: self.frame.number,
+                has_address: pc.is_some(),
             });
             let bits = target.architecture.general_bits();
             return pc
@@ -281,11 +275,11 @@ impl<'a> Making<'_, 'a> {
             }
         }
         if left > 0 {
-            self.notes.push(format!(
-                "trace frame {}: its register block ends before {left} of {} registers",
-                self.frame.number,
-                target.registers.len()
-            ));
+            self.notes.push(Note::ShortRegisters {
+                frame: self.frame.number,
+                missing: left,
+                registers: target.registers.len(),
+            });
         }
         registers
     }

@@ -1,5 +1,6 @@
 //! A core's halted state in the form of a trace frame: registers and memory.
 
+use super::note::CoreNote;
 use crate::arch::Space;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Architecture, RegisterDescription, RegisterFile, TargetDescription};
@@ -31,7 +32,7 @@ pub struct State {
     /// The core's dumps.
     pub memory: CoreMemory,
     /// Notes on values that were combined or assumed.
-    pub notes: Vec<String>,
+    pub notes: Vec<CoreNote>,
 }
 
 /// The whole register, if all its bytes are known.
@@ -62,19 +63,17 @@ impl State {
             .collect();
         let files: Vec<&RegisterFile> = files.iter().collect();
         let description = TargetDescription::new(architecture, &kinds, &files);
-        let mut notes = registers.notes().to_vec();
+        let about = registers.notes().iter().cloned();
+        let mut notes: Vec<CoreNote> = about.map(CoreNote::Registers).collect();
         if detected.assumed {
-            notes.push(format!(
-                "{} assumed, {}",
-                architecture.name(),
-                detected.from
-            ));
+            notes.push(CoreNote::AssumedArchitecture {
+                architecture,
+                from: detected.from,
+            });
         }
         let space = state::current_space(&registers);
-        if let Some(why) = check::placeholder(&loaded.snapshot, core) {
-            notes.push(format!(
-                "the registers are placeholders, not machine state, and left out: {why}"
-            ));
+        if let Some(reason) = check::placeholder(&loaded.snapshot, core) {
+            notes.push(CoreNote::Placeholders { reason });
             registers.forget_placeholders();
         }
         let mut state = Self {

@@ -4,6 +4,7 @@
 //! order. The snapshot's files follow them (see `carrier`).
 
 use super::carrier::{CarriedFiles, FIELD};
+use super::note::{CoreNote, Note};
 pub use super::trace_run::Options;
 use super::trace_run::{NOWHERE, TraceRun, status};
 use super::{Error, Progress};
@@ -66,7 +67,7 @@ pub fn core_runs(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<CoreRun
     }
 }
 
-/// Writes the trace file of `core_run` to `out`. Messages for the user are added to `notes`;
+/// Writes the trace file of `core_run` to `out`. Notes are added to `notes`;
 /// `progress` receives the progress of decoding and then of writing.
 ///
 /// # Errors
@@ -77,7 +78,7 @@ pub fn write<W: Write>(
     core_run: CoreRun,
     options: &Options,
     out: W,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
     progress: Progress<'_>,
 ) -> Result<W, Error> {
     let carried_files = if options.state_only {
@@ -91,10 +92,7 @@ pub fn write<W: Write>(
             write_run(&run, &carried_files, out, notes, progress)
         }
         None => {
-            notes.push(
-                "no device of class core: the trace file carries the snapshot but contains no state for GDB"
-                    .to_owned(),
-            );
+            notes.push(Note::NoCore);
             carry_only(&carried_files, out)
         }
     }
@@ -132,18 +130,15 @@ fn write_run<W: Write>(
     run: &TraceRun,
     carried_files: &CarriedFiles,
     out: W,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
     progress: Progress<'_>,
 ) -> Result<W, Error> {
     let memory = run.memory();
     let length = |memory: &[(u64, &[u8])]| -> usize { memory.iter().map(|(_, b)| b.len()).sum() };
     let left_out = length(&run.state().memory()) - length(&memory);
     if left_out > 0 {
-        notes.push(format!(
-            "{}: {left_out} bytes of its dumps are not in trace frame 0: GDB reads frames of up to \
-             2 GiB; they are kept for converting back",
-            run.name()
-        ));
+        let note = CoreNote::DumpsLeftOut { bytes: left_out };
+        notes.push(Note::of_core(run.name(), note));
     }
     let loading = carried_files.load(&memory);
     let mut description = run.description();

@@ -6,6 +6,7 @@
 use super::executed::{ExecutedInstruction, Kind};
 use super::frame_values::{VARIABLES, Variable, Variables};
 use super::kept::{Bound, KeptInstructions, Limits};
+use super::note::{CoreNote, Note};
 use super::past::{self, PastFrame};
 use super::state::{State, fitting};
 use super::{Error, Progress, history};
@@ -19,7 +20,6 @@ use crate::recover::{Level, Limit};
 use crate::remote_protocol::hex;
 use crate::snapshot::OpenSnapshot;
 use crate::snapshot::memory::CoreMemory;
-use crate::snapshot::model::Note;
 use crate::snapshot::program::add_segments;
 use crate::tfile::{
     self, Description, SourceString, Status, StopReason, TRACEPOINT_LIMIT, Tracepoint, Writer,
@@ -149,7 +149,7 @@ pub struct TraceRun {
 
 impl TraceRun {
     /// The run of the core at index `core` of the device list. With `alone`, the target description
-    /// covers only this core instead of all cores of its architecture. Messages for the user are
+    /// covers only this core instead of all cores of its architecture. Notes are
     /// added to `notes`; `progress` receives the progress of decoding.
     ///
     /// # Errors
@@ -160,22 +160,24 @@ impl TraceRun {
         core: usize,
         alone: bool,
         options: &Options,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
         progress: Progress<'_>,
     ) -> Result<Self, Error> {
         let state = State::of(loaded, core, alone);
         let name = &loaded.snapshot.devices[core].name;
-        notes.extend(state.notes.iter().map(|note| format!("{name}: {note}")));
-        notes.extend(register_note(&state).map(|note| format!("{name}: {note}")));
+        let about = state.notes.iter().cloned();
+        let about = about.chain(register_note(&state));
+        notes.extend(about.map(|note| Note::of_core(name, note)));
         let mut kept = KeptInstructions::new(options.limits());
         let (capture, assumed) = Capture::open(loaded);
         let (sources, left_out) = capture.following(&loaded.snapshot, core);
         let protocol = sources.first().map(|(_, source)| source.protocol);
         if !options.state_only || options.frames_nevertheless {
             if loaded.snapshot.trace.is_none() {
-                notes.push("the snapshot has no trace".to_owned());
+                notes.push(Note::NoTrace);
             } else {
-                notes.extend(assumed.iter().chain(&left_out).map(Note::to_string));
+                let about = assumed.into_iter().chain(left_out);
+                notes.extend(about.map(Note::Snapshot));
                 kept = decode(loaded, core, &sources, options, notes, progress)?;
             }
         }
@@ -202,7 +204,7 @@ impl TraceRun {
         loaded: &OpenSnapshot,
         level: Level,
         options: &Options,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
         progress: Progress<'_>,
     ) {
         let code = code(loaded, self.core, &options.elfs);
@@ -213,28 +215,29 @@ impl TraceRun {
         };
         let found = past::frames(loaded, core, code, &options.elfs, level, progress);
         let note = match found {
-            Err(reason) => format!("no values: {reason}"),
+            Err(reason) => CoreNote::NoValues(reason),
             Ok((found, limits)) => {
                 self.past = found;
                 let faults = limits.iter();
                 let faults = faults.filter(|limit| matches!(limit, Limit::Addresses(_)));
-                notes.extend(faults.map(|fault| format!("{}: {fault}", self.name)));
+                notes.extend(faults.map(|fault| {
+                    let fault = CoreNote::Limit(fault.clone());
+                    Note::of_core(&self.name, fault)
+                }));
                 let with = self.past.iter().filter(|frame| frame.registers.len() > 1);
-                let mut text = format!("{} trace frames have values", with.count());
-                if self.past.len() < self.instructions().len() {
-                    text += &format!(", among the last {}", past::MOST);
+                let cut = self.past.len() < self.instructions().len();
+                CoreNote::Values {
+                    frames: with.count(),
+                    last: cut.then_some(past::MOST),
+                    inferred: level == Level::Inferred,
                 }
-                if level == Level::Inferred {
-                    text += "; inferred ones are among them: --values=proved leaves these out";
-                }
-                text
             }
         };
-        notes.push(format!("{}: {note}", self.name));
+        notes.push(Note::of_core(&self.name, note));
     }
 
     /// Enforces the limit of addresses and reports what is left out.
-    fn choose(&mut self, options: &Options, notes: &mut Vec<String>) -> Result<(), Error> {
+    fn choose(&mut self, options: &Options, notes: &mut Vec<Note>) -> Result<(), Error> {
         let name = self.name.clone();
         if let Some(missed) = self.kept.missed().filter(|_| self.kept.total() > 0) {
             let place = match missed {
@@ -263,9 +266,8 @@ impl TraceRun {
                 )));
             }
             if addresses > ADDRESSES {
-                notes.push(format!(
-                    "{name}: {addresses} tracepoints: GDB's time to load them grows quadratically"
-                ));
+                let note = CoreNote::ManyAddresses { addresses };
+                notes.push(Note::of_core(&name, note));
             }
         } else if addresses > ADDRESSES {
             self.kept.keep_addresses(ADDRESSES);
@@ -273,14 +275,16 @@ impl TraceRun {
         }
         let (kept, total) = (self.kept.instructions().len() as u64, self.kept.total());
         if kept < total && !options.window_chosen() {
-            notes.push(format!(
-                "{name}: the last {kept} of {total} trace frames are written (up to {FRAMES}, at up to \
-                 {ADDRESSES} addresses): --last, --from, --to choose others, --frames functions \
-                 makes fewer"
-            ));
+            let note = CoreNote::LastFrames {
+                kept,
+                total,
+                limit: FRAMES,
+                addresses: ADDRESSES,
+            };
+            notes.push(Note::of_core(&name, note));
         }
         if let Some(hint) = self.mode_hint() {
-            notes.push(format!("{name}: {hint}"));
+            notes.push(Note::of_core(&name, hint));
         }
         Ok(())
     }
@@ -297,12 +301,9 @@ impl TraceRun {
 
     /// In A- and R-profile GDB takes the instruction set from symbols, or else from CPSR, which
     /// trace frames do not contain.
-    fn mode_hint(&self) -> Option<&'static str> {
+    fn mode_hint(&self) -> Option<CoreNote> {
         let a_profile = self.state.description.architecture() == Architecture::AArch32;
-        (a_profile && !self.kept.instructions().is_empty()).then_some(
-            "without symbols GDB disassembles frames of the trace after: set arm fallback-mode \
-            thumb (or arm), according to $thumb",
-        )
+        (a_profile && !self.kept.instructions().is_empty()).then_some(CoreNote::InstructionSet)
     }
 
     /// The core's name.
@@ -558,8 +559,7 @@ impl TraceRun {
             text += &format!(" ({kept} of {})", self.kept.total());
         }
         if let Some(hint) = self.mode_hint() {
-            text += "; ";
-            text += hint;
+            text += &format!("; {hint}");
         }
         // Its hex form shares a line of limited length.
         let cut = (0..=300).rev().find(|&at| text.is_char_boundary(at));
@@ -585,28 +585,10 @@ pub fn tracepoint(number: u16, pc: Address, collect: &str) -> Tracepoint {
 }
 
 /// Values that a register block cannot express.
-fn register_note(state: &State) -> Option<String> {
-    const LISTED: usize = 8;
-    let list = |names: &[String]| {
-        let more = names.len().saturating_sub(LISTED);
-        let mut text = names[..names.len() - more].join(", ");
-        if more > 0 {
-            text += &format!(" and {more} more");
-        }
-        text
-    };
-    if state.unknown.is_empty() {
-        return None;
-    }
-    let unknown = list(&state.unknown);
-    Some(if state.left_out.is_empty() {
-        format!("not known: {unknown}: GDB shows them as unavailable")
-    } else {
-        format!(
-            "not known: {unknown}: a trace file cannot mark registers in between as unknown, so GDB \
-             shows {} as unavailable too; they are kept for converting back",
-            list(&state.left_out)
-        )
+fn register_note(state: &State) -> Option<CoreNote> {
+    (!state.unknown.is_empty()).then(|| CoreNote::Unknown {
+        unknown: state.unknown.clone(),
+        left_out: state.left_out.clone(),
     })
 }
 
@@ -615,21 +597,22 @@ fn decode(
     core: usize,
     sources: &[(&CaptureBuffer, &CaptureSource)],
     options: &Options,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
     progress: Progress<'_>,
 ) -> Result<KeptInstructions, Error> {
     let memory = code(loaded, core, &options.elfs);
     let mut symbols = Symbols::default();
     for elf in &options.elfs {
-        if let Err(reason) = symbols.add(elf.bytes()) {
-            notes.push(format!("{}: {reason}", elf.path.display()));
+        if let Err(error) = symbols.add(elf.bytes()) {
+            let program = elf.path.clone();
+            notes.push(Note::Symbols { program, error });
         }
     }
     let symbols = (!symbols.is_empty()).then_some(&symbols);
     let kept = history::decode(sources, &memory, symbols, options, progress);
     let name = &loaded.snapshot.devices[core].name;
     let taken = memory.taken_from_others();
-    notes.extend(taken.map(|note| format!("{name}: {note}")));
+    notes.extend(taken.map(|note| Note::of_core(name, note)));
     Ok(kept?)
 }
 

@@ -1,6 +1,7 @@
 //! Trace file → snapshot with trace: encodes the frames as ETMv4 trace.
 
 use super::frame_values::FrameValues;
+use super::note::Note;
 use super::retrace::{RetraceOptions, Retraced, Retracer};
 use super::snapshot::{self, Found};
 use super::steps::{Step, Steps};
@@ -38,7 +39,7 @@ pub fn read(
     name: &str,
     options: &snapshot::Options,
     elfs: &[Elf],
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
     progress: Progress<'_>,
 ) -> Result<Found, Error> {
     let found = snapshot::read(bytes, name, options, notes)?;
@@ -75,14 +76,12 @@ pub fn read(
     let retraced = retracer.finish(steps.halted());
     if survey.any.state.el.is_none() {
         let level = state(device).el.unwrap_or_default().0;
-        notes.push(format!(
-            "no frame contains the exception level: the trace assumes EL{level}"
-        ));
+        notes.push(Note::AssumedLevel { level });
     }
     report(&retraced, notes)?;
 
     if snapshot.trace.take().is_some() {
-        notes.push("the carried trace is left out: the trace is made from the frames".to_owned());
+        notes.push(Note::CarriedTrace);
     }
     let code = code(&retraced, &dumps, image);
     add_dumps(&mut snapshot.devices[core], &mut files, code);
@@ -220,7 +219,7 @@ fn state(device: &Device) -> Context {
 }
 
 /// Adds notes on the result, or returns an error if nothing was traced.
-fn report(retraced: &Retraced, notes: &mut Vec<String>) -> Result<(), Error> {
+fn report(retraced: &Retraced, notes: &mut Vec<Note>) -> Result<(), Error> {
     if retraced.traced == 0 {
         return Err(Error::Input(match retraced.lost {
             0 => "it contains no trace frames of executed instructions".to_owned(),
@@ -229,18 +228,17 @@ fn report(retraced: &Retraced, notes: &mut Vec<String>) -> Result<(), Error> {
             ),
         }));
     }
-    notes.push(format!(
-        "trace of {} frames, with {} gaps between them",
-        retraced.traced, retraced.gaps
-    ));
+    notes.push(Note::Traced {
+        frames: retraced.traced,
+        gaps: retraced.gaps,
+    });
     if retraced.lost > 0 {
-        notes.push(format!(
-            "{} frames have no program counter or no code: --elf names a program",
-            retraced.lost
-        ));
+        notes.push(Note::Lost {
+            frames: retraced.lost,
+        });
     }
     if retraced.exhausted {
-        notes.push("the search for paths between frames reached its limit".to_owned());
+        notes.push(Note::SearchLimit);
     }
     Ok(())
 }

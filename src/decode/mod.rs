@@ -4,6 +4,7 @@
 
 mod buffer;
 mod image;
+mod note;
 pub mod parts;
 mod programs;
 mod reading;
@@ -13,6 +14,7 @@ mod state;
 
 pub use buffer::decode_buffer;
 pub use image::Image;
+pub use note::{BufferNote, NamedSource, Note};
 pub use programs::{ProgramOptions, Programs};
 pub use reading::{Read, Reading};
 pub use silence::{Totals, first_look, silence};

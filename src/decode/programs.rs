@@ -1,14 +1,15 @@
 //! The programs of the traced cores: code where there is no dump, and symbols.
 
+use super::note::Note;
 use crate::arch::Space;
 use crate::arch::{Architecture, RegisterFile, state};
 use crate::capture::Capture;
 use crate::program::elf::{Elf, ElfError, Machine};
 use crate::program::symbols::Symbols;
-use crate::snapshot::OpenSnapshot;
 use crate::snapshot::libraries;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::program::{Program, Seen};
+use crate::snapshot::{MemoryNote, OpenSnapshot};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub struct Programs {
 
 impl Programs {
     /// Loads the memory of each core traced in `capture`, by device index, and its programs.
-    /// Returns notes about assumptions and oddities, one line each.
+    /// Returns notes about assumptions and oddities.
     ///
     /// # Errors
     ///
@@ -56,7 +57,7 @@ impl Programs {
         loaded: &OpenSnapshot,
         capture: &Capture,
         options: &ProgramOptions,
-    ) -> Result<(Self, Vec<String>), ElfError> {
+    ) -> Result<(Self, Vec<Note>), ElfError> {
         let named = options.named.iter().map(|path| Elf::open(path));
         let named: Vec<Elf> = named.collect::<Result<_, _>>()?;
         let sources = capture.buffers.iter().flat_map(|buffer| &buffer.sources);
@@ -80,22 +81,27 @@ impl Programs {
             if programs.is_empty() {
                 continue;
             }
-            notes.extend(programs.iter().flat_map(Program::notes));
+            let about = programs.iter().flat_map(Program::notes);
+            notes.extend(about.map(Note::Program));
             images.extend(programs.iter().map(|program| program.elf.clone()));
             if options.as_memory {
                 for core in cores.values_mut() {
                     let own = core.machine == machine;
                     for program in programs.iter().filter(|program| own || program.named) {
                         let added = program.add_to(&mut core.memory, core.space);
-                        notes.extend(added.iter().map(|note| format!("{}: {note}", core.name)));
+                        notes.extend(added.into_iter().map(|note| Note::OfProgram {
+                            core: core.name.clone(),
+                            note,
+                        }));
                     }
                 }
             }
             if options.symbols {
                 let mut found = Symbols::default();
                 for program in &programs {
-                    if let Err(reason) = found.add_moved(program.elf.bytes(), program.elf.offset) {
-                        notes.push(format!("{}: {reason}", program.elf.path.display()));
+                    if let Err(error) = found.add_moved(program.elf.bytes(), program.elf.offset) {
+                        let program = program.elf.path.clone();
+                        notes.push(Note::Symbols { program, error });
                     }
                 }
                 let core = cores.values().find(|core| core.machine == machine);
@@ -128,12 +134,8 @@ impl Programs {
     }
 
     /// Returns a note for each core whose code was taken from other cores.
-    pub fn taken_from_others(&self) -> Vec<String> {
-        let cores = self.cores.values();
-        let taken = cores.filter_map(|core| Some((core, core.memory.taken_from_others()?)));
-        taken
-            .map(|(core, note)| format!("{}: {note}", core.name))
-            .collect()
+    pub fn taken_from_others(&self) -> Vec<Note> {
+        self.of_memories(CoreMemory::taken_from_others)
     }
 
     /// Returns the programs, and with symbols also the libraries of each first one.
@@ -142,13 +144,19 @@ impl Programs {
     }
 
     /// Returns a note for each core on processes whose code is missing.
-    pub fn missing_processes(&self) -> Vec<String> {
+    pub fn missing_processes(&self) -> Vec<Note> {
+        self.of_memories(|memory| memory.translated()?.missing_processes())
+    }
+
+    fn of_memories(&self, note: impl Fn(&CoreMemory) -> Option<MemoryNote>) -> Vec<Note> {
         let cores = self.cores.values();
-        let missing = cores.filter_map(|core| {
-            let note = core.memory.translated()?.missing_processes()?;
-            Some(format!("{}: {note}", core.name))
+        let notes = cores.filter_map(|core| {
+            Some(Note::OfMemory {
+                core: core.name.clone(),
+                note: note(&core.memory)?,
+            })
         });
-        missing.collect()
+        notes.collect()
     }
 
     /// Returns the memory of a core, by device index.

@@ -4,6 +4,7 @@
 //! Examines the start of a buffer with its declared format and, if that yields nothing plausible,
 //! with the others. Does not affect decoding.
 
+use super::note::{BufferNote, FORMATS, NamedSource, Note};
 use super::reading::{Read, Reading};
 use crate::capture::{Capture, CaptureBuffer, CaptureSource};
 use crate::formatter::{Deformatter, Demux, FrameKind, ID_NULL, ID_TRIGGER, is_reserved};
@@ -16,23 +17,9 @@ const FIRST: u64 = 64 << 10;
 const MOST: u64 = 4 << 20;
 /// Bytes of every buffer that [`first_look`] examines, and its number of buffers.
 const FIRST_LOOK: (u64, usize) = (256 << 10, 64);
-/// The most IDs or sources named in a note.
-const NAMED: usize = 8;
-/// A plausible limit of trace sources in one buffer.
-const MANY: usize = 32;
 
 /// Bytes by trace ID.
 pub type Totals = [u64; 128];
-
-/// The result of reading a buffer in its declared format, if it seems to have another one.
-const NOTHING: &str = "nothing in it synchronises";
-
-/// The formats of buffers.
-const FORMATS: [(Option<FrameKind>, &str); 3] = [
-    (Some(FrameKind::Memory), "coresight"),
-    (None, "source_data"),
-    (Some(FrameKind::Dstream), "dstream_coresight"),
-];
 
 /// The first `most` bytes of a buffer, deformatted according to `frames`. Without frames they
 /// belong to `id`.
@@ -77,12 +64,12 @@ pub fn silence(
     loaded: &OpenSnapshot,
     buffer: &CaptureBuffer,
     totals: Option<&Totals>,
-) -> Vec<String> {
+) -> Vec<Note> {
     diagnose(loaded, buffer, totals, u64::MAX)
 }
 
 /// Diagnoses the start of each buffer of a snapshot that is not decoded (yet).
-pub fn first_look(loaded: &OpenSnapshot) -> Vec<String> {
+pub fn first_look(loaded: &OpenSnapshot) -> Vec<Note> {
     let (capture, _) = Capture::open(loaded);
     let (most, buffers) = FIRST_LOOK;
     let buffers = capture.buffers.iter().take(buffers);
@@ -97,17 +84,19 @@ fn diagnose(
     buffer: &CaptureBuffer,
     totals: Option<&Totals>,
     most: u64,
-) -> Vec<String> {
+) -> Vec<Note> {
     let written = loaded.snapshot.trace.as_ref();
     let Some(written) = written.and_then(|trace| trace.buffers.get(buffer.index)) else {
         return Vec::new();
     };
-    let note = |text: String| format!("{}: buffer {}: {text}", written.place, written.name);
+    let note = |note| Note::Buffer {
+        place: written.place.clone(),
+        name: written.name.clone(),
+        note,
+    };
     if buffer.bytes() == 0 {
-        return vec![note(format!(
-            "{} has no bytes: nothing was captured, or another file was meant",
-            written.files.join(", ")
-        ))];
+        let files = written.files.clone();
+        return vec![note(BufferNote::Empty { files })];
     }
     let counted;
     let totals = match totals {
@@ -125,8 +114,13 @@ fn diagnose(
     examined.notes().into_iter().map(note).collect()
 }
 
-fn named(source: &CaptureSource) -> String {
-    format!("{} ({:#04x})", source.name, source.trace_id.0)
+/// Names a source, with its own ID or another.
+fn named(source: &CaptureSource, trace_id: TraceId) -> NamedSource {
+    NamedSource {
+        name: source.name.clone(),
+        trace_id,
+        protocol: source.protocol,
+    }
 }
 
 /// A buffer, its sources and its contents.
@@ -145,7 +139,7 @@ struct Silent<'a> {
 }
 
 impl Examined<'_> {
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self) -> Vec<BufferNote> {
         if self.buffer.frames.is_none() {
             return self.unformatted().into_iter().collect();
         }
@@ -161,7 +155,7 @@ impl Examined<'_> {
             .filter(|known| self.bytes(known.trace_id) > 0);
         if silent.len() == with_bytes.count() {
             if self.guess(&unclaimed).is_none()
-                && let Some(other) = self.other_format(NOTHING)
+                && let Some(other) = self.other_format()
             {
                 return vec![other];
             }
@@ -172,7 +166,7 @@ impl Examined<'_> {
         }
         let mut notes = Vec::new();
         if unclaimed.len() > self.buffer.left_out.len() {
-            notes.push(self.no_source(&unclaimed));
+            notes.push(self.unclaimed_ids(&unclaimed));
         }
         let never = silent.iter().filter(|silent| silent.never);
         let never: Vec<&CaptureSource> = never.map(|silent| silent.known).collect();
@@ -250,9 +244,8 @@ impl Examined<'_> {
             .map(|(_, known)| known)
     }
 
-    /// A note, if the buffer decodes well in another format; `how` describes how it decodes in its
-    /// own.
-    fn other_format(&self, how: &str) -> Option<String> {
+    /// A note, if the buffer decodes well in another format, while nothing synchronises in its own.
+    fn other_format(&self) -> Option<BufferNote> {
         for frames in FORMATS.map(|(frames, _)| frames) {
             if frames == self.buffer.frames {
                 continue;
@@ -265,7 +258,7 @@ impl Examined<'_> {
                 for id in ids {
                     let reading = known.config.visit(Read(&mut taken.stream(id).clone()));
                     if reading.is_sound() {
-                        return self.in_format(frames, known, id, &reading, how);
+                        return self.in_format(frames, named(known, id), &reading, false);
                     }
                 }
             }
@@ -275,14 +268,15 @@ impl Examined<'_> {
 
     /// A note, if the buffer, which decodes as the bytes of a source, consists rather of frames with
     /// only its ID: synchronisation points may then fit into one frame by chance.
-    fn rather_frames(&self, known: &CaptureSource) -> Option<String> {
+    fn rather_frames(&self, known: &CaptureSource) -> Option<BufferNote> {
         for frames in [FrameKind::Memory, FrameKind::Dstream].map(Some) {
             let mut taken = deformat(self.buffer, frames, TraceId(1), FIRST);
             let all: u64 = taken.totals()[1..].iter().sum();
             let own = taken.stream(known.trace_id).total();
             let reading = known.config.visit(Read(taken.stream_mut(known.trace_id)));
             if reading.is_sound() && reading.bad == 0 && own * 8 >= all * 7 {
-                return self.in_format(frames, known, known.trace_id, &reading, "it is not sound");
+                let source = named(known, known.trace_id);
+                return self.in_format(frames, source, &reading, true);
             }
         }
         None
@@ -292,32 +286,25 @@ impl Examined<'_> {
     fn in_format(
         &self,
         frames: Option<FrameKind>,
-        known: &CaptureSource,
-        id: TraceId,
+        source: NamedSource,
         reading: &Reading,
-        how: &str,
-    ) -> Option<String> {
-        let name = |wanted| Some(FORMATS.iter().find(|(frames, _)| *frames == wanted)?.1);
-        let (written, format) = (name(self.buffer.frames)?, name(frames)?);
-        let what = match frames {
-            Some(_) => format!("trace ID {:#04x}", id.0),
-            None => "it".to_owned(),
-        };
-        Some(format!(
-            "read as {written}, {how}; read as {format}, {what} is sound ({} of {}, from offset {:#x} \
-             on): try format={format}",
-            known.protocol.name(),
-            known.name,
-            reading.synchronised?.0
-        ))
+        synchronises: bool,
+    ) -> Option<BufferNote> {
+        let mut formats = FORMATS.iter();
+        formats.find(|(frames, _)| *frames == self.buffer.frames)?;
+        Some(BufferNote::OtherFormat {
+            synchronises,
+            declared: self.buffer.frames,
+            other: frames,
+            source,
+            from: reading.synchronised?,
+        })
     }
 
-    fn unformatted(&self) -> Option<String> {
+    fn unformatted(&self) -> Option<BufferNote> {
         let Some(known) = self.buffer.sources.first() else {
-            return (self.buffer.left_out.is_empty()).then(|| {
-                "no trace source is assigned to it: [source_buffers] names one for each buffer"
-                    .to_owned()
-            });
+            let assigned = !self.buffer.left_out.is_empty();
+            return (!assigned).then_some(BufferNote::NoSource);
         };
         let mut reading = Reading::default();
         for most in [FIRST, self.most()] {
@@ -330,68 +317,36 @@ impl Examined<'_> {
         }
         let never = reading.synchronised.is_none() && self.buffer.bytes() <= self.most();
         let none = || never.then(|| not_synchronised(&[known]));
-        self.other_format(NOTHING).or_else(none)
+        self.other_format().or_else(none)
     }
 
-    fn no_source(&self, unclaimed: &[TraceId]) -> String {
-        let ids = unclaimed.iter();
-        let ids = ids.map(|&id| format!("{:#04x} ({} bytes)", id.0, self.bytes(id)));
-        let claimed = match &self.buffer.sources[..] {
-            [] => "it has no source".to_owned(),
-            known => format!("its sources are {}", list(known.iter().map(named))),
-        };
-        let guess = self
-            .guess(unclaimed)
-            .map_or_else(String::new, |(id, known)| {
-                format!(
-                    "; {:#04x} reads as {}, as that of {}",
-                    id.0,
-                    known.protocol.name(),
-                    known.name
-                )
-            });
-        let many = match unclaimed.len() > MANY {
-            true => ", more than systems have: a part of it may hold no frames",
-            false => "",
-        };
-        let part = match self.buffer.bytes() > self.most {
-            true => format!(" in the first {} bytes", self.most),
-            false => String::new(),
-        };
-        format!(
-            "trace IDs of no source are left out: {}{part}{many}; {claimed}{guess}: look at [source_buffers] \
-             and at the registers that hold the sources' trace IDs",
-            list(ids)
-        )
+    fn unclaimed_ids(&self, unclaimed: &[TraceId]) -> BufferNote {
+        let ids = unclaimed.iter().map(|&id| (id, self.bytes(id)));
+        let guess = self.guess(unclaimed);
+        BufferNote::UnclaimedIds {
+            ids: ids.collect(),
+            examined: (self.buffer.bytes() > self.most).then_some(self.most),
+            sources: self.sources(),
+            guess: guess.map(|(id, known)| named(known, id)),
+        }
     }
 
-    fn nothing(&self) -> String {
-        format!(
-            "none of its {} bytes belongs to a source: it holds padding, or no whole frame. Tracing may \
-             have been off; its sources are {}",
-            self.buffer.bytes(),
-            list(self.buffer.sources.iter().map(named))
-        )
+    fn nothing(&self) -> BufferNote {
+        BufferNote::NothingOfSources {
+            bytes: self.buffer.bytes(),
+            sources: self.sources(),
+        }
+    }
+
+    fn sources(&self) -> Vec<NamedSource> {
+        let sources = self.buffer.sources.iter();
+        sources.map(|known| named(known, known.trace_id)).collect()
     }
 }
 
-fn not_synchronised(silent: &[&CaptureSource]) -> String {
-    format!(
-        "nothing is decoded of {}: there is no synchronisation point in its trace. The buffer may be \
-        shorter than the distance between two of them, or hold trace of another kind",
-        list(silent.iter().map(|known| {
-            let protocol = known.protocol.name();
-            format!("{}, {protocol}", named(known))
-        }))
-    )
-}
-
-/// The first names, and the number of further ones.
-fn list(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(NAMED);
-    let names: Vec<String> = names.take(NAMED).collect();
-    match more {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
+fn not_synchronised(silent: &[&CaptureSource]) -> BufferNote {
+    let sources = silent.iter();
+    BufferNote::NeverSynchronised {
+        sources: sources.map(|known| named(known, known.trace_id)).collect(),
     }
 }

@@ -6,7 +6,9 @@
 use super::ImportError;
 use super::archive::Archive;
 use super::build_id::BuildId;
+use super::note::{ImageNote, Note};
 use super::options::{NamedProgram, Options};
+use super::wanted::Wanted;
 use crate::mapped::{self, Mapped};
 use crate::program::elf::{Elf, Machine, is_elf};
 use std::collections::{BTreeSet, HashMap};
@@ -14,24 +16,6 @@ use std::path::{Path, PathBuf};
 
 /// The most missing files that are listed.
 const MOST_MISSING: usize = 40;
-
-/// A file that was mapped.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Wanted {
-    /// Its recorded path, or a name such as `[vdso]`.
-    pub path: String,
-    /// Its build-id, if it was recorded.
-    pub build_id: Option<BuildId>,
-}
-
-impl std::fmt::Display for Wanted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.build_id {
-            Some(id) => write!(f, "{} (build-id {id})", self.path),
-            None => write!(f, "{} (no build-id recorded)", self.path),
-        }
-    }
-}
 
 /// Finds files, each once.
 #[derive(Debug)]
@@ -42,7 +26,7 @@ pub struct Images<'o> {
     archives: Vec<(&'o Path, Archive)>,
     found: HashMap<Wanted, Option<Elf>>,
     /// Notes on files that were found but do not fit.
-    notes: Vec<String>,
+    notes: Vec<ImageNote>,
     /// Files that were not found, and whose contents are needed.
     pub missing: BTreeSet<Wanted>,
 }
@@ -72,23 +56,20 @@ impl<'o> Images<'o> {
     }
 
     /// Reports files that do not fit or are missing.
-    pub fn report(&mut self, notes: &mut Vec<String>) {
-        notes.append(&mut self.notes);
+    pub fn report(&mut self, notes: &mut Vec<Note>) {
+        let mut own = std::mem::take(&mut self.notes);
         let missing = std::mem::take(&mut self.missing);
         let count = missing.len();
-        for wanted in missing.iter().take(MOST_MISSING) {
-            notes.push(format!("missing image: {wanted}"));
-        }
+        let named = missing.into_iter().take(MOST_MISSING);
+        own.extend(named.map(ImageNote::Missing));
         if count > MOST_MISSING {
-            notes.push(format!("missing images: {} more", count - MOST_MISSING));
+            let count = count - MOST_MISSING;
+            own.push(ImageNote::MoreMissing { count });
         }
         if count > 0 {
-            notes.push(
-                "what missing images hold is not known, and their code is not decoded: --symfs DIR \
-                 names a directory that holds them"
-                    .to_owned(),
-            );
+            own.push(ImageNote::Consequence);
         }
+        notes.extend(own.into_iter().map(Note::Image));
     }
 
     /// The kernel: the one that the user named, or else the one that is found.
@@ -99,7 +80,8 @@ impl<'o> Images<'o> {
         let elf = match Elf::open(path) {
             Ok(elf) => elf,
             Err(error) => {
-                self.notes.push(error.to_string());
+                let reason = error.to_string();
+                self.notes.push(ImageNote::UnreadableKernel { reason });
                 return None;
             }
         };
@@ -107,10 +89,10 @@ impl<'o> Images<'o> {
         if let (Some(id), Some(own)) = (&wanted.build_id, own)
             && !own.is_same(id)
         {
-            self.notes.push(format!(
-                "{}: is not the kernel that ran, {wanted}: it is not used",
-                path.display()
-            ));
+            self.notes.push(ImageNote::OtherKernel {
+                path: path.clone(),
+                wanted: wanted.clone(),
+            });
             return None;
         }
         Some(elf)
@@ -152,10 +134,8 @@ impl<'o> Images<'o> {
             return Some(elf);
         }
         if let Some(path) = unlike {
-            self.notes.push(format!(
-                "{}: is not the file that was mapped as {wanted}: it is not used",
-                path.display()
-            ));
+            let wanted = wanted.clone();
+            self.notes.push(ImageNote::OtherFile { path, wanted });
         }
         None
     }
@@ -278,6 +258,7 @@ mod tests {
         };
         assert!(images.find(&wanted).is_none());
         let note = "is not the file that was mapped as /bin/prog (build-id 01020304)";
-        assert!(images.notes[0].contains(note), "{:?}", images.notes);
+        let text = images.notes[0].to_string();
+        assert!(text.contains(note), "{text}");
     }
 }

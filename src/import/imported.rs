@@ -1,9 +1,10 @@
 //! What an input became: the model of a snapshot, and its files.
 
+use super::note::Note;
 use crate::mapped::{self, Mapped};
 use crate::program::elf::Elf;
 use crate::snapshot::files::{Files, InMemory};
-use crate::snapshot::model::{FileLine, Note, OtherSection, Severity, Snapshot};
+use crate::snapshot::model::{self, FileLine, OtherSection, Severity, Snapshot};
 use crate::snapshot::paths::{self, PathError};
 use crate::snapshot::write::{self, WriteError};
 use crate::snapshot::{Error, OpenOptions, OpenSnapshot};
@@ -26,8 +27,8 @@ pub struct Imported {
     pub files: BTreeMap<String, Mapped>,
     /// The paths of those files that are whole files, by their paths in the snapshot.
     pub origins: BTreeMap<String, PathBuf>,
-    /// What was assumed and left out, one line each.
-    pub notes: Vec<String>,
+    /// What was assumed and left out.
+    pub notes: Vec<Note>,
 }
 
 impl Imported {
@@ -84,14 +85,14 @@ impl Imported {
         };
         let files = Arc::new(files);
         let mut loaded = OpenSnapshot::from_files_with(files, "snapshot.ini", options)?;
-        let notes = self.notes.into_iter().map(|text| Note {
+        let notes = self.notes.iter().map(|note| model::Note {
             place: FileLine {
                 file: path.to_owned(),
                 line: 0,
             },
             severity: Severity::Warning,
             section: "",
-            text,
+            text: note.to_string(),
         });
         loaded.notes.splice(..0, notes);
         Ok(loaded)

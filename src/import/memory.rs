@@ -1,5 +1,6 @@
 //! Dumps of memory: raw bytes, Intel HEX, Motorola S-records.
 
+use super::note::{MemoryForm, Note};
 use super::options::NamedProgram;
 use super::{ImportError, Imported, imported};
 use crate::mapped::Mapped;
@@ -20,8 +21,14 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
         let bytes = imported::map(&named.path)?;
         let fault = |text: String| ImportError::input(&named.path, text);
         let (form, runs) = match first_record(&bytes) {
-            Some(b':') => ("Intel HEX", records(&bytes, hex_record).map_err(fault)?),
-            Some(b'S') => ("S-records", records(&bytes, s_record).map_err(fault)?),
+            Some(b':') => (
+                MemoryForm::IntelHex,
+                records(&bytes, hex_record).map_err(fault)?,
+            ),
+            Some(b'S') => (
+                MemoryForm::SRecords,
+                records(&bytes, s_record).map_err(fault)?,
+            ),
             _ => {
                 let Some(address) = named.address else {
                     return Err(ImportError::Usage(format!(
@@ -29,17 +36,21 @@ pub fn dumps(files: &[NamedProgram], out: &mut Imported) -> Result<Vec<Dump>, Im
                         named.path.display()
                     )));
                 };
-                ("raw bytes", vec![(address, bytes)])
+                (MemoryForm::Raw, vec![(address, bytes)])
             }
         };
         // The addresses of records are moved; that of raw bytes is already their own.
-        let moved = named.address.filter(|_| form != "raw bytes").unwrap_or(0);
+        let moved = named
+            .address
+            .filter(|_| form != MemoryForm::Raw)
+            .unwrap_or(0);
         let count: usize = runs.iter().map(|(_, bytes)| bytes.len()).sum();
-        out.notes.push(format!(
-            "{}: {form}: {count} bytes of memory in {} runs",
-            named.path.display(),
-            runs.len()
-        ));
+        out.notes.push(Note::Memory {
+            path: named.path.clone(),
+            form,
+            bytes: count,
+            runs: runs.len(),
+        });
         for (address, bytes) in runs {
             let address = address.wrapping_add(moved);
             let file = format!("memory/given{}_{address:x}.bin", dumps.len());

@@ -13,17 +13,24 @@ mod images;
 mod imported;
 mod jitdump;
 mod memory;
+mod note;
 mod options;
 mod paths;
 pub mod perf;
 mod programs;
 mod raw;
+mod wanted;
 pub mod zephyr;
 
 pub use build_id::BuildId;
 pub use imported::{ImportError, Imported};
+pub use note::{
+    CoreFileNote, CrashNote, FoundSource, ImageNote, MemoryForm, MtbNote, Note, PerfNote, RawNote,
+    TraceOf,
+};
 pub use options::{NamedProgram, Options};
 pub use raw::import as import_raw;
+pub use wanted::Wanted;
 
 use std::fs::File;
 use std::io::Read;

@@ -4,6 +4,7 @@
 //! the thread that failed, blocks of memory.
 
 use super::fields::Fields;
+use super::note::Note;
 use super::{ImportError, Imported, Options, imported, programs};
 use crate::mapped::Mapped;
 use crate::snapshot::model::{Device, DeviceClass, Dump, Register, RegisterValue, Snapshot};
@@ -114,9 +115,7 @@ pub fn import_bytes(
             _ => None,
         })();
         if block.is_none() {
-            out.notes.push(format!(
-                "at byte {at:#x}: a block of no known kind, or cut short: the rest is left out"
-            ));
+            out.notes.push(Note::ZephyrBlock { at });
             break;
         }
     }

@@ -4,6 +4,7 @@ use super::code::ExecutedCode;
 use super::course::{Counted, Course};
 use super::functions::Functions;
 use super::latency::Exceptions;
+use super::note::Note;
 use super::stack::Listener;
 use super::tree::{self, Tree};
 use super::window::Window;
@@ -123,16 +124,13 @@ impl Profile {
 
     /// Returns notes on what is missing: everything, if the window was not reached; calls in too
     /// many chains of callers.
-    pub fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         if self.unreached {
-            notes.push("execution does not reach the start of the selected part".to_owned());
+            notes.push(Note::Unreached);
         }
         if self.tree.is_full() {
-            notes.push(format!(
-                "more than {} chains of callers: what is called beyond them counts for its caller",
-                tree::MOST
-            ));
+            notes.push(Note::ManyChains { limit: tree::MOST });
         }
         notes
     }

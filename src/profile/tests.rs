@@ -2,7 +2,7 @@
 
 use super::course::Course;
 use super::stack::{Call, Ended, GapSeen, Listener};
-use super::{Bound, FunctionId, Functions, Moment, NodeId, Profile, Window};
+use super::{Bound, FunctionId, Functions, Moment, NodeId, Note, Profile, Window};
 use crate::decode::Image;
 use crate::element::{Context, Exception, Mark, NoSyncReason, TraceOnReason};
 use crate::flow::{FlowSink, InstructionKind, LastInstruction, QRange, Range};
@@ -553,7 +553,10 @@ fn a_full_tree_is_noted() {
     for _ in 2..MOST {
         assert!(!call(&mut profile.tree));
     }
-    assert_eq!(profile.notes(), Vec::<String>::new());
+    assert_eq!(profile.notes(), []);
     assert!(call(&mut profile.tree));
-    assert!(profile.notes()[0].contains("more than 1048576 chains of callers"));
+    let limit = 1 << 20;
+    assert_eq!(profile.notes(), [Note::ManyChains { limit }]);
+    let text = profile.notes()[0].to_string();
+    assert!(text.contains("more than 1048576 chains of callers"));
 }

@@ -21,7 +21,7 @@ const EXPANSION: u64 = 100;
 const MOST_INLINED: usize = 256;
 
 /// An error that prevents reading names or source lines from an ELF file.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolsError {
     /// It is malformed.

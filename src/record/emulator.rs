@@ -3,6 +3,7 @@
 //! Shared by Linux programs and machines, which differ in how they start and what ends them.
 
 use super::address_files::AddressFiles;
+use super::note::Note;
 use super::plugin::{self, Plugin};
 use super::protocol::{MOST_CORES, TraceOptions};
 use super::remote::{self, Remote};
@@ -100,8 +101,8 @@ pub struct Recorded {
     pub summary: Summary,
     /// The name for cores in messages: `cores` or `threads`.
     pub unit: &'static str,
-    /// Notes for the user.
-    pub notes: Vec<String>,
+    /// What was left out.
+    pub notes: Vec<Note>,
     /// The directory that `files` are mapped from.
     _directory: Private,
 }
@@ -203,7 +204,7 @@ pub(super) struct Emulator {
     pub events: Receiver<TraceEvent>,
     event_sender: Option<Sender<TraceEvent>>,
     pub progress: Arc<AtomicU64>,
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
     pub directory: Private,
 }
 
@@ -341,14 +342,9 @@ impl Emulator {
                 },
             });
         }
-        let cut = match cut {
-            0 => None,
-            1 => Some("1 thread was".to_owned()),
-            more => Some(format!("{more} threads were")),
-        };
-        self.notes.extend(cut.map(|cut| {
-            format!("{cut} running while the program exited: of their registers only PC is known")
-        }));
+        if cut > 0 {
+            self.notes.push(Note::RunningThreads { threads: cut });
+        }
         Ok(cores)
     }
 
@@ -408,20 +404,18 @@ impl Emulator {
     }
 }
 
-fn notes(summary: &Summary, ended: usize, unit: &str, changed: &Changed) -> Vec<String> {
+fn notes(summary: &Summary, ended: usize, unit: &'static str, changed: &Changed) -> Vec<Note> {
     let mut notes = Vec::new();
     if ended > 0 {
-        notes.push(format!(
-            "{ended} {unit} ended earlier: only PC is known of their registers, at their last \
-             instruction"
-        ));
+        notes.push(Note::Ended { count: ended, unit });
     }
     if summary.untraced > 0 {
-        notes.push(format!(
-            "{} {unit} were not traced: there is no trace ID for more than {MOST_CORES}",
-            summary.untraced,
-        ));
+        notes.push(Note::Untraced {
+            count: summary.untraced,
+            unit,
+            limit: MOST_CORES,
+        });
     }
-    notes.extend(changed.describe());
+    notes.extend(changed.note().map(Note::ChangedCode));
     notes
 }

@@ -16,6 +16,7 @@ mod emulator;
 pub mod flow;
 mod guest_program;
 mod input;
+mod note;
 pub mod plugin;
 mod process;
 pub mod protocol;
@@ -37,4 +38,5 @@ mod versions;
 pub mod witness;
 
 pub use emulator::{Error, Options, Recorded, Watch};
+pub use note::Note;
 pub use stop::Reason;

@@ -2,6 +2,7 @@
 //!
 //! Writes the snapshot format, wherever the state came from.
 
+use super::note::Note;
 use super::protocol::{Timestamps, TraceOptions};
 use super::tracing::Summary;
 use crate::arch::Space;
@@ -82,9 +83,7 @@ impl Ram {
 
 /// Removes the largest ranges until the remaining ones have at most `most` bytes. Returns a note
 /// that names the removed ranges.
-pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<String> {
-    /// How many ranges the note names.
-    const NAMED: usize = 3;
+pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<Note> {
     let length = |range: &Range<u64>| range.end.saturating_sub(range.start);
     ranges.sort_by_key(length);
     let mut sum = 0_u64;
@@ -95,18 +94,10 @@ pub fn fit(ranges: &mut Vec<Range<u64>>, most: u64) -> Option<String> {
     let without = ranges.split_off(fitting.count());
     ranges.sort_by_key(|range| range.start);
     let bytes = without.iter().map(length).fold(0, u64::saturating_add);
-    let mut named: Vec<String> = without
-        .iter()
-        .rev()
-        .take(NAMED)
-        .map(|range| format!("{:#x}-{:#x}", range.start, range.end.saturating_sub(1)))
-        .collect();
-    named.extend((without.len() > NAMED).then(|| "…".to_owned()));
-    (!without.is_empty()).then(|| {
-        format!(
-            "{bytes} bytes of memory are left out, at {}: all would be more than --memory {most}",
-            named.join(", ")
-        )
+    (!without.is_empty()).then(|| Note::MemoryLimit {
+        bytes,
+        ranges: without.into_iter().rev().collect(),
+        limit: most,
     })
 }
 
@@ -381,12 +372,13 @@ mod tests {
         let note = fit(&mut ranges, 0x97ff).unwrap();
         assert_eq!(ranges, [0..0x800, 0x1000..0x2000, 0x10000..0x11000]);
         assert_eq!(
-            note,
+            note.to_string(),
             "28672 bytes of memory are left out, at 0x2000-0x8fff: all would be more than \
              --memory 38911"
         );
         let mut ranges = all.clone();
-        assert!(fit(&mut ranges, 0).unwrap().contains("0x1000-0x1fff, …: "));
+        let text = fit(&mut ranges, 0).unwrap().to_string();
+        assert!(text.contains("0x1000-0x1fff, …: "), "{text}");
         assert_eq!(ranges, []);
         let mut ranges = vec![0..u64::MAX, 0..u64::MAX, 1..2];
         assert!(fit(&mut ranges, u64::MAX - 1).is_some());

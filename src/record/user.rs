@@ -12,6 +12,7 @@ mod traps;
 use super::blocks::Sets;
 use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
 use super::guest_program::Program;
+use super::note::Note;
 use super::process;
 use super::protocol::{Protocol, TraceOptions};
 use super::settings::{self, Exceptions, Settings};
@@ -263,8 +264,7 @@ fn finish(
     if matches!(ended.reason, Reason::Signal(SIGILL))
         && processor(request.cpu.as_deref(), &session.program) == Some(NO_SVE)
     {
-        let text = "stopped by SIGILL: the processor has no SVE; `--cpu max` has it";
-        session.emulator.notes.push(text.to_owned());
+        session.emulator.notes.push(Note::NoSve);
     }
     session.emulator.finish(Ending {
         reason: ended.reason,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::note::CoreNote;
 use crate::arch::registers::Bytes;
 use crate::arch::state::{self, CurrentSpace};
 use crate::arch::{Detected, RegisterDescription, RegisterFile, Space, TargetDescription};
@@ -35,7 +36,7 @@ pub struct Core {
     /// Descriptions of its dumps.
     pub(super) dumps: Vec<String>,
     /// What could not be loaded, or was loaded from other cores.
-    pub notes: Vec<String>,
+    pub notes: Vec<CoreNote>,
 }
 
 impl Core {
@@ -84,7 +85,8 @@ impl Core {
         };
         memory.share(loaded, self.device);
         if notes {
-            self.notes.extend(memory.sharing(self.space.space));
+            let sharing = memory.sharing(self.space.space);
+            self.notes.extend(sharing.map(CoreNote::Memory));
         }
     }
 
@@ -95,7 +97,8 @@ impl Core {
             return;
         };
         for program in programs {
-            self.notes.extend(program.add_to(memory, self.space.space));
+            let added = program.add_to(memory, self.space.space);
+            self.notes.extend(added.into_iter().map(CoreNote::Program));
         }
     }
 }

@@ -11,6 +11,7 @@ use gdbstub::common::Tid;
 
 use super::cores::{Core, Cores, MemoryDevice};
 use super::history_registers::HistoryRegisters;
+use super::note::{CoreNote, Note};
 use super::trace_runs::Traces;
 use crate::arch::Space;
 use crate::arch::state::{self};
@@ -115,7 +116,7 @@ pub struct Endpoint {
     /// Memory devices of the whole snapshot.
     pub devices: Arc<Vec<MemoryDevice>>,
     /// Faults of the snapshot, with file and line.
-    pub faults: Vec<String>,
+    pub faults: Vec<Note>,
     /// The registers of the cores.
     pub description: TargetDescription,
     /// Number of general registers in a reply to `g`.
@@ -183,13 +184,13 @@ impl Endpoint {
             .map(|program| &**program)
     }
 
-    /// Returns the notes for the user: assumptions, contradictions, faults.
-    pub fn notes(&self) -> Vec<String> {
+    /// Returns the notes: assumptions, contradictions, faults.
+    pub fn notes(&self) -> Vec<Note> {
         self.notes_of(|_| true)
     }
 
     /// Same as [`Self::notes`] without notes on programs that agree with the dumps.
-    pub fn remarks(&self) -> Vec<String> {
+    pub fn remarks(&self) -> Vec<Note> {
         let has_dumps = self.cores.iter().any(|core| !core.dumps.is_empty());
         self.notes_of(|program| {
             let compared = &program.comparison;
@@ -197,30 +198,28 @@ impl Endpoint {
         })
     }
 
-    fn notes_of(&self, wanted: impl Fn(&Program) -> bool) -> Vec<String> {
+    fn notes_of(&self, wanted: impl Fn(&Program) -> bool) -> Vec<Note> {
         let mut notes = self.faults.clone();
         for core in &self.cores {
-            if core.detected.assumed {
-                notes.push(format!(
-                    "{}: {} assumed, {}",
-                    core.name,
-                    core.detected.architecture.name(),
-                    core.detected.from
-                ));
-            }
-            let own = core.registers.notes().iter().chain(&core.notes);
-            notes.extend(own.map(|note| format!("{}: {note}", core.name)));
+            let detected = &core.detected;
+            let assumed = detected.assumed.then(|| CoreNote::AssumedArchitecture {
+                architecture: detected.architecture,
+                from: detected.from.clone(),
+            });
+            let registers = core.registers.notes().iter().cloned();
+            let own = assumed
+                .into_iter()
+                .chain(registers.map(CoreNote::Registers))
+                .chain(core.notes.iter().cloned());
+            notes.extend(own.map(|note| Note::Core {
+                name: core.name.clone(),
+                note,
+            }));
         }
-        notes.extend(
-            self.programs()
-                .filter(|program| wanted(program))
-                .flat_map(Program::notes),
-        );
-        notes.extend(self.further.iter().map(|program| {
-            let path = program.elf.path.display();
-            format!(
-                "only one program is reported to clients; for this one type: add-symbol-file {path}"
-            )
+        let programs = self.programs().filter(|program| wanted(program));
+        notes.extend(programs.flat_map(Program::notes).map(Note::Program));
+        notes.extend(self.further.iter().map(|program| Note::FurtherProgram {
+            path: program.elf.path.clone(),
         }));
         notes
     }
@@ -294,9 +293,10 @@ pub fn endpoints(loaded: &OpenSnapshot, options: &Options) -> Result<Vec<Endpoin
     };
     let faults = loaded.notes.iter();
     let faults = faults.filter(|note| note.severity == Severity::Error);
-    let mut faults: Vec<String> = faults.map(ToString::to_string).collect();
+    let mut faults: Vec<Note> = faults.cloned().map(Note::Snapshot).collect();
     if options.history != HistoryMode::None {
-        faults.extend(decode::first_look(loaded));
+        let look = decode::first_look(loaded);
+        faults.extend(look.into_iter().map(Note::Decode));
     }
     let endpoints = groups.into_iter().map(|(architecture, cores)| {
         let (places, mut cores): (Vec<usize>, Vec<Core>) = cores.into_iter().unzip();
@@ -367,11 +367,7 @@ fn rest(snapshot: &Snapshot, core: &mut Core) {
     }
     core.registers.forget_placeholders();
     core.rests = true;
-    core.notes.push(
-        "there is no halted state: it is at the end of its trace, where no register but the pc is \
-         known"
-            .to_owned(),
-    );
+    core.notes.push(CoreNote::NoHaltedState);
 }
 
 /// Returns the number of general registers before the first that is unknown in some core; all, if
@@ -445,10 +441,8 @@ fn core(loaded: &OpenSnapshot, index: usize) -> Core {
     let mut memory = CoreMemory::new(loaded, device);
     memory.translate(loaded, index);
     let (dumps, mut notes) = describe_dumps(loaded, device, &memory);
-    if let Some(why) = check::placeholder(&loaded.snapshot, index) {
-        notes.push(format!(
-            "the registers are placeholders, not machine state: {why}"
-        ));
+    if let Some(reason) = check::placeholder(&loaded.snapshot, index) {
+        notes.push(CoreNote::Placeholders { reason });
     }
     Core {
         rests: false,
@@ -471,7 +465,7 @@ fn describe_dumps(
     loaded: &OpenSnapshot,
     device: &Device,
     memory: &CoreMemory,
-) -> (Vec<String>, Vec<String>) {
+) -> (Vec<String>, Vec<CoreNote>) {
     let mut dumps = Vec::new();
     let mut missing: Vec<bool> = vec![true; device.dumps.len()];
     for region in memory.regions() {
@@ -492,18 +486,17 @@ fn describe_dumps(
         ));
     }
     let elfs = device.dumps.iter().filter_map(|dump| loaded.elf_dump(dump));
-    let mut faults: Vec<String> = elfs.map(|elf| elf.note.clone()).collect();
+    let elfs = elfs.map(|elf| elf.note.clone());
+    let mut notes: Vec<CoreNote> = elfs.map(|text| CoreNote::ElfDump { text }).collect();
     let empty = device.dumps.iter().zip(missing);
     let empty = empty
         .filter(|(dump, missing)| *missing && loaded.length(&dump.place.file, &dump.file).is_ok())
-        .map(|(dump, _)| {
-            format!(
-                "no memory from [{}] {}: it holds nothing there, or the space is unknown",
-                dump.section, dump.file
-            )
+        .map(|(dump, _)| CoreNote::EmptyDump {
+            section: dump.section.clone(),
+            file: dump.file.clone(),
         });
-    faults.extend(empty);
-    (dumps, faults)
+    notes.extend(empty);
+    (dumps, notes)
 }
 
 /// Formats the thread list (GDB manual, G.8 "Thread List Format").

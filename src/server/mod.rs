@@ -25,6 +25,7 @@ mod libraries;
 pub mod listen;
 mod memory;
 mod monitor;
+mod note;
 mod open_files;
 mod packets;
 mod past_memory;
@@ -50,6 +51,7 @@ mod watchpoints;
 
 pub use cores::{Core, MemoryDevice};
 pub use endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints};
+pub use note::{CoreNote, Note};
 pub use session::{Client, End, Meanwhile, Session};
 pub use trace_file::NoProgramCounter;
 pub use trace_file_endpoint::{TraceFileError, endpoint as trace_file_endpoint};

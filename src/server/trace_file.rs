@@ -7,7 +7,7 @@ use crate::arch::registers::Bytes;
 use crate::arch::target::Target;
 use crate::stop;
 use crate::tfile::{
-    Block, ByteOrder, File, SourceString, Status, TraceFrame, Tracepoint, Variable,
+    Block, ByteOrder, File, Note, SourceString, Status, TraceFrame, Tracepoint, Variable,
 };
 
 /// Maximum number of tracepoints reported to a client: the time that GDB takes to load them is
@@ -177,7 +177,7 @@ impl FileRun {
         self.registers.get(found.ok()?)
     }
 
-    pub(super) fn notes(&self) -> &[String] {
+    pub(super) fn notes(&self) -> &[Note] {
         self.file.notes()
     }
 

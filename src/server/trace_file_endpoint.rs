@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::endpoint::{Endpoint, EndpointError, HistoryMode, Options, endpoints, threads_xml};
+use super::note::CoreNote;
 use super::trace_file::{FileRun, NoProgramCounter};
 use super::trace_runs::Traces;
 use crate::arch::safe_description::rewritten;
@@ -98,13 +99,12 @@ pub fn endpoint(
     for core in &mut endpoint.cores {
         core.kind.clear();
         core.space.name = None;
-        core.notes = run.notes().to_vec();
+        let about = run.notes().iter().cloned();
+        core.notes = about.map(CoreNote::TraceFile).collect();
         core.notes
-            .extend(target.by_default.map(|note| note.to_string()));
-        core.notes.push(format!(
-            "where no trace frame is selected, registers and memory are those of trace frame {}",
-            run.rest()
-        ));
+            .extend(target.by_default.map(CoreNote::DefaultRegisters));
+        core.notes
+            .push(CoreNote::RestingFrame { frame: run.rest() });
         core.detected = Detected {
             architecture: target.architecture,
             from: match (&text, named) {

@@ -13,6 +13,7 @@ use super::trace_frames::{FramePlace, PieceWriter, TraceFrames, Wanted};
 use crate::arch::Architecture;
 use crate::arch::registers::Bytes;
 use crate::capture::{Capture, CaptureBuffer};
+use crate::convert;
 use crate::convert::state::{fitting, seen};
 use crate::convert::trace_run::{self, TraceRun};
 use crate::program::elf::Elf;
@@ -45,7 +46,7 @@ pub(super) struct TracedCore {
 #[derive(Debug)]
 struct Decoded {
     run: Result<TraceRun, String>,
-    notes: Vec<String>,
+    notes: Vec<convert::Note>,
     /// Number of trace frames by address.
     hits: HashMap<u64, u64>,
 }
@@ -98,11 +99,11 @@ impl Traces {
         }
     }
 
-    /// Returns the notes on a run; decodes it the first time.
-    pub(super) fn notes(&self, chosen: usize) -> &[String] {
+    /// Returns the notes on a run as texts; decodes it the first time.
+    pub(super) fn notes(&self, chosen: usize) -> Vec<String> {
         match self {
-            Self::Cores(runs) => runs.notes(chosen),
-            Self::File(run) => run.notes(),
+            Self::Cores(runs) => runs.notes(chosen).iter().map(ToString::to_string).collect(),
+            Self::File(run) => run.notes().iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -227,7 +228,7 @@ impl CoreRuns {
     }
 
     /// Returns the notes from decoding a core's trace; decodes it the first time.
-    fn notes(&self, chosen: usize) -> &[String] {
+    fn notes(&self, chosen: usize) -> &[convert::Note] {
         self.decoded(chosen).map_or(&[], |decoded| &decoded.notes)
     }
 

@@ -16,6 +16,7 @@
 
 use super::ini::quote;
 use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
+use super::note::{CodeNote, KeptCode};
 use super::read::OpenSnapshot;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -148,45 +149,20 @@ impl Changed {
         self.ranges.iter().map(|range| range.1).sum()
     }
 
-    /// A message for the user, if any code changed.
-    pub fn describe(&self) -> Option<String> {
-        /// The most ranges listed in the message.
-        const NAMED: usize = 3;
-        let ranges = self.ranges.iter().take(NAMED);
-        let ranges = ranges.map(|&(begin, length)| {
-            let last = begin.saturating_add(length - 1);
-            format!("{begin:#x}-{last:#x}")
-        });
-        let mut named: Vec<String> = ranges.collect();
-        named.extend((self.ranges.len() > NAMED).then(|| "…".to_owned()));
-        let how = match self.versions {
-            0 | 1 if self.code.is_empty() => {
-                "the code that ran there is not known: gaps in the history"
-            }
-            0 | 1 => "the code that ran there is kept where known; elsewhere there are gaps",
-            _ if self.carrier == Carrier::Vmid => {
-                "the code that ran there is kept, and the VMID in the trace identifies the version \
-                 that ran"
-            }
-            _ => {
-                "the code that ran there is kept, and the context ID in the trace identifies the \
-                 version that ran"
-            }
+    /// A note, if any code changed.
+    pub fn note(&self) -> Option<CodeNote> {
+        let kept = match self.versions {
+            0 | 1 if self.code.is_empty() => KeptCode::Nothing,
+            0 | 1 => KeptCode::WhereKnown,
+            _ if self.carrier == Carrier::Vmid => KeptCode::ByVmid,
+            _ => KeptCode::ByContextId,
         };
-        if self.keeps_all && !self.is_empty() {
-            return Some(format!(
-                "all code that ran is kept as it ran ({} bytes; {} versions): {how}",
-                self.bytes(),
-                self.versions.max(1),
-            ));
-        }
-        (!self.is_empty()).then(|| {
-            format!(
-                "code changed while the trace was made ({} bytes, at {}; {} versions): {how}",
-                self.bytes(),
-                named.join(", "),
-                self.versions.max(1),
-            )
+        (!self.is_empty()).then(|| CodeNote {
+            keeps_all: self.keeps_all,
+            bytes: self.bytes(),
+            ranges: self.ranges.clone(),
+            versions: self.versions.max(1),
+            kept,
         })
     }
 
@@ -298,12 +274,11 @@ impl Changed {
             Ok(changed) => {
                 let mut changed = changed.carried_by(carrier(&loaded.snapshot));
                 changed.keeps_all = has_entry(&loaded.snapshot, "code", "all");
-                let text = changed.describe();
-                let note = text.map(|text| Note {
+                let note = changed.note().map(|note| Note {
                     place: place.clone(),
                     severity: Severity::Warning,
                     section: "",
-                    text,
+                    text: note.to_string(),
                 });
                 (changed, note)
             }
@@ -460,7 +435,7 @@ mod tests {
             entries,
             ["file=changed_code.txt", "version=vmid", "code=all"]
         );
-        let said = changed.describe().unwrap();
+        let said = changed.note().unwrap().to_string();
         assert!(said.starts_with("all code that ran is kept"), "{said}");
         assert!(said.contains("VMID"), "{said}");
         let loaded = loaded_with("file=c.txt\nversion=vmid\ncode=all\n", &[("c.txt", TEXT)]);

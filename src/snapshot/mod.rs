@@ -37,6 +37,7 @@ pub(crate) mod ini;
 pub mod libraries;
 pub mod memory;
 pub mod model;
+mod note;
 pub mod paths;
 pub mod program;
 pub mod read;
@@ -46,4 +47,5 @@ mod shared;
 pub mod topology;
 pub mod write;
 
+pub use note::{CodeNote, KeptCode, MemoryNote, ProgramNote};
 pub use read::{Error, OpenOptions, OpenSnapshot};

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::memory::CoreMemory;
 use super::model::{OtherSection, Snapshot};
+use super::note::ProgramNote;
 use super::{OpenSnapshot, paths};
 use crate::arch::Space;
 use crate::program::elf::{Comparison, Elf, Machine, Segment, is_elf};
@@ -149,60 +150,53 @@ impl Program {
 
     /// Adds the program's segments to the memory of a core, after everything else. Returns notes on
     /// what is read from the program in `space`.
-    pub fn add_to(&self, memory: &mut CoreMemory, space: Space) -> Vec<String> {
+    pub fn add_to(&self, memory: &mut CoreMemory, space: Space) -> Vec<ProgramNote> {
         if self.names_only {
             return Vec::new();
         }
-        let path = self.elf.path.display();
+        let path = &self.elf.path;
         let mut notes = Vec::new();
         let mut left = lookups(&[(memory, space)]);
         for segment in &self.elf.segments {
             let room = MAX_GAPS - notes.len();
             let gaps = gaps(memory, space, segment, &mut left).take(room);
-            notes.extend(gaps.map(|gap| {
-                format!(
-                    "no dump has {:#x}-{:#x}: read from {path}{}",
-                    gap.start,
-                    gap.end - 1,
-                    if segment.writable {
-                        ", as it was before the program ran"
-                    } else {
-                        ""
-                    }
-                )
+            notes.extend(gaps.map(|gap| ProgramNote::Gap {
+                range: addresses(gap),
+                program: path.clone(),
+                writable: segment.writable,
             }));
         }
         if notes.len() == MAX_GAPS || left == 0 {
-            notes.push(format!(
-                "where no dump has further parts of it: read from {path} too"
-            ));
+            let program = path.clone();
+            notes.push(ProgramNote::FurtherGaps { program });
         }
         add_segments(memory, &self.elf);
         notes
     }
 
-    /// A message on how the program matches the dumps. Where they differ, the dump is used.
-    pub fn notes(&self) -> Vec<String> {
+    /// Notes on how the program matches the dumps. Where they differ, the dump is used.
+    pub fn notes(&self) -> Vec<ProgramNote> {
         if self.names_only {
             return Vec::new();
         }
-        let path = self.elf.path.display();
-        let how = if self.named { "named" } else { "found" };
         let compared = &self.comparison;
-        let mut notes = vec![format!(
-            "program {path} ({how}): of {} bytes that dumps have too, {} differ in read-only \
-             parts and {} in writable ones",
-            compared.compared, compared.differing, compared.changed
-        )];
-        notes.extend(compared.ranges.iter().map(|range| {
-            format!(
-                "dump and program differ at {:#x}-{:#x}: the dump is shown",
-                range.start,
-                range.end.wrapping_sub(1)
-            )
+        let mut notes = vec![ProgramNote::Compared {
+            program: self.elf.path.clone(),
+            named: self.named,
+            compared: compared.compared,
+            differing: compared.differing,
+            changed: compared.changed,
+        }];
+        let ranges = compared.ranges.iter().cloned();
+        notes.extend(ranges.map(|range| ProgramNote::Differ {
+            range: addresses(range),
         }));
         notes
     }
+}
+
+fn addresses(range: Range<u64>) -> Range<Address> {
+    Address(range.start)..Address(range.end)
 }
 
 /// Adds the segments of a program to the memory of a core, after everything else.

@@ -7,6 +7,7 @@
 
 use super::memory::CoreMemory;
 use super::model::{DeviceClass, Snapshot};
+use super::note::MemoryNote;
 use super::read::OpenSnapshot;
 use crate::arch::Architecture;
 use crate::arch::Space;
@@ -96,9 +97,6 @@ impl Others {
     }
 }
 
-/// How to switch sharing off.
-const SWITCH: &str = "(--no-shared-memory switches this off)";
-
 impl CoreMemory {
     /// Shares the memory of other cores of the architecture with the core at index `device` of the
     /// device list. Memory added to the core takes precedence, even if it is added later.
@@ -106,8 +104,8 @@ impl CoreMemory {
         self.others = others(loaded, device);
     }
 
-    /// A message on the memory of other cores visible to the core in `space`.
-    pub fn sharing(&self, space: Space) -> Option<String> {
+    /// A note on the memory of other cores visible to the core in `space`.
+    pub fn sharing(&self, space: Space) -> Option<MemoryNote> {
         let pool = &self.others.as_ref()?.pool;
         let mut own = self.extents(space).peekable();
         let (first, _) = pool.memory.extents(space).find_map(|(mut first, last)| {
@@ -122,32 +120,27 @@ impl CoreMemory {
             }
             Some((first, last))
         })?;
-        let core = pool.core_at(Address(first), space)?;
-        Some(format!(
-            "it has no dump or program with {first:#x}: memory of {} is shown where it has none \
-             {SWITCH}",
-            pool.cores[core].1
-        ))
+        let first = Address(first);
+        let core = pool.core_at(first, space)?;
+        Some(MemoryNote::Shared {
+            first,
+            core: pool.cores[core].1.clone(),
+        })
     }
 
-    /// A message on the memory of other cores used so far.
-    pub fn taken_from_others(&self) -> Option<String> {
-        const NAMED: usize = 4;
+    /// A note on the memory of other cores used so far.
+    pub fn taken_from_others(&self) -> Option<MemoryNote> {
         let others = self.others.as_ref()?;
         let taken = others.taken();
         let first = taken.values().map(|(first, _)| *first).min()?;
         let last = taken.values().map(|(_, last)| *last).max()?;
-        let names = taken.keys().take(NAMED);
-        let names: Vec<&str> = names.map(|&core| &*others.pool.cores[core].1).collect();
-        let more = match taken.len().saturating_sub(NAMED) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        Some(format!(
-            "it has no dump or program with all code from {first:#x} to {last:#x}: memory of \
-             {}{more} is used {SWITCH}",
-            names.join(", ")
-        ))
+        let cores = taken.keys();
+        let cores = cores.map(|&core| others.pool.cores[core].1.clone());
+        Some(MemoryNote::Taken {
+            first: Address(first),
+            last: Address(last),
+            cores: cores.collect(),
+        })
     }
 }
 
@@ -263,8 +256,8 @@ mod tests {
             (A, ""),
         ]);
         let note = |core: usize| memory(&loaded, core).sharing(Space::El1N);
-        let names = |text: Option<String>, core: &str, at: &str| {
-            let text = text.unwrap();
+        let names = |note: Option<MemoryNote>, core: &str, at: &str| {
+            let text = note.unwrap().to_string();
             text.contains(&format!("with {at}: memory of {core} is shown"))
         };
         assert!(names(note(0), "cpu_1", "0x1010"));
@@ -275,7 +268,7 @@ mod tests {
         for address in [0x1008, 0x1004, 0x1012] {
             read(&third, address, Space::El1N);
         }
-        let taken = third.taken_from_others().unwrap();
+        let taken = third.taken_from_others().unwrap().to_string();
         assert!(
             taken.contains("from 0x1004 to 0x1012: memory of cpu_0, cpu_1 is used"),
             "{taken}"

@@ -1,5 +1,6 @@
 //! The description section: lines of text ⇄ data.
 
+use super::note::LineFault;
 use super::tracepoint::{self, Tracepoint};
 use super::{LINE_LIMIT, TRACEPOINT_LIMIT};
 use crate::remote_protocol::hex;
@@ -116,21 +117,23 @@ impl StopReason {
 
 impl Status {
     /// Reads `0;tstop::0;tframes:ad;…`. Errors are passed to `fault`; valid fields are kept.
-    pub fn read(text: &str, fault: &mut dyn FnMut(String)) -> Self {
+    pub fn read(text: &str, fault: &mut dyn FnMut(LineFault)) -> Self {
         let mut status = Self::default();
         let mut fields = text.split(';');
         match fields.next() {
             Some("0" | "T0") => {}
             Some("1" | "T1") => status.running = true,
-            other => fault(format!(
-                "status: expected 0 or 1, found {:?}",
-                other.unwrap_or_default()
-            )),
+            other => fault(LineFault::Status {
+                found: other.unwrap_or_default().to_owned(),
+            }),
         }
         for field in fields.filter(|field| !field.is_empty()) {
             let (name, value) = field.split_once(':').unwrap_or((field, ""));
             if !status.field(name, value) {
-                fault(format!("status: {name}: cannot read {value:?}"));
+                fault(LineFault::StatusField {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                });
             }
         }
         status
@@ -291,7 +294,7 @@ impl Description {
         &mut self,
         line: &str,
         index: &mut tracepoint::Index,
-        fault: &mut dyn FnMut(String),
+        fault: &mut dyn FnMut(LineFault),
     ) -> Option<RegisterSizes> {
         let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
         let known = match kind {
@@ -301,7 +304,9 @@ impl Description {
                     decimal: rest.parse().ok(),
                 };
                 if sizes.hex.is_none() {
-                    fault(format!("R: expected a number of bytes, found {rest:?}"));
+                    fault(LineFault::RegisterSize {
+                        found: rest.to_owned(),
+                    });
                 }
                 return Some(sizes);
             }
@@ -325,7 +330,10 @@ impl Description {
             }
         };
         if !known {
-            fault(format!("{kind}: cannot read {rest:?}"));
+            fault(LineFault::Unreadable {
+                kind: kind.to_owned(),
+                rest: rest.to_owned(),
+            });
             self.unknown.push(line.to_owned());
         }
         None

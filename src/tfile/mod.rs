@@ -7,11 +7,13 @@
 //! [`File`] reads, [`Writer`] writes. Independent of snapshots and trace protocols.
 
 mod description;
+mod note;
 pub(crate) mod read;
 mod tracepoint;
 mod write;
 
 pub use description::{Description, Status, StopReason, Variable};
+pub use note::{LineFault, Note};
 pub use read::{Block, Blocks, ByteOrder, Error, File, Frames, TraceFrame};
 pub use tracepoint::{SourceString, Tracepoint};
 pub use write::{Writer, memory_length, memory_size};

@@ -4,6 +4,7 @@
 //! built on demand.
 
 use super::description::{Description, RegisterSizes};
+use super::note::{LineFault, Note};
 use super::{HEADER, MAGIC};
 use crate::stop;
 use byteorder::{BigEndian, ByteOrder as _, LittleEndian};
@@ -90,7 +91,7 @@ pub struct File<'a> {
     description: Description,
     order: ByteOrder,
     first: usize,
-    notes: Vec<String>,
+    notes: Vec<Note>,
     index: Mutex<Index>,
     release: Option<Release<'a>>,
 }
@@ -140,10 +141,10 @@ impl<'a> File<'a> {
                 break;
             }
             let line = String::from_utf8_lossy(&rest[..length]);
-            let mut fault = |text| notes.push(format!("line {number}: {text}"));
+            let mut fault = |fault| notes.push(Note::Line { number, fault });
             if let Some(found) = description.line(&line, &mut index, &mut fault) {
                 if sizes.is_some() {
-                    fault("R: repeated; the last one is used".into());
+                    fault(LineFault::SecondRegisterSize);
                 }
                 sizes = Some(found);
             }
@@ -175,10 +176,7 @@ impl<'a> File<'a> {
 
     fn choose_register_size(&mut self, sizes: Option<RegisterSizes>) {
         let Some(sizes) = sizes else {
-            self.notes.push(
-                "there is no R line: the size of register blocks is not known, GDB reads no such file"
-                    .to_owned(),
-            );
+            self.notes.push(Note::NoRegisterSize);
             return;
         };
         let fits = |size: Option<u32>| {
@@ -195,16 +193,14 @@ impl<'a> File<'a> {
         let (hex, decimal) = (fits(sizes.hex), fits(sizes.decimal));
         self.description.register_bytes = match (hex, decimal) {
             (Some((misfits, size)), Some((other, decimal))) if size != decimal => {
-                let (chosen, form) = if other < misfits {
-                    (decimal, "decimal, as GDB's manual says")
-                } else {
-                    (size, "hex, as GDB writes it")
-                };
+                let is_decimal = other < misfits;
+                let chosen = if is_decimal { decimal } else { size };
                 // The blocks of the frames leave no doubt that GDB wrote it.
                 if other <= misfits {
-                    self.notes.push(format!(
-                        "R is read as {form}: {chosen} bytes a register block"
-                    ));
+                    self.notes.push(Note::RegisterSize {
+                        decimal: is_decimal,
+                        bytes: chosen,
+                    });
                 }
                 chosen
             }
@@ -223,8 +219,8 @@ impl<'a> File<'a> {
         self.order
     }
 
-    /// Problems, each with its line.
-    pub fn notes(&self) -> &[String] {
+    /// Problems of the description.
+    pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 

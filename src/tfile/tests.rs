@@ -86,7 +86,8 @@ fn a_decimal_size_is_recognised_by_the_frames() {
         bytes.extend_from_slice(end);
         let file = File::open(&bytes, None).unwrap();
         assert_eq!(file.description().register_bytes, 16);
-        assert!(file.notes()[0].contains("decimal"), "{:?}", file.notes());
+        let (decimal, bytes) = (true, 16);
+        assert_eq!(file.notes(), [Note::RegisterSize { decimal, bytes }]);
         let blocks: Vec<_> = file.frame(0).unwrap().unwrap().blocks().collect();
         assert_eq!(
             blocks[1],
@@ -121,7 +122,8 @@ fn errors_in_the_description_are_reported_with_their_line() {
     let bytes =
         b"\x7fTRACE0\nR xyz\nstatus 7;tframes:zz;tstop:q:0\ntsv 1\ntp A1:2:x\ntp T0:10:E:0:0\n\n";
     let file = File::open(bytes, None).unwrap();
-    let notes = file.notes().join("\n");
+    let notes: Vec<String> = file.notes().iter().map(ToString::to_string).collect();
+    let notes = notes.join("\n");
     for expected in [
         "line 2: R: expected a number of bytes, found \"xyz\"",
         "line 3: status: expected 0 or 1, found \"7\"",

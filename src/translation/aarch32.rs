@@ -2,6 +2,7 @@
 //! TTBR1, SCTLR, HCR, HTCR, HTTBR, VTCR, VTTBR).
 
 use super::long::{Granule, Layout, Tables};
+use super::note::RegimeNote;
 use super::regime::{Half, Regime, Split, Stage1, Stage2, Stage2Half, Walked};
 use super::short::ShortTables;
 use super::steps::FaultReason;
@@ -76,17 +77,21 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     out.excludes_el1 = tge;
     if vm || dc {
         out.stage2 = Some(stage2(registers)?);
-        let name = if vm { "VM" } else { "DC" };
-        out.notes.push(format!("HCR.{name} = 1: stage 2 is on"));
+        out.notes.push(RegimeNote::Stage2On {
+            register: "HCR",
+            field: if vm { "VM" } else { "DC" },
+        });
     }
     if dc || tge {
-        let name = if dc { "DC" } else { "TGE" };
-        out.notes.push(format!("HCR.{name} = 1: stage 1 is off"));
+        out.notes.push(RegimeNote::Stage1Replaced {
+            register: "HCR",
+            field: if dc { "DC" } else { "TGE" },
+        });
         return Ok(out);
     }
     let sctlr = banked.value("SCTLR");
     if sctlr.is_some_and(|sctlr| !bit(sctlr, 0)) {
-        out.notes.push("SCTLR.M = 0: stage 1 is off".to_owned());
+        out.notes.push(RegimeNote::Stage1Off { register: "SCTLR" });
         return Ok(out);
     }
     let Some(ttbcr) = banked.value("TTBCR") else {
@@ -100,8 +105,8 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
         ));
     };
     if sctlr.is_none() {
-        let text = "SCTLR is not in the snapshot: translation is assumed to be on";
-        out.notes.push(text.to_owned());
+        let register = "SCTLR";
+        out.notes.push(RegimeNote::AssumedOn { register });
     }
     let big_endian = sctlr.is_some_and(|sctlr| bit(sctlr, BIG_ENDIAN));
     // TTBCR.EAE.
@@ -114,12 +119,13 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     } else {
         out.stage1 = short(&banked, ttbcr, big_endian)?;
     }
-    let form = if bit(ttbcr, 31) { "long" } else { "short" };
-    out.notes
-        .push(format!("TTBCR is {ttbcr:#x}: {form} descriptors"));
-    for name in ["TTBR0", "TTBR1"] {
-        if let Some(value) = banked.long(name) {
-            out.notes.push(format!("{name} is {value:#x}"));
+    out.notes.push(RegimeNote::Descriptors {
+        ttbcr,
+        long: bit(ttbcr, 31),
+    });
+    for register in ["TTBR0", "TTBR1"] {
+        if let Some(value) = banked.long(register) {
+            out.notes.push(RegimeNote::Table { register, value });
         }
     }
     Ok(out)
@@ -225,7 +231,7 @@ pub fn hyp(registers: &RegisterFile) -> Result<Regime, String> {
     };
     let sctlr = value("HSCTLR");
     if sctlr.is_some_and(|sctlr| !bit(sctlr, 0)) {
-        out.notes.push("HSCTLR.M = 0: stage 1 is off".to_owned());
+        out.notes.push(RegimeNote::Stage1Off { register: "HSCTLR" });
         return Ok(out);
     }
     let missing = |name: &str| format!("{name} is not in the snapshot");
@@ -235,8 +241,10 @@ pub fn hyp(registers: &RegisterFile) -> Result<Regime, String> {
     let big_endian = sctlr.is_some_and(|sctlr| bit(sctlr, BIG_ENDIAN));
     let walked = tables("HTTBR", base, bits, None, big_endian)
         .map_or(Walked::Not(FaultReason::Unknown), Walked::Long);
-    out.notes
-        .push(format!("HTTBR is {base:#x}, HTCR is {control:#x}"));
+    out.notes.push(RegimeNote::Hyp {
+        httbr: base,
+        htcr: control,
+    });
     out.stage1 = Stage1::Tables {
         low: plain(walked, bits),
         high: None,

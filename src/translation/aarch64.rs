@@ -2,6 +2,7 @@
 //! HCR_EL2, VTCR_EL2, VTTBR_EL2).
 
 use super::long::{Granule, Layout, Tables};
+use super::note::RegimeNote;
 use super::regime::{Half, MOST_BITS, Regime, Split, Stage1, Stage2, Stage2Half, Walked};
 use super::steps::FaultReason;
 use super::{World, bit, field};
@@ -94,8 +95,8 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
         });
     }
     let off = match hypervisor {
-        Some(hcr) if hcr.dc() => Some("HCR_EL2.DC = 1: stage 1 is off"),
-        Some(hcr) if hcr.tge() => Some("HCR_EL2.TGE = 1: stage 1 is off"),
+        Some(hcr) if hcr.dc() => Some("DC"),
+        Some(hcr) if hcr.tge() => Some("TGE"),
         _ => None,
     };
     let mut out = regime(registers, &EL1, world, off)?;
@@ -103,13 +104,14 @@ pub fn el1(registers: &RegisterFile, world: World) -> Result<Regime, String> {
     match hypervisor {
         Some(hcr) if hcr.vm() => {
             out.stage2 = Some(stage2(registers, world)?);
-            out.notes.push("HCR_EL2.VM = 1: stage 2 is on".to_owned());
+            out.notes.push(RegimeNote::Stage2On {
+                register: "HCR_EL2",
+                field: "VM",
+            });
         }
         Some(_) => {}
         None if world == World::Secure => {}
-        None => out
-            .notes
-            .push("HCR_EL2 is not in the snapshot: no stage 2 is assumed".to_owned()),
+        None => out.notes.push(RegimeNote::NoStage2),
     }
     Ok(out)
 }
@@ -129,11 +131,12 @@ pub fn el3(registers: &RegisterFile) -> Result<Regime, String> {
     regime(registers, &EL3, World::Secure, None)
 }
 
+/// The regime of some registers; `off` is the field of HCR_EL2 that switches stage 1 off.
 fn regime(
     registers: &RegisterFile,
     names: &Names,
     world: World,
-    off: Option<&str>,
+    off: Option<&'static str>,
 ) -> Result<Regime, String> {
     let mut out = Regime {
         name: names.regime,
@@ -146,14 +149,18 @@ fn regime(
         mair: registers.value(names.mair),
         notes: Vec::new(),
     };
-    if let Some(off) = off {
-        out.notes.push(off.to_owned());
+    if let Some(field) = off {
+        out.notes.push(RegimeNote::Stage1Replaced {
+            register: "HCR_EL2",
+            field,
+        });
         return Ok(out);
     }
     let sctlr = registers.value(names.sctlr);
     if sctlr.is_some_and(|sctlr| !bit(sctlr, 0)) {
-        out.notes
-            .push(format!("{}.M = 0: stage 1 is off", names.sctlr));
+        out.notes.push(RegimeNote::Stage1Off {
+            register: names.sctlr,
+        });
         return Ok(out);
     }
     let tcr = registers.value(names.tcr);
@@ -173,10 +180,9 @@ fn regime(
         return Err(format!("{} is not in the snapshot", names.low));
     }
     if sctlr.is_none() {
-        out.notes.push(format!(
-            "{} is not in the snapshot: translation is assumed to be on",
-            names.sctlr
-        ));
+        out.notes.push(RegimeNote::AssumedOn {
+            register: names.sctlr,
+        });
     }
     let common = Common {
         registers,
@@ -209,7 +215,7 @@ fn regime(
         ds,
     });
     for range in [Some(&low), high.as_ref()].into_iter().flatten() {
-        out.notes.push(range.describe(registers));
+        out.notes.push(range.note(registers));
     }
     out.stage1 = Stage1::Tables {
         low: common.half(&low),
@@ -233,22 +239,14 @@ struct Range {
 }
 
 impl Range {
-    fn describe(&self, registers: &RegisterFile) -> String {
-        let Self { name, offset, .. } = self;
-        let value = match registers.value(name) {
-            Some(value) => format!("{value:#x}"),
-            None => "not in the snapshot".to_owned(),
-        };
-        let pages = match self.granule {
-            Some(granule) => format!("{} KiB pages", (1 << granule.bits()) >> 10),
-            None => "a reserved size of pages".to_owned(),
-        };
-        let disabled = if self.disabled {
-            ", walks are disabled"
-        } else {
-            ""
-        };
-        format!("{name} is {value}: {} bits, {pages}{disabled}", 64 - offset)
+    fn note(&self, registers: &RegisterFile) -> RegimeNote {
+        RegimeNote::Range {
+            register: self.name,
+            value: registers.value(self.name),
+            bits: 64 - self.offset,
+            page: self.granule.map(|granule| 1 << granule.bits()),
+            disabled: self.disabled,
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod aarch64;
 mod attributes;
 mod long;
 mod maps;
+mod note;
 mod regime;
 mod registers;
 mod short;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use attributes::Attributes;
 pub use maps::{MappedRange, Maps};
+pub use note::RegimeNote;
 pub use regime::{KernelTables, Mapping, Regime};
 pub use registers::Regimes;
 pub use steps::{Fault, FaultReason, Step, size};

@@ -2,6 +2,7 @@
 
 use super::attributes::{self, Attributes};
 use super::long::{Descriptor, Granule, Layout, Leaf, Reader, Tables};
+use super::note::RegimeNote;
 use super::short::ShortTables;
 use super::steps::{Fault, FaultReason, Step};
 use super::{PhysicalMemory, World, bit, low_bits};
@@ -98,7 +99,7 @@ pub struct Regime {
     pub(super) excludes_el1: bool,
     pub(super) mair: Option<u64>,
     /// What the registers determine, and what was assumed.
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Vec<RegimeNote>,
 }
 
 /// Tables of a kernel that are known without registers.
@@ -146,9 +147,7 @@ impl KernelTables {
             user: true,
             excludes_el1: false,
             mair: None,
-            notes: vec![
-                "the table of high addresses comes from the kernel, not from a register".to_owned(),
-            ],
+            notes: vec![RegimeNote::KernelTable],
         })
     }
 }
@@ -159,8 +158,8 @@ impl Regime {
         self.name
     }
 
-    /// What the registers determine, and what was assumed, one line each.
-    pub fn notes(&self) -> &[String] {
+    /// What the registers determine, and what was assumed.
+    pub fn notes(&self) -> &[RegimeNote] {
         &self.notes
     }
 
@@ -205,10 +204,7 @@ impl Regime {
         if let Walked::Long(tables) = half.walked {
             half.bits = tables.input_bits;
         }
-        let which = if of_high { "high" } else { "low" };
-        out.notes.push(format!(
-            "the table of {which} addresses was chosen: {base:#x}"
-        ));
+        out.notes.push(RegimeNote::ChosenTable { of_high, base });
         Some(out)
     }
 

@@ -1,5 +1,6 @@
 //! The regimes of a core, by the address space in which memory is requested.
 
+use super::note::RegimeNote;
 use super::regime::{KernelTables, Regime, Stage1};
 use super::{World, aarch32, aarch64};
 use crate::arch::{Architecture, RegisterFile, Space, state};
@@ -123,6 +124,6 @@ fn identity() -> Regime {
         user: true,
         excludes_el1: false,
         mair: None,
-        notes: vec!["the core has an MPU: every address is physical".to_owned()],
+        notes: vec![RegimeNote::Mpu],
     }
 }

@@ -121,6 +121,7 @@ fn files_that_cannot_be_converted_give_the_reason() {
         let mut notes = Vec::new();
         let options = snapshot::Options::default();
         snapshot::read(&bytes.clone().into(), "x.tf", &options, &mut notes).unwrap();
+        let notes: Vec<String> = notes.iter().map(ToString::to_string).collect();
         notes.join("\n")
     };
     let tdesc = format!("tdesc {CORE}");

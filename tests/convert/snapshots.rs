@@ -278,9 +278,10 @@ fn dumps_of_gigabytes_are_limited_to_the_size_of_a_frame() {
         &mut |_, _| {},
     );
     let written = written.unwrap();
-    let told = notes
-        .iter()
-        .any(|note| note.contains("of its dumps are not in trace frame 0"));
+    let told = notes.iter().any(|note| {
+        note.to_string()
+            .contains("of its dumps are not in trace frame 0")
+    });
     assert!(told, "{notes:?}");
     let file = File::open(&written.bytes, None).unwrap();
     let Some(Err(tfile::Error::Cut { size, .. })) = file.frame(0) else {

@@ -6,9 +6,9 @@ use armsnap::arch::Space;
 use armsnap::decode::Image;
 use armsnap::flow::{CodeImage, ContextKey};
 use armsnap::quantity::{Address, ExceptionLevel, Security};
-use armsnap::snapshot::OpenOptions;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
+use armsnap::snapshot::{MemoryNote, OpenOptions};
 use tempfile::TempDir;
 
 use crate::support::gdb::{session, write_snapshot};
@@ -268,8 +268,11 @@ fn code_of_processes_is_that_of_their_context() {
     assert_eq!(word(None, Some(9), PROCESS), None);
     assert_eq!(word(Some(1), Some(9), PROCESS), Some(0xbbbb_0001));
     let note = memory.translated().unwrap().missing_processes().unwrap();
+    let context_ids = vec![9];
+    assert_eq!(note, MemoryNote::UnknownProcesses { context_ids });
     assert!(
-        note.contains("processes with context ID 9 are not known"),
+        note.to_string()
+            .contains("processes with context ID 9 are not known"),
         "{note}"
     );
     let mut bytes = [0; 8];

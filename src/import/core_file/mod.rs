@@ -10,8 +10,10 @@ mod vmcore;
 
 use super::claims::Claims;
 use super::fields::Fields;
-use super::images::{Images, Wanted};
+use super::images::Images;
+use super::note::{CoreFileNote, Note};
 use super::paths::{Names, plain};
+use super::wanted::Wanted;
 use super::{BuildId, ImportError, Imported, NamedProgram, Options, imported, programs};
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
@@ -253,10 +255,12 @@ fn placed(
         if bias != 0 {
             let lowest = elf.segments.iter().map(|segment| segment.address).min();
             let address = programs::page(lowest.unwrap_or(0)).wrapping_add(bias);
-            out.notes.push(format!(
-                "{}: loaded at {address:#x}, as its entry point was at {entry:#x}",
-                first.path.display()
-            ));
+            let note = CoreFileNote::Loaded {
+                path: first.path.clone(),
+                address,
+                entry,
+            };
+            out.notes.push(note.into());
             first.address = Some(address);
         }
     }
@@ -264,13 +268,15 @@ fn placed(
 }
 
 /// Drops the last threads if all together would have more than [`MOST_DUMPS`] descriptions of memory.
-fn limit(threads: &mut Vec<Thread>, dumps: usize, notes: &mut Vec<String>) {
+fn limit(threads: &mut Vec<Thread>, dumps: usize, notes: &mut Vec<Note>) {
     let most = (MOST_DUMPS / dumps.max(1)).max(1);
     if threads.len() > most {
-        notes.push(format!(
-            "the core file has {} threads and {dumps} parts of memory: the first {most} threads are used",
-            threads.len()
-        ));
+        let note = CoreFileNote::ManyThreads {
+            threads: threads.len(),
+            parts: dumps,
+            used: most,
+        };
+        notes.push(note.into());
         threads.truncate(most);
     }
 }
@@ -279,8 +285,8 @@ impl CoreFile<'_> {
     fn imported(mut self) -> Imported {
         let dumps = self.dumps();
         if self.notes.faulty > 0 {
-            let text = "notes of the core file are cut short: left out";
-            self.out.notes.push(format!("{} {text}", self.notes.faulty));
+            let count = self.notes.faulty;
+            self.out.notes.push(CoreFileNote::CutNotes { count }.into());
         }
         let mut names = Names::default();
         let name = plain(self.notes.name.as_deref().unwrap_or("thread"));
@@ -368,8 +374,8 @@ impl CoreFile<'_> {
             }
         }
         if cut > 0 {
-            let text = "parts of the memory are cut off: the core file is not whole";
-            self.out.notes.push(format!("{cut} {text}"));
+            let note = CoreFileNote::CutMemory { parts: cut };
+            self.out.notes.push(note.into());
         }
         self.mapped_files(&mut claims, &mut dumps);
         dumps.append(&mut self.programs);

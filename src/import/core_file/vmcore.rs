@@ -5,6 +5,7 @@
 
 use super::notes::{Notes, Thread};
 use super::{Header, Layout, PT_LOAD, kernel_names, limit, part};
+use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
 use crate::linux::vmcoreinfo::Info;
 use crate::mapped::Mapped;
@@ -88,15 +89,18 @@ pub fn imported(
         ..Imported::default()
     };
     if let Some(release) = info.text("OSRELEASE") {
-        out.notes
-            .push(format!("{}: Linux {release}", path.display()));
+        let note = CoreFileNote::Release {
+            path: path.to_owned(),
+            release: release.to_owned(),
+        };
+        out.notes.push(note.into());
     }
     let cut = layout.of_kind(PT_LOAD);
     let cut = cut.filter(|load| (held(bytes, load).len() as u64) < load.in_file);
     let cut = cut.count();
     if cut > 0 {
-        let text = "parts of the memory are cut off: the core file is not whole";
-        out.notes.push(format!("{cut} {text}"));
+        out.notes
+            .push(CoreFileNote::CutMemory { parts: cut }.into());
     }
     let ram = dumps(bytes, layout, "P", &mut out, physical);
     let mapped = dumps(bytes, layout, "N", &mut out, |load| match physical(load) {
@@ -108,16 +112,18 @@ pub fn imported(
     let mut sections = Vec::new();
     match &tables {
         Ok(tables) => {
-            out.notes.push(format!(
-                "the kernel's translation table is at physical {:#x}: high addresses of {} bits \
-                 are translated, addresses of processes are not",
-                tables.high_table, tables.high_bits
-            ));
+            let note = CoreFileNote::KernelTable {
+                address: tables.high_table,
+                bits: tables.high_bits,
+            };
+            out.notes.push(note.into());
             sections.push(translated::section(tables, "VMCOREINFO"));
         }
-        Err(reason) => out
-            .notes
-            .push(format!("virtual addresses are not translated: {reason}")),
+        Err(reason) => {
+            let reason = reason.clone();
+            let note = CoreFileNote::NotTranslated { reason };
+            out.notes.push(note.into());
+        }
     }
     kernel(path, info, options, (bytes, layout), &mut out)?;
     let mut devices: Vec<Device> = threads
@@ -176,22 +182,18 @@ fn kernel(
 ) -> Result<(), ImportError> {
     let offset = info.address("KERNELOFFSET");
     if let Some(offset) = offset {
-        out.notes.push(format!(
-            "KERNELOFFSET: the kernel ran {offset:#x} above its link address"
-        ));
+        out.notes.push(CoreFileNote::KernelOffset { offset }.into());
     }
     let Some(path) = &options.vmlinux else {
         let Some(names) = kernel_names::find(bytes, layout, info) else {
-            let text = "the kernel's memory has no table of its symbols (kallsyms) that can be read: \
-                        --vmlinux FILE names its program";
-            out.notes.push(text.to_owned());
+            out.notes.push(CoreFileNote::NoKernel.into());
             return Ok(());
         };
-        out.notes.push(format!(
-            "{} symbols of the kernel at {:#x} are from its own table (kallsyms); --vmlinux FILE \
-             gives source lines and types too",
-            names.symbols, names.text
-        ));
+        let note = CoreFileNote::KernelNames {
+            symbols: names.symbols,
+            text: names.text,
+        };
+        out.notes.push(note.into());
         let file = "kernel-symbols".to_owned();
         out.files.insert(file.clone(), names.file.into());
         // No file has this path, so readers take it from the snapshot.
@@ -220,8 +222,7 @@ fn kernel(
         Some(there.wrapping_sub(linked))
     });
     let Some(offset) = offset else {
-        out.notes
-            .push("where the kernel ran is not known: its program is left out".to_owned());
+        out.notes.push(CoreFileNote::UnplacedKernel.into());
         return Ok(());
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();

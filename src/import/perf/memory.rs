@@ -3,7 +3,9 @@
 use super::processes::{KERNEL, Mapping};
 use super::recording::Recording;
 use crate::import::claims::Claims;
-use crate::import::images::{Images, Wanted};
+use crate::import::images::Images;
+use crate::import::note::PerfNote;
+use crate::import::wanted::Wanted;
 use crate::import::{Imported, jitdump, programs};
 use crate::program::elf::{Elf, Segment};
 use crate::snapshot::model::Dump;
@@ -120,10 +122,8 @@ impl<'a> MemoryBuilder<'a> {
         let mappings = self.recording.processes.mappings(image, MOST_MAPPINGS);
         let most = MOST_MAPPINGS.min(self.left);
         if mappings.len() > self.left && self.left > 0 {
-            out.notes.push(format!(
-                "the cores have more than {MOST_IN_ALL} mappings: the oldest ones of later cores \
-                 are left out"
-            ));
+            let limit = MOST_IN_ALL;
+            out.notes.push(PerfNote::ManyMappings { limit }.into());
         }
         self.left = self.left.saturating_sub(mappings.len());
         let mut used = HashSet::new();
@@ -176,30 +176,33 @@ impl<'a> MemoryBuilder<'a> {
             return;
         };
         let JitCode { file, code } = &*made;
-        let mut replaced = 0;
+        let mut replaced = 0_usize;
         for code in code.iter().rev().take(self.left) {
             let length = code.bytes.len() as u64;
             let end = code.address.saturating_add(length);
             let free = memory.claims.take(code.address..end);
             let left: u64 = free.iter().map(|range| range.end - range.start).sum();
-            replaced += u64::from(left < length);
+            replaced += usize::from(left < length);
             for range in free {
                 let offset = code.bytes.start as u64 + (range.start - code.address);
                 memory.add(file, range.start, offset, range.end - range.start);
             }
         }
         if code.len() > self.left && self.left > 0 {
-            out.notes.push(format!(
-                "{file}: the cores have more than {MOST_IN_ALL} mappings and functions: some are left out"
-            ));
+            let note = PerfNote::ManyFunctions {
+                file: file.clone(),
+                limit: MOST_IN_ALL,
+            };
+            out.notes.push(note.into());
         }
         self.left = self.left.saturating_sub(code.len());
         // All threads of a process have the same code.
         if replaced > 0 && is_new {
-            out.notes.push(format!(
-                "{file}: {replaced} functions were replaced by others at their addresses: only the newest \
-                 are used"
-            ));
+            let note = PerfNote::ReplacedFunctions {
+                file: file.clone(),
+                functions: replaced,
+            };
+            out.notes.push(note.into());
         }
     }
 
@@ -212,10 +215,12 @@ impl<'a> MemoryBuilder<'a> {
         let read = jitdump::read(&bytes);
         let fault = match &read {
             Ok((_, cut)) => cut.as_ref(),
-            Err(text) => Some(text),
+            Err(fault) => Some(fault),
         };
-        out.notes
-            .extend(fault.map(|text| format!("{}: {text}", path.display())));
+        if let Some(fault) = fault.cloned() {
+            let path = path.clone();
+            out.notes.push(PerfNote::Jitdump { path, fault }.into());
+        }
         let (code, _) = read.ok()?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let file = out.add("images", &name, bytes, path.clone());
@@ -259,10 +264,11 @@ impl<'a> MemoryBuilder<'a> {
                 continue;
             };
             let Some(linked) = symbol_address(&elf, symbol) else {
-                out.notes.push(format!(
-                    "{}: has no symbol {symbol}, which gives the kernel's load address: not used",
-                    elf.path.display()
-                ));
+                let note = PerfNote::NoSymbol {
+                    path: elf.path.clone(),
+                    symbol: symbol.to_owned(),
+                };
+                out.notes.push(note.into());
                 continue;
             };
             let elf = elf.moved(mapping.offset.wrapping_sub(linked));

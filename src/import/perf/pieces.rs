@@ -2,6 +2,7 @@
 
 use super::file::SampleId;
 use super::recording::{AuxRecord, Recording, Stored, aux_flags};
+use crate::import::note::{PerfNote, TraceOf};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -65,7 +66,7 @@ struct Flagged {
 }
 
 /// The pieces in order of time, and notes.
-pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
+pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<PerfNote>) {
     let queues = queues(&recording.stored);
     let (mut out, mut notes) = (Vec::new(), Vec::new());
     let mut flagged = Flagged::default();
@@ -123,7 +124,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             out.push(piece);
         }
     }
-    flagged.notes(&mut notes);
+    notes.extend(flagged.notes());
     let mut undescribed = 0;
     for (queue, extents) in &queues {
         let bytes: u64 = extents.iter().map(|extent| extent.bytes.len() as u64).sum();
@@ -136,13 +137,10 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
             Queue::Thread(tid) => (None, Some(*tid)),
         };
         let of = match queue {
-            Queue::Cpu(cpu) => format!("CPU {cpu}"),
-            Queue::Thread(tid) => format!("thread {tid}"),
+            Queue::Cpu(cpu) => TraceOf::Cpu(*cpu),
+            Queue::Thread(tid) => TraceOf::Thread(*tid),
         };
-        notes.push(format!(
-            "no AUX record describes the {bytes} bytes of trace of {of}: assumed to be one piece \
-             with formatter frames"
-        ));
+        notes.push(PerfNote::UndescribedBuffer { of, bytes });
         out.push(Piece {
             cpu,
             of_cpu: cpu.is_some(),
@@ -157,9 +155,7 @@ pub fn pieces(recording: &Recording) -> (Vec<Piece>, Vec<String>) {
     let padding = 7 * recording.stored.len() as u64;
     if undescribed > used_bytes + padding {
         let bytes = undescribed - used_bytes;
-        notes.push(format!(
-            "{bytes} bytes of trace that no AUX record describes are left out"
-        ));
+        notes.push(PerfNote::Undescribed { bytes });
     }
     (out, notes)
 }
@@ -263,6 +259,9 @@ fn parts(extents: &[Extent], begin: u64, end: u64, frames: Frames) -> Vec<Range<
     out
 }
 
+/// A number of records, and the note on them.
+type Counted = (u64, fn(u64) -> PerfNote);
+
 impl Flagged {
     fn count(&mut self, aux: &AuxRecord) {
         let has = |flag| u64::from(aux.flags & flag != 0);
@@ -273,44 +272,22 @@ impl Flagged {
         self.empty += u64::from(aux.size == 0);
     }
 
-    fn notes(&self, notes: &mut Vec<String>) {
-        let lost = format!(
-            "AUX records describe {} bytes of trace that are not in the file (AUXTRACE records were \
-             lost)",
-            self.lost_bytes
-        );
-        for (count, text) in [
-            (
-                self.truncated,
-                "AUX records are truncated: trace is missing after them",
-            ),
-            (
-                self.partial,
-                "AUX records are partial: trace is missing in them",
-            ),
-            (
-                self.collision,
-                "AUX records report a collision: another sample used the trace unit",
-            ),
-            (
-                self.format,
-                "AUX records have an unknown format: formatter frames are assumed",
-            ),
-            (self.empty, "AUX records are without a byte of trace"),
-            (
-                self.doubled,
-                "AUX records repeat trace of earlier ones: it is used once",
-            ),
-            (self.lost_records, &*lost),
-            (
-                self.overwritten,
-                "bytes of trace were overwritten by newer trace (snapshot mode)",
-            ),
-        ] {
-            if count > 0 {
-                notes.push(format!("{count} {text}"));
-            }
-        }
+    fn notes(&self) -> impl Iterator<Item = PerfNote> {
+        let bytes = self.lost_bytes;
+        let all: [Counted; 6] = [
+            (self.truncated, |count| PerfNote::AuxTruncated { count }),
+            (self.partial, |count| PerfNote::AuxPartial { count }),
+            (self.collision, |count| PerfNote::AuxCollision { count }),
+            (self.format, |count| PerfNote::AuxFormat { count }),
+            (self.empty, |count| PerfNote::AuxEmpty { count }),
+            (self.doubled, |count| PerfNote::AuxRepeated { count }),
+        ];
+        let flagged = all.into_iter().filter(|(count, _)| *count > 0);
+        let flagged = flagged.map(|(count, note)| note(count));
+        let (count, overwritten) = (self.lost_records, self.overwritten);
+        let lost = (count > 0).then_some(PerfNote::AuxLost { count, bytes });
+        let overwritten = (overwritten > 0).then_some(PerfNote::Overwritten { bytes: overwritten });
+        flagged.chain(lost).chain(overwritten)
     }
 }
 
@@ -343,7 +320,7 @@ mod tests {
         }
     }
 
-    fn of(stored: Vec<Stored>, aux: Vec<AuxRecord>) -> (Vec<Vec<Range<usize>>>, Vec<String>) {
+    fn of(stored: Vec<Stored>, aux: Vec<AuxRecord>) -> (Vec<Vec<Range<usize>>>, Vec<PerfNote>) {
         let recording = Recording {
             stored,
             aux,
@@ -360,18 +337,17 @@ mod tests {
         assert_eq!(pieces[0], [100..116]);
         assert_eq!(pieces[1], [116..148, 200..216]);
         assert_eq!(pieces[2], [216..296]);
-        assert_eq!(
-            notes,
-            ["1 AUX records are truncated: trace is missing after them"]
-        );
+        assert_eq!(notes, [PerfNote::AuxTruncated { count: 1 }]);
     }
 
     #[test]
     fn missing_and_doubled_trace_is_reported() {
         let (pieces, notes) = of(vec![stored(0, 0..32)], vec![aux(0, 64, 0), aux(16, 16, 0)]);
         assert_eq!(pieces, [vec![0..32]]);
-        assert!(notes[0].starts_with("1 AUX records repeat"), "{notes:?}");
-        assert!(notes[1].contains("describe 32 bytes"), "{notes:?}");
+        let (count, bytes) = (1, 32);
+        let repeated = PerfNote::AuxRepeated { count };
+        assert_eq!(notes, [repeated, PerfNote::AuxLost { count, bytes }]);
+        assert!(notes[1].to_string().contains("describe 32 bytes"));
         let (pieces, _) = of(vec![stored(0x100, 0..32)], vec![aux(0x120, 32, 2)]);
         assert_eq!(
             pieces,
@@ -392,7 +368,8 @@ mod tests {
         let hole = vec![stored(0, 0..32), stored(48, 100..132), stored(80, 200..232)];
         let (pieces, notes) = of(hole, vec![aux(0, 80, 0), aux(80, 32, 0)]);
         assert_eq!(pieces, [vec![0..32], vec![200..232]]);
-        assert!(notes[0].contains("describe 48 bytes"), "{notes:?}");
+        let text = notes[0].to_string();
+        assert!(text.contains("describe 48 bytes"), "{text}");
         let within = vec![aux(0, 64, 0), aux(16, 16, 0), aux(64, 16, 0)];
         let (pieces, _) = of(vec![stored(0, 0..80)], within);
         assert_eq!(pieces, [vec![0..64], vec![64..80]]);
@@ -407,10 +384,7 @@ mod tests {
         let records = |format| vec![overwrite(8, 8, format), overwrite(88, 80, format)];
         let (pieces, notes) = of(vec![stored(32, 100..172)], records(0));
         assert_eq!(pieces, [vec![108..156]]);
-        assert_eq!(
-            notes[0],
-            "40 bytes of trace were overwritten by newer trace (snapshot mode)"
-        );
+        assert_eq!(notes[0], PerfNote::Overwritten { bytes: 40 });
         let (pieces, _) = of(vec![stored(32, 100..172)], records(aux_flags::FORMAT_RAW));
         assert_eq!(pieces, [vec![100..156]]);
         let small = vec![stored(32, 100..104), stored(36, 200..252)];
@@ -421,9 +395,7 @@ mod tests {
     fn without_aux_records_a_buffer_is_one_piece() {
         let (pieces, notes) = of(vec![stored(0, 0..32), stored(32, 64..80)], Vec::new());
         assert_eq!(pieces, [vec![0..32, 64..80]]);
-        assert!(
-            notes[0].starts_with("no AUX record describes the 48 bytes"),
-            "{notes:?}"
-        );
+        let (of, bytes) = (TraceOf::Cpu(0), 48);
+        assert_eq!(notes, [PerfNote::UndescribedBuffer { of, bytes }]);
     }
 }

@@ -10,6 +10,7 @@ use crate::capture::PerfClock;
 use crate::import::ImportError;
 use crate::import::build_id::BuildId;
 use crate::import::fields::Fields;
+use crate::import::note::PerfNote;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -110,7 +111,7 @@ pub struct Recording {
     /// Which threads ran when.
     pub switches: Switches,
     /// What was left out.
-    pub notes: Vec<String>,
+    pub notes: Vec<PerfNote>,
 }
 
 /// A record whose place in time matters.
@@ -133,6 +134,9 @@ struct Collected {
     ids_without_cpu: u64,
 }
 
+/// A number of records, and the note on them.
+type Counted = (u64, fn(u64) -> PerfNote);
+
 impl Recording {
     /// Reads all records of files, and adds the files to `bytes`.
     ///
@@ -152,46 +156,33 @@ impl Recording {
             });
             let cut = read.map_err(|error| ImportError::input(path, error))?;
             if let Some(cut) = cut {
-                let of = path.file_name().unwrap_or_default().to_string_lossy();
-                let of = if several {
-                    format!("{of}: ")
-                } else {
-                    String::new()
-                };
-                out.notes
-                    .push(format!("{of}{cut}: only what comes before is used"));
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                out.notes.push(PerfNote::CutFile {
+                    file: several.then(|| name.into_owned()),
+                    at: cut.at,
+                    fault: cut.text,
+                });
             }
             out.sections(file);
             if let Some(Err(error)) = &collected.units {
                 return Err(ImportError::input(path, fault(0, error.to_string())));
             }
         }
-        for (count, text) in [
-            (
-                collected.lost,
-                "records were lost during the recording: mappings may be missing",
-            ),
-            (
-                collected.unread,
-                "records are shorter than their type requires: left out",
-            ),
-            (
-                collected.other_ids,
-                "AUX_OUTPUT_HW_ID records have a major version other than 0: left out",
-            ),
-            (
-                collected.ids_without_cpu,
-                "AUX_OUTPUT_HW_ID records do not name their CPU: left out",
-            ),
-        ] {
-            if count > 0 {
-                out.notes.push(format!("{count} {text}"));
-            }
-        }
+        let counted: [Counted; 4] = [
+            (collected.lost, |count| PerfNote::LostRecords { count }),
+            (collected.unread, |count| PerfNote::ShortRecords { count }),
+            (collected.other_ids, |count| PerfNote::HardwareIdVersion {
+                count,
+            }),
+            (collected.ids_without_cpu, |count| {
+                PerfNote::HardwareIdWithoutCpu { count }
+            }),
+        ];
+        let counted = counted.into_iter().filter(|(count, _)| *count > 0);
+        out.notes.extend(counted.map(|(count, note)| note(count)));
         if collected.too_many {
-            out.notes.push(format!(
-                "more than {MOST_EVENTS} events: the later ones are left out"
-            ));
+            let limit = MOST_EVENTS;
+            out.notes.push(PerfNote::ManyEvents { limit });
         }
         if let Some(Ok(units)) = collected.units {
             out.units = Some(units);
@@ -302,10 +293,10 @@ impl Recording {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let end = begin.saturating_add(size);
         if end > length {
-            self.notes.push(format!(
-                "AUXTRACE at byte {:#x} has {size} bytes of trace: the file ends within them",
-                record.at
-            ));
+            self.notes.push(PerfNote::CutTrace {
+                at: record.at,
+                bytes: size,
+            });
         }
         self.stored.push(Stored {
             offset,

@@ -14,6 +14,7 @@ use super::recording::Recording;
 use super::trace_ids::TraceIds;
 use super::units::{Units, VIRTUAL, source_device};
 use crate::capture::OnlyContext;
+use crate::import::note::PerfNote;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -47,7 +48,7 @@ pub fn slices<'p>(
     units_of: &Units<'p>,
     all: &'p [Piece],
     by_cpu: bool,
-) -> (Vec<Slice<'p>>, Vec<String>) {
+) -> (Vec<Slice<'p>>, Vec<PerfNote>) {
     let mut looked = TraceIds::default();
     let units = all.iter();
     let units = units.map(|piece| units_of.of_piece(piece, bytes, &mut looked));
@@ -110,7 +111,7 @@ impl Context<'_> {
 struct Threads<'p> {
     context: Context<'p>,
     out: Vec<Slice<'p>>,
-    notes: Vec<String>,
+    notes: Vec<PerfNote>,
     /// The ranges of timestamps by CPU, trace ID and thread.
     ranges: BTreeMap<(u32, u8, u32), Vec<Range<u64>>>,
     ranges_left: usize,
@@ -146,12 +147,7 @@ impl<'p> Threads<'p> {
         let mut found = contents.iter().flatten().flat_map(|one| &one.threads);
         let numbered = found.any(|&tid| tid != 0);
         if !numbered {
-            self.notes.push(
-                "the trace does not contain the numbers of threads: the kernel writes them to \
-                 CONTEXTIDR if it has CONFIG_PID_IN_CONTEXTIDR, and lets them be traced outside \
-                 containers only"
-                    .to_owned(),
-            );
+            self.notes.push(PerfNote::NoThreadNumbers);
         }
         let mut previous: BTreeMap<Option<u32>, u64> = BTreeMap::new();
         for ((piece, units), contents) in all.iter().zip(units).zip(contents) {
@@ -275,7 +271,7 @@ impl<'p> Threads<'p> {
         out
     }
 
-    fn end(mut self) -> (Vec<Slice<'p>>, Vec<String>) {
+    fn end(mut self) -> (Vec<Slice<'p>>, Vec<PerfNote>) {
         for slice in &mut self.out {
             if let (Some(tid), Some(OnlyContext::Timestamps(only))) = (slice.tid, &mut slice.only)
                 && let Some(ranges) = self.ranges.get(&(slice.unit.cpu, slice.id, tid))
@@ -283,24 +279,12 @@ impl<'p> Threads<'p> {
                 *only = ranges.as_slice().into();
             }
         }
-        let list = |cpus: BTreeSet<u32>| {
-            let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
-            cpus.join(", ")
-        };
         if !self.ranges.is_empty() {
             let cpus = self.ranges.keys().map(|(cpu, ..)| *cpu).collect();
-            self.notes.push(format!(
-                "trace of CPU {} is divided by timestamps and the records of switches: between the \
-                 timestamps around a switch it is left out",
-                list(cpus)
-            ));
+            self.notes.push(PerfNote::DividedByTime { cpus });
         }
         if !self.whole.is_empty() {
-            self.notes.push(format!(
-                "several threads may have run in the time of an AUX record, and trace of CPU {} has no \
-                 context IDs: there its history is that of the CPU",
-                list(self.whole)
-            ));
+            self.notes.push(PerfNote::NotDivided { cpus: self.whole });
         }
         (self.out, self.notes)
     }

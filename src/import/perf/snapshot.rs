@@ -11,6 +11,7 @@ use super::slices::{Slice, slices};
 use super::units::{Units, VIRTUAL, source_device};
 use crate::capture::OnlyContext;
 use crate::import::images::Images;
+use crate::import::note::{Note, PerfNote, TraceOf};
 use crate::import::paths::{Names, one_line, plain};
 use crate::import::{ImportError, Imported, Options, programs};
 use crate::program::elf::Elf;
@@ -71,18 +72,14 @@ impl<'a> Snapshots<'a> {
         };
         let mut out = Imported {
             kind,
-            notes: recording.notes.clone(),
+            notes: recording.notes.iter().cloned().map(Note::Perf).collect(),
             ..Imported::default()
         };
         if recording.clock.is_some() && info.units.iter().any(|unit| unit.clock != Some(VIRTUAL)) {
-            out.notes.push(
-                "the recording does not say of all CPUs that their timestamps are those of the virtual \
-                 counter: these are not converted to perf's clock"
-                    .to_owned(),
-            );
+            out.notes.push(PerfNote::OtherClocks.into());
         }
         let (units, notes) = Units::new(info, &recording.hardware_ids);
-        out.notes.extend(notes);
+        out.notes.extend(notes.into_iter().map(Note::Perf));
         Ok(Self {
             path,
             bytes,
@@ -117,10 +114,10 @@ impl<'a> Snapshots<'a> {
             };
             return Err(ImportError::input(self.path, text));
         }
-        self.out.notes.extend(notes);
+        self.out.notes.extend(notes.into_iter().map(Note::Perf));
         let by_cpu = self.options.by_cpu;
         let (slices, notes) = slices(self.recording, self.bytes, &self.units, &all, by_cpu);
-        self.out.notes.extend(notes);
+        self.out.notes.extend(notes.into_iter().map(Note::Perf));
         let (selected, others): (Vec<Slice<'_>>, _) = slices
             .into_iter()
             .partition(|slice| self.is_selected(slice));
@@ -190,16 +187,12 @@ impl<'a> Snapshots<'a> {
         for whose in idle {
             let slices = cores.remove(&whose).unwrap_or_default();
             let of = match whose {
-                Whose::Cpu(cpu) => format!("CPU {cpu}"),
-                Whose::Thread { tid, replaced, .. } if replaced => {
-                    format!("thread {tid}, before it executed another program")
-                }
-                Whose::Thread { tid, .. } => format!("thread {tid}"),
+                Whose::Cpu(cpu) => TraceOf::Cpu(cpu),
+                Whose::Thread { tid, replaced, .. } if replaced => TraceOf::ReplacedThread(tid),
+                Whose::Thread { tid, .. } => TraceOf::Thread(tid),
             };
-            self.out.notes.push(format!(
-                "{of}: nothing is executed in its {} trace buffers: left out",
-                slices.len()
-            ));
+            let buffers = slices.len();
+            self.out.notes.push(PerfNote::Idle { of, buffers }.into());
         }
     }
 

@@ -5,6 +5,8 @@ use super::etm_info::{EtmInfo, Unit};
 use super::pieces::Piece;
 use super::recording::HardwareId;
 use super::trace_ids::TraceIds;
+use crate::import::note::PerfNote;
+use crate::quantity::TraceId;
 use crate::snapshot::model::{Device, DeviceClass, Register, RegisterValue};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +28,7 @@ pub struct Units<'a> {
 
 impl<'a> Units<'a> {
     /// The units and their IDs: from records, or else from the units' blocks.
-    pub fn new(info: &'a EtmInfo, ids: &[HardwareId]) -> (Self, Vec<String>) {
+    pub fn new(info: &'a EtmInfo, ids: &[HardwareId]) -> (Self, Vec<PerfNote>) {
         let mut out = Self {
             info,
             by_sink: BTreeMap::new(),
@@ -36,10 +38,11 @@ impl<'a> Units<'a> {
         for id in ids {
             let known = out.by_sink.entry(id.sink).or_default();
             if let Some(&(cpu, _)) = known.iter().find(|(_, other)| *other == id.trace_id) {
-                notes.push(format!(
-                    "trace ID {:#x} belongs to CPU {cpu} and to CPU {}: CPU {cpu} is assumed",
-                    id.trace_id, id.cpu
-                ));
+                notes.push(PerfNote::SharedTraceId {
+                    trace_id: TraceId(id.trace_id),
+                    cpu,
+                    other: id.cpu,
+                });
                 continue;
             }
             known.push((id.cpu, id.trace_id));
@@ -56,9 +59,7 @@ impl<'a> Units<'a> {
             }
         }
         if unused > 0 {
-            notes.push(format!(
-                "{unused} CPUs have no trace ID: their AUX_OUTPUT_HW_ID records are missing"
-            ));
+            notes.push(PerfNote::CpusWithoutTraceId { cpus: unused });
         }
         (out, notes)
     }

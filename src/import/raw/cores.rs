@@ -3,6 +3,7 @@
 use super::units::Unit;
 use crate::capture::Protocol;
 use crate::import::Options;
+use crate::import::note::{Note, RawNote};
 use crate::import::paths::Names;
 use crate::protocol::Core;
 use crate::snapshot::model::{Device, DeviceClass, Dump};
@@ -56,23 +57,26 @@ impl<'o> Cores<'o> {
     }
 
     /// The core of a trace unit, as an index.
-    pub fn of(&mut self, unit: &Unit, names: &mut Names, notes: &mut Vec<String>) -> usize {
+    pub fn of(&mut self, unit: &Unit, names: &mut Names, notes: &mut Vec<Note>) -> usize {
         let number = unit.cpu.map_or(self.traced, |cpu| cpu as usize);
         self.traced += 1;
         let source = &unit.device.name;
         if number < self.saved {
             if self.saved > 1 && unit.cpu.is_none() {
-                notes.push(format!(
-                    "{source}: is assumed to have traced {}: the order of cores is that of trace units",
-                    self.devices[number].name
-                ));
+                let note = RawNote::AssumedCore {
+                    source: source.clone(),
+                    core: self.devices[number].name.clone(),
+                };
+                notes.push(note.into());
             }
             return number;
         }
         if self.are_saved() {
-            notes.push(format!(
-                "{source}: traced core {number}, without a saved state"
-            ));
+            let note = RawNote::UnsavedCore {
+                source: source.clone(),
+                core: number,
+            };
+            notes.push(note.into());
         }
         self.assume(number, unit.protocol(), names, notes)
     }
@@ -83,16 +87,17 @@ impl<'o> Cores<'o> {
         number: usize,
         protocol: Option<Protocol>,
         names: &mut Names,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> usize {
         let like = self.devices.first().filter(|_| self.are_saved());
         let mut device = self.device(protocol, like);
         device.name = names.unique(&format!("cpu{number}"));
         if self.options.core_type.is_none() && protocol.is_some() && !self.are_saved() {
-            notes.push(format!(
-                "{}: --core does not give its type: {} is assumed",
-                device.name, device.kind
-            ));
+            let note = RawNote::AssumedType {
+                core: device.name.clone(),
+                kind: device.kind.clone(),
+            };
+            notes.push(note.into());
         }
         device.dumps = like.map_or_else(|| self.dumps.clone(), |like| like.dumps.clone());
         self.devices.push(device);

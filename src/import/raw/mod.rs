@@ -13,6 +13,7 @@ mod panic;
 mod snapshot;
 mod units;
 
+use super::note::{MtbNote, Note};
 use super::{ImportError, Imported, NamedProgram, Options, imported};
 use crate::arch::Space;
 use crate::capture::traced_core;
@@ -115,7 +116,7 @@ fn history(
     mtb: &NamedProgram,
     registers: &mtb::Registers,
     options: &Options,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
 ) -> Result<(Unit, Vec<u8>), ImportError> {
     let word = |address: u64| {
         let mut word = [0; 4];
@@ -127,10 +128,7 @@ fn history(
     let vectors = match (registers.vtor, start_of_program(options)) {
         (Some(vtor), _) => vtor.into(),
         (None, Some(start)) if word(start).is_some() => {
-            notes.push(format!(
-                "MTB: --register does not give VTOR: the vectors are assumed at {start:#x}, the start of \
-                 the program"
-            ));
+            notes.push(MtbNote::AssumedVectors { start }.into());
             start
         }
         (None, _) => 0,
@@ -147,18 +145,14 @@ fn history(
     let saved = device.register("PC").and_then(|pc| pc.value.as_u64());
     let halted = registers.pc.map(u64::from).or(saved);
     let traced = flow.finish(halted.filter(|_| ring.on).map(|pc| pc & !1));
-    notes.push(format!(
-        "{}: MTB: {} packets in the {} bytes from {:#x} on{}",
-        mtb.path.display(),
-        packets.len(),
-        ring.size,
-        ring.start,
-        if ring.wrapped {
-            ", wrapped: older ones are lost"
-        } else {
-            ""
-        }
-    ));
+    let read = MtbNote::Read {
+        path: mtb.path.clone(),
+        packets: packets.len(),
+        bytes: ring.size,
+        from: ring.start,
+        wrapped: ring.wrapped,
+    };
+    notes.push(read.into());
     report(&traced, ring.on, notes);
     let mut out = Unit::new("mtb", "ETM4.2");
     for (name, value) in unit.registers() {
@@ -175,33 +169,18 @@ fn start_of_program(options: &Options) -> Option<u64> {
     named.address.or(lowest)
 }
 
-fn report(traced: &Traced, on: bool, notes: &mut Vec<String>) {
-    for (count, text) in [
-        (
-            traced.gaps,
-            "places where a packet, or the code, does not lead to the next packet: gaps in the history",
-        ),
-        (
-            traced.unnumbered,
-            "exceptions have no number: their handlers are in no vector, or in several",
-        ),
-    ] {
-        if count > 0 {
-            notes.push(format!("MTB: {count} {text}"));
-        }
-    }
-    if traced.exhausted {
-        notes.push("MTB: the lines between packets are too long: the rest is left out".to_owned());
-    }
-    if !on {
-        notes.push(
-            "MTB: was not tracing when the registers were read: the trace may end before"
-                .to_owned(),
-        );
-    } else if !traced.to_end {
-        notes.push(
-            "MTB: what was executed after the last packet is left out: no PC is known that it leads to"
-                .to_owned(),
-        );
-    }
+fn report(traced: &Traced, on: bool, notes: &mut Vec<Note>) {
+    let end = match (on, traced.to_end) {
+        (false, _) => Some(MtbNote::NotTracing),
+        (true, false) => Some(MtbNote::NoEnd),
+        (true, true) => None,
+    };
+    let (gaps, unnumbered) = (traced.gaps, traced.unnumbered);
+    let all = [
+        (gaps > 0).then_some(MtbNote::Gaps { count: gaps }),
+        (unnumbered > 0).then_some(MtbNote::UnnumberedExceptions { count: unnumbered }),
+        traced.exhausted.then_some(MtbNote::LongLines),
+        end,
+    ];
+    notes.extend(all.into_iter().flatten().map(Note::from));
 }

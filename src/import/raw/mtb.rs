@@ -4,6 +4,7 @@
 //! A bit, and where it led, with the S bit. The ring's place and its next packet are in registers.
 
 use crate::import::ImportError;
+use crate::import::note::{MtbNote, Note};
 use std::path::Path;
 
 /// The bytes of a packet.
@@ -61,7 +62,7 @@ impl Registers {
     /// # Errors
     ///
     /// If a register is missing.
-    pub fn ring(&self, ram: Option<u64>, notes: &mut Vec<String>) -> Result<Ring, ImportError> {
+    pub fn ring(&self, ram: Option<u64>, notes: &mut Vec<Note>) -> Result<Ring, ImportError> {
         let (Some(position), Some(master)) = (self.position, self.master) else {
             return Err(ImportError::Usage(
                 "--mtb: expected --register POSITION=VALUE and --register MASTER=VALUE, which say where \
@@ -72,9 +73,7 @@ impl Registers {
         let base = match (self.base, ram) {
             (Some(base), _) => base.into(),
             (None, Some(ram)) => {
-                notes.push(format!(
-                    "MTB: --register does not give BASE: {ram:#x}, the address of the RAM, is assumed"
-                ));
+                notes.push(MtbNote::AssumedBase { ram }.into());
                 ram
             }
             (None, None) => {
@@ -154,7 +153,7 @@ impl Ring {
         &self,
         path: &Path,
         word: impl Fn(u64) -> Option<u32>,
-        notes: &mut Vec<String>,
+        notes: &mut Vec<Note>,
     ) -> Result<Vec<Packet>, ImportError> {
         let bytes = if self.wrapped { self.size } else { self.next };
         if bytes > MOST {
@@ -183,10 +182,7 @@ impl Ring {
         }
         let begin = out.iter().position(|packet| packet.starts);
         if let Some(begin) = begin.filter(|&begin| begin > 0 && !self.wrapped) {
-            notes.push(format!(
-                "MTB: {begin} packets precede the first one with the S bit, though it has not wrapped: left \
-                 out, as they are older than the trace"
-            ));
+            notes.push(MtbNote::OldPackets { count: begin }.into());
             out.drain(..begin);
         }
         Ok(out)

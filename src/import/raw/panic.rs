@@ -5,6 +5,7 @@
 //! what is valid in it, the oldest byte first. Checksums cover the metadata and the whole region.
 
 use crate::import::fields::Fields;
+use crate::import::note::{CrashNote, Note, RawNote};
 use crate::import::{ImportError, imported};
 use crate::mapped::Mapped;
 use std::path::Path;
@@ -100,11 +101,14 @@ pub fn trace(
     path: &Path,
     bytes: Mapped,
     metadata: &Path,
-    notes: &mut Vec<String>,
+    notes: &mut Vec<Note>,
 ) -> Result<Mapped, ImportError> {
     let known = Metadata::read(&imported::map(metadata)?);
     let known = known.map_err(|text| ImportError::input(metadata, text))?;
-    let shown = path.display();
+    let mut say = |note| {
+        let path = path.to_owned();
+        notes.push(RawNote::Crash { path, note }.into());
+    };
     let there = bytes.len() as u64;
     let (size, offset) = (known.size as usize, known.offset as usize);
     if there < known.size {
@@ -118,31 +122,27 @@ pub fn trace(
                 ),
             ));
         }
-        notes.push(format!(
-            "{shown}: not checked: the checksum is that of {} bytes, of which {there} are here",
-            known.size
-        ));
+        say(CrashNote::NotChecked {
+            of: known.size,
+            bytes: there,
+        });
         return Ok(bytes);
     }
     let region = bytes.get(..size).unwrap_or(&[]);
     let (after, before) = region.split_at(offset.min(size));
     if checksum_of(&[region]) == known.checksum {
-        notes.push(format!(
-            "{shown}: the region of a panic, checksum correct: {} bytes from {offset:#x} on are valid",
-            known.length
-        ));
+        say(CrashNote::Region {
+            bytes: known.length,
+            from: offset,
+        });
     } else if there == known.size && checksum_of(&swapped(region, offset)) == known.checksum {
-        notes.push(format!(
-            "{shown}: trace of a panic, the oldest byte first, checksum correct"
-        ));
+        say(CrashNote::Ordered);
         return Ok(bytes);
     } else {
-        notes.push(format!(
-            "{shown}: damaged: its checksum is {:#010x}, expected {:#010x}: some of the trace is not what \
-             was traced",
-            checksum_of(&[region]),
-            known.checksum
-        ));
+        say(CrashNote::Damaged {
+            checksum: checksum_of(&[region]),
+            expected: known.checksum,
+        });
     }
     let mut out = Vec::with_capacity(known.length as usize);
     out.extend_from_slice(before);

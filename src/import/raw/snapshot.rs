@@ -7,6 +7,7 @@ use crate::arch::CoreType;
 use crate::capture::Protocol;
 use crate::formatter::{Deformatter, Demux, FrameKind};
 use crate::import::imported::SECTION;
+use crate::import::note::{FoundSource, RawNote};
 use crate::import::paths::{Names, plain};
 use crate::import::{ImportError, Imported, NamedProgram, Options, memory, programs};
 use crate::mapped::Mapped;
@@ -120,17 +121,12 @@ impl<'o> RawSnapshot<'o> {
                 ),
             ));
         };
-        let shown = path.display();
-        let how = match form.frames {
-            Some(FrameKind::Memory) => "formatter frames",
-            Some(FrameKind::Dstream) => "formatter frames as a DSTREAM stores them",
-            Some(_) => "a trace port's stream of formatter frames",
-            None => "one source, not formatted",
+        let found = RawNote::Found {
+            path: path.to_owned(),
+            frames: form.frames,
+            sources: form.found.iter().map(noted).collect(),
         };
-        let list: Vec<String> = form.found.iter().map(shown_source).collect();
-        self.out
-            .notes
-            .push(format!("{shown}: found to be {how}: {}", list.join(", ")));
+        self.out.notes.push(found.into());
         let base = plain(&path.file_stem().unwrap_or_default().to_string_lossy());
         match form.frames {
             Some(FrameKind::Tpiu) => self.port(&base, &form, &bytes),
@@ -261,11 +257,11 @@ impl<'o> RawSnapshot<'o> {
             .into_iter()
             .partition(|placed| !placed.buffers.is_empty());
         if !unplaced.is_empty() {
-            let names = unplaced.iter().map(|placed| &*placed.unit.device.name);
-            self.out.notes.push(format!(
-                "trace units without trace in the buffers: {}",
-                names.collect::<Vec<_>>().join(", ")
-            ));
+            let names = unplaced.into_iter().map(|placed| placed.unit.device.name);
+            let note = RawNote::UnitsWithoutTrace {
+                units: names.collect(),
+            };
+            self.out.notes.push(note.into());
         }
         if placed.is_empty() {
             self.first_core();
@@ -329,19 +325,11 @@ impl<'o> RawSnapshot<'o> {
     }
 }
 
-fn shown_source(found: &Found) -> String {
-    let id = found
-        .id
-        .map_or(String::new(), |id| format!("trace ID {id:#04x}, "));
-    match found.protocol {
-        Some((protocol, _)) => match found.alike {
-            Some(alike) => format!(
-                "{id}{} ({} fits as well: a register such as ETMIDR tells them apart)",
-                protocol.name(),
-                alike.name()
-            ),
-            None => format!("{id}{}", protocol.name()),
-        },
-        None => format!("{id}{} bytes of no known kind, left out", found.bytes),
+fn noted(found: &Found) -> FoundSource {
+    FoundSource {
+        trace_id: found.id.map(TraceId),
+        protocol: found.protocol.map(|(protocol, _)| protocol),
+        alike: found.alike,
+        bytes: found.bytes,
     }
 }

@@ -8,6 +8,7 @@ use super::image::Image;
 use crate::arch::Architecture;
 use crate::mapped;
 use crate::record::Error;
+use crate::record::note::Note;
 use crate::record::snapshot_files::{Ram, Region, fit};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -171,11 +172,10 @@ fn region(
     let bytes = match mapped::map(&path) {
         Ok(bytes) if output.trim().is_empty() => bytes,
         _ => {
-            session.emulator.notes.push(format!(
-                "memory at {:#x} is not saved: {}",
-                range.start,
-                output.trim()
-            ));
+            session.emulator.notes.push(Note::UnsavedMemory {
+                address: range.start,
+                reason: output.trim().to_owned(),
+            });
             return Ok(());
         }
     };

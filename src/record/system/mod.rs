@@ -23,6 +23,7 @@ use crate::arch::Architecture;
 use crate::element::Context;
 use crate::mapped::Mapped;
 use crate::quantity::{ExceptionLevel, Isa, Security};
+use crate::record::note::Note;
 use crate::snapshot::changed::Carrier;
 use crate::snapshot::model::Device;
 use crate::{capture, protocol};
@@ -303,22 +304,21 @@ fn kernel_symbols(
     kernel: &Kernel,
     signed: bool,
 ) -> Option<(String, Mapped, u64)> {
-    let mut note = |text: String| session.emulator.notes.push(text);
+    let mut note = |note| session.emulator.notes.push(note);
     let Some(symbols) = &kernel.symbols else {
-        note("the kernel has no symbols of its own (kallsyms): names are not known".to_owned());
+        note(Note::NoKernelSymbols);
         return None;
     };
     let Some(text) = session.text else {
-        note("the kernel did not start: where it would run is not known".to_owned());
+        note(Note::KernelNotStarted);
         return None;
     };
-    let count = symbols.symbols().len();
     let linked = kernel.linked_at().unwrap_or(text);
-    note(format!(
-        "the kernel runs at {text:#x}, {:#x} from where it was linked (KASLR); {count} symbols \
-         from its own kallsyms",
-        text.wrapping_sub(linked)
-    ));
+    note(Note::Kernel {
+        text,
+        moved: text.wrapping_sub(linked),
+        symbols: symbols.symbols().len(),
+    });
     let file = kernel.symbol_file(text, signed)?;
     Some(("kernel-symbols".to_owned(), file.into(), 0))
 }

@@ -5,6 +5,7 @@
 
 use super::{Emulator, Error, Session};
 use crate::mapped;
+use crate::record::note::Note;
 use crate::record::process;
 use crate::record::snapshot_files::{Region, fit};
 use std::fs::File;
@@ -73,11 +74,7 @@ fn guest_ranges(emulator: &mut Emulator, range: Range<u64>) -> Result<Vec<Range<
         return Ok(Vec::new());
     }
     if pages > MOST {
-        emulator.notes.push(format!(
-            "memory at {:#x}-{:#x} is left out: not all of it belongs to the program",
-            range.start,
-            range.end - 1
-        ));
+        emulator.notes.push(Note::MixedMemory { range });
         return Ok(Vec::new());
     }
     let mut ranges = Vec::new();

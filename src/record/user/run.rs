@@ -5,6 +5,7 @@ use super::traps::{Trap, TrapReason};
 use super::{Error, Session, Watch};
 use crate::encode::CodeAddress;
 use crate::quantity::Isa;
+use crate::record::note::Note;
 use crate::record::plugin::send;
 use crate::record::remote::{self, Stop};
 use crate::record::signals;
@@ -481,16 +482,11 @@ impl Run {
     fn end(&mut self, session: &mut Session, thread: u32, reason: Reason) -> Result<Ended, Error> {
         let (stopped, _) = self.freeze(session, thread)?;
         if !stopped.still {
-            session.emulator.notes.push(
-                "not all threads could be stopped: their registers may be from another moment"
-                    .to_owned(),
-            );
+            session.emulator.notes.push(Note::NotAllStopped);
         }
         if self.children > 0 {
-            session.emulator.notes.push(format!(
-                "{} processes that the program started are not recorded",
-                self.children
-            ));
+            let count = self.children;
+            session.emulator.notes.push(Note::Children { count });
         }
         let addresses: Vec<u64> = self.traps.keys().copied().collect();
         for address in addresses {

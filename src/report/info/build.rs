@@ -35,7 +35,8 @@ impl Info {
             core
         });
         let cores = cores.collect();
-        notes.extend(decode::first_look(loaded));
+        let look = decode::first_look(loaded);
+        notes.extend(look.iter().map(ToString::to_string));
         Self {
             version: model.version.clone(),
             description: model.description.clone(),
@@ -151,7 +152,7 @@ fn core_info(
             reason: space.reason,
         },
         memory: memory::regions(loaded, device),
-        notes: file.notes().to_vec(),
+        notes: file.notes().iter().map(ToString::to_string).collect(),
     };
     (core, notes)
 }
@@ -170,7 +171,7 @@ fn program_notes(
     let program = Program::of_snapshot(loaded, machine, &[(&memory, space)]);
     let mut notes = Vec::new();
     if let Some(program) = program {
-        notes = program.notes();
+        notes = program.notes().iter().map(ToString::to_string).collect();
         program.add_to(&mut memory, space);
     }
     memory.share(loaded, index);

@@ -201,7 +201,8 @@ fn doubts(target: &mut SnapshotTarget, thread: Tid, name: &str) -> Vec<String> {
         Some(EndAgrees::Yes) | None => {}
     }
     let core = target.core(thread);
-    doubts.extend(core.into_iter().flat_map(|core| core.notes.clone()));
+    let own = core.into_iter().flat_map(|core| &core.notes);
+    doubts.extend(own.map(ToString::to_string));
     if target.positions.past(thread).is_some() {
         if target.past_values.level() == Level::Off {
             doubts.push("no register but the pc is known in the past".to_owned());

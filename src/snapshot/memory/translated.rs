@@ -14,6 +14,7 @@ use super::CoreMemory;
 use crate::arch::{Architecture, CoreType, RegisterFile, Space};
 use crate::quantity::{Address, ExceptionLevel, Profile};
 use crate::snapshot::model::{Device, DeviceClass, OtherSection};
+use crate::snapshot::note::MemoryNote;
 use crate::snapshot::registers::parse_u64;
 use crate::translation::{
     Fault, KernelTables, Mapping, Maps, PhysicalMemory, Regime, Regimes, Step, World,
@@ -33,8 +34,6 @@ const WALKS: usize = 4096;
 const MOST_CORES: usize = 64;
 /// The most context IDs without tables that are kept.
 const MOST_UNKNOWN: usize = 64;
-/// The most context IDs without tables that are named.
-const NAMED: usize = 4;
 
 /// The tables of low addresses that a past state of a core selects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -135,20 +134,13 @@ impl Translated {
         self.regimes.len() as u32
     }
 
-    /// A message on processes without tables that were requested so far.
-    pub fn missing_processes(&self) -> Option<String> {
+    /// A note on processes without tables that were requested so far.
+    pub fn missing_processes(&self) -> Option<MemoryNote> {
         let unknown = self.unknown.lock();
         let unknown = unknown.unwrap_or_else(PoisonError::into_inner);
-        if unknown.is_empty() {
-            return None;
-        }
-        let ids: Vec<String> = unknown.iter().take(NAMED).map(u32::to_string).collect();
-        let more = if unknown.len() > NAMED { ", …" } else { "" };
-        Some(format!(
-            "the translation tables of processes with context ID {}{more} are not known: their \
-             code is missing",
-            ids.join(", ")
-        ))
+        (!unknown.is_empty()).then(|| MemoryNote::UnknownProcesses {
+            context_ids: unknown.iter().copied().collect(),
+        })
     }
 
     /// The regime of a space.

@@ -1,6 +1,7 @@
 //! Stage 1 of AArch64 (DDI 0487, D8).
 
 use super::*;
+use crate::translation::RegimeNote;
 
 /// D8.2.6: four levels of 9 bits each; blocks at levels 1 and 2 (D8.3.1).
 #[test]
@@ -245,8 +246,11 @@ fn control_bits() {
     let why = missing.get(Space::El1N).unwrap_err();
     assert_eq!(why, "TCR_EL1 is not in the snapshot, and stage 1 is on");
     let unknown = a64(&[("TCR_EL1", TCR_4K), ("TTBR0_EL1", 0x1000)]);
-    let notes = unknown.get(Space::El1N).unwrap().notes().join("\n");
-    assert!(notes.contains("SCTLR_EL1 is not in the snapshot: translation is assumed to be on"));
+    let note = &unknown.get(Space::El1N).unwrap().notes()[0];
+    let register = "SCTLR_EL1";
+    assert_eq!(*note, RegimeNote::AssumedOn { register });
+    let text = "SCTLR_EL1 is not in the snapshot: translation is assumed to be on";
+    assert_eq!(note.to_string(), text);
 }
 
 /// NS (bit 5) of a page and NSTable (bit 63) of a table in the secure world (D8.3.1, D8.3.2).

@@ -1,0 +1,413 @@
+//! Notes on a conversion.
+
+use crate::arch::{Architecture, DefaultRegisters, RegisterNote};
+use crate::decode;
+use crate::program::symbols::SymbolsError;
+use crate::recover::Limit;
+use crate::snapshot::{MemoryNote, ProgramNote, model};
+use crate::tfile;
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a conversion assumed, left out, or made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A note on the snapshot or its trace.
+    Snapshot(model::Note),
+    /// A note on what is decoded.
+    Decode(decode::Note),
+    /// What is read from a program.
+    Program(ProgramNote),
+    /// A note on the description of the trace file.
+    TraceFile(tfile::Note),
+    /// The last trace frame does not fit the file.
+    Cut(tfile::Error),
+    /// The registers are GDB's defaults.
+    DefaultRegisters(DefaultRegisters),
+    /// A note on a core.
+    Core {
+        /// Its name.
+        name: String,
+        /// The note.
+        note: CoreNote,
+    },
+    /// A block of a trace frame cannot be read, so the rest of the frame is left out.
+    UnreadableBlock {
+        /// The number of the frame, from 0.
+        frame: usize,
+        /// The type of the block.
+        kind: u8,
+        /// Its offset in the frame.
+        at: usize,
+    },
+    /// A trace frame has no registers.
+    NoRegisters {
+        /// The number of the frame, from 0.
+        frame: usize,
+        /// Whether the tracepoint's address is known, which is then the PC.
+        has_address: bool,
+    },
+    /// The register block of a trace frame is too short.
+    ShortRegisters {
+        /// The number of the frame, from 0.
+        frame: usize,
+        /// The number of registers behind its end.
+        missing: usize,
+        /// The number of all registers.
+        registers: usize,
+    },
+    /// A program gives no symbols.
+    Symbols {
+        /// The program's file.
+        program: PathBuf,
+        /// The reason.
+        error: SymbolsError,
+    },
+    /// A file of the snapshot is left out of the trace file.
+    FileLeftOut {
+        /// The file as written.
+        file: String,
+        /// The reason.
+        fault: FileFault,
+    },
+    /// The snapshot has no core, so the trace file contains no state.
+    NoCore,
+    /// The snapshot has no trace.
+    NoTrace,
+    /// No program is known, so perf will not find any code.
+    NoProgram,
+    /// Memory has more parts than a core file; the rest is left out.
+    ManyParts {
+        /// The most parts.
+        limit: usize,
+    },
+    /// No frame contains the exception level; one is assumed.
+    AssumedLevel {
+        /// The level.
+        level: u8,
+    },
+    /// The carried trace is left out, because trace is made from the frames.
+    CarriedTrace,
+    /// The number of frames that were traced, and of gaps between them.
+    Traced {
+        /// The frames.
+        frames: u64,
+        /// The gaps.
+        gaps: u64,
+    },
+    /// Frames without program counter or code.
+    Lost {
+        /// Their number.
+        frames: u64,
+    },
+    /// The search for paths between frames reached its limit.
+    SearchLimit,
+}
+
+impl From<model::Note> for Note {
+    fn from(note: model::Note) -> Self {
+        Self::Snapshot(note)
+    }
+}
+
+impl From<decode::Note> for Note {
+    fn from(note: decode::Note) -> Self {
+        Self::Decode(note)
+    }
+}
+
+impl From<ProgramNote> for Note {
+    fn from(note: ProgramNote) -> Self {
+        Self::Program(note)
+    }
+}
+
+impl From<tfile::Note> for Note {
+    fn from(note: tfile::Note) -> Self {
+        Self::TraceFile(note)
+    }
+}
+
+impl Note {
+    /// A note on a core.
+    pub(super) fn of_core(name: &str, note: impl Into<CoreNote>) -> Self {
+        Self::Core {
+            name: name.to_owned(),
+            note: note.into(),
+        }
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot(note) => note.fmt(f),
+            Self::Decode(note) => note.fmt(f),
+            Self::Program(note) => note.fmt(f),
+            Self::TraceFile(note) => note.fmt(f),
+            Self::Cut(error) => error.fmt(f),
+            Self::DefaultRegisters(note) => note.fmt(f),
+            Self::Core { name, note } => write!(f, "{name}: {note}"),
+            Self::UnreadableBlock { frame, kind, at } => write!(
+                f,
+                "trace frame {frame}: a block of type {:?} at byte {at} cannot be read: the rest of \
+                 the frame is left out",
+                char::from(*kind)
+            ),
+            Self::NoRegisters {
+                frame,
+                has_address: true,
+            } => write!(
+                f,
+                "trace frame {frame} has no registers: pc is its tracepoint's address"
+            ),
+            Self::NoRegisters {
+                frame,
+                has_address: false,
+            } => write!(f, "trace frame {frame} has no registers"),
+            Self::ShortRegisters {
+                frame,
+                missing,
+                registers,
+            } => write!(
+                f,
+                "trace frame {frame}: its register block ends before {missing} of {registers} \
+                 registers"
+            ),
+            Self::Symbols { program, error } => write!(f, "{}: {error}", program.display()),
+            Self::FileLeftOut { file, fault } => {
+                write!(f, "{file}: {fault}: it is left out of the trace file")
+            }
+            Self::NoCore => f.write_str(
+                "no device of class core: the trace file carries the snapshot but contains no \
+                 state for GDB",
+            ),
+            Self::NoTrace => f.write_str("the snapshot has no trace"),
+            Self::NoProgram => f.write_str("no program is known: perf will not find any code"),
+            Self::ManyParts { limit } => {
+                write!(f, "more than {limit} parts of memory: the rest is left out")
+            }
+            Self::AssumedLevel { level } => write!(
+                f,
+                "no frame contains the exception level: the trace assumes EL{level}"
+            ),
+            Self::CarriedTrace => {
+                f.write_str("the carried trace is left out: the trace is made from the frames")
+            }
+            Self::Traced { frames, gaps } => {
+                write!(f, "trace of {frames} frames, with {gaps} gaps between them")
+            }
+            Self::Lost { frames } => write!(
+                f,
+                "{frames} frames have no program counter or no code: --elf names a program"
+            ),
+            Self::SearchLimit => {
+                f.write_str("the search for paths between frames reached its limit")
+            }
+        }
+    }
+}
+
+/// Why a file of a snapshot cannot be carried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FileFault {
+    /// It is outside the snapshot.
+    Outside,
+    /// It cannot be read: the reason.
+    Unreadable(String),
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Outside => "lies outside the snapshot",
+            Self::Unreadable(reason) => reason,
+        })
+    }
+}
+
+/// A note on a core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CoreNote {
+    /// A note on its registers.
+    Registers(RegisterNote),
+    /// A note on its memory.
+    Memory(MemoryNote),
+    /// Its architecture is assumed.
+    AssumedArchitecture {
+        /// The architecture.
+        architecture: Architecture,
+        /// The reason.
+        from: String,
+    },
+    /// Its registers are placeholders, and left out.
+    Placeholders {
+        /// The reason.
+        reason: String,
+    },
+    /// Registers that are not known, and registers that are left out because of them.
+    Unknown {
+        /// The names of unknown registers.
+        unknown: Vec<String>,
+        /// The names of known ones that a trace file cannot have.
+        left_out: Vec<String>,
+    },
+    /// Past values are not known.
+    NoValues(NoValues),
+    /// Something limits what past values are known.
+    Limit(Limit),
+    /// Past values are known.
+    Values {
+        /// The number of trace frames with values.
+        frames: usize,
+        /// The number of the last frames that were examined, if not all.
+        last: Option<usize>,
+        /// Whether inferred values are among them.
+        inferred: bool,
+    },
+    /// There are many tracepoints, so GDB needs time to load them.
+    ManyAddresses {
+        /// Their number.
+        addresses: usize,
+    },
+    /// Only the last trace frames are written.
+    LastFrames {
+        /// The number of those.
+        kept: u64,
+        /// The number of all.
+        total: u64,
+        /// The most frames.
+        limit: usize,
+        /// The most addresses of frames.
+        addresses: usize,
+    },
+    /// GDB does not know the instruction set of trace frames.
+    InstructionSet,
+    /// Memory of its dumps that does not fit into trace frame 0.
+    DumpsLeftOut {
+        /// The number of bytes.
+        bytes: usize,
+    },
+    /// It is not in the core file.
+    NotInCoreFile,
+    /// Registers that are not known, and 0 in the core file.
+    ZeroInCoreFile {
+        /// Their names.
+        registers: Vec<String>,
+    },
+}
+
+/// Why no past values are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoValues {
+    /// The history of the core cannot be followed.
+    NoHistory,
+    /// The history differs from the trace frames.
+    OtherHistory,
+}
+
+impl From<RegisterNote> for CoreNote {
+    fn from(note: RegisterNote) -> Self {
+        Self::Registers(note)
+    }
+}
+
+impl From<MemoryNote> for CoreNote {
+    fn from(note: MemoryNote) -> Self {
+        Self::Memory(note)
+    }
+}
+
+impl fmt::Display for CoreNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Registers(note) => note.fmt(f),
+            Self::Memory(note) => note.fmt(f),
+            Self::AssumedArchitecture { architecture, from } => {
+                write!(f, "{} assumed, {from}", architecture.name())
+            }
+            Self::Placeholders { reason } => write!(
+                f,
+                "the registers are placeholders, not machine state, and left out: {reason}"
+            ),
+            Self::Unknown { unknown, left_out } if left_out.is_empty() => write!(
+                f,
+                "not known: {}: GDB shows them as unavailable",
+                list(unknown)
+            ),
+            Self::Unknown { unknown, left_out } => write!(
+                f,
+                "not known: {}: a trace file cannot mark registers in between as unknown, so GDB \
+                 shows {} as unavailable too; they are kept for converting back",
+                list(unknown),
+                list(left_out)
+            ),
+            Self::Limit(limit) => limit.fmt(f),
+            Self::NoValues(NoValues::NoHistory) => {
+                f.write_str("no values: its history cannot be followed")
+            }
+            Self::NoValues(NoValues::OtherHistory) => {
+                f.write_str("no values: its history differs from its trace frames")
+            }
+            Self::Values {
+                frames,
+                last,
+                inferred,
+            } => {
+                write!(f, "{frames} trace frames have values")?;
+                if let Some(last) = last {
+                    write!(f, ", among the last {last}")?;
+                }
+                f.write_str(match inferred {
+                    true => "; inferred ones are among them: --values=proved leaves these out",
+                    false => "",
+                })
+            }
+            Self::ManyAddresses { addresses } => write!(
+                f,
+                "{addresses} tracepoints: GDB's time to load them grows quadratically"
+            ),
+            Self::LastFrames {
+                kept,
+                total,
+                limit,
+                addresses,
+            } => write!(
+                f,
+                "the last {kept} of {total} trace frames are written (up to {limit}, at up to \
+                 {addresses} addresses): --last, --from, --to choose others, --frames functions \
+                 makes fewer"
+            ),
+            Self::InstructionSet => f.write_str(
+                "without symbols GDB disassembles frames of the trace after: set arm \
+                 fallback-mode thumb (or arm), according to $thumb",
+            ),
+            Self::DumpsLeftOut { bytes } => write!(
+                f,
+                "{bytes} bytes of its dumps are not in trace frame 0: GDB reads frames of up to 2 \
+                 GiB; they are kept for converting back"
+            ),
+            Self::NotInCoreFile => {
+                f.write_str("is not in the core file: it has no PC, or another architecture")
+            }
+            Self::ZeroInCoreFile { registers } => {
+                write!(f, "unknown, 0 in the core file: {}", registers.join(", "))
+            }
+        }
+    }
+}
+
+/// The first names, and the number of further ones.
+fn list(names: &[String]) -> String {
+    const LISTED: usize = 8;
+    let (listed, more) = names.split_at(names.len().min(LISTED));
+    let mut text = listed.join(", ");
+    if !more.is_empty() {
+        text += &format!(" and {} more", more.len());
+    }
+    text
+}

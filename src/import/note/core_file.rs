@@ -1,0 +1,132 @@
+//! Notes on core files.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A note on a core file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CoreFileNote {
+    /// The address of a program is found by its entry point.
+    Loaded {
+        /// The program.
+        path: PathBuf,
+        /// The address at which it was loaded.
+        address: u64,
+        /// The address of its entry point there.
+        entry: u64,
+    },
+    /// There are too many threads and parts of memory; only the first threads are used.
+    ManyThreads {
+        /// The number of threads.
+        threads: usize,
+        /// The number of parts of memory.
+        parts: usize,
+        /// The number of threads that are used.
+        used: usize,
+    },
+    /// Notes of the file (`PT_NOTE`) are cut short and left out.
+    CutNotes {
+        /// Their number.
+        count: usize,
+    },
+    /// Parts of the memory are cut off.
+    CutMemory {
+        /// Their number.
+        parts: usize,
+    },
+    /// The release of the Linux kernel.
+    Release {
+        /// The core file.
+        path: PathBuf,
+        /// The release.
+        release: String,
+    },
+    /// High addresses are translated by the kernel's table.
+    KernelTable {
+        /// Its physical address.
+        address: u64,
+        /// The bits of an address that are translated.
+        bits: u32,
+    },
+    /// Virtual addresses are not translated.
+    NotTranslated {
+        /// The reason.
+        reason: String,
+    },
+    /// The offset of the kernel from its link address.
+    KernelOffset {
+        /// The offset.
+        offset: u64,
+    },
+    /// The kernel's names are from its own symbol table.
+    KernelNames {
+        /// The number of its symbols.
+        symbols: usize,
+        /// The address of its image.
+        text: u64,
+    },
+    /// No program of the kernel is named, and its memory has no symbol table that can be read.
+    NoKernel,
+    /// The address of the kernel is not known, so its program is left out.
+    UnplacedKernel,
+}
+
+impl fmt::Display for CoreFileNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Loaded {
+                path,
+                address,
+                entry,
+            } => write!(
+                f,
+                "{}: loaded at {address:#x}, as its entry point was at {entry:#x}",
+                path.display()
+            ),
+            Self::ManyThreads {
+                threads,
+                parts,
+                used,
+            } => write!(
+                f,
+                "the core file has {threads} threads and {parts} parts of memory: the first \
+                 {used} threads are used"
+            ),
+            Self::CutNotes { count } => {
+                write!(f, "{count} notes of the core file are cut short: left out")
+            }
+            Self::CutMemory { parts } => write!(
+                f,
+                "{parts} parts of the memory are cut off: the core file is not whole"
+            ),
+            Self::Release { path, release } => {
+                write!(f, "{}: Linux {release}", path.display())
+            }
+            Self::KernelTable { address, bits } => write!(
+                f,
+                "the kernel's translation table is at physical {address:#x}: high addresses of \
+                 {bits} bits are translated, addresses of processes are not"
+            ),
+            Self::NotTranslated { reason } => {
+                write!(f, "virtual addresses are not translated: {reason}")
+            }
+            Self::KernelOffset { offset } => write!(
+                f,
+                "KERNELOFFSET: the kernel ran {offset:#x} above its link address"
+            ),
+            Self::KernelNames { symbols, text } => write!(
+                f,
+                "{symbols} symbols of the kernel at {text:#x} are from its own table (kallsyms); \
+                 --vmlinux FILE gives source lines and types too"
+            ),
+            Self::NoKernel => f.write_str(
+                "the kernel's memory has no table of its symbols (kallsyms) that can be read: \
+                 --vmlinux FILE names its program",
+            ),
+            Self::UnplacedKernel => {
+                f.write_str("where the kernel ran is not known: its program is left out")
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Notes on an import: what was assumed, inferred, or left out.
+
+mod core_file;
+mod perf;
+mod raw;
+
+pub use core_file::CoreFileNote;
+pub use perf::{PerfNote, TraceOf};
+pub use raw::{CrashNote, FoundSource, MtbNote, RawNote};
+
+use super::wanted::Wanted;
+use std::fmt;
+use std::path::PathBuf;
+
+/// A note on an import.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A file that was mapped is missing, or another one was found.
+    Image(ImageNote),
+    /// A note on a core file.
+    CoreFile(CoreFileNote),
+    /// A note on `perf.data`.
+    Perf(PerfNote),
+    /// A note on raw trace.
+    Raw(RawNote),
+    /// Memory that the user gives.
+    Memory {
+        /// The file.
+        path: PathBuf,
+        /// Its form.
+        form: MemoryForm,
+        /// The bytes of memory.
+        bytes: usize,
+        /// The number of runs of addresses without gaps.
+        runs: usize,
+    },
+    /// A core dump of Zephyr has a block of an unknown kind, or is cut short there; the rest is
+    /// left out.
+    ZephyrBlock {
+        /// The offset in the file.
+        at: usize,
+    },
+}
+
+impl From<ImageNote> for Note {
+    fn from(note: ImageNote) -> Self {
+        Self::Image(note)
+    }
+}
+
+impl From<CoreFileNote> for Note {
+    fn from(note: CoreFileNote) -> Self {
+        Self::CoreFile(note)
+    }
+}
+
+impl From<PerfNote> for Note {
+    fn from(note: PerfNote) -> Self {
+        Self::Perf(note)
+    }
+}
+
+impl From<RawNote> for Note {
+    fn from(note: RawNote) -> Self {
+        Self::Raw(note)
+    }
+}
+
+impl From<MtbNote> for Note {
+    fn from(note: MtbNote) -> Self {
+        Self::Raw(RawNote::Mtb(note))
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Image(note) => note.fmt(f),
+            Self::CoreFile(note) => note.fmt(f),
+            Self::Perf(note) => note.fmt(f),
+            Self::Raw(note) => note.fmt(f),
+            Self::Memory {
+                path,
+                form,
+                bytes,
+                runs,
+            } => write!(
+                f,
+                "{}: {}: {bytes} bytes of memory in {runs} runs",
+                path.display(),
+                form.name()
+            ),
+            Self::ZephyrBlock { at } => write!(
+                f,
+                "at byte {at:#x}: a block of no known kind, or cut short: the rest is left out"
+            ),
+        }
+    }
+}
+
+/// The form of a file with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MemoryForm {
+    /// Intel HEX.
+    IntelHex,
+    /// Motorola S-records.
+    SRecords,
+    /// Raw bytes.
+    Raw,
+}
+
+impl MemoryForm {
+    /// Returns its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IntelHex => "Intel HEX",
+            Self::SRecords => "S-records",
+            Self::Raw => "raw bytes",
+        }
+    }
+}
+
+/// A note on files that were mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ImageNote {
+    /// A file was not found.
+    Missing(Wanted),
+    /// More files were not found.
+    MoreMissing {
+        /// Their number.
+        count: usize,
+    },
+    /// The contents of missing files are not known; comes after the missing files.
+    Consequence,
+    /// The program that the user names for the kernel cannot be read.
+    UnreadableKernel {
+        /// The file and the reason.
+        reason: String,
+    },
+    /// The program that the user names for the kernel is not the one that ran, and is not used.
+    OtherKernel {
+        /// The program.
+        path: PathBuf,
+        /// The kernel that ran.
+        wanted: Wanted,
+    },
+    /// A file that was found is not the one that was mapped, and is not used.
+    OtherFile {
+        /// The file that was found.
+        path: PathBuf,
+        /// The one that was mapped.
+        wanted: Wanted,
+    },
+}
+
+impl fmt::Display for ImageNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(wanted) => write!(f, "missing image: {wanted}"),
+            Self::MoreMissing { count } => write!(f, "missing images: {count} more"),
+            Self::Consequence => f.write_str(
+                "what missing images hold is not known, and their code is not decoded: --symfs DIR \
+                 names a directory that holds them",
+            ),
+            Self::UnreadableKernel { reason } => f.write_str(reason),
+            Self::OtherKernel { path, wanted } => write!(
+                f,
+                "{}: is not the kernel that ran, {wanted}: it is not used",
+                path.display()
+            ),
+            Self::OtherFile { path, wanted } => write!(
+                f,
+                "{}: is not the file that was mapped as {wanted}: it is not used",
+                path.display()
+            ),
+        }
+    }
+}

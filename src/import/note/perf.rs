@@ -1,0 +1,342 @@
+//! Notes on `perf.data`.
+
+use crate::quantity::TraceId;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Whose trace is in a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TraceOf {
+    /// That of a CPU.
+    Cpu(u32),
+    /// That of a thread.
+    Thread(u32),
+    /// That of a thread before it executed another program.
+    ReplacedThread(u32),
+}
+
+impl fmt::Display for TraceOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu(cpu) => write!(f, "CPU {cpu}"),
+            Self::Thread(tid) => write!(f, "thread {tid}"),
+            Self::ReplacedThread(tid) => {
+                write!(f, "thread {tid}, before it executed another program")
+            }
+        }
+    }
+}
+
+/// A note on `perf.data`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PerfNote {
+    /// A file ends within its records.
+    CutFile {
+        /// Its name, if there are several.
+        file: Option<String>,
+        /// The offset in the file.
+        at: u64,
+        /// The fault.
+        fault: String,
+    },
+    /// Records were lost during the recording.
+    LostRecords {
+        /// Their number.
+        count: u64,
+    },
+    /// Records are too short, and left out.
+    ShortRecords {
+        /// Their number.
+        count: u64,
+    },
+    /// `AUX_OUTPUT_HW_ID` records of an unknown version, left out.
+    HardwareIdVersion {
+        /// Their number.
+        count: u64,
+    },
+    /// `AUX_OUTPUT_HW_ID` records without CPU, left out.
+    HardwareIdWithoutCpu {
+        /// Their number.
+        count: u64,
+    },
+    /// There are too many events; later ones are left out.
+    ManyEvents {
+        /// The most events.
+        limit: usize,
+    },
+    /// The file ends within the trace of an AUXTRACE record.
+    CutTrace {
+        /// The offset of the record.
+        at: usize,
+        /// The bytes of trace by the record.
+        bytes: usize,
+    },
+    /// AUX records are truncated.
+    AuxTruncated {
+        /// Their number.
+        count: u64,
+    },
+    /// AUX records are partial.
+    AuxPartial {
+        /// Their number.
+        count: u64,
+    },
+    /// AUX records report a collision.
+    AuxCollision {
+        /// Their number.
+        count: u64,
+    },
+    /// AUX records have an unknown format; formatter frames are assumed.
+    AuxFormat {
+        /// Their number.
+        count: u64,
+    },
+    /// AUX records describe no byte.
+    AuxEmpty {
+        /// Their number.
+        count: u64,
+    },
+    /// AUX records repeat trace of earlier ones.
+    AuxRepeated {
+        /// Their number.
+        count: u64,
+    },
+    /// AUX records describe trace that is not in the file.
+    AuxLost {
+        /// Their number.
+        count: u64,
+        /// The bytes that are missing.
+        bytes: u64,
+    },
+    /// Trace was overwritten by newer trace.
+    Overwritten {
+        /// The number of bytes.
+        bytes: u64,
+    },
+    /// No AUX record describes a buffer; it is assumed to be one piece with formatter frames.
+    UndescribedBuffer {
+        /// Whose trace it is.
+        of: TraceOf,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// Bytes that no AUX record describes, left out.
+    Undescribed {
+        /// Their number.
+        bytes: u64,
+    },
+    /// Timestamps of some CPUs may not be those of the virtual counter.
+    OtherClocks,
+    /// Two CPUs have one trace ID.
+    SharedTraceId {
+        /// The trace ID.
+        trace_id: TraceId,
+        /// The CPU that is assumed.
+        cpu: u32,
+        /// The other one.
+        other: u32,
+    },
+    /// CPUs without a trace ID.
+    CpusWithoutTraceId {
+        /// Their number.
+        cpus: u64,
+    },
+    /// The trace does not contain the numbers of threads.
+    NoThreadNumbers,
+    /// Trace of CPUs is divided by timestamps and the records of switches.
+    DividedByTime {
+        /// The CPUs.
+        cpus: BTreeSet<u32>,
+    },
+    /// Trace of CPUs cannot be divided between threads.
+    NotDivided {
+        /// The CPUs.
+        cpus: BTreeSet<u32>,
+    },
+    /// Trace in which nothing is executed is left out.
+    Idle {
+        /// Whose trace it is.
+        of: TraceOf,
+        /// The number of its buffers.
+        buffers: usize,
+    },
+    /// There are too many mappings; the oldest ones of later cores are left out.
+    ManyMappings {
+        /// The most mappings.
+        limit: usize,
+    },
+    /// There are too many mappings and functions of a jitdump; some are left out.
+    ManyFunctions {
+        /// The jitdump, by its path in the snapshot.
+        file: String,
+        /// The most mappings and functions.
+        limit: usize,
+    },
+    /// Functions of a jitdump were replaced by others.
+    ReplacedFunctions {
+        /// The jitdump, by its path in the snapshot.
+        file: String,
+        /// The number of functions.
+        functions: usize,
+    },
+    /// A jitdump is faulty.
+    Jitdump {
+        /// Its file.
+        path: PathBuf,
+        /// The fault.
+        fault: String,
+    },
+    /// The program of the kernel lacks the symbol that gives its address, and is not used.
+    NoSymbol {
+        /// The program.
+        path: PathBuf,
+        /// The symbol.
+        symbol: String,
+    },
+}
+
+impl fmt::Display for PerfNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CutFile { file, at, fault } => {
+                if let Some(file) = file {
+                    write!(f, "{file}: ")?;
+                }
+                write!(
+                    f,
+                    "at byte {at:#x}: {fault}: only what comes before is used"
+                )
+            }
+            Self::LostRecords { count } => write!(
+                f,
+                "{count} records were lost during the recording: mappings may be missing"
+            ),
+            Self::ShortRecords { count } => write!(
+                f,
+                "{count} records are shorter than their type requires: left out"
+            ),
+            Self::HardwareIdVersion { count } => write!(
+                f,
+                "{count} AUX_OUTPUT_HW_ID records have a major version other than 0: left out"
+            ),
+            Self::HardwareIdWithoutCpu { count } => write!(
+                f,
+                "{count} AUX_OUTPUT_HW_ID records do not name their CPU: left out"
+            ),
+            Self::ManyEvents { limit } => {
+                write!(f, "more than {limit} events: the later ones are left out")
+            }
+            Self::CutTrace { at, bytes } => write!(
+                f,
+                "AUXTRACE at byte {at:#x} has {bytes} bytes of trace: the file ends within them"
+            ),
+            Self::AuxTruncated { count } => write!(
+                f,
+                "{count} AUX records are truncated: trace is missing after them"
+            ),
+            Self::AuxPartial { count } => write!(
+                f,
+                "{count} AUX records are partial: trace is missing in them"
+            ),
+            Self::AuxCollision { count } => write!(
+                f,
+                "{count} AUX records report a collision: another sample used the trace unit"
+            ),
+            Self::AuxFormat { count } => write!(
+                f,
+                "{count} AUX records have an unknown format: formatter frames are assumed"
+            ),
+            Self::AuxEmpty { count } => {
+                write!(f, "{count} AUX records are without a byte of trace")
+            }
+            Self::AuxRepeated { count } => write!(
+                f,
+                "{count} AUX records repeat trace of earlier ones: it is used once"
+            ),
+            Self::AuxLost { count, bytes } => write!(
+                f,
+                "{count} AUX records describe {bytes} bytes of trace that are not in the file \
+                 (AUXTRACE records were lost)"
+            ),
+            Self::Overwritten { bytes } => write!(
+                f,
+                "{bytes} bytes of trace were overwritten by newer trace (snapshot mode)"
+            ),
+            Self::UndescribedBuffer { of, bytes } => write!(
+                f,
+                "no AUX record describes the {bytes} bytes of trace of {of}: assumed to be one \
+                 piece with formatter frames"
+            ),
+            Self::Undescribed { bytes } => write!(
+                f,
+                "{bytes} bytes of trace that no AUX record describes are left out"
+            ),
+            Self::OtherClocks => f.write_str(
+                "the recording does not say of all CPUs that their timestamps are those of the \
+                 virtual counter: these are not converted to perf's clock",
+            ),
+            Self::SharedTraceId {
+                trace_id,
+                cpu,
+                other,
+            } => write!(
+                f,
+                "trace ID {:#x} belongs to CPU {cpu} and to CPU {other}: CPU {cpu} is assumed",
+                trace_id.0
+            ),
+            Self::CpusWithoutTraceId { cpus } => write!(
+                f,
+                "{cpus} CPUs have no trace ID: their AUX_OUTPUT_HW_ID records are missing"
+            ),
+            Self::NoThreadNumbers => f.write_str(
+                "the trace does not contain the numbers of threads: the kernel writes them to \
+                 CONTEXTIDR if it has CONFIG_PID_IN_CONTEXTIDR, and lets them be traced outside \
+                 containers only",
+            ),
+            Self::DividedByTime { cpus } => write!(
+                f,
+                "trace of CPU {} is divided by timestamps and the records of switches: between the \
+                 timestamps around a switch it is left out",
+                list(cpus)
+            ),
+            Self::NotDivided { cpus } => write!(
+                f,
+                "several threads may have run in the time of an AUX record, and trace of CPU {} \
+                 has no context IDs: there its history is that of the CPU",
+                list(cpus)
+            ),
+            Self::Idle { of, buffers } => write!(
+                f,
+                "{of}: nothing is executed in its {buffers} trace buffers: left out"
+            ),
+            Self::ManyMappings { limit } => write!(
+                f,
+                "the cores have more than {limit} mappings: the oldest ones of later cores are \
+                 left out"
+            ),
+            Self::ManyFunctions { file, limit } => write!(
+                f,
+                "{file}: the cores have more than {limit} mappings and functions: some are left out"
+            ),
+            Self::ReplacedFunctions { file, functions } => write!(
+                f,
+                "{file}: {functions} functions were replaced by others at their addresses: only \
+                 the newest are used"
+            ),
+            Self::Jitdump { path, fault } => write!(f, "{}: {fault}", path.display()),
+            Self::NoSymbol { path, symbol } => write!(
+                f,
+                "{}: has no symbol {symbol}, which gives the kernel's load address: not used",
+                path.display()
+            ),
+        }
+    }
+}
+
+fn list(cpus: &BTreeSet<u32>) -> String {
+    let cpus: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    cpus.join(", ")
+}

@@ -1,0 +1,146 @@
+//! Notes on what an endpoint serves.
+
+use crate::arch::{Architecture, DefaultRegisters, RegisterNote};
+use crate::decode;
+use crate::snapshot::{MemoryNote, ProgramNote, model};
+use crate::tfile;
+use std::fmt;
+use std::path::PathBuf;
+
+/// An assumption, a contradiction, or a fault of what an endpoint serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// A fault of the snapshot.
+    Snapshot(model::Note),
+    /// A note on its trace.
+    Decode(decode::Note),
+    /// A note on a core.
+    Core {
+        /// Its name.
+        name: String,
+        /// The note.
+        note: CoreNote,
+    },
+    /// How a program agrees with the dumps.
+    Program(ProgramNote),
+    /// A program that is not reported to clients, because only one can be.
+    FurtherProgram {
+        /// The program.
+        path: PathBuf,
+    },
+}
+
+impl From<model::Note> for Note {
+    fn from(note: model::Note) -> Self {
+        Self::Snapshot(note)
+    }
+}
+
+impl From<decode::Note> for Note {
+    fn from(note: decode::Note) -> Self {
+        Self::Decode(note)
+    }
+}
+
+impl From<ProgramNote> for Note {
+    fn from(note: ProgramNote) -> Self {
+        Self::Program(note)
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snapshot(note) => note.fmt(f),
+            Self::Decode(note) => note.fmt(f),
+            Self::Core { name, note } => write!(f, "{name}: {note}"),
+            Self::Program(note) => note.fmt(f),
+            Self::FurtherProgram { path } => write!(
+                f,
+                "only one program is reported to clients; for this one type: add-symbol-file {}",
+                path.display()
+            ),
+        }
+    }
+}
+
+/// A note on a core of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CoreNote {
+    /// Its architecture is assumed.
+    AssumedArchitecture {
+        /// The architecture.
+        architecture: Architecture,
+        /// The reason.
+        from: String,
+    },
+    /// A note on its registers.
+    Registers(RegisterNote),
+    /// Its registers are placeholders.
+    Placeholders {
+        /// The reason.
+        reason: String,
+    },
+    /// A note on its memory.
+    Memory(MemoryNote),
+    /// What is read from a program.
+    Program(ProgramNote),
+    /// A dump is an ELF file, and stands for its segments.
+    ElfDump {
+        /// What is read, and how to get the file's bytes.
+        text: String,
+    },
+    /// A dump gives no memory.
+    EmptyDump {
+        /// Its section.
+        section: String,
+        /// Its file.
+        file: String,
+    },
+    /// It has no halted state, and is at the end of its trace.
+    NoHaltedState,
+    /// A note on the trace file.
+    TraceFile(tfile::Note),
+    /// The registers are GDB's defaults.
+    DefaultRegisters(DefaultRegisters),
+    /// The trace frame that is shown where none is selected.
+    RestingFrame {
+        /// Its number.
+        frame: usize,
+    },
+}
+
+impl fmt::Display for CoreNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AssumedArchitecture { architecture, from } => {
+                write!(f, "{} assumed, {from}", architecture.name())
+            }
+            Self::Registers(note) => note.fmt(f),
+            Self::Placeholders { reason } => write!(
+                f,
+                "the registers are placeholders, not machine state: {reason}"
+            ),
+            Self::Memory(note) => note.fmt(f),
+            Self::Program(note) => note.fmt(f),
+            Self::ElfDump { text } => f.write_str(text),
+            Self::EmptyDump { section, file } => write!(
+                f,
+                "no memory from [{section}] {file}: it holds nothing there, or the space is unknown"
+            ),
+            Self::NoHaltedState => f.write_str(
+                "there is no halted state: it is at the end of its trace, where no register but \
+                 the pc is known",
+            ),
+            Self::TraceFile(note) => note.fmt(f),
+            Self::DefaultRegisters(note) => note.fmt(f),
+            Self::RestingFrame { frame } => write!(
+                f,
+                "where no trace frame is selected, registers and memory are those of trace frame \
+                 {frame}"
+            ),
+        }
+    }
+}
