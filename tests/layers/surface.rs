@@ -1,4 +1,4 @@
-//! What the library offers to others: errors have types.
+//! What the library offers to others: errors and notes have types.
 
 use super::{code, source_files};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,79 @@ fn untyped(code: &str) -> Vec<&str> {
         result.contains("Result<") && result.contains(", String>")
     };
     signatures.filter(returns_text).collect()
+}
+
+/// Whether a name is that of notes.
+fn names_notes(name: &str) -> bool {
+    let mut words = name.trim().split('_');
+    words.any(|word| {
+        matches!(
+            word,
+            "note" | "notes" | "remark" | "remarks" | "fault" | "faults"
+        )
+    })
+}
+
+/// Whether a type holds several texts.
+fn holds_texts(kind: &str) -> bool {
+    kind.contains("Vec<String>") || kind.contains("[String]")
+}
+
+/// The public fields, and the public functions with a parameter or result, that hold notes as texts.
+fn notes_as_texts(code: &str) -> Vec<&str> {
+    let typed = |text: &str| {
+        let named = text.split_once(':');
+        named.is_some_and(|(name, kind)| names_notes(name) && holds_texts(kind))
+    };
+    let items = code.match_indices("pub ").map(|(at, _)| &code[at + 4..]);
+    let items = items.filter_map(|item| match item.strip_prefix("fn ") {
+        Some(function) => {
+            let signature = &function[..function.find(['{', ';']).unwrap_or(function.len())];
+            let (name, rest) = signature.split_once('(')?;
+            let (parameters, result) = rest.rsplit_once("->").unwrap_or((rest, ""));
+            let name = name.split('<').next().unwrap();
+            let found = names_notes(name) && holds_texts(result);
+            (found || parameters.split(',').any(typed)).then_some(signature)
+        }
+        None => {
+            let field = item.split([',', '\n']).next().unwrap();
+            typed(field).then_some(field)
+        }
+    });
+    items.collect()
+}
+
+/// Files whose notes are texts.
+const TEXTS: [&str; 3] = [
+    // Results of the command line.
+    "cli/",
+    // Documents, whose notes are read by people and by programs in any language.
+    "page/",
+    "report/info/",
+];
+
+#[test]
+fn notes_are_typed() {
+    let sources = source_files();
+    let library = sources
+        .iter()
+        .filter(|(file, _)| !TEXTS.iter().any(|texts| file.starts_with(texts)));
+    let mut found = Vec::new();
+    for (file, text) in library {
+        let code = code(text);
+        let texts = notes_as_texts(&code).into_iter();
+        found.extend(texts.map(|item| format!("{file}: {item}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn notes_as_texts_are_seen() {
+    let text = "pub struct A {\n    pub notes: Vec<String>,\n    notes: Vec<String>,\n    pub b: Vec<Note>,\n}\n\
+                pub fn faults(&self) -> &[String] {}\npub fn c(\n    d: HashMap<u8, u8>,\n    \
+                left_out_notes: &mut Vec<String>,\n) -> u8 {}\npub fn defaults() -> Vec<String> {}\n\
+                pub fn notes(names: &[String]) -> Vec<Note> {}\npub(super) fn remarks() -> Vec<String> {}";
+    assert_eq!(notes_as_texts(text).len(), 3);
 }
 
 #[test]
