@@ -14,7 +14,7 @@ use armsnap::semantics::{Location, Operand, Semantics};
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::{DeviceClass, Snapshot};
 use armsnap::snapshot::program::{Program, Recorded as InSnapshot};
-use armsnap::snapshot::{OpenOptions, OpenSnapshot, data_addresses, libraries};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot, libraries};
 use armsnap::stop::Cancel;
 use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
 use std::cell::RefCell;
@@ -87,7 +87,7 @@ pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Er
     let mut states = truth::states(program, most + 30_000)?;
     let positions = aligned(history, &mut states)?;
     states.drain(..states.len() - positions.len());
-    let addresses = data_addresses::open(&loaded, &core.name).ok_or("no addresses")??;
+    let addresses = loaded.data_addresses(&core.name).ok_or("no addresses")??;
     let end = addresses.instructions();
     let first = (end + 1).saturating_sub(states.len() as u64);
     let accesses: Result<Vec<Accessed>, _> = addresses.accesses(first..end).collect();
@@ -120,7 +120,10 @@ pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Er
     let mut remarks = format!("{end} instructions");
     let (plain, said) = recorded.compare(history, None, shows_holes);
     remarks += &said;
-    let addresses = data_addresses::open(&recorded.loaded, &core.name).ok_or("no addresses")??;
+    let addresses = recorded
+        .loaded
+        .data_addresses(&core.name)
+        .ok_or("no addresses")??;
     let (helped, said) = recorded.compare(history, Some(Box::new(addresses)), shows_holes);
     remarks += &format!("; with addresses{said}");
     Ok(Compared {

@@ -60,8 +60,7 @@ Examples:
 pub const SHARDS: &str = "\
 Examples:
   armsnap shards board --shards 8
-  armsnap export board --as parquet --shard 1/8 -o shard-1    (each, on any machine)
-  armsnap export board --as parquet --join shard-* -o run";
+  armsnap shards board --size 16777216";
 
 pub const CONVERT: &str = "\
 Examples:

@@ -16,7 +16,6 @@ use crate::recover::{
 };
 use crate::semantics::Location;
 use crate::snapshot::OpenSnapshot;
-use crate::snapshot::data_addresses;
 use crate::snapshot::memory::CoreMemory;
 use crate::snapshot::model::DeviceClass;
 use crate::snapshot::recording::Recording;
@@ -191,7 +190,7 @@ fn facts(loaded: &OpenSnapshot, core: usize, state: &State, elfs: &[Elf]) -> Fin
     let stateless = state.pc.is_none() || check::placeholder(&loaded.snapshot, core).is_some();
     let mut memory = CoreMemory::new(loaded, &devices[core]);
     memory.translate(loaded, core);
-    let addresses = data_addresses::open(loaded, &devices[core].name);
+    let addresses = loaded.data_addresses(&devices[core].name);
     FinalState {
         architecture: file.architecture(),
         status: file.value("cpsr").filter(|_| !stateless),

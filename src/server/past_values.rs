@@ -20,7 +20,6 @@ use crate::recover::{
     SnapshotMemory, Status,
 };
 use crate::semantics::Location;
-use crate::snapshot::data_addresses;
 use crate::snapshot::model::DeviceClass;
 use crate::snapshot::recording::Recording;
 use crate::stop::Cancel;
@@ -305,7 +304,7 @@ fn facts(endpoint: &Endpoint, thread: Tid) -> FinalState {
 /// Returns the recorded addresses of a core's loads and stores, if there are any that can be read:
 /// what is wrong with their file is a note of the snapshot.
 fn addresses(endpoint: &Endpoint, core: &str) -> Option<Box<dyn RecordedAddresses>> {
-    let recorded = data_addresses::open(&endpoint.loaded, core)?.ok()?;
+    let recorded = endpoint.loaded.data_addresses(core)?.ok()?;
     Some(Box::new(recorded))
 }
 

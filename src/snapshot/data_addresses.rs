@@ -4,9 +4,9 @@
 use super::ini::quote;
 use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::PathError;
-use super::read::OpenSnapshot;
 use crate::data_addresses::{self, Addresses};
 use crate::mapped::Mapped;
+use std::path::Path;
 
 /// The section's name.
 pub const SECTION: &str = "data_addresses";
@@ -43,30 +43,43 @@ pub fn files(snapshot: &Snapshot) -> impl Iterator<Item = (&FileLine, &String, &
     })
 }
 
-/// Opens the data addresses of a core; `None` if the snapshot has none.
+/// Opens the data addresses of a core; `None` if the snapshot has none. `get` returns a file by the
+/// .ini file that names it, and its name there.
 ///
 /// # Errors
 ///
 /// If their file cannot be read, or does not hold data addresses.
-pub fn open(loaded: &OpenSnapshot, core: &str) -> Option<Result<Addresses<Mapped>, OpenError>> {
-    let (place, _, file) = files(&loaded.snapshot).find(|(_, name, _)| *name == core)?;
-    let bytes = loaded.file(&place.file, file);
-    let bytes = bytes.map_err(|error| OpenError::File {
-        file: file.clone(),
+pub(super) fn open(
+    snapshot: &Snapshot,
+    core: &str,
+    get: impl Fn(&Path, &str) -> Result<Mapped, PathError>,
+) -> Option<Result<Addresses<Mapped>, OpenError>> {
+    let (place, _, file) = files(snapshot).find(|(_, name, _)| *name == core)?;
+    Some(read(place, file, get))
+}
+
+fn read(
+    place: &FileLine,
+    file: &str,
+    get: impl Fn(&Path, &str) -> Result<Mapped, PathError>,
+) -> Result<Addresses<Mapped>, OpenError> {
+    let bytes = get(&place.file, file).map_err(|error| OpenError::File {
+        file: file.to_owned(),
         error,
-    });
-    Some(bytes.and_then(|bytes| {
-        Addresses::open(bytes).map_err(|error| OpenError::Format {
-            file: file.clone(),
-            error,
-        })
-    }))
+    })?;
+    Addresses::open(bytes).map_err(|error| OpenError::Format {
+        file: file.to_owned(),
+        error,
+    })
 }
 
 /// What is wrong with the files of data addresses, as far as their indices show it.
-pub(super) fn faults(loaded: &OpenSnapshot) -> impl Iterator<Item = Note> + '_ {
-    files(&loaded.snapshot).filter_map(|(place, core, _)| {
-        let error = open(loaded, core)?.err()?;
+pub(super) fn faults(
+    snapshot: &Snapshot,
+    get: impl Fn(&Path, &str) -> Result<Mapped, PathError>,
+) -> Vec<Note> {
+    let faults = files(snapshot).filter_map(|(place, core, file)| {
+        let error = read(place, file, &get).err()?;
         Some(Note {
             place: place.clone(),
             severity: Severity::Error,
@@ -76,7 +89,8 @@ pub(super) fn faults(loaded: &OpenSnapshot) -> impl Iterator<Item = Note> + '_ {
                 quote(core)
             ),
         })
-    })
+    });
+    faults.collect()
 }
 
 /// The section for these entries; `None` without entries.

@@ -7,7 +7,7 @@ mod device;
 mod trace;
 
 use super::changed::Changed;
-use super::data_addresses;
+use super::data_addresses::{self, OpenError};
 use super::elf_dump::{self, ElfDump};
 use super::files::{Directory, Files};
 use super::ini::{self, Document, Entry, Section, quote};
@@ -15,6 +15,7 @@ use super::model::{Cluster, Device, Dump, FileLine, Note, OtherSection, Severity
 use super::paths::{self, PathError};
 use super::program;
 use super::shared::Pools;
+use crate::data_addresses::Addresses;
 use crate::mapped::Mapped;
 use crate::program::elf::Elf;
 use std::collections::HashMap;
@@ -137,7 +138,8 @@ impl OpenSnapshot {
         let (changed, note) = Changed::of_snapshot(&loaded);
         loaded.changed = Arc::new(changed);
         loaded.notes.extend(note);
-        let faults: Vec<Note> = data_addresses::faults(&loaded).collect();
+        let get = |from: &Path, written: &str| loaded.file(from, written);
+        let faults = data_addresses::faults(&loaded.snapshot, get);
         loaded.notes.extend(faults);
         Ok(loaded)
     }
@@ -177,6 +179,16 @@ impl OpenSnapshot {
     /// If the path is rejected, or the file cannot be read.
     pub fn file(&self, from: &Path, written: &str) -> Result<Mapped, PathError> {
         beside(from, written, |path| self.files.bytes(path))
+    }
+
+    /// Opens the data addresses of a core; `None` if the snapshot has none.
+    ///
+    /// # Errors
+    ///
+    /// If their file cannot be read, or does not hold data addresses.
+    pub fn data_addresses(&self, core: &str) -> Option<Result<Addresses<Mapped>, OpenError>> {
+        let get = |from: &Path, written: &str| self.file(from, written);
+        data_addresses::open(&self.snapshot, core, get)
     }
 
     /// The length of such a file in bytes, without opening it.

@@ -24,7 +24,7 @@ fn accesses(snapshot: &Path) -> BTreeMap<String, (u64, Vec<Accessed>)> {
     let loaded = Snapshot::open(snapshot, &OpenOptions::default()).unwrap();
     let files = data_addresses::files(&loaded.snapshot);
     let read = files.map(|(_, core, _)| {
-        let addresses = data_addresses::open(&loaded, core).unwrap().unwrap();
+        let addresses = loaded.data_addresses(core).unwrap().unwrap();
         let all = addresses.accesses(0..u64::MAX);
         let all: Result<Vec<_>, _> = all.collect();
         (core.clone(), (addresses.instructions(), all.unwrap()))

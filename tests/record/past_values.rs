@@ -14,7 +14,7 @@ use armsnap::semantics::Location;
 use armsnap::snapshot::memory::CoreMemory;
 use armsnap::snapshot::model::Snapshot;
 use armsnap::snapshot::recording::Recording;
-use armsnap::snapshot::{OpenOptions, OpenSnapshot, data_addresses};
+use armsnap::snapshot::{OpenOptions, OpenSnapshot};
 use armsnap::stop::Cancel;
 use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
 use std::collections::HashMap;
@@ -160,7 +160,7 @@ impl Recorded {
     fn facts(&self) -> FinalState {
         let device = &self.loaded.snapshot.devices[0];
         let elf = Elf::open(&self.guest.program).unwrap();
-        let addresses = data_addresses::open(&self.loaded, &device.name);
+        let addresses = self.loaded.data_addresses(&device.name);
         let registers = RegisterFile::read(device, self.architecture());
         FinalState {
             architecture: self.architecture(),
