@@ -165,7 +165,7 @@ fn qemu_s_dump_of_a_kernel_at_a_random_address() {
     check(&in_gdb(&snapshot));
     let (_, said, done) = import(dumped, "nameless", &dumped.core, &[]);
     assert!(
-        done && said.contains("--vmlinux FILE names the kernel's program"),
+        done && said.contains("--vmlinux FILE names its program"),
         "{said}"
     );
 }
