@@ -27,6 +27,8 @@ use crate::timeline::{History, PointKind, Position};
 
 /// Time limit of a request; clients wait up to two seconds for the reply.
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// The first stops that are examined for inferred values: finding none takes time at each.
+const EXAMINED: u8 = 3;
 /// Message at a client's first stop in the past.
 const INFERRED: &str = "values shown at past positions include inferred ones: `monitor recover proved` hides \
                         them\n";
@@ -37,6 +39,8 @@ pub(super) struct PastValues {
     level: Level,
     /// Whether the client has received the message on inferred values.
     announced: bool,
+    /// The number of stops examined for inferred values.
+    examined: u8,
     cores: HashMap<Tid, Recovery>,
     /// The registers that were requested last.
     last: Option<(Tid, Position, Registers)>,
@@ -57,7 +61,8 @@ impl PastValues {
         }
     }
 
-    /// Returns a message for the first stop in the past at which inferred values are shown.
+    /// Returns a message for the first stop in the past at which inferred values are shown, or, where
+    /// none were in the first few stops, for the stop after the client received some.
     pub fn first_stop(
         &mut self,
         endpoint: &Endpoint,
@@ -67,7 +72,15 @@ impl PastValues {
         if self.announced || self.level != Level::Inferred {
             return "";
         }
-        self.announced = self.shows(endpoint, positions, thread, Status::Inferred);
+        let shown = self.last.as_ref().is_some_and(|(_, _, registers)| {
+            let mut known = registers.0.iter().flatten();
+            known.any(|known| known.status == Status::Inferred)
+        });
+        self.announced = shown
+            || self.examined < EXAMINED && {
+                self.examined += 1;
+                self.shows(endpoint, positions, thread, Status::Inferred)
+            };
         if self.announced { INFERRED } else { "" }
     }
 
