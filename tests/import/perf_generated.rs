@@ -451,3 +451,20 @@ fn faults_are_one_message() {
         );
     }
 }
+
+#[test]
+fn sizes_of_lost_trace_are_added_without_limit() {
+    let mut file = process();
+    file.info(2, &[(ETMV4, 0, etmv4(0x10))]);
+    for _ in 0..2 {
+        file.aux(0, u64::MAX, 0, at(100, 11, 0));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("perf.data");
+    std::fs::write(&input, file.file()).unwrap();
+    let output = run(armsnap().arg("info").arg(&input));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let wanted = "its trace was lost: 2 AUX records describe 36893488147419103230 bytes";
+    assert!(said.contains(wanted), "{said}");
+}

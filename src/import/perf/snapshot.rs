@@ -100,7 +100,12 @@ impl<'a> Snapshots<'a> {
     pub fn imported(mut self) -> Result<Imported, ImportError> {
         let (all, notes) = pieces(self.recording);
         if all.is_empty() {
-            let described: u64 = self.recording.aux.iter().map(|aux| aux.size).sum();
+            let described: u128 = self
+                .recording
+                .aux
+                .iter()
+                .map(|aux| u128::from(aux.size))
+                .sum();
             let text = match described {
                 0 => "no trace was recorded: it has no AUXTRACE record; perf report \
                       -D shows what it has"
