@@ -1,7 +1,9 @@
 //! How often code was executed: blocks, parts of blocks, edges between them.
 
 use super::functions::FunctionId;
-use crate::flow::{CodeImage, InstructionKind, LastInstruction, Range, View, next};
+use crate::flow::{
+    BlockId, Blocks, CodeImage, InstructionKind, LastInstruction, Range, View, next,
+};
 use crate::quantity::{Address, ExceptionLevel, Isa};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -65,6 +67,25 @@ pub struct BlockCount {
 }
 
 impl BlockCount {
+    /// A block of the flow, without counts, level and function.
+    pub(super) fn of(code: &impl CodeImage, blocks: &Blocks, id: BlockId) -> Self {
+        let (range, view) = (blocks.range(id, true), blocks.view(id));
+        Self {
+            start: range.start,
+            end: range.end,
+            last_at: last_at(code, view, range.isa, range.start, range.end),
+            isa: range.isa,
+            instructions: range.instructions,
+            last: range.last,
+            target: blocks.target(id).map(|(target, _)| target),
+            view,
+            el: None,
+            function: FunctionId::UNKNOWN,
+            taken: 0,
+            not_taken: 0,
+        }
+    }
+
     /// Returns how often it was executed.
     pub fn count(&self) -> u64 {
         self.taken.saturating_add(self.not_taken)

@@ -102,7 +102,7 @@ pub struct Course<'a, L> {
     /// The branch before the next run, for the memo.
     tail: Tail,
     /// The last run was in the memo: the tree, `function`, `node`, `transitions`, `armed` and `edge`
-    /// are behind.
+    /// are out of date.
     repeating: bool,
     now: Moment,
     /// Instructions up to which the tree is complete.
@@ -275,24 +275,14 @@ impl<'a, L: Listener> Course<'a, L> {
             if info.counts == [0; 2] {
                 continue;
             }
-            let range = blocks.range(id, true);
-            let view = blocks.view(id);
-            let function = FunctionId(info.owner);
             let [not_taken, taken] = info.counts;
             self.counted.ranges += not_taken + taken;
             self.counted.code.add_block(&BlockCount {
-                start: range.start,
-                end: range.end,
-                last_at: last_at(&self.image, view, range.isa, range.start, range.end),
-                isa: range.isa,
-                instructions: range.instructions,
-                last: range.last,
-                target: blocks.target(id).map(|(target, _)| target),
-                view,
                 el: info.el,
-                function,
+                function: FunctionId(info.owner),
                 taken,
                 not_taken,
+                ..BlockCount::of(&self.image, blocks, id)
             });
         }
     }
@@ -532,7 +522,7 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn block(
         &mut self,
         at: BufferOffset,
@@ -542,19 +532,23 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         cycles: Option<u32>,
     ) {
         let step = Step::block(id.index(), taken);
-        let again = cycles.is_none() && self.again_plainly(at, step, blocks.instructions(id));
-        if !again {
-            self.any_block(at, blocks, (id, taken), cycles);
+        let lines = || std::iter::once((id, taken));
+        if !self.again(at, blocks, step, blocks.instructions(id), lines) {
+            self.new_block(at, blocks, (id, taken), cycles);
+        } else if let Some(cycles) = cycles {
+            self.count_cycles(cycles.into());
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         let (number, generation) = run.number();
-        let again = generation == self.runs.generation
-            && self.again_plainly(at, Step::run(number), run.instructions());
-        if !again {
-            self.any_run(at, blocks, run);
+        if generation != self.runs.generation {
+            self.renumber(generation);
+        }
+        let step = Step::run(number);
+        if !self.again(at, blocks, step, run.instructions(), || run.blocks()) {
+            self.new_run(at, blocks, run);
         }
     }
 

@@ -12,8 +12,10 @@ use super::tree::{LineKey, NodeId};
 use crate::flow::Range;
 use crate::quantity::Address;
 
-/// The most entries: some 50 MB. Beyond them all are forgotten.
+/// The most entries. Beyond them all are forgotten.
 const MOST: usize = 1 << 19;
+/// The most effects: some 130 MB in all, with as many entries as fit, their plans and changes.
+const MOST_EFFECTS: usize = 2 * MOST;
 /// Keys that came once, at least lately.
 const SEEN: usize = 1 << 13;
 /// Stands for the step of an empty slot.
@@ -46,7 +48,7 @@ impl Tail {
     }
 
     /// Whether it returns from a function.
-    #[inline(always)]
+    #[inline]
     pub fn returns(self) -> bool {
         self.0 & 1 == 1
     }
@@ -57,12 +59,12 @@ impl Tail {
 pub(super) struct Step(u32);
 
 impl Step {
-    #[inline(always)]
+    #[inline]
     pub fn run(number: usize) -> Self {
         Self(number as u32)
     }
 
-    #[inline(always)]
+    #[inline]
     pub fn block(index: usize, taken: bool) -> Self {
         Self(SINGLE | (index as u32) << 1 | u32::from(taken))
     }
@@ -86,22 +88,11 @@ pub(super) struct Key {
 }
 
 impl Key {
-    #[inline(always)]
+    #[inline]
     fn mixed(self) -> u64 {
         let both = u64::from(self.place) << 32 | u64::from(self.step.0);
         (both ^ u64::from(self.tail.0) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
-}
-
-/// What is known of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
-    /// It executes instructions of the innermost call.
-    Plain,
-    /// It also changes the open calls, as its [`Plan`] says.
-    Changes,
-    /// It may do something else each time.
-    Varies,
 }
 
 /// An entry of the memo. Read each time its run is executed.
@@ -112,8 +103,8 @@ pub(super) struct Entry {
     pub tail: Tail,
     /// How often it came again.
     pub count: u64,
-    plan: u32,
-    pub known: Known,
+    /// The index of its plan; `None` if the run may do something else each time.
+    plan: Option<u32>,
 }
 
 /// A change of the open calls by a run.
@@ -151,7 +142,8 @@ pub(super) struct Plan {
     pub replaces: Option<(NodeId, Option<Address>)>,
     /// The branch before it, if it has an edge of its own.
     edge: Option<(Address, EdgeKind)>,
-    changes: (u32, u32),
+    /// The indices of the changes of the open calls: the first, and the one after the last.
+    pub changes: (u32, u32),
     effects: (u32, u32),
 }
 
@@ -239,8 +231,7 @@ const FREE: Entry = Entry {
     },
     tail: Tail::NONE,
     count: 0,
-    plan: 0,
-    known: Known::Varies,
+    plan: None,
 };
 
 impl Default for Memo {
@@ -259,16 +250,8 @@ impl Default for Memo {
 }
 
 impl Memo {
-    /// Returns the entry of a key, if it is in its first place.
-    #[inline(always)]
-    pub fn first(&mut self, key: Key) -> Option<&mut Entry> {
-        let at = (key.mixed() >> 32) as usize & (self.slots.len() - 1);
-        let slot = &mut self.slots[at];
-        (slot.key == key).then_some(slot)
-    }
-
     /// Returns an entry.
-    #[inline(always)]
+    #[inline]
     pub fn get_mut(&mut self, slot: usize) -> &mut Entry {
         &mut self.slots[slot]
     }
@@ -290,12 +273,16 @@ impl Memo {
         }
     }
 
-    /// Returns the plan of an entry, and its changes.
+    /// Returns what the run of an entry does each time.
     #[inline]
-    pub fn plan(&self, entry: &Entry) -> (&Plan, &[Change]) {
-        let plan = &self.plans[entry.plan as usize];
-        let (first, after) = plan.changes;
-        (plan, &self.changes[first as usize..after as usize])
+    pub fn plan(&self, entry: &Entry) -> Option<Plan> {
+        Some(self.plans[entry.plan? as usize])
+    }
+
+    /// Returns a change of a plan, by its index.
+    #[inline]
+    pub fn change(&self, index: u32) -> Change {
+        self.changes[index as usize]
     }
 
     /// Returns whether a key came before, lately: most that come once do not come again.
@@ -307,7 +294,7 @@ impl Memo {
 
     /// Returns whether there is no room.
     pub fn is_full(&self) -> bool {
-        self.used.len() >= MOST
+        self.used.len() >= MOST || self.effects.len() >= MOST_EFFECTS
     }
 
     /// Remembers a run. `exit` is what a run after it needs, if `tail` is a branch.
@@ -323,14 +310,7 @@ impl Memo {
         if (self.used.len() + 1) * 2 > self.slots.len() {
             self.grow();
         }
-        let same = !draft.returned && draft.changes.is_empty();
-        let known = match draft.repeats && tail != Tail::UNKNOWN {
-            false => Known::Varies,
-            true if same => Known::Plain,
-            true => Known::Changes,
-        };
-        let plan = self.plans.len() as u32;
-        if known != Known::Varies {
+        let plan = (draft.repeats && tail != Tail::UNKNOWN).then(|| {
             let (changes, effects) = (self.changes.len() as u32, self.effects.len() as u32);
             self.changes.extend(&draft.changes);
             self.effects.extend(&draft.effects);
@@ -344,14 +324,14 @@ impl Memo {
             if let Some(exit) = exit {
                 self.exits.insert(tail.0, exit);
             }
-        }
+            self.plans.len() as u32 - 1
+        });
         let at = self.vacant(key);
         self.slots[at] = Entry {
             key,
             tail,
             count: 0,
             plan,
-            known,
         };
         self.used.push(at as u32);
     }
@@ -405,8 +385,8 @@ impl Memo {
     ) {
         for at in self.used.drain(..) {
             let entry = std::mem::replace(&mut self.slots[at as usize], FREE);
-            if entry.count > 0 {
-                let plan = &self.plans[entry.plan as usize];
+            if let Some(plan) = entry.plan.filter(|_| entry.count > 0) {
+                let plan = &self.plans[plan as usize];
                 let (first, after) = plan.effects;
                 let effects = &self.effects[first as usize..after as usize];
                 let edge = plan.edge.map(|(from, kind)| (from, plan.start, kind));
@@ -419,11 +399,18 @@ impl Memo {
         self.exits.clear();
     }
 
-    /// Returns how often entries of a kind were executed again, since the last [`Self::drain`].
+    /// Returns how often runs were executed again, since the last [`Self::drain`]: those that leave the
+    /// open calls as they are, and those that change them.
     #[cfg(test)]
-    pub fn times(&self, known: Known) -> u64 {
-        let entries = self.slots.iter().filter(|entry| entry.known == known);
-        entries.map(|entry| entry.count).sum()
+    pub fn times(&self) -> [u64; 2] {
+        let mut times = [0; 2];
+        for entry in &self.slots {
+            if let Some(plan) = self.plan(entry) {
+                let changes = plan.changes.0 < plan.changes.1 || entry.key.tail.returns();
+                times[usize::from(changes)] += entry.count;
+            }
+        }
+        times
     }
 
     /// Forgets the numbers of calling contexts, after [`Self::drain`].

@@ -362,7 +362,7 @@ impl<L: Listener> FlowSink for Sink<'_, '_, L> {
         self.0.range(at, range, cycles);
     }
 
-    #[inline(always)]
+    #[inline]
     fn block(
         &mut self,
         at: BufferOffset,
@@ -374,7 +374,7 @@ impl<L: Listener> FlowSink for Sink<'_, '_, L> {
         self.0.block(at, blocks, id, taken, cycles);
     }
 
-    #[inline(always)]
+    #[inline]
     fn run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         self.0.run(at, blocks, run);
     }

@@ -179,7 +179,7 @@ pub trait Listener {
         let _ = (moment, instructions, context);
     }
 
-    /// A piece that was decoded elsewhere follows, at `begin`; also where it was decoded again. Its
+    /// A piece that was decoded elsewhere follows, at `begin`, also if it was decoded again. Its
     /// straight lines are not reported by [`Self::straight`].
     fn piece(&mut self, begin: &Moment, piece: &Piece) {
         let _ = (begin, piece);

@@ -9,8 +9,8 @@ use std::hash::{Hash, Hasher};
 /// The most nodes: about 100 MB. What is called beyond them counts for its caller.
 pub(super) const MOST: usize = 1 << 20;
 
-/// The most straight lines by node: about 100 MB.
-const MOST_LINES: usize = 1 << 21;
+/// The most straight lines by node: about 90 MB.
+const MOST_LINES: usize = 7 << 18;
 
 /// The longest chain of callers. Beyond it, recursion counts for the first call of the function in the
 /// chain, if there is one.

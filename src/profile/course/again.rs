@@ -4,7 +4,7 @@
 //! their moments; what is summed up is multiplied in the end ([`Course::spread`]).
 
 use super::super::code::EdgeKind;
-use super::super::memo::{Change, Effect, Entry, Key, Known, NOWHERE, Place, Step, Tail};
+use super::super::memo::{Change, Effect, Entry, Key, NOWHERE, Place, Step, Tail};
 use super::super::rules::{self, Decision};
 use super::super::runs::RunState;
 use super::super::stack::{Call, CallKind, Ended, Frame, Listener};
@@ -16,39 +16,6 @@ use crate::quantity::{Address, BufferOffset};
 use crate::timeline::{Entry as HistoryEntry, Event, How, Position};
 
 impl<L: Listener> Course<'_, L> {
-    /// Executes what came before in the same calling context, and does not change the open calls.
-    /// Otherwise does nothing, and returns false. This is most of all execution, and nothing else is on
-    /// its way.
-    #[inline(always)]
-    pub(super) fn again_plainly(
-        &mut self,
-        at: BufferOffset,
-        step: Step,
-        instructions: u32,
-    ) -> bool {
-        let tail = self.tail;
-        if L::STRAIGHT || tail.returns() {
-            return false;
-        }
-        let place = match (L::CALLS, self.open.last()) {
-            (false, _) => NOWHERE + 1,
-            (true, Some(innermost)) => innermost.place,
-            (true, None) => return false,
-        };
-        let Some(entry) = self.memo.first(Key { place, tail, step }) else {
-            return false;
-        };
-        if entry.known != Known::Plain {
-            return false;
-        }
-        entry.count += 1;
-        self.tail = entry.tail;
-        self.repeat();
-        self.now.at = at;
-        self.now.instructions += u64::from(instructions);
-        true
-    }
-
     /// Executes what came before in the same calling context. Otherwise does nothing, and returns
     /// false. `lines` are its blocks.
     #[inline]
@@ -68,7 +35,7 @@ impl<L: Listener> Course<'_, L> {
         };
         let entry = *self.memo.get_mut(slot);
         let before = self.now.instructions;
-        if entry.known == Known::Varies || !self.change(at, blocks, entry, lines) {
+        if !self.change(at, blocks, entry, lines) {
             return false;
         }
         self.memo.get_mut(slot).count += 1;
@@ -89,13 +56,14 @@ impl<L: Listener> Course<'_, L> {
                 let above = 1 + usize::from(tail.returns());
                 self.open.get(self.open.len().checked_sub(above)?)?.place
             }
+            // All the same.
             false => NOWHERE + 1,
         };
         (place != NOWHERE).then_some(Key { place, tail, step })
     }
 
     /// From here on, the tree is completed by the memo.
-    #[inline(always)]
+    #[inline]
     fn repeat(&mut self) {
         if !self.repeating {
             self.settle();
@@ -135,7 +103,7 @@ impl<L: Listener> Course<'_, L> {
     }
 
     /// Makes the changes of an entry, and passes on its lines; returns false before doing anything if
-    /// other calls are open than its plan needs.
+    /// it has no plan, or other calls are open than that needs.
     #[inline]
     fn change<I: Iterator<Item = (BlockId, bool)>>(
         &mut self,
@@ -144,18 +112,20 @@ impl<L: Listener> Course<'_, L> {
         entry: Entry,
         lines: impl Fn() -> I,
     ) -> bool {
-        let (plan, changes) = self.memo.plan(&entry);
+        let Some(plan) = self.memo.plan(&entry) else {
+            return false;
+        };
         let returns = self.tail.returns();
-        let (start, replaces, count) = (plan.start, plan.replaces, changes.len());
+        let changes = plan.changes.0..plan.changes.1;
         if returns
             && !self
                 .open
                 .last()
-                .is_some_and(|top| top.call.returns_to == Some(start) && is_simple(top))
+                .is_some_and(|top| top.call.returns_to == Some(plan.start) && is_simple(top))
         {
             return false;
         }
-        if let Some(expected) = replaces {
+        if let Some(expected) = plan.replaces {
             let left = self.open.len() - usize::from(returns);
             let [.., caller, top] = &self.open[..left] else {
                 return false;
@@ -164,7 +134,7 @@ impl<L: Listener> Course<'_, L> {
                 return false;
             }
         }
-        if self.open.len() + count > MOST_OPEN {
+        if self.open.len() + changes.len() > MOST_OPEN {
             return false;
         }
         self.repeat();
@@ -177,8 +147,8 @@ impl<L: Listener> Course<'_, L> {
         let before = self.now.instructions;
         let mut lines = L::STRAIGHT.then(lines).into_iter().flatten();
         let mut passed = 0;
-        for index in 0..count {
-            let change = self.memo.plan(&entry).1[index];
+        for index in changes {
+            let change = self.memo.change(index);
             while L::STRAIGHT && passed < change.blocks {
                 self.pass_line(blocks, lines.next());
                 passed += 1;
@@ -205,7 +175,7 @@ impl<L: Listener> Course<'_, L> {
     }
 
     /// Makes a change of the open calls.
-    #[inline(always)]
+    #[inline]
     fn make(&mut self, change: &Change) {
         let functions = &self.counted.functions;
         let mut returns_to = change.returns_to;
@@ -256,40 +226,9 @@ impl<L: Listener> Course<'_, L> {
 
     // Learning.
 
-    /// A run that may change the open calls.
-    #[inline(never)]
-    pub(super) fn any_run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
-        let (number, generation) = run.number();
-        if generation != self.runs.generation {
-            self.renumber(generation);
-        }
-        let step = Step::run(number);
-        if !self.again(at, blocks, step, run.instructions(), || run.blocks()) {
-            self.new_run(at, blocks, run);
-        }
-    }
-
-    /// A block that may change the open calls.
-    #[inline(never)]
-    pub(super) fn any_block(
-        &mut self,
-        at: BufferOffset,
-        blocks: &Blocks,
-        (id, taken): (BlockId, bool),
-        cycles: Option<u32>,
-    ) {
-        let step = Step::block(id.index(), taken);
-        let lines = || std::iter::once((id, taken));
-        if !self.again(at, blocks, step, blocks.instructions(id), lines) {
-            self.new_block(at, blocks, (id, taken), cycles);
-        } else if let Some(cycles) = cycles {
-            self.count_cycles(cycles.into());
-        }
-    }
-
     /// A run that is not in the memo, or does not do the same each time.
     #[inline(never)]
-    fn new_run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
+    pub(super) fn new_run(&mut self, at: BufferOffset, blocks: &Blocks, run: Run<'_>) {
         let (number, _) = run.number();
         let (Some(first), Some(last)) = (run.blocks().next(), run.blocks().next_back()) else {
             return;
@@ -326,7 +265,7 @@ impl<L: Listener> Course<'_, L> {
 
     /// A block that is not in the memo, or does not do the same each time.
     #[inline(never)]
-    fn new_block(
+    pub(super) fn new_block(
         &mut self,
         at: BufferOffset,
         blocks: &Blocks,
@@ -425,7 +364,6 @@ impl<L: Listener> Course<'_, L> {
     pub(super) fn found_at(&mut self, address: Address) {
         if self.relied.contains(&address.0) {
             self.spread();
-            self.relied.clear();
         }
     }
 
@@ -482,6 +420,7 @@ impl<L: Listener> Course<'_, L> {
             runs,
             recent,
             counted,
+            relied,
             ..
         } = self;
         memo.drain(|step, count, edge, effects| {
@@ -505,6 +444,7 @@ impl<L: Listener> Course<'_, L> {
                 }
             }
         });
+        relied.clear();
     }
 }
 

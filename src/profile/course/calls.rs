@@ -350,6 +350,7 @@ impl<L: Listener> Course<'_, L> {
         self.spread();
         self.close_down_to(0, Ended::Unseen);
         self.parked.clear();
+        self.return_places.clear();
         self.memo.forget_places();
         if self.active {
             self.counted.tree.merge(&self.recent);

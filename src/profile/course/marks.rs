@@ -160,11 +160,7 @@ impl<L: Listener> Course<'_, L> {
 
     pub(super) fn enter_context(&mut self, context: &Context, mark: &Mark) {
         let before = self.context;
-        let mut context = *context;
-        if let Some(before) = before {
-            context.context_id = context.context_id.or(before.context_id);
-            context.vmid = context.vmid.or(before.vmid);
-        }
+        let context = context.completed(before.as_ref());
         self.context = Some(context);
         self.view = self.image.view(&ContextKey::from(&context));
         self.pass_mark(mark);

@@ -63,7 +63,8 @@ impl<L: Listener> Course<'_, L> {
             }
         }
         self.advance(piece.after);
-        self.now.at = piece.last_at;
+        // A piece without packets has no offset.
+        self.now.at = self.now.at.max(piece.last_at);
         self.counted.elements += piece.elements;
         for block in &piece.blocks {
             self.counted.ranges = self.counted.ranges.saturating_add(block.count());

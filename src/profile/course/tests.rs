@@ -1,7 +1,6 @@
 //! Runs that are remembered count as those that are executed block by block: random programs, random
 //! trace, with and without the memo.
 
-use super::super::memo::Known;
 use super::super::stack::{Call, Ended, GapSeen, Listener};
 use super::super::window::{Bound, Window};
 use super::super::{Functions, Moment};
@@ -203,7 +202,7 @@ fn follow<const CALLS: bool, const STRAIGHT: bool>(
     for (element, at) in case.elements.iter().zip(0..) {
         flow.element(BufferOffset(at), *element, &mut course);
     }
-    let again = [Known::Plain, Known::Changes].map(|known| course.memo.times(known));
+    let again = course.memo.times();
     course.forget(flow.blocks());
     let (log, counted) = course.finish();
     (log.0 + &text(&counted), again)
