@@ -165,6 +165,19 @@ pub struct Context {
     pub context_id: Option<u32>,
 }
 
+impl Context {
+    /// Returns the context with the identifiers of the one before, where it has none: they are traced
+    /// when they change.
+    #[must_use]
+    pub fn completed(mut self, before: Option<&Self>) -> Self {
+        if let Some(before) = before {
+            self.vmid = self.vmid.or(before.vmid);
+            self.context_id = self.context_id.or(before.context_id);
+        }
+        self
+    }
+}
+
 /// Why tracing was turned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "snapshot", derive(serde::Serialize, serde::Deserialize))]

@@ -231,21 +231,7 @@ const BLOCKS: &[Column] = &[
     column("conditional", Kind::Flag),
 ];
 
-const EXEC: &[Column] = &[
-    TRACK,
-    column("sequence", Kind::Clock),
-    BUFFER,
-    OFFSET,
-    column("block", Kind::Count),
-    column("taken", Kind::Flag),
-    column("instructions", Kind::Count),
-    column("time", Kind::Time),
-    column("cycle", Kind::Clock),
-    column("el", Kind::Count),
-    column("context_id", Kind::Count),
-    column("vmid", Kind::Count),
-];
-
+/// With the place that its rows are counted from at the end.
 const SHARD_EXEC: &[Column] = &[
     TRACK,
     column("sequence", Kind::Clock),
@@ -262,6 +248,9 @@ const SHARD_EXEC: &[Column] = &[
     SHARD,
     PAGE,
 ];
+
+/// As [`SHARD_EXEC`], without that place.
+const EXEC: &[Column] = SHARD_EXEC.split_at(SHARD_EXEC.len() - 2).0;
 
 const PAGES: &[Column] = &[
     TRACK,

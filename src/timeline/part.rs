@@ -69,10 +69,8 @@ impl TraceState {
     /// Fills missing values from the state before. Some values are traced only when they change.
     pub fn complete(&mut self, before: &Self) {
         self.time = self.time.or(before.time);
-        if let (Some(context), Some(before)) = (&mut self.context, before.context) {
-            context.vmid = context.vmid.or(before.vmid);
-            context.context_id = context.context_id.or(before.context_id);
-        }
+        let context = self.context.take();
+        self.context = context.map(|context| context.completed(before.context.as_ref()));
     }
 
     /// Returns whether no value is missing.

@@ -93,11 +93,13 @@ pub struct Page<T> {
     pub(super) quiet: bool,
 }
 
-impl<T> Page<T> {
-    /// Returns whether the output of a source cannot be used: it depends on a caller from before the
-    /// part.
-    pub fn is_missed(&self, source: usize) -> bool {
-        self.missed.get(source).copied().unwrap_or(true)
+impl<T: Default> Page<T> {
+    /// Drops the outputs that cannot be used: they depend on a caller from before the part.
+    pub fn drop_missed(&mut self) {
+        let outputs = self.outputs.iter_mut().zip(&self.missed);
+        for (output, _) in outputs.filter(|(_, missed)| **missed) {
+            *output = T::default();
+        }
     }
 }
 

@@ -31,11 +31,11 @@ pub struct Header {
 impl Header {
     /// Whether both are shards of the same plan.
     pub fn is_like(&self, other: &Self) -> bool {
-        let plan = |header: &Self| Self {
-            shard: 0,
-            ..header.clone()
+        let same = Self {
+            shard: other.shard,
+            ..self.clone()
         };
-        plan(self) == plan(other)
+        same == *other
     }
 }
 
@@ -57,10 +57,10 @@ pub enum FileError {
     /// It cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is none.
+    /// It is not the file of a shard, or of another version of armsnap.
     #[error("it is not the course of a shard as armsnap {} writes it", env!("CARGO_PKG_VERSION"))]
     Foreign,
-    /// A record is not one.
+    /// A record cannot be read.
     #[error("the record at byte {0} is damaged")]
     Damaged(u64),
 }
@@ -145,7 +145,7 @@ impl<R: Read> Reader<R> {
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If the next record cannot be read, or is damaged.
     pub fn read(&mut self) -> Result<Option<Record>, FileError> {
         let at = self.at;
         let record = read(&mut self.from, &mut self.at)?;

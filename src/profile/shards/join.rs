@@ -6,7 +6,8 @@ use super::super::stack::Listener;
 use super::super::window::Window;
 use super::file::{FileError, Reader, Record};
 use super::piece::Piece;
-use super::plan::{Plan, take};
+use super::plan::Plan;
+use super::recorder::Recorder;
 use crate::capture::{Capture, CaptureBuffer};
 use crate::decode::parts::{Joiner, PartError};
 use crate::decode::{Programs, Totals, Unsaved};
@@ -22,7 +23,7 @@ pub enum JoinError {
     /// The snapshot cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The file of a shard.
+    /// The file of a shard cannot be used.
     #[error("shard {number}: {error}")]
     File {
         /// The number of the shard; the first is 1.
@@ -41,7 +42,7 @@ pub enum JoinError {
     /// The parts do not follow each other.
     #[error(transparent)]
     Part(#[from] PartError),
-    /// The state of a decoder.
+    /// The state of a decoder cannot be restored.
     #[error(transparent)]
     State(#[from] Unsaved),
 }
@@ -70,7 +71,8 @@ impl<R: Read> Files<'_, R> {
 }
 
 /// Joins all shards, whose files are in order. The result is that of
-/// [`profile`](super::super::profile) without a window. `finished` gets, at the end of each buffer,
+/// [`profile`](super::super::profile) without a window, except that straight lines by chains of callers
+/// ([`Listener::LINES`]) are not in shards: the tree lacks them. `finished` gets, at the end of each buffer,
 /// its index with the bytes of each source; `progress` the number of bytes done.
 ///
 /// # Errors
@@ -87,9 +89,9 @@ pub fn join<L: Listener, R: Read>(
 ) -> Result<Vec<(Track, Profile, L)>, JoinError> {
     let shards = u32::try_from(files.len()).unwrap_or(u32::MAX);
     let plan = Plan::new(loaded, capture, programs, shards);
+    let wanted = plan.header(0);
     for (index, file) in files.iter().enumerate() {
-        let number = index + 1;
-        let (found, wanted) = (file.header(), plan.header(index as u32));
+        let (number, found) = (index + 1, file.header());
         if !found.is_like(&wanted) {
             let why = match (found.shards == shards, found.armsnap == wanted.armsnap) {
                 (_, false) => format!("it is of armsnap {}", found.armsnap),
@@ -98,7 +100,7 @@ pub fn join<L: Listener, R: Read>(
             };
             return Err(JoinError::Unfit { number, why });
         }
-        if found.shard != wanted.shard {
+        if found.shard as usize != index {
             let why = format!("found shard {}", u64::from(found.shard) + 1);
             return Err(JoinError::Unfit { number, why });
         }
@@ -126,9 +128,8 @@ pub fn join<L: Listener, R: Read>(
         finished(index, totals.as_ref());
         done += buffer.bytes();
     }
-    match files.peek()? {
-        None => {}
-        Some(_) => return Err(PartError::Misplaced.into()),
+    if files.peek()?.is_some() {
+        return Err(PartError::Misplaced.into());
     }
     Ok(running.into_iter().map(Running::finish).collect())
 }
@@ -160,7 +161,7 @@ fn join_buffer<L: Listener, R: Read>(
         progress(at);
         Ok::<_, JoinError>(mapped::whole()?)
     };
-    let mut joiner = Joiner::new(buffer, decoders, plan.page(), &take)?;
+    let mut joiner = Joiner::new(buffer, decoders, plan.page(), &Recorder::take)?;
     while let Some(Record::Begin(planned)) = files.peek()? {
         if planned.buffer != index {
             break;
@@ -168,8 +169,8 @@ fn join_buffer<L: Listener, R: Read>(
         joiner.begin(planned.part.start, &mut give)?;
         files.next = None;
         loop {
-            let shard = files.shard as u32;
             files.peek()?;
+            let shard = files.shard as u32;
             match files.next.take() {
                 Some(Record::Page(mut page)) => {
                     for piece in &mut page.outputs {

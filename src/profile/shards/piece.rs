@@ -7,8 +7,10 @@ use crate::flow::{Gap, QRange, Range};
 use crate::quantity::BufferOffset;
 use serde::{Deserialize, Serialize};
 
-/// The most bytes of code in a straight line that is read from a file.
-const LONGEST: u64 = 1 << 24;
+/// The most bytes of code in a straight line: the flow follows no more than 0x4000 instructions.
+const LONGEST: u64 = 1 << 16;
+/// A count that is not reached in a piece; far below it, so that sums of counts do not overflow.
+const ABSURD: u64 = 1 << 40;
 
 /// The part of a page that belongs to one track. All clocks start at 0.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -105,7 +107,18 @@ impl Piece {
             What::Range { range, .. } => sound(range),
             _ => true,
         });
-        steps && self.blocks.iter().all(|block| sound(&block.range()))
+        let counts = [
+            self.after.instructions,
+            self.elements,
+            self.packets,
+            self.lines,
+        ];
+        let steps_before = self.steps.iter().map(|step| step.before.instructions);
+        let small = counts
+            .into_iter()
+            .chain(steps_before)
+            .all(|count| count < ABSURD);
+        steps && small && self.blocks.iter().all(|block| sound(&block.range()))
     }
 }
 

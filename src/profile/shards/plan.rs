@@ -2,7 +2,6 @@
 
 use super::super::run::{Track, tracks};
 use super::file::{Header, Record};
-use super::piece::Piece;
 use super::recorder::Recorder;
 use crate::capture::{Capture, CaptureBuffer, Saved, Visitor};
 use crate::decode::parts::{Decoders, Part, PartDecoder};
@@ -74,11 +73,6 @@ impl<'a> Plan<'a> {
         self.page
     }
 
-    /// Bytes of trace in all buffers.
-    pub fn bytes(&self) -> u64 {
-        self.total
-    }
-
     /// The tracks.
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
@@ -134,7 +128,8 @@ impl<'a> Plan<'a> {
             }
             if at < buffer.bytes() {
                 let decoders = self.decoders(index, false);
-                let mut decoder = PartDecoder::new(buffer, decoders, self.page, &take).ok()?;
+                let mut decoder =
+                    PartDecoder::new(buffer, decoders, self.page, &Recorder::take).ok()?;
                 let longest = self.total / u64::from(self.shards) / LEAD;
                 let (lead_in, start) = decoder.seam(at, longest).ok()??;
                 return Some((index, lead_in, start));
@@ -192,11 +187,6 @@ fn fingerprint(buffer: &CaptureBuffer) -> (u64, u64) {
     (buffer.bytes(), hash)
 }
 
-/// Takes the piece of a recorder.
-pub(super) fn take(recorder: &mut Recorder<'_>, packets: u64) -> Piece {
-    recorder.take(packets)
-}
-
 /// Decodes a shard, by its number, which starts at 0. `each` gets its records, in order; pieces have
 /// their straight lines if `lines` says so. `progress` gets the number of bytes done.
 ///
@@ -215,19 +205,14 @@ pub fn decode_shard<X: From<io::Error>>(
         let buffer = &plan.capture.buffers[planned.buffer];
         let decoders = plan.decoders(planned.buffer, lines);
         each(Record::Begin(planned))?;
-        let Ok(mut decoder) = PartDecoder::new(buffer, decoders, plan.page, &take) else {
+        let Ok(mut decoder) = PartDecoder::new(buffer, decoders, plan.page, &Recorder::take) else {
             each(Record::End(None))?;
             continue;
         };
         let mut failed = None;
         let end = decoder.decode(&planned.part, |mut page| {
-            let missed: Vec<bool> = (0..page.outputs.len())
-                .map(|source| page.is_missed(source))
-                .collect();
-            for (piece, missed) in page.outputs.iter_mut().zip(missed) {
-                if missed {
-                    *piece = Piece::default();
-                }
+            page.drop_missed();
+            for piece in &mut page.outputs {
                 piece.from = Some((shard, page.range.start));
             }
             done += page.range.end - page.range.start;

@@ -1,8 +1,8 @@
 //! Records pieces: the last stage of the decoders of a shard.
 
-use super::super::code::{BlockCount, last_at};
+use super::super::clock::Moment;
+use super::super::code::BlockCount;
 use super::super::course::leaves;
-use super::super::functions::FunctionId;
 use super::piece::{Advance, Line, Piece, Step, Straight, What};
 use crate::decode::{Image, SourceSinks, Stage, StageStates, Unsaved};
 use crate::element::{Context, Element, ElementSink, Exception, Mark};
@@ -43,7 +43,7 @@ pub(super) struct Recorder<'a> {
     /// By block.
     known: Vec<Option<Known>>,
     /// So far in the piece.
-    line: Line,
+    moment: Moment,
     /// Since the last step.
     since: Advance,
     /// The next block may be reached by something else than plain execution.
@@ -51,18 +51,6 @@ pub(super) struct Recorder<'a> {
     /// The function of the innermost call; 0 if it is not known.
     function: u64,
 }
-
-const NOTHING: Line = Line {
-    moment: super::super::clock::Moment {
-        instructions: 0,
-        cycles: None,
-        time: None,
-        buffer: 0,
-        at: BufferOffset(0),
-    },
-    straight: Straight::Unknown(0),
-    context: None,
-};
 
 impl<'a> Recorder<'a> {
     pub fn new(image: Image<'a>, symbols: Option<&'a Symbols>, lines: bool) -> Self {
@@ -74,7 +62,7 @@ impl<'a> Recorder<'a> {
             piece: Piece::default(),
             number: 1,
             known: Vec::new(),
-            line: NOTHING,
+            moment: Moment::default(),
             since: Advance::default(),
             armed: true,
             function: 0,
@@ -86,18 +74,18 @@ impl<'a> Recorder<'a> {
         self.number += 1;
         self.armed = true;
         self.function = 0;
-        let line = std::mem::replace(&mut self.line, NOTHING);
+        let moment = std::mem::take(&mut self.moment);
         let piece = std::mem::take(&mut self.piece);
         Piece {
             after: std::mem::take(&mut self.since),
-            last_at: line.moment.at,
+            last_at: moment.at,
             packets,
             ..piece
         }
     }
 
     fn step(&mut self, at: BufferOffset, what: What) {
-        self.line.moment.at = at;
+        self.moment.at = at;
         let before = std::mem::take(&mut self.since);
         self.piece.steps.push(Step { at, before, what });
     }
@@ -109,13 +97,13 @@ impl<'a> Recorder<'a> {
     }
 
     fn straight(&mut self, at: BufferOffset, straight: Straight) {
-        self.line.moment.at = at;
+        self.moment.at = at;
         self.piece.lines += 1;
         if self.lines {
             self.piece.straight.push(Line {
+                moment: self.moment,
                 straight,
                 context: self.context,
-                ..self.line
             });
         }
     }
@@ -124,25 +112,11 @@ impl<'a> Recorder<'a> {
     #[inline(never)]
     fn learn(&mut self, blocks: &Blocks, id: BlockId) -> Known {
         let range = blocks.range(id, true);
-        let view = blocks.view(id);
         let extent = self
             .symbols
             .and_then(|symbols| symbols.extent(range.start.0));
         Known {
-            count: BlockCount {
-                start: range.start,
-                end: range.end,
-                last_at: last_at(&self.image, view, range.isa, range.start, range.end),
-                isa: range.isa,
-                instructions: range.instructions,
-                last: range.last,
-                target: blocks.target(id).map(|(target, _)| target),
-                view,
-                el: None,
-                function: FunctionId::UNKNOWN,
-                taken: 0,
-                not_taken: 0,
-            },
+            count: BlockCount::of(&self.image, blocks, id),
             function: extent.map_or(0, |extent| extent.start),
             leaves: leaves(&range),
             piece: 0,
@@ -188,8 +162,8 @@ impl FlowSink for Recorder<'_> {
         self.straight(at, Straight::Line(*range));
         let range = *range;
         self.step(at, What::Range { range, cycles });
-        self.line.moment.instructions += u64::from(range.instructions);
-        add(&mut self.line.moment.cycles, cycles);
+        self.moment.instructions += u64::from(range.instructions);
+        add(&mut self.moment.cycles, cycles);
         self.arm();
     }
 
@@ -214,8 +188,8 @@ impl FlowSink for Recorder<'_> {
         // The function of code without symbols is that which executes it first.
         let owned = new && known.function == 0;
         let instructions = u64::from(known.count.instructions);
-        self.line.moment.instructions += instructions;
-        add(&mut self.line.moment.cycles, cycles);
+        self.moment.instructions += instructions;
+        add(&mut self.moment.cycles, cycles);
         if !(self.armed || leaves || elsewhere || owned) {
             self.since.instructions += instructions;
             add(&mut self.since.cycles, cycles);
@@ -240,7 +214,7 @@ impl FlowSink for Recorder<'_> {
         let instructions = range.instructions.unwrap_or(0);
         self.straight(at, Straight::Unknown(instructions));
         self.step(at, What::UnknownPath(*range));
-        self.line.moment.instructions += u64::from(instructions);
+        self.moment.instructions += u64::from(instructions);
         self.arm();
     }
 
@@ -257,25 +231,20 @@ impl FlowSink for Recorder<'_> {
     fn mark(&mut self, at: BufferOffset, mark: &Mark) {
         match mark {
             Mark::Cycles(cycles) => {
-                self.line.moment.at = at;
+                self.moment.at = at;
                 self.piece.elements += 1;
-                add(&mut self.line.moment.cycles, Some(*cycles));
+                add(&mut self.moment.cycles, Some(*cycles));
                 add(&mut self.since.cycles, Some(*cycles));
                 return;
             }
             Mark::ExceptionReturn | Mark::Data { .. } | Mark::End => {
-                self.line.moment.at = at;
+                self.moment.at = at;
                 self.piece.elements += 1;
                 return;
             }
-            Mark::Timestamp(time) => self.line.moment.time = Some(*time),
+            Mark::Timestamp(time) => self.moment.time = Some(*time),
             Mark::Context(context) => {
-                let mut context = *context;
-                if let Some(before) = self.context {
-                    context.context_id = context.context_id.or(before.context_id);
-                    context.vmid = context.vmid.or(before.vmid);
-                }
-                self.context = Some(context);
+                self.context = Some(context.completed(self.context.as_ref()));
             }
             Mark::NoSync(_) | Mark::TraceOn(_) => self.arm(),
             _ => {}
