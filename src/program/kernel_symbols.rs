@@ -13,8 +13,10 @@ pub fn write(symbols: &Kallsyms, image: &[u8], text: u64, signed: bool) -> Optio
     let symbols = symbols.symbols();
     // A symbol ends where the next one starts; the last one has no known end.
     let end_of = |index: usize, offset| {
-        let mut after = symbols[index..].iter().map(|symbol| symbol.offset);
-        after.find(|next| *next > offset).unwrap_or(offset)
+        // They are sorted, and many may have the same offset.
+        let rest = &symbols[index..];
+        let after = rest.partition_point(|symbol| symbol.offset <= offset);
+        rest.get(after).map_or(offset, |symbol| symbol.offset)
     };
     let functions = symbols.iter().enumerate();
     let functions = functions.filter(|(_, symbol)| symbol.is_code());

@@ -37,6 +37,10 @@ const LONGEST: usize = 1 << 16;
 /// How often functions are followed again because others branch into them.
 const ROUNDS: usize = 4;
 
+/// The maximum number of places and states in which others branch into a function. Beyond it, its
+/// callers are unknown.
+const MOST_ENTRIES: usize = 256;
+
 /// Writes `.debug_frame` for these functions, which are in the order of their addresses and do not
 /// overlap. `signed`: return addresses may have authentication codes.
 pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
@@ -61,6 +65,10 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
                 entries[index] = out.unknown(function.start, code.len());
                 continue;
             }
+            if entered[index].len() > MOST_ENTRIES {
+                entries[index] = out.unknown(function.start, code.len());
+                continue;
+            }
             let called = (!is_part(function)).then_some((0, State::ENTRY));
             let begin: Vec<_> = called.iter().chain(&entered[index]).copied().collect();
             let paths = Paths::of(function.start, &code, &begin);
@@ -77,7 +85,8 @@ pub fn debug_frame(functions: &[Code<'_>], signed: bool) -> Vec<u8> {
                 // Otherwise it is a tail call.
                 let enters = at > 0 || is_part(target) || state.conflicts(&State::ENTRY);
                 let entered = &mut entered[into];
-                if enters && !entered.contains(&(at, state)) {
+                let more = entered.len() <= MOST_ENTRIES;
+                if enters && more && !entered.contains(&(at, state)) {
                     entered.push((at, state));
                     next.insert(into);
                 }
