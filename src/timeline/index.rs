@@ -58,6 +58,7 @@ impl Store {
         let mut fields = self.settings.clone();
         fields.add(&trace.total().to_le_bytes());
         fields.add(&trace.start(1).to_le_bytes());
+        fields.add(format!("{:?}", trace.frame_kind()).as_bytes());
         fields.add(trace.hash(jobs).as_bytes());
         fields.name()
     }
@@ -182,7 +183,11 @@ fn hash(ranges: &[(u32, u64, u64)], code: &Code) -> Option<String> {
             if absent > MOST_ABSENT {
                 return None;
             }
-            at = at.saturating_add((bytes.len() as u64).max(STEP));
+            let passed = match bytes.len() {
+                0 => STEP,
+                length => length as u64,
+            };
+            at = at.saturating_add(passed);
         }
     }
     Some(fields.name().to_string())

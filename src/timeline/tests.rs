@@ -38,6 +38,7 @@ const LAYOUTS: [Layout; 4] = [
 ];
 
 /// A trace source and its registers.
+#[derive(Clone)]
 struct Source {
     core: &'static str,
     kind: &'static str,

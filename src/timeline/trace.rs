@@ -10,7 +10,7 @@ use crate::capture::CaptureBuffer;
 use crate::formatter::{Deformatter, Demux, FRAME_BYTES, FSYNC, FrameKind, Stream};
 use crate::mapped::{self, Mapped};
 use crate::quantity::{BufferOffset, TraceId};
-use crate::stop::{self, Cancel};
+use crate::stop;
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -112,6 +112,11 @@ impl Chunks {
         })
     }
 
+    /// Returns how the sources are framed; `None` without frames.
+    pub fn frame_kind(&self) -> Option<FrameKind> {
+        self.kind
+    }
+
     /// Returns the size of the buffer in bytes.
     pub fn total(&self) -> u64 {
         self.total
@@ -177,13 +182,11 @@ impl Chunks {
     fn plain(&self) -> Option<Frames> {
         let fsync = AtomicBool::new(false);
         let middle = self.count() / 2;
-        let cancel = Cancel::current();
-        let (mut ids, second) = std::thread::scope(|scope| {
-            let behind = || self.last_ids(middle..self.count(), &fsync);
-            let second = scope.spawn(move || stop::with_cancel(cancel.as_ref(), behind));
-            (self.last_ids(0..middle, &fsync), second.join())
+        let halves = [0..middle, middle..self.count()];
+        let ids = each(&mut [(), ()], halves.len(), |(), half| {
+            (self.last_ids(halves[half].clone(), &fsync), Then::Continue)
         });
-        ids.extend(second.unwrap_or_else(|why| std::panic::resume_unwind(why)));
+        let mut ids: Vec<_> = ids.into_iter().flatten().flatten().collect();
         let mut last = None;
         for id in &mut ids {
             last = std::mem::replace(id, last).or(last);

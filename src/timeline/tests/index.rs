@@ -191,6 +191,16 @@ fn an_index_of_other_input_is_not_used() {
         .into_iter()
         .filter(|&name| name != first)
         .for_each(|name| cache.remove(name));
+    // The same bytes in another format.
+    let framed = snapshot(&program, &source, Layout::Alone, 1);
+    let unframed = Source {
+        bytes: buffer(&source, Layout::Alone),
+        ..source.clone()
+    };
+    let unframed = snapshot(&program, &unframed, Layout::Raw, 1);
+    seen(&framed, &small(), &cache);
+    let (have, at_once) = seen(&unframed, &small(), &cache);
+    assert!(have == plainly(&unframed, &small()) && !at_once);
     // Other registers of the trace source.
     source.bytes[middle] ^= 1;
     source.registers.retain(|(name, _)| *name != "TRCIDR0");
