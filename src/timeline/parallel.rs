@@ -3,6 +3,7 @@
 use crate::stop::{self, Cancel};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::thread::Builder;
 
 /// Whether further pieces are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +41,11 @@ pub(super) fn each<W: Send, T: Send>(
     if let Some((first, others)) = workers.split_first_mut() {
         std::thread::scope(|scope| {
             let others = others.iter_mut().take(count.saturating_sub(1));
-            let others = others.map(|worker| {
+            // Those that cannot be started leave the work to the others.
+            let others = others.map_while(|worker| {
                 let (run, cancel) = (&run, cancel.as_ref());
-                scope.spawn(move || stop::with_cancel(cancel, || run(worker)))
+                let work = move || stop::with_cancel(cancel, || run(worker));
+                Builder::new().spawn_scoped(scope, work).ok()
             });
             let others: Vec<_> = others.collect();
             run(first);
