@@ -105,36 +105,12 @@ pub enum Note {
     SearchLimit,
 }
 
-impl From<model::Note> for Note {
-    fn from(note: model::Note) -> Self {
-        Self::Snapshot(note)
-    }
-}
-
-impl From<decode::Note> for Note {
-    fn from(note: decode::Note) -> Self {
-        Self::Decode(note)
-    }
-}
-
-impl From<ProgramNote> for Note {
-    fn from(note: ProgramNote) -> Self {
-        Self::Program(note)
-    }
-}
-
-impl From<tfile::Note> for Note {
-    fn from(note: tfile::Note) -> Self {
-        Self::TraceFile(note)
-    }
-}
-
 impl Note {
     /// A note on a core.
-    pub(super) fn of_core(name: &str, note: impl Into<CoreNote>) -> Self {
+    pub(super) fn of_core(name: &str, note: CoreNote) -> Self {
         Self::Core {
             name: name.to_owned(),
-            note: note.into(),
+            note,
         }
     }
 }
@@ -308,18 +284,6 @@ pub enum NoValues {
     NoHistory,
     /// The history differs from the trace frames.
     OtherHistory,
-}
-
-impl From<RegisterNote> for CoreNote {
-    fn from(note: RegisterNote) -> Self {
-        Self::Registers(note)
-    }
-}
-
-impl From<MemoryNote> for CoreNote {
-    fn from(note: MemoryNote) -> Self {
-        Self::Memory(note)
-    }
 }
 
 impl fmt::Display for CoreNote {

@@ -612,7 +612,7 @@ fn decode(
     let kept = history::decode(sources, &memory, symbols, options, progress);
     let name = &loaded.snapshot.devices[core].name;
     let taken = memory.taken_from_others();
-    notes.extend(taken.map(|note| Note::of_core(name, note)));
+    notes.extend(taken.map(|note| Note::of_core(name, CoreNote::Memory(note))));
     Ok(kept?)
 }
 

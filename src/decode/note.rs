@@ -47,12 +47,6 @@ pub enum Note {
     },
 }
 
-impl From<ProgramNote> for Note {
-    fn from(note: ProgramNote) -> Self {
-        Self::Program(note)
-    }
-}
-
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -31,24 +31,6 @@ pub enum Note {
     },
 }
 
-impl From<model::Note> for Note {
-    fn from(note: model::Note) -> Self {
-        Self::Snapshot(note)
-    }
-}
-
-impl From<decode::Note> for Note {
-    fn from(note: decode::Note) -> Self {
-        Self::Decode(note)
-    }
-}
-
-impl From<ProgramNote> for Note {
-    fn from(note: ProgramNote) -> Self {
-        Self::Program(note)
-    }
-}
-
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
