@@ -238,16 +238,16 @@ impl Symbols {
             let frames = context.find_frames(address.wrapping_sub(*offset));
             let mut frames = frames.skip_all_loads().ok()?;
             let mut all = Vec::new();
+            // The last frame is that of the function that contains the others.
+            let mut frame = frames.next().ok()??;
             while all.len() < MOST_INLINED
-                && let Ok(Some(frame)) = frames.next()
+                && let Ok(Some(outer)) = frames.next()
             {
-                let name = frame.function?;
+                let name = std::mem::replace(&mut frame, outer).function?;
                 let name = name.raw_name().ok()?;
                 let shown = names::demangled(&name).unwrap_or_else(|| name.to_string());
                 all.push(one_line(&shown).into_owned());
             }
-            // The last one contains the others.
-            all.pop()?;
             all.reverse();
             Some(all)
         });
