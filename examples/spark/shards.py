@@ -10,7 +10,7 @@ that all machines see.
 
 A shard is written under a name of its own and gets its final name when it is complete. So a task that is
 done again, or twice at the same time, changes nothing, and a job that is started again goes on where
-it ended.
+it ended. A job with other snapshots or sizes needs another DATASET.
 """
 
 import argparse
@@ -138,8 +138,22 @@ def write(spark, work, data_set, plans):
 def plan(armsnap, path, cut):
     """Returns the shards of a snapshot."""
     command = [armsnap, "shards", path, *cut]
-    output = subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
-    return [shard["shard"] for shard in json.loads(output)["shards"]]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    # Status 1 with a plan: a part of the trace cannot be decoded.
+    if not done.stdout:
+        sys.exit(f"shards.py: no plan for {path}: {' '.join(command)} ended with status {done.returncode}")
+    return [shard["shard"] for shard in json.loads(done.stdout)["shards"]]
+
+
+def keep(work, plans):
+    """Keeps the plans beside the shards, which belong to no others."""
+    file, text = work / "plans.json", json.dumps(plans, indent=2, sort_keys=True)
+    if file.exists() and file.read_text() != text:
+        sys.exit(f"shards.py: {work} has shards of other snapshots or sizes; remove it, or choose another -o")
+    work.mkdir(parents=True, exist_ok=True)
+    temporary = work / f".{uuid.uuid4()}"
+    temporary.write_text(text)
+    temporary.rename(file)
 
 
 def main():
@@ -161,15 +175,16 @@ def main():
     if len({path.name for path in paths}) < len(paths):
         parser.error("two snapshots have the same name")
 
+    # Small tasks: what a lost machine had begun is soon done again by another one.
+    plans = {path.name: (str(path), plan(armsnap, str(path), cut)) for path in paths}
+    keep(work, plans)
+
     builder = SparkSession.builder.appName("armsnap")
     if arguments.master:
         builder = builder.master(arguments.master)
     spark = builder.getOrCreate()
     context = spark.sparkContext
-    work.mkdir(parents=True, exist_ok=True)
 
-    # Small tasks: what a lost machine had begun is soon done again by another one.
-    plans = {path.name: (str(path), plan(armsnap, str(path), cut)) for path in paths}
     shards = [(name, path, shard) for name, (path, shards) in plans.items() for shard in shards]
     context.parallelize(shards, len(shards)).foreach(lambda task: decode(armsnap, work, task))
     whole = [(name, path, shards) for name, (path, shards) in plans.items()]

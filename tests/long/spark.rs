@@ -152,6 +152,7 @@ fn a_killed_executor_changes_nothing() {
         "blocks",
         "calls",
         "edges",
+        "events",
         "exceptions",
         "functions",
         "gaps",
@@ -190,4 +191,12 @@ fn a_killed_executor_changes_nothing() {
     let text = String::from_utf8(again.stdout).unwrap();
     let rows: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     assert_eq!(rows, answers[0]);
+
+    // Shards of other snapshots do not belong to it.
+    let other = job(&python, &wrapper, &data_set, &snapshots[..1]);
+    let said = String::from_utf8_lossy(&other.stderr);
+    assert!(
+        !other.status.success() && said.contains("other snapshots or sizes"),
+        "{said}"
+    );
 }
