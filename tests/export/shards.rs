@@ -3,7 +3,12 @@
 use super::common::{arg, armsnap, export, recorded, run, said, snapshots};
 use super::parquet::{TABLES, documented, duckdb, export as export_tables, query};
 use crate::support::record::installed;
+use crate::support::repeated::repeated;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use serde_json::Value;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Decodes each shard, and joins them in `directory/run`.
@@ -115,7 +120,10 @@ fn check(python: &Path, snapshot: &Path, numbers: &[u32]) -> (u64, u64) {
 #[test]
 fn shards_of_captures_equal_one_run() {
     let Some(python) = duckdb() else { return };
-    for (index, snapshot) in snapshots().iter().enumerate() {
+    let long = repeated("etmv4", 64 << 10);
+    let mut all = snapshots();
+    all.push(long.path().to_owned());
+    for (index, snapshot) in all.iter().enumerate() {
         let number = [3, 7, 2, 1][index % 4];
         check(&python, snapshot, &[number]);
     }
@@ -172,8 +180,14 @@ fn shards_of_programs_equal_one_run() {
             return;
         };
         let (shards, again) = check(&python, &snapshot, numbers);
-        // Decoded again is where a return leads to a caller from before the shard.
-        assert!(again * 2 < shards, "{options:?}: {again} of {shards}");
+        // Decoded again is where a return leads to a caller from before the shard. PTM traces no
+        // address there if it has a return stack.
+        let most = if options.contains(&"--protocol=ptm") {
+            shards * 9
+        } else {
+            shards / 2
+        };
+        assert!(again < most, "{options:?}: {again} of {shards}");
         let plan = plan(&snapshot, 3);
         let sizes = plan["shards"].as_array().unwrap().iter();
         let sizes: Vec<u64> = sizes
@@ -191,7 +205,10 @@ fn shards_of_programs_equal_one_run() {
 #[test]
 fn a_plan_covers_the_trace() {
     let mut cut = 0;
-    for snapshot in &snapshots() {
+    let long = repeated("etmv4", 64 << 10);
+    let mut all = snapshots();
+    all.push(long.path().to_owned());
+    for snapshot in &all {
         let plan = plan(snapshot, 5);
         let shards = plan["shards"].as_array().unwrap();
         assert_eq!(shards.len(), 5);
@@ -227,8 +244,13 @@ fn a_plan_covers_the_trace() {
 /// Other formats are made of shards, too.
 #[test]
 fn formats_of_joined_shards_are_those_of_one_run() {
-    let snapshot = recorded("etmv4");
+    let long = repeated("etmv4", 64 << 10);
+    let snapshot = long.path().to_owned();
     let directory = tempfile::tempdir().unwrap();
+    let plan = plan(&snapshot, 2);
+    for shard in plan["shards"].as_array().unwrap() {
+        assert!(shard["bytes"].as_u64() > Some(16 << 10), "{shard}");
+    }
     let shards = [1, 2].map(|number| shard(&snapshot, number, 2, directory.path()));
     for format in ["lcov", "folded", "callgrind", "chrome", "jsonl"] {
         let join = ["--join", arg(&shards[0]), arg(&shards[1])];
@@ -246,7 +268,8 @@ fn formats_of_joined_shards_are_those_of_one_run() {
 
 #[test]
 fn shards_that_do_not_fit_are_refused() {
-    let (snapshot, other) = (recorded("etmv4"), recorded("ptm"));
+    let long = repeated("etmv4", 64 << 10);
+    let (snapshot, other) = (long.path().to_owned(), recorded("ptm"));
     let directory = tempfile::tempdir().unwrap();
     let first = shard(&snapshot, 1, 3, directory.path());
     let second = shard(&snapshot, 2, 3, directory.path());
@@ -275,9 +298,24 @@ fn shards_that_do_not_fit_are_refused() {
     // Anything may be in such a file.
     let file = second.join("course.shard");
     let sound = std::fs::read(&file).unwrap();
-    for at in (0..sound.len()).step_by(sound.len() / 40 + 1) {
+    let mut inside = Vec::new();
+    GzDecoder::new(&*sound).read_to_end(&mut inside).unwrap();
+    let inside_at = |at: usize| {
+        let mut bytes = inside.clone();
+        bytes[at] ^= 0x55;
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&bytes).unwrap();
+        packed.finish().unwrap()
+    };
+    let outside_at = |at: usize| {
         let mut bytes = sound.clone();
         bytes[at] ^= 0x55;
+        bytes
+    };
+    let damaged = (0..sound.len()).step_by(sound.len() / 20 + 1);
+    let damaged = damaged.map(|at| (at, outside_at(at)));
+    let within = (0..inside.len()).step_by(inside.len() / 60 + 1);
+    for (at, bytes) in damaged.chain(within.map(|at| (at, inside_at(at)))) {
         std::fs::write(&file, &bytes).unwrap();
         let mut run = vec![
             "export",
@@ -326,7 +364,7 @@ fn options_that_do_not_fit_shards_are_refused() {
     refused(&["--as=parquet", "--shard=1"]);
     refused(&["--as=lcov", "--shard=1/3"]);
     refused(&["--as=parquet", "--shard=1/3", "--from=main"]);
-    refused(&["--as=parquet", "--shard=1/3", "--core=cpu0"]);
+    refused(&["--as=parquet", "--shard=1/3", "--core=Cortex-A57_0"]);
     let output = armsnap(&["shards", arg(&snapshot), "--shards=0"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }

@@ -12,6 +12,7 @@ pub mod mutation;
 pub mod packet_script;
 pub mod program;
 pub mod record;
+pub mod repeated;
 pub mod semantics;
 pub mod skip;
 pub mod stream;

@@ -19,6 +19,15 @@ pub fn found_enough(found: usize, least: usize) {
     assert!(found >= least, "{found} found, {least} expected");
 }
 
+/// Expects that a test found at least this much in the real captures, if they are there.
+#[track_caller]
+pub fn found_in_captures(found: usize, least: usize) {
+    assert!(
+        found >= least || !is_complete(),
+        "{found} found, {least} expected"
+    );
+}
+
 /// The caller skips because of something that a full run has: the real captures, or a program that
 /// `scripts/setup` installs. A failure in a full run.
 #[track_caller]
