@@ -439,7 +439,7 @@ impl Window {
         Some(way)
     }
 
-    /// The data of the next loads that read what a store wrote, at most so many of each cell.
+    /// Returns the data of the next loads that read what a store wrote, at most `most` of each cell.
     fn loads_of(&self, relation: u32, most: usize) -> Vec<u32> {
         let number = self.solver.graph.tag(relation, RESULT);
         let Place::Cells(first, count) = self.solver.accesses[number as usize].place else {

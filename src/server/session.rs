@@ -155,7 +155,7 @@ impl Session {
         }
     }
 
-    /// Uses `alive` to send [`SIGN`](super::keepalive::PACKET) while the client waits.
+    /// Uses `alive` to send [`PACKET`](super::keepalive::PACKET) while the client waits.
     pub(super) fn with_keepalive(mut self, alive: Alive) -> Self {
         self.alive = Some(alive);
         self
