@@ -19,6 +19,8 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Cancel {
     /// When work is to end, in nanoseconds since [`START`]; 0 if it is not.
     due: Arc<AtomicU64>,
+    /// When work is to end at the latest, likewise.
+    latest: u64,
     /// How often [`Cancel::is_requested`] may still return `false`; no limit if `None`.
     checks: Option<Arc<AtomicU64>>,
 }
@@ -54,8 +56,22 @@ impl Cancel {
     #[must_use]
     pub fn limited_to(&self, checks: u64) -> Self {
         Self {
-            due: Arc::clone(&self.due),
             checks: Some(Arc::new(AtomicU64::new(checks))),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the same request with a time limit: it also takes effect after some time.
+    #[must_use]
+    pub fn within(&self, patience: Duration) -> Self {
+        let due = nanoseconds(Instant::now() + patience);
+        let latest = match self.latest {
+            0 => due,
+            latest => latest.min(due),
+        };
+        Self {
+            latest,
+            ..self.clone()
         }
     }
 
@@ -85,10 +101,11 @@ impl Cancel {
 
     /// Returns whether the work was to end `grace` ago.
     fn is_due(&self, grace: Duration) -> bool {
-        match self.due.load(Ordering::Relaxed) {
-            0 => false,
-            due => nanoseconds(Instant::now()) >= due.saturating_add(grace.as_nanos() as u64),
-        }
+        let times = [self.due.load(Ordering::Relaxed), self.latest];
+        let Some(due) = times.into_iter().filter(|&due| due != 0).min() else {
+            return false;
+        };
+        nanoseconds(Instant::now()) >= due.saturating_add(grace.as_nanos() as u64)
     }
 
     /// Returns the request that applies to the work on this thread, if any.
@@ -186,6 +203,19 @@ mod tests {
         let limited = all.limited_to(100);
         all.clone().request();
         assert!(all.is_requested() && limited.is_requested());
+    }
+
+    #[test]
+    fn a_request_with_a_time_limit_takes_effect_at_the_earlier_time() {
+        let all = Cancel::default();
+        let short = all.within(Duration::ZERO);
+        let long = all.within(Duration::from_secs(3600));
+        assert!(short.is_requested() && short.within(Duration::from_secs(1)).is_requested());
+        assert!(!all.is_requested() && !long.is_requested());
+        all.request();
+        assert!(long.is_requested());
+        all.clear();
+        assert!(!long.is_requested() && short.is_requested());
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) fn run(
         let (endpoint, positions) = (&target.endpoint, &mut target.positions);
         text += target
             .past_values
-            .first_stop(endpoint, positions, stop.thread);
+            .first_stop(endpoint, positions, stop.thread, cancel);
     }
     if stop.reason == Reason::Gap {
         text += &gap(target, stop.thread);

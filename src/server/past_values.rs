@@ -68,6 +68,7 @@ impl PastValues {
         endpoint: &Endpoint,
         positions: &mut Positions,
         thread: Tid,
+        cancel: &Cancel,
     ) -> &'static str {
         if self.announced || self.level != Level::Inferred {
             return "";
@@ -76,43 +77,46 @@ impl PastValues {
             let mut known = registers.0.iter().flatten();
             known.any(|known| known.status == Status::Inferred)
         });
-        self.announced = shown
-            || self.examined < EXAMINED && {
-                self.examined += 1;
-                self.shows(endpoint, positions, thread, Status::Inferred)
-            };
+        self.announced = shown;
+        if !shown
+            && self.examined < EXAMINED
+            && let Some(found) = self.statuses(endpoint, positions, thread, cancel)
+        {
+            self.examined += 1;
+            self.announced = found.inferred;
+        }
         if self.announced { INFERRED } else { "" }
     }
 
-    /// Whether a register, or a byte of the stack near the stack pointer, is known at a core's position and
-    /// has this status.
-    pub fn shows(
+    /// Returns whether registers, or bytes of the stack near the stack pointer, are known at a core's
+    /// position, by status; `None` if it was cancelled or took too long.
+    pub fn statuses(
         &mut self,
         endpoint: &Endpoint,
         positions: &mut Positions,
         thread: Tid,
-        status: Status,
-    ) -> bool {
+        cancel: &Cancel,
+    ) -> Option<Statuses> {
+        let mut found = Statuses::default();
         let Some(position) = past_position(positions, thread) else {
-            return false;
+            return Some(found);
         };
-        let cancel = Cancel::after(PATIENCE);
-        let found = self.registers(endpoint, positions, (thread, position), &cancel);
-        let Some(registers) = found else {
-            return false;
-        };
-        let mut known = registers.0.iter().flatten();
-        if known.any(|known| known.status == status) {
-            return true;
+        if self.level == Level::Off {
+            return Some(found);
         }
+        let cancel = &cancel.within(PATIENCE);
+        let registers = self.registers(endpoint, positions, (thread, position), cancel)?;
+        let known = registers.0.iter().flatten();
+        known.for_each(|known| found.add(known.status));
         let stack = Places::of(endpoint.architecture(), "sp");
-        let Some(stack) = stack.and_then(|stack| registers.get(stack.low)) else {
-            return false;
-        };
-        let mut bytes = [None; 256];
-        self.memory(endpoint, positions, thread, stack.value, &mut bytes);
-        let mut known = bytes.iter().flatten();
-        known.any(|known| known.status == status)
+        if let Some(stack) = stack.and_then(|stack| registers.get(stack.low)) {
+            let mut bytes = [None; 256];
+            let (recovery, history) = self.of(endpoint, positions, thread)?;
+            recovery.memory(history, position, stack.value, &mut bytes, cancel)?;
+            let known = bytes.iter().flatten();
+            known.for_each(|known| found.add(known.status));
+        }
+        Some(found)
     }
 
     /// Drops everything that was computed, after an interrupted request.
@@ -215,6 +219,22 @@ impl PastValues {
         match self.of(endpoint, positions, thread) {
             Some((recovery, history)) => recovery.limits(history),
             None => Vec::new(),
+        }
+    }
+}
+
+/// Which values are known at a position, by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Statuses {
+    pub proved: bool,
+    pub inferred: bool,
+}
+
+impl Statuses {
+    fn add(&mut self, status: Status) {
+        match status {
+            Status::Proved => self.proved = true,
+            Status::Inferred => self.inferred = true,
         }
     }
 }

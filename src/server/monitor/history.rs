@@ -64,7 +64,7 @@ pub(super) fn position(target: &mut SnapshotTarget, cancel: &Cancel) -> String {
     text += &about(target, thread, position, cancel);
     text += &others(target, thread);
     if target.positions.past(thread).is_some() && target.past_values.level() != Level::Off {
-        let _ = writeln!(text, "  {}", recover::here(target, thread));
+        let _ = writeln!(text, "  {}", recover::here(target, thread, cancel));
         for limit in recover::limits(target) {
             let _ = writeln!(text, "  note: {limit}");
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use gdbstub::common::Tid;
 
-use crate::recover::{Level, Status};
+use crate::recover::Level;
 use crate::server::target::SnapshotTarget;
+use crate::stop::Cancel;
 
 /// Runs the command; without an argument it shows which values are shown, and what limits them.
 pub(super) fn run(target: &mut SnapshotTarget, wanted: &str) -> String {
@@ -45,21 +46,21 @@ pub(super) fn describe(level: Level) -> &'static str {
 }
 
 /// Describes which values are shown at the position of a core: inferred ones only if there are some.
-pub(super) fn here(target: &mut SnapshotTarget, thread: Tid) -> &'static str {
+pub(super) fn here(target: &mut SnapshotTarget, thread: Tid, cancel: &Cancel) -> &'static str {
     let (endpoint, positions) = (Arc::clone(&target.endpoint), &mut target.positions);
-    let mut shows = |status| {
-        target
-            .past_values
-            .shows(&endpoint, positions, thread, status)
+    let values = &mut target.past_values;
+    let level = values.level();
+    let Some(found) = values.statuses(&endpoint, positions, thread, cancel) else {
+        // Cancelled: nothing can be said of this position.
+        return describe(level);
     };
-    let (inferred, proved) = (shows(Status::Inferred), shows(Status::Proved));
-    match target.past_values.level() {
-        Level::Inferred if !inferred && proved => {
+    match (found.proved, found.inferred) {
+        (false, false) => "no value but the pc is known here",
+        (true, false) if level == Level::Inferred => {
             "values of the past are shown where they are proved or inferred: here all known registers are \
              proved"
         }
-        _ if !inferred && !proved => "no value but the pc is known here",
-        level => describe(level),
+        _ => describe(level),
     }
 }
 
