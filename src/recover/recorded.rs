@@ -29,26 +29,27 @@ impl Recorded {
         self.steps = steps;
     }
 
-    /// The accesses of a step, if they were recorded for the instruction there.
+    /// The accesses of a step; `None` where a fault was found: they could not be read, or were
+    /// recorded for another instruction.
     pub fn of<'a>(
         &'a mut self,
         log: &dyn RecordedAddresses,
         course: &Course,
         templates: &Templates,
         step: u32,
-    ) -> &'a [Accessed] {
+    ) -> Option<&'a [Accessed]> {
+        if self.fault.is_some() {
+            return None;
+        }
         if course.step(step) == Step::Gap {
             // How many instructions a gap stands for is not known.
             self.lost.get_or_insert(step);
         }
         let number = log.instructions().checked_sub(step.into());
-        let (Some(template), Some(number), None, None) = (
-            course.template(templates, step),
-            number,
-            self.lost,
-            &self.fault,
-        ) else {
-            return &[];
+        let (Some(template), Some(number), None) =
+            (course.template(templates, step), number, self.lost)
+        else {
+            return Some(&[]);
         };
         debug_assert!(self.steps.contains(&step), "read before");
         let first = self
@@ -66,9 +67,9 @@ impl Recorded {
                 other.pc, template.pc
             );
             self.fault = Some(text);
-            return &[];
+            return None;
         }
-        &self.accesses[first..first + count]
+        Some(&self.accesses[first..first + count])
     }
 }
 

@@ -1,5 +1,6 @@
 //! Small courses of execution by hand.
 
+mod faults;
 mod pieces;
 
 use super::course::{Course, Step, Taken};

@@ -269,13 +269,11 @@ impl Window {
                 Stage::Build => {
                     self.nearby.take();
                     self.solver.begin(Layer::Proved, &known);
-                    let believed = self.recorded.fault.is_none();
-                    self.build(facts, cancel)?;
-                    if believed && self.recorded.fault.is_some() {
+                    if self.build(facts, cancel)? {
+                        Stage::Prove
+                    } else {
                         self.start_again();
                         Stage::Build
-                    } else {
-                        Stage::Prove
                     }
                 }
                 Stage::Prove => {
@@ -334,7 +332,9 @@ impl Window {
         self.recorded.fault.as_deref()
     }
 
-    fn build(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<()> {
+    /// Builds the steps that are not built yet. `Some(false)` where recorded addresses turn out to be
+    /// faulty: what was built with them is to be forgotten.
+    fn build(&mut self, facts: &FinalState, cancel: &Cancel) -> Option<bool> {
         let through = Through {
             templates: &self.templates,
             course: &self.course,
@@ -375,12 +375,15 @@ impl Window {
                     known_until = (step / INTERVAL + 1) * INTERVAL;
                     self.recorded.read(log, step..known_until);
                 }
-                sink.recorded = self.recorded.of(log, &self.course, templates, step);
+                match self.recorded.of(log, &self.course, templates, step) {
+                    Some(accesses) => sink.recorded = accesses,
+                    None => return Some(false),
+                }
             }
             builder.step(&through, step, &mut sink);
             self.built += 1;
         }
-        Some(())
+        Some(true)
     }
 
     /// What a walk over the window needs.
