@@ -6,6 +6,7 @@ use super::model::{FileLine, Note, OtherSection, Severity, Snapshot};
 use super::paths::PathError;
 use crate::data_addresses::{self, Addresses};
 use crate::mapped::Mapped;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// The section's name.
@@ -73,12 +74,15 @@ fn read(
     })
 }
 
-/// What is wrong with the files of data addresses, as far as their indices show it.
+/// What is wrong with the files of data addresses, as far as their indices show it. Of each core only the
+/// first entry counts.
 pub(super) fn faults(
     snapshot: &Snapshot,
     get: impl Fn(&Path, &str) -> Result<Mapped, PathError>,
 ) -> Vec<Note> {
-    let faults = files(snapshot).filter_map(|(place, core, file)| {
+    let mut seen = HashSet::new();
+    let faults = files(snapshot).filter(|(_, core, _)| seen.insert(*core));
+    let faults = faults.filter_map(|(place, core, file)| {
         let error = read(place, file, &get).err()?;
         Some(Note {
             place: place.clone(),

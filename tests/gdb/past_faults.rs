@@ -3,10 +3,10 @@
 //! AArch32.
 
 use super::past_values::{
-    FIRST_STOP, MARKS, PROGRAM, SETS, in_order, past, recorded, recorded_for,
+    FIRST_STOP, MARKS, PROGRAM, SETS, in_order, past, recorded, recorded_for, recorded_with,
 };
 use crate::support::gdb::{armsnap, session, shared};
-use crate::support::record::{Guest, build, record};
+use crate::support::record::Guest;
 use std::path::PathBuf;
 
 /// A capture of Cortex-A15 cores with their system: nothing is known of their instructions.
@@ -51,17 +51,8 @@ fn inferred_values_are_announced_where_they_are_shown() {
 }
 
 /// Records with data addresses; returns the file that holds them, too.
-fn with_addresses() -> Option<(Guest, PathBuf)> {
-    let options = [
-        "-O0",
-        "-static",
-        "-nostdlib",
-        "-ffreestanding",
-        "-fno-stack-protector",
-    ];
-    let guest = build(SETS[0].0, "program.c", PROGRAM, &options)?;
-    let run = record(&guest, "recorded", &["--data-addresses"], &[]);
-    assert!(run.status.success(), "{run:?}");
+fn with_addresses(source: &str) -> Option<(Guest, PathBuf)> {
+    let guest = recorded_with(SETS[0], source, "-O0", &["--data-addresses"])?;
     let directory = guest.directory.path().join("recorded");
     let ini = std::fs::read_to_string(directory.join("snapshot.ini")).unwrap();
     let (_, section) = ini.split_once("[data_addresses]").unwrap();
@@ -77,7 +68,7 @@ fn with_addresses() -> Option<(Guest, PathBuf)> {
 
 #[test]
 fn damaged_data_addresses_are_named() {
-    let Some((guest, file)) = with_addresses() else {
+    let Some((guest, file)) = with_addresses(PROGRAM) else {
         return;
     };
     let name = file.file_name().unwrap().to_str().unwrap();
@@ -107,6 +98,19 @@ fn damaged_data_addresses_are_named() {
         &["$1 = (void *) 0x", "data addresses: at 0x", "are not used"],
     );
 
+    // Of further entries of the same core nothing is said: the first one counts.
+    let ini = directory.join("snapshot.ini");
+    let described = std::fs::read_to_string(&ini).unwrap();
+    let entry = format!("={name}\n");
+    let core = described.split_once(&entry).unwrap().0;
+    let core = core.rsplit_once('\n').unwrap().1;
+    let again = format!("{core}{entry}").repeat(3);
+    std::fs::write(&ini, format!("{described}\n[data_addresses]\n{again}")).unwrap();
+    let run = armsnap().arg("check").arg(&directory).output().unwrap();
+    let text = String::from_utf8_lossy(&run.stdout) + String::from_utf8_lossy(&run.stderr);
+    assert_eq!(text.matches("no index").count(), 1, "{text}");
+    std::fs::write(&ini, described).unwrap();
+
     // Damaged within: found when they are read.
     let first = "armsnap data addresses 1\n".len();
     let mut damaged = whole.clone();
@@ -118,17 +122,7 @@ fn damaged_data_addresses_are_named() {
 
     // Those of another execution.
     let other = PROGRAM.replace("i < 40", "i < 39");
-    let options = [
-        "-O0",
-        "-static",
-        "-nostdlib",
-        "-ffreestanding",
-        "-fno-stack-protector",
-    ];
-    let other = build(SETS[0].0, "program.c", &other, &options).unwrap();
-    let run = record(&other, "recorded", &["--data-addresses"], &[]);
-    assert!(run.status.success(), "{run:?}");
-    let others = other.directory.path().join("recorded").join(name);
+    let (_other, others) = with_addresses(&other).unwrap();
     std::fs::copy(others, &file).unwrap();
     let text = past(&guest, &look);
     in_order(

@@ -54,10 +54,16 @@ pub(super) fn recorded(source: &str, level: &str) -> Option<Guest> {
     recorded_for(SETS[0], source, level)
 }
 
-pub(super) fn recorded_for(
+pub(super) fn recorded_for(set: (&'static str, &str), source: &str, level: &str) -> Option<Guest> {
+    recorded_with(set, source, level, &[])
+}
+
+/// The same, with options of `armsnap record`.
+pub(super) fn recorded_with(
     (architecture, set): (&'static str, &str),
     source: &str,
     level: &str,
+    recording: &[&str],
 ) -> Option<Guest> {
     let options = [
         set,
@@ -68,7 +74,7 @@ pub(super) fn recorded_for(
         "-fno-stack-protector",
     ];
     let guest = build(architecture, "program.c", source, &options)?;
-    let run = record(&guest, "recorded", &[], &[]);
+    let run = record(&guest, "recorded", recording, &[]);
     assert!(run.status.success(), "{run:?}");
     Some(guest)
 }
