@@ -17,7 +17,7 @@ use armsnap::snapshot::program::{Program, Recorded as InSnapshot};
 use armsnap::snapshot::{OpenOptions, OpenSnapshot, libraries};
 use armsnap::stop::Cancel;
 use armsnap::timeline::{Direction, History, Position, Timeline, TracedCore};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::path::Path;
@@ -57,6 +57,9 @@ struct Recorded {
     /// What the run of the true states left in registers, and the recorded run: the kernel gives each
     /// run random bytes of its own.
     random: Vec<(u64, u64)>,
+    /// The number of the first thread in the run of the true states, and, once it was met, what is there
+    /// in the recorded run: the kernel gives each run numbers of its own.
+    thread: (u64, Cell<Option<u64>>),
     decoded: RefCell<HashMap<(u64, u64), Rc<Semantics>>>,
 }
 
@@ -84,8 +87,8 @@ pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Er
     let mut timeline = Timeline::open(&loaded, &[traced]);
     let history = timeline.history(0).ok_or("no history")?;
     let most = DISTANCES[DISTANCES.len() - 1] + 1;
-    let mut states = truth::states(program, most + 30_000)?;
-    let positions = aligned(history, &mut states)?;
+    let (process, mut states) = truth::states(program, most + 30_000)?;
+    let positions = aligned(history, &mut states);
     states.drain(..states.len() - positions.len());
     let addresses = loaded.data_addresses(&core.name).ok_or("no addresses")??;
     let end = addresses.instructions();
@@ -115,6 +118,7 @@ pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Er
         accesses,
         entries,
         random,
+        thread: (process.into(), Cell::new(None)),
         decoded: RefCell::default(),
     };
     let mut remarks = format!("{end} instructions");
@@ -133,18 +137,16 @@ pub fn program(program: &Path, shows_holes: bool) -> Result<Compared, Box<dyn Er
     })
 }
 
-/// The positions of the last states, in whose order instructions that faulted are left out; fails if the
-/// history is another one.
-fn aligned(
-    history: &mut History,
-    states: &mut Vec<State>,
-) -> Result<Vec<Position>, Box<dyn Error>> {
+/// The positions of the last states, in whose order instructions that faulted are left out, as far back as
+/// history is the same.
+fn aligned(history: &mut History, states: &mut Vec<State>) -> Vec<Position> {
     /// Signals whose handlers returned.
     const MOST_FAULTS: usize = 8;
     let mut here = history.end();
     let mut positions = vec![here];
     let mut faulted = Vec::new();
     let mut at = states.len() - 1;
+    let mut matched = at;
     'places: while let Some(before) = history.step(here, Direction::Backward) {
         here = before;
         let pc = history.place(here).and_then(|place| place.pc());
@@ -160,21 +162,28 @@ fn aligned(
             // The log has instructions that were begun, the history those that were executed.
             faulted.push(at);
             if faulted.len() > MOST_FAULTS {
-                return Err(format!(
-                    "the emulator's log has pc {:#x} where the history has {pc:?}, {} back",
-                    state.pc,
-                    positions.len()
-                )
-                .into());
+                // From here back the two runs took other ways: threads met at another time.
+                eprintln!(
+                    "compared to {} back: before, the second run differs",
+                    positions.len() - 1
+                );
+                faulted.retain(|&fault| fault > matched);
+                faulted.iter().for_each(|&fault| {
+                    states.remove(fault);
+                });
+                states.drain(..matched);
+                positions.reverse();
+                return positions;
             }
         }
+        matched = at;
         positions.push(here);
     }
     for at in faulted {
         states.remove(at);
     }
     positions.reverse();
-    Ok(positions)
+    positions
 }
 
 impl Guest {
@@ -391,7 +400,27 @@ impl Recorded {
             row[0][distance].add(known.get(location), truth(location));
         }
         for location in self.guest.general() {
-            row[1][distance].add(known.get(location), truth(location));
+            let (known, mut truth) = (known.get(location), truth(location));
+            if let Some(known) = known
+                && known.value != truth
+            {
+                let back = self.states.len() - 1 - index;
+                let (value, status) = (known.value, known.status);
+                let (own, recorded) = &self.thread;
+                let what = match truth == *own && recorded.get().is_none_or(|all| all == value) {
+                    true => "the thread's number",
+                    false => "wrong",
+                };
+                eprintln!(
+                    "{what}: {location:?} before {:#x}, {back} back: {value:#x} ({status}), true {truth:#x}",
+                    state.pc
+                );
+                if what != "wrong" {
+                    recorded.set(Some(value));
+                    truth = value;
+                }
+            }
+            row[1][distance].add(known, truth);
         }
         let stack = self.guest.stack();
         row[2][distance].add(known.get(stack), truth(stack));

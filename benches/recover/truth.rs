@@ -91,9 +91,9 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a program and returns the last `keep` states of its first thread, oldest first. The last one
-/// is the state before the instruction that ended the program.
-pub fn states(program: &Path, keep: usize) -> io::Result<Vec<State>> {
+/// Runs a program and returns the number of its process, and the last `keep` states of its first thread,
+/// oldest first. The last one is the state before the instruction that ended the program.
+pub fn states(program: &Path, keep: usize) -> io::Result<(u32, Vec<State>)> {
     let mut command = command(Guest::of(program)?.emulator());
     if Guest::of(program)? == Guest::A64 {
         // As in recordings: libc selects its functions by what the processor has.
@@ -131,7 +131,7 @@ pub fn states(program: &Path, keep: usize) -> io::Result<Vec<State>> {
         }
     }
     emulator.wait()?;
-    Ok(states.into())
+    Ok((emulator.id(), states.into()))
 }
 
 /// Whether a program needs a dynamic linker.
