@@ -330,64 +330,135 @@ impl Encoder {
 /// Returns the packet that holds as many of the oldest atoms as possible, and their number. `None` if
 /// there are no atoms.
 pub fn pack_atoms(atoms: Atoms) -> Option<(Packet, u8)> {
-    let first = |count: u8| Atoms {
-        bits: atoms.bits & ((1 << count) - 1),
-        count,
+    let Packed { format, count, .. } = Packed::of(atoms);
+    let bits = atoms.bits & ((1 << count) - 1);
+    let packet = Packet::Atoms {
+        format,
+        atoms: Atoms { bits, count },
     };
-    let longest = atoms.count.min(24);
-    // Format 6 holds the most, then 5, 4 and so on.
-    for count in (1..=longest).rev() {
-        let formats: &[u8] = match count {
-            6.. => &[6],
-            5 => &[5, 6],
-            4 => &[4, 6],
-            3 => &[3],
-            2 => &[2],
-            _ => &[1],
+    (count > 0).then_some((packet, count))
+}
+
+/// The packet that holds as many of the oldest atoms as possible.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packed {
+    /// Its only byte.
+    pub header: u8,
+    format: u8,
+    /// The number of atoms; 0 if there are none to hold.
+    pub count: u8,
+}
+
+impl Packed {
+    /// For each pattern of five atoms; those that begin with three E are in format 6.
+    const OF_FIVE: [Self; 32] = {
+        let mut all = [Self::of_few(0, 0); 32];
+        let mut bits = 0;
+        while bits < 32 {
+            all[bits] = Self::of_few(bits as u32, 5);
+            bits += 1;
+        }
+        all
+    };
+
+    #[inline]
+    pub(super) fn of(atoms: Atoms) -> Self {
+        let most = if atoms.count < 24 { atoms.count } else { 24 };
+        if most < 5 {
+            return Self::of_few(atoms.bits, most);
+        }
+        // Format 6 holds the most, then 5, 4 and so on; no two of them fit the same atoms.
+        let same = atoms.bits.trailing_ones() as u8;
+        if same < 3 {
+            return Self::OF_FIVE[(atoms.bits & 31) as usize];
+        }
+        let count = (same + 1).min(most);
+        Self::format_6(count, atoms.bits)
+    }
+
+    /// The same for at most five atoms.
+    const fn of_few(bits: u32, most: u8) -> Self {
+        if most >= 4 && bits & 0b111 == 0b111 {
+            let count = if most == 5 && bits & 0b1000 != 0 {
+                5
+            } else {
+                4
+            };
+            return Self::format_6(count, bits);
+        }
+        let (format, count) = match most {
+            5 if format_5(bits & 0b1_1111).is_some() => (5, 5),
+            4.. if format_4(bits & 0b1111).is_some() => (4, 4),
+            3.. => (3, 3),
+            _ => (most, most),
         };
-        for &format in formats {
-            let atoms = first(count);
-            if atom_header(format, atoms).is_ok() {
-                return Some((Packet::Atoms { format, atoms }, count));
-            }
+        let bits = bits & ((1 << count) - 1);
+        let header = match format {
+            5 => format_5(bits),
+            4 => format_4(bits),
+            _ => Some(SHORT[format as usize] | bits as u8),
+        };
+        Self {
+            header: match header {
+                Some(header) => header,
+                None => 0,
+            },
+            format,
+            count,
         }
     }
-    None
+
+    /// COUNT + 3 atoms E, then the atom in A: 0 is E.
+    const fn format_6(count: u8, bits: u32) -> Self {
+        let last = count - 1;
+        let a = if bits >> last & 1 == 1 { 0 } else { 0b10_0000 };
+        Self {
+            header: 0b1100_0000 | a | (last - 3),
+            format: 6,
+            count,
+        }
+    }
+}
+
+/// The headers of formats 1 to 3, without their atoms.
+const SHORT: [u8; 4] = [0, 0b1111_0110, 0b1101_1000, 0b1111_1000];
+
+/// The header of four atoms; the specification writes the oldest, bit 0, on the left.
+const fn format_4(bits: u32) -> Option<u8> {
+    Some(match bits {
+        0b1110 => 0b1101_1100, // NEEE
+        0b0000 => 0b1101_1101, // NNNN
+        0b1010 => 0b1101_1110, // NENE
+        0b0101 => 0b1101_1111, // ENEN
+        _ => return None,
+    })
+}
+
+/// The header of five atoms.
+const fn format_5(bits: u32) -> Option<u8> {
+    Some(match bits {
+        0b1_1110 => 0b1111_0101, // NEEEE
+        0b0_0000 => 0b1101_0101, // NNNNN
+        0b0_1010 => 0b1101_0110, // NENEN
+        0b1_0101 => 0b1101_0111, // ENENE
+        _ => return None,
+    })
 }
 
 /// The header of an atom packet.
 fn atom_header(format: u8, atoms: Atoms) -> Result<u8, Unencodable> {
     let Atoms { bits, count } = atoms;
     require((1..=24).contains(&count) && bits >> count == 0)?;
-    // The atoms of formats 4 and 5 as in the specification, the oldest on the left.
-    let is = |text: &str| {
-        text.len() == usize::from(count)
-            && (0u8..)
-                .zip(text.chars())
-                .all(|(i, c)| atoms.is_e(i) == (c == 'E'))
-    };
-    let header = match (format, count) {
-        (1, 1) => 0b1111_0110 | bits as u8,
-        (2, 2) => 0b1101_1000 | bits as u8,
-        (3, 3) => 0b1111_1000 | bits as u8,
-        (4, 4) if is("NEEE") => 0b1101_1100,
-        (4, 4) if is("NNNN") => 0b1101_1101,
-        (4, 4) if is("NENE") => 0b1101_1110,
-        (4, 4) if is("ENEN") => 0b1101_1111,
-        (5, 5) if is("NEEEE") => 0b1111_0101,
-        (5, 5) if is("NNNNN") => 0b1101_0101,
-        (5, 5) if is("NENEN") => 0b1101_0110,
-        (5, 5) if is("ENENE") => 0b1101_0111,
+    Ok(match (format, count) {
+        (1, 1) | (2, 2) | (3, 3) => SHORT[usize::from(format)] | bits as u8,
+        (4, 4) => format_4(bits).ok_or(Unencodable)?,
+        (5, 5) => format_5(bits).ok_or(Unencodable)?,
         (6, 4..=24) => {
-            // COUNT + 3 atoms E, then the atom in A: 0 is E.
-            let last = count - 1;
-            require((0..last).all(|i| atoms.is_e(i)))?;
-            let a = if atoms.is_e(last) { 0 } else { 0b10_0000 };
-            0b1100_0000 | a | (last - 3)
+            require(bits.trailing_ones() >= u32::from(count - 1))?;
+            Packed::format_6(count, bits).header
         }
         _ => return Err(Unencodable),
-    };
-    Ok(header)
+    })
 }
 
 fn trace_info(info: &TraceInfo, out: &mut Vec<u8>) -> Written {

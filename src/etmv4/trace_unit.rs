@@ -4,7 +4,7 @@
 //! Everything is traced after it was executed, so nothing is speculative. Reads no code.
 
 use super::config::{Config, Protocol, Registers};
-use super::encode::{Encoder, pack_atoms};
+use super::encode::{Encoder, Packed};
 use super::packet::{
     AddressBits, ContextInfo, ExceptionAddress, InstructionSet, Packet, TraceInfo,
 };
@@ -155,6 +155,8 @@ pub struct TraceUnit {
     context: Context,
     /// The last context written.
     sent: Option<ContextInfo>,
+    /// The kind of state, AArch64 or not, in which it is known that `sent` is the context.
+    sent_in: Option<bool>,
     timestamp: u64,
     cycles: u64,
 }
@@ -171,6 +173,7 @@ impl TraceUnit {
             pending_target: None,
             context: Context::default(),
             sent: None,
+            sent_in: None,
             timestamp: 0,
             cycles: 0,
         }
@@ -181,6 +184,7 @@ impl TraceUnit {
         debug_assert!(written.is_ok(), "{packet:?}");
     }
 
+    #[inline]
     fn atom(&mut self, taken: bool) {
         self.atoms.bits |= u32::from(taken) << self.atoms.count;
         self.atoms.count += 1;
@@ -190,10 +194,11 @@ impl TraceUnit {
     }
 
     fn write_atoms(&mut self) {
-        while let Some((packet, count)) = pack_atoms(self.atoms) {
-            self.write(&packet);
-            self.atoms.bits = self.atoms.bits.checked_shr(count.into()).unwrap_or(0);
-            self.atoms.count -= count;
+        while self.atoms.count > 0 {
+            let packed = Packed::of(self.atoms);
+            self.out.push(packed.header);
+            self.atoms.bits >>= packed.count;
+            self.atoms.count -= packed.count;
         }
     }
 
@@ -241,22 +246,36 @@ impl TraceUnit {
                 is,
                 context,
             });
-            self.sent = Some(context);
+            self.sent(context);
         }
         self.traced.note(address, is);
     }
 
+    fn sent(&mut self, context: ContextInfo) {
+        self.sent = Some(context);
+        self.sent_in = None;
+    }
+
     /// Writes the context, if it changed, after a waypoint that leads to `place`. A context packet
     /// keeps the instruction set of the last address, so if it changed, the address is written too.
+    #[inline]
     fn write_context(&mut self, place: CodeAddress) {
+        if self.sent_in != Some(place.isa == Isa::A64) {
+            self.write_new_context(place);
+        }
+    }
+
+    #[cold]
+    fn write_new_context(&mut self, place: CodeAddress) {
         let context = self.context_info(place.isa);
         if self.sent == Some(context) {
+            self.sent_in = Some(place.isa == Isa::A64);
             return;
         }
         self.write_held();
         if self.last_set() == select(place).1 {
             self.write(&Packet::Context(Some(context)));
-            self.sent = Some(context);
+            self.sent(context);
         } else {
             self.write_address(place);
         }
@@ -268,11 +287,15 @@ impl TraceUnit {
     }
 
     /// Writes cycles once they reach the threshold.
+    #[inline]
     fn write_cycles(&mut self) {
+        if let Some(threshold) = self.options.cycles {
+            self.write_cycles_from(threshold);
+        }
+    }
+
+    fn write_cycles_from(&mut self, threshold: u32) {
         const MOST: u64 = 0xfff;
-        let Some(threshold) = self.options.cycles else {
-            return;
-        };
         let threshold = u64::from(threshold.clamp(4, MOST as u32));
         if self.cycles < threshold {
             return;
@@ -328,6 +351,7 @@ impl crate::encode::TraceUnit for TraceUnit {
     fn context(&mut self, context: &Context, at: Option<CodeAddress>) {
         self.write_held();
         self.context = *context;
+        self.sent_in = None;
         // An address in the middle of a line would hide the start of the line.
         if let Some(place) = at.filter(|place| select(*place).1 == self.last_set()) {
             self.write_context(place);
@@ -345,6 +369,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         }
         self.write(&Packet::TraceOn);
         self.sent = None;
+        self.sent_in = None;
         self.write_address(place);
     }
 
@@ -354,8 +379,10 @@ impl crate::encode::TraceUnit for TraceUnit {
         self.write_address(place);
     }
 
+    #[inline]
     fn instruction(&mut self) {}
 
+    #[inline]
     fn waypoint(&mut self, waypoint: &Waypoint) {
         if let Some(place) = self.pending_target.take() {
             self.write_atoms();
@@ -445,6 +472,7 @@ impl crate::encode::TraceUnit for TraceUnit {
         self.write_held();
     }
 
+    #[inline]
     fn bytes(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
@@ -464,6 +492,7 @@ impl TraceUnit {
         self.traced = Traced::default();
         self.timestamp = 0;
         self.sent = None;
+        self.sent_in = None;
     }
 }
 

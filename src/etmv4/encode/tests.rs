@@ -267,6 +267,40 @@ proptest! {
     }
 }
 
+/// The longest prefix of the atoms that any format holds.
+#[test]
+fn atoms_are_packed_into_the_longest_packet() {
+    let config = config(ALL);
+    let fits = |format, bits, count| {
+        let atoms = Atoms { bits, count };
+        let mut out = Vec::new();
+        let packet = Packet::Atoms { format, atoms };
+        Encoder::new(&config).packet(&packet, &mut out).is_ok()
+    };
+    let longest = |bits: u32, count: u8| {
+        let counts = (1..=count.min(24)).rev();
+        let mut formats = counts.flat_map(|count| (1..=6).map(move |format| (format, count)));
+        formats.find(|&(format, count)| fits(format, bits & ((1 << count) - 1), count))
+    };
+    let short = (0..=11_u8).flat_map(|count| (0..1_u32 << count).map(move |bits| (bits, count)));
+    let long = (12..=32_u8).flat_map(|count| {
+        let ones = u32::MAX >> (32 - count);
+        (0..u32::from(count)).map(move |n| (ones & !(1 << n), count))
+    });
+    for (bits, count) in short.chain(long).chain([(0x00ff_ffff, 24), (u32::MAX, 32)]) {
+        let packed = pack_atoms(Atoms { bits, count });
+        let packed = packed.map(|(packet, count)| match packet {
+            Packet::Atoms { format, atoms } => {
+                assert_eq!(atoms.bits, bits & ((1 << count) - 1));
+                assert_eq!(atoms.count, count);
+                (format, count)
+            }
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(packed, longest(bits, count), "{bits:b} {count}");
+    }
+}
+
 /// By hand from the diagrams of IHI 0064H, "Instruction trace packets".
 #[test]
 fn bytes_by_hand() {
