@@ -99,6 +99,7 @@ struct chunk {
 /* A translated block. */
 struct block {
     uint32_t id, count;
+    uint32_t complete;  /* the progress once all its instructions were started */
     uint64_t pc;
     uint64_t last;      /* address of its last instruction */
     uint32_t last_size;
@@ -128,7 +129,8 @@ struct vcpu {
     uint32_t core, tid;
     uint32_t count;     /* words filled */
     uint32_t expected;  /* instructions of the last block */
-    uint64_t progress;  /* started ones among these */
+    uint64_t complete;  /* the progress once all of them were started */
+    uint64_t progress;  /* started ones among these, as noted by note_progress() */
     uint64_t pc;        /* address at which it is frozen or cut */
     struct block *block; /* the last executed block */
     int left;           /* not all of its instructions were started */
@@ -153,6 +155,7 @@ static int in_system;
 static int is_arm;
 static struct vcpu *current;
 static uint64_t progress; /* started instructions of the current block; if one_thread */
+static struct vcpu *sole; /* the core that executes everything, and whose blocks are only listed */
 static uint64_t limit = UINT64_MAX, instructions;
 
 static pthread_mutex_t out_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -227,13 +230,14 @@ static inline void settle(struct vcpu *v)
 {
     uint64_t begun = one_thread ? progress : v->progress;
     if (v->expected)
-        v->left = begun != v->expected;
-    if (begun != v->expected) {
+        v->left = begun != v->complete;
+    if (begun != v->complete) {
         v->words[v->count++] = LEFT | (uint32_t)begun;
         if (in_system && begun < v->expected)
             instructions -= v->expected - begun;
     }
     v->expected = 0;
+    v->complete = 0;
     v->progress = 0;
     progress = 0;
 }
@@ -368,6 +372,15 @@ static inline void report_time(struct vcpu *v, uint32_t count)
     v->called = 0;
 }
 
+static inline void list(struct vcpu *v, struct block *block)
+{
+    v->expected = block->count;
+    v->complete = block->complete;
+    v->block = block;
+    v->words[v->count++] = block->id;
+    v->access = 0;
+}
+
 static inline void enter(struct vcpu *v, struct block *block, const struct state *state)
 {
     if (__builtin_expect(halting, 0) && halt(v, block->pc))
@@ -382,6 +395,7 @@ static inline void enter(struct vcpu *v, struct block *block, const struct state
                 flush(current);
             }
             current = v;
+            sole = !log_path && limit == UINT64_MAX && !use_state ? v : NULL;
         }
     }
     if (__builtin_expect(log_text && log_text[log_at], 0))
@@ -393,10 +407,7 @@ static inline void enter(struct vcpu *v, struct block *block, const struct state
         v->words[v->count++] = CONTEXT;
         v->words[v->count++] = written < 31 ? (uint32_t)state->x[written] : 0;
     }
-    v->expected = block->count;
-    v->block = block;
-    v->words[v->count++] = block->id;
-    v->access = 0;
+    list(v, block);
     if (!one_thread)
         report_time(v, block->count);
     if (__builtin_expect(limit != UINT64_MAX, 0))
@@ -405,7 +416,14 @@ static inline void enter(struct vcpu *v, struct block *block, const struct state
 
 static void block_executed(unsigned vcpu, void *data)
 {
-    enter(vcpus[vcpu], data, NULL);
+    struct vcpu *v = vcpus[vcpu];
+    /* Nearly always; the same as enter() does then. */
+    if (__builtin_expect(v == sole && !halting && progress == v->complete && v->count < WORDS - 10, 1)) {
+        list(v, data);
+        progress = 0;
+        return;
+    }
+    enter(v, data, NULL);
 }
 
 static void define(const void *bytes, size_t length)
@@ -617,6 +635,52 @@ static int keep(struct block *block, struct qemu_plugin_tb *tb)
     return 1;
 }
 
+/*
+ * Whether an A64 instruction, unless it is the last one of its block, certainly leads to the next one:
+ * data processing, except for authentication of addresses (Arm ARM DDI 0487, C4.1).
+ */
+static int completes(struct qemu_plugin_insn *insn)
+{
+    uint32_t word;
+    memcpy(&word, qemu_plugin_insn_data(insn), 4);
+    uint32_t group = word >> 25 & 15;
+    int immediate = (group & 14) == 8, registers = (group & 7) == 5, vectors = (group & 7) == 7;
+    int authenticates = (word & 0xffff0000) == 0xdac10000;
+    return immediate || vectors || (registers && !authenticates);
+}
+
+/* Has generated code note that the instructions of the current block up to this number were started. */
+static void note_started(struct qemu_plugin_insn *insn, uint32_t before, uint32_t number)
+{
+    if (one_thread)
+        qemu_plugin_register_vcpu_insn_exec_inline(insn, INLINE_ADD_U64, &progress, number - before);
+    else
+        qemu_plugin_register_vcpu_insn_exec_cb(
+            insn, instruction_executed, CB_NO_REGS, (void *)(uintptr_t)number);
+}
+
+/*
+ * Has generated code note each instruction that may leave the block, and that the last one of these did
+ * not.
+ */
+static void note_progress(struct block *block, struct qemu_plugin_tb *tb)
+{
+    int all = in_system || is_arm;
+    uint32_t started = 0;
+    for (uint32_t i = 0; i < block->count; i++) {
+        struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+        if (all || !completes(insn)) {
+            note_started(insn, started, i + 1);
+            started = i + 1;
+        }
+    }
+    if (started > 0 && started < block->count) {
+        note_started(qemu_plugin_tb_get_insn(tb, started), started, block->count);
+        started = block->count;
+    }
+    block->complete = started;
+}
+
 static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 {
     size_t count = qemu_plugin_tb_n_insns(tb);
@@ -673,12 +737,8 @@ static void block_translated(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
             qemu_plugin_register_vcpu_mem_cb(insn, accessed, CB_NO_REGS, MEM_RW, NULL);
         if (stores)
             qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, NULL);
-        if (one_thread)
-            qemu_plugin_register_vcpu_insn_exec_inline(insn, INLINE_ADD_U64, &progress, 1);
-        else
-            qemu_plugin_register_vcpu_insn_exec_cb(
-                insn, instruction_executed, CB_NO_REGS, (void *)(uintptr_t)(i + 1));
     }
+    note_progress(block, tb);
 }
 
 static void vcpu_began(qemu_plugin_id_t id, unsigned index)
@@ -707,6 +767,7 @@ static void vcpu_began(qemu_plugin_id_t id, unsigned index)
             current->progress = progress;
             current = NULL;
         }
+        sole = NULL;
         one_thread = 0;
     }
     /* An ended core is not freed: its thread may still be exiting. */
@@ -829,6 +890,7 @@ static void exit_begins(struct vcpu *v, uint64_t status, int group)
     if (v->expected > 0)
         v->words[v->count++] = LEFT | (v->expected - 1);
     v->expected = 0;
+    v->complete = 0;
     v->cut = 1;
     v->pc = call.address = v->block->last;
     call.size = v->block->last_size;
