@@ -29,6 +29,8 @@ mod tracer;
 mod unit;
 
 pub use tracer::Tracer;
+#[cfg(feature = "record")]
+pub(crate) use tracer::{Edge, Line};
 pub use unit::{CodeAddress, Options, TAIL_CHAIN, TakenException, TraceUnit, Waypoint};
 
 #[cfg(test)]

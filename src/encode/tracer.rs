@@ -2,6 +2,8 @@
 //! outcome is known.
 
 mod it_blocks;
+#[cfg(feature = "record")]
+mod line;
 mod outcome;
 
 use super::{CodeAddress, Options, TAIL_CHAIN, TraceUnit, Waypoint};
@@ -10,6 +12,8 @@ use crate::element::{Context, Mark, TraceOnReason};
 use crate::flow::{CodeImage, ContextKey, View, instruction};
 use crate::quantity::Address;
 use it_blocks::ItBlocks;
+#[cfg(feature = "record")]
+pub(crate) use line::{Edge, Line};
 
 /// A waypoint whose outcome is not known yet.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +128,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
     }
 
     /// Returns the number of bytes of trace written since the last [`take`](Self::take).
+    #[inline]
     pub fn pending_bytes(&mut self) -> usize {
         self.unit.bytes().len()
     }
@@ -176,10 +181,7 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
 
     /// Traces an instruction; returns the address after it.
     fn step(&mut self, here: CodeAddress, instruction: Instruction) -> CodeAddress {
-        let after = CodeAddress {
-            address: here.address.after(instruction.bytes.into(), here.isa),
-            isa: here.isa,
-        };
+        let after = here.after(&instruction);
         self.here = Some(after);
         if let Some(cycles) = self.each {
             self.unit.cycles(cycles);

@@ -1,5 +1,6 @@
 //! The interface between [`super::Tracer`] and the trace units of the protocols.
 
+use crate::arch::branch::Instruction;
 use crate::element::{Context, Mark, TraceOnReason};
 use crate::flow::Waypoints;
 use crate::quantity::{Address, Isa};
@@ -11,6 +12,17 @@ pub struct CodeAddress {
     pub address: Address,
     /// The instruction set.
     pub isa: Isa,
+}
+
+impl CodeAddress {
+    /// Returns the address after the instruction here.
+    #[inline]
+    pub(crate) fn after(self, instruction: &Instruction) -> Self {
+        Self {
+            address: self.address.after(instruction.bytes.into(), self.isa),
+            isa: self.isa,
+        }
+    }
 }
 
 /// The settings of a trace unit that decide what is traced.

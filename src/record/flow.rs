@@ -178,6 +178,23 @@ impl Flow {
         Ok(())
     }
 
+    /// Returns the block that a core entered last, unless something is known of it that
+    /// [`continue_at`](Self::continue_at) would lose.
+    #[inline]
+    pub fn entered(&self, core: u32) -> Option<u32> {
+        let core = self.cores.get(core as usize)?;
+        let pending = core.pending.filter(|pending| pending.started.is_none())?;
+        let alone = core.accesses.is_empty() && core.context_id.is_none();
+        alone.then_some(pending.id)
+    }
+
+    /// Sets the block that a core entered last; those before it were reported by someone else.
+    pub fn continue_at(&mut self, core: u32, id: u32) {
+        if let Some(core) = self.cores.get_mut(core as usize) {
+            core.pending = Some(Pending { id, started: None });
+        }
+    }
+
     /// Returns where a core would continue. `faulted`: the last instruction did not take effect.
     pub fn onward(&self, core: u32, faulted: bool, blocks: &BlockTable) -> Onward {
         let pending = self.cores.get(core as usize).and_then(|core| core.pending);
@@ -307,6 +324,12 @@ fn settle(
         Some(instead) => sink.broken(core, instead),
         None => Ok(()),
     }
+}
+
+/// Returns whether a block that was executed completely leads to `next`.
+pub fn leads(block: &Block, next: CodeAddress) -> bool {
+    let outcome = outcome(block, None, Some(next));
+    outcome.broken.is_none() && outcome.executed == block.instructions.len()
 }
 
 fn outcome(block: &Block, started: Option<u32>, next: Option<CodeAddress>) -> Outcome {

@@ -16,6 +16,7 @@ mod emulator;
 pub mod flow;
 mod guest_program;
 mod input;
+mod lines;
 mod note;
 pub mod plugin;
 mod process;

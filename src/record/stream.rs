@@ -264,6 +264,16 @@ impl<'a> Events<'a> {
         }
     }
 
+    /// Returns the block that the next event enters, and the events after it; `None` if it is another
+    /// event.
+    #[inline]
+    pub fn entered(&self) -> Option<(u32, Self)> {
+        let mut rest = self.clone();
+        let word = rest.word().filter(|&word| word < 0x8000_0000)?;
+        Some((word, rest))
+    }
+
+    #[inline]
     fn word(&mut self) -> Option<u32> {
         let word = self.words.next()?;
         Some(u32::from_le_bytes([word[0], word[1], word[2], word[3]]))

@@ -2,12 +2,15 @@
 //!
 //! The trace units hold everything that differs between the protocols.
 
+mod straight;
+
 use super::address_files::AddressFiles;
 use super::blocks::{Block, BlockTable, Sets};
 use super::flow::{Flow, FlowSink};
+use super::lines::Lines;
 use super::protocol::{self, Protocol, Timestamps};
 use super::settings::{Exceptions, Settings, core_of};
-use super::stream::{Definition, Events, Exit, Sink, Stopped};
+use super::stream::{Definition, Event, Events, Exit, Sink, Stopped};
 use super::system::join::Join;
 use super::trace_store::TraceStore;
 use super::versions::Versions;
@@ -90,6 +93,34 @@ struct CoreTrace<U> {
     line: Vec<Block>,
 }
 
+/// Trace on its way to the store, and the offsets at which decoding can start.
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: Vec<u8>,
+    start_points: Vec<usize>,
+}
+
+impl Taken {
+    /// Moves a core's trace to the store, if it has this many bytes.
+    fn take<U: TraceUnit>(
+        &mut self,
+        trace: &mut CoreTrace<U>,
+        at_least: usize,
+        store: &mut TraceStore,
+    ) -> io::Result<()> {
+        if trace.tracer.pending_bytes() < at_least {
+            return Ok(());
+        }
+        self.bytes.clear();
+        self.start_points.clear();
+        let start_points = &mut self.start_points;
+        trace
+            .tracer
+            .take_with(&mut self.bytes, |place| start_points.push(place));
+        store.write(trace.id, &self.bytes, &self.start_points)
+    }
+}
+
 /// The trace of all cores.
 #[derive(Debug)]
 struct CoreTraces<U> {
@@ -102,9 +133,7 @@ struct CoreTraces<U> {
     instructions: u64,
     /// The number of cores without a trace ID.
     untraced: u64,
-    /// Trace on its way to the store, and the offsets at which decoding can start.
-    bytes: Vec<u8>,
-    start_points: Vec<usize>,
+    taken: Taken,
     versions: Versions,
     /// Whether nothing is traced yet, see [`Settings::late`].
     muted: bool,
@@ -133,19 +162,10 @@ impl<U: TraceUnit> CoreTraces<U> {
     }
 
     fn take(&mut self, core: u32, at_least: usize) -> io::Result<()> {
-        let Some(trace) = self.cores.get_mut(core as usize).and_then(Option::as_mut) else {
-            return Ok(());
-        };
-        if trace.tracer.pending_bytes() < at_least {
-            return Ok(());
+        match self.cores.get_mut(core as usize).and_then(Option::as_mut) {
+            Some(trace) => self.taken.take(trace, at_least, &mut self.store),
+            None => Ok(()),
         }
-        self.bytes.clear();
-        self.start_points.clear();
-        let start_points = &mut self.start_points;
-        trace
-            .tracer
-            .take_with(&mut self.bytes, |place| start_points.push(place));
-        self.store.write(trace.id, &self.bytes, &self.start_points)
     }
 
     /// Selects the version of code that a block belongs to, before the block is traced.
@@ -382,6 +402,8 @@ pub struct Summary {
 
 struct Tracing<U, F> {
     blocks: BlockTable,
+    /// How blocks led to each other so far.
+    lines: Lines,
     flow: Flow,
     /// Cores that ended, and the last instruction of each.
     ended: Vec<(u32, CodeAddress)>,
@@ -441,6 +463,7 @@ where
     fn block(&mut self, definition: &Definition<'_>) -> io::Result<()> {
         self.blocks.add(definition)?;
         if let Some(block) = self.blocks.get(definition.id) {
+            self.lines.add(block);
             if self.traces.settings.late {
                 self.traces.undefined.resize(definition.id as usize, false);
                 self.traces.undefined.push(true);
@@ -455,8 +478,21 @@ where
         let (flow, blocks, traces) = (&mut self.flow, &self.blocks, &mut self.traces);
         match &mut self.join {
             None => {
-                for event in events {
-                    flow.event(core, event?, blocks, traces)?;
+                let (lines, mut events) = (&mut self.lines, events);
+                loop {
+                    let before = flow.entered(core);
+                    let Some(event) = events.next() else {
+                        break;
+                    };
+                    let event = event?;
+                    flow.event(core, event, blocks, traces)?;
+                    let (Some(before), Event::Block(here)) = (before, event) else {
+                        continue;
+                    };
+                    if let Some(course) = lines.learn(before, here, blocks) {
+                        let here = traces.follow(core, course, &mut events, blocks, lines)?;
+                        flow.continue_at(core, here);
+                    }
                 }
             }
             Some(join) => {
@@ -651,6 +687,7 @@ where
     let versions = Versions::new(settings.trace.protocol == Protocol::Etmv4);
     Box::new(Tracing {
         blocks: BlockTable::new(settings.sets),
+        lines: Lines::new(make(TraceId(1)).options()),
         flow: Flow::default(),
         ended: Vec::new(),
         join: match settings.exceptions {
@@ -668,8 +705,7 @@ where
             addresses,
             instructions: 0,
             untraced: 0,
-            bytes: Vec::new(),
-            start_points: Vec::new(),
+            taken: Taken::default(),
             versions,
             muted,
             undefined: Vec::new(),
@@ -681,3 +717,6 @@ where
         progress,
     })
 }
+
+#[cfg(test)]
+mod tests;

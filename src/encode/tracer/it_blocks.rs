@@ -21,6 +21,12 @@ impl ItBlocks {
         self.here.step(instruction);
     }
 
+    /// Returns whether the next instruction is in no block.
+    #[cfg(feature = "record")]
+    pub fn is_outside(&self) -> bool {
+        self.here == ItBlock::default()
+    }
+
     /// Keeps the block that an exception with the return address `place` interrupted.
     pub fn interrupt(&mut self, place: CodeAddress) {
         if place.isa == Isa::T32 {

@@ -171,19 +171,25 @@ impl<U: TraceUnit, C: CodeImage> Tracer<U, C> {
         true
     }
 
+    #[inline]
     pub(super) fn synchronise(&mut self, place: CodeAddress) {
-        let every = self.sync_bytes;
         let written = self.written();
-        if every > 0 && written.wrapping_sub(self.synchronised) >= every {
-            self.unit.flush();
-            let start_point = self.written();
-            self.start_points.push(start_point);
-            self.unit.synchronise(place);
-            self.stack.clear();
-            self.synchronised = written;
+        if self.sync_bytes > 0 && written.wrapping_sub(self.synchronised) >= self.sync_bytes {
+            self.write_synchronisation(place, written);
         }
     }
 
+    #[cold]
+    fn write_synchronisation(&mut self, place: CodeAddress, written: usize) {
+        self.unit.flush();
+        let start_point = self.written();
+        self.start_points.push(start_point);
+        self.unit.synchronise(place);
+        self.stack.clear();
+        self.synchronised = written;
+    }
+
+    #[inline]
     pub(super) fn written(&mut self) -> usize {
         self.taken.wrapping_add(self.unit.bytes().len())
     }
