@@ -17,6 +17,19 @@ NO_CALLER = 0
 QUESTIONS = 200
 
 
+# What runs before a command, by its name.
+before = {}
+
+
+def run_before(moves, command):
+    """Runs a command before others, except those for which the user has defined a hook."""
+    for move in moves:
+        hook = f"hook-{move}"
+        if move in before or not ask(f"help {hook}"):
+            before.setdefault(move, []).append(command)
+            gdb.execute("\n".join([f"define {hook}", *before[move], "end"]))
+
+
 class FrameId:
     """Identifies a frame. `stack` is an address without memory."""
 
@@ -41,9 +54,7 @@ armsnap runs it before every command that moves by lines."""
 
     def __init__(self):
         super().__init__("armsnap halted", gdb.COMMAND_SUPPORT)
-        for move in self.MOVES:
-            if not ask(f"help hook-{move}"):
-                gdb.execute(f"define hook-{move}\narmsnap halted\nend")
+        run_before(self.MOVES, "armsnap halted")
 
     # No `dont_repeat`: that would keep an empty line from repeating the move.
     def invoke(self, argument, from_tty):

@@ -279,3 +279,78 @@ fn moves_stop_in_the_function_chosen_by_a_static_program_of_32_bits() {
 fn moves_stop_in_the_function_chosen_by_the_dynamic_linker_of_32_bits() {
     stops_in_the_chosen_function("arm", &[]);
 }
+
+/// A library without symbols calls back: its function calls what it is given, which calls it again.
+const CALLBACK: &str = r#"
+    __asm__(".pushsection .text\n .p2align 2\n"
+            ".type before, %function\n before: ret\n .size before, . - before\n"
+            ".Lwalk: stp x29, x30, [sp, #-16]!\n mov x29, sp\n blr x1\n ldp x29, x30, [sp], #16\n ret\n"
+            ".popsection\n");
+    void walk(int n, void (*each)(int)) __asm__(".Lwalk");
+    volatile int total;
+    __attribute__((noinline)) static void each(int n)
+    {
+        total += n;
+        if (n > 0)
+            walk(n - 1, each);
+        total ^= 1; /* last line */
+    }
+    int main(void)
+    {
+        walk(3, each);
+        *(volatile int *)8 = total;
+        return 0;
+    }
+"#;
+
+/// GDB itself goes on to where the library returns, which is not executed backward.
+#[test]
+fn moves_back_to_a_caller_without_symbols_stop_at_its_call() {
+    let Some(guest) = recorded("aarch64", CALLBACK, &["-O0", "-static"]) else {
+        return;
+    };
+    let saved = guest.directory.path().join("saved");
+    let line = CALLBACK.lines().position(|line| line.contains("last line"));
+    let last = format!("break sort.c:{}", line.unwrap() + 1);
+    let commands = [
+        &last,
+        "reverse-continue",
+        "echo <at>\\n",
+        "backtrace",
+        "echo <finish>\\n",
+        "delete",
+        "reverse-finish",
+        "echo <called>\\n",
+        "backtrace",
+        "x/i $pc",
+        "echo <step>\\n",
+        "stepi",
+        "reverse-step",
+        "echo <stepped>\\n",
+        "backtrace",
+        "info breakpoints",
+        "echo <end>\\n",
+    ];
+    let shown = session(&saved, &[], &commands);
+    // The outermost call is the last one to get here.
+    assert_eq!(
+        between(&shown, "<at>\n", "<finish>").lines().count(),
+        3,
+        "{shown}"
+    );
+    let finish = between(&shown, "<finish>\n", "<called>");
+    assert!(finish.contains(" in ?? ()\n"), "{shown}");
+    assert!(!finish.contains("Breakpoint"), "{shown}");
+    for (from, to) in [("<called>\n", "<step>"), ("<stepped>\n", "<end>")] {
+        let there = between(&shown, from, to);
+        let mut lines = there.lines();
+        assert!(lines.next().unwrap().contains(" in ?? ()"), "{shown}");
+        assert!(lines.next().unwrap().contains("main () at "), "{shown}");
+    }
+    assert!(
+        between(&shown, "<called>\n", "<step>").contains("blr\tx1"),
+        "{shown}"
+    );
+    assert!(shown.contains("No breakpoints or watchpoints."), "{shown}");
+    assert_eq!(ends_of_history(&shown), 0, "{shown}");
+}
