@@ -103,9 +103,10 @@ impl RegisterFile {
             },
         };
         let mut bytes: Bytes = known.iter().copied().take(size).collect();
-        // The upper bytes of a register that is narrower than in another core are zero.
+        // The upper bytes of a register that is narrower than in another core are zero. A vector of SVE
+        // ends there.
         let fill = match view {
-            RegisterView::Other(_) if !known.is_empty() => Some(0),
+            RegisterView::Other(name) if !known.is_empty() && !is_scalable(name) => Some(0),
             _ => None,
         };
         bytes.resize(size, fill);
@@ -281,6 +282,13 @@ impl RegisterFile {
     }
 }
 
+/// Returns whether it is a register of SVE, whose length differs between threads.
+fn is_scalable(name: &str) -> bool {
+    let number = name.strip_prefix(['Z', 'z', 'P', 'p']);
+    let numbered = number.is_some_and(|number| number.parse::<u8>().is_ok());
+    numbered || name.eq_ignore_ascii_case("ffr")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,6 +325,22 @@ mod tests {
         assert_eq!(file.value("W1"), Some(1));
         assert_eq!(file.value("X2"), None);
         assert_eq!(file.notes().len(), 1, "{:?}", file.notes());
+    }
+
+    #[test]
+    fn vectors_of_sve_end_at_their_length() {
+        let file = RegisterFile::read(
+            &device(&[("Z0", Some(128), &[7; 16]), ("TTBCR2", Some(32), &[7; 4])]),
+            Architecture::AArch64,
+        );
+        let ends = |name: &str| {
+            *file
+                .bytes(&RegisterView::Other(name.to_owned()), 32)
+                .last()
+                .unwrap()
+        };
+        assert_eq!(ends("Z0"), None);
+        assert_eq!(ends("TTBCR2"), Some(0));
     }
 
     #[test]

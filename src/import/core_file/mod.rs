@@ -6,6 +6,7 @@
 mod flattened;
 mod kernel_names;
 mod notes;
+mod sve;
 mod vmcore;
 
 use super::claims::Claims;
@@ -287,6 +288,9 @@ impl CoreFile<'_> {
         if self.notes.faulty > 0 {
             let count = self.notes.faulty;
             self.out.notes.push(CoreFileNote::CutNotes { count }.into());
+        }
+        if self.notes.sme {
+            self.out.notes.push(CoreFileNote::NoSme.into());
         }
         let mut names = Names::default();
         let name = plain(self.notes.name.as_deref().unwrap_or("thread"));

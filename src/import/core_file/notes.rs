@@ -3,6 +3,7 @@
 //! The layouts are those of Linux (`struct elf_prstatus`, `elf_prpsinfo`, `user_fpsimd_state`,
 //! `fill_files_note`), which QEMU follows.
 
+use super::sve;
 use crate::import::fields::Fields;
 use crate::snapshot::model::{Register, RegisterValue};
 
@@ -11,6 +12,11 @@ const FPREGSET: u32 = 2;
 const PRPSINFO: u32 = 3;
 const AUXV: u32 = 6;
 const ARM_VFP: u32 = 0x400;
+const ARM_SVE: u32 = 0x405;
+const ARM_SSVE: u32 = 0x40b;
+const ARM_ZA: u32 = 0x40c;
+/// The size of `struct user_sve_header` and `user_za_header`.
+const SME_HEADER: usize = 16;
 const FILE: u32 = 0x4649_4C45;
 
 /// The most threads and mappings that are read.
@@ -25,6 +31,21 @@ pub struct Thread {
     pub signal: u16,
     /// Its registers.
     pub registers: Vec<Register>,
+}
+
+impl Thread {
+    /// Adds registers; those that are known already stay.
+    fn add(&mut self, registers: Vec<Register>) {
+        for register in registers {
+            if self
+                .registers
+                .iter()
+                .all(|known| known.name != register.name)
+            {
+                self.registers.push(register);
+            }
+        }
+    }
 }
 
 /// A mapped file.
@@ -53,6 +74,8 @@ pub struct Notes {
     pub entry: Option<u64>,
     /// The kernel's description of itself (VMCOREINFO).
     pub vmcoreinfo: Option<Vec<u8>>,
+    /// Whether registers of SME (streaming mode, ZA) are left out.
+    pub sme: bool,
     /// Notes that could not be read.
     pub faulty: usize,
 }
@@ -88,17 +111,16 @@ impl Notes {
                 self.threads.push(thread(fields, is_64bit)?);
             }
             FPREGSET if is_64bit => {
-                let thread = self.threads.last_mut()?;
-                for number in 0..32 {
-                    let value = fields.bytes(16)?;
-                    thread
-                        .registers
-                        .push(register(&format!("V{number}"), value, &fields));
-                }
-                for name in ["FPSR", "FPCR"] {
-                    let value = fields.bytes(4)?;
-                    thread.registers.push(register(name, value, &fields));
-                }
+                let found = sve::fpsimd(fields)?;
+                self.threads.last_mut()?.add(found);
+            }
+            ARM_SVE if is_64bit => {
+                let found = sve::registers(fields)?;
+                self.threads.last_mut()?.add(found);
+            }
+            // Only the header, if the thread does not use them.
+            ARM_SSVE | ARM_ZA if is_64bit && fields.rest().len() > SME_HEADER => {
+                self.sme = true;
             }
             ARM_VFP if !is_64bit => {
                 let thread = self.threads.last_mut()?;
@@ -194,7 +216,7 @@ fn thread(mut fields: Fields<'_>, is_64bit: bool) -> Option<Thread> {
 }
 
 /// A register, from bytes in the order of the file.
-fn register(name: &str, bytes: &[u8], fields: &Fields<'_>) -> Register {
+pub(super) fn register(name: &str, bytes: &[u8], fields: &Fields<'_>) -> Register {
     let mut value = bytes.to_vec();
     if fields.is_big() {
         value.reverse();

@@ -30,6 +30,8 @@ pub enum CoreFileNote {
         /// Their number.
         count: usize,
     },
+    /// Registers of SME are left out.
+    NoSme,
     /// Parts of the memory are cut off.
     CutMemory {
         /// Their number.
@@ -66,6 +68,18 @@ pub enum CoreFileNote {
         /// The address of its image.
         text: u64,
     },
+    /// The names of modules are from their own symbol tables.
+    ModuleNames {
+        /// The number of modules.
+        modules: usize,
+        /// The number of their functions.
+        functions: usize,
+    },
+    /// Names of modules are missing.
+    NoModules {
+        /// The reason.
+        reason: String,
+    },
     /// No program of the kernel is named, and its memory has no symbol table that can be read.
     NoKernel,
     /// The address of the kernel is not known, so its program is left out.
@@ -96,6 +110,9 @@ impl fmt::Display for CoreFileNote {
             Self::CutNotes { count } => {
                 write!(f, "{count} notes of the core file are cut short: left out")
             }
+            Self::NoSme => f.write_str(
+                "registers of SME in the core file (streaming vectors, ZA) are left out",
+            ),
             Self::CutMemory { parts } => write!(
                 f,
                 "{parts} parts of the memory are cut off: the core file is not whole"
@@ -120,6 +137,14 @@ impl fmt::Display for CoreFileNote {
                 "{symbols} symbols of the kernel at {text:#x} are from its own table (kallsyms); \
                  --vmlinux FILE gives source lines and types too"
             ),
+            Self::ModuleNames { modules, functions } => write!(
+                f,
+                "{functions} functions of {modules} modules are named by the modules' own symbol \
+                 tables"
+            ),
+            Self::NoModules { reason } => {
+                write!(f, "names of the kernel's modules are missing: {reason}")
+            }
             Self::NoKernel => f.write_str(
                 "the kernel's memory has no table of its symbols (kallsyms) that can be read: \
                  --vmlinux FILE names its program",
