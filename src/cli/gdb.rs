@@ -206,7 +206,13 @@ fn gdb_arguments(
     let mut attach = Vec::new();
     for program in programs {
         let mut command = OsString::from("with confirm off -- add-symbol-file ");
-        command.push(gdb_quote(program.elf.path.as_os_str()));
+        let mut path = OsString::new();
+        if !program.elf.path.is_file() {
+            // From the server.
+            path.push("target:");
+        }
+        path.push(&program.elf.path);
+        command.push(gdb_quote(&path));
         attach.push(command);
     }
     let python = arguments.gdb == DEFAULT_GDB || support::has_python(&arguments.gdb);

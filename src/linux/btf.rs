@@ -4,7 +4,7 @@
 /// offset of the types.
 pub const START: &[u8] = &[0x9f, 0xeb, 1, 0, 24, 0, 0, 0, 0, 0, 0, 0];
 /// The length of the header.
-const HEADER: usize = 24;
+pub const HEADER: usize = 24;
 /// The maximum number of types.
 const MOST: usize = 1 << 22;
 /// The maximum number of typedefs and qualifiers around a structure, and of nested structures without a
@@ -13,6 +13,7 @@ const DEPTH: usize = 16;
 /// The maximum number of members that are examined for a path.
 const MEMBERS: usize = 1 << 16;
 
+const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 
@@ -56,8 +57,7 @@ impl<'b> Btf<'b> {
                 + match info >> 24 & 0x1f {
                     // integer; variable; tag of a declaration
                     1 | 14 | 17 => 4,
-                    // array
-                    3 => 12,
+                    ARRAY => 12,
                     STRUCT | UNION => 12 * count,
                     // enumeration; prototype
                     6 | 13 => 8 * count,
@@ -103,9 +103,29 @@ impl<'b> Btf<'b> {
         })
     }
 
+    /// The size in bytes of a structure.
+    pub fn size(&self, structure: &str) -> Option<u64> {
+        let (_, _, size, _) = self.fields(self.structure(structure)?)?;
+        Some(size.into())
+    }
+
     /// The offset in bytes of a member of a structure, named by a path such as
     /// `thread.cpu_context.sp`.
     pub fn offset(&self, structure: &str, path: &str) -> Option<u64> {
+        Some(self.place(structure, path)?.0)
+    }
+
+    /// The offset in bytes of a member that is an array, and the number of its elements.
+    pub fn array(&self, structure: &str, path: &str) -> Option<(u64, u32)> {
+        let (offset, number) = self.place(structure, path)?;
+        let (kind, _, _, at) = self.fields(number)?;
+        // The type of an element and of an index, and the number of elements.
+        let count = (kind & 0xff == ARRAY).then(|| word(self.types, at + 8))??;
+        Some((offset, count))
+    }
+
+    /// The offset in bytes and the type of a member.
+    fn place(&self, structure: &str, path: &str) -> Option<(u64, u32)> {
         let mut number = self.structure(structure)?;
         let mut offset = 0_u64;
         let mut left = MEMBERS;
@@ -114,7 +134,7 @@ impl<'b> Btf<'b> {
             offset = offset.checked_add(at)?;
             number = kind;
         }
-        offset.is_multiple_of(8).then_some(offset / 8)
+        offset.is_multiple_of(8).then_some((offset / 8, number))
     }
 
     /// The offset in bits and the type of a member, also of one in a structure without a name.

@@ -1,13 +1,18 @@
 //! What a Linux kernel knows about itself, read from its memory: VMCOREINFO, the log, the types
-//! (BTF), and the tasks.
+//! (BTF), the tasks, and the modules.
 //!
 //! Independent of snapshots and debuggers, which implement [`Memory`]. Nothing in memory is trusted.
 
 pub mod btf;
 pub mod log;
+pub mod module_names;
+pub mod modules;
+pub mod physical;
 pub mod tasks;
 pub mod vmcoreinfo;
 
+#[cfg(test)]
+mod module_tests;
 #[cfg(test)]
 mod tests;
 

@@ -6,14 +6,14 @@ use super::*;
 use std::collections::BTreeMap;
 
 /// Memory made of words.
-#[derive(Default)]
-struct Words(BTreeMap<u64, u8>);
+#[derive(Clone, Default)]
+pub(super) struct Words(pub BTreeMap<u64, u8>);
 
 impl Words {
-    fn put(&mut self, address: u64, bytes: &[u8]) {
+    pub fn put(&mut self, address: u64, bytes: &[u8]) {
         self.0.extend((address..).zip(bytes.iter().copied()));
     }
-    fn long(&mut self, address: u64, value: u64) {
+    pub fn long(&mut self, address: u64, value: u64) {
         self.put(address, &value.to_le_bytes());
     }
 }
@@ -134,8 +134,9 @@ fn a_damaged_log_ends() {
 /// A member of a structure: name, type, offset in bits.
 type Member<'a> = (&'a str, u32, u32);
 
-/// The types of a kernel with these structures.
-fn types(structures: &[(&str, &[Member<'_>])]) -> Vec<u8> {
+/// The types of a kernel with these structures, the first of which is type 2. The type after them is an
+/// array of 7 elements.
+pub(super) fn types(structures: &[(&str, &[Member<'_>])]) -> Vec<u8> {
     let mut strings = vec![0];
     let mut name = |text: &str| {
         if text.is_empty() {
@@ -150,11 +151,13 @@ fn types(structures: &[(&str, &[Member<'_>])]) -> Vec<u8> {
     // Type 1: an integer.
     types.extend([name("long"), 1 << 24, 8, 64]);
     for (structure, members) in structures {
-        types.extend([name(structure), 4 << 24 | members.len() as u32, 8]);
+        let size = members.last().map_or(0, |member| member.2 / 8) + 8;
+        types.extend([name(structure), 4 << 24 | members.len() as u32, size]);
         for (member, of, offset) in *members {
             types.extend([name(member), *of, *offset]);
         }
     }
+    types.extend([0, 3 << 24, 0, 1, 1, 7]);
     let types: Vec<u8> = types.iter().flat_map(|word| word.to_le_bytes()).collect();
     let lengths = [0, types.len(), types.len(), strings.len()];
     let lengths = lengths

@@ -1,6 +1,8 @@
 //! Writes an ELF file with symbols and call frame information only, for readers that take names from
 //! ELF files (ELF-64 Object File Format, version 1.5).
 
+use std::ops::Range;
+
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
@@ -19,7 +21,7 @@ const SYMBOL: u64 = 24;
 /// A section: its name, type, flags, address, offset in the file, size, and what links to others.
 #[derive(Default)]
 struct Section {
-    name: &'static str,
+    name: String,
     kind: u32,
     flags: u64,
     address: u64,
@@ -29,46 +31,72 @@ struct Section {
     entry: u64,
 }
 
-/// Writes an ELF file for AArch64 with these functions, which are in `start..end`, and their
+/// A section of code: its name, and its addresses.
+pub type Text = (String, Range<u64>);
+
+/// The most sections of code.
+pub const MOST_TEXTS: usize = 1 << 14;
+
+/// Writes an ELF file for AArch64 with these functions, which are in the sections `texts`, and their
 /// `.debug_frame`. It has no code.
-pub fn write(functions: &[Function], start: u64, end: u64, frames: &[u8]) -> Vec<u8> {
+pub fn write(functions: &[Function], texts: &[Text], frames: &[u8]) -> Vec<u8> {
+    let texts = &texts[..texts.len().min(MOST_TEXTS)];
+    // Section 0 is the undefined one.
+    let within = |address: u64| {
+        let text = texts.iter().position(|(_, range)| range.contains(&address));
+        text.map(|index| index as u16 + 1)
+    };
     let mut strings = vec![0];
     // The first symbol is the undefined one (figure 6).
     let mut symbols = vec![0; SYMBOL as usize];
+    let mut last = (0..0, 0);
     for function in functions {
+        if !last.0.contains(&function.address) {
+            let Some(section) = within(function.address) else {
+                continue;
+            };
+            last = (texts[usize::from(section) - 1].1.clone(), section);
+        }
         symbols.extend((strings.len() as u32).to_le_bytes());
-        // STB_GLOBAL, STT_FUNC; the section .text is number 1.
-        symbols.extend([0x12, 0, 1, 0]);
+        // STB_GLOBAL, STT_FUNC.
+        symbols.extend([0x12, 0]);
+        symbols.extend(last.1.to_le_bytes());
         symbols.extend(function.address.to_le_bytes());
         symbols.extend(function.size.to_le_bytes());
         strings.extend(function.name.as_bytes());
         strings.push(0);
     }
-    let names = [".text", ".symtab", ".strtab", ".shstrtab", ".debug_frame"];
+    let first = texts.len() as u32 + 1;
+    let names = [".symtab", ".strtab", ".shstrtab", ".debug_frame"].map(str::to_owned);
+    let names: Vec<String> = texts
+        .iter()
+        .map(|text| text.0.clone())
+        .chain(names)
+        .collect();
     let section_names = format!("\0{}\0", names.join("\0"));
-    let symbols_at = HEADER + PROGRAM_HEADER;
+    let symbols_at = HEADER + PROGRAM_HEADER * texts.len() as u64;
     let strings_at = symbols_at + symbols.len() as u64;
     let names_at = strings_at + strings.len() as u64;
     let frames_at = (names_at + section_names.len() as u64).next_multiple_of(8);
     let sections_at = (frames_at + frames.len() as u64).next_multiple_of(8);
     let strtab = 3;
-    let sections = [
-        Section::default(),
+    let mut sections = vec![Section::default()];
+    sections.extend(texts.iter().map(|(name, range)| Section {
+        // SHT_NOBITS with SHF_ALLOC and SHF_EXECINSTR
+        kind: 8,
+        flags: 6,
+        address: range.start,
+        offset: symbols_at,
+        size: range.end - range.start,
+        ..Section::named(name)
+    }));
+    sections.extend([
         Section {
-            // SHT_NOBITS with SHF_ALLOC and SHF_EXECINSTR
-            kind: 8,
-            flags: 6,
-            address: start,
-            offset: symbols_at,
-            size: end - start,
-            ..Section::named(".text")
-        },
-        Section {
-            // SHT_SYMTAB, with its strings in section 3; symbol 1 is the first global one
+            // SHT_SYMTAB, with its strings in the next section; symbol 1 is the first global one
             kind: 2,
             offset: symbols_at,
             size: symbols.len() as u64,
-            link: [3, 1],
+            link: [first + 1, 1],
             entry: SYMBOL,
             ..Section::named(".symtab")
         },
@@ -91,7 +119,7 @@ pub fn write(functions: &[Function], start: u64, end: u64, frames: &[u8]) -> Vec
             size: frames.len() as u64,
             ..Section::named(".debug_frame")
         },
-    ];
+    ]);
 
     let mut out = Vec::with_capacity(sections_at as usize + sections.len() * 64);
     // ELFCLASS64, ELFDATA2LSB, EV_CURRENT (figure 2).
@@ -111,11 +139,14 @@ pub fn write(functions: &[Function], start: u64, end: u64, frames: &[u8]) -> Vec
     // No entry point: debuggers end back traces in its function.
     longs(&mut out, &[0, HEADER, sections_at]);
     words(&mut out, &[0]);
-    // Section 4 has the names of sections.
-    halves(&mut out, &[64, 56, 1, 64, sections.len() as u16, 4]);
-    // PT_LOAD, readable and executable, without contents.
-    words(&mut out, &[1, 5]);
-    longs(&mut out, &[0, start, start, 0, end - start, 4]);
+    let names = first as u16 + 2;
+    let (loads, count) = (texts.len() as u16, sections.len() as u16);
+    halves(&mut out, &[64, 56, loads, 64, count, names]);
+    for (_, Range { start, end }) in texts {
+        // PT_LOAD, readable and executable, without contents.
+        words(&mut out, &[1, 5]);
+        longs(&mut out, &[0, *start, *start, 0, end - start, 4]);
+    }
     out.extend(&symbols);
     out.extend(&strings);
     out.extend(section_names.as_bytes());
@@ -139,9 +170,9 @@ pub fn write(functions: &[Function], start: u64, end: u64, frames: &[u8]) -> Vec
 }
 
 impl Section {
-    fn named(name: &'static str) -> Self {
+    fn named(name: &str) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
             ..Self::default()
         }
     }
@@ -161,12 +192,20 @@ mod tests {
         };
         let start = 0xffff_8000_0800_0000;
         let all = [function("_text", start), function("panic", start + 0x10)];
-        let bytes = write(&all, start, start + 0x1000, b"frames");
+        let texts = [
+            (".text.x".to_owned(), start - 0x1000..start),
+            (".text".to_owned(), start..start + 0x1000),
+        ];
+        let bytes = write(&all, &texts, b"frames");
         let file = object::File::parse(&*bytes).unwrap();
         assert_eq!(file.architecture(), object::Architecture::Aarch64);
         let text = file.section_by_name(".text").unwrap();
         assert_eq!((text.address(), text.size()), (start, 0x1000));
         assert_eq!(file.entry(), 0);
+        let sections = file.symbols().map(|symbol| symbol.section_index());
+        assert!({ sections }.all(|section| section == Some(text.index())));
+        assert_eq!(file.section_by_name(".text.x").unwrap().size(), 0x1000);
+        assert_eq!(file.segments().count(), 2);
         let frames = file.section_by_name(".debug_frame").unwrap();
         assert_eq!(frames.data().unwrap(), b"frames");
         let found = file.symbols().map(|symbol| Function {

@@ -74,6 +74,18 @@ pub enum Note {
         /// The number of its symbols.
         symbols: usize,
     },
+    /// The names of modules are from their own symbol tables.
+    ModuleNames {
+        /// The number of modules.
+        modules: usize,
+        /// The number of their functions.
+        functions: usize,
+    },
+    /// Names of modules are missing.
+    NoModules {
+        /// The reason.
+        reason: String,
+    },
 }
 
 impl fmt::Display for Note {
@@ -153,6 +165,14 @@ impl fmt::Display for Note {
                 "the kernel runs at {text:#x}, {moved:#x} from where it was linked (KASLR); \
                  {symbols} symbols from its own kallsyms"
             ),
+            Self::ModuleNames { modules, functions } => write!(
+                f,
+                "{functions} functions of {modules} modules are named by the modules' own symbol \
+                 tables"
+            ),
+            Self::NoModules { reason } => {
+                write!(f, "names of the kernel's modules are missing: {reason}")
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ use super::note::Note;
 use super::protocol::{Timestamps, TraceOptions};
 use super::tracing::Summary;
 use crate::arch::Space;
+use crate::linux::module_names;
 use crate::mapped::Mapped;
 use crate::protocol;
 use crate::snapshot::changed::{self, Carrier, Changed};
@@ -62,6 +63,18 @@ pub struct Ram {
 }
 
 impl Ram {
+    /// Returns the pieces: their addresses and bytes.
+    pub fn pieces(&self) -> Vec<(u64, &[u8])> {
+        let mut rest = &*self.bytes;
+        let pieces = self.pieces.iter().map_while(|piece| {
+            let length = usize::try_from(piece.end - piece.start).ok()?;
+            let bytes;
+            (bytes, rest) = rest.split_at_checked(length)?;
+            Some((piece.start, bytes))
+        });
+        pieces.collect()
+    }
+
     fn dumps(&self) -> impl Iterator<Item = Dump> {
         let mut offset = 0;
         self.pieces.iter().zip(1..).map(move |(piece, number)| {
@@ -116,6 +129,8 @@ pub struct Contents {
     pub program: Option<(String, Mapped, u64)>,
     /// Whether the program gives names only, and no memory.
     pub names_only: bool,
+    /// The names of a kernel's modules: an ELF file.
+    pub module_names: Option<Mapped>,
     /// Where a Linux kernel runs: the address of `_text`.
     pub kernel: Option<u64>,
     /// The libraries it loaded: `DT_SONAME` or file name, and contents.
@@ -160,6 +175,9 @@ impl Contents {
         if let Some((name, bytes, _)) = &self.program {
             let name = program_name(name);
             files.insert(name, bytes.clone());
+        }
+        if let Some(bytes) = &self.module_names {
+            files.insert(module_names::FILE.to_owned(), bytes.clone());
         }
         for (name, bytes) in &self.libraries {
             if let Some(path) = library(name) {
@@ -286,7 +304,15 @@ impl Contents {
             other_sections: self
                 .program
                 .iter()
-                .map(|program| program_section(program, self.names_only))
+                .map(|(name, _, offset)| {
+                    let file = program_name(name);
+                    program_section("program", file, *offset, self.names_only)
+                })
+                .chain(
+                    self.module_names.iter().map(|_| {
+                        program_section("program2", module_names::FILE.to_owned(), 0, true)
+                    }),
+                )
                 .chain(self.kernel.map(program::kernel_section))
                 .chain(self.changed.section())
                 .chain(self.recording.section())
@@ -320,14 +346,14 @@ fn library(name: &str) -> Option<String> {
     is_name.then(|| format!("{LIBRARIES}/{name}"))
 }
 
-fn program_section((name, _, offset): &(String, Mapped, u64), names_only: bool) -> OtherSection {
+fn program_section(name: &str, file: String, offset: u64, names_only: bool) -> OtherSection {
     let mut entries = vec![
-        ("file".to_owned(), program_name(name)),
+        ("file".to_owned(), file),
         ("offset".to_owned(), format!("{offset:#x}")),
     ];
     entries.extend(names_only.then(|| ("memory".to_owned(), "none".to_owned())));
     OtherSection {
-        name: "program".to_owned(),
+        name: name.to_owned(),
         entries,
         ..OtherSection::default()
     }

@@ -1,4 +1,4 @@
-//! Host I/O: lets clients read the file of the program, and no other (GDB manual, E.7).
+//! Host I/O: lets clients read the files of the programs, and no others (GDB manual, E.7).
 
 use gdbstub::target::ext::host_io as io;
 use gdbstub::target::ext::host_io::{HostIoErrno, HostIoError, HostIoResult};
@@ -39,10 +39,9 @@ impl io::HostIoOpen for SnapshotTarget {
         flags: io::HostIoOpenFlags,
         _mode: io::HostIoOpenMode,
     ) -> HostIoResult<u32, Self> {
-        let path = self.files.program_path();
-        if path.is_empty() || filename != path {
+        let Some(program) = self.files.program(filename) else {
             return errno(HostIoErrno::ENOENT);
-        }
+        };
         let writes = io::HostIoOpenFlags::O_WRONLY
             | io::HostIoOpenFlags::O_RDWR
             | io::HostIoOpenFlags::O_CREAT
@@ -51,15 +50,15 @@ impl io::HostIoOpen for SnapshotTarget {
             return errno(HostIoErrno::EROFS);
         }
         let open = &mut self.files.open;
-        let fd = match open.iter().position(|used| !used) {
+        let fd = match open.iter().position(Option::is_none) {
             Some(fd) => fd,
             None if open.len() < MAX_OPEN => {
-                open.push(false);
+                open.push(None);
                 open.len() - 1
             }
             None => return errno(HostIoErrno::EMFILE),
         };
-        open[fd] = true;
+        open[fd] = Some(program);
         Ok(fd as u32)
     }
 }
@@ -67,8 +66,8 @@ impl io::HostIoOpen for SnapshotTarget {
 impl io::HostIoClose for SnapshotTarget {
     fn close(&mut self, fd: u32) -> HostIoResult<(), Self> {
         match self.files.open.get_mut(fd as usize) {
-            Some(used) if *used => {
-                *used = false;
+            Some(used) if used.is_some() => {
+                *used = None;
                 Ok(())
             }
             _ => errno(HostIoErrno::EBADF),
@@ -84,14 +83,15 @@ impl io::HostIoPread for SnapshotTarget {
         offset: u64,
         buf: &mut [u8],
     ) -> HostIoResult<usize, Self> {
-        let Some(bytes) = self.files.bytes(fd) else {
+        let Some(program) = self.files.opened(fd) else {
             return errno(HostIoErrno::EBADF);
         };
+        let bytes = program.elf.bytes();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let rest = bytes.get(start..).unwrap_or(&[]);
         let count = rest.len().min(count).min(buf.len());
         buf[..count].copy_from_slice(&rest[..count]);
-        if count > 0 && self.files.remaining() < start + count {
+        if count > 0 && program.elf.remaining() < start + count {
             return errno(HostIoErrno::EIO);
         }
         Ok(count)
@@ -100,10 +100,10 @@ impl io::HostIoPread for SnapshotTarget {
 
 impl io::HostIoFstat for SnapshotTarget {
     fn fstat(&mut self, fd: u32) -> HostIoResult<io::HostIoStat, Self> {
-        let Some(bytes) = self.files.bytes(fd) else {
+        let Some(program) = self.files.opened(fd) else {
             return errno(HostIoErrno::EBADF);
         };
-        let size = bytes.len() as u64;
+        let size = program.elf.bytes().len() as u64;
         Ok(io::HostIoStat {
             st_dev: 0,
             st_ino: 0,

@@ -1,7 +1,8 @@
-//! The files that a client has open: all are the file of the program.
+//! The files that a client has open: those of the programs.
 
 use std::sync::Arc;
 
+use super::endpoint::Endpoint;
 use crate::snapshot::program::Program;
 
 /// Maximum number of open files per client.
@@ -9,38 +10,39 @@ pub(super) const MAX_OPEN: usize = 64;
 
 /// The open files of a client.
 pub(super) struct Files {
-    program: Option<Arc<Program>>,
-    /// By number; whether it is open.
-    pub(super) open: Vec<bool>,
+    programs: Vec<Arc<Program>>,
+    /// By number: the program of an open file.
+    pub(super) open: Vec<Option<Arc<Program>>>,
 }
 
 impl Files {
-    pub(super) fn new(program: Option<Arc<Program>>) -> Self {
+    pub(super) fn new(endpoint: &Endpoint) -> Self {
+        let first = endpoint.program.iter();
         Self {
-            program,
+            programs: first.chain(&endpoint.further).cloned().collect(),
             open: Vec::new(),
         }
     }
 
     /// Returns the path of the program as reported to clients.
     pub(super) fn program_path(&self) -> &[u8] {
-        match &self.program {
-            Some(program) => program.elf.path.as_os_str().as_encoded_bytes(),
-            None => &[],
-        }
+        let program = self.programs.first();
+        program.map_or(&[], |program| path(program))
     }
 
-    /// Returns the current size of the program's file.
-    pub(super) fn remaining(&self) -> usize {
-        let program = self.program.as_ref();
-        program.map_or(0, |program| program.elf.remaining())
+    /// Returns the program with a path.
+    pub(super) fn program(&self, wanted: &[u8]) -> Option<Arc<Program>> {
+        let mut programs = self.programs.iter();
+        let found = programs.find(|program| path(program) == wanted && !wanted.is_empty());
+        found.cloned()
     }
 
-    pub(super) fn bytes(&self, fd: u32) -> Option<&[u8]> {
-        let is_open = self.open.get(fd as usize).copied().unwrap_or(false);
-        match &self.program {
-            Some(program) if is_open => Some(program.elf.bytes()),
-            _ => None,
-        }
+    /// Returns the program whose file is open.
+    pub(super) fn opened(&self, fd: u32) -> Option<&Program> {
+        self.open.get(fd as usize)?.as_deref()
     }
+}
+
+fn path(program: &Program) -> &[u8] {
+    program.elf.path.as_os_str().as_encoded_bytes()
 }

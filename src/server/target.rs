@@ -64,7 +64,7 @@ pub struct SnapshotTarget {
 impl SnapshotTarget {
     pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
         Self {
-            files: Files::new(endpoint.program.clone()),
+            files: Files::new(&endpoint),
             positions: Positions::new(Arc::clone(&endpoint)),
             endpoint,
             memory_view: MemoryView::Current,

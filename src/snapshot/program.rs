@@ -133,9 +133,11 @@ impl Program {
         }
         // A- and M-profile share a machine: the program that matches memory comes first.
         programs.sort_by_key(|program| !program.comparison.matches());
-        if !has_kernel && !programs.is_empty() {
-            // A program of a kernel whose names are recorded.
+        if !programs.is_empty() {
+            // A program of a kernel whose names are recorded. Its own program replaces the first ones;
+            // further ones are those of modules.
             let recorded = Recorded::all(&loaded.snapshot).into_iter();
+            let recorded = recorded.skip(usize::from(has_kernel));
             let recorded = recorded.filter(|recorded| recorded.names_only);
             programs.extend(recorded.filter_map(|recorded| {
                 let elf = recorded.open(loaded).filter(|elf| elf.machine == machine)?;
@@ -453,7 +455,8 @@ mod tests {
         let linked = 0xffff_8000_0800_0000;
         let file = |names: [&str; 2]| {
             let all = [function(names[0], linked), function(names[1], linked + 4)];
-            let bytes = write(&all, linked, linked + 0x1000, &[]);
+            let text = (".text".to_owned(), linked..linked + 0x1000);
+            let bytes = write(&all, &[text], &[]);
             Elf::read("vmlinux".into(), bytes.into()).unwrap()
         };
         let text = linked + 0x20_0000;

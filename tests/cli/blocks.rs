@@ -233,7 +233,7 @@ fn the_hook_for_trace_files_selects_the_instruction_set() {
 fn blocks_are_run_or_not_for_a_reason() {
     /// The page, the start of the block or the language of its fence, and what runs it, or would have
     /// to be there to run it.
-    const OTHERS: [(&str, &str, &str); 35] = [
+    const OTHERS: [(&str, &str, &str); 36] = [
         ("README.md", "scripts/demo", "scripts/test-fresh"),
         ("README.md", "rustup target add", "scripts/test-hosts"),
         ("README.md", "(gdb) target remote |", "tests/cli/blocks.rs"),
@@ -271,6 +271,11 @@ fn blocks_are_run_or_not_for_a_reason() {
             "tests/translation/in_gdb.rs",
         ),
         ("linux.md", "(gdb) monitor dmesg", "tests/kernel/main.rs"),
+        (
+            "linux.md",
+            "(gdb) info symbol pktgen_thread_worker",
+            "tests/long/modules.rs",
+        ),
         ("linux.md", "[translation]", "tests/translation"),
         (
             "recording.md",

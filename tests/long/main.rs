@@ -6,9 +6,11 @@ mod support;
 mod debian_programs;
 mod histories;
 mod kernels;
+mod modules;
 mod recordings;
 mod reports;
 mod semantics;
 #[cfg(unix)]
 mod spark;
+mod sve;
 mod translation;

@@ -15,6 +15,8 @@ const ALIGNED: u64 = 2 << 20;
 const HEADER: usize = 64;
 /// The largest image.
 const LARGEST: u64 = 256 << 20;
+/// The part that is searched where the size of the image is not known.
+const SEARCHED: u64 = 64 << 20;
 
 /// The names of a kernel.
 pub struct KernelNames {
@@ -24,6 +26,8 @@ pub struct KernelNames {
     pub text: u64,
     /// The number of its symbols.
     pub symbols: usize,
+    /// Its symbols.
+    pub table: Kallsyms,
 }
 
 /// Finds the names of the kernel whose memory is in a core file; `None` if it has none that can be
@@ -31,23 +35,28 @@ pub struct KernelNames {
 pub fn find(bytes: &[u8], layout: &Layout, info: &Info) -> Option<KernelNames> {
     let text = info.address("SYMBOL(_stext)")? & !(ALIGNED - 1);
     let at = text.wrapping_sub(info.image_offset()?);
-    let header = memory(bytes, layout, at, HEADER as u64)?;
-    if header.get(56..60)? != b"ARM\x64" {
-        return None;
-    }
-    let size = u64::from_le_bytes(*header.get(16..)?.first_chunk()?);
-    let image = memory(bytes, layout, at, size.min(LARGEST))?;
+    // The kernel frees the memory before `_stext`, with the header, for other uses.
+    let header = memory(bytes, layout, at, HEADER as u64);
+    let header = header.filter(|header| header.get(56..60) == Some(b"ARM\x64"));
+    let size =
+        header.and_then(|header| Some(u64::from_le_bytes(*header.get(16..)?.first_chunk()?)));
+    let image = memory(bytes, layout, at, size.unwrap_or(SEARCHED).min(LARGEST))?;
     let symbols = Kallsyms::find(&image)?;
     // The kernel has relocated the base of its table, as it runs at its address.
     if symbols.base()?.1 != text {
         return None;
     }
-    let signed = info.number("NUMBER(KERNELPACMASK)").unwrap_or(0) != 0;
     Some(KernelNames {
-        file: kernel_symbols::write(&symbols, &image, text, signed)?,
+        file: kernel_symbols::write(&symbols, &image, text, signed(info))?,
         text,
         symbols: symbols.symbols().len(),
+        table: symbols,
     })
+}
+
+/// Whether return addresses may have authentication codes.
+pub fn signed(info: &Info) -> bool {
+    info.number("NUMBER(KERNELPACMASK)").unwrap_or(0) != 0
 }
 
 /// Physical memory. What the file leaves out reads as zero: makedumpfile drops pages of zeros.

@@ -7,9 +7,12 @@ use super::notes::{Notes, Thread};
 use super::{Header, Layout, PT_LOAD, kernel_names, limit, part};
 use crate::import::note::CoreFileNote;
 use crate::import::{BuildId, ImportError, Imported, Options, programs};
+use crate::linux::module_names::{self, ModuleNames};
+use crate::linux::physical::PhysicalKernel;
 use crate::linux::vmcoreinfo::Info;
 use crate::mapped::Mapped;
 use crate::program::elf::{Elf, Machine};
+use crate::program::kernel_symbols;
 use crate::snapshot::memory::translated;
 use crate::snapshot::model::{Cluster, Device, DeviceClass, Dump, Snapshot};
 use object::{Object, ObjectSymbol};
@@ -194,12 +197,11 @@ fn kernel(
             text: names.text,
         };
         out.notes.push(note.into());
-        let file = "kernel-symbols".to_owned();
-        out.files.insert(file.clone(), names.file.into());
-        // No file has this path, so readers take it from the snapshot.
-        let origin = std::path::absolute(core).unwrap_or_else(|_| core.to_owned());
-        out.origins.insert(file.clone(), origin.join(&file));
-        programs::record(0, file, 0, out);
+        add_names(core, 0, "kernel-symbols", names.file, out);
+        let symbols = kernel_symbols::placed(&names.table, names.text);
+        let symbols = symbols.into_iter().flatten();
+        let symbols = symbols.map(|(symbol, address, size)| (&*symbol.name, address, size));
+        modules(core, (bytes, layout, info), symbols, out);
         return Ok(());
     };
     let elf = Elf::open(path)?;
@@ -228,7 +230,54 @@ fn kernel(
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let file = out.add("images", &name, elf.whole().clone(), elf.path.clone());
     programs::record(0, file, offset, out);
+    if let Ok(file) = object::File::parse(elf.bytes()) {
+        let symbols = file.symbols().filter_map(|symbol| {
+            let address = symbol.address().wrapping_add(offset);
+            Some((symbol.name().ok()?, address, symbol.size()))
+        });
+        modules(core, (bytes, layout, info), symbols, out);
+    }
     Ok(())
+}
+
+/// Adds a file with names, which no file on disk is.
+fn add_names(core: &Path, index: usize, name: &str, bytes: Vec<u8>, out: &mut Imported) {
+    out.files.insert(name.to_owned(), bytes.into());
+    // No file has this path, so readers take it from the snapshot.
+    let origin = std::path::absolute(core).unwrap_or_else(|_| core.to_owned());
+    out.origins.insert(name.to_owned(), origin.join(name));
+    programs::record(index, name.to_owned(), 0, out);
+}
+
+/// Adds the names of the modules' functions. `symbols` are those of the kernel.
+fn modules<'s>(
+    core: &Path,
+    (bytes, layout, info): (&Mapped, &Layout, &Info),
+    symbols: impl Iterator<Item = (&'s str, u64, u64)>,
+    out: &mut Imported,
+) {
+    let loads = layout.of_kind(PT_LOAD);
+    let pieces = loads.filter_map(|load| Some((physical(load)?, held(bytes, load))));
+    let Some(kernel) = PhysicalKernel::new(pieces.collect(), info) else {
+        return;
+    };
+    match ModuleNames::find(&kernel, symbols, kernel_names::signed(info)) {
+        Ok(names) => {
+            if let Some(file) = names.file {
+                let note = CoreFileNote::ModuleNames {
+                    modules: names.modules,
+                    functions: names.functions,
+                };
+                out.notes.push(note.into());
+                add_names(core, 1, module_names::FILE, file, out);
+            }
+            let broken = names
+                .broken
+                .map(|reason| CoreFileNote::NoModules { reason });
+            out.notes.extend(broken.map(Into::into));
+        }
+        Err(reason) => out.notes.push(CoreFileNote::NoModules { reason }.into()),
+    }
 }
 
 fn address_of(elf: &Elf, name: &str) -> Option<u64> {

@@ -3,9 +3,13 @@
 //!
 //! Where the kernel is at run time is known once it has relocated itself.
 
+use crate::linux::module_names::ModuleNames;
+use crate::linux::physical::PhysicalKernel;
+use crate::linux::vmcoreinfo::Info;
 use crate::mapped::Mapped;
 use crate::program::kallsyms::Kallsyms;
 use crate::program::kernel_symbols;
+use crate::record::snapshot_files::Ram;
 use std::io::Read;
 
 /// A kernel.
@@ -79,6 +83,21 @@ impl Kernel {
     pub fn symbol_file(&self, text: u64, signed: bool) -> Option<Vec<u8>> {
         let symbols = self.symbols.as_ref()?;
         kernel_symbols::write(symbols, &self.image, text, signed)
+    }
+
+    /// Returns the names of the modules of the kernel that runs at `text`, from physical memory; `None`
+    /// if the kernel has not described itself yet. Fails with the reason if they cannot be read.
+    pub fn module_names(
+        &self,
+        ram: &Ram,
+        text: u64,
+        signed: bool,
+    ) -> Option<Result<ModuleNames, String>> {
+        let info = Info::find(&ram.bytes, false)?;
+        let kernel = PhysicalKernel::new(ram.pieces(), &info)?;
+        let symbols = kernel_symbols::placed(self.symbols.as_ref()?, text)?;
+        let symbols = symbols.map(|(symbol, address, size)| (&*symbol.name, address, size));
+        Some(ModuleNames::find(&kernel, symbols, signed))
     }
 }
 

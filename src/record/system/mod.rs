@@ -17,7 +17,7 @@ use super::blocks::Sets;
 use super::emulator::{Emulator, Ending, Error, Launch, Options, Recorded, Watch};
 use super::protocol::{Protocol, TraceOptions};
 use super::settings::{Exceptions, Settings, System};
-use super::snapshot_files::Contents;
+use super::snapshot_files::{Contents, Ram};
 use super::until::Until;
 use crate::arch::Architecture;
 use crate::element::Context;
@@ -323,6 +323,30 @@ fn kernel_symbols(
     Some(("kernel-symbols".to_owned(), file.into(), 0))
 }
 
+/// Returns an ELF file with the names of the kernel's modules at the end, and notes these.
+fn module_names(session: &mut Session, kernel: &Kernel, ram: &Ram, signed: bool) -> Option<Mapped> {
+    let names = kernel.module_names(ram, session.text?, signed)?;
+    let mut note = |note| session.emulator.notes.push(note);
+    match names {
+        Ok(names) => {
+            if names.file.is_some() {
+                note(Note::ModuleNames {
+                    modules: names.modules,
+                    functions: names.functions,
+                });
+            }
+            if let Some(reason) = names.broken {
+                note(Note::NoModules { reason });
+            }
+            names.file.map(Mapped::from)
+        }
+        Err(reason) => {
+            note(Note::NoModules { reason });
+            None
+        }
+    }
+}
+
 /// Reads the final state and assembles the snapshot.
 fn finish(
     mut session: Session,
@@ -360,6 +384,9 @@ fn finish(
         Some(_) => contents.ram = memory::physical(&mut session, request.options.memory)?,
     }
     run::await_returns(&mut session, &image, &ended)?;
+    if let (Some(kernel), Some(ram)) = (&image.kernel, &contents.ram) {
+        contents.module_names = module_names(&mut session, kernel, ram, signed);
+    }
     let name = request.image.file_name().unwrap_or_default();
     let contents = Contents {
         description: format!(

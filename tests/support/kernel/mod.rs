@@ -59,6 +59,25 @@ fn image_in(directory: &Path) -> Option<PathBuf> {
     })
 }
 
+/// A module of the kernel, unpacked.
+pub fn module(kernel: &Path, name: &str) -> Vec<u8> {
+    let root = kernel.parent().unwrap().with_file_name("lib");
+    let mut find = Command::new("find");
+    let listed = find
+        .arg(root)
+        .args(["-name", &format!("{name}.ko*")])
+        .output();
+    let listed = listed.unwrap();
+    let path = String::from_utf8(listed.stdout).unwrap();
+    let path = path.lines().next().expect("the module in the package");
+    if !path.ends_with(".xz") {
+        return std::fs::read(path).unwrap();
+    }
+    let unpacked = Command::new("xz").args(["-dc", path]).output().unwrap();
+    assert!(unpacked.status.success(), "{unpacked:?}");
+    unpacked.stdout
+}
+
 /// Boots a kernel under `armsnap record` with these further options.
 pub fn boot(kernel: &Path, output: &Path, options: &[&str]) -> Output {
     let mut command = Command::new("timeout");
@@ -83,6 +102,15 @@ pub fn boot(kernel: &Path, output: &Path, options: &[&str]) -> Output {
 /// Builds a static program, and an initial RAM disk with it as `/init` (a newc archive,
 /// Documentation/driver-api/early-userspace/buffer-format.rst).
 pub fn initrd(directory: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
+    initrd_with(directory, source, &[])
+}
+
+/// The same with further files.
+pub fn initrd_with(
+    directory: &Path,
+    source: &str,
+    files: &[(&str, Vec<u8>)],
+) -> Option<(PathBuf, PathBuf)> {
     if !super::record::installed(&["aarch64-linux-gnu-gcc"]) {
         return None;
     }
@@ -98,11 +126,20 @@ pub fn initrd(directory: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
     let bytes = std::fs::read(&program).unwrap();
     let archive = directory.join("initrd");
     let mut out = Vec::new();
-    for (name, mode, data) in [
-        ("proc", 0o40755, &[][..]),
-        ("init", 0o100_755, &bytes[..]),
-        ("TRAILER!!!", 0, &[][..]),
-    ] {
+    let mut all = vec![
+        ("proc", 0o40755, &[][..], 0),
+        ("dev", 0o40755, &[], 0),
+        // A character device, 5:1.
+        ("dev/console", 0o20600, &[], 5),
+        ("init", 0o100_755, &bytes, 0),
+    ];
+    all.extend(
+        files
+            .iter()
+            .map(|(name, data)| (*name, 0o100_644, &data[..], 0)),
+    );
+    all.push(("TRAILER!!!", 0, &[], 0));
+    for (name, mode, data, major) in all {
         let fields = [
             1,
             mode,
@@ -113,8 +150,8 @@ pub fn initrd(directory: &Path, source: &str) -> Option<(PathBuf, PathBuf)> {
             data.len(),
             0,
             0,
-            0,
-            0,
+            major,
+            major / 5,
             name.len() + 1,
             0,
         ];
