@@ -62,6 +62,12 @@ impl Recovery {
         self.options.level = level;
     }
 
+    /// Returns the number of steps that were looked at: as it grows, more is known of each.
+    #[must_use]
+    pub fn steps(&self) -> u32 {
+        self.window.course.len()
+    }
+
     /// The step of a position; `None` inside where it is not reached or nothing is to be shown.
     fn reach(
         &mut self,

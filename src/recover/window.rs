@@ -20,6 +20,8 @@ use std::cell::RefCell;
 
 /// Steps looked at first.
 const FIRST: u32 = 1 << 16;
+/// Steps before a position that are looked at, too: what they compute may be used after it.
+const BEFORE: u32 = 1 << 14;
 /// Times that the second layer is tried again without what contradicted itself.
 const TRIES: u32 = 4;
 
@@ -208,7 +210,7 @@ impl Window {
         }
     }
 
-    /// The step of a position, with all before it built and solved. `None` inside where the
+    /// The step of a position, with all from there to the end, and some before it, built and solved. `None` inside where the
     /// position is not reached; outside if it was cancelled.
     pub fn reach(
         &mut self,
@@ -221,11 +223,10 @@ impl Window {
         self.start(history, facts);
         loop {
             self.work(facts, cancel)?;
-            if let Some(step) = self.course.find(position) {
-                return Some(Some(step));
-            }
-            if !self.grow(history, most_bytes, cancel)? {
-                return Some(None);
+            let found = self.course.find(position);
+            let enough = found.is_some_and(|step| self.course.len() - step >= BEFORE);
+            if enough || !self.grow(history, most_bytes, cancel)? {
+                return Some(found);
             }
         }
     }

@@ -33,6 +33,15 @@ const EXAMINED: u8 = 3;
 const INFERRED: &str = "values shown at past positions include inferred ones: `monitor recover proved` hides \
                         them\n";
 
+/// Registers that were requested.
+struct Asked {
+    thread: Tid,
+    position: Position,
+    /// The number of steps that were looked at for them.
+    steps: u32,
+    registers: Registers,
+}
+
 /// The values of past positions.
 #[derive(Default)]
 pub(super) struct PastValues {
@@ -43,7 +52,7 @@ pub(super) struct PastValues {
     examined: u8,
     cores: HashMap<Tid, Recovery>,
     /// The registers that were requested last.
-    last: Option<(Tid, Position, Registers)>,
+    last: Option<Asked>,
 }
 
 impl PastValues {
@@ -73,8 +82,8 @@ impl PastValues {
         if self.announced || self.level != Level::Inferred {
             return "";
         }
-        let shown = self.last.as_ref().is_some_and(|(_, _, registers)| {
-            let mut known = registers.0.iter().flatten();
+        let shown = self.last.as_ref().is_some_and(|asked| {
+            let mut known = asked.registers.0.iter().flatten();
             known.any(|known| known.status == Status::Inferred)
         });
         self.announced = shown;
@@ -156,14 +165,20 @@ impl PastValues {
         (thread, position): (Tid, Position),
         cancel: &Cancel,
     ) -> Option<Registers> {
-        if let Some((of, at, registers)) = &self.last
-            && (*of, *at) == (thread, position)
+        if let Some(asked) = &self.last
+            && (asked.thread, asked.position) == (thread, position)
+            && self.cores.get(&thread).map(Recovery::steps) == Some(asked.steps)
         {
-            return Some(registers.clone());
+            return Some(asked.registers.clone());
         }
         let (recovery, history) = self.of(endpoint, positions, thread)?;
         let registers = recovery.registers(history, position, cancel)?;
-        self.last = Some((thread, position, registers.clone()));
+        self.last = Some(Asked {
+            thread,
+            position,
+            steps: recovery.steps(),
+            registers: registers.clone(),
+        });
         Some(registers)
     }
 

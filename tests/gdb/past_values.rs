@@ -581,3 +581,46 @@ fn a_watchpoint_that_cannot_be_hit_says_why() {
         assert!(text.contains(wanted), "{wanted}: {text}");
     }
 }
+
+/// The value of x20 follows from where it was set, further back than is looked at first.
+const FAR: &str = r#"
+long cell;
+void _start(void)
+{
+    __asm__ volatile("mov x20, #0x1234\n mov x9, #60000\n 0: subs x9, x9, #1\n b.ne 0b\n"
+                     "mov x9, #1\n mov x9, #2\n adrp x10, cell\n str x20, [x10, #:lo12:cell]\n"
+                     "mov x20, xzr\n str x20, [x10, #:lo12:cell]\n str x20, [x20]\n"
+                     ::: "x9", "x10", "x20", "memory", "cc");
+}
+"#;
+
+#[test]
+fn values_are_shown_once_more_history_was_looked_at() {
+    let Some(guest) = recorded(FAR, "-O0") else {
+        return;
+    };
+    let text = past(
+        &guest,
+        &[
+            "reverse-stepi 5",
+            "echo <first>\\n",
+            "info registers x9 x20",
+            "armsnap why $x20",
+            "echo <again>\\n",
+            "armsnap registers x20",
+            "echo <end>\\n",
+        ],
+    );
+    in_order(
+        &text,
+        &[
+            "<first>",
+            "x9 ",
+            "x20 ",
+            "<unavailable>",
+            "mov x20, #0x1234",
+            "<again>",
+        ],
+    );
+    in_order(&text, &["<again>", "x20 ", "0x0000000000001234", "<end>"]);
+}
