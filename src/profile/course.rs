@@ -546,6 +546,9 @@ impl<L: Listener> FlowSink for Course<'_, L> {
         if generation != self.runs.generation {
             self.renumber(generation);
         }
+        if self.plain_run(at, &run) {
+            return;
+        }
         let step = Step::run(number);
         if !self.again(at, blocks, step, run.instructions(), || run.blocks()) {
             self.new_run(at, blocks, run);

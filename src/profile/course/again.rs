@@ -44,6 +44,41 @@ impl<L: Listener> Course<'_, L> {
         true
     }
 
+    /// Counts a run that neither leaves its function nor comes from elsewhere, without the memo: what it
+    /// does is the same in each calling context, and in a deep recursion there are too many of these
+    /// to find in a cache. (Where calls are not wanted, there is one context.) Otherwise does nothing, and
+    /// returns false.
+    #[inline]
+    pub(super) fn plain_run(&mut self, at: BufferOffset, run: &Run<'_>) -> bool {
+        #[cfg(test)]
+        if self.forgetful {
+            return false;
+        }
+        if !L::CALLS || L::STRAIGHT || L::LINES || self.waiting || self.tail != Tail::NONE {
+            return false;
+        }
+        let (number, _) = run.number();
+        let known = self.runs.get(number);
+        let (function, node) = match (self.repeating, self.open.last()) {
+            (false, _) => (self.function, self.node),
+            (true, Some(frame)) => (frame.call.function.0, frame.node),
+            (true, None) => (0, NodeId::ROOT),
+        };
+        let here = known.function == function || known.function == 0;
+        let armed = self.armed && !self.repeating;
+        if !here || armed || known.state != RunState::Plain {
+            return false;
+        }
+        let instructions = u64::from(run.instructions());
+        self.now.at = at;
+        self.now.instructions += instructions;
+        self.runs.count(number, u64::from(self.active));
+        if self.repeating && self.active {
+            self.recent.get_mut(node).instructions += instructions;
+        }
+        true
+    }
+
     /// What decides what a step does; `None` if that is more than a key contains.
     #[inline]
     fn key(&self, step: Step) -> Option<Key> {
