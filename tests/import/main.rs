@@ -5,6 +5,8 @@ mod support;
 
 mod converted;
 mod core_files;
+#[cfg(target_os = "linux")]
+mod large;
 mod mtb;
 mod mutated;
 mod panic;
